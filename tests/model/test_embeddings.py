@@ -152,7 +152,9 @@ def test_a_finished_sentence_ends_a_turn_more_likely_than_an_unfinished_one(
 
 
 def test_what_cannot_be_scored_is_refused(tiny_model: Model, library: Library) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"end must be the text of a single token, got .* has"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"end must be the text of a single token, got .* has"
+    ):
         tiny_model.end_of_turn("text", "not one token")
     with pytest.raises(InvalidArgumentError, match="after 0 tokens"):
         tiny_model.end_of_turn([], 3)

@@ -1,4 +1,4 @@
-"""The two faces of a model: the same questions, and the same answers."""
+"""Model and AsyncModel have the same methods and return the same results."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ QUESTIONS = {
 }
 
 ONLY_ASYNC = {"of", "open", "session"}
-"""Names without a counterpart. The session of a Model is an attribute of the object."""
+"""Names that only AsyncModel's class has. A Model's session is an attribute of the object."""
 
 NOT_AWAITED = {"close", "fill_stream", "stream"}
-"""Methods of both models that are not coroutines: two return iterators."""
+"""Methods that are not coroutines in AsyncModel either; two of them return iterators."""
 
 OF_ANOTHER_KIND = {"chat_template"}
-"""A property of Model that takes long is a method of AsyncModel."""
+"""A slow property of Model, which is a method of AsyncModel."""
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def public(face: type) -> dict[str, Any]:
 
 
 def parameters(function: Callable[..., Any]) -> list[tuple[Any, ...]]:
-    """Return the name, kind, default and annotation of each parameter, in their order."""
+    """Return the name, kind, default and annotation of each parameter, in order."""
     return [
         (each.name, each.kind, each.default, each.annotation)
         for each in inspect.signature(function).parameters.values()
@@ -69,7 +69,7 @@ def values(decision: Decision) -> dict[str, Any]:
     return {name: answer.value for name, answer in decision.items()}
 
 
-def test_both_faces_have_the_same_methods_with_the_same_parameters() -> None:
+def test_both_models_have_the_same_methods_and_parameters() -> None:
     blocking, awaited = public(Model), public(AsyncModel)
     assert set(awaited) - ONLY_ASYNC == set(blocking)
     for name in blocking.keys() - OF_ANOTHER_KIND:
@@ -89,7 +89,7 @@ def test_no_method_takes_unknown_keywords() -> None:
                     assert str(parameter.annotation).startswith("Unpack["), name
 
 
-def test_both_faces_say_the_same(model: Model) -> None:
+def test_both_models_return_the_same_results(model: Model) -> None:
     face = AsyncModel.of(model)
 
     async def ask() -> list[Any]:
@@ -133,7 +133,7 @@ def test_both_faces_say_the_same(model: Model) -> None:
     assert found[1:] == expected[1:]
 
 
-def test_a_face_is_opened_and_closed_on_an_event_loop(model: Model) -> None:
+def test_an_async_model_opens_and_closes_on_an_event_loop(model: Model) -> None:
     async def story() -> str:
         async with await AsyncModel.open(model.path, n_threads=1) as face:
             assert "8 slots" in repr(face)
@@ -162,7 +162,7 @@ def test_closing_a_model_ends_its_threads(library: Library) -> None:
         assert not thread.is_alive(), thread.name
 
 
-def test_a_runner_of_a_closed_model_says_that_it_is_closed(library: Library) -> None:
+def test_a_runner_of_a_closed_model_raises_an_error(library: Library) -> None:
     with Model(library=library, n_threads=1) as model:
         args, runner = generate_args(model, "x", max_tokens=1), runner_of(model)
     with pytest.raises(ElizaError, match="the model is closed"):
@@ -170,7 +170,7 @@ def test_a_runner_of_a_closed_model_says_that_it_is_closed(library: Library) -> 
 
 
 @pytest.mark.slow
-def test_a_thousand_choices_at_once_all_return(model: Model) -> None:
+def test_a_thousand_concurrent_choices_all_return(model: Model) -> None:
     face = AsyncModel.of(model)
 
     async def story() -> list[str]:
@@ -180,7 +180,7 @@ def test_a_thousand_choices_at_once_all_return(model: Model) -> None:
     assert set(asyncio.run(story())) <= {"REPLY", "IGNORE"}
 
 
-def test_cancelling_one_of_many_leaves_the_others_alone(model: Model) -> None:
+def test_cancelling_some_requests_does_not_affect_the_others(model: Model) -> None:
     face = AsyncModel.of(model)
 
     async def story() -> list[Any]:
@@ -203,7 +203,7 @@ def test_cancelling_one_of_many_leaves_the_others_alone(model: Model) -> None:
     assert model.generate("x", 2, wait=False).tokens
 
 
-def test_who_does_not_wait_for_a_slot_is_told_that_there_is_none(model: Model) -> None:
+def test_requests_without_waiting_raise_if_all_slots_are_in_use(model: Model) -> None:
     streams = [model.stream(f"{i}", 5) for i in range(8)]
     for stream in streams:
         next(stream)
@@ -216,7 +216,7 @@ def test_who_does_not_wait_for_a_slot_is_told_that_there_is_none(model: Model) -
     assert model.choose("x", ["a", "b"], wait=False).value in ("a", "b")
 
 
-def test_the_wait_for_a_named_slot_ends_in_time_and_keeps_nobody_else_out(model: Model) -> None:
+def test_a_wait_for_a_named_slot_times_out_and_blocks_no_other_slot(model: Model) -> None:
     face = AsyncModel.of(model)
 
     async def story() -> None:
@@ -258,7 +258,7 @@ def test_the_wait_for_a_named_slot_ends_in_time_and_keeps_nobody_else_out(model:
         ),
     ],
 )
-def test_a_misspelled_keyword_is_named(
+def test_unknown_keywords_raise_type_error_with_the_name(
     model: Model, call: Callable[[Model], Any], said: str
 ) -> None:
     with pytest.raises(TypeError, match=said):
@@ -275,14 +275,14 @@ def test_a_misspelled_keyword_is_named(
         ({"min_p": 3.0}, "min_p must be"),
     ],
 )
-def test_settings_out_of_range_or_given_twice_are_refused(
+def test_settings_out_of_range_or_given_twice_are_rejected(
     model: Model, settings: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=said):
         model.generate("x", 2, **settings)
 
 
-def test_settings_of_the_sampling_may_be_given_by_name(model: Model) -> None:
+def test_sampling_settings_can_be_keywords_or_an_object(model: Model) -> None:
     by_name = model.generate("x", 12, temperature=1.5, seed=3, min_p=0.001).text
     params = Sampling(temperature=1.5, seed=3, min_p=0.001)
     assert model.generate("x", 12, sampling=params).text == by_name
@@ -298,7 +298,7 @@ class Side(enum.Enum):
     RIGHT = "right"
 
 
-def test_a_choice_tells_what_it_took(model: Model) -> None:
+def test_a_choice_reports_statistics_and_confidence(model: Model) -> None:
     model.choose("a long enough prompt: ", ["a", "b"])
     choice = model.choose("a long enough prompt: ", {"yes": 1, "no": 0}, probabilities=True)
     assert choice.value in (0, 1) and choice.text in ("yes", "no")
@@ -307,24 +307,24 @@ def test_a_choice_tells_what_it_took(model: Model) -> None:
     assert model.choose("x", bool).value in (True, False)
 
 
-def test_prompts_of_many_choices_may_be_conversations(tiny_model: Model) -> None:
+def test_choose_many_accepts_conversations(tiny_model: Model) -> None:
     messages = [{"role": "user", "content": "hello"}]
     alone = tiny_model.choose(messages, ["yes", "no"])
     (found,) = tiny_model.choose_many([messages], ["yes", "no"])
     assert found.value == alone.value
 
 
-def test_many_are_answered_in_order_each_with_its_own_choices(model: Model) -> None:
+def test_choose_many_takes_one_label_set_per_prompt(model: Model) -> None:
     prompts = [f"message {i}: " for i in range(20)]
     own = [["REPLY", "IGNORE"], Side, bool, {"one": 1, "two": 2}] * 5
-    told: list[tuple[int, int | None]] = []
-    found = model.choose_many(prompts, own, progress=lambda *now: told.append(now))
-    for prompt, choices, one in zip(prompts, own, found, strict=True):
-        assert one.value == model.choose(prompt, choices).value
-    assert told == [(i + 1, 20) for i in range(20)]
+    reported: list[tuple[int, int | None]] = []
+    found = model.choose_many(prompts, own, progress=lambda *now: reported.append(now))
+    for prompt, labels, one in zip(prompts, own, found, strict=True):
+        assert one.value == model.choose(prompt, labels).value
+    assert reported == [(i + 1, 20) for i in range(20)]
 
 
-def test_prompts_are_not_read_ahead_of_need(model: Model) -> None:
+def test_prompts_are_read_only_when_they_can_run(model: Model) -> None:
     read = done = most_ahead = 0
 
     def prompts() -> Iterator[str]:
@@ -343,7 +343,7 @@ def test_prompts_are_not_read_ahead_of_need(model: Model) -> None:
     assert most_ahead <= 3
 
 
-def test_an_error_ends_a_batch_or_stands_in_its_place(model: Model) -> None:
+def test_an_error_ends_a_batch_or_is_returned_in_its_place(model: Model) -> None:
     prompts: list[str | list[int]] = ["fine: ", [], "fine, too: "] * 4
     with pytest.raises(InvalidArgumentError, match="the prompt is empty"):
         model.choose_many(prompts, ["a", "b"])
@@ -352,18 +352,18 @@ def test_an_error_ends_a_batch_or_stands_in_its_place(model: Model) -> None:
     assert model.generate("x", 2, wait=False).tokens
 
 
-def test_a_batch_that_fails_cancels_what_still_runs(model: Model) -> None:
+def test_a_failed_batch_cancels_its_running_requests(model: Model) -> None:
     def prompts() -> Iterator[str]:
         yield from ("one", "two", "three")
         raise KeyError("the table is gone")
 
     with pytest.raises(KeyError, match="the table is gone"):
-        model.generate_many(prompts(), 0, max_concurrency=4)  # each until the context is full
+        model.generate_many(prompts(), 0, max_concurrency=4)  # each runs until the context is full
     assert model.generate("x", 2, wait=False).tokens
 
 
 @pytest.mark.parametrize(
-    ("prompts", "choices", "said"),
+    ("prompts", "labels", "said"),
     [
         (["x", "y"], [["a"]], "got more than 1 prompts and 1 label sets"),
         (["x"], [["a"], ["b"]], "got 1 prompts and more than 1 label sets"),
@@ -371,23 +371,23 @@ def test_a_batch_that_fails_cancels_what_still_runs(model: Model) -> None:
         (["x"], "abc", "labels must be a list of strings, .*, got 'abc'"),
     ],
 )
-def test_choices_that_do_not_fit_the_prompts_are_refused(
-    model: Model, prompts: list[str], choices: Any, said: str
+def test_label_sets_that_do_not_match_the_prompts_are_rejected(
+    model: Model, prompts: list[str], labels: Any, said: str
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=said):
-        model.choose_many(prompts, choices)
+        model.choose_many(prompts, labels)
     with pytest.raises(
         InvalidArgumentError, match="max_concurrency must be a whole number of 1 or more, got 0"
     ):
         model.choose_many(["x"], ["a"], max_concurrency=0)
 
 
-def test_nothing_to_do_is_done_at_once(model: Model) -> None:
+def test_an_empty_batch_returns_an_empty_list(model: Model) -> None:
     assert model.choose_many([], ["a", "b"]) == []
     assert asyncio.run(AsyncModel.of(model).generate_many(iter(()))) == []
 
 
-def test_spans_come_one_after_the_other(model: Model) -> None:
+def test_fill_stream_yields_spans_then_the_result(model: Model) -> None:
     steps = list(model.fill_stream(PROMPT, SKELETON))
     assert [type(step) for step in steps] == [SpanFill, ShapedResult]
     left = model.fill_stream(PROMPT, SKELETON)
@@ -396,20 +396,20 @@ def test_spans_come_one_after_the_other(model: Model) -> None:
     assert model.generate("x", 2, wait=False).tokens
 
 
-def test_texts_are_embedded_one_by_one_or_together(model: Model) -> None:
+def test_embedding_several_strings_equals_embedding_each(model: Model) -> None:
     together = model.embed(["one", "two"])
     assert together.shape == (2, len(model.embed("one")))
     assert together[1] == pytest.approx(model.embed("two"), abs=1e-5)
-    with pytest.raises(InvalidArgumentError, match="there are no texts"):
+    with pytest.raises(InvalidArgumentError, match="text must be a string or a non-empty list"):
         model.embed([])
 
 
-def test_what_is_printed_says_what_it_is(model: Model) -> None:
+def test_reprs_describe_the_model_and_the_result(model: Model) -> None:
     assert "llama" in repr(model) and "weights" in repr(model) and "8 slots" in repr(model)
     assert repr(model.generate("x", 2)).endswith("2 tokens, length)")
 
 
-def test_everything_that_is_exported_is_there() -> None:
+def test_every_exported_name_can_be_imported() -> None:
     for name in eliza_ffi.__all__:
         assert getattr(eliza_ffi, name) is not None
     assert set(eliza_ffi.__all__) <= set(dir(eliza_ffi))

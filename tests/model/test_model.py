@@ -1,7 +1,7 @@
-"""The friendly face over the native library.
+"""Tests of Model.
 
-Most tests use random weights around real vocabularies; what needs a model that knows something uses
-the embedded one.
+Most tests use random weights with real vocabularies. Tests that need a trained model use the
+embedded one.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def model(library: Library, model_path: Path) -> Iterator[Model]:
         yield model
 
 
-def test_text_comes_back_from_its_tokens(model: Model) -> None:
+def test_detokenizing_tokens_gives_the_text_back(model: Model) -> None:
     for text in ("Hello world", "Grüße an 日本 😀", "two\nlines\n", "NUL \0 inside", "a" * 2000):
         tokens = model.tokenize(text)
         assert all(isinstance(token, int) for token in tokens)
@@ -67,7 +67,7 @@ def test_text_comes_back_from_its_tokens(model: Model) -> None:
     assert model.detokenize([]) == ""
 
 
-def test_special_tokens_are_added_and_read_only_when_asked(model: Model) -> None:
+def test_special_tokens_are_added_and_parsed_only_on_request(model: Model) -> None:
     plain = model.tokenize("hi")
     assert model.tokenize("hi", add_special=True)[-len(plain) :] == plain
     bos = model.tokenize("hi", add_special=True)[0]
@@ -91,7 +91,7 @@ def test_generation_stops_at_max_tokens_and_streams_the_same_text(model: Model) 
     assert generation.stats.n_vocab > 30000
 
 
-def test_a_prompt_may_be_text_tokens_or_an_array(model: Model) -> None:
+def test_a_prompt_can_be_a_string_tokens_or_an_array(model: Model) -> None:
     tokens = model.tokenize("Once upon", add_special=True, parse_special=True)
     texts = {
         model.generate(prompt, max_tokens=5).text
@@ -100,9 +100,7 @@ def test_a_prompt_may_be_text_tokens_or_an_array(model: Model) -> None:
     assert len(texts) == 1
 
 
-def test_a_seed_makes_sampling_repeatable_and_another_changes_it(
-    model_path: Path, library: Library
-) -> None:
+def test_a_seed_makes_sampling_reproducible(model_path: Path, library: Library) -> None:
     def sample(seed: int) -> tuple[int, ...]:
         with Model(model_path, library=library, n_ctx=128, n_threads=1, seed=seed) as model:
             return model.generate("x", max_tokens=12, temperature=2.0).tokens
@@ -111,7 +109,7 @@ def test_a_seed_makes_sampling_repeatable_and_another_changes_it(
     assert sample(0) != sample(1)
 
 
-def test_a_grammar_is_obeyed(model: Model) -> None:
+def test_generated_text_matches_the_grammar(model: Model) -> None:
     generation = model.generate("x", max_tokens=20, shape=Gbnf('root ::= ("ab" | "cd") "!"'))
     assert generation.text in ("ab!", "cd!")
     assert generation.finish_reason == "end"
@@ -121,17 +119,17 @@ def test_a_grammar_is_obeyed(model: Model) -> None:
 
 @pytest.fixture
 def unloaded_path(model_path: Path, tmp_path: Path) -> Path:
-    """Return a path under which the model is not loaded yet: loaded ones are shared."""
+    """Return a new path for the model, because a model that is already loaded would be shared."""
     path = tmp_path / "model.gguf"
     path.symlink_to(model_path)
     return path
 
 
-# ---- choosing ----------------------------------------------------------------------------------
+# ---- Labels -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mode", ["greedy", "sample", "best"])
-def test_a_choice_is_one_of_the_choices_spelled_exactly(model: Model, mode: str) -> None:
+def test_a_choice_is_exactly_one_of_the_labels(model: Model, mode: str) -> None:
     for prompt in ("What now? ", 'x {"action":"', "日"):
         choice = model.choose(prompt, ACTIONS, mode=mode)
         assert choice.value == choice.text == ACTIONS[choice.index]
@@ -141,20 +139,20 @@ def test_a_choice_is_one_of_the_choices_spelled_exactly(model: Model, mode: str)
         assert choice.elapsed > 0.0
 
 
-def test_the_only_choice_is_certain_and_costs_no_forward_pass(model: Model) -> None:
+def test_a_single_label_is_certain_and_needs_no_forward_pass(model: Model) -> None:
     choice = model.choose("x", ["SEND_MESSAGE"])
     assert choice.value == "SEND_MESSAGE"
     assert choice.probability == 1.0
     assert choice.forward_passes == 0
 
 
-def test_every_choice_can_be_the_one(model: Model) -> None:
-    # Each alone is forced: what comes out is spelled as it went in, whatever the tokenizer does.
+def test_every_label_can_be_chosen(model: Model) -> None:
+    # A single label is forced, so the result must equal the label with every tokenizer.
     for text in [*ACTIONS, " leading space", "trailing ", "\n", "a" * 300, "<s>", "{}", "0"]:
         assert model.choose("x", [text]).text == text
 
 
-def test_probabilities_of_choices_without_a_common_beginning_sum_to_one(
+def test_probabilities_of_labels_without_a_common_prefix_sum_to_one(
     model_path: Path, library: Library
 ) -> None:
     found: dict[str, float] = {}
@@ -168,7 +166,7 @@ def test_probabilities_of_choices_without_a_common_beginning_sum_to_one(
     assert sum(found.values()) == pytest.approx(1.0, abs=1e-3)
 
 
-def test_probabilities_of_all_choices_sum_to_one_and_hold_the_chosen_one(model: Model) -> None:
+def test_probabilities_of_all_labels_sum_to_one(model: Model) -> None:
     choice = model.choose("Hello", ACTIONS, probabilities=True)
     assert choice.probabilities is not None
     assert len(choice.probabilities) == len(ACTIONS)
@@ -178,7 +176,7 @@ def test_probabilities_of_all_choices_sum_to_one_and_hold_the_chosen_one(model: 
     assert model.choose("Hello", ACTIONS).probabilities is None
 
 
-def test_probabilities_are_in_the_order_of_the_choices(model: Model) -> None:
+def test_probabilities_are_in_the_order_of_the_labels(model: Model) -> None:
     forwards = model.choose("Hello", ACTIONS, probabilities=True).probabilities
     backwards = model.choose("Hello", ACTIONS[::-1], probabilities=True).probabilities
     assert forwards is not None and backwards is not None
@@ -186,7 +184,7 @@ def test_probabilities_are_in_the_order_of_the_choices(model: Model) -> None:
     assert all(math.isclose(forwards[name], backwards[name], abs_tol=1e-6) for name in ACTIONS)
 
 
-def test_the_best_choice_is_the_one_with_the_highest_probability(model: Model) -> None:
+def test_best_mode_returns_the_most_probable_label(model: Model) -> None:
     for prompt in ("Hello", "What now?", "日本", "two words and more"):
         probabilities = model.choose(prompt, ACTIONS, probabilities=True).probabilities
         assert probabilities is not None
@@ -195,7 +193,7 @@ def test_the_best_choice_is_the_one_with_the_highest_probability(model: Model) -
         assert math.isclose(best.probability, max(probabilities.values()), rel_tol=1e-3)
 
 
-def test_with_a_seed_the_same_question_gets_the_same_answer(model: Model) -> None:
+def test_with_a_seed_the_same_choice_repeats(model: Model) -> None:
     answers = {
         model.choose("x", ["yes", "no", "maybe"], mode="sample", temperature=5.0).value
         for _ in range(10)
@@ -209,7 +207,7 @@ class Reply(enum.Enum):
     NUMBER = 3
 
 
-def test_an_enum_gives_its_member_back(model: Model) -> None:
+def test_choosing_from_an_enum_returns_its_member(model: Model) -> None:
     spelled = {
         Reply.RESPOND: "RESPOND",
         Reply.IGNORE: "ignore it",
@@ -221,7 +219,7 @@ def test_an_enum_gives_its_member_back(model: Model) -> None:
         assert list(Reply)[choice.index] is choice.value
 
 
-def test_the_probabilities_of_an_enum_are_in_its_members_order(model: Model) -> None:
+def test_probabilities_of_an_enum_are_in_the_order_of_its_members(model: Model) -> None:
     texts = ["RESPOND", "ignore it", "NUMBER"]
     of_members = model.choose("x", Reply, probabilities=True, mode="best").probabilities
     of_texts = model.choose("x", texts, probabilities=True, mode="best").probabilities
@@ -237,7 +235,7 @@ def test_the_probabilities_of_an_enum_are_in_its_members_order(model: Model) -> 
         ("Please stop talking now.", "dm", "STOP"),
     ],
 )
-def test_the_embedded_model_knows_a_question_from_a_request_to_stop(
+def test_the_embedded_model_separates_questions_from_stop_requests(
     tiny_model: Model, message: str, channel: str, expected: str
 ) -> None:
     prompt = should_respond_prompt(message, channel)
@@ -248,7 +246,7 @@ def test_the_embedded_model_knows_a_question_from_a_request_to_stop(
     assert choice.ranked()[0] == (expected, choice.probabilities[expected])
 
 
-def test_a_model_without_a_path_is_the_embedded_one(library: Library, tiny_model: Model) -> None:
+def test_a_model_without_a_path_is_the_embedded_model(library: Library, tiny_model: Model) -> None:
     with Model(library=library, n_threads=1) as model:
         assert model.path == tiny_model.path == str(default_model_path())
         said = model.generate(chat_prompt([{"role": "user", "content": "hello"}]), max_tokens=40)
@@ -256,7 +254,7 @@ def test_a_model_without_a_path_is_the_embedded_one(library: Library, tiny_model
 
 
 @pytest.mark.parametrize(
-    ("choices", "said"),
+    ("labels", "said"),
     [
         ([], "nothing to choose from"),
         (["A", ""], r"labels\[1\] must be a non-empty string, got ''"),
@@ -265,28 +263,28 @@ def test_a_model_without_a_path_is_the_embedded_one(library: Library, tiny_model
         ("RESPOND", "labels must be a list of strings, .*, got 'RESPOND'"),
     ],
 )
-def test_bad_choices_are_refused_by_name(model: Model, choices: list[str], said: str) -> None:
+def test_invalid_labels_are_rejected_by_name(model: Model, labels: list[str], said: str) -> None:
     for probabilities in (False, True):
         with pytest.raises(InvalidArgumentError, match=said):
-            model.choose("x", choices, probabilities=probabilities)
+            model.choose("x", labels, probabilities=probabilities)
 
 
-def test_an_unknown_mode_is_refused(model: Model) -> None:
+def test_an_unknown_mode_is_rejected(model: Model) -> None:
     with pytest.raises(InvalidArgumentError, match="mode must be one of .*, got 'top'"):
         model.choose("x", ["A"], mode="top")
 
 
-def test_a_choice_cut_short_by_max_tokens_is_an_error_that_names_it(model: Model) -> None:
-    choices = string_choices(["a" * 300, "b" * 200])
-    leaves = choices.payload(model.tokenize, model.detokenize).leaves()
+def test_max_tokens_inside_a_label_raises_and_names_the_length(model: Model) -> None:
+    labels = string_choices(["a" * 300, "b" * 200])
+    leaves = labels.payload(model.tokenize, model.detokenize).leaves()
     longest = max(len(leaf.tokens) for leaf in leaves)
-    said = rf"max_tokens=\d+ ended .* inside a label, after .* raise it to {longest}, the most tokens"
+    said = rf"max_tokens=1 ended .* inside a label, after .* raise it to {longest}, the most"
     with pytest.raises(InvalidArgumentError, match=said):
-        model.choose("x", choices.texts, max_tokens=1)
-    assert model.choose("x", choices.texts, max_tokens=longest).value in choices.texts
+        model.choose("x", labels.texts, max_tokens=1)
+    assert model.choose("x", labels.texts, max_tokens=longest).value in labels.texts
 
 
-def test_a_choice_cut_short_is_none_even_where_it_spells_another(model: Model) -> None:
+def test_a_truncated_label_is_an_error_even_if_it_equals_another(model: Model) -> None:
     short, long = "SEND", "SEND_MESSAGE"
     payload = string_choices([short, long]).payload(model.tokenize, model.detokenize)
     in_short, in_long = (leaf.tokens for leaf in payload.leaves())
@@ -297,27 +295,28 @@ def test_a_choice_cut_short_is_none_even_where_it_spells_another(model: Model) -
 
 @pytest.mark.parametrize("mode", ["greedy", "best"])
 @pytest.mark.parametrize("probabilities", [True, False])
-def test_a_choice_for_which_the_context_has_no_room_is_an_error_that_says_so(
+def test_a_label_that_does_not_fit_the_context_raises(
     model_path: Path, library: Library, mode: str, probabilities: bool
 ) -> None:
-    # The two part after more tokens than there is room for.
-    choices = ["of " * 20 + ending for ending in ("this", "that")]
+    # The labels differ only after more tokens than the context has room for.
+    labels = ["of " * 20 + ending for ending in ("this", "that")]
     with Model(model_path, library=library, n_ctx=256, n_slots=1, n_threads=1) as model:
         with pytest.raises(ContextFullError, match="context (was )?full"):
-            model.choose([5] * 250, choices, mode=mode, probabilities=probabilities)
-        assert model.choose([5] * 200, choices, mode=mode).value in choices
+            model.choose([5] * 250, labels, mode=mode, probabilities=probabilities)
+        assert model.choose([5] * 200, labels, mode=mode).value in labels
 
 
-def test_a_generation_that_came_to_none_of_the_choices_is_a_fault(model: Model) -> None:
-    choices = string_choices(["yes", "no"])
-    args = choice_args(model, "x", choices)
+def test_generated_text_that_is_no_label_is_a_fault(model: Model) -> None:
+    labels = string_choices(["yes", "no"])
+    args = choice_args(model, "x", labels)
     result = SyncStreamingRunner(model.binding, model.session.ctx).generate_with_usage(args)
     other = replace(result, leaf=None, text="maybe")
-    with pytest.raises(NativeFault, match=r"one of the 2 labels, got 'maybe' \(finish reason leaf\)"):
-        choice_from(choices, args, other, 0.0)
+    said = r"one of the 2 labels, got 'maybe' \(finish reason leaf\)"
+    with pytest.raises(NativeFault, match=said):
+        choice_from(labels, args, other, 0.0)
 
 
-def test_a_choice_the_tokenizer_cannot_spell_is_an_error_that_names_it() -> None:
+def test_a_label_that_the_tokenizer_cannot_write_is_named() -> None:
     def detokenize(tokens: object) -> str:
         return "\nRESPOND "
 
@@ -325,24 +324,24 @@ def test_a_choice_the_tokenizer_cannot_spell_is_an_error_that_names_it() -> None
         tokenize_choice("RESPOND", lambda text: [1, 2], detokenize)
 
 
-def test_asking_again_for_the_same_choices_tokenizes_them_once(
+def test_the_same_labels_are_tokenized_only_once(
     model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    choices = string_choices(["once", "twice"])
-    first = choice_args(model, "x", choices).prepared_choices
+    labels = string_choices(["once", "twice"])
+    first = choice_args(model, "x", labels).prepared_choices
     monkeypatch.setattr(model.binding, "prepare_choices", pytest.fail)
     second = choice_args(model, "x", string_choices(["once", "twice"])).prepared_choices
     assert first is not None and second is first
 
 
-def test_args_without_choices_make_no_choice(model: Model) -> None:
+def test_a_request_without_labels_has_no_choice_result(model: Model) -> None:
     args = generate_args(model, "x", max_tokens=1)
     result = SyncStreamingRunner(model.binding, model.session.ctx).generate_with_usage(args)
     with pytest.raises(InvalidArgumentError, match="the request has no labels"):
         choice_from(string_choices(["A"]), args, result, 0.0)
 
 
-# ---- what can go wrong -------------------------------------------------------------------------
+# ---- Errors ---------------------------------------------------------------------------------
 
 
 def test_a_missing_or_broken_model_file_is_named(library: Library, tmp_path: Path) -> None:
@@ -375,14 +374,14 @@ def test_a_bundle_directory_is_a_model_too(
         ({"options": {"no_such": "1"}}, "no_such"),
     ],
 )
-def test_an_option_out_of_range_is_refused_by_name(
+def test_an_option_out_of_range_is_rejected_by_name(
     library: Library, model_path: Path, option: dict[str, object], said: str
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=said):
         Model(model_path, library=library, **option)  # type: ignore[arg-type]
 
 
-def test_an_empty_prompt_is_refused(model: Model) -> None:
+def test_an_empty_prompt_is_rejected(model: Model) -> None:
     with pytest.raises(InvalidArgumentError, match="the prompt is empty"):
         model.generate([])
 
@@ -398,7 +397,7 @@ def test_an_empty_prompt_is_refused(model: Model) -> None:
         ([2**31 - 1], "2147483647"),
     ],
 )
-def test_token_ids_that_cannot_be_are_refused_by_place(
+def test_invalid_token_ids_are_rejected_with_their_position(
     model: Model, tokens: list[int], said: str
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=said):
@@ -415,14 +414,14 @@ def test_token_ids_that_cannot_be_are_refused_by_place(
         ("shape", Gbnf('root ::= "\0"'), "gbnf_grammar contains a NUL"),
     ],
 )
-def test_a_bad_setting_of_a_generation_is_refused_by_name(
+def test_an_invalid_setting_of_a_generation_is_rejected_by_name(
     model: Model, field: str, value: object, said: str
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=said):
         model.generate("x", max_tokens=1, **{field: value})  # type: ignore[arg-type]
 
 
-def test_a_prompt_longer_than_the_context_says_what_the_limit_is(model: Model) -> None:
+def test_a_prompt_longer_than_the_context_raises_with_the_limit(model: Model) -> None:
     with pytest.raises(ContextFullError, match=r"600 tokens.*context of 512.*n_ctx"):
         model.generate([5] * 600)
 
@@ -435,7 +434,7 @@ def test_a_generation_that_fills_the_context_ends_there(model_path: Path, librar
     assert 1 <= len(generation.tokens) <= 7
 
 
-def test_a_payload_the_library_refuses_says_why_and_can_fall_back(model: Model) -> None:
+def test_a_rejected_payload_raises_or_falls_back_to_the_grammar(model: Model) -> None:
     payload = TokenTreePayload.from_json(
         '{"modelId":"m","descriptors":[{"path":"p","leaves":[{"name":"A","tokens":[2000000]}]}]}'
     )
@@ -447,12 +446,10 @@ def test_a_payload_the_library_refuses_says_why_and_can_fall_back(model: Model) 
     assert len(runner.generate_with_usage(fallen_back).tokens) == 2
 
 
-# ---- life and death ----------------------------------------------------------------------------
+# ---- Life cycle -----------------------------------------------------------------------------
 
 
-def test_closing_twice_is_harmless_and_use_after_it_an_error(
-    model_path: Path, library: Library
-) -> None:
+def test_closing_twice_is_harmless_and_later_use_raises(model_path: Path, library: Library) -> None:
     model = Model(model_path, library=library, n_ctx=64, n_threads=1)
     model.close()
     model.close()
@@ -486,7 +483,7 @@ def test_closing_the_model_ends_a_running_generation(model_path: Path, library: 
         list(stream)
 
 
-def test_several_threads_choose_at_once_and_agree(model: Model) -> None:
+def test_concurrent_threads_choose_the_same_label(model: Model) -> None:
     expected = model.choose("What now? ", ACTIONS).value
     chosen: list[str] = []
 
@@ -501,7 +498,7 @@ def test_several_threads_choose_at_once_and_agree(model: Model) -> None:
     assert chosen == [expected] * 20
 
 
-def test_cancelling_a_task_stops_a_long_prefill_and_the_model_goes_on(
+def test_cancelling_a_task_stops_a_prefill_and_the_model_stays_usable(
     model_path: Path, library: Library
 ) -> None:
     first_piece, cancelled = threading.Event(), threading.Event()
@@ -532,14 +529,14 @@ def test_cancelling_a_task_stops_a_long_prefill_and_the_model_goes_on(
         assert len(model.generate("x", max_tokens=3).tokens) == 3
 
 
-def test_concurrent_tasks_choose_what_one_alone_chooses(model: Model) -> None:
-    choices = string_choices(ACTIONS)
+def test_concurrent_tasks_choose_the_same_as_single_tasks(model: Model) -> None:
+    labels = string_choices(ACTIONS)
     alone = [model.choose(f"prompt {i}", ACTIONS).value for i in range(8)]
 
     async def choose(i: int) -> str:
-        args = choice_args(model, f"prompt {i}", choices)
+        args = choice_args(model, f"prompt {i}", labels)
         result = await runner_of(model).generate_with_usage(args)
-        return str(choice_from(choices, args, result, 0.0).value)
+        return str(choice_from(labels, args, result, 0.0).value)
 
     async def choose_all() -> list[str]:
         return await asyncio.gather(*(choose(i) for i in range(8)))
@@ -547,7 +544,7 @@ def test_concurrent_tasks_choose_what_one_alone_chooses(model: Model) -> None:
     assert asyncio.run(choose_all()) == alone
 
 
-def test_progress_is_reported_while_loading_and_reading_the_prompt(
+def test_progress_is_reported_during_load_and_prefill(
     unloaded_path: Path, library: Library
 ) -> None:
     seen: list[tuple[str, float]] = []
@@ -571,7 +568,7 @@ def test_progress_is_reported_while_loading_and_reading_the_prompt(
 
 
 @pytest.mark.parametrize("at", ["load", "prefill"])
-def test_an_exception_in_the_progress_callback_comes_out(
+def test_an_exception_in_the_progress_callback_reaches_the_caller(
     unloaded_path: Path, library: Library, at: str
 ) -> None:
     def progress(stage: str, fraction: float) -> None:
@@ -600,7 +597,7 @@ def test_progress_can_be_switched_off(model_path: Path, library: Library) -> Non
     assert seen == []
 
 
-def test_the_description_names_library_and_model(model: Model, model_path: Path) -> None:
+def test_describe_names_the_library_and_the_model(model: Model, model_path: Path) -> None:
     facts = model.describe()
     assert facts["abi_version"] == "12"
     assert facts["model"]["path"] == str(model_path)
@@ -608,28 +605,28 @@ def test_the_description_names_library_and_model(model: Model, model_path: Path)
 
 
 @pytest.mark.parametrize("name", sorted({*eliza_ffi.__all__} - {"__version__"}))
-def test_every_public_name_says_what_it_is(name: str) -> None:
+def test_every_public_name_has_a_docstring(name: str) -> None:
     said = getattr(eliza_ffi, name).__doc__
     assert said
     assert not said.startswith(f"{name}("), "written by dataclass"
 
 
-def test_progress_begins_soon_and_does_not_change_the_answer(
+def test_progress_begins_soon_and_does_not_change_the_result(
     library: Library, random_model_path: Callable[..., Path]
 ) -> None:
-    """Who watches a prompt gets it in pieces, the first of them short."""
+    """With a progress callback, the prompt is decoded in pieces, the first of them short."""
     path = random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1, tensor_type="f32")
     prompt = list(range(40, 440))
-    told: list[float] = []
+    fractions: list[float] = []
     types = CacheOptions(type_k="f32", type_v="f32")
 
     def progress(stage: str, fraction: float) -> None:
         if stage == "prefill":
-            told.append(fraction)
+            fractions.append(fraction)
 
     with Model(path, library=library, n_threads=1, n_ctx=512, progress=progress) as watched:
         text = watched.generate(prompt, 8, cache=types).tokens
     with Model(path, library=library, n_threads=1, n_ctx=512) as unwatched:
         assert unwatched.generate(prompt, 8, cache=types).tokens == text
-    assert told[0] <= 32 / len(prompt) and told[-1] == 1.0
-    assert told == sorted(told)
+    assert fractions[0] <= 32 / len(prompt) and fractions[-1] == 1.0
+    assert fractions == sorted(fractions)
