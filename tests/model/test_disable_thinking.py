@@ -1,4 +1,4 @@
-"""A model whose vocabulary has ``<think>`` as one token never samples it when thinking is off."""
+"""With thinking switched off, the token ``<think>`` is never sampled."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ THINK = b"<think>"
 
 @pytest.fixture
 def thinking_file(tmp_path: Path, tiny_model: Model) -> tuple[Path, int]:
-    """The embedded model with one token of seven bytes renamed, and that token."""
+    """Return the embedded model with a token of seven bytes renamed to ``<think>``, and its id."""
     path = tmp_path / "thinking.gguf"
     shutil.copy(tiny_model.path, path)
     reader = GGUFReader(path, "r+")
@@ -31,7 +31,7 @@ def thinking_file(tmp_path: Path, tiny_model: Model) -> tuple[Path, int]:
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
-def test_thinking_that_is_off_is_never_sampled(
+def test_think_tokens_are_never_sampled_if_thinking_is_off(
     thinking_file: tuple[Path, int], library: Library, temperature: float
 ) -> None:
     path, think = thinking_file

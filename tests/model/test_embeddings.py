@@ -1,4 +1,4 @@
-"""Texts as vectors, and how likely it is that a turn ends."""
+"""Embeddings, and the probability that a turn ends."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ END = "<|im_end|>"
 
 @pytest.fixture(scope="module")
 def wide(library: Library, random_model_path: Callable[..., Path]) -> Iterator[Model]:
-    """Return a model whose vectors are longer than the first try has room for."""
+    """Return a model whose vectors are longer than the binding's first buffer."""
     path = random_model_path("llama-spm", n_embd=4352, n_heads=8, n_ff=64, n_layers=1, seed=1)
     with Model(path, library=library, n_threads=1) as model:
         yield model
 
 
-# ---- embeddings --------------------------------------------------------------------------------
+# ---- Embeddings --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("pooling", POOLINGS)
-def test_an_embedding_has_length_1_and_does_not_depend_on_what_was_asked_before(
+def test_an_embedding_has_length_1_and_ignores_earlier_requests(
     tiny_model: Model, pooling: str
 ) -> None:
     first = tiny_model.embed("A cat sat on the mat.", pooling)
@@ -46,9 +46,9 @@ def test_an_embedding_has_length_1_and_does_not_depend_on_what_was_asked_before(
     np.testing.assert_array_equal(tiny_model.embed("A cat sat on the mat.", pooling), first)
 
 
-def test_pooling_says_which_tokens_count(tiny_model: Model) -> None:
+def test_pooling_selects_the_tokens(tiny_model: Model) -> None:
     assert tiny_model.describe()["model"]["add_bos"]
-    # All that a model sees of an empty text is the token that every text begins with.
+    # An empty string has only the BOS token.
     alone = {pooling: tiny_model.embed("", pooling) for pooling in POOLINGS}
     np.testing.assert_allclose(alone["mean"], alone["cls"], atol=1e-6)
     np.testing.assert_allclose(alone["last"], alone["cls"], atol=1e-6)
@@ -59,7 +59,7 @@ def test_pooling_says_which_tokens_count(tiny_model: Model) -> None:
         assert tiny_model.embed(one, pooling) @ tiny_model.embed(other, pooling) < 0.99
 
 
-def test_the_mean_is_that_of_all_prefixes_last_tokens(
+def test_mean_pooling_averages_the_last_tokens_of_all_prefixes(
     library: Library, random_model_path: Callable[..., Path]
 ) -> None:
     path = random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1, tensor_type="f32")
@@ -67,35 +67,36 @@ def test_the_mean_is_that_of_all_prefixes_last_tokens(
         a, b = model.embed("", "last").astype(float), model.embed("x", "last").astype(float)
         assert len(model.tokenize("x", add_special=True)) == 2
         mean = model.embed("x", "mean").astype(float)
-    # The vectors' own lengths are not known: the mean lies between them, in their plane.
+    # The lengths of the vectors before normalization are unknown, so check only that the mean is a
+    # combination of both vectors with positive weights.
     weights, residual, *_ = np.linalg.lstsq(np.stack([a, b], axis=1), mean, rcond=None)
     assert residual.item() < 1e-8
     assert min(weights) > 0
 
 
 @pytest.mark.slow
-def test_a_vector_longer_than_the_first_try_has_room_for_arrives_whole(wide: Model) -> None:
+def test_a_vector_larger_than_the_first_buffer_is_complete(wide: Model) -> None:
     embedding = wide.embed("hello")
     assert embedding.shape == (4352,)
     assert np.linalg.norm(embedding) == pytest.approx(1.0, abs=1e-4)
 
 
-def test_control_tokens_in_a_text_are_text(tiny_model: Model) -> None:
+def test_control_tokens_in_embedded_text_are_plain_text(tiny_model: Model) -> None:
     n_spelled = len(tiny_model.tokenize(END))
     assert n_spelled > 1 == len(tiny_model.tokenize(END, parse_special=True))
     spelled, other = tiny_model.embed(f"a{END}", "last"), tiny_model.embed("a", "last")
     assert spelled @ other < 0.999
 
 
-def test_what_cannot_be_embedded_is_refused(tiny_model: Model) -> None:
+def test_invalid_embedding_requests_are_rejected(tiny_model: Model) -> None:
     with pytest.raises(InvalidArgumentError, match="pooling must be one of mean, cls, last, got"):
         tiny_model.embed("text", "max")
     with pytest.raises(InvalidArgumentError, match="the model takes 2048"):
         tiny_model.embed("many words " * 3000)
-    assert tiny_model.embed("text").shape == (128,), "and goes on"
+    assert tiny_model.embed("text").shape == (128,), "the model stays usable"
 
 
-def test_several_threads_embed_at_once_and_agree(tiny_model: Model) -> None:
+def test_concurrent_threads_compute_the_same_embeddings(tiny_model: Model) -> None:
     texts = [f"text number {i} " * (1 + i) for i in range(8)]
     expected = [tiny_model.embed(text) for text in texts]
     with ThreadPoolExecutor(4) as pool:
@@ -104,12 +105,12 @@ def test_several_threads_embed_at_once_and_agree(tiny_model: Model) -> None:
                 np.testing.assert_array_equal(alone, together)
 
 
-# ---- the end of a turn -------------------------------------------------------------------------
+# ---- The end of a turn -------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def logits_after(hooks_path: Path) -> Callable[[list[int]], NDArray[Any]]:
-    """Return a function from tokens to the logits plain llama.cpp gives behind them."""
+    """Return a function that computes the logits after some tokens with plain llama.cpp."""
     ffi: Any = cffi.FFI()
     ffi.cdef("int eliza_test_logits(const char *, const int32_t *, size_t, float *, size_t);")
     lib: Any = ffi.dlopen(str(hooks_path))
@@ -125,7 +126,7 @@ def logits_after(hooks_path: Path) -> Callable[[list[int]], NDArray[Any]]:
 
 
 @pytest.mark.parametrize("said", ["how are you today", "how are", "I would like to know"])
-def test_the_end_is_as_likely_as_the_models_softmax_says(
+def test_end_of_turn_equals_the_softmax_of_the_logits(
     tiny_model: Model, logits_after: Callable[[list[int]], NDArray[Any]], said: str
 ) -> None:
     prompt = f"<|im_start|>user\n{said}"
@@ -141,7 +142,7 @@ def test_the_end_is_as_likely_as_the_models_softmax_says(
     assert tiny_model.end_of_turn(tokens, score.top).probability == score.top_probability
 
 
-def test_a_finished_sentence_ends_a_turn_more_likely_than_an_unfinished_one(
+def test_a_finished_sentence_is_more_likely_to_end_a_turn(
     tiny_model: Model,
 ) -> None:
     ended, open_ = (
@@ -151,10 +152,8 @@ def test_a_finished_sentence_ends_a_turn_more_likely_than_an_unfinished_one(
     assert ended > 2 * open_
 
 
-def test_what_cannot_be_scored_is_refused(tiny_model: Model, library: Library) -> None:
-    with pytest.raises(
-        InvalidArgumentError, match=r"end must be the text of a single token, got .* has"
-    ):
+def test_invalid_end_of_turn_requests_are_rejected(tiny_model: Model, library: Library) -> None:
+    with pytest.raises(InvalidArgumentError, match="end must be the text of a single token, got"):
         tiny_model.end_of_turn("text", "not one token")
     with pytest.raises(InvalidArgumentError, match="after 0 tokens"):
         tiny_model.end_of_turn([], 3)

@@ -1,4 +1,4 @@
-"""What the asynchronous face does to the event loop, and what cancelling a task leaves behind."""
+"""AsyncModel does not block the event loop, and cancelled tasks free their slots."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ HEAVY: list[tuple[Any, str]] = [
     (shape_module, "_of_schema"),
     (shape_module, "schema_validator"),
 ]
-"""What takes time by itself; the calls of the library are added to them."""
+"""Slow Python functions. The test adds the calls of the library."""
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +134,7 @@ def model(library: Library) -> Iterator[Model]:
         yield opened
 
 
-def test_every_method_has_an_example_here() -> None:
+def test_every_method_has_an_example_call() -> None:
     named = {name.partition(",")[0] for name in CALLS}
     awaited = {
         name
@@ -145,7 +145,7 @@ def test_every_method_has_an_example_here() -> None:
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_nothing_heavy_runs_on_the_event_loop(
+def test_slow_functions_do_not_run_on_the_event_loop(
     model: Model, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     on_loop: list[str] = []
@@ -169,20 +169,19 @@ def test_nothing_heavy_runs_on_the_event_loop(
     model.session.choices.clear()
 
     async def story() -> None:
-        with suppress(
-            ContextFullError, FillError, NativeFault
-        ):  # many are too long for the context
+        # Many requests are too long for the context.
+        with suppress(ContextFullError, FillError, NativeFault):
             await CALLS[name](AsyncModel.of(model))
 
     asyncio.run(story())
     assert on_loop == []
 
 
-def test_the_event_loop_is_not_held_up_by_long_requests(model: Model) -> None:
-    """The longest pause of a task that does nothing but wait.
+def test_long_requests_do_not_block_the_event_loop(model: Model) -> None:
+    """Measure the longest pause of a task that only sleeps.
 
-    The bound is far above the pauses of a busy machine and of the interpreter's lock, and far below
-    what the requests take when the event loop itself prepares them.
+    The bound is far above the pauses that a busy machine or the interpreter's lock cause. It is far
+    below the duration of the requests when they are prepared on the event loop.
     """
     face = AsyncModel.of(model)
     longest = 0.0
@@ -211,11 +210,11 @@ def test_the_event_loop_is_not_held_up_by_long_requests(model: Model) -> None:
     assert longest < max(0.25, took / 4)
 
 
-# ---- cancelling --------------------------------------------------------------------------------
+# ---- Cancelling --------------------------------------------------------------------------------
 
 
 class Held:
-    """A call of the library that blocks until it is let go."""
+    """A call of the library that blocks until `may_end` is set."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, binding: Any, name: str) -> None:
         self.has_begun = threading.Event()
@@ -267,7 +266,7 @@ def test_a_cancelled_call_returns_when_its_slot_is_free(
     async def story() -> None:
         task = asyncio.ensure_future(call(AsyncModel.of(model), saved))
         assert await asyncio.to_thread(held.has_begun.wait, 60)
-        for _ in range(3):  # however often
+        for _ in range(3):  # repeated cancels change nothing
             task.cancel()
             await asyncio.sleep(0.01)
         assert not task.done()
@@ -284,14 +283,14 @@ def test_a_cancelled_call_returns_when_its_slot_is_free(
         model.binding.close(stream)
 
 
-def test_a_call_that_is_cancelled_while_it_waits_takes_no_slot(model: Model, saved: Path) -> None:
+def test_a_call_cancelled_while_waiting_takes_no_slot(model: Model, saved: Path) -> None:
     async def story() -> None:
         face = AsyncModel.of(model)
         async with model.session.turns.one_async(True, alone=True):
             tasks = [
                 asyncio.ensure_future(call(face, saved))
                 for name, (_, call) in CANCELLED.items()
-                if name != "embed"  # which needs no slot
+                if name != "embed"  # embedding needs no slot
             ]
             while model.session.turns.n_waiting < len(tasks):
                 await asyncio.sleep(0.001)
@@ -304,7 +303,7 @@ def test_a_call_that_is_cancelled_while_it_waits_takes_no_slot(model: Model, sav
     asyncio.run(story())
 
 
-def test_cancelling_ends_the_embedding_of_many_texts(
+def test_cancelling_stops_the_embedding_of_many_strings(
     model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     n_embedded = 0
@@ -332,16 +331,16 @@ def test_cancelling_ends_the_embedding_of_many_texts(
     assert n_embedded == n_at_the_end < 100_000
 
 
-# ---- callbacks ---------------------------------------------------------------------------------
+# ---- Callbacks ---------------------------------------------------------------------------------
 
 
 def test_asynchronous_callbacks_are_awaited(model: Model) -> None:
-    heard: dict[str, list[Any]] = {}
+    received: dict[str, list[Any]] = {}
 
     def into(name: str) -> Callable[..., Coroutine[Any, Any, None]]:
         async def callback(*arguments: Any) -> None:
             await asyncio.sleep(0)
-            heard.setdefault(name, []).append(arguments)
+            received.setdefault(name, []).append(arguments)
 
         return callback
 
@@ -358,16 +357,22 @@ def test_asynchronous_callbacks_are_awaited(model: Model) -> None:
         await face.fill_many(["x"], SKELETON, progress=into("fills"))
 
     asyncio.run(story())
-    assert list(heard) == [
+    assert list(received) == [
         *("generate", "choose", "fill", "fill, class", "plan"),
         *("chunk", "texts", "choices", "decisions", "fills"),
     ]
-    assert [found.path for (found,) in heard["fill, class"] if isinstance(found, FieldFill)] == [
+    assert [found.path for (found,) in received["fill, class"] if isinstance(found, FieldFill)] == [
         ("kind",),
         ("urgent",),
     ]
-    assert heard["texts"] == heard["choices"] == heard["decisions"] == heard["fills"] == [(1, 1)]
-    assert "".join(text for (text,) in heard["chunk"]) == model.generate("x", 4).text
+    assert (
+        received["texts"]
+        == received["choices"]
+        == received["decisions"]
+        == received["fills"]
+        == [(1, 1)]
+    )
+    assert "".join(text for (text,) in received["chunk"]) == model.generate("x", 4).text
 
 
 def test_an_exception_in_an_asynchronous_callback_ends_the_request(model: Model) -> None:

@@ -1,4 +1,4 @@
-"""Requests that fit the context one by one, and not all at once."""
+"""Requests that fit into the context one by one, but not together."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from eliza_ffi.session.lifecycle import open_stream
 from eliza_ffi.structured import Lark
 
 N_CTX = 256
-WORDS = "the parcel did not come and nobody knows where it is " * 12  # well over half of that
+WORDS = (
+    "the parcel did not come and nobody knows where it is " * 12
+)  # well over half of the context
 INPUTS = [f"{i} {WORDS}" for i in range(8)]
 QUESTIONS = {"late": Predicate("Is it late?"), "team": Choice("Which team?", ["sales", "post"])}
 
@@ -34,14 +36,14 @@ def model(library: Library) -> Iterator[Model]:
         yield opened
 
 
-def test_decisions_wait_for_one_another(model: Model) -> None:
+def test_decisions_that_do_not_fit_together_wait(model: Model) -> None:
     decisions = model.decide_many(INPUTS, QUESTIONS)
     alone = [model.decide(given, QUESTIONS) for given in INPUTS]
     for one, other in zip(decisions, alone, strict=True):
         assert one["late"].probability == pytest.approx(other["late"].probability, abs=0.02)
 
 
-def test_so_do_choices_and_texts(model: Model) -> None:
+def test_choices_and_generations_that_do_not_fit_together_wait(model: Model) -> None:
     chosen = model.choose_many(INPUTS, ["now", "later"])
     assert [choice.value for choice in chosen] == [
         model.choose(given, ["now", "later"]).value for given in INPUTS
@@ -50,7 +52,7 @@ def test_so_do_choices_and_texts(model: Model) -> None:
     assert [text.text for text in texts] == [model.generate(given, 4).text for given in INPUTS]
 
 
-def test_so_they_do_on_an_event_loop(model: Model) -> None:
+def test_requests_that_do_not_fit_together_wait_on_an_event_loop(model: Model) -> None:
     async def all_of_them() -> list[str]:
         chosen = await AsyncModel.of(model).choose_many(INPUTS, ["now", "later"])
         decisions = await AsyncModel.of(model).decide_many(INPUTS, QUESTIONS)
@@ -61,20 +63,20 @@ def test_so_they_do_on_an_event_loop(model: Model) -> None:
     assert asyncio.run(all_of_them()) == expected
 
 
-def test_what_does_not_fit_alone_fails_in_its_place(model: Model) -> None:
+def test_an_input_that_never_fits_fails_in_its_place(model: Model) -> None:
     inputs = [INPUTS[0], WORDS * 4, INPUTS[1]]
     decisions = model.decide_many(inputs, QUESTIONS, return_exceptions=True)
     assert [isinstance(each, ContextFullError) for each in decisions] == [False, True, False]
 
 
-def test_who_does_not_wait_for_a_slot_does_not_wait_for_room(model: Model) -> None:
+def test_without_waiting_a_full_context_raises_at_once(model: Model) -> None:
     with open_stream(model.binding, model.session.ctx, StreamConfig()) as stream:
         model.binding.prefill(stream, model.prompt_tokens(INPUTS[0]))
         with pytest.raises(ContextFullError):
             model.decide(INPUTS[1], QUESTIONS, wait=False)
 
 
-def test_what_never_fits_fails_at_once_and_keeps_nobody_waiting(model: Model) -> None:
+def test_a_request_that_never_fits_fails_without_a_second_run(model: Model) -> None:
     before = model.session.turns.n_moves
     with open_stream(model.binding, model.session.ctx, StreamConfig()):
         for request in (
@@ -84,20 +86,20 @@ def test_what_never_fits_fails_at_once_and_keeps_nobody_waiting(model: Model) ->
         ):
             with pytest.raises(ContextFullError):
                 request()
-    assert model.session.turns.n_moves == before + 6  # each in and out, once
+    assert model.session.turns.n_moves == before + 6  # three requests, one turn each
 
 
-def test_what_fails_alone_is_not_tried_again(model: Model) -> None:
+def test_a_request_that_fails_alone_does_not_run_again(model: Model) -> None:
     before = model.session.turns.n_moves
     with pytest.raises(ContextFullError):
         model.decide(WORDS * 4, QUESTIONS)
     assert model.session.turns.n_moves == before + 2
 
 
-# ---- the second try, of every method -----------------------------------------------------------
+# ---- The second run, for every method -----------------------------------------------------------
 
 SHORT = "nobody knows where the parcel is. "
-ANSWER = WORDS[:520]  # fits behind that, but not beside one of the inputs
+ANSWER = WORDS[:520]  # fits after SHORT, but not while one of INPUTS is in the context
 LONG_LABELS = [f"{first} {ANSWER} {last}" for first in ("yes", "no") for last in "ab"]
 SKELETON = {
     "spans": [
@@ -159,59 +161,61 @@ async def last(steps: Any) -> Any:
     return [step async for step in steps][-1]
 
 
-def beside_a_neighbour(model: Model, call: Callable[[], Any]) -> Any:
-    """Run a call while another request fills the context, until the call waits for it to end."""
+def in_a_full_context(model: Model, call: Callable[[], Any]) -> Any:
+    """Run a call while another request fills the context; end that request when the call waits."""
     turns = model.session.turns
-    neighbour = model.stream(INPUTS[0], 5)
-    next(neighbour)
+    other = model.stream(INPUTS[0], 5)
+    next(other)
     with ThreadPoolExecutor(1) as thread:
         try:
             called = thread.submit(call)
             while not called.done() and not turns.n_waiting:
                 time.sleep(0.001)
         finally:
-            neighbour.close()  # type: ignore[attr-defined]
+            other.close()  # type: ignore[attr-defined]
         return called.result()
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_every_method_tries_again_when_its_neighbours_have_ended(
+def test_every_method_runs_again_when_other_requests_have_ended(
     model: Model, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     call, call_async = METHODS[method]
     alone = call(model)
     before = model.session.turns.n_moves
-    assert beside_a_neighbour(model, lambda: call(model)) == pytest.approx(alone, abs=0.02)
-    assert model.session.turns.n_moves == before + 6  # the neighbour, and twice the call
+    assert in_a_full_context(model, lambda: call(model)) == pytest.approx(alone, abs=0.02)
+    assert model.session.turns.n_moves == before + 6  # the other request, and two runs of the call
 
     before = model.session.turns.n_moves
-    beside_a_neighbour(model, lambda: asyncio.run(call_async(AsyncModel.of(model))))
+    in_a_full_context(model, lambda: asyncio.run(call_async(AsyncModel.of(model))))
     assert model.session.turns.n_moves == before + 6
 
 
-def test_what_has_been_given_out_is_not_given_out_again(model: Model) -> None:
-    heard: list[Any] = []
+def test_a_request_that_has_yielded_output_does_not_run_again(model: Model) -> None:
+    received: list[Any] = []
 
     def choose() -> Any:
-        return model.choose(SHORT, LONG_LABELS, on_text=heard.append)
+        return model.choose(SHORT, LONG_LABELS, on_text=received.append)
 
     alone = choose().text
-    assert "".join(heard) == alone
+    assert "".join(received) == alone
     for call in (
         choose,
-        lambda: asyncio.run(AsyncModel.of(model).choose(SHORT, LONG_LABELS, on_text=heard.append)),
+        lambda: asyncio.run(
+            AsyncModel.of(model).choose(SHORT, LONG_LABELS, on_text=received.append)
+        ),
     ):
-        heard.clear()
+        received.clear()
         with pytest.raises(ContextFullError):
-            beside_a_neighbour(model, call)
-        assert heard and alone.startswith("".join(heard))
+            in_a_full_context(model, call)
+        assert received and alone.startswith("".join(received))
 
-    heard.clear()
+    received.clear()
     with pytest.raises(FillError) as full:
-        beside_a_neighbour(model, lambda: model.fill(SHORT, SKELETON, on_span=heard.append))
+        in_a_full_context(model, lambda: model.fill(SHORT, SKELETON, on_span=received.append))
     assert isinstance(full.value.__cause__, ContextFullError)
-    assert [span.key for span in heard] == ["first"]
+    assert [span.key for span in received] == ["first"]
 
     with pytest.raises(FillError):
-        beside_a_neighbour(model, lambda: list(model.fill_stream(SHORT, SKELETON)))
+        in_a_full_context(model, lambda: list(model.fill_stream(SHORT, SKELETON)))

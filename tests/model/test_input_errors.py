@@ -1,4 +1,4 @@
-"""Common mistakes: the error names the argument, what was expected, what was found, what to do."""
+"""Common mistakes: the error names the argument, the expected and found values, and a next step."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def said(call: Callable[[], Any], kind: type[Exception] = InvalidArgumentError) 
     return str(caught.value)
 
 
-# ---- one value instead of several, and the other way round -----------------------------------
+# ---- One value in place of several, and the reverse ------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def said(call: Callable[[], Any], kind: type[Exception] = InvalidArgumentError) 
         ("decide", {"questions": QUESTIONS}),
     ],
 )
-def test_a_bare_string_is_not_several_prompts(
+def test_a_string_is_not_a_list_of_prompts(
     face: Face, name: str, arguments: dict[str, Any]
 ) -> None:
     many = getattr(face, f"{name}_many")
@@ -89,7 +89,7 @@ def test_a_bare_string_is_not_several_prompts(
     )
 
 
-def test_one_conversation_is_not_several(face: Face) -> None:
+def test_a_conversation_is_not_a_list_of_prompts(face: Face) -> None:
     assert said(lambda: face.choose_many(CONVERSATION, ["a", "b"])) == (
         "prompt must be a string, a Prompt, token ids or a list of messages, got a dict; "
         "a conversation is a list of messages"
@@ -120,7 +120,7 @@ def test_a_column_of_inputs_is_not_one_input(face: Face) -> None:
     )
 
 
-# ---- prompts and choices ------------------------------------------------------------------------
+# ---- Prompts and labels -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -141,24 +141,24 @@ def test_a_wrong_prompt_is_named_in_the_error(face: Face, prompt: Any, expected:
     assert said(lambda: face.fill(prompt, SKELETON)) == message
 
 
-def test_one_string_is_not_several_choices(face: Face) -> None:
+def test_a_string_is_not_a_list_of_labels(face: Face) -> None:
     assert said(lambda: face.choose("hello", "RESPOND")) == (
         "labels must be a list of strings, an enum class, a mapping from labels to values, bool "
         "or a Literal, got 'RESPOND'"
     )
 
 
-def test_too_many_options_are_pointed_to_choose() -> None:
+def test_too_many_options_point_to_choose() -> None:
     assert said(lambda: Choice("Which?", [f"option {i}" for i in range(300)], "q")) == (
         "the question 'q': expected 2 to 255 options, got 300; for larger sets use Model.choose"
     )
     assert said(lambda: Choice("Which?", ["a"], "q")).endswith("expected 2 to 255 options, got 1")
 
 
-# ---- shapes and actions -------------------------------------------------------------------------
+# ---- Shapes and actions -------------------------------------------------------------------------
 
 
-def test_a_keyword_for_the_shape_is_pointed_to_the_argument(face: Face) -> None:
+def test_a_keyword_for_the_shape_points_to_the_argument(face: Face) -> None:
     for name in ("skeleton", "schema"):
         given: dict[str, Any] = {name: SKELETON}
         assert said(lambda given=given: face.fill("x", Order, **given), TypeError) == (
@@ -176,7 +176,7 @@ def test_a_wrong_shape_is_named_in_the_error(face: Face, shape: Any, found: str)
     )
 
 
-def test_tool_definitions_given_to_plan_are_rejected(face: Face) -> None:
+def test_openai_tool_definitions_are_rejected_as_actions(face: Face) -> None:
     form = "its parameters as a list of objects with name, type, enum, required and description"
     assert said(lambda: face.fill("x", ActionSkeleton([TOOL]))) == (
         "an action must be an object with name, description and parameters, got an OpenAI tool "
@@ -196,7 +196,7 @@ def test_tool_definitions_given_to_plan_are_rejected(face: Face) -> None:
     )
 
 
-# ---- misspelt names --------------------------------------------------------------------
+# ---- Misspelt names --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_tool_definitions_given_to_plan_are_rejected(face: Face) -> None:
         (lambda model: model.fill("x", SKELETON, max_token=5), "fill() has no keyword 'max_token'"),
     ],
 )
-def test_a_misspelt_keyword_names_the_right_one(
+def test_a_misspelt_keyword_suggests_the_right_one(
     tiny_model: Model, call: Callable[[Model], Any], expected: str
 ) -> None:
     message = said(lambda: call(tiny_model), TypeError)
@@ -268,7 +268,7 @@ def test_a_misspelt_keyword_names_the_right_one(
         ),
     ],
 )
-def test_a_misspelt_field_names_the_right_one(
+def test_a_misspelt_field_suggests_the_right_one(
     tiny_model: Model, call: Callable[[Model], Any], expected: str
 ) -> None:
     assert said(lambda: call(tiny_model)).endswith(expected)
@@ -279,7 +279,7 @@ def test_unknown_fields_of_actions_are_ignored(tiny_model: Model) -> None:
     assert tiny_model.fill("x", ActionSkeleton([action])).value["action"] == "GO"
 
 
-# ---- calibrations -------------------------------------------------------------------------------
+# ---- Calibrations -------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -289,7 +289,7 @@ def calibration(tiny_model: Model) -> Calibration:
 
 
 @pytest.mark.parametrize("as_path", [str, Path])
-def test_a_calibration_may_be_given_as_its_file(
+def test_a_calibration_can_be_the_path_of_its_file(
     face: Face, calibration: Calibration, tmp_path: Path, as_path: Callable[[Path], Any]
 ) -> None:
     calibration.save(tmp_path / "calibration.json")
@@ -302,7 +302,7 @@ def test_a_calibration_may_be_given_as_its_file(
     assert of_many["0"].probability == wanted["0"].probability
 
 
-def test_a_report_takes_the_file_of_a_calibration(
+def test_evaluate_takes_the_path_of_a_calibration(
     tiny_model: Model, calibration: Calibration, tmp_path: Path
 ) -> None:
     calibration.save(tmp_path / "calibration.json")
@@ -328,10 +328,10 @@ def test_a_wrong_calibration_is_named_in_the_error(face: Face, tmp_path: Path) -
     )
 
 
-# ---- files of models ----------------------------------------------------------------------------
+# ---- Model files --------------------------------------------------------------------------------
 
 
-def test_an_empty_model_file_says_to_fetch_it_again(library: Library, tmp_path: Path) -> None:
+def test_an_empty_model_file_is_rejected(library: Library, tmp_path: Path) -> None:
     file = tmp_path / "model.gguf"
     file.touch()
     with pytest.raises(ModelError, match=r"model\.gguf is not a GGUF file: it is empty"):
@@ -350,7 +350,7 @@ def test_an_empty_model_file_says_to_fetch_it_again(library: Library, tmp_path: 
         ([], "there is no .gguf file in it"),
     ],
 )
-def test_a_folder_without_a_bundle_says_what_to_do(
+def test_the_error_for_a_folder_without_a_bundle_says_what_to_do(
     library: Library, tmp_path: Path, files: list[str], expected: str
 ) -> None:
     for name in files:

@@ -1,4 +1,4 @@
-"""LoRA adapters, against a model whose weights have the same matrices added."""
+"""LoRA adapters, compared with a model whose weights include the same matrices."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def base(random_model_path: Callable[..., Path]) -> Path:
 
 
 def shapes_of(path: Path) -> dict[str, tuple[int, int]]:
-    """Return [outputs, inputs] of the tensors that are adapted."""
+    """Return [outputs, inputs] of the adapted tensors."""
     tensors = {tensor.name: tensor for tensor in gguf.GGUFReader(path).tensors}
     return {name: tensors[name].data.shape for name in ADAPTED}
 
@@ -92,8 +92,8 @@ def merged(
     return path
 
 
-def told(model: Model) -> Any:
-    """Return the log-probabilities of a greedy text, token by token."""
+def logprobs_of(model: Model) -> Any:
+    """Return the tokens and log-probabilities of a greedy generation."""
     found = model.generate(PROMPT, 12, logprobs=3, cache=CacheOptions(type_k="f32", type_v="f32"))
     assert found.logprobs is not None
     return found.tokens, [
@@ -101,7 +101,7 @@ def told(model: Model) -> Any:
     ]
 
 
-def test_an_adapter_acts_as_if_it_were_in_the_weights(
+def test_an_adapter_equals_merged_weights(
     library: Library, base: Path, adapter: Path, merged: Path
 ) -> None:
     with (
@@ -109,21 +109,23 @@ def test_an_adapter_acts_as_if_it_were_in_the_weights(
         Model(base, library=library, n_threads=1, lora=[(adapter, SCALE)]) as adapted,
         Model(base, library=library, n_threads=1) as plain,
     ):
-        tokens, logprobs = told(adapted)
-        expected_tokens, expected_logprobs = told(expected)
+        tokens, logprobs = logprobs_of(adapted)
+        expected_tokens, expected_logprobs = logprobs_of(expected)
         assert tokens == expected_tokens
         np.testing.assert_allclose(logprobs, expected_logprobs, atol=2e-3)
-        assert not np.allclose(told(plain)[1][0], logprobs[0], atol=0.05), "the adapter does much"
+        assert not np.allclose(logprobs_of(plain)[1][0], logprobs[0], atol=0.05), (
+            "the adapter has an effect"
+        )
 
-        choices = ["REPLY", "IGNORE", "SEND_MAIL", "SEND_NOTE"]
-        ours = adapted.choose(PROMPT, choices, probabilities=True)
-        theirs = expected.choose(PROMPT, choices, probabilities=True)
+        labels = ["REPLY", "IGNORE", "SEND_MAIL", "SEND_NOTE"]
+        ours = adapted.choose(PROMPT, labels, probabilities=True)
+        theirs = expected.choose(PROMPT, labels, probabilities=True)
         assert ours.probabilities is not None and theirs.probabilities is not None
         for name, probability in theirs.probabilities.items():
             assert ours.probabilities[name] == pytest.approx(probability, abs=2e-3)
         np.testing.assert_allclose(adapted.embed("text"), expected.embed("text"), atol=1e-3)
-        told_of = adapted.describe()["model"]["lora"]
-        assert told_of == [{"path": str(adapter), "scale": SCALE}]
+        described = adapted.describe()["model"]["lora"]
+        assert described == [{"path": str(adapter), "scale": SCALE}]
 
 
 def test_two_adapters_add_up(library: Library, base: Path, adapter: Path, merged: Path) -> None:
@@ -132,10 +134,10 @@ def test_two_adapters_add_up(library: Library, base: Path, adapter: Path, merged
         Model(merged, library=library, n_threads=1) as expected,
         Model(base, library=library, n_threads=1, lora=halves) as adapted,
     ):
-        np.testing.assert_allclose(told(adapted)[1], told(expected)[1], atol=2e-3)
+        np.testing.assert_allclose(logprobs_of(adapted)[1], logprobs_of(expected)[1], atol=2e-3)
 
 
-def test_a_saved_prompt_is_of_its_adapter(
+def test_a_saved_prompt_belongs_to_its_adapter(
     library: Library, base: Path, adapter: Path, tmp_path: Path
 ) -> None:
     with Model(base, library=library, n_threads=1, lora=[(adapter, SCALE)]) as adapted:
@@ -148,7 +150,7 @@ def test_a_saved_prompt_is_of_its_adapter(
         plain.restore(tmp_path / "slot")
 
 
-def test_what_is_no_adapter_for_the_model_is_refused(
+def test_invalid_adapters_are_rejected(
     library: Library, base: Path, adapter: Path, tmp_path: Path
 ) -> None:
     def load(*lora: Any) -> None:
@@ -180,7 +182,7 @@ def test_what_is_no_adapter_for_the_model_is_refused(
             Model(base, library=library, options={"lora": bad})
 
 
-def test_both_faces_take_adapters(library: Library, base: Path, adapter: Path) -> None:
+def test_an_async_model_takes_adapters(library: Library, base: Path, adapter: Path) -> None:
     face = AsyncModel(base, library=library, n_threads=1, lora=[(adapter, SCALE)])
     assert json.dumps(asyncio.run(face.describe())["model"]["lora"])
     face.close()

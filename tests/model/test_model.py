@@ -306,7 +306,7 @@ def test_a_label_that_does_not_fit_the_context_raises(
         assert model.choose([5] * 200, labels, mode=mode).value in labels
 
 
-def test_generated_text_that_is_no_label_is_a_fault(model: Model) -> None:
+def test_generated_text_that_is_not_a_label_is_a_fault(model: Model) -> None:
     labels = string_choices(["yes", "no"])
     args = choice_args(model, "x", labels)
     result = SyncStreamingRunner(model.binding, model.session.ctx).generate_with_usage(args)

@@ -1,4 +1,4 @@
-"""Choosing by text: ``Model.choose(tokenization="any")``."""
+"""Labels that may be written with any tokens: ``Model.choose(tokenization="any")``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Reply(enum.Enum):
     IGNORE = "IGNORE"
 
 
-def test_a_choice_by_text_is_one_of_the_choices(tiny_model: Model) -> None:
+def test_with_any_tokenization_a_choice_is_one_of_the_labels(tiny_model: Model) -> None:
     choice = tiny_model.choose("Next: ", ["GO", "GO_ON", "STOP"], tokenization="any")
     assert choice.value in ("GO", "GO_ON", "STOP")
     assert tiny_model.detokenize(choice.tokens) == choice.text == choice.value
@@ -29,11 +29,11 @@ def test_a_choice_by_text_is_one_of_the_choices(tiny_model: Model) -> None:
     assert choice.probabilities is None
 
 
-def test_enum_members_come_back(tiny_model: Model) -> None:
+def test_with_any_tokenization_enum_members_are_returned(tiny_model: Model) -> None:
     assert isinstance(tiny_model.choose("Hi! ", Reply, tokenization="any").value, Reply)
 
 
-def test_sampling_is_possible_and_the_best_leaf_and_probabilities_are_not(
+def test_any_tokenization_supports_sampling_but_no_probabilities(
     tiny_model: Model,
 ) -> None:
     sampled = tiny_model.choose("Hi! ", ["a", "b"], tokenization="any", mode="sample")
@@ -52,7 +52,7 @@ def test_the_prompts_last_token_can_be_healed(tiny_model: Model) -> None:
 
 
 @pytest.mark.parametrize(
-    ("choices", "message"),
+    ("labels", "message"),
     [
         (["a", "a"], "the same as"),
         ([], "nothing to choose from"),
@@ -60,12 +60,12 @@ def test_the_prompts_last_token_can_be_healed(tiny_model: Model) -> None:
         (["a\0b"], "NUL"),
     ],
 )
-def test_bad_choices_are_named(tiny_model: Model, choices: list[str], message: str) -> None:
+def test_invalid_labels_are_named(tiny_model: Model, labels: list[str], message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
-        tiny_model.choose("Hi! ", choices, tokenization="any")
+        tiny_model.choose("Hi! ", labels, tokenization="any")
 
 
-def test_a_lone_surrogate_is_refused(tiny_model: Model) -> None:
+def test_a_lone_surrogate_is_rejected(tiny_model: Model) -> None:
     with pytest.raises(TokenTrieError, match="choices is not JSON"):
         tiny_model.choose("Hi! ", ["a\ud800"], tokenization="any")
 
@@ -77,8 +77,8 @@ def test_an_unknown_tokenization_is_named(tiny_model: Model) -> None:
         tiny_model.choose("Hi! ", ["a"], tokenization="best")
 
 
-def test_max_tokens_inside_a_choice_is_an_error(tiny_model: Model) -> None:
-    with pytest.raises(InvalidArgumentError, match=r"max_tokens=\d+ ended the generation"):
+def test_max_tokens_inside_a_label_is_an_error(tiny_model: Model) -> None:
+    with pytest.raises(InvalidArgumentError, match="max_tokens=1 ended the generation"):
         tiny_model.choose("Hi! ", ["SEND_EMAIL_TO_ALL"], tokenization="any", max_tokens=1)
 
 
@@ -89,12 +89,16 @@ def test_a_payload_and_texts_exclude_each_other() -> None:
         )
 
 
-def test_a_library_without_them_says_so(older_engine: Library, tiny_model: Model) -> None:
+def test_an_older_library_rejects_any_tokenization(
+    older_engine: Library, tiny_model: Model
+) -> None:
     with Model(tiny_model.path, library=older_engine) as older, pytest.raises(NotSupportedError):
         older.choose("Hi! ", ["a", "b"], tokenization="any")
 
 
-def test_the_command_line_takes_them(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_command_line_takes_any_tokenization(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     arguments = ["choose", "--prompt", "Next: ", "--choice", "GO", "--choice", "STOP", "--json"]
     assert main([*arguments, "--tokenization", "any", "--heal-prompt"]) == 0
     assert json.loads(capsys.readouterr().out)["value"] in ("GO", "STOP")

@@ -1,4 +1,4 @@
-"""Many streams of one model: they share forward passes, and wait for a slot where all are taken."""
+"""Streams of one model share forward passes, and wait for a slot if all are in use."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ACTIONS = ["REPLY", "SEND_EMAIL", "SEND_MESSAGE", "SEARCH_WEB", "CREATE_NOTE"]
 PROMPTS = [f"Request {i}: do what has to be done. Next action: " for i in range(16)]
 
 FULL_PRECISION = CacheOptions(type_k="f32", type_v="f32")
-"""With weights in f32, passes of other shapes differ too little to change a token."""
+"""With f32 weights and cache, the rounding of passes of other shapes changes no token."""
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def model_path(random_model_path: Callable[..., Path]) -> Path:
 
 @pytest.fixture(scope="module")
 def new_model(library: Library, model_path: Path) -> Callable[..., Model]:
-    """Return a function from settings to a model."""
+    """Return a function that opens a model with the given settings."""
 
     def open_model(n_slots: int = 8, **options: str) -> Model:
         return Model(
@@ -55,7 +55,7 @@ def alone(new_model: Callable[..., Model]) -> Iterator[Model]:
 
 
 def on_threads(work: Callable[[str], T], prompts: Sequence[str] = PROMPTS) -> list[T]:
-    """Return what `work` makes of the prompts, each on a thread of its own, all begun at once."""
+    """Call `work` with each prompt on its own thread, all at the same time; return the results."""
     together = threading.Barrier(len(prompts), timeout=60)
 
     def begin(prompt: str) -> T:
@@ -66,10 +66,10 @@ def on_threads(work: Callable[[str], T], prompts: Sequence[str] = PROMPTS) -> li
         return list(threads.map(begin, prompts))
 
 
-# ---- shared passes -----------------------------------------------------------------------------
+# ---- Shared passes -----------------------------------------------------------------------------
 
 
-def test_sixteen_threads_choose_on_eight_slots_as_one_after_another(
+def test_concurrent_choices_equal_sequential_choices(
     new_model: Callable[..., Model], alone: Model
 ) -> None:
     def choose(model: Model, prompt: str) -> Any:
@@ -83,7 +83,7 @@ def test_sixteen_threads_choose_on_eight_slots_as_one_after_another(
         assert choice.logprob == pytest.approx(other.logprob, abs=1e-3)
 
 
-def test_streams_that_share_passes_write_what_each_writes_alone(
+def test_streams_in_shared_passes_generate_the_same_tokens(
     new_model: Callable[..., Model], alone: Model
 ) -> None:
     def write(model: Model, prompt: str) -> Any:
@@ -109,7 +109,7 @@ def test_without_batching_no_pass_is_shared(alone: Model) -> None:
         assert generation.stats.sequences == generation.stats.forward_passes
 
 
-def test_a_model_tells_how_its_passes_are_run(new_model: Callable[..., Model]) -> None:
+def test_describe_reports_the_settings_of_passes(new_model: Callable[..., Model]) -> None:
     with new_model(n_slots=3, n_batch="64", slot_wait_ms="250", batching="off") as model:
         model.generate("x", 2)
         passes = model.describe()["passes"]
@@ -124,7 +124,7 @@ def test_a_model_tells_how_its_passes_are_run(new_model: Callable[..., Model]) -
     }
 
 
-def test_how_many_tokens_fit_is_known_once_a_stream_was_open(
+def test_the_context_length_is_known_after_the_first_stream(
     new_model: Callable[..., Model],
 ) -> None:
     with new_model() as model:
@@ -133,7 +133,7 @@ def test_how_many_tokens_fit_is_known_once_a_stream_was_open(
         assert model.session.n_ctx() == 4096
 
 
-def test_what_closed_streams_leave_is_parked_and_comes_back(
+def test_tokens_of_closed_streams_are_parked_and_reused(
     new_model: Callable[..., Model],
 ) -> None:
     with new_model(n_slots=3, park_after="2") as model:
@@ -154,17 +154,17 @@ def test_what_closed_streams_leave_is_parked_and_comes_back(
         ({"slot_wait_ms": "-1"}, 'option slot_wait_ms: "-1" is not 0 to 2147483647 milliseconds'),
     ],
 )
-def test_a_setting_that_is_none_is_refused(
+def test_an_invalid_option_is_rejected(
     new_model: Callable[..., Model], option: dict[str, str], said: str
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=said):
         new_model(**option)
 
 
-# ---- waiting for a slot ------------------------------------------------------------------------
+# ---- Waiting for a slot ------------------------------------------------------------------------
 
 
-def test_who_finds_all_slots_taken_waits_until_one_is_closed(
+def test_a_request_waits_until_a_stream_is_closed(
     new_model: Callable[..., Model],
 ) -> None:
     with new_model(n_slots=2) as model:
@@ -179,13 +179,13 @@ def test_who_finds_all_slots_taken_waits_until_one_is_closed(
         assert next(second)
 
 
-def test_many_threads_on_few_slots_all_get_one(new_model: Callable[..., Model]) -> None:
+def test_many_threads_all_get_a_slot_in_turn(new_model: Callable[..., Model]) -> None:
     with new_model(n_slots=2) as model:
         generations = on_threads(lambda prompt: model.generate(prompt, 5))
     assert [len(generation.tokens) for generation in generations] == [5] * len(PROMPTS)
 
 
-def test_many_tasks_on_few_slots_all_get_one(new_model: Callable[..., Model]) -> None:
+def test_many_tasks_all_get_a_slot_in_turn(new_model: Callable[..., Model]) -> None:
     with new_model(n_slots=2) as model:
 
         async def generate_all() -> list[Any]:
@@ -196,7 +196,7 @@ def test_many_tasks_on_few_slots_all_get_one(new_model: Callable[..., Model]) ->
     assert [len(result.tokens) for result in results] == [5] * len(PROMPTS)
 
 
-def test_who_does_not_want_to_wait_is_told_which_options_there_are(
+def test_without_waiting_the_error_names_the_options(
     new_model: Callable[..., Model],
 ) -> None:
     with new_model(n_slots=1, slot_wait_ms="0") as model:
@@ -232,7 +232,7 @@ def test_a_slot_that_does_not_become_free_in_time_is_named(
         model.binding.close(model.binding.open(model.session.ctx, StreamConfig(slot_id=1)))
 
 
-def test_the_wait_for_a_named_slot_is_the_callers(new_model: Callable[..., Model]) -> None:
+def test_the_wait_for_a_named_slot_follows_the_argument(new_model: Callable[..., Model]) -> None:
     with new_model(n_slots=2) as model, ThreadPoolExecutor(1) as threads:
         stream = model.stream(PROMPTS[0], 0, cache=CacheOptions(slot=1))
         next(stream)
@@ -251,10 +251,10 @@ def test_the_wait_for_a_named_slot_is_the_callers(new_model: Callable[..., Model
         assert len(asked.result(60).tokens) == 2
 
 
-def test_a_named_slot_may_hold_the_stream_of_a_caller_that_named_none(
+def test_a_named_slot_can_be_in_use_by_a_request_without_a_slot(
     new_model: Callable[..., Model],
 ) -> None:
-    """Nobody but the library knows which slot such a stream has."""
+    """Only the library knows which slot such a request uses."""
     with new_model(n_slots=3) as model, ThreadPoolExecutor(1) as threads:
         stream, other = model.stream(PROMPTS[0], 0), model.stream(PROMPTS[1], 0)
         next(stream), next(other)
@@ -277,7 +277,7 @@ def test_a_named_slot_may_hold_the_stream_of_a_caller_that_named_none(
         assert len(asked.result(60).tokens) == 2
 
 
-def test_requests_for_one_slot_leave_the_others_to_other_requests(
+def test_requests_for_one_slot_do_not_block_other_slots(
     new_model: Callable[..., Model],
 ) -> None:
     with new_model(n_slots=4) as model:
@@ -300,7 +300,7 @@ def test_requests_for_one_slot_leave_the_others_to_other_requests(
         assert len(asyncio.run(story())) == len(PROMPTS)
 
 
-def test_how_long_to_wait_may_be_changed_while_streams_are_open(
+def test_the_slot_timeout_can_change_while_streams_are_open(
     new_model: Callable[..., Model],
 ) -> None:
     with new_model(n_slots=1) as model:
@@ -313,6 +313,6 @@ def test_how_long_to_wait_may_be_changed_while_streams_are_open(
             model.binding.set_option(model.session.ctx, "batching", "off")
 
 
-def test_a_busy_library_has_a_status_of_its_own() -> None:
+def test_a_busy_library_has_its_own_status() -> None:
     assert type(error_from_status(-8, "", "score")) is BusyError
     assert "no slot is free" in str(error_from_status(-8, "", "score"))

@@ -1,7 +1,7 @@
-"""Speculation through the library: the same tokens in fewer passes, and every token arrives.
+"""Speculative decoding: the same tokens in fewer forward passes.
 
-Weights are random and in full precision, where a batch differs from single tokens by the order of
-sums alone: no draft turns an argmax.
+The weights are random and in full precision. Then a batch differs from single tokens only by the
+order of additions, which changes no argmax.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def model_path(random_model_path: Callable[..., Path]) -> Path:
 
 @pytest.fixture(scope="module")
 def stranger(random_model_path: Callable[..., Path]) -> Path:
-    """Return a model of the same vocabulary that hardly ever says the same."""
+    """Return a model with the same vocabulary that almost never predicts the same tokens."""
     return random_model_path("llama-spm", n_embd=64, n_layers=2, seed=2, tensor_type="f32")
 
 
@@ -58,7 +58,7 @@ def drafter(request: pytest.FixtureRequest, model_path: Path, stranger: Path) ->
 
 @contextmanager
 def opened(model: Model, **config: Any) -> Iterator[Any]:
-    """Yield a stream that guesses and stands behind the prompt."""
+    """Yield a stream with speculation and a decoded prompt."""
     stream = model.binding.open(
         model.session.ctx,
         StreamConfig(draft_min=1, cache_type_k="f32", cache_type_v="f32", **config),
@@ -70,7 +70,7 @@ def opened(model: Model, **config: Any) -> Iterator[Any]:
         model.binding.close(stream)
 
 
-# ---- the same tokens ---------------------------------------------------------------------------
+# ---- The same tokens ---------------------------------------------------------------------------
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "greedy": {},
@@ -83,7 +83,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SETTINGS)
 @pytest.mark.parametrize("draft_max", [1, 4, 50])
-def test_guesses_change_no_token(
+def test_speculation_does_not_change_the_tokens(
     model: Model, drafter: Path | None, draft_max: int, name: str
 ) -> None:
     settings = {**SETTINGS[name], "cache": FULL_PRECISION}
@@ -97,7 +97,7 @@ def test_guesses_change_no_token(
     assert len(alone.tokens) == 40
 
 
-def test_right_guesses_save_passes_and_wrong_ones_are_dropped(
+def test_correct_guesses_save_passes_and_wrong_guesses_do_not(
     model: Model, model_path: Path, stranger: Path
 ) -> None:
     right = model.generate(
@@ -114,7 +114,7 @@ def test_right_guesses_save_passes_and_wrong_ones_are_dropped(
     assert wrong.passes_after_prompt >= 35
 
 
-def test_what_repeats_is_guessed_without_a_model(tiny_model: Model) -> None:
+def test_repeated_text_is_guessed_without_a_draft_model(tiny_model: Model) -> None:
     grammar = 'root ::= ("one two three four ")+'
     alone = tiny_model.generate("Count: ", 60, shape=Gbnf(grammar))
     with_guesses = tiny_model.generate(
@@ -127,20 +127,12 @@ def test_what_repeats_is_guessed_without_a_model(tiny_model: Model) -> None:
     assert with_guesses.stats.forward_passes < alone.stats.forward_passes
 
 
-def test_choices_are_made_and_guesses_go_on_behind_them(model: Model, model_path: Path) -> None:
-    choices = ["REPLY", "SEND_EMAIL", "SEND_MESSAGE"]
-    alone = model.choose(PROMPT, choices, cache=FULL_PRECISION)
-    with_guesses = model.choose(PROMPT, choices, cache=FULL_PRECISION)
-    assert with_guesses.value == alone.value
-    assert with_guesses.logprob == pytest.approx(alone.logprob, abs=1e-4)
-
-
-# ---- several tokens in one step ----------------------------------------------------------------
+# ---- Several tokens in one step ----------------------------------------------------------------
 
 
 @pytest.fixture
 def args(model: Model, model_path: Path) -> FfiStreamingGenerateArgs:
-    """Return what asks for drafts longer than one pull has room for."""
+    """Return arguments with drafts that are longer than one pull can return."""
     return generate_args(
         model,
         PROMPT,
@@ -163,7 +155,7 @@ def by_the_asynchronous_runner(model: Model, args: FfiStreamingGenerateArgs) -> 
 
 
 @pytest.mark.parametrize("run", [by_the_synchronous_runner, by_the_asynchronous_runner])
-def test_a_step_brings_what_was_checked_and_no_token_is_lost(
+def test_a_step_has_all_checked_tokens_and_none_is_lost(
     model: Model,
     args: FfiStreamingGenerateArgs,
     run: Callable[[Model, FfiStreamingGenerateArgs], list[StreamStep]],
@@ -178,7 +170,7 @@ def test_a_step_brings_what_was_checked_and_no_token_is_lost(
     assert sum(step.drafted for step in steps) == sum(step.accepted for step in steps) > 90
 
 
-def test_the_runner_counts_guesses_as_the_library_does(
+def test_the_runner_and_the_library_count_the_same_guesses(
     model: Model, args: FfiStreamingGenerateArgs
 ) -> None:
     result = asyncio.run(runner_of(model).generate_with_usage(args))
@@ -188,7 +180,7 @@ def test_the_runner_counts_guesses_as_the_library_does(
     assert result.usage.completion_tokens == len(result.tokens) == 100
 
 
-def test_a_text_with_too_little_room_comes_in_several_pulls(model: Model, model_path: Path) -> None:
+def test_text_larger_than_the_buffer_needs_several_pulls(model: Model, model_path: Path) -> None:
     texts = {}
     for room in (4096, 40):
         with opened(model, draft_max=20, max_tokens=60, mtp_drafter_path=str(model_path)) as stream:
@@ -201,7 +193,7 @@ def test_a_text_with_too_little_room_comes_in_several_pulls(model: Model, model_
     assert len(set(texts.values())) == 1
 
 
-def test_pushed_tokens_are_those_that_are_pulled(model: Model, model_path: Path) -> None:
+def test_pushed_and_pulled_tokens_are_the_same(model: Model, model_path: Path) -> None:
     pushed: list[int] = []
     with opened(model, draft_max=7, max_tokens=30, mtp_drafter_path=str(model_path)) as stream:
         model.binding.generate(stream, 0, lambda token, text: pushed.append(token))  # type: ignore[arg-type, func-returns-value]
@@ -209,14 +201,14 @@ def test_pushed_tokens_are_those_that_are_pulled(model: Model, model_path: Path)
     assert tuple(token for token in pushed if token >= 0) == alone.tokens
 
 
-# ---- what became of the drafts -----------------------------------------------------------------
+# ---- Verifier events ---------------------------------------------------------------------------
 
 
-def test_events_add_up_to_the_tokens_and_the_counts(tiny_model: Model) -> None:
+def test_verifier_events_match_the_tokens_and_statistics(tiny_model: Model) -> None:
     model, model_path = tiny_model, tiny_model.path
     binding, events, tokens, drafted = model.binding, list[VerifierEvent](), list[int](), 0
     binding.set_verifier_callback(model.session.ctx, events.append)
-    # The penalty is what the drafter does not know of; the grammar has no end.
+    # The drafter does not apply the penalty, so some guesses are wrong. The grammar never ends.
     config = {"mtp_drafter_path": model_path, "repeat_penalty": 1.5, "gbnf_grammar": ENDLESS}
     with opened(model, draft_max=4, **config) as stream:
         for _ in range(40):
@@ -228,7 +220,7 @@ def test_events_add_up_to_the_tokens_and_the_counts(tiny_model: Model) -> None:
         n_events = len(events)
         for _ in range(5):
             binding.next(stream)
-    assert len(events) == n_events, "no events once they are switched off"
+    assert len(events) == n_events, "no events after they are switched off"
     assert stats.tokens_drafted == drafted
     assert stats.tokens_accepted == sum(len(event.accepted) for event in events)
     dropped = 0
@@ -243,7 +235,7 @@ def test_events_add_up_to_the_tokens_and_the_counts(tiny_model: Model) -> None:
     assert dropped == stats.tokens_drafted - stats.tokens_accepted > 0
 
 
-def test_an_exception_in_the_verifier_callback_comes_out_and_the_stream_goes_on(
+def test_a_stream_survives_an_exception_in_the_verifier_callback(
     model: Model, model_path: Path
 ) -> None:
     def complain(event: VerifierEvent) -> None:
@@ -259,10 +251,10 @@ def test_an_exception_in_the_verifier_callback_comes_out_and_the_stream_goes_on(
         assert binding.next(stream).tokens
 
 
-# ---- what is refused ---------------------------------------------------------------------------
+# ---- Errors ------------------------------------------------------------------------------------
 
 
-def test_what_is_wrong_with_a_drafter_is_said(
+def test_an_unusable_drafter_is_named_in_the_error(
     model: Model, random_model_path: Callable[..., Path], tmp_path: Path
 ) -> None:
     missing = tmp_path / "missing.gguf"
@@ -271,10 +263,10 @@ def test_what_is_wrong_with_a_drafter_is_said(
     other = random_model_path("llama-bpe", n_embd=64, n_layers=2, seed=1)
     with pytest.raises((ModelError, InvalidArgumentError), match=str(other)):
         model.generate(PROMPT, speculation=Speculation(max_tokens=4, drafter=other))
-    assert model.generate(PROMPT, 3).tokens, "the model is as it was"
+    assert model.generate(PROMPT, 3).tokens, "the model is still usable"
 
 
-def test_a_library_that_does_not_speculate_says_so(tmp_path: Path) -> None:
+def test_a_library_without_speculation_raises(tmp_path: Path) -> None:
     fake = Fakes(tmp_path)(STREAM, 12)
     with Model("any", library=fake.path) as model:
         assert model.generate([1]).text
@@ -284,10 +276,10 @@ def test_a_library_that_does_not_speculate_says_so(tmp_path: Path) -> None:
             model.generate([1], speculation=Speculation(max_tokens=4))
 
 
-# ---- the command -------------------------------------------------------------------------------
+# ---- The command line ----------------------------------------------------------------------------
 
 
-def test_the_command_writes_the_same_text_with_guesses(
+def test_the_command_line_writes_the_same_text_with_speculation(
     library: Library, model_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     common = ["generate", "--model", str(model_path), "--library", str(library.path)]
@@ -308,16 +300,14 @@ def test_the_command_writes_the_same_text_with_guesses(
         (["--draft-max", "-1"], "--draft-max must be 0 to 256, not -1"),
     ],
 )
-def test_a_command_line_that_makes_no_sense_is_exit_code_2(
+def test_invalid_speculation_arguments_exit_with_code_2(
     options: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["generate", "--prompt", "x", *options]) == 2
     assert said in capsys.readouterr().err
 
 
-def test_the_binding_reads_a_draft_that_is_asked_for_by_its_fields(
-    model: Model, model_path: Path
-) -> None:
+def test_draft_settings_reach_the_binding(model: Model, model_path: Path) -> None:
     config = {"draft_min": 3, "draft_max": 5, "mtp_drafter_path": str(model_path)}
     args = FfiStreamingGenerateArgs(model.tokenize(PROMPT), max_tokens=12, **config)
     assert vars(args.config()).items() >= config.items()

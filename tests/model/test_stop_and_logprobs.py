@@ -1,4 +1,4 @@
-"""Texts that end a generation, and how likely its tokens were."""
+"""Stop strings, and log-probabilities of generated tokens."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from eliza_ffi.library import Library
 from eliza_ffi.session.stop_texts import StopTexts
 
 PROMPT = "message: good morning\naction: "
-# Answered in a sentence.
-ASKED = "<|im_start|>user\nWho are you?<|im_end|>\n<|im_start|>assistant\n"
+# The model answers this question with a sentence.
+QUESTION = "<|im_start|>user\nWho are you?<|im_end|>\n<|im_start|>assistant\n"
 
 
 def cut(text: str, stops: list[str]) -> str:
-    """The definition: the text before the stop that is whole first."""
+    """Return the text before the stop string that ends first: the definition of `stop`."""
     for end in range(len(text) + 1):
         places = [text[:end].find(stop) for stop in stops if stop in text[:end]]
         if places:
@@ -31,31 +31,31 @@ def cut(text: str, stops: list[str]) -> str:
 
 
 def through(pieces: list[str], stops: list[str]) -> str:
-    """What comes of a text that comes in pieces."""
+    """Return the output of StopTexts for text that arrives in pieces."""
     filter_ = StopTexts(stops)
-    told = ""
+    passed = ""
     for i, piece in enumerate(pieces):
-        told += filter_.push(piece, i == len(pieces) - 1)
+        passed += filter_.push(piece, i == len(pieces) - 1)
         if filter_.has_come:
             break
-    return told
+    return passed
 
 
 @given(
     st.lists(st.text("abc", max_size=4), max_size=12),
     st.lists(st.text("abc", min_size=1, max_size=4), min_size=1, max_size=3),
 )
-def test_a_text_is_let_through_up_to_the_first_stop(pieces: list[str], stops: list[str]) -> None:
+def test_text_is_passed_on_up_to_the_first_stop_string(pieces: list[str], stops: list[str]) -> None:
     text = "".join(pieces)
     assert through(pieces, stops) == through(list(text), stops) == cut(text, stops)
 
 
 @given(st.text("ab", max_size=8), st.text("ab", min_size=1, max_size=3))
-def test_nothing_is_held_back_that_cannot_begin_a_stop(text: str, stop: str) -> None:
+def test_only_possible_beginnings_of_a_stop_are_held_back(text: str, stop: str) -> None:
     stops = StopTexts([stop])
-    told = stops.push(text, False)
+    passed = stops.push(text, False)
     if not stops.has_come:
-        assert stop.startswith(text[len(told) :])
+        assert stop.startswith(text[len(passed) :])
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +65,7 @@ def free_text(tiny_model: Model) -> str:
     return text
 
 
-def test_a_generation_ends_where_a_stop_comes(tiny_model: Model, free_text: str) -> None:
+def test_a_generation_ends_at_a_stop_string(tiny_model: Model, free_text: str) -> None:
     chunks: list[str] = []
     for begin in range(2, 16):
         stop = free_text[begin : begin + 3]
@@ -76,19 +76,19 @@ def test_a_generation_ends_where_a_stop_comes(tiny_model: Model, free_text: str)
         assert found.text == free_text[: free_text.index(stop)]
         assert found.finish_reason == "stop"
         assert "".join(chunks) == found.text
-        assert found.stats is not None, "what it took is known"
+        assert found.stats is not None, "the statistics are known"
         streamed = tiny_model.stream(PROMPT, 40, temperature=1.5, seed=3, stop=stop)
         assert "".join(streamed) == found.text
 
 
-def test_what_might_have_begun_a_stop_is_given_out_at_the_end(
+def test_text_held_back_for_a_stop_is_released_at_the_end(
     tiny_model: Model, free_text: str
 ) -> None:
     found = tiny_model.generate(PROMPT, 40, temperature=1.5, seed=3, stop=free_text[-2:] + "more")
     assert (found.text, found.finish_reason == "stop") == (free_text, False)
 
 
-def test_stops_are_texts(tiny_model: Model) -> None:
+def test_invalid_stop_strings_are_rejected(tiny_model: Model) -> None:
     for bad in ("", ["a", ""], [1]):
         with pytest.raises(InvalidArgumentError, match="stop must be non-empty"):
             tiny_model.generate(PROMPT, 4, stop=bad)  # type: ignore[arg-type]
@@ -97,8 +97,8 @@ def test_stops_are_texts(tiny_model: Model) -> None:
             method([PROMPT], ["A", "B"], stop="x")  # type: ignore[operator]
 
 
-def test_log_probabilities_are_told_of_every_token(tiny_model: Model) -> None:
-    found = tiny_model.generate(ASKED, 12, logprobs=3)
+def test_log_probabilities_are_reported_for_every_token(tiny_model: Model) -> None:
+    found = tiny_model.generate(QUESTION, 12, logprobs=3)
     assert found.logprobs is not None
     assert tuple(entry.token for entry in found.logprobs) == found.tokens
     assert "".join(entry.text for entry in found.logprobs) == found.text
@@ -106,13 +106,13 @@ def test_log_probabilities_are_told_of_every_token(tiny_model: Model) -> None:
         assert len(entry.top) == 3 and entry.top == tuple(
             sorted(entry.top, key=lambda other: -other.logprob)
         )
-        assert entry.logprob == entry.top[0].logprob, "the most likely one is taken"
+        assert entry.logprob == entry.top[0].logprob, "greedy takes the most probable token"
         assert sum(math.exp(other.logprob) for other in entry.top) <= 1 + 1e-5
-    assert tiny_model.generate(ASKED, 12).logprobs is None
+    assert tiny_model.generate(QUESTION, 12).logprobs is None
 
 
 @pytest.mark.parametrize("vocab", ["llama-spm", "llama-bpe"])
-def test_the_texts_of_tokens_join_to_the_text(
+def test_token_strings_join_to_the_generated_text(
     vocab: str, library: Library, random_model_path: Callable[..., Path]
 ) -> None:
     path = random_model_path(vocab, n_embd=64, n_layers=2, seed=1)
@@ -126,7 +126,7 @@ def test_the_texts_of_tokens_join_to_the_text(
         assert "".join(entry.text for entry in found.logprobs) == found.text
 
 
-def test_log_probabilities_come_from_before_the_sampling(tiny_model: Model) -> None:
+def test_log_probabilities_are_computed_before_sampling(tiny_model: Model) -> None:
     sampled = tiny_model.generate(PROMPT, 8, logprobs=0, temperature=5.0, seed=4)
     assert sampled.logprobs is not None
     prompt = tiny_model.tokenize(PROMPT, True, True)
@@ -136,14 +136,14 @@ def test_log_probabilities_come_from_before_the_sampling(tiny_model: Model) -> N
         assert entry.top == ()
 
 
-def test_both_faces_and_batches_tell_them(tiny_model: Model) -> None:
+def test_batches_and_async_models_report_log_probabilities(tiny_model: Model) -> None:
     alone = tiny_model.generate(PROMPT, 6, logprobs=1)
     assert tiny_model.generate_many([PROMPT], 6, logprobs=1)[0].logprobs == alone.logprobs
     face = AsyncModel.of(tiny_model)
     assert asyncio.run(face.generate(PROMPT, 6, logprobs=1)).logprobs == alone.logprobs
 
 
-def test_numbers_that_cannot_be_told_are_refused(tiny_model: Model) -> None:
+def test_invalid_numbers_of_log_probabilities_are_rejected(tiny_model: Model) -> None:
     for bad in (-1, 5000, 10**12, 2.5):
         with pytest.raises(
             InvalidArgumentError, match="logprobs must be a whole number from 0 to 1024"

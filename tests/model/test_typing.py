@@ -1,4 +1,4 @@
-"""What a type checker makes of the faces."""
+"""A type checker accepts correct calls of the models and rejects wrong ones."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ WRONG = {
 def check(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
     file = folder / "program.py"
     file.write_text(program, encoding="utf-8")
-    cache = f"--cache-dir={ROOT / 'build' / 'mypy'}"  # what one run has read of the package
+    cache = f"--cache-dir={ROOT / 'build' / 'mypy'}"  # reused between runs
     command = [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", cache, str(file)]
     environment = {**os.environ, "MYPYPATH": str(ROOT)}
     return subprocess.run(
@@ -166,14 +166,14 @@ def check(program: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_every_right_call_has_its_type(tmp_path: Path) -> None:
+def test_correct_calls_have_the_expected_types(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     pytest.importorskip("pydantic")
     done = check(RIGHT, tmp_path)
     assert done.returncode == 0, done.stdout
 
 
-def test_wrong_calls_are_errors_before_they_run(tmp_path: Path) -> None:
+def test_a_type_checker_rejects_wrong_calls(tmp_path: Path) -> None:
     pytest.importorskip("mypy")
     lines = "".join(f"    {call}\n" for call in WRONG)
     names = "CacheOptions, Gbnf, Model, Speculation"

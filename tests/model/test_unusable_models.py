@@ -1,4 +1,4 @@
-"""Files that llama.cpp loads and that cannot go on with a text: refused, not aborted on."""
+"""Models that llama.cpp loads but that cannot generate text raise an error, and do not abort."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HIDDEN = 64
 
 
 class TinyFile:
-    """A model file of one layer with random weights."""
+    """A model file with one layer of random weights."""
 
     def __init__(self, path: Path, architecture: str, vocabulary: str | None) -> None:
         self.writer = gguf.GGUFWriter(path, architecture)
@@ -117,7 +117,7 @@ def write_t5(path: Path) -> None:
         (write_llama_without_vocabulary, "has no vocabulary"),
     ],
 )
-def test_a_model_that_cannot_generate_is_refused(
+def test_a_model_that_cannot_generate_is_rejected(
     write: Callable[[Path], None], said: str, tmp_path: Path, library: Library
 ) -> None:
     path = tmp_path / "model.gguf"

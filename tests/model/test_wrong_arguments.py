@@ -1,7 +1,7 @@
 """Call every public function with every kind of wrong argument.
 
-A wrong argument raises an error of the package. No AttributeError, KeyError, TypeError and so on of
-Python's own operations escapes from inside the package, and the model stays usable.
+A wrong argument raises an exception of the package. No AttributeError, KeyError, TypeError or
+similar exception escapes from inside the package, and the model stays usable.
 """
 
 from __future__ import annotations
@@ -92,10 +92,10 @@ CALLED = {
     *("tokenize", "detokenize", "prepare", "vocabulary", "progress", "on_skip", "on_span"),
     *("on_text", "on_text_chunk", "on_token", "callback", "prompt"),
 }
-"""Parameters that take a function, so that a class or a function is right."""
+"""Parameters that take a function. For these, a class or a function is a right argument."""
 
 OPENED = {"path", "drafter", "calibration", "library", "bundle", "lora"}
-"""Parameters that take a path: a wrong value may raise OSError."""
+"""Parameters that take a path. A wrong value may raise OSError."""
 
 SETTINGS: dict[str, Any] = {
     f"Unpack[{kind.__name__}]": kind
@@ -106,12 +106,12 @@ SETTINGS: dict[str, Any] = {
         tool_calls.ToolSettings,
     )
 }
-"""The keywords that methods take as `**more`, by its annotation."""
+"""The keyword arguments of methods with `**more`, by the annotation of `**more`."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A public function, right arguments for it, and a way to call it."""
+    """A public function with right arguments and a way to call it."""
 
     target: Any
     given: dict[str, Any]
@@ -126,7 +126,7 @@ class Subject:
 
     @property
     def parameters(self) -> list[str]:
-        """The names of the parameters and keywords."""
+        """The names of the parameters and keyword arguments."""
         names: list[str] = []
         for parameter in inspect.signature(self.target).parameters.values():
             if parameter.kind is parameter.VAR_KEYWORD:
@@ -138,7 +138,7 @@ class Subject:
 
 
 def name_of(target: Any) -> str:
-    """Return the name of a function or class, with its room in front."""
+    """Return the name of a function or class, with its room as a prefix."""
     return f"{target.__module__.split('.')[1]}.{target.__qualname__}"
 
 
@@ -147,7 +147,7 @@ def of(target: Any, call: Callable[..., Any] | None = None, /, **given: Any) -> 
 
 
 def subjects_of(model: Model) -> Iterator[Subject]:
-    """Yield every public function, with right arguments."""
+    """Yield every public function with right arguments."""
     yield from of_model(model)
     yield from of_choices(model)
     yield from of_decisions(model)
@@ -406,7 +406,7 @@ def of_library(model: Model) -> Iterator[Subject]:
     prepared = binding.prepare_choices(ctx, ["GO", "STAY"])
 
     def on_stream(name: str, /, **given: Any) -> Subject:
-        """Return a method of the binding, to be called on a new stream each time."""
+        """Return a method of the binding that is called on a new stream every time."""
         method = getattr(binding, name)
 
         def call(**arguments: Any) -> None:
@@ -516,10 +516,10 @@ OF_SESSION = {
     *(".at_once", ".call_format", ".decisions_at_once", ".detokenize", ".prompt_tokens"),
     *(".result", ".steps", ".steps_async", ".tokenize", ".warn_once"),
 }
-"""Methods of a session that take arguments; the model's methods check them."""
+"""Methods of Session with arguments. The methods of Model check these arguments."""
 
 LEFT_OUT = {
-    "results, which the package makes": {
+    "results, which only the package creates": {
         *("choices.ChoiceResult", "elizaos.RtktTree", "choices.TokenTrieNode"),
         *("decisions.Asked", "decisions.Calibration", "decisions.ChoiceAnswer"),
         *("decisions.Decision", "decisions.DecisionReport", "decisions.DecisionUsage"),
@@ -540,7 +540,7 @@ LEFT_OUT = {
         *("structured.FillResult", "structured.SpanFill"),
         *("session.TextAnswer", "session.TokenLogprob", "session.ToolCall", "session.ToolCalls"),
     },
-    "called by the package alone, with what it has made": {
+    "called only by the package itself": {
         *("library.CffiStream.open", "elizaos.FfiStreamingRunner", "elizaos.SyncStreamingRunner"),
         "library.CffiStream.turn",
         *(
@@ -560,11 +560,11 @@ LEFT_OUT = {
         "chat.ChatTokenizer.turn",
     },
     "takes seconds": {"decisions.DecisionReport.save_plots"},
-    "called for every token, where a check would cost time": {
+    "called for every token, so a check would be slow": {
         *("library.StreamCalls.next", "library.StreamCalls.decode"),
     },
 }
-"""Functions without a subject, by reason."""
+"""Functions that the test leaves out, by reason."""
 
 LEFT_OUT_ROOMS = {
     "eliza_ffi.ray": "loads a model at each call, or needs Ray: see tests/ray",
@@ -577,10 +577,10 @@ ROOMS = {
 }
 
 SLOW_ROOMS = {"async_model", "model"}
-"""Rooms whose functions run the model for every argument that they accept: five seconds each."""
+"""Rooms whose functions run the model for every accepted argument, which takes seconds."""
 
 
-# ---- the tests ----------------------------------------------------------------------------------
+# ---- Tests --------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -630,18 +630,18 @@ def run(loop: asyncio.AbstractEventLoop, subject: Subject, arguments: dict[str, 
 def escaped(
     loop: asyncio.AbstractEventLoop, subject: Subject, parameter: str, value: Any
 ) -> str | None:
-    """Return a description of an error that should not escape, or None."""
+    """Return a description of an exception that should not escape, or None."""
     arguments = {**subject.given, parameter: value}
     try:
         run(loop, subject, arguments)
     except ElizaError as error:
-        return None if str(error) else "an error without words"
+        return None if str(error) else "an error without a message"
     except OSError as error:
         return None if parameter in OPENED and error.filename is not None else repr(error)
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
         inside = [frame for frame in frames if frame.filename.startswith(PACKAGE)]
-        # Without a frame of the package, the call itself failed: Python's own TypeError.
+        # Without a frame of the package, Python itself rejected the call with a TypeError.
         return f"{error!r:.200} at {inside[-1].filename}:{inside[-1].lineno}" if inside else None
     return None
 
@@ -686,8 +686,8 @@ def test_every_public_function_has_a_subject(subjects: list[Subject]) -> None:
         for found in (getattr(room, name) for name in room.__all__):
             if callable(found) and str(found.__module__).startswith("eliza_ffi"):
                 public |= {name for name, target in functions_of(found) if has_parameters(target)}
-    assert public - known == set(), "without a subject, and not in LEFT_OUT"
-    assert known - public == set(), "not public any more"
+    assert public - known == set(), "not tested, and not in LEFT_OUT"
+    assert known - public == set(), "no longer public"
 
 
 def functions_of(found: Any) -> Iterator[tuple[str, Any]]:
