@@ -1,4 +1,4 @@
-"""The checks of arguments: the values they accept, and their errors."""
+"""The checks of arguments: accepted values and error messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from eliza_ffi.errors import InvalidArgumentError
 
 
 class Icon:
-    """An object that errors show by its class."""
+    """A class whose objects are described by the class name."""
 
 
 def said(call: Callable[[], Any]) -> str:
@@ -40,7 +40,7 @@ def said(call: Callable[[], Any]) -> str:
         (np.zeros(2), "an ndarray"),
     ],
 )
-def test_a_wrong_value_is_shown_in_a_few_words(value: Any, words: str) -> None:
+def test_errors_describe_a_wrong_value_in_a_few_words(value: Any, words: str) -> None:
     assert checks.found(value) == words
 
 
@@ -114,11 +114,13 @@ def test_right_values_are_returned_as_python_types(
         ),
     ],
 )
-def test_an_error_says_what_was_expected_and_found(call: Callable[[], Any], expected: str) -> None:
+def test_errors_name_the_expected_and_the_found_value(
+    call: Callable[[], Any], expected: str
+) -> None:
     assert said(call) == expected
 
 
-def test_fields_are_set_to_what_their_checks_return() -> None:
+def test_fields_are_set_to_the_checked_values() -> None:
     owner = type("Owner", (), {"n": np.int64(5), "text": "a"})()
     checks.check_fields(owner, {"n": (int, checks.check_whole), "text": (str, checks.check_text)})
     assert type(owner.n) is int

@@ -1,4 +1,4 @@
-"""Text for a terminal: tables, wrapped lines and bars, with rich and without."""
+"""Text for a terminal: tables, wrapped lines and bars, with and without rich."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def no_rich(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rich.console", None)
 
 
-def test_control_characters_are_spelled_out_but_joiners_and_spaces_stay() -> None:
+def test_control_characters_are_escaped_but_joiners_and_spaces_are_kept() -> None:
     assert printable("\x1b[2Jname\x07\r\u200f é 日本") == "\\x1b[2Jname\\x07\\r\\u200f é 日本"
     for text in (FAMILY, ENGLAND, "two\nlines", "a\u3000b\u00a0c", "می\u200cشود"):
         assert printable(text) == text
 
 
 @pytest.mark.parametrize("width", [None, 200, 72])
-def test_cells_line_up_in_terminal_columns(width: int | None) -> None:
+def test_cells_are_aligned_in_terminal_columns(width: int | None) -> None:
     lines = text_table([HEAD, *ROWS], 2, width).splitlines()
     assert len(lines) == 3
     assert len({cell_len(line) for line in lines}) == 1
@@ -57,7 +57,7 @@ def test_tables_have_at_least_20_columns(width: int) -> None:
     assert text_table([HEAD, *ROWS], 2, width) == text_table([HEAD, *ROWS], 2, 20)
 
 
-def test_a_cell_cannot_break_a_table_or_mark_it_up() -> None:
+def test_line_breaks_and_markup_in_cells_are_harmless() -> None:
     table = text_table([["a\nb", "1"], ["\x1b[2J", "2"], ["[bold]x[/] :smile:", "3"]])
     assert table.splitlines() == [
         "a b                 1",
@@ -85,7 +85,7 @@ def test_lines_of_one_column_keep_wide_characters() -> None:
     assert wrap("日本", 1) == "日\n本"
 
 
-def test_bars_have_the_length_of_their_share(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bars_are_as_long_as_their_share(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), encoding="utf-8"))
     drawn = [bar(share, 8) for share in (0.0, 0.5, 1.0)]
     assert drawn == ["", "████", "█" * 8]
@@ -101,7 +101,7 @@ class Terminal(io.TextIOWrapper):
         return True
 
 
-def test_bold_needs_a_terminal_or_force_color_and_no_no_color(
+def test_bold_depends_on_the_terminal_force_color_and_no_color(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")

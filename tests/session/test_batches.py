@@ -1,4 +1,4 @@
-"""Many jobs at once: their results come in the order of the items, and nothing runs ahead."""
+"""Batches: results are in the order of the items, and items are read only when needed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from eliza_ffi.session.batches import run_in_order
 
 
 class Work:
-    """A job that calls a function; `was_cancelled` ends it early."""
+    """A job that calls a function with the event `was_cancelled`."""
 
     def __init__(self, call: Callable[[threading.Event], int]) -> None:
         self.was_cancelled = threading.Event()
@@ -26,21 +26,21 @@ class Work:
         self.was_cancelled.set()
 
 
-def test_results_come_in_the_order_of_the_items() -> None:
+def test_results_are_in_the_order_of_the_items() -> None:
     def start(i: int) -> Work:
         return Work(lambda cancelled: time.sleep(0.002 * (7 - i % 8)) or i)
 
     assert list(run_in_order(range(40), start, at_once=8, look_ahead=20)) == list(range(40))
 
 
-def test_no_items_are_no_results() -> None:
+def test_no_items_give_no_results() -> None:
     def start(i: int) -> Work:
         raise AssertionError
 
     assert list(run_in_order([], start, at_once=2, look_ahead=2)) == []
 
 
-def test_items_are_read_no_further_than_the_look_ahead_behind_one_that_takes_long() -> None:
+def test_items_are_read_only_up_to_the_look_ahead() -> None:
     first_may_end = threading.Event()
     n_read = 0
     n_ended = 0
@@ -57,7 +57,7 @@ def test_items_are_read_no_further_than_the_look_ahead_behind_one_that_takes_lon
             if i == 0:
                 first_may_end.wait()
             n_ended += 1
-            if i == 9:  # the last that may begin behind the first
+            if i == 9:  # the last item that may begin while the first one runs
                 first_may_end.set()
             return i
 
@@ -70,7 +70,7 @@ def test_items_are_read_no_further_than_the_look_ahead_behind_one_that_takes_lon
     assert n_ended == 100
 
 
-def test_an_exception_comes_in_its_place_and_ends_what_runs() -> None:
+def test_an_exception_is_raised_in_order_and_cancels_running_jobs() -> None:
     begun = threading.Event()
     jobs: list[Work] = []
 
@@ -95,7 +95,7 @@ def test_an_exception_comes_in_its_place_and_ends_what_runs() -> None:
     assert len(jobs) < 9
 
 
-def test_closing_the_results_cancels_what_runs() -> None:
+def test_closing_the_results_cancels_running_jobs() -> None:
     endless = threading.Event()
 
     def start(i: int) -> Work:

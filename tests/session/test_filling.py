@@ -1,4 +1,4 @@
-"""Filling skeletons: the lifecycle, with a binding that writes random legal values."""
+"""Filling skeletons, with a fake binding that writes random allowed values."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def fill(binding: FillingBinding, skeleton: Fillable, **more: Any) -> FillResult
     return result
 
 
-# ---- what is written -------------------------------------------------------------------------
+# ---- Answers --------------------------------------------------------------------------------
 
 
 @both_runners
@@ -95,7 +95,7 @@ def test_the_order_is_open_prefill_fill_close(run: Run) -> None:
     assert result.forward_passes == -1
 
 
-def test_each_span_knows_its_text_tokens_and_value() -> None:
+def test_each_span_has_its_text_tokens_and_value() -> None:
     values = iter(["REPLY", '"a\\u00e4"', "-1.5"])
     binding = FillingBinding(write=lambda request: next(values))
     result = fill(binding, SKELETON)
@@ -109,14 +109,14 @@ def test_each_span_knows_its_text_tokens_and_value() -> None:
     assert bytes(result.tokens) == result.text.encode()
 
 
-def test_known_text_is_given_once() -> None:
+def test_fixed_text_is_passed_once() -> None:
     binding = FillingBinding()
     fill(binding, SKELETON)
-    known = [(request["before"], request["after"]) for request in binding.requests]
-    assert known == [('{"action":"', '","text":'), ("", ',"score":'), ("", "}")]
+    fixed = [(request["before"], request["after"]) for request in binding.requests]
+    assert fixed == [('{"action":"', '","text":'), ("", ',"score":'), ("", "}")]
 
 
-def test_sampling_and_limits_go_with_each_span() -> None:
+def test_sampling_and_limits_are_passed_with_each_span() -> None:
     binding = FillingBinding()
     plan = SpanSamplerPlan.from_dict({"overrides": [{"spanIndex": 5, "temperature": 2}]})
     fill(
@@ -132,7 +132,7 @@ def test_sampling_and_limits_go_with_each_span() -> None:
     assert binding.configs[0].max_tokens == 0
 
 
-def test_the_prompt_is_healed_with_the_first_span_only() -> None:
+def test_only_the_first_span_heals_the_prompt() -> None:
     binding = FillingBinding()
     fill(binding, SKELETON, heal_prompt=True)
     assert [request.get("heal", False) for request in binding.requests] == [True, False, False]
@@ -140,7 +140,7 @@ def test_the_prompt_is_healed_with_the_first_span_only() -> None:
 
 @pytest.mark.slow
 @given(shaped_skeletons(), st.integers(0, 10**6))
-def test_any_skeleton_filled_parses_to_its_shape(
+def test_every_filled_skeleton_parses_to_its_shape(
     shaped: tuple[tuple[Field, ...], Skeleton], seed: int
 ) -> None:
     fields, skeleton = shaped
@@ -155,7 +155,9 @@ def test_any_skeleton_filled_parses_to_its_shape(
 
 @pytest.mark.slow
 @given(actions(), st.integers(0, 10**6))
-def test_any_plan_is_an_action_with_its_parameters(listed: list[dict[str, Any]], seed: int) -> None:
+def test_every_plan_is_an_action_with_its_parameters(
+    listed: list[dict[str, Any]], seed: int
+) -> None:
     for skeleton in (ActionSkeleton(listed), ParametersSkeleton(listed[0])):
         binding = FillingBinding(seed)
         result = fill(binding, skeleton)
@@ -166,7 +168,7 @@ def test_any_plan_is_an_action_with_its_parameters(listed: list[dict[str, Any]],
         assert all(bytes(span.tokens) == span.text.encode() for span in result.spans)
 
 
-def test_a_skeleton_that_is_not_json_has_the_values_of_its_spans() -> None:
+def test_a_skeleton_that_is_not_json_has_span_values_only() -> None:
     skeleton = Skeleton.from_dict(
         {
             "spans": [
@@ -184,14 +186,14 @@ def test_a_skeleton_that_is_not_json_has_the_values_of_its_spans() -> None:
     assert isinstance(result.fields["sure"], bool)
 
 
-def test_literals_alone_are_written_at_once() -> None:
+def test_a_skeleton_of_literals_needs_one_call() -> None:
     skeleton = Skeleton((SkeletonSpan("literal", value='{"a":1}'),))
     binding = FillingBinding()
     assert fill(binding, skeleton).value == {"a": 1}
     assert binding.requests == [{"before": '{"a":1}'}]
 
 
-def test_spans_come_without_tokens_where_the_library_does_not_tell_their_lengths() -> None:
+def test_spans_have_no_tokens_if_their_lengths_are_unknown() -> None:
     result = fill(FillingBinding(tells_bytes=False), SKELETON)
     assert bytes(result.tokens) == result.text.encode()
     assert [span.tokens for span in result.spans] == [(), (), ()]
@@ -200,15 +202,15 @@ def test_spans_come_without_tokens_where_the_library_does_not_tell_their_lengths
 @pytest.mark.parametrize(
     ("tokens", "token_bytes", "inside"),
     [
-        # The prompt's last token has become one that ends behind the brace of '{"x":"aä"}'.
+        # The prompt's last token now ends after the opening brace of '{"x":"aä"}'.
         ((10, 11, 12, 13), (4, 1, 3, 2), (11, 12, 13)),
-        # It has become a shorter one: the answer's first token begins in the prompt.
+        # The prompt's last token is now shorter, and the answer's first token begins in the prompt.
         ((9, 11, 12, 13), (7, 1, 3, 2), (11, 12, 13)),
-        # It ends inside the value.
+        # The prompt's last token now ends inside the value.
         ((12, 13), (3, 2), (12, 13)),
     ],
 )
-def test_tokens_behind_a_healed_prompt_are_counted_from_the_end(
+def test_tokens_after_a_healed_prompt_are_counted_from_the_end(
     tokens: tuple[int, ...], token_bytes: tuple[int, ...], inside: tuple[int, ...]
 ) -> None:
     answer = AnswerWriter()
@@ -220,14 +222,14 @@ def test_tokens_behind_a_healed_prompt_are_counted_from_the_end(
     answer.align()
     assert answer.last_span().tokens == inside
     answer.take_tokens((*tokens, 14), (*token_bytes, 4))
-    assert answer.spans()[0].tokens == inside  # what follows changes nothing
+    assert answer.spans()[0].tokens == inside  # later tokens change nothing
 
 
-# ---- what goes wrong -------------------------------------------------------------------------
+# ---- Errors ---------------------------------------------------------------------------------
 
 
 @both_runners
-def test_a_full_context_leaves_what_was_written(run: Run) -> None:
+def test_a_full_context_raises_with_the_partial_answer(run: Run) -> None:
     values = iter(["REPLY", '"abcd"'])
     binding = FillingBinding(full_at=1, write=lambda request: next(values))
     with pytest.raises(FillError, match="filling span 3, 'text': context full") as caught:
@@ -244,7 +246,7 @@ def test_a_full_context_leaves_what_was_written(run: Run) -> None:
 
 @both_runners
 @pytest.mark.parametrize("call", ["fill:0", "fill:2"])
-def test_a_failure_closes_the_stream_and_leaves_the_spans_before_it(run: Run, call: str) -> None:
+def test_a_failure_closes_the_stream_and_keeps_earlier_spans(run: Run, call: str) -> None:
     binding = FillingBinding(failures={call: NativeFault("no decode")})
     with pytest.raises(FillError, match="no decode") as caught:
         run(binding, args_of(SKELETON))
@@ -254,7 +256,7 @@ def test_a_failure_closes_the_stream_and_leaves_the_spans_before_it(run: Run, ca
 
 @both_runners
 @pytest.mark.parametrize("call", ["open", "prefill"])
-def test_a_failure_before_the_first_span_is_raised_as_it_is(run: Run, call: str) -> None:
+def test_a_failure_before_the_first_span_is_not_wrapped(run: Run, call: str) -> None:
     binding = FillingBinding(failures={call: ContextFullError("too long")})
     with pytest.raises(ContextFullError, match="too long"):
         run(binding, args_of(SKELETON))
@@ -262,20 +264,20 @@ def test_a_failure_before_the_first_span_is_raised_as_it_is(run: Run, call: str)
 
 
 @pytest.mark.parametrize("text", ["REPL", "reply", ""])
-def test_what_no_span_may_hold_is_not_passed_on(text: str) -> None:
+def test_an_invalid_value_from_the_library_raises(text: str) -> None:
     with pytest.raises(FillError, match="wrote .* for a span of kind enum") as caught:
         fill(FillingBinding(write=lambda request: text), SKELETON)
     assert isinstance(caught.value.__cause__, NativeFault)
 
 
-def test_a_library_that_cannot_fill_is_named_before_a_stream_is_opened() -> None:
+def test_a_library_that_cannot_fill_opens_no_stream() -> None:
     binding = FillingBinding(has=ALL)
     with pytest.raises(NotSupportedError, match="llm_stream_fill"):
         fill(binding, SKELETON)
     assert binding.calls == []
 
 
-def test_an_override_of_a_span_that_is_not_there_is_refused() -> None:
+def test_an_override_of_a_missing_span_is_rejected() -> None:
     plan = SpanSamplerPlan.from_dict({"overrides": [{"spanIndex": 7, "temperature": 1}]})
     with pytest.raises(InvalidArgumentError, match="spanIndex must be below 7, .* got 7"):
         args_of(SKELETON, sampler_plan=plan)
@@ -284,12 +286,12 @@ def test_an_override_of_a_span_that_is_not_there_is_refused() -> None:
 @pytest.mark.parametrize(
     "wrong", [{"max_tokens": -1}, {"temperature": -1.0}, {"top_p": 0.0}, {"top_k": -3}]
 )
-def test_numbers_out_of_range_are_refused(wrong: dict[str, Any]) -> None:
+def test_numbers_out_of_range_are_rejected(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgumentError, match=next(iter(wrong))):
         args_of(SKELETON, **wrong)
 
 
-def test_a_rule_that_does_not_end_is_an_error() -> None:
+def test_a_rule_that_does_not_end_raises() -> None:
     class Cut(FillingBinding):
         def _result(self, span: Any, text: str) -> Any:
             result = super()._result(span, text)
@@ -300,7 +302,7 @@ def test_a_rule_that_does_not_end_is_an_error() -> None:
         fill(Cut(), skeleton)
 
 
-# ---- leaving early ---------------------------------------------------------------------------
+# ---- Stopping early ---------------------------------------------------------------------------
 
 
 def test_a_cancelled_task_stops_the_native_call_and_closes_the_stream() -> None:
@@ -324,7 +326,7 @@ def test_a_cancelled_task_stops_the_native_call_and_closes_the_stream() -> None:
     assert binding.calls[-2:] == ["cancel", "close"]
 
 
-def test_who_walks_away_has_the_stream_closed() -> None:
+def test_stopping_early_closes_the_stream() -> None:
     binding = FillingBinding()
 
     async def walk_away() -> None:
@@ -343,7 +345,7 @@ def test_who_walks_away_has_the_stream_closed() -> None:
     assert binding.calls[-1] == "close"
 
 
-def test_cancel_before_the_start_opens_nothing() -> None:
+def test_a_cancel_before_the_start_opens_no_stream() -> None:
     binding = FillingBinding()
     filling = FillRun(binding, "ctx", args_of(SKELETON).to_request())
     filling.cancel()

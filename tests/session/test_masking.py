@@ -1,4 +1,4 @@
-"""Generating under masks: what comes, what it costs, and how it ends."""
+"""Generating under token masks: the tokens, the forward passes and the finish reasons."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SLOT = CacheOptions(slot=0)
 
 @dataclass
 class Script:
-    """Masks of a list of sets of tokens, one after the other; those of one token are forced."""
+    """Masks from a list of token sets, one per step; a set of one token is forced."""
 
     legal: Sequence[Sequence[int]]
     forces: bool = True
@@ -74,7 +74,7 @@ class Script:
         self.accepted.append(token)
 
 
-def test_tokens_are_those_of_the_masks_and_forced_ones_run_no_pass(tiny_model: Model) -> None:
+def test_masks_limit_the_tokens_and_forced_tokens_need_no_pass(tiny_model: Model) -> None:
     forced = [[token] for token in tiny_model.tokenize("yes and no and maybe")]
     masks = Script([[100, 101], *forced, [100, 101]])
     result = tiny_model.generate("Hello", shape=masks, max_tokens=0)
@@ -84,22 +84,22 @@ def test_tokens_are_those_of_the_masks_and_forced_ones_run_no_pass(tiny_model: M
     assert result.stats is not None
     assert result.stats.tokens_forced == len(forced)
     assert result.stats.decisions == 2
-    # One for the token before the forced ones and all of these: the prompt's serves the first.
+    # The prompt's pass decides the first token. One more pass decodes it and the forced tokens.
     assert result.stats.passes_after_prompt == 1
 
 
-def test_forced_tokens_are_those_that_masks_alone_give(tiny_model: Model) -> None:
+def test_reporting_forced_tokens_does_not_change_the_result(tiny_model: Model) -> None:
     legal = [[5, 6, 7], [40], [41], [5, 6], [42], [60, 61, 62]]
-    told = tiny_model.generate("Hello", shape=Script(legal), temperature=0.0)
-    untold = tiny_model.generate("Hello", shape=Script(legal, forces=False), temperature=0.0)
-    assert told.tokens == untold.tokens
+    forcing = tiny_model.generate("Hello", shape=Script(legal), temperature=0.0)
+    masked = tiny_model.generate("Hello", shape=Script(legal, forces=False), temperature=0.0)
+    assert forcing.tokens == masked.tokens
 
 
-def test_greedy_tokens_are_the_likeliest_of_the_allowed(tiny_model: Model) -> None:
+def test_greedy_takes_the_most_probable_allowed_token(tiny_model: Model) -> None:
     plain = tiny_model.generate("Hello", 1, logprobs=1000)
     assert plain.logprobs is not None
-    likeliest = [each.token for each in plain.logprobs[0].top]
-    for allowed in (likeliest[3:9], likeliest[500:510], likeliest[:1] + likeliest[-5:]):
+    ranked = [each.token for each in plain.logprobs[0].top]
+    for allowed in (ranked[3:9], ranked[500:510], ranked[:1] + ranked[-5:]):
         result = tiny_model.generate("Hello", shape=Script([sorted(allowed)]))
         assert result.tokens == (allowed[0],)
 
@@ -113,7 +113,7 @@ def test_slow_masks_are_computed_on_another_thread_during_the_pass(tiny_model: M
     assert not [each for each in threading.enumerate() if "eliza-ffi-mask" in each.name]
 
 
-def test_max_tokens_and_stop_texts_end_as_everywhere(tiny_model: Model) -> None:
+def test_max_tokens_and_stop_strings_end_masked_text(tiny_model: Model) -> None:
     letters = [tiny_model.tokenize(letter)[0] for letter in "abcd"]
     cut = tiny_model.generate("Hello", 2, shape=Script([[letter] for letter in letters]))
     assert (cut.text, cut.finish_reason) == ("ab", "length")
@@ -125,31 +125,31 @@ def test_max_tokens_and_stop_texts_end_as_everywhere(tiny_model: Model) -> None:
     assert "".join(pieces) == "abcd"
 
 
-def test_an_allowed_token_that_ends_the_text_ends_it(tiny_model: Model) -> None:
+def test_an_allowed_end_token_ends_the_text(tiny_model: Model) -> None:
     end = tiny_model.token_texts().ends[0]
     (a,) = tiny_model.tokenize("a")
     result = tiny_model.generate("Hello", shape=Script([[a], [end], [a]], forces=False))
     assert (result.text, result.finish_reason) == ("a", "end")
 
 
-def test_a_full_context_says_so(library: Library) -> None:
+def test_a_full_context_is_the_finish_reason(library: Library) -> None:
     with Model(library=library, n_ctx=256, n_threads=1) as model:
         result = model.generate("Hello", 0, shape=Script([[5, 6]] * 400))
         assert result.finish_reason == "context_full"
         assert 0 < len(result.tokens) < 256
-        # What is forced runs no pass; the decision behind it does.
+        # Forced tokens need no pass, but the decision after them does.
         forced = model.generate("Hello", 0, shape=Script([*[[5]] * 400, [5, 6]]))
         assert forced.finish_reason == "context_full"
 
 
-def test_log_probabilities_are_told(tiny_model: Model) -> None:
+def test_log_probabilities_are_reported_under_masks(tiny_model: Model) -> None:
     result = tiny_model.generate("Hello", shape=Script([[5, 6], [7]]), logprobs=2)
     assert result.logprobs is not None
     assert [each.token for each in result.logprobs] == list(result.tokens)
     assert all(each.logprob < 0 for each in result.logprobs)
 
 
-def test_what_goes_wrong_in_a_mask_is_raised_and_the_slot_is_free_again(tiny_model: Model) -> None:
+def test_an_error_in_a_mask_is_raised_and_frees_the_slot(tiny_model: Model) -> None:
     def fail() -> None:
         raise NativeFault("no mask today")
 
@@ -160,19 +160,19 @@ def test_what_goes_wrong_in_a_mask_is_raised_and_the_slot_is_free_again(tiny_mod
     assert tiny_model.generate("Hello", shape=Script([[5, 6]]), cache=SLOT).tokens
 
 
-def test_masks_stand_alone() -> None:
+def test_masks_and_a_grammar_are_rejected_together() -> None:
     masks = Script([[5, 6]])
     with pytest.raises(InvalidArgumentError, match="pass either token masks or a grammar"):
         GenerationRequest([1], constraint=masks, grammar='root ::= "a"')
 
 
-def test_a_library_without_masks_is_told_of() -> None:
+def test_a_library_without_masks_raises() -> None:
     args = FfiStreamingGenerateArgs(prompt_tokens=[1], masks=Script([[5]]))
     with pytest.raises(NotSupportedError, match="does not support token masks"):
         GenerationRun(RecordingBinding(), None, args.to_request())
 
 
-def test_a_cancel_ends_it_while_a_mask_is_computed(tiny_model: Model) -> None:
+def test_a_cancel_during_a_mask_ends_the_generation(tiny_model: Model) -> None:
     session = tiny_model.session
     run: GenerationRun
 
@@ -185,7 +185,7 @@ def test_a_cancel_ends_it_while_a_mask_is_computed(tiny_model: Model) -> None:
         list(run.steps())
 
 
-def test_the_asynchronous_face_gives_the_same(tiny_model: Model) -> None:
+def test_an_async_model_gives_the_same_masked_text(tiny_model: Model) -> None:
     legal = [[5, 6, 7], [40], [5, 6], [60, 61, 62]]
     expected = tiny_model.generate("Hello", shape=Script(legal))
 
@@ -199,7 +199,7 @@ def test_the_asynchronous_face_gives_the_same(tiny_model: Model) -> None:
     assert "".join(pieces) == expected.text
 
 
-def test_a_prompt_that_fills_the_context_is_refused(library: Library) -> None:
+def test_a_prompt_larger_than_the_context_raises(library: Library) -> None:
     with (
         Model(library=library, n_ctx=256, n_threads=1) as model,
         pytest.raises(ContextFullError),
@@ -207,7 +207,7 @@ def test_a_prompt_that_fills_the_context_is_refused(library: Library) -> None:
         model.generate([5] * 300, shape=Script([[5, 6]]))
 
 
-def test_many_threads_share_the_passes(tiny_model: Model) -> None:
+def test_concurrent_threads_generate_the_same_masked_tokens(tiny_model: Model) -> None:
     legal = [[5, 6, 7], [40], [5, 6], [60, 61, 62]]
     expected = tiny_model.generate("Hello", shape=Script(legal)).tokens
     found: list[tuple[int, ...]] = []

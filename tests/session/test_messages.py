@@ -1,4 +1,4 @@
-"""Messages as the prompt give the same results as the tokens of `chat_tokens`."""
+"""Messages as a prompt give the same results as the tokens of `chat_tokens`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHAPES: dict[str, dict[str, Any]] = {"a skeleton": SKELETON, "a schema": SCHEMA}
 def model(library: Library) -> Iterator[Model]:
     """Return a model with one slot and one thread.
 
-    With several, the same prompt may be rounded differently, which can change a sampled token.
+    With several slots or threads, rounding may differ and change a sampled token.
     """
     with Model(library=library, n_ctx=512, n_slots=1, n_threads=1) as model:
         yield model
@@ -67,7 +67,7 @@ def asked(model: Model, prompt: Any, folder: Path) -> dict[str, Any]:
 
 
 async def asked_async(model: AsyncModel, prompt: Any, folder: Path) -> dict[str, Any]:
-    """As :func:`asked`, for the asynchronous methods."""
+    """Return the same as :func:`asked`, with the asynchronous methods."""
     stream = model.stream(prompt, 8)
     pieces = [piece async for piece in stream]
     (text,) = await model.generate_many([prompt], 8)
@@ -94,7 +94,7 @@ async def asked_async(model: AsyncModel, prompt: Any, folder: Path) -> dict[str,
     return found
 
 
-def test_every_method_reads_messages_as_chat_tokens_does(
+def test_every_method_tokenizes_messages_like_chat_tokens(
     model: Model, tokens: list[int], tmp_path: Path
 ) -> None:
     expected = asked(model, tokens, tmp_path)
@@ -109,13 +109,13 @@ def test_every_method_reads_messages_as_chat_tokens_does(
     [tuple(MESSAGES), [MappingProxyType(each) for each in MESSAGES], tuple(map(dict, MESSAGES))],
     ids=["a tuple", "mappings", "dicts"],
 )
-def test_messages_may_be_any_sequence_of_mappings(
+def test_messages_can_be_any_sequence_of_mappings(
     model: Model, tokens: list[int], messages: Any
 ) -> None:
     assert model.generate(messages, 4).prompt_tokens == len(tokens)
 
 
-def test_prompts_of_all_kinds_stand_in_one_list(model: Model, tokens: list[int]) -> None:
+def test_one_list_can_mix_all_kinds_of_prompts(model: Model, tokens: list[int]) -> None:
     text = "My invoice is wrong. Team: "
     prompts = [MESSAGES, text, tokens, MESSAGES[1:]]
     found = model.choose_many(prompts, LABELS, cache=CacheOptions())

@@ -1,4 +1,4 @@
-"""The options of requests: wrong values are rejected by name, right ones reach the library."""
+"""Options of requests: wrong values are rejected by name, and right values reach the library."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_wrong_speculation_is_rejected_by_name(settings: dict[str, Any], said: s
         ("sampling", {"temperature": 1}, "sampling must be a Sampling or None, got a dict"),
     ],
 )
-def test_other_values_than_option_objects_are_rejected(
+def test_values_other_than_option_objects_are_rejected(
     tiny_model: Model, name: str, value: Any, said: str
 ) -> None:
     given: dict[str, Any] = {name: value}

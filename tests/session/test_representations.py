@@ -1,4 +1,4 @@
-"""What results look like in a console: one line each."""
+"""The repr of every result is one line."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TOKENS = (1, 2, 3)
 
 
 class Lines:
-    """A value whose own representation has several lines."""
+    """A value with a repr of several lines."""
 
     def __repr__(self) -> str:
         return "Lines(\n  1,\n)"
@@ -111,12 +111,12 @@ RESULTS: list[tuple[object, str]] = [
 
 
 @pytest.mark.parametrize(("result", "expected"), RESULTS)
-def test_a_result_is_shown_on_one_line(result: object, expected: str) -> None:
+def test_the_repr_of_a_result_is_one_line(result: object, expected: str) -> None:
     assert repr(result) == expected
     assert "\n" not in expected
 
 
-def test_a_decision_of_many_answers_is_shown_on_one_line() -> None:
+def test_the_repr_of_a_large_decision_is_one_line() -> None:
     answers = tuple(PredicateAnswer(name=f"question {i}", probability=0.9) for i in range(400))
     shown = repr(Decision(answers, USAGE))
     assert len(shown) < 100

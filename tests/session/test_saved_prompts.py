@@ -1,4 +1,4 @@
-"""Prompts on disk: what is saved goes on as if it had never been away, or is refused."""
+"""Saved prompts: generation resumes exactly, and unusable files are rejected."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from eliza_ffi.model import Model
 SYSTEM = "You are a careful assistant who weighs every word. " * 8 + "\n"
 QUESTION = "What now?\nAnswer: "
 SHAPE: dict[str, Any] = {"n_embd": 64, "n_layers": 2, "tensor_type": "f32"}
-CHOICES = ["REPLY", "SEND_EMAIL", "SEND_MESSAGE"]
+LABELS = ["REPLY", "SEND_EMAIL", "SEND_MESSAGE"]
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def model_path(random_model_path: Callable[..., Path]) -> Path:
 
 @pytest.fixture(scope="module")
 def new_model(library: Library, model_path: Path) -> Callable[..., Model]:
-    """Return a function that opens the model in a context of its own, which holds nothing."""
+    """Return a function that opens the model in a new, empty context."""
 
     def opened(**changes: Any) -> Model:
         return Model(**{"path": model_path, "library": library, "n_threads": 1, **changes})
@@ -56,17 +56,17 @@ def file(new_model: Callable[..., Model], tmp_path: Path) -> Path:
     return tmp_path / "system.slot"
 
 
-# ---- through the model -------------------------------------------------------------------------
+# ---- With the model ----------------------------------------------------------------------------
 
 
-def test_a_prompt_that_begins_like_a_restored_one_is_decoded_from_there(
+def test_a_restored_prompt_is_not_decoded_again(
     new_model: Callable[..., Model], tmp_path: Path
 ) -> None:
     with new_model() as model:
         saved = model.save(tmp_path / "Grüße.slot", SYSTEM)
         assert saved == len(model.tokenize(SYSTEM, add_special=True)) > 60
         expected = model.generate(SYSTEM + QUESTION, 20)
-        choice = model.choose(SYSTEM + QUESTION, CHOICES)
+        choice = model.choose(SYSTEM + QUESTION, LABELS)
     with new_model() as model:
         assert model.restore(tmp_path / "Grüße.slot") == saved
         answer = model.generate(SYSTEM + QUESTION, 20)
@@ -75,12 +75,12 @@ def test_a_prompt_that_begins_like_a_restored_one_is_decoded_from_there(
         assert answer.stats.prompt_tokens_reused >= saved - 1
     with new_model() as model:
         model.restore(str(tmp_path / "Grüße.slot"), cache=CacheOptions(key="room"))
-        again = model.choose(SYSTEM + QUESTION, CHOICES, cache=CacheOptions(key="room"))
+        again = model.choose(SYSTEM + QUESTION, LABELS, cache=CacheOptions(key="room"))
         assert again.value == choice.value
         assert again.logprob == pytest.approx(choice.logprob, abs=1e-4)
 
 
-def test_a_conversation_is_saved_with_what_was_generated_and_goes_on(
+def test_a_conversation_resumes_from_its_saved_tokens(
     new_model: Callable[..., Model], tmp_path: Path
 ) -> None:
     file = tmp_path / "conversation.slot"
@@ -104,7 +104,7 @@ def test_messages_are_saved_in_the_chat_template(tiny_model: Model, tmp_path: Pa
     assert tiny_model.restore(tmp_path / "chat.slot") == saved
 
 
-def test_a_quantized_cache_is_saved_and_restored_as_such(
+def test_a_quantized_cache_is_saved_and_restored(
     new_model: Callable[..., Model], tmp_path: Path
 ) -> None:
     kinds = CacheOptions(type_k="q8_0", type_v="q8_0")
@@ -120,10 +120,10 @@ def test_a_quantized_cache_is_saved_and_restored_as_such(
         assert model.generate(SYSTEM + QUESTION, 12, cache=kinds).tokens == expected
 
 
-# ---- through a stream --------------------------------------------------------------------------
+# ---- With a stream -----------------------------------------------------------------------------
 
 
-def test_a_stream_goes_on_in_another_context_where_it_was_saved(
+def test_a_saved_stream_resumes_in_another_context(
     new_model: Callable[..., Model], tmp_path: Path
 ) -> None:
     file = tmp_path / "stream.slot"
@@ -142,7 +142,7 @@ def test_a_stream_goes_on_in_another_context_where_it_was_saved(
         assert [model.binding.next(stream).tokens for _ in range(10)] == rest
 
 
-# ---- what is refused ---------------------------------------------------------------------------
+# ---- Errors ------------------------------------------------------------------------------------
 
 Change = Callable[[bytes], bytes]
 DAMAGE: dict[str, Change] = {
@@ -164,7 +164,7 @@ def _flip(whole: bytes, place: int) -> bytes:
 
 
 @pytest.mark.parametrize("name", DAMAGE)
-def test_a_damaged_file_is_refused_and_what_the_stream_held_stays(
+def test_a_damaged_file_is_rejected_and_the_stream_is_unchanged(
     model: Model, file: Path, name: str
 ) -> None:
     file.write_bytes(DAMAGE[name](file.read_bytes()))
@@ -180,7 +180,7 @@ def test_a_damaged_file_is_refused_and_what_the_stream_held_stays(
     assert tuple(tokens) == expected
 
 
-def test_a_file_of_another_model_or_too_long_for_the_context_is_refused(
+def test_files_of_other_models_or_of_too_many_tokens_are_rejected(
     model: Model,
     new_model: Callable[..., Model],
     random_model_path: Callable[..., Path],
@@ -199,7 +199,7 @@ def test_a_file_of_another_model_or_too_long_for_the_context_is_refused(
     assert not file.with_name("long.slot").exists()
 
 
-def test_a_failure_leaves_no_slot_taken_and_no_file_behind(
+def test_a_failure_frees_the_slot_and_leaves_no_file(
     new_model: Callable[..., Model], tmp_path: Path
 ) -> None:
     nowhere = tmp_path / "no" / "such" / "prompt.slot"
@@ -215,7 +215,7 @@ def test_a_failure_leaves_no_slot_taken_and_no_file_behind(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_is_replaced_whole_and_a_folder_is_not(model: Model, file: Path) -> None:
+def test_saving_replaces_a_file_but_not_a_folder(model: Model, file: Path) -> None:
     folder = file.with_name("folder")
     folder.mkdir()
     with pytest.raises(NativeFault, match=f"cannot save the slot {folder}: "):
@@ -224,10 +224,10 @@ def test_a_file_is_replaced_whole_and_a_folder_is_not(model: Model, file: Path) 
     n_tokens = model.save(file, QUESTION)
     assert len(file.read_bytes()) < len(longer)
     assert model.restore(file) == n_tokens
-    assert sorted(file.parent.iterdir()) == sorted([folder, file]), "nothing else is left"
+    assert sorted(file.parent.iterdir()) == sorted([folder, file]), "there are no other files"
 
 
-def test_a_slot_in_use_is_not_restored_into(new_model: Callable[..., Model], file: Path) -> None:
+def test_a_slot_in_use_cannot_be_restored(new_model: Callable[..., Model], file: Path) -> None:
     with new_model(options={"slot_wait_ms": "0"}) as model:
         stream = model.binding.open(model.session.ctx, StreamConfig(slot_id=2))
         with pytest.raises(BusyError, match="slot 2 is in use by another open stream"):
@@ -236,7 +236,7 @@ def test_a_slot_in_use_is_not_restored_into(new_model: Callable[..., Model], fil
         assert model.restore(file, cache=CacheOptions(slot=2)) > 0
 
 
-def test_a_library_without_files_of_slots_says_so(tmp_path: Path) -> None:
+def test_a_library_that_cannot_save_slots_raises(tmp_path: Path) -> None:
     fake = Fakes(tmp_path)(STREAM, 12)
     with Model("any", library=fake.path) as model:
         with pytest.raises(NotSupportedError, match="llm_stream_save_slot"):

@@ -1,4 +1,4 @@
-"""How long what is opened lives: interrupts, forks, references, opening and closing again."""
+"""The lifetime of a session: interrupts, forks, references, repeated opening and closing."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def run(script: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no signals like these")
-def test_interrupts_at_any_moment_lose_no_slot(library: Library) -> None:
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs SIGALRM and setitimer")
+def test_interrupts_never_lose_a_slot(library: Library) -> None:
     assert run(INTERRUPTED).split() == ["interrupts", str(N_INTERRUPTS)]
 
 
@@ -97,14 +97,14 @@ with Model(n_threads=1) as model:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
-def test_a_forked_child_is_told_to_open_its_own(library: Library) -> None:
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_must_open_its_own_model(library: Library) -> None:
     said, own, parents = run(FORKED).splitlines()
-    assert said.startswith("ElizaError") and "open it in the child" in said
+    assert said.startswith("ElizaError") and "open the model in the child" in said
     assert own == parents
 
 
-def test_a_callback_that_knows_the_model_does_not_keep_it(library: Library) -> None:
+def test_a_callback_with_the_model_does_not_keep_it_alive(library: Library) -> None:
     held: list[Any] = []
 
     class Watcher:
@@ -124,7 +124,7 @@ def test_a_callback_that_knows_the_model_does_not_keep_it(library: Library) -> N
 
 
 @pytest.mark.slow
-def test_an_exception_is_of_the_call_that_it_happened_in(library: Library) -> None:
+def test_a_callback_exception_reaches_only_its_own_request(library: Library) -> None:
     mine = threading.get_ident()
 
     def complain(stage: str, fraction: float) -> None:
@@ -169,11 +169,11 @@ print(used() - before)
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="needs Linux's /proc")
-def test_opening_and_closing_again_and_again_takes_no_memory(library: Library) -> None:
-    assert float(run(MANY)) < 8.0  # MiB; once 191 KB stayed each time, 57 MiB here
+def test_opening_and_closing_repeatedly_leaks_no_memory(library: Library) -> None:
+    assert float(run(MANY)) < 8.0  # MiB; an old leak of 191 KB per model was 57 MiB here
 
 
-def test_a_closed_model_says_so(library: Library) -> None:
+def test_a_closed_model_raises(library: Library) -> None:
     model = Model(default_model_path(), library=library, n_threads=1)
     model.close()
     for ask in (lambda: model.choose("x", ["a"]), model.describe, lambda: runner_of(model)):
@@ -182,7 +182,7 @@ def test_a_closed_model_says_so(library: Library) -> None:
 
 
 @pytest.mark.parametrize(("n_slots", "at_once"), [(1, 1), (8, 2)])
-def test_few_decisions_run_together_on_a_cpu_unless_they_are_told_to(
+def test_concurrent_decisions_are_limited_to_two_on_a_cpu(
     library: Library, n_slots: int, at_once: int
 ) -> None:
     with Model(default_model_path(), library=library, n_threads=1, n_slots=n_slots) as model:

@@ -36,7 +36,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 def model(library: Library) -> Iterator[Model]:
     """Return a model with one slot and one thread.
 
-    With several, the same prompt may be rounded differently, which can change a sampled token.
+    With several slots or threads, rounding may differ and change a sampled token.
     """
     with Model(library=library, n_ctx=512, n_slots=1, n_threads=1) as model:
         yield model
@@ -44,18 +44,18 @@ def model(library: Library) -> Iterator[Model]:
 
 @pytest.fixture(autouse=True)
 def the_prompt_is_in_the_cache(model: Model) -> None:
-    """A prompt that is decoded again may be rounded differently from one in the cache."""
+    """Put the prompt into the cache, because decoding it again may round differently."""
     model.generate(PROMPT, 1)
 
 
 def facts(result: GenerationResult) -> tuple[Any, ...]:
-    """Return the fields that depend on neither the cache nor the clock."""
+    """Return the fields that do not depend on the cache or the clock."""
     tokens = None if result.logprobs is None else [each.token for each in result.logprobs]
     return result.text, result.tokens, result.finish_reason, result.prompt_tokens, tokens
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_the_result_of_a_stream_is_that_of_generate(model: Model, name: str) -> None:
+def test_a_stream_has_the_same_result_as_generate(model: Model, name: str) -> None:
     expected = model.generate(PROMPT, 20, **SETTINGS[name])
     stream = model.stream(PROMPT, 20, **SETTINGS[name])
     assert isinstance(stream, TextStream)
@@ -66,7 +66,7 @@ def test_the_result_of_a_stream_is_that_of_generate(model: Model, name: str) -> 
 
 
 @pytest.mark.parametrize("name", SETTINGS)
-def test_the_result_of_an_asynchronous_stream_is_that_of_generate(model: Model, name: str) -> None:
+def test_an_asynchronous_stream_has_the_same_result_as_generate(model: Model, name: str) -> None:
     async def story() -> tuple[str, GenerationResult]:
         stream = AsyncModel.of(model).stream(PROMPT, 20, **SETTINGS[name])
         assert isinstance(stream, AsyncTextStream)
@@ -118,7 +118,7 @@ def test_a_stream_that_has_ended_stays_ended(model: Model) -> None:
     assert stream.result is result
 
 
-def test_the_slot_is_free_as_soon_as_the_text_has_ended(model: Model) -> None:
+def test_the_slot_is_free_when_the_text_has_ended(model: Model) -> None:
     stream = model.stream(PROMPT, 5)
     for _ in stream:
         pass
@@ -140,9 +140,7 @@ def test_leaving_a_stream_in_a_with_statement_frees_its_slot(model: Model) -> No
     asyncio.run(story())
 
 
-def test_an_error_of_a_stream_leaves_no_result(
-    model: Model, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_stream_has_no_result(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = model.stream(PROMPT, 20)
     next(stream)
 

@@ -1,4 +1,4 @@
-"""Who gets a slot, and who waits for how long."""
+"""The queue for slots: order, limits and timeouts."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from eliza_ffi.errors import BusyError, InvalidArgumentError
 from eliza_ffi.session.turns import Turn, Turns
 
 
-def test_no_more_are_inside_than_there_is_room_for() -> None:
-    turns, lock, inside, most = Turns(3, 60.0), threading.Lock(), 0, 0
+def test_the_number_of_running_callers_is_limited() -> None:
+    turns, lock, running, most = Turns(3, 60.0), threading.Lock(), 0, 0
 
     def visit(_: int) -> None:
-        nonlocal inside, most
+        nonlocal running, most
         with turns.one(True):
             with lock:
-                inside += 1
-                most = max(most, inside)
+                running += 1
+                most = max(most, running)
             time.sleep(0.002)
             with lock:
-                inside -= 1
+                running -= 1
 
     with ThreadPoolExecutor(12) as threads:
         list(threads.map(visit, range(60)))
     assert most == 3
 
 
-def test_threads_and_tasks_are_let_in_in_the_order_they_came() -> None:
+def test_threads_and_tasks_run_in_the_order_of_arrival() -> None:
     turns, order = Turns(1, 60.0), []
 
     async def take(name: int) -> None:
@@ -60,7 +60,7 @@ def test_threads_and_tasks_are_let_in_in_the_order_they_came() -> None:
     assert order == list(range(6))
 
 
-def test_who_does_not_wait_is_told_at_once() -> None:
+def test_without_waiting_a_busy_queue_raises_at_once() -> None:
     turns = Turns(1, 60.0)
     with turns.one(True):
         for wait, said in ((False, "by open streams "), (0.01, "by open streams after 0.01 s")):
@@ -71,7 +71,7 @@ def test_who_does_not_wait_is_told_at_once() -> None:
         pass
 
 
-def test_less_than_no_time_is_no_time_and_what_is_no_number_is_refused() -> None:
+def test_negative_waits_mean_no_wait_and_nan_is_rejected() -> None:
     turns = Turns(1, 60.0)
     with turns.one(False):
         for no_time in (-1, -0.5, float("-inf")):
@@ -83,7 +83,7 @@ def test_less_than_no_time_is_no_time_and_what_is_no_number_is_refused() -> None
         pass
 
 
-def test_a_queue_that_moves_is_waited_in_to_its_end() -> None:
+def test_a_moving_queue_does_not_time_out() -> None:
     turns = Turns(1, 0.2)
 
     async def visit() -> None:
@@ -91,12 +91,12 @@ def test_a_queue_that_moves_is_waited_in_to_its_end() -> None:
             await asyncio.sleep(0.05)
 
     async def all_of_them() -> None:
-        await asyncio.gather(*(visit() for _ in range(12)))  # 0.6 s for the last one
+        await asyncio.gather(*(visit() for _ in range(12)))  # the last one waits for 0.55 s
 
     asyncio.run(all_of_them())
 
 
-def test_a_queue_that_stands_still_is_left() -> None:
+def test_a_queue_that_does_not_move_times_out() -> None:
     turns = Turns(1, 0.05)
 
     async def both() -> None:
@@ -108,7 +108,7 @@ def test_a_queue_that_stands_still_is_left() -> None:
     asyncio.run(both())
 
 
-def test_who_is_cancelled_while_waiting_holds_nobody_up() -> None:
+def test_a_cancelled_waiting_caller_does_not_block_the_queue() -> None:
     turns = Turns(1, 60.0)
 
     async def visit() -> None:
@@ -129,7 +129,7 @@ def test_who_is_cancelled_while_waiting_holds_nobody_up() -> None:
         pass
 
 
-def test_a_turn_that_nobody_holds_any_more_is_free() -> None:
+def test_a_garbage_collected_turn_frees_its_place() -> None:
     turns = Turns(1, 60.0)
     turn = Turn(0, alone=False, at_most=None, slot_id=-1)
     turns._enter(turn)
@@ -140,13 +140,13 @@ def test_a_turn_that_nobody_holds_any_more_is_free() -> None:
         pass
 
 
-def test_whoever_goes_alone_waits_for_the_others_and_keeps_those_behind_out() -> None:
-    turns, order, inside = Turns(3, 60.0), [], threading.Semaphore(0)
+def test_an_exclusive_turn_waits_for_the_others_and_blocks_later_ones() -> None:
+    turns, order, running = Turns(3, 60.0), [], threading.Semaphore(0)
     leave = threading.Event()
 
     def stay() -> None:
         with turns.one(True):
-            inside.release()
+            running.release()
             leave.wait()
             order.append("first")
 
@@ -158,11 +158,11 @@ def test_whoever_goes_alone_waits_for_the_others_and_keeps_those_behind_out() ->
 
     def follow() -> None:
         with turns.one(True):
-            order.append("behind")
+            order.append("later")
 
     with ThreadPoolExecutor(4) as threads:
         threads.submit(stay)
-        inside.acquire()
+        running.acquire()
         done = []
         for n, visit in enumerate((go_alone, follow)):
             done.append(threads.submit(visit))
@@ -171,10 +171,10 @@ def test_whoever_goes_alone_waits_for_the_others_and_keeps_those_behind_out() ->
         leave.set()
         for each in done:
             each.result()
-    assert order == ["first", "alone", "still alone", "behind"]
+    assert order == ["first", "alone", "still alone", "later"]
 
 
-def test_alone_means_alone_for_tasks_too() -> None:
+def test_an_exclusive_turn_is_exclusive_for_tasks() -> None:
     turns = Turns(2, 60.0)
 
     async def both() -> None:
@@ -192,7 +192,7 @@ def test_alone_means_alone_for_tasks_too() -> None:
     asyncio.run(both())
 
 
-def test_of_one_kind_no_more_are_inside_than_it_says_and_others_pass_them() -> None:
+def test_callers_at_their_limit_wait_and_others_overtake_them() -> None:
     turns = Turns(4, 60.0)
     order: list[str] = []
 
@@ -213,7 +213,7 @@ def test_of_one_kind_no_more_are_inside_than_it_says_and_others_pass_them() -> N
     assert order[-1] == "of that kind"
 
 
-def test_both_kinds_are_let_in_in_the_order_they_came_where_slots_are_short() -> None:
+def test_limited_and_other_callers_share_one_order() -> None:
     turns = Turns(1, 60.0)
     order: list[int] = []
 
@@ -231,7 +231,7 @@ def test_both_kinds_are_let_in_in_the_order_they_came_where_slots_are_short() ->
     assert order == list(range(12))
 
 
-def test_who_waits_for_its_own_kind_in_vain_is_told_so() -> None:
+def test_a_caller_at_the_limit_of_its_kind_gets_an_error() -> None:
     turns = Turns(4, 60.0)
     with turns.one(True, at_most=1):
         with pytest.raises(BusyError, match="limit of 1 running requests"), turns.one(0, at_most=1):
@@ -240,7 +240,7 @@ def test_who_waits_for_its_own_kind_in_vain_is_told_so() -> None:
             pass
 
 
-def test_of_one_slot_only_one_is_inside_and_others_pass_those_who_wait_for_it() -> None:
+def test_a_named_slot_runs_one_caller_and_others_overtake() -> None:
     turns = Turns(2, 60.0)
     order: list[str] = []
 
@@ -261,7 +261,7 @@ def test_of_one_slot_only_one_is_inside_and_others_pass_those_who_wait_for_it() 
     assert order[2:] == [f"slot 3, {i}" for i in range(8)]
 
 
-def test_the_wait_for_a_slot_ends_when_it_was_said_to() -> None:
+def test_the_wait_for_a_slot_times_out() -> None:
     turns = Turns(4, 0.05)
 
     async def wait_in_vain(wait: bool | float) -> None:
@@ -274,7 +274,7 @@ def test_the_wait_for_a_slot_ends_when_it_was_said_to() -> None:
                 with pytest.raises(BusyError, match=f"slot 1 is in use by another {said}"):
                     await wait_in_vain(wait)
             waiting = asyncio.ensure_future(wait_in_vain(True))
-            while not waiting.done():  # others come and go, which brings the slot no nearer
+            while not waiting.done():  # turns at other slots do not extend the wait
                 async with turns.one_async(True):
                     await asyncio.sleep(0.005)
             with pytest.raises(BusyError, match="slot 1 is in use"):
@@ -283,7 +283,7 @@ def test_the_wait_for_a_slot_ends_when_it_was_said_to() -> None:
     asyncio.run(asyncio.wait_for(story(), 30))
 
 
-def test_a_thread_that_holds_a_slot_itself_is_told_at_once() -> None:
+def test_a_thread_cannot_wait_for_its_own_slot() -> None:
     turns = Turns(4, 60.0)
     with turns.one(True, slot_id=0):
         with pytest.raises(InvalidArgumentError, match="slot 0 is busy with an unfinished stream"):
@@ -298,8 +298,8 @@ def enter(turns: Turns, slot_id: int) -> None:
         pass
 
 
-def test_a_caller_that_found_its_slot_taken_is_the_next_when_another_leaves() -> None:
-    """Its turn was of no use: the slot held the stream of a caller that had named none."""
+def test_a_caller_whose_slot_was_in_use_is_next_in_line() -> None:
+    """Its first turn failed, because a caller that had named no slot was using the slot."""
     turns, order = Turns(2, 60.0), []
 
     async def take(name: str) -> None:
@@ -317,7 +317,7 @@ def test_a_caller_that_found_its_slot_taken_is_the_next_when_another_leaves() ->
             trying = asyncio.ensure_future(try_twice())
             await asyncio.sleep(0)
             await asyncio.sleep(0)
-            assert not trying.done() and turns.n_running == 1  # it occupies no place
+            assert not trying.done() and turns.n_running == 1  # a waiting caller occupies no place
             async with turns.one_async(True):
                 later = asyncio.ensure_future(take("later"))
                 await asyncio.sleep(0)
