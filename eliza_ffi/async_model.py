@@ -246,7 +246,7 @@ class AsyncModel:
             cache=cache,
             on_text=on_text,
             wait=wait,
-            tell=on_text,
+            on_step=on_text,
         )
         return cast(GenerationResult, found)
 
@@ -307,7 +307,7 @@ class AsyncModel:
                 prompt,
                 method="generate_many",
                 wait=True,
-                tell=settings.get("on_text"),
+                on_step=settings.get("on_text"),
                 max_tokens=max_tokens,
                 **settings,
             )
@@ -409,7 +409,7 @@ class AsyncModel:
             cache=cache,
             on_text=on_text,
             wait=wait,
-            tell=on_text,
+            on_step=on_text,
         )
         return cast(ChoiceResult[Any], found)
 
@@ -446,7 +446,7 @@ class AsyncModel:
                 *item,
                 method="choose_many",
                 wait=True,
-                tell=settings.get("on_text"),
+                on_step=settings.get("on_text"),
                 **settings,
             )
             return cast(ChoiceResult[Any], found)
@@ -608,7 +608,7 @@ class AsyncModel:
             method="fill",
             with_steps=on_span is not None,
             wait=wait,
-            tell=on_span,
+            on_step=on_span,
             **settings,
         )
 
@@ -816,21 +816,21 @@ class AsyncModel:
         prepare: Callable[..., Work[Any]],
         *arguments: Any,
         wait: bool | float,
-        tell: Callable[[Any], Any] | None = None,
+        on_step: Callable[[Any], Any] | None = None,
         **settings: Any,
     ) -> Any:
-        """Prepare and run a request, call `tell` with each of its steps, and return its result."""
+        """Prepare and run a request, call `on_step` with its steps, and return its result."""
         work = await self._prepared(partial(prepare, *arguments, **settings))
-        return await self._run(work, wait, tell)
+        return await self._run(work, wait, on_step)
 
     async def _run(
-        self, work: Work[Any], wait: bool | float, tell_step: Callable[[Any], Any] | None = None
+        self, work: Work[Any], wait: bool | float, on_step: Callable[[Any], Any] | None = None
     ) -> Any:
         async with aclosing(self.session.steps_async(work, wait)) as steps:
             async for step in steps:
                 if not isinstance(step, STEPS):
                     return step
-                await tell(tell_step, step)
+                await tell(on_step, step)
         raise AssertionError("the last step is the result")
 
     async def _steps(

@@ -89,7 +89,7 @@ class Model:
     Raises
     ------
     LibraryNotFoundError, LibraryLoadError
-        If there is no usable library.
+        If no usable library is found.
     ModelError
         If `path` is not a usable model.
     InvalidArgumentError
@@ -995,7 +995,7 @@ class Model:
             - ``temperature``, ``top_k`` and ``top_p``: sampling settings; greedy by default.
             - ``cache``: as in :meth:`generate`.
 
-            Only for skeletons and closed schemas:
+            Only for skeletons, and for closed schemas, in which the model only makes choices:
 
             - ``sampler_plan``: sampling settings of single spans.
             - ``logprobs``: if True, also compute the probability of free values.
@@ -1355,19 +1355,19 @@ class Model:
     # ---- Requests -------------------------------------------------------------------------------
 
     def _run(
-        self, work: Work[Any], wait: bool | float, tell: Callable[[Any], Any] | None = None
+        self, work: Work[Any], wait: bool | float, on_step: Callable[[Any], Any] | None = None
     ) -> Any:
-        """Run a request, call `tell` with each of its steps, and return its result."""
+        """Run a request, call `on_step` with each of its steps, and return its result."""
         with closing(self.session.steps(work, wait)) as steps:
             for step in steps:
                 if not isinstance(step, STEPS):
                     return step
-                if tell is not None:
-                    tell(step)
+                if on_step is not None:
+                    on_step(step)
         raise AssertionError("the last step is the result")
 
-    def _job(self, work: Work[Any], tell: Callable[[Any], Any] | None = None) -> RunJob[Any]:
-        return RunJob(lambda: self._run(work, True, tell), work.cancel)
+    def _job(self, work: Work[Any], on_step: Callable[[Any], Any] | None = None) -> RunJob[Any]:
+        return RunJob(lambda: self._run(work, True, on_step), work.cancel)
 
     def _decision_job(
         self,

@@ -54,7 +54,7 @@ class RunJob(Generic[R]):
 
 
 def length_of(items: Iterable[Any]) -> int | None:
-    """Return the number of items, or None if only reading them would tell."""
+    """Return the number of items, or None if they must be read to count them."""
     return len(items) if isinstance(items, Sized) else None
 
 

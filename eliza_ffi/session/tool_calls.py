@@ -757,6 +757,6 @@ class ToolRun:
 
 
 def _decided(row: Row, others: Sequence[Row]) -> Row:
-    """Return the tokens of a row up to the first one that tells it apart from all other rows."""
+    """Return the tokens of a row up to the first one that differs from all other rows."""
     n_common = max((len(commonprefix([row, other])) for other in others), default=-1)
     return row[: n_common + 1]
