@@ -1,4 +1,4 @@
-"""Find, load, probe and call libelizainference: one method per C function."""
+"""Find, load, probe and call libelizainference. Each C function has one method."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Facts about the C ABI that its header does not state: its versions and when functions were added.
 
-There are several versions of libelizainference. The package looks up each function by name, and
-this module says what a missing function means.
+There are several versions of libelizainference. The package looks up each function by name. This
+module says in which version a missing function was added, and how the configuration has grown.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ ABI_VERSION = 12
 OLDEST_ABI_VERSION = 4
 """The oldest ABI version that the package accepts.
 
-In earlier configurations, ``disable_thinking`` is where the grammar is now.
+Before version 4, the configuration has ``disable_thinking`` at the offset where version 4 and later
+have the grammar.
 """
 
 PREFIX = "eliza_inference_"
-"""The prefix of the names of the library's functions."""
+"""The prefix of all function names of the library."""
 
 REQUIRED_SYMBOLS = (
     "eliza_inference_abi_version",
@@ -46,7 +47,7 @@ REQUIRED_SYMBOLS = (
     "eliza_inference_llm_stream_cancel",
     "eliza_inference_llm_stream_close",
 )
-"""The functions that every accepted version has and that the package cannot do without."""
+"""The functions that the package cannot work without. Every accepted version has them."""
 
 SINCE = {
     "eliza_inference_llm_mtp_supported": 8,
@@ -56,32 +57,35 @@ SINCE = {
     "eliza_inference_embed": 9,
     "eliza_inference_llm_eot_score": 11,
 }
-"""The version that added a function, where that is after version 4.
+"""The version that added each function, for functions added after version 4.
 
-Functions that are not listed are as old as version 4, were added between versions, or are this
-project's own.
+All other functions are in version 4 already, were added without a new version number, or exist only
+in this project's library.
 """
 
 KV_TYPES_SINCE = 8
-"""This version added n_gpu_layers and the KV cache types to the configuration.
+"""The version in which the configuration grew from 64 to 80 bytes.
 
-It grew from 64 to 80 bytes.
+It added n_gpu_layers and the KV cache types.
 """
 
 CONTEXT_SIZE_SINCE = 9
 CONTEXT_SIZE_OFFSET = 80
 MOBILE_CONFIG_SIZE = 88
-"""Version 9 and later read an int32 context size after the 80 bytes; 0 = the library's default."""
+"""Since version 9, elizaOS's libraries read an 88-byte configuration.
+
+An int32 at offset 80 is the context size in tokens; 0 = the library's default.
+"""
 
 SUPPLEMENT = {
     "eliza_inference_tts_stream_supported": "int {}(void);",
     "eliza_inference_vision_supported": "int {}(void);",
 }
-"""Prototypes of functions from other headers, which the package calls if a library has them."""
+"""Prototypes of functions that are declared in other headers. The package probes for them."""
 
 
 def supplement_to(cdef: str) -> str:
-    """Return the declarations of :data:`SUPPLEMENT` that `cdef` lacks."""
+    """Return the declarations of :data:`SUPPLEMENT` that are not in `cdef` already."""
     return "\n".join(
         prototype.format(name)
         for name, prototype in SUPPLEMENT.items()
@@ -90,5 +94,5 @@ def supplement_to(cdef: str) -> str:
 
 
 def symbols_of(name: str) -> tuple[str, ...]:
-    """Return the names that a function with this short name may have in a library."""
+    """Return the full names that a function may have in a library, given its short name."""
     return f"{PREFIX}llm_stream_{name}", f"{PREFIX}llm_{name}", PREFIX + name

@@ -1,8 +1,8 @@
-"""The library behind :class:`LlmStreamingBinding`: one method per C function, and nothing more.
+"""Call the C library: an implementation of :class:`LlmStreamingBinding`, one method per C function.
 
-This is the raw layer: it checks that arguments fit their C types and turns statuses into
-exceptions. cffi lets go of the GIL during every call. The methods are in classes by what they are
-about. :mod:`eliza_ffi.library.older` has what older versions of the library need besides.
+This is the lowest layer of the package. It checks that arguments fit their C types, and turns
+negative statuses into exceptions. cffi releases the GIL during every call. The methods are grouped
+into one base class per topic. :mod:`eliza_ffi.library.older` handles older versions of the library.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 
 
 class CffiBinding(ContextCalls, StreamCalls, StateCalls, TrieCalls, TextCalls):
-    """Calls libelizainference, this project's or another of that name.
+    """Calls libelizainference: this project's library, or another library of that name.
 
     Parameters
     ----------
@@ -39,6 +39,6 @@ class CffiBinding(ContextCalls, StreamCalls, StateCalls, TrieCalls, TextCalls):
 
     Notes
     -----
-    A stream or context that was closed is refused with an error, and so is a second call at once on
-    one stream.
+    A call on a closed stream or context raises an error. So does a call on a stream while another
+    call is running on the same stream.
     """

@@ -1,4 +1,4 @@
-"""What a library can do, asked once and written down."""
+"""Detect what a library supports."""
 
 from __future__ import annotations
 
@@ -20,49 +20,54 @@ _MODES["stop-at-leaf"] = STOP_AT_LEAF
 
 @dataclass(frozen=True)
 class InferenceCapabilities:
-    """What a library can do; the first five are elizaOS's ``MobileInferenceCapabilities``.
+    """What a library supports.
+
+    The first five fields are those of elizaOS's ``MobileInferenceCapabilities``.
 
     Attributes
     ----------
     streaming_llm : bool
-        Whether it generates text.
+        Whether the library generates text.
     mtp_supported : bool
-        Whether it drafts tokens where a stream's configuration asks for that.
+        Whether the library drafts tokens if a stream's configuration requests it.
     omnivoice_streaming : bool
-        Whether it streams speech.
+        Whether the library streams speech.
     max_context_tokens : int
-        What the model was trained for; 0 = not known, because the library does not tell or no
-        context was given.
+        The context length that the model was trained for. 0 = unknown: the library does not report
+        it, or no context was given.
     recommended_gpu_layers : int
-        -1 = all, where the library tells of a GPU; otherwise 0.
+        -1 = all layers, if the library reports a GPU; otherwise 0.
     abi_version : str
         Empty if there is no library.
     pull, push : bool
-        Whether it has ``next``, as every library has, and whether it has ``generate``.
+        Whether the library has ``next`` (every library does) and ``generate``.
     cancel : bool
-        Whether a forward pass can be stopped, as in every library.
+        Whether a forward pass can be stopped (in every library it can).
     token_trie : bool
-        Whether choices can be constrained by a token trie.
+        Whether a token trie can constrain the output.
     trie_modes : tuple of str
-        Of ``"greedy"``, ``"sample"``, ``"best-leaf"`` and ``"stop-at-leaf"``; empty where the
-        library does not tell.
+        A subset of ``"argmax"``, ``"sample"``, ``"best-leaf"`` and ``"stop-at-leaf"``. Empty if the
+        library does not report its modes.
     text_choices, prepared_choices, endings, token_masks : bool
-        Whether it has choices by text, keeps choices that were cut into tokens once, scores endings
-        of a prompt together, and takes masks of the next token.
+        Whether the library takes choices as strings, prepares choices for repeated use, scores
+        several endings of a prompt together, and takes a mask for the next token.
     fill, sampling, stats, logprobs : bool
-        Whether it has structured answers, all samplers, counts, and log-probabilities of tokens.
+        Whether the library has structured answers, the full set of samplers, counters, and
+        log-probabilities of tokens.
     kv_quant : bool
-        Whether the types of the KV cache can be chosen.
+        Whether the data types of the KV cache can be set.
     slots : bool
-        Whether it has the functions that save a slot to a file and restore it.
+        Whether the library can save a slot to a file and restore it.
     tokenizer, embeddings, end_of_turn, verifier_events, vision : bool
+        Whether the library has the functions for this.
     context_size : str
-        How the context's size is set: ``"option"`` by name, ``"config"`` in the 88 bytes of
-        :class:`~eliza_ffi.elizaos.aosp.AospStreamingLlmBinding`, or ``"none"``.
+        How to set the context size: ``"option"`` = by an option; ``"config"`` = in the 88-byte
+        configuration of :class:`~eliza_ffi.elizaos.aosp.AospStreamingLlmBinding`; ``"none"`` = it
+        cannot be set.
     config_size : int
-        Bytes of a stream's configuration that a library of this version reads, at most.
+        The most bytes of a stream's configuration that a library of this version reads.
     missing_symbols : tuple of str
-        Functions of the C header that it lacks.
+        Functions that the C header declares and the library lacks.
     """
 
     streaming_llm: bool = False
@@ -96,14 +101,14 @@ class InferenceCapabilities:
     missing_symbols: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all of it as what JSON can hold."""
+        """Return all fields as a dict that can be written as JSON."""
         return {
             name: list(value) if isinstance(value, tuple) else value
             for name, value in asdict(self).items()
         }
 
     def to_mobile(self) -> dict[str, bool | int]:
-        """Return the five fields of elizaOS's ``MobileInferenceCapabilities``, named as there."""
+        """Return the five fields of ``MobileInferenceCapabilities`` under elizaOS's names."""
         return {
             "streamingLlm": self.streaming_llm,
             "mtpSupported": self.mtp_supported,
@@ -116,20 +121,20 @@ class InferenceCapabilities:
 def detect_capabilities(
     source: Library | CffiBinding | str | os.PathLike[str] | None, ctx: Any | None = None
 ) -> InferenceCapabilities:
-    """Return what a library can do.
+    """Return what a library supports.
 
     Parameters
     ----------
     source
-        A library, loaded or by its path, or a binding to one. None, as where there is none, can do
-        nothing.
+        A loaded library, the path of one, or a binding. None stands for "there is no library": the
+        result then reports no capabilities.
     ctx
-        A context, for `max_context_tokens`: the model is loaded if it is not yet.
+        A context, which is needed for `max_context_tokens`. Its model is loaded if necessary.
 
     Raises
     ------
     ElizaError
-        If the library cannot be loaded, or the model of `ctx` cannot.
+        If the library, or the model of `ctx`, cannot be loaded.
     """
     if source is None:
         return InferenceCapabilities()
@@ -178,7 +183,7 @@ def detect_capabilities(
 
 
 def _has(library: Library, name: str, probe: str) -> bool:
-    """Return whether there is a function and nothing that says it does not work."""
+    """Return whether a library has a function, and its probe, if any, does not deny support."""
     if not library.has(PREFIX + name):
         return False
     return not library.has(PREFIX + probe) or library.probe(PREFIX + probe)

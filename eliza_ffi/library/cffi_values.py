@@ -1,4 +1,4 @@
-"""Values on their way to C and back: token arrays, the config, a stream's buffers, callbacks."""
+"""Convert values between Python and C: token arrays, configuration, stream buffers, callbacks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ try:
     import _cffi_backend
 
     gcp: Any = _cffi_backend.gcp
-except (AttributeError, ImportError):  # it is private; FFI.gc does the same through Python
+except (AttributeError, ImportError):  # private to cffi; FFI.gc does the same in Python code
     gcp = None
 
 __all__ = [
@@ -52,18 +52,18 @@ def token_array(tokens: Tokens) -> NDArray[np.int32]:
     Raises
     ------
     InvalidArgumentError
-        If one of them is not a whole number from 0 to 2**31 - 1.
+        If `tokens` is not a flat sequence, or an item is not a whole number from 0 to 2**31 - 1.
     """
     try:
         wide = np.asarray(tokens)
-    except ValueError:  # lists of several lengths in a list
+    except ValueError:  # a list of lists of different lengths
         wide = np.asarray(None)
     if wide.ndim == 1 and wide.size == 0:
         return np.empty(0, dtype=np.int32)
     if wide.ndim != 1 or wide.dtype.kind not in "iu":
         kind = f" ({wide.dtype}, shape {list(wide.shape)})" if wide.ndim else ""
         raise InvalidArgumentError(
-            f"token ids must be a flat sequence of whole numbers, got {found(tokens)}{kind}"
+            f"tokens: expected a flat sequence of whole numbers, got {found(tokens)}{kind}"
         )
     if int(wide.min()) < 0 or int(wide.max()) > 2**31 - 1:
         position = int(np.argmax((wide < 0) | (wide > 2**31 - 1)))
@@ -74,7 +74,10 @@ def token_array(tokens: Tokens) -> NDArray[np.int32]:
 
 
 class CffiStream:
-    """An open stream and the buffers its pulls write into, made once and used for every token."""
+    """An open stream, with the buffers for its tokens and text.
+
+    The buffers are allocated once, because a pull of every token would be slowed by allocations.
+    """
 
     __slots__ = (
         "__weakref__",
@@ -103,29 +106,34 @@ class CffiStream:
         self.drafted = ffi.new("int32_t *")
         self.accepted = ffi.new("int32_t *")
         self.error = ffi.new("char **")
-        # Earlier versions of the library cut a character that two tokens share.
+        # Older versions of the library split a character that spans two tokens.
         self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def open(self, make: Callable[..., Any], arguments: Sequence[Any], free: Any) -> bool:
-        """Take the handle that `make` returns; whether there is one.
+        """Store the handle that `make` returns, and return whether it is a valid one.
 
-        In one call of C: between two lines of Python an interrupt could lose the handle, and its
-        slot. From then on it is freed with this object, if not before.
+        From then on `free` is called with the handle when this object is collected, or before that
+        by :meth:`close`.
         """
         own = gcp or header_ffi()[0].gc
+        # One C call runs `make` and stores its result. Between two lines of Python, an interrupt
+        # could lose the handle, and its slot would stay taken.
         made = map(make, *((argument,) for argument in arguments))
         self._owner.extend(map(own, made, (free,)))
         self.pointer = self._owner[0]
         if not self.pointer:
-            own(self.pointer, None)  # there is nothing to free
+            own(self.pointer, None)  # do not call `free` with NULL
         return bool(self.pointer)
 
     def turn(self, doing: str) -> AbstractContextManager[None]:
-        """Hold the stream during one call. Here nothing is held: the library checks its calls."""
+        """Reserve the stream for one call.
+
+        This class reserves nothing, because this project's library checks for concurrent calls.
+        """
         return _ANY_TURN
 
     def close(self) -> None:
-        """Free the handle; a second call does nothing."""
+        """Free the handle. A second call does nothing."""
         ffi, _ = header_ffi()
         if self._owner:
             ffi.release(self._owner[0])
@@ -133,9 +141,10 @@ class CffiStream:
 
 
 class CallbackState:
-    """What a C callback finds behind its user pointer: the Python function, and its exception.
+    """The Python side of a C callback: the function to call, and the exception that it raised.
 
-    Callbacks run on the thread whose call they belong to, and an exception is that call's.
+    C passes this object to the callback as the user pointer. A callback runs on the thread that
+    called the library, so an exception is stored per thread and raised in that thread's call.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
@@ -144,11 +153,11 @@ class CallbackState:
         self._of_thread = threading.local()
 
     def keep(self, error: BaseException) -> None:
-        """Keep what must not cross the C code."""
+        """Store an exception, which must not propagate through C code."""
         self._of_thread.error = error
 
     def reraise(self) -> None:
-        """Raise what was kept on this thread."""
+        """Raise the exception stored on this thread, if there is one."""
         error = getattr(self._of_thread, "error", None)
         if error is not None:
             self._of_thread.error = None
@@ -164,7 +173,7 @@ def token_callback() -> Any:
         try:
             raw = ffi.string(text) if text else b""
             return 1 if state.function(token, state.decoder.decode(raw)) else 0
-        except BaseException as error:  # reraise() raises it later
+        except BaseException as error:  # raised again by reraise()
             state.keep(error)
             return 1
 
@@ -179,14 +188,14 @@ def progress_callback() -> Any:
         state: CallbackState = ffi.from_handle(user)
         try:
             state.function(ffi.string(stage).decode("utf-8", "replace"), fraction)
-        except BaseException as error:  # as above
+        except BaseException as error:  # raised again by reraise()
             state.keep(error)
 
     return ffi.callback("eliza_progress_callback", on_progress)
 
 
 def config_struct(config: StreamConfig) -> tuple[Any, list[Any]]:
-    """Return the C struct and the strings it points to, to be kept alive beside it."""
+    """Return the C struct, and the strings it points to, which the caller must keep alive."""
     ffi, _ = header_ffi()
     struct = ffi.new("eliza_llm_stream_config_t *")
     strings = []
@@ -207,12 +216,13 @@ def config_struct(config: StreamConfig) -> tuple[Any, list[Any]]:
 
 
 def c_string(text: str, what: str) -> bytes:
-    """Return a text as C wants it; cffi adds the NUL that ends it.
+    """Encode a string for C, without the final NUL, which cffi adds.
 
     Raises
     ------
     InvalidArgumentError
-        If it contains a NUL, which C would take for its end; the message names `what` it is.
+        If the string contains a NUL, which C would read as its end, or cannot be encoded. The
+        message begins with `what`.
     """
     try:
         raw = check_text(what, text).encode("utf-8", "surrogateescape")

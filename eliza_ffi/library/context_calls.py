@@ -1,4 +1,4 @@
-"""The calls on a context: models, options, facts, and who is told of what happens."""
+"""Calls on a context: open and load a model, set options, describe it, set callbacks."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ from .native_calls import NativeCalls
 __all__ = ["ContextCalls", "VerifierEvent"]
 
 ProgressCallback = Callable[[str, float], None]
-"""Takes a stage, ``"load"`` or ``"prefill"``, and the fraction done, 0 to 1."""
+"""Called with a stage, ``"load"`` or ``"prefill"``, and the fraction done, 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerifierEvent:
-    """What became of one draft; places count the tokens since the prompt from 0.
+    """The outcome of one draft in speculative decoding.
 
     Attributes
     ----------
     accepted : tuple of int
-        Drafted tokens that were right.
+        The drafted tokens that the model accepted.
     rejected : tuple of (int, int) or None
-        The places of the first and the last drafted token that was dropped; None = all were right.
+        The positions of the first and the last rejected token, counted from 0 at the first token
+        after the prompt; None = all were accepted.
     corrected : tuple of int
-        What was generated instead of the first of them: one token, or none.
+        The token that was generated in place of the first rejected token; empty if there is none.
     """
 
     accepted: tuple[int, ...]
@@ -43,36 +44,36 @@ VerifierCallback = Callable[[VerifierEvent], None]
 
 
 class ContextCalls(NativeCalls):
-    """The life of a context, which ends with that of its streams."""
+    """Calls on a context. Destroying a context closes its streams."""
 
     def create(self, path: str) -> Any:
-        """Open a bundle directory or a model file; returns the context."""
+        """Open a bundle directory or a model file, and return the context."""
         error = self._ffi.new("char **")
         ctx = self._lib.eliza_inference_create(c_string(path, "path"), error)
         if not ctx:
             kind = self._kind_of_failure(ModelError)
-            said = self._take(error) or "no reason"
+            said = self._take(error) or "the library gave no reason"
             raise kind(f"cannot open the model {path}: {said}")
         self._dialect.created(ctx)
         return ctx
 
     def destroy(self, ctx: Any) -> None:
-        """Free a context and close its streams; a second time does nothing."""
+        """Close the streams of a context and free it. A second call does nothing."""
         self.destroyer(ctx)()
         self.forget_callbacks(ctx)
 
     def destroyer(self, ctx: Any) -> Callable[[], None]:
-        """Return what frees a context, and knows of its callbacks nothing that it would keep."""
+        """Return a function that frees a context and holds no reference to its callbacks."""
         self._check_ctx(ctx)
         return self._dialect.destroyer(ctx)
 
     def load(self, ctx: Any) -> None:
-        """Load the model now rather than with the first stream."""
+        """Load the model now, not when the first stream is opened."""
         self._need("mmap_acquire")
         self._checked("load the model", self._lib.eliza_inference_mmap_acquire, ctx, b"text")
 
     def set_option(self, ctx: Any, key: str, value: str) -> None:
-        """Set one option of a context by name; the header lists them."""
+        """Set an option of a context. The C header lists all options."""
         self._need("set_option")
         check_text("key", key)
         check_text("value", value)
@@ -98,17 +99,18 @@ class ContextCalls(NativeCalls):
         return facts
 
     def set_progress_callback(self, ctx: Any, callback: ProgressCallback | None) -> None:
-        """Have loading and prefill reported; None switches it off.
+        """Report the progress of loading and prefill to a function; None turns reporting off.
 
-        An exception in `callback` does not stop the work; it is raised when the work has ended.
+        An exception in `callback` does not stop the work. It is raised when the work has finished.
         """
         self._set_callback(ctx, "progress", progress_callback(), callback)
 
     def set_verifier_callback(self, ctx: Any, callback: VerifierCallback | None) -> None:
-        """Have each draft's fate reported, on the thread that generates; None switches it off.
+        """Report the outcome of each draft to a function; None turns reporting off.
 
-        An exception in `callback` does not stop the work: it is raised by the pull it happened in,
-        whose tokens go with it, or at the end of ``generate``. It must not call the library.
+        `callback` runs on the thread that generates, and must not call the library. An exception in
+        it does not stop the work. ``next`` raises it at the end of the same pull, whose tokens are
+        lost; ``generate`` raises it when the generation has ended.
         """
         self._set_callback(ctx, "verifier", _verifier_callback(), callback)
 
@@ -121,7 +123,7 @@ def _verifier_callback() -> Any:
         state: CallbackState = ffi.from_handle(user)
         try:
             state.function(_verifier_event(ffi, event))
-        except BaseException as error:  # reraise() raises it later
+        except BaseException as error:  # raised again by reraise()
             state.keep(error)
 
     return ffi.callback("eliza_verifier_callback", on_event)

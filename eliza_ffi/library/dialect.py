@@ -1,6 +1,7 @@
-"""How to call a library. This project's library checks its arguments, so little is left to do.
+"""The steps of a call that differ between this project's library and older versions.
 
-:mod:`eliza_ffi.library.older` derives the dialect of older libraries from this one.
+This project's library checks its arguments, so most methods here do nothing.
+:mod:`eliza_ffi.library.older` overrides them for older versions.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ __all__ = ["Dialect"]
 
 
 class Dialect:
-    """The dialect of this project's library, which rejects closed handles and concurrent calls.
+    """How to call this project's library, which rejects closed handles and concurrent calls.
 
     Parameters
     ----------
@@ -27,13 +28,13 @@ class Dialect:
     Attributes
     ----------
     no_limit : int
-        The ``max_tokens`` of a ``generate`` without limit.
-    reports_refused_tries : bool
-        Whether the result of ``set_token_trie`` is a status.
+        The ``max_tokens`` that means "no limit" to ``generate``.
+    reports_rejected_tries : bool
+        Whether ``set_token_trie`` returns a status.
     """
 
     no_limit = 0
-    reports_refused_tries = True
+    reports_rejected_tries = True
 
     def __init__(self, library: Library) -> None:
         self.library = library
@@ -42,14 +43,14 @@ class Dialect:
         """Record a new context."""
 
     def check(self, ctx: Any, doing: str) -> None:
-        """Raise InvalidArgumentError for a destroyed context that the library would accept."""
+        """Raise InvalidArgumentError if the context is destroyed and the library would not."""
 
     def destroyer(self, ctx: Any) -> Callable[[], None]:
-        """Return a function that frees a context; calling it again does nothing."""
+        """Return a function that frees a context. Calling it again does nothing."""
         return partial(self.library.lib.eliza_inference_destroy, ctx)
 
     def config(self, config: StreamConfig, context_size: int) -> tuple[Any, Any]:
-        """Return a pointer to the C struct, and the objects that it points into.
+        """Return a pointer to the C struct, and the objects that own the memory it uses.
 
         Raises
         ------
@@ -59,5 +60,5 @@ class Dialect:
         return config_struct(config)
 
     def new_stream(self, ctx: Any) -> CffiStream:
-        """Return a stream with no handle yet."""
+        """Return a stream that has no handle yet."""
         return CffiStream(ctx)

@@ -1,8 +1,8 @@
 """Find, load and probe libelizainference.
 
-The declarations come from the C header itself, so the header stays the one source of truth. Every
-function it declares is looked up by name: a library of an earlier version lacks some of them, and
-what it lacks is known before the first call instead of crashing in it.
+The declarations are read from the C header, which is the only place where they are written. Each
+declared function is looked up by name when the library is loaded. Older versions lack some of the
+functions, and a call of a missing function raises an error instead of crashing.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 LIBRARY_VARIABLE = "ELIZA_INFERENCE_LIBRARY"
-"""The environment variable that names the library to load."""
+"""The environment variable with the path of the library to load."""
 
 TRUST_VARIABLE = "ELIZA_TRUST_BUNDLE"
 
@@ -85,13 +85,13 @@ C_TYPES = (
     "uint32_t[]",
     "uint64_t[]",
 )
-"""All that this room asks cffi for by name."""
+"""Every C type whose name this folder passes to cffi."""
 
 
 def cdef_from_header(header: str) -> str:
-    """Turn the text of the C header into declarations that ``cffi.FFI.cdef`` reads.
+    """Convert the text of the C header to declarations that ``cffi.FFI.cdef`` accepts.
 
-    Drops comments, preprocessor lines, what is inside ``#ifdef __cplusplus``, and ``ELIZA_API``.
+    Removes comments, preprocessor lines, ``#ifdef __cplusplus`` blocks and ``ELIZA_API``.
     """
     text = re.sub(r"/\*.*?\*/", "", check_text("header", header), flags=re.DOTALL)
     kept = []
@@ -109,26 +109,26 @@ def cdef_from_header(header: str) -> str:
 
 
 def declared_functions(header: str) -> tuple[str, ...]:
-    """Return the names of the functions the header declares, in its order."""
+    """Return the names of the functions that the header declares, in the header's order."""
     text = re.sub(r"/\*.*?\*/", "", check_text("header", header), flags=re.DOTALL)
     return tuple(re.findall(r"^ELIZA_API\b[^;({]*?\b(\w+)\s*\(", text, flags=re.MULTILINE))
 
 
 @functools.cache
 def header_ffi() -> tuple[Any, tuple[str, ...]]:
-    """Return the one FFI object of this process and the functions that the header declares."""
+    """Return the FFI object of this process and the names of the header's functions."""
     header = _resources.header_path().read_text(encoding="utf-8")
     declarations = cdef_from_header(header)
-    ffi: Any = cffi.FFI()  # what it makes of C is not known to a type checker
+    ffi: Any = cffi.FFI()  # Any, because a type checker cannot know the C declarations
     ffi.cdef(declarations + supplement_to(declarations))
-    # An interrupt while cffi reads a type would leave its parser locked for good.
+    # Parse all types now: an interrupt while cffi parses a type leaves its parser locked for ever.
     for c_type in C_TYPES:
         ffi.typeof(c_type)
     return ffi, declared_functions(header)
 
 
 def library_file_name() -> str:
-    """Return what the library's file is called on this platform."""
+    """Return the file name of the library on this platform."""
     if sys.platform == "win32":
         return "libelizainference.dll"
     return "libelizainference.dylib" if sys.platform == "darwin" else "libelizainference.so"
@@ -142,24 +142,24 @@ def find_library(
 ) -> Path:
     """Return the path of the library to load.
 
-    Looked for in this order: `path`; the environment variable ``ELIZA_INFERENCE_LIBRARY``; inside
-    this package; in ``build/cpu`` of a source checkout; in ``lib/`` of the model bundle, if that is
-    trusted: a library is a program, and a bundle may come from anyone.
+    The search order is: `path`; the environment variable ``ELIZA_INFERENCE_LIBRARY``; this package;
+    ``build/cpu`` of a source checkout; ``lib/`` of the model bundle, if the bundle is trusted. A
+    library can run any code, so load it only from a bundle whose author you trust.
 
     Parameters
     ----------
     path
-        Use this file and no other.
+        The library's file. Nothing else is searched.
     bundle
-        A model bundle directory, or the path of a model file, which has no ``lib/``.
+        A model bundle directory. The path of a model file is allowed too, and has no ``lib/``.
     trust_bundle
-        Whether to load what the bundle brings; None = if ``ELIZA_TRUST_BUNDLE`` is ``1``.
+        Whether to load the library in the bundle. None = only if ``ELIZA_TRUST_BUNDLE`` is ``1``.
 
     Raises
     ------
     LibraryNotFoundError
-        If there is none, or if a path that was asked for by name is not a file. Such a path is
-        never skipped in favour of another.
+        If no library is found, or if `path` or the environment variable names a missing file. In
+        that case the search does not continue with the next place.
     """
     if bundle is not None:
         check_path("bundle", bundle)
@@ -172,22 +172,22 @@ def find_library(
         return _named_file(Path(variable), f"{LIBRARY_VARIABLE}={variable}")
     if trust_bundle is None:
         trust_bundle = os.environ.get(TRUST_VARIABLE) == "1"
-    brought = None if bundle is None else Path(bundle) / "lib" / library_file_name()
+    in_bundle = None if bundle is None else Path(bundle) / "lib" / library_file_name()
     candidates = list(_candidates())
-    if brought is not None and trust_bundle:
-        candidates.append(brought)
+    if in_bundle is not None and trust_bundle:
+        candidates.append(in_bundle)
     for candidate in candidates:
         if candidate.is_file():
             return candidate
-    looked = ", ".join(str(candidate) for candidate in candidates)
+    searched = ", ".join(str(candidate) for candidate in candidates)
     untrusted = ""
-    if brought is not None and not trust_bundle and brought.is_file():
+    if in_bundle is not None and not trust_bundle and in_bundle.is_file():
         untrusted = (
-            f"; the bundle's own, {brought}, is a program of whoever made the bundle: "
+            f". The bundle has a library, {in_bundle}: if you trust the bundle's author, "
             f"set {TRUST_VARIABLE}=1 to load it"
         )
     raise LibraryNotFoundError(
-        f"{library_file_name()} not found; looked at: {looked}. "
+        f"{library_file_name()} not found; looked at: {searched}. "
         f"Build it with 'make cpu', or set {LIBRARY_VARIABLE} to its path{untrusted}"
     )
 
@@ -209,16 +209,17 @@ def _candidates() -> Iterable[Path]:
 
 @functools.cache
 def _loaded(path: Path, _identity: tuple[int, int]) -> Any:
-    """Return cffi's object for a file, one for as long as it is the same file.
+    """Return cffi's object for a library file.
 
-    What cffi learns of a library's functions stays until the process ends.
+    The cache returns the same object until the file changes. cffi keeps data about each function of
+    a loaded library until the process ends, so loading a file twice would use memory twice.
     """
     ffi, _ = header_ffi()
     try:
-        # Local, so that another llama.cpp in the process keeps its own symbols.
+        # RTLD_LOCAL, so that another llama.cpp in this process keeps its own symbols.
         return ffi.dlopen(str(path), ffi.RTLD_NOW | ffi.RTLD_LOCAL)
     except OSError as error:
-        # cffi adds what it looked for besides, which misleads where a path was given.
+        # cffi appends a list of other places that it tried, which misleads if a path was given.
         reason = str(error).partition(".  Additionally")[0]
         raise LibraryLoadError(reason) from error
 
@@ -229,22 +230,22 @@ class Library:
     Attributes
     ----------
     path : Path
-        The file it was loaded from.
+        The file of the library.
     abi_version : str
-        What the library says of itself, such as ``"12"``.
+        The version that the library reports, such as ``"12"``.
     missing_symbols : tuple of str
-        Functions of the header that this library does not have, in the header's order.
+        Functions that the header declares and this library lacks, in the header's order.
     ffi, lib
-        The cffi objects. :mod:`eliza_ffi.library.binding` calls through them; nothing else should.
+        The cffi objects. Only :mod:`eliza_ffi.library` should use them.
 
     Raises
     ------
     LibraryNotFoundError
         See :func:`find_library`.
     LibraryLoadError
-        If the dynamic linker refuses the file, or a required symbol is missing.
+        If the dynamic linker cannot load the file, or a required function is missing.
     AbiMismatchError
-        If its ABI version is not between 4 and 12.
+        If the library's ABI version is not 4 to 12.
     """
 
     def __init__(
@@ -266,21 +267,21 @@ class Library:
             forward_log_lines(self.ffi, self.lib)
 
     def has(self, symbol: str) -> bool:
-        """Return whether the library has this function."""
+        """Return whether the library has a function of this name."""
         return check_text("symbol", symbol) in self._present
 
     def need(self, symbol: str) -> None:
-        """Raise :class:`~eliza_ffi.errors.NotSupportedError` if it has not, naming both."""
+        """Raise :class:`~eliza_ffi.errors.NotSupportedError` if the library lacks a function."""
         if self.has(symbol):
             return
         since = SINCE.get(symbol, 0)
-        came = f", which came with version {since}" if since > self.version else ""
+        added = f", which was added in version {since}" if since > self.version else ""
         raise NotSupportedError(
-            f"{self.path} (ABI version {self.abi_version}) has no {symbol}{came}"
+            f"{self.path} (ABI version {self.abi_version}) has no {symbol}{added}"
         )
 
     def probe(self, symbol: str) -> bool:
-        """Return what a function such as ``..._supported`` answers; False where it is missing."""
+        """Call a function such as ``..._supported``; return whether it exists and returns 1."""
         return self.has(symbol) and int(getattr(self.lib, symbol)()) == 1
 
     @property
@@ -292,8 +293,9 @@ class Library:
     def is_older(self) -> bool:
         """Whether this is an older version, or another library of the same name.
 
-        Such a library may crash on a closed handle, or when two calls run on one stream at once.
-        This project's library returns an error, and has ``last_error`` for the error's text.
+        Such a library may crash on a closed handle, or when two calls run on one stream at the same
+        time. This project's library returns an error instead. It is recognized by its function
+        ``last_error``.
         """
         return "eliza_inference_last_error" not in self._present
 
@@ -312,7 +314,7 @@ class Library:
         is_known = text.isdecimal() and OLDEST_ABI_VERSION <= int(text) <= ABI_VERSION
         if not is_known:
             raise AbiMismatchError(
-                f"{self.path} speaks ABI version {text!r}; this package speaks "
-                f"{ABI_VERSION} and accepts {OLDEST_ABI_VERSION} to {ABI_VERSION}"
+                f"{self.path}: expected ABI version {OLDEST_ABI_VERSION} to {ABI_VERSION}, "
+                f"got {text!r}; load another build of the library, or another version of eliza-ffi"
             )
         return text

@@ -1,4 +1,4 @@
-"""What all calls of the library share: is it there, whose turn is it, and what went wrong."""
+"""What all library calls share: check support and handles, set callbacks, raise errors."""
 
 from __future__ import annotations
 
@@ -41,13 +41,14 @@ class NativeCalls:
         }
         self._dialect = dialect_of(library)
         self._callbacks: dict[tuple[Any, str], CallbackState] = {}
-        # A stream keeps the callback it was opened with: handles live as long as their context.
+        # A stream keeps the callback that it was opened with, so handles live until their context
+        # is destroyed.
         self._callback_handles: dict[Any, list[Any]] = {}
 
     def supports(self, name: str) -> bool:
-        """Return whether the method of this name works with this library.
+        """Return whether this library supports the method of this name.
 
-        It does if the library has ``eliza_inference_[llm_[stream_]]<name>``.
+        This is so if the library has ``eliza_inference_[llm_[stream_]]<name>``.
         """
         return any(self.library.has(symbol) for symbol in symbols_of(check_text("name", name)))
 
@@ -55,7 +56,7 @@ class NativeCalls:
         self.library.need(PREFIX + name)
 
     def _turn(self, stream: CffiStream, doing: str) -> AbstractContextManager[None]:
-        """Hold the stream during one call."""
+        """Reserve the stream for one call."""
         self._check_stream(stream)
         return stream.turn(doing)
 
@@ -70,7 +71,10 @@ class NativeCalls:
     def _set_callback(
         self, ctx: Any, kind: str, in_c: Any, callback: Callable[..., Any] | None
     ) -> None:
-        """Hand ``set_<kind>_callback`` of the library a Python function, or take it back."""
+        """Call ``set_<kind>_callback`` of the library; None removes the callback.
+
+        `in_c` is the C function that calls `callback`.
+        """
         self._check_ctx(ctx)
         self._need(f"set_{kind}_callback")
         setter = getattr(self._lib, f"{PREFIX}set_{kind}_callback")
@@ -87,14 +91,14 @@ class NativeCalls:
         self._callbacks[ctx, kind] = state
 
     def forget_callbacks(self, ctx: Any) -> None:
-        """Let go of what was to be called for a context that is destroyed."""
+        """Drop the references to the callbacks of a destroyed context."""
         self._check_ctx(ctx)
         for key in [key for key in self._callbacks if key[0] == ctx]:
             del self._callbacks[key]
         self._callback_handles.pop(ctx, None)
 
     def _reraise_from_callbacks(self, ctx: Any) -> None:
-        """Raise what a callback of the context raised, now that no C code is in between."""
+        """Raise the exception of a callback of the context, now that the C call has returned."""
         raise_interrupt()
         if self._callbacks:
             for (of, _), state in list(self._callbacks.items()):
@@ -104,7 +108,7 @@ class NativeCalls:
     # ---- results ----------------------------------------------------------------------------
 
     def _checked(self, doing: str, function: Any, ctx: Any, *arguments: Any) -> int:
-        """Call a function that returns a status and takes ``char ** err`` last."""
+        """Call a function that returns a status and whose last argument is ``char ** err``."""
         self._check_ctx(ctx)
         if ctx != self._ffi.NULL:
             self._dialect.check(ctx, doing)
@@ -116,7 +120,7 @@ class NativeCalls:
         return status
 
     def _take(self, error: Any) -> str:
-        """Copy a string the library allocated and give it back."""
+        """Copy a string that the library allocated, free the original, and return the copy."""
         pointer, error[0] = error[0], self._ffi.NULL
         if not pointer:
             return ""
@@ -130,9 +134,10 @@ class NativeCalls:
         return error_from_status(status, said, doing)
 
     def _kind_of_failure(self, otherwise: type[ElizaError]) -> type[ElizaError]:
-        """Return the error class for the call that has just returned no handle.
+        """Return the error class for a call that has just returned NULL.
 
-        A library without ``eliza_inference_last_status`` does not tell: it is `otherwise`.
+        A library without ``eliza_inference_last_status`` does not report why; the result is then
+        `otherwise`.
         """
         if not self.library.has(PREFIX + "last_status"):
             return otherwise

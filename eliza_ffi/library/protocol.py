@@ -1,7 +1,7 @@
-"""The narrow surface the runner needs of an inference library, and the values that cross it.
+"""The interface between the package and an inference library, and the values that it exchanges.
 
-The runner talks to this protocol alone, so a test can record its calls and another library can
-stand behind it.
+The package calls the library only through :class:`LlmStreamingBinding`. A test can therefore record
+the calls, and another library can implement them.
 """
 
 from __future__ import annotations
@@ -35,38 +35,45 @@ __all__ = [
 ]
 
 TRIE_ARGMAX = 0
-"""A trie mode: the most likely of the legal tokens at each step."""
+"""A trie mode: take the most probable allowed token at each step."""
 
 TRIE_SAMPLE = 1
-"""A trie mode: one of the legal tokens is sampled at each step."""
+"""A trie mode: sample from the allowed tokens at each step."""
 
 TRIE_BEST_LEAF = 2
-"""A trie mode: the choice that is most likely as a whole."""
+"""A trie mode: take the choice with the highest probability as a whole."""
 
 STOP_AT_LEAF = 0x100
-"""Or-ed into a trie mode: the generation ends when the span does."""
+"""A flag for a trie mode: end the generation when the span ends."""
 
 TEXT_HEAL_PROMPT = 0x200
-"""Or-ed into the mode of text choices: the prompt's last token may be spelled anew with them."""
+"""A flag for the mode of text choices: heal the prompt.
+
+The prompt's last token is removed and may be replaced by a longer token that extends into the
+choice.
+"""
 
 Tokens = Sequence[int] | NDArray[np.integer[Any]]
-"""Token ids, shape ``[n]``, each 0 or more and below 2**31."""
+"""Token ids, shape ``[n]``, each from 0 to 2**31 - 1."""
 
 TokenCallback = Callable[[int, str], bool]
-"""Takes a token id (-1 for text held back to the end) and its text; returns True to stop."""
+"""Called with a token id and its text; returns True to stop.
+
+The id is -1 for the text that was held back because the generation ended inside a character.
+"""
 
 
 class PreparedChoices:
-    """Choices that a library has cut into a model's tokens; freed with this object.
+    """Choices that a library has tokenized for a model. They are freed with this object.
 
     Attributes
     ----------
     handle
-        What the library calls them.
+        The library's handle.
     longest : int
-        How many tokens the longest of them has.
+        The number of tokens of the longest choice.
     n : int
-        How many they are.
+        The number of choices.
     """
 
     __slots__ = ("handle", "longest", "n")
@@ -92,44 +99,45 @@ CONFIG_FIELDS: FieldChecks = {
     ),
     "disable_thinking": (bool, check_flag),
 }
-"""Of a stream's configuration, as :func:`~eliza_ffi.checks.check_fields` takes them."""
+"""The checks of a stream's configuration, for :func:`~eliza_ffi.checks.check_fields`."""
 
 
 @dataclass(frozen=True)
 class StreamConfig:
-    """How a stream samples and where it keeps its tokens; the fields of the C struct.
+    """How a stream samples and which KV slot it uses: the fields of the C struct.
 
     Attributes
     ----------
     max_tokens : int
-        Tokens to generate; 0 = no limit.
+        Tokens to generate after each prefill; 0 = no limit.
     temperature : float
         0 or less = greedy.
     top_p : float
-        In (0, 1); anything else = off.
+        Between 0 and 1; any other value = off.
     top_k : int
         0 or less = off.
     repeat_penalty : float
         0 or 1 = off.
     slot_id : int
-        The KV slot, or -1 for any free one.
+        The KV slot; -1 = any free slot.
     prompt_cache_key : str or None
-        Names a slot when `slot_id` is -1.
+        A name for the slot; used if `slot_id` is -1.
     draft_min, draft_max : int
-        Both above 0 ask for speculative decoding: up to `draft_max` tokens, at most 256, are
-        guessed and checked in one forward pass. Fewer than `draft_min` are not worth one.
+        If both are above 0, the stream decodes speculatively: up to `draft_max` tokens, at most
+        256, are drafted and checked in one forward pass. Drafts shorter than `draft_min` are not
+        checked.
     mtp_drafter_path : str or None
-        The file of a model with the same vocabulary, or of an MTP head for the model, which
-        guesses; None = the model's own head, or without one, what followed the same few tokens
-        before.
+        The file that drafts tokens: a model with the same vocabulary, or an MTP head for the model.
+        None = the MTP head in the model's own file. If there is none, the draft is the text that
+        followed the last few tokens where they occurred before.
     gbnf_grammar : str or None
         A grammar in GBNF whose start rule is ``root``.
     disable_thinking : bool
         Never sample ``<think>``.
     n_gpu_layers : int
-        -1 = all, 0 = CPU. The first stream of a context decides.
+        Layers on the GPU: -1 = all, 0 = none. The first stream of a context sets it for all.
     cache_type_k, cache_type_v : str or None
-        KV cache types, such as ``"q8_0"``; None = f16.
+        Data types of the KV cache, such as ``"q8_0"``; None = f16.
     """
 
     max_tokens: int = 0
@@ -151,18 +159,20 @@ class StreamConfig:
 
 @dataclass(frozen=True, slots=True)
 class StreamStep:
-    """What one pull brought.
+    """The result of one pull.
 
     Attributes
     ----------
     tokens : tuple of int
-        Tokens of this step; may be empty. One, or with speculation as many as were checked at once.
+        The tokens of this step: none, one, or with speculative decoding the tokens of a checked
+        draft.
     text : str
-        Their text, whole characters only.
+        The text of the tokens, in whole characters.
     done : bool
-        Whether the generation has ended with this step.
+        Whether the generation ended with this step.
     drafted, accepted : int
-        Tokens of the drafts that came to their end in this step, and how many of them were right.
+        How many tokens the drafts that were completed in this step had, and how many of these
+        tokens were accepted.
     """
 
     tokens: tuple[int, ...]
@@ -174,14 +184,15 @@ class StreamStep:
 
 @dataclass(frozen=True)
 class StreamStats:
-    """Counts since the stream was opened; the header says what each one means.
+    """Counters of a stream since it was opened. The C header explains each field.
 
-    `finish_reason` is ``"none"`` (still going), ``"end"``, ``"length"``, ``"leaf"`` or
-    ``"context_full"``. `strategies` names how the decisions inside spans were made:
-    ``"token-by-token"``, ``"skip-ahead"``, ``"tree"``. The ``_us`` fields are microseconds,
-    ``_ns`` nanoseconds. Of its `forward_passes`, `passes_shared` had tokens of other streams in
-    them, too; `sequences` is how many streams were in all of them, and `wait_us` how long this one
-    waited for them. What a library of an older version does not count is 0.
+    `finish_reason` is ``"none"`` (not finished), ``"end"``, ``"length"``, ``"leaf"`` or
+    ``"context_full"``. `strategies` lists how decisions inside spans were decoded:
+    ``"token-by-token"``, ``"skip-ahead"``, ``"tree"``. Fields that end in ``_us`` are in
+    microseconds, ``_ns`` in nanoseconds. `passes_shared` is the number of `forward_passes` that
+    also decoded tokens of other streams, `sequences` the number of streams summed over all passes,
+    and `wait_us` how long this stream waited for its passes. A counter that an older version of the
+    library does not have is 0.
     """
 
     prompt_tokens: int
@@ -215,19 +226,19 @@ class StreamStats:
 
     @property
     def passes_after_prompt(self) -> int:
-        """Forward passes beyond those that read the prompt."""
+        """Forward passes after the prompt was decoded."""
         return self.forward_passes - self.prompt_passes
 
 
 @dataclass(frozen=True)
 class TrieLeaf:
-    """The leaf a span ended on.
+    """The leaf on which a span ended.
 
     Attributes
     ----------
     name : str
     logprob : float
-        Natural logarithm of its probability among the leaves.
+        Natural logarithm of the leaf's probability among all leaves.
     """
 
     name: str
@@ -236,18 +247,18 @@ class TrieLeaf:
 
 @dataclass(frozen=True, eq=False)
 class EndingScores:
-    """How likely the choices behind an ending of a prompt are.
+    """The probabilities of the choices that may follow one ending of a prompt.
 
     Attributes
     ----------
     legal : array of float, shape [n_choices]
-        Natural logarithms of their probabilities among the choices.
+        Natural logarithm of each choice's probability among the choices.
     joint : array of float, shape [n_choices], or None
-        The sums of their tokens' log-probabilities among the whole vocabulary; None unless asked
-        for.
+        For each choice, the sum of the log-probabilities of its tokens over the whole vocabulary;
+        None unless requested.
     option_mass : float or None
-        The share of the next token's probability that the choices' first tokens have; None unless
-        asked for.
+        The probability, over the whole vocabulary, that the next token is the first token of some
+        choice; None unless requested.
     """
 
     legal: NDArray[np.float64]
@@ -257,25 +268,25 @@ class EndingScores:
 
 @dataclass(frozen=True)
 class SpanResult:
-    """What one call of `fill` wrote.
+    """The result of one call of `fill`.
 
     Attributes
     ----------
     text : str
-        The value, without the known text around it.
+        The value, without the fixed text around it.
     logprob : float or None
-        The sum, over the decisions, of the natural logarithm of the token's probability among the
-        legal ones; None where it was not asked for.
+        The sum over all decisions of the natural logarithm of the chosen token's probability among
+        the allowed tokens; None if it was not requested.
     tokens : int
-        Tokens that the model decided on or that were forced.
+        Tokens that the model chose or that were forced.
     truncated : bool
-        Whether the value was brought to its end because of a limit.
+        Whether the value was ended early because of a limit.
     choice : int
-        Which of the choices it is, -1 where there are none.
+        The index of the value among the choices; -1 if there are no choices.
     answer_tokens : tuple of int
-        All tokens since the prompt, without one that was healed.
+        All tokens since the prompt. A token of the prompt that was healed is not among them.
     answer_bytes : tuple of int
-        How many bytes each of them spells; empty where the library does not tell.
+        The number of bytes of each answer token; empty if the library does not report it.
     """
 
     text: str
@@ -294,11 +305,11 @@ class TokenTable:
     Attributes
     ----------
     texts : tuple of bytes
-        What each token spells; of a control token, its name.
+        The bytes of each token; for a control token, its name.
     control : tuple of int
-        The tokens that are no part of a text, ascending.
+        The control tokens, which are not part of the text, in ascending order.
     ends : tuple of int
-        Those of them that end a generation, ascending.
+        The control tokens that end a generation, in ascending order.
     """
 
     texts: tuple[bytes, ...]
@@ -307,53 +318,53 @@ class TokenTable:
 
 
 class LlmStreamingBinding(Protocol):
-    """What the runner calls. Contexts and streams are whatever the binding makes of them.
+    """The calls of an inference library. The binding chooses the types of contexts and streams.
 
-    Every call may block for as long as the native one does; `cancel` may come from any thread.
-    Failures are raised as :class:`~eliza_ffi.errors.ElizaError`.
+    Every call may block until the library returns. `cancel` may be called from any thread. Failures
+    raise :class:`~eliza_ffi.errors.ElizaError`.
     """
 
     def supports(self, name: str) -> bool:
-        """Return whether the library has the function behind the method of this name."""
+        """Return whether the library has the function that the method of this name calls."""
 
     def open(self, ctx: Any, config: StreamConfig) -> Any:
         """Open a stream on a context."""
 
     def prefill(self, stream: Any, tokens: Tokens) -> None:
-        """Append the prompt and decode it."""
+        """Append the prompt, or the next part of a conversation, and decode it."""
 
     def next(self, stream: Any) -> StreamStep:
-        """Pull the next step."""
+        """Generate the next step and return it."""
 
     def cancel(self, stream: Any) -> None:
         """Stop the call that is running on the stream."""
 
     def set_token_mask(self, stream: Any, mask: NDArray[np.uint32] | None) -> None:
-        """Allow only some tokens as the next one, a bit each; None allows all again."""
+        """Restrict the next token to those with a set bit; None removes the restriction."""
 
     def set_forced_tokens(self, stream: Any, tokens: Tokens) -> None:
         """Make these tokens the next ones; they need no forward pass each."""
 
     def decode(self, stream: Any) -> None:
-        """Run the pass that the next token needs, if it needs one."""
+        """Run the forward pass that the next token needs, if any."""
 
     def set_token_trie(self, stream: Any, payload: str, mode: int) -> None:
-        """Start a span; raises :class:`~eliza_ffi.errors.TokenTrieError` if it is refused."""
+        """Start a span; raise :class:`~eliza_ffi.errors.TokenTrieError` if it is rejected."""
 
     def set_choices(self, stream: Any, choices: PreparedChoices, mode: int) -> None:
-        """Start a span of choices that were prepared."""
+        """Start a span with prepared choices."""
 
     def set_text_choices(self, stream: Any, choices: Sequence[str], mode: int) -> None:
-        """Start a span of choices by text; raises TokenTrieError if they are refused."""
+        """Start a span with choices given as strings; raise TokenTrieError if rejected."""
 
     def clear_token_trie(self, stream: Any) -> None:
         """End the span."""
 
     def token_trie_leaf(self, stream: Any) -> TrieLeaf | None:
-        """Return the leaf the last span ended on, or None if none has."""
+        """Return the leaf on which the last span ended, or None if no span has ended on a leaf."""
 
     def token_trie_scores(self, stream: Any) -> NDArray[np.float64]:
-        """Return the logarithm of every leaf's probability, in the payload's order."""
+        """Return the natural logarithm of every leaf's probability, in the payload's order."""
 
     def score_endings(
         self,
@@ -363,31 +374,32 @@ class LlmStreamingBinding(Protocol):
         joint: bool,
         option_mass: bool,
     ) -> tuple[EndingScores, ...]:
-        """Return how likely the choices behind endings of the conversation are, which stays."""
+        """Score the choices after each of several endings. The conversation does not change."""
 
     def fill(self, stream: Any, span: Mapping[str, Any]) -> SpanResult:
-        """Write one span of an answer; the C header says what `span` holds.
+        """Write one span of an answer. The C header describes the members of `span`.
 
-        A :class:`~eliza_ffi.errors.ContextFullError` has what was written as its `partial`.
+        A :class:`~eliza_ffi.errors.ContextFullError` has the text written so far as its `partial`.
         """
 
     def set_sampling(self, stream: Any, settings: str) -> None:
-        """Sample otherwise from now on; takes the JSON of a Sampling."""
+        """Change the sampling of all following tokens; `settings` is the JSON of a Sampling."""
 
     def set_logprobs(self, stream: Any, n_top: int) -> None:
-        """Have tokens told with their log-probabilities from now on."""
+        """Record log-probabilities for all following tokens and their `n_top` alternatives."""
 
     def take_logprobs(self, stream: Any, n_tokens: int, n_top: int) -> NDArray[np.void]:
-        """Return those of the tokens since the last call.
+        """Return the log-probabilities of the tokens that were generated since the last call.
 
         Returns
         -------
         array of (token, logprob), shape [n, 1 + n_top], n at most n_tokens
-            For each token itself, then the likeliest in its place; -1 and nan where none is known.
+            In each row the generated token, then the most probable tokens at its position. Unknown
+            entries are -1 and nan.
         """
 
     def stats(self, stream: Any) -> StreamStats:
-        """Return the counts of the stream."""
+        """Return the counters of the stream."""
 
     def close(self, stream: Any) -> None:
         """Free the stream."""

@@ -1,4 +1,4 @@
-"""The calls that save, read or change what a stream holds, and write spans into it."""
+"""Calls on a stream that save, restore, read or change its state, or write a span."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ __all__ = ["StateCalls", "span_result"]
 
 
 MOST_TOKENS = 2**24
-"""Whose log-probabilities are read at once."""
+"""The most tokens whose log-probabilities can be read in one call."""
 
 MOST_TOP = 1024
-"""Of the likeliest tokens in a token's place; the library tells no more."""
+"""The most alternatives per token whose log-probabilities the library reports."""
 
 
 class StateCalls(NativeCalls):
-    """Calls on a stream between its pulls."""
+    """Calls on a stream that do not generate text freely."""
 
     def __init__(self, library: Library) -> None:
         super().__init__(library)
@@ -39,11 +39,11 @@ class StateCalls(NativeCalls):
         }
 
     def save_slot(self, stream: CffiStream, path: str | os.PathLike[str]) -> None:
-        """Write what the stream's KV slot holds into a file."""
+        """Save the tokens and the KV cache of the stream's slot to a file."""
         self._slot_file(stream, "save", path)
 
     def restore_slot(self, stream: CffiStream, path: str | os.PathLike[str]) -> None:
-        """Read it back; a file that does not fit the model is refused."""
+        """Restore a slot from a file; raise an error if the file does not fit the model."""
         self._slot_file(stream, "restore", path)
 
     def _slot_file(self, stream: CffiStream, verb: str, path: str | os.PathLike[str]) -> None:
@@ -57,10 +57,10 @@ class StateCalls(NativeCalls):
                 raise self._stream_error(stream, status, doing)
 
     def stats(self, stream: CffiStream) -> StreamStats:
-        """Return the counts of the stream."""
+        """Return the counters of the stream."""
         self._need("llm_stream_stats")
         self._check_stream(stream)
-        doing = "read the stream's counts"
+        doing = "read the stream's counters"
         with self._turn(stream, doing):
             status, struct = self._call_stats(stream)
         if status < 0:
@@ -74,7 +74,7 @@ class StateCalls(NativeCalls):
         return StreamStats(**values)
 
     def set_sampling(self, stream: CffiStream, settings: str) -> None:
-        """Sample otherwise from now on; `settings` is the JSON of a ``Sampling``."""
+        """Change the sampling of all following tokens; `settings` is the JSON of a ``Sampling``."""
         self._need("llm_stream_set_sampling")
         raw = check_text("settings", settings).encode("utf-8", "surrogatepass")
         with self._turn(stream, "set the sampling"):
@@ -85,10 +85,10 @@ class StateCalls(NativeCalls):
                 raise self._stream_error(stream, status, "set the sampling")
 
     def set_logprobs(self, stream: CffiStream, n_top: int) -> None:
-        """Have tokens told with their log-probabilities from now on, and the likeliest `n_top`."""
+        """Record log-probabilities for all following tokens and their `n_top` alternatives."""
         self._need("llm_stream_set_logprobs")
         check_whole("n_top", n_top, 0)
-        doing = f"tell {n_top} likeliest tokens"
+        doing = f"report log-probabilities with {n_top} alternatives"
         with self._turn(stream, doing):
             status = self._lib.eliza_inference_llm_stream_set_logprobs(
                 stream.pointer, n_top, stream.error
@@ -97,12 +97,13 @@ class StateCalls(NativeCalls):
                 raise self._stream_error(stream, status, doing)
 
     def take_logprobs(self, stream: CffiStream, n_tokens: int, n_top: int) -> NDArray[np.void]:
-        """Return those of the tokens since the last call, at most `n_tokens`.
+        """Return the log-probabilities of at most `n_tokens` tokens generated since the last call.
 
         Returns
         -------
         array of (token, logprob), shape [n, 1 + n_top]
-            For each token itself, then the likeliest in its place; -1 and nan where none is known.
+            In each row the generated token, then the most probable tokens at its position. Unknown
+            entries are -1 and nan.
         """
         self._need("llm_stream_take_logprobs")
         check_whole("n_tokens", n_tokens, 0, MOST_TOKENS)
@@ -119,7 +120,7 @@ class StateCalls(NativeCalls):
         return found[:count]
 
     def describe_chain(self, stream: CffiStream) -> tuple[str, ...]:
-        """Return the names of the samplers a stream runs, in the order they act."""
+        """Return the names of a stream's samplers, in the order in which they run."""
         self._need("llm_stream_describe_chain")
         out = self._ffi.new("char **")
         with self._turn(stream, "read the stream's samplers"):
@@ -133,7 +134,7 @@ class StateCalls(NativeCalls):
     def fill(self, stream: CffiStream, span: Mapping[str, Any]) -> SpanResult:
         """Write one span of an answer."""
         self._need("llm_stream_fill")
-        check_kind("span", span, Mapping, "a mapping, as the C header has it")
+        check_kind("span", span, Mapping, "a mapping, as the C header describes it")
         try:
             raw = json.dumps(span).encode()
         except (TypeError, ValueError) as not_json:
@@ -154,7 +155,7 @@ class StateCalls(NativeCalls):
 
 
 def span_result(facts: Mapping[str, Any]) -> SpanResult:
-    """Return what the library's JSON says of a span."""
+    """Convert the library's JSON to a result."""
     return SpanResult(
         text=facts["text"],
         logprob=facts["logprob"],

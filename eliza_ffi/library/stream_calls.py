@@ -1,4 +1,4 @@
-"""The calls that generate: open a stream, prefill it, pull or push tokens, cancel and close."""
+"""Calls that generate: open a stream, prefill, pull or push tokens, cancel, close."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["StreamCalls"]
 
 
 class StreamCalls(NativeCalls):
-    """The life of a stream."""
+    """Calls that open and close a stream, and generate."""
 
     # ---- open and close ---------------------------------------------------------------------
 
     def open(self, ctx: Any, config: StreamConfig) -> CffiStream:
-        """Take a KV slot and open a stream in it."""
+        """Open a stream in a free KV slot."""
         return self._open(ctx, config)
 
     def _open(self, ctx: Any, config: StreamConfig, context_size: int = 0) -> CffiStream:
@@ -42,8 +42,9 @@ class StreamCalls(NativeCalls):
             said = self._take(error)
             probe = "eliza_inference_llm_stream_supported"
             if self.library.has(probe) and not self.library.probe(probe):
+                reason = f": {said}" if said else ""
                 raise NotSupportedError(
-                    f"{self.library.path} was built without text generation: {said or 'no stream'}"
+                    f"{self.library.path} was built without text generation{reason}"
                 )
             raise kind(f"cannot open a stream: {said or 'the library gave no reason'}")
         try:
@@ -54,14 +55,14 @@ class StreamCalls(NativeCalls):
         return stream
 
     def close(self, stream: CffiStream) -> None:
-        """Free the stream's slot; closing twice is harmless."""
+        """Close a stream and free its slot. Closing a stream twice is allowed."""
         self._check_stream(stream)
         stream.close()
 
     # ---- generate ---------------------------------------------------------------------------
 
     def prefill(self, stream: CffiStream, tokens: Tokens) -> None:
-        """Append the prompt and decode it."""
+        """Append the prompt, or the next part of a conversation, and decode it."""
         ids = token_array(tokens)
         doing = f"prefill {len(ids)} tokens"
         with self._turn(stream, doing):
@@ -73,13 +74,14 @@ class StreamCalls(NativeCalls):
                 raise self._stream_error(stream, status, doing)
 
     def set_token_mask(self, stream: CffiStream, mask: NDArray[np.uint32] | None) -> None:
-        """Allow only some tokens as the next one; None allows all again.
+        """Restrict the next token to a set; None removes the restriction.
 
         Parameters
         ----------
         stream
         mask
-            Shape ((n_vocab + 31) // 32,): bit ``t % 32`` of word ``t // 32`` stands for token t.
+            Shape ((n_vocab + 31) // 32,): token t is allowed if bit ``t % 32`` of word ``t // 32``
+            is set.
         """
         self._need("llm_stream_set_token_mask")
         try:
@@ -107,7 +109,7 @@ class StreamCalls(NativeCalls):
                 raise self._stream_error(stream, status, doing)
 
     def decode(self, stream: CffiStream) -> None:
-        """Run the pass that the next token needs, if it needs one."""
+        """Run the forward pass that the next token needs, if any."""
         self._need("llm_stream_decode")
         with self._turn(stream, "decode"):
             status = self._lib.eliza_inference_llm_stream_decode(stream.pointer, stream.error)
@@ -116,7 +118,7 @@ class StreamCalls(NativeCalls):
                 raise self._stream_error(stream, status, "decode")
 
     def next(self, stream: CffiStream) -> StreamStep:
-        """Pull the next step."""
+        """Generate the next step and return it."""
         with stream.turn("generate"):
             return self._pull(stream)
 
@@ -137,7 +139,18 @@ class StreamCalls(NativeCalls):
         )
 
     def generate(self, stream: CffiStream, max_tokens: int, on_token: TokenCallback) -> None:
-        """Push tokens to `on_token`; an exception in it stops the generation and is raised here."""
+        """Generate, and call `on_token` with each token.
+
+        An exception in `on_token` stops the generation and is raised here.
+
+        Parameters
+        ----------
+        stream
+        max_tokens
+            The most tokens to generate; 0 = no limit other than the configuration's.
+        on_token
+            See :data:`~eliza_ffi.library.protocol.TokenCallback`.
+        """
         self._need("llm_stream_generate")
         self._check_stream(stream)
         check_callable("on_token", on_token)
@@ -158,7 +171,7 @@ class StreamCalls(NativeCalls):
             on_token(-1, tail)
 
     def cancel(self, stream: CffiStream) -> None:
-        """Stop the call that is running on the stream; safe from any thread."""
+        """Stop the call that is running on the stream. Any thread may call this."""
         self._check_stream(stream)
         if stream.pointer:
             self._lib.eliza_inference_llm_stream_cancel(stream.pointer)
@@ -179,7 +192,7 @@ class StreamCalls(NativeCalls):
         )
 
     def _has_grown_text(self, stream: CffiStream) -> bool:
-        """Make room for a token whose text did not fit; False if there is as much as may be."""
+        """Enlarge the text buffer for a long token; return False if it has its maximum size."""
         if stream.text_cap >= native_calls.LARGEST_TEXT_CAP:
             return False
         self._take(stream.error)

@@ -1,4 +1,4 @@
-"""The calls that need a model and no stream: tokens of texts, embeddings, what comes next."""
+"""Calls that need a model and no stream: tokenize, embed, score the next token."""
 
 from __future__ import annotations
 
@@ -18,23 +18,24 @@ __all__ = ["EotScore", "TextCalls"]
 
 POOLING = {"mean": 1, "cls": 2, "last": 3}
 
-TOKEN_CONTROL, TOKEN_END = 1, 2  # as the header has them
+TOKEN_CONTROL, TOKEN_END = 1, 2  # the header's ELIZA_TOKEN_CONTROL and ELIZA_TOKEN_END
 
 EMBEDDING_CAP = 4096
-"""Room for the first try; a library that needs more says how much."""
+"""The buffer size of the first attempt. If it is too small, the library returns the size needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class EotScore:
-    """How likely one token is to come next.
+    """The probability of a given next token, and the most probable next token.
 
     Attributes
     ----------
     probability : float
-        Of the token asked for, 0 to 1.
+        The probability of the given token, 0 to 1.
     top : int
-        The most likely token.
+        The most probable token.
     top_probability : float
+        The probability of `top`, 0 to 1.
     """
 
     probability: float
@@ -43,12 +44,22 @@ class EotScore:
 
 
 class TextCalls(NativeCalls):
-    """Calls on a context that take a text or tokens."""
+    """Calls on a context that take text or tokens."""
 
     def tokenize(
         self, ctx: Any, text: str, add_special: bool = False, parse_special: bool = False
     ) -> list[int]:
-        """Return the tokens of a text."""
+        """Tokenize a string.
+
+        Parameters
+        ----------
+        ctx
+        text
+        add_special
+            Whether to add the tokens that the model requires at the begin and end (BOS, EOS).
+        parse_special
+            Whether to read the name of a special token in `text` as that token.
+        """
         self._need("tokenize")
         self._need("free_tokens")
         raw = check_text("text", text).encode("utf-8", "surrogatepass")
@@ -73,14 +84,14 @@ class TextCalls(NativeCalls):
     def detokenize(
         self, ctx: Any, tokens: Tokens, remove_special: bool = False, unparse_special: bool = False
     ) -> str:
-        """Return the text of tokens; bytes that are not UTF-8 come out as U+FFFD."""
+        """Return the text of tokens. Bytes that are not UTF-8 are replaced by U+FFFD."""
         raw = self.detokenize_bytes(ctx, tokens, remove_special, unparse_special)
         return raw.decode("utf-8", "replace")
 
     def detokenize_bytes(
         self, ctx: Any, tokens: Tokens, remove_special: bool = False, unparse_special: bool = False
     ) -> bytes:
-        """Return the bytes of tokens, which may end inside a character."""
+        """Return the bytes of tokens. They may end in the middle of a character."""
         self._need("detokenize")
         check_flag("remove_special", remove_special)
         check_flag("unparse_special", unparse_special)
@@ -105,7 +116,7 @@ class TextCalls(NativeCalls):
             cap = size + 1
 
     def vocabulary(self, ctx: Any) -> TokenTable:
-        """Return the bytes and the kinds of all tokens."""
+        """Return the bytes of all tokens, and which are control tokens or end a generation."""
         self._need("vocabulary")
         doing, function = "read the vocabulary", self._lib.eliza_inference_vocabulary
         null, n_bytes = self._ffi.NULL, self._ffi.new("int64_t *")
@@ -128,16 +139,15 @@ class TextCalls(NativeCalls):
         )
 
     def embed(self, ctx: Any, text: str, pooling: str = "mean") -> NDArray[np.float32]:
-        """Return the embedding of a text, of length 1, shape ``[n_embd]``.
+        """Return the embedding of a string: a unit vector of shape ``[n_embd]``.
 
         Parameters
         ----------
         ctx
-            The context.
         text
-            The text.
         pooling
-            What is made of the tokens' vectors: ``"mean"``, ``"cls"`` (the first) or ``"last"``.
+            How to combine the vectors of the tokens: ``"mean"``, ``"cls"`` (take the first) or
+            ``"last"`` (take the last).
         """
         self._need("embed")
         self._check_ctx(ctx)
@@ -169,7 +179,7 @@ class TextCalls(NativeCalls):
             return embedding
 
     def eot_score(self, ctx: Any, tokens: Tokens, target: int) -> EotScore:
-        """Return how likely `target`, such as the end of a turn, is to follow the tokens."""
+        """Return the probability that token `target`, such as an end of turn, comes next."""
         self._need("llm_eot_score")
         ids = token_array(tokens)
         wanted = int(token_array([target])[0])

@@ -1,4 +1,4 @@
-"""The calls that make a stream choose: token tries, choices by text, leaves and their scores."""
+"""Calls that make a stream choose: start and end spans, read leaves and scores."""
 
 from __future__ import annotations
 
@@ -19,20 +19,23 @@ from .protocol import EndingScores, PreparedChoices, Tokens, TrieLeaf
 
 __all__ = ["TrieCalls"]
 
-ENDINGS = "a list of pairs of tokens and PreparedChoices"
+ENDINGS = "a list of (tokens, PreparedChoices) tuples"
 
 
 class TrieCalls(NativeCalls):
-    """Calls whose first argument is a stream, about spans."""
+    """Calls on spans, and calls that prepare choices for them."""
 
     def trie_modes(self) -> int:
-        """Return the bit set of supported trie modes and flags; 0 if the library has no trie."""
-        if not (self.supports("set_token_trie") and self._dialect.reports_refused_tries):
+        """Return the bit set of supported trie modes and flags.
+
+        0 if the library has no token trie or does not report its modes.
+        """
+        if not (self.supports("set_token_trie") and self._dialect.reports_rejected_tries):
             return 0
         return int(self._lib.eliza_inference_token_trie_supported())
 
     def set_token_trie(self, stream: CffiStream, payload: str | bytes, mode: int) -> None:
-        """Start a span; `payload` is JSON, or the bytes of a binary tree."""
+        """Start a span. `payload` is JSON, or the bytes of a binary (``RTKT``) tree."""
         self._need("set_token_trie")
         check_whole("mode", mode, 0)
         raw = _payload_bytes(payload)
@@ -40,28 +43,29 @@ class TrieCalls(NativeCalls):
             status: Any = self._lib.eliza_inference_set_token_trie(
                 stream.pointer, raw, len(raw), mode
             )
-            if self._dialect.reports_refused_tries:
-                self._check_span(stream, status, "the token trie was refused")
+            if self._dialect.reports_rejected_tries:
+                self._check_span(stream, status, "the library rejected the token trie")
 
     def prepare_choices(self, ctx: Any, texts: Sequence[str]) -> PreparedChoices:
-        """Cut choices into the model's tokens, once for all spans of them.
+        """Tokenize choices once, for use in any number of spans.
 
         Raises
         ------
         InvalidArgumentError
-            If there are none, one is empty or there twice, or no tokens spell it exactly.
+            If `texts` is empty, has an empty or repeated string, or has a string that the tokenizer
+            cannot represent exactly.
         """
         self._need("prepare_choices")
         raw = _json_of("texts", texts)
         return self._prepared(ctx, "prepare_choices", raw, len(texts))
 
     def prepare_token_trie(self, ctx: Any, payload: str | bytes, n: int) -> PreparedChoices:
-        """Read a payload of `n` leaves, once for all spans of it.
+        """Parse a payload with `n` leaves once, for use in any number of spans.
 
         Raises
         ------
         InvalidArgumentError
-            If it is malformed, or for another vocabulary.
+            If the payload is malformed or made for another vocabulary.
         """
         self._need("prepare_token_trie")
         raw = _payload_bytes(payload)
@@ -79,27 +83,27 @@ class TrieCalls(NativeCalls):
         said = self._take(error)
         self._reraise_from_callbacks(ctx)
         if kind is not None:
-            raise kind(said or "the choices were refused")
+            raise kind(said or "the library rejected the choices")
         return PreparedChoices(handle, longest[0], n)
 
     def set_choices(self, stream: CffiStream, choices: PreparedChoices, mode: int) -> None:
-        """Start a span of choices that were prepared."""
+        """Start a span with prepared choices."""
         self._need("set_choices")
         check_kind("choices", choices, PreparedChoices, "a PreparedChoices")
         check_whole("mode", mode, 0)
         with self._turn(stream, "set the choices"):
             handle = choices.handle
             status = self._lib.eliza_inference_set_choices(stream.pointer, handle, mode)
-            self._check_span(stream, status, "the choices were refused")
+            self._check_span(stream, status, "the library rejected the choices")
 
     def set_text_choices(self, stream: CffiStream, choices: Sequence[str], mode: int) -> None:
-        """Start a span of choices that may be cut into tokens in every way."""
+        """Start a span with choices given as strings, in any tokenization."""
         self._need("set_text_choices")
         check_whole("mode", mode, 0)
         raw = _json_of("choices", choices)
         with self._turn(stream, "set the choices"):
             status = self._lib.eliza_inference_set_text_choices(stream.pointer, raw, len(raw), mode)
-            self._check_span(stream, status, "the choices were refused")
+            self._check_span(stream, status, "the library rejected the choices")
 
     def _check_span(self, stream: CffiStream, status: int, what: str) -> None:
         if status < 0:
@@ -114,7 +118,7 @@ class TrieCalls(NativeCalls):
             self._lib.eliza_inference_clear_token_trie(stream.pointer)
 
     def token_trie_leaf(self, stream: CffiStream) -> TrieLeaf | None:
-        """Return the leaf the last span ended on, or None if none has."""
+        """Return the leaf on which the last span ended, or None if no span has ended on a leaf."""
         self._need("token_trie_leaf")
         with self._turn(stream, "read the leaf"):
             return self._leaf(stream)
@@ -134,9 +138,10 @@ class TrieCalls(NativeCalls):
         raise NativeFault(f"cannot read the leaf's name: {self._last_error(stream)}")
 
     def token_trie_scores(self, stream: CffiStream) -> NDArray[np.float64]:
-        """Return the logarithm of every leaf's probability, shape ``[leaves]``, payload order.
+        """Return the natural logarithm of every leaf's probability, shape ``[n_leaves]``.
 
-        To be asked after the span was set and before its first token.
+        The order is that of the payload. Call this after the span was started and before its first
+        token.
         """
         self._need("token_trie_scores")
         scores = self._lib.eliza_inference_token_trie_scores
@@ -157,24 +162,27 @@ class TrieCalls(NativeCalls):
         joint: bool,
         option_mass: bool,
     ) -> tuple[EndingScores, ...]:
-        """Return how likely the choices behind endings of the conversation are, which stays.
+        """Score the choices after each of several endings of the conversation.
+
+        The endings are decoded together and then removed, so the conversation does not change.
 
         Parameters
         ----------
         stream
         endings
-            The tokens of each, and the choices behind them.
+            For each ending, its tokens, and the choices that may follow them.
         joint, option_mass
-            Whether to find these, too: they need whole rows of logits.
+            Whether to compute these fields of the result. Both need the logits of the whole
+            vocabulary.
         """
         self._need("llm_stream_score_endings")
         check_flag("joint", joint)
         check_flag("option_mass", option_mass)
         check_several("endings", endings, ENDINGS)
         endings = tuple(endings)
-        asked = self._ffi.new("eliza_ending_t[]", len(endings))
-        kept = []  # what the structs point to
-        for ending, pair in zip(asked, endings, strict=True):
+        structs = self._ffi.new("eliza_ending_t[]", len(endings))
+        kept = []  # keeps alive the arrays that the structs point to
+        for ending, pair in zip(structs, endings, strict=True):
             if not (isinstance(pair, tuple) and len(pair) == 2):
                 raise wrong("endings", ENDINGS, endings)
             tokens, choices = pair
@@ -186,8 +194,8 @@ class TrieCalls(NativeCalls):
             ending.choices = choices.handle
         sizes = [choices.n for _, choices in endings]
         legal = np.zeros(sum(sizes), dtype=np.float64)
-        of_joint = np.zeros(len(legal) if joint else 0, dtype=np.float64)
-        of_mass = np.zeros(len(endings) if option_mass else 0, dtype=np.float64)
+        joints = np.zeros(len(legal) if joint else 0, dtype=np.float64)
+        masses = np.zeros(len(endings) if option_mass else 0, dtype=np.float64)
 
         def out(array: NDArray[np.float64]) -> Any:
             return self._ffi.from_buffer("double[]", array) if len(array) else self._ffi.NULL
@@ -196,11 +204,11 @@ class TrieCalls(NativeCalls):
         with self._turn(stream, doing):
             status = self._lib.eliza_inference_llm_stream_score_endings(
                 stream.pointer,
-                asked,
+                structs,
                 len(endings),
                 out(legal),
-                out(of_joint),
-                out(of_mass),
+                out(joints),
+                out(masses),
                 len(legal),
                 stream.error,
             )
@@ -208,12 +216,12 @@ class TrieCalls(NativeCalls):
             if status < 0:
                 raise self._stream_error(stream, status, doing)
         ends = np.cumsum(sizes)[:-1]
-        joints = np.split(of_joint, ends) if joint else None
+        joint_of = np.split(joints, ends) if joint else None
         return tuple(
             EndingScores(
                 of_ending,
-                None if joints is None else joints[i],
-                float(of_mass[i]) if option_mass else None,
+                None if joint_of is None else joint_of[i],
+                float(masses[i]) if option_mass else None,
             )
             for i, of_ending in enumerate(np.split(legal, ends))
         )

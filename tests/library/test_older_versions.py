@@ -132,7 +132,7 @@ def test_a_function_that_is_missing_is_named_with_the_version_it_came_with(
         binding.destroy(ctx)
         return
     since = SINCE.get(PREFIX + name, 0)
-    came = f", which came with version {since}" if since > version else ""
+    added = f", which was added in version {since}" if since > version else ""
     with pytest.raises(NotSupportedError) as caught:
         CALLS[name](binding, ctx, stream)
     assert str(caught.value) == f"{fake.path} (ABI version {version}) has no {PREFIX}{name}{came}"

@@ -1,3 +1,3 @@
-"""What older versions of the library, and other libraries of its name, need from this package."""
+"""Support older versions of the library, and other libraries of the same name."""
 
 from __future__ import annotations

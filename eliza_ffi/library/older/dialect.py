@@ -1,7 +1,7 @@
-"""How to call older versions of the library, and other libraries of its name.
+"""How to call older versions of the library, and other libraries of the same name.
 
-Such a library may crash on a closed handle, or when two calls run on one stream at once. It may
-read fewer bytes of a stream's configuration than this project's library.
+Such a library may crash on a closed handle, or when two calls run on one stream at the same time.
+It may read fewer bytes, or more, of a stream's configuration than this project's library.
 """
 
 from __future__ import annotations
@@ -24,15 +24,16 @@ __all__ = ["OlderDialect", "dialect_of"]
 
 
 class OlderDialect(Dialect):
-    """Makes the checks that an older library leaves to its callers."""
+    """Makes the checks that an older library does not make itself."""
 
     no_limit = 2**31 - 1  # some libraries read 0 as "no token"
 
     def __init__(self, library: Library) -> None:
         super().__init__(library)
-        # elizaOS's header declares set_token_trie without a result.
-        self.reports_refused_tries = library.has(f"{PREFIX}token_trie_supported")
-        self._streams: dict[Any, weakref.WeakSet[UncheckedStream]] = {}  # of each living context
+        # In elizaOS's header, set_token_trie returns void.
+        self.reports_rejected_tries = library.has(f"{PREFIX}token_trie_supported")
+        # The streams of every context that is not destroyed.
+        self._streams: dict[Any, weakref.WeakSet[UncheckedStream]] = {}
         # Reentrant, because the garbage collector may destroy a context while the lock is held.
         self._lock = threading.RLock()
 
@@ -47,7 +48,7 @@ class OlderDialect(Dialect):
             raise InvalidArgumentError(f"cannot {doing}: the context is destroyed")
 
     def destroyer(self, ctx: Any) -> Callable[[], None]:
-        """Return a function that closes a context's streams and then frees the context."""
+        """Return a function that closes the streams of a context and then frees the context."""
         return partial(self._destroy, ctx)
 
     def _destroy(self, ctx: Any) -> None:
@@ -64,7 +65,7 @@ class OlderDialect(Dialect):
         return older_config(self.library, config, context_size)
 
     def new_stream(self, ctx: Any) -> UncheckedStream:
-        """Return a stream that checks its calls, with no handle yet."""
+        """Return a stream that has no handle yet and checks its calls."""
         stream = UncheckedStream(ctx, self.library)
         with self._lock:
             self.check(ctx, "open a stream")
@@ -73,5 +74,5 @@ class OlderDialect(Dialect):
 
 
 def dialect_of(library: Library) -> Dialect:
-    """Return how to call a library."""
+    """Return the dialect with which to call a library."""
     return OlderDialect(library) if library.is_older else Dialect(library)

@@ -1,4 +1,4 @@
-"""An open stream of a library that does not check its calls."""
+"""A stream of a library that does not check for concurrent calls or closed streams."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["UncheckedStream"]
 
 
 class UncheckedStream(CffiStream):
-    """A stream that rejects a second call at the same time, and any call after it was closed.
+    """A stream that rejects concurrent calls, and every call after it was closed.
 
-    This project's library rejects both by itself. An older library may crash.
+    This project's library rejects both itself. An older library may crash.
 
     Parameters
     ----------
     ctx
         The context.
     library
-        The library that the stream is opened in.
+        The library that opens the stream.
     """
 
     __slots__ = ("_caller", "_library", "_lock")
@@ -37,13 +37,13 @@ class UncheckedStream(CffiStream):
 
     @contextmanager
     def turn(self, doing: str) -> Iterator[None]:
-        """Hold the stream during one call.
+        """Reserve the stream for one call.
 
         Raises
         ------
         InvalidArgumentError
-            If another call is running on the stream, or the stream is closed. A call from the
-            stream's own callback is another call.
+            If the stream is closed, or another call is running on it. A stream's callback runs
+            inside a call, so it cannot call its own stream.
         """
         if not self._lock.acquire(blocking=False):
             raise InvalidArgumentError(f"cannot {doing}: another call is running on this stream")
@@ -57,12 +57,12 @@ class UncheckedStream(CffiStream):
             self._lock.release()
 
     def close(self) -> None:
-        """Cancel a call that runs on another thread, wait until it has returned, and free.
+        """Free the handle. A call that runs on another thread is cancelled and waited for.
 
         Raises
         ------
         InvalidArgumentError
-            If a callback of the stream itself calls this.
+            If called from the stream's own callback.
         """
         if self._caller == threading.get_ident():
             raise InvalidArgumentError("cannot close a stream from inside its own callback")
