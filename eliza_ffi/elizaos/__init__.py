@@ -1,4 +1,4 @@
-"""elizaOS's own interfaces over this package: its streaming runner and its JSON forms."""
+"""The interfaces of elizaOS, implemented with this package: its runner and its JSON formats."""
 
 from __future__ import annotations
 

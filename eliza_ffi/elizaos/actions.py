@@ -1,4 +1,4 @@
-"""Actions that a planner may choose, and their parameters, in elizaOS's form."""
+"""Actions that a planner may choose, and their parameters, in elizaOS's format."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ KINDS = {
 
 
 PARAMETER_LIST = (
-    "its parameters as a list of objects with name, type, enum, required and description"
+    "the parameters as a list of objects with name, type, enum, required and description"
 )
 
 
@@ -51,14 +51,15 @@ class Parameter:
     type : str
         ``"string"``, ``"number"``, ``"integer"`` or ``"boolean"``.
     enum : tuple of str, int, float or bool, or None
-        The values there are.
+        The allowed values; None = every value of the type.
     required : bool
+        Whether an answer always has the parameter.
     description : str
 
     Raises
     ------
     InvalidArgumentError
-        If the type is another, or the values are empty, not distinct, or of another type.
+        If the type is unknown, or `enum` is empty, has repeated values or values of another type.
     """
 
     name: str
@@ -78,7 +79,8 @@ class Parameter:
             for value in self.enum:
                 if not self._is_of_type(value):
                     raise InvalidArgumentError(
-                        f"parameter {self.name!r}: {found(value)} is not of type {self.type}"
+                        f"parameter {self.name!r}: expected enum values of type {self.type}, "
+                        f"got {found(value)}"
                     )
         try:
             _ = self.span
@@ -87,7 +89,7 @@ class Parameter:
 
     @classmethod
     def from_dict(cls, data: Any) -> Parameter:
-        """Return the parameter of elizaOS's JSON form: name, type, enum, required, description."""
+        """Read a parameter in elizaOS's JSON format: name, type, enum, required, description."""
         if not isinstance(data, Mapping) or "name" not in data:
             raise wrong("a parameter", "an object with a name", data)
         check_misspelt(f"parameter {data['name']!r:.80}", data, PARAMETER_FIELDS)
@@ -104,40 +106,46 @@ class Parameter:
 
     @functools.cached_property
     def span(self) -> SkeletonSpan:
-        """The span of its value."""
+        """The span of the value."""
         if self.enum is not None:
             return SkeletonSpan("enum", self.name, enum_values=self.enum)
         return SkeletonSpan(KINDS[self.type], self.name)
 
     @property
     def in_string(self) -> bool:
-        """Whether the quotes around the value count as known text, which tokens often share."""
+        """Whether the quotes around the value are fixed text.
+
+        Fixed quotes are tokenized together with their neighbours, as a model usually writes them.
+        """
         return self.type == "string" and "" not in (self.enum or ())
 
     @functools.cached_property
     def opening(self) -> str:
-        """The known text in front of the value."""
+        """The fixed text before the value."""
         return json_text(self.name) + (':"' if self.in_string else ":")
 
     @property
     def closing(self) -> str:
-        """The known text behind the value."""
+        """The fixed text after the value."""
         return '"' if self.in_string else ""
 
     def placed(self, index: int, before: str = "", *follow: str) -> PlacedSpan:
-        """Return the span of the value, with one of several texts or a known one behind it."""
-        is_known = len(follow) == 1
+        """Return the span of the value.
+
+        `follow` are the strings that may come after it. If there is only one, it is fixed text.
+        """
+        is_fixed = len(follow) == 1
         return PlacedSpan(
             index,
             self.span,
             self.in_string,
             before=before,
-            after=follow[0] if is_known else "",
-            follow=() if is_known else follow,
+            after=follow[0] if is_fixed else "",
+            follow=() if is_fixed else follow,
         )
 
     def accepts(self, value: Any) -> bool:
-        """Return whether a value is one that this parameter may have."""
+        """Return whether this parameter may have a value."""
         if self.enum is not None and not any(
             value == each and isinstance(value, bool) == isinstance(each, bool)
             for each in self.enum
@@ -163,7 +171,7 @@ class Action:
     ----------
     name : str
     parameters : tuple of Parameter
-        With distinct names.
+        Their names are distinct.
     description : str
     """
 
@@ -182,16 +190,16 @@ class Action:
         for name in names:
             if names.count(name) > 1:
                 raise InvalidArgumentError(
-                    f"action {self.name!r} has two parameters named {name!r}"
+                    f"action {self.name!r}: expected distinct parameter names, got {name!r} twice"
                 )
 
     @classmethod
     def from_dict(cls, data: Any) -> Action:
-        """Return the action of elizaOS's JSON form: name, description, parameters."""
+        """Read an action in elizaOS's JSON format: name, description, parameters."""
         if isinstance(data, Mapping) and isinstance(data.get("function"), Mapping):
             raise InvalidArgumentError(
                 "an action must be an object with name, description and parameters, got an OpenAI "
-                f"tool definition; give what is in its 'function', with {PARAMETER_LIST}"
+                f"tool definition; pass the contents of its 'function', with {PARAMETER_LIST}"
             )
         if not isinstance(data, Mapping) or "name" not in data:
             raise wrong("an action", "an object with a name", data)
@@ -204,7 +212,7 @@ class Action:
             where = schemas[0] if schemas else "parameters"
             raise InvalidArgumentError(
                 f"action {data['name']!r:.80}: parameters must be a list, got a mapping in "
-                f"{where}, such as a JSON Schema; give {PARAMETER_LIST}"
+                f"{where}, such as a JSON Schema; pass {PARAMETER_LIST}"
             )
         if not isinstance(parameters, Sequence) or isinstance(parameters, str):
             raise wrong(f"action {data['name']!r:.80}: parameters", "a list", parameters)
@@ -215,7 +223,10 @@ class Action:
         return cls(data["name"], listed, str(data.get("description") or ""))
 
     def accepts(self, parameters: Any) -> bool:
-        """Return whether a value is an object of this action's parameters and no others."""
+        """Return whether a value is an object with valid parameters of this action and no others.
+
+        All required parameters must be in it. The order of the keys does not matter.
+        """
         if not isinstance(parameters, Mapping):
             return False
         known = {parameter.name: parameter for parameter in self.parameters}

@@ -19,30 +19,31 @@ from .runner import FfiStreamingRunner
 
 __all__ = ["choice_args", "choice_from", "fill_args", "generate_args", "plan", "runner_of"]
 
-OF_TRIES = {"token_tree_payload", "token_tree_mode", "token_tree_path", "on_trie_error"}
-"""Fields of the runner's arguments that requests of a model do not have."""
+TOKEN_TREE_FIELDS = {"token_tree_payload", "token_tree_mode", "token_tree_path", "on_trie_error"}
+"""Fields of the runner's arguments that are not keywords of :meth:`Model.generate`."""
 
 
 def runner_of(model: Model) -> FfiStreamingRunner:
-    """Return a streaming runner over a model. Closing the model ends it."""
+    """Return a streaming runner that uses an open model. Closing the model closes the runner."""
     check_kind("model", model, Model, "a Model")
     return FfiStreamingRunner(model.binding, model.session.ctx, model.session.scheduler)
 
 
 def generate_args(model: Model, prompt: AnyPrompt, **settings: Any) -> FfiStreamingGenerateArgs:
-    """Return the runner's arguments for a prompt, with the model's settings.
+    """Return the runner's arguments for a prompt and the model's settings.
 
     Parameters
     ----------
     model
     prompt, **settings
-        As :meth:`Model.generate <eliza_ffi.model.Model.generate>`, and the fields of
-        :class:`FfiStreamingGenerateArgs` about token trees.
+        As for :meth:`Model.generate <eliza_ffi.model.Model.generate>`. The fields of
+        :class:`FfiStreamingGenerateArgs` for token trees are also allowed: `token_tree_payload`,
+        `token_tree_mode`, `token_tree_path` and `on_trie_error`.
     """
     check_kind("model", model, Model, "a Model")
-    of_tries = {name: settings.pop(name) for name in OF_TRIES & settings.keys()}
+    token_tree = {name: settings.pop(name) for name in TOKEN_TREE_FIELDS & settings.keys()}
     request = generate_request(model.session, prompt, method="generate_args", **settings)
-    return replace(FfiStreamingGenerateArgs.of(request), **of_tries)
+    return replace(FfiStreamingGenerateArgs.of(request), **token_tree)
 
 
 def choice_args(
@@ -54,7 +55,7 @@ def choice_args(
     ----------
     model
     prompt, choices, **settings
-        As :meth:`Model.choose <eliza_ffi.model.Model.choose>`.
+        As for :meth:`Model.choose <eliza_ffi.model.Model.choose>`; `choices` must be a LabelSet.
     """
     check_kind("model", model, Model, "a Model")
     check_kind("choices", choices, LabelSet, "a LabelSet")
@@ -68,7 +69,17 @@ def choice_from(
     result: FfiStreamingResult,
     elapsed: float,
 ) -> ChoiceResult[Any]:
-    """Return the choice that a run of :func:`choice_args` made; `elapsed` in seconds."""
+    """Convert the result of a run with :func:`choice_args` to a ChoiceResult.
+
+    Parameters
+    ----------
+    choices
+        The labels that were passed to :func:`choice_args`.
+    args, result
+        What :func:`choice_args` and the runner returned.
+    elapsed
+        The duration of the run in seconds.
+    """
     check_kind("choices", choices, LabelSet, "a LabelSet")
     check_kind("args", args, FfiStreamingGenerateArgs, "an FfiStreamingGenerateArgs")
     check_kind("result", result, FfiStreamingResult, "an FfiStreamingResult")
@@ -82,7 +93,7 @@ def fill_args(model: Model, prompt: AnyPrompt, skeleton: Any, **settings: Any) -
     ----------
     model
     prompt, skeleton, **settings
-        As :meth:`Model.fill <eliza_ffi.model.Model.fill>`.
+        As for :meth:`Model.fill <eliza_ffi.model.Model.fill>`.
     """
     check_kind("model", model, Model, "a Model")
     request = fill_request(model.session, prompt, skeleton, method="fill_args", **settings)
@@ -98,22 +109,23 @@ def plan(
     wait: bool | float = True,
     **settings: Any,
 ) -> FillResult:
-    """Choose an action and write its parameters: ``{"action":"NAME","parameters":{...}}``.
+    """Let the model choose an action and write ``{"action":"NAME","parameters":{...}}``.
 
     Parameters
     ----------
     model
     prompt
-        As :meth:`Model.fill <eliza_ffi.model.Model.fill>`.
+        As for :meth:`Model.fill <eliza_ffi.model.Model.fill>`.
     actions
-        :class:`Action` objects, or their JSON form.
+        :class:`Action` objects, or mappings in elizaOS's JSON format.
     on_span, wait, **settings
-        As :meth:`Model.fill <eliza_ffi.model.Model.fill>`.
+        As for :meth:`Model.fill <eliza_ffi.model.Model.fill>`.
 
     Raises
     ------
     InvalidArgumentError
-        If an action is malformed; otherwise as :meth:`Model.fill <eliza_ffi.model.Model.fill>`.
+        If an action is malformed. Other errors are those of
+        :meth:`Model.fill <eliza_ffi.model.Model.fill>`.
     """
     check_kind("model", model, Model, "a Model")
     return model.fill(prompt, ActionSkeleton(actions), on_span=on_span, wait=wait, **settings)

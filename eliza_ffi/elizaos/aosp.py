@@ -1,8 +1,8 @@
-"""elizaOS's binding on phones: the streams' functions by its names, and a context size.
+"""elizaOS's binding for phones: stream functions under elizaOS's names, and a context size.
 
-The phone's loader hands ``open`` a configuration of 88 bytes that ends with the context's size in
-tokens. It counts on every function of a stream but the two of the token trie, which are there only
-where the library has them.
+elizaOS's loader on phones passes ``open`` a configuration of 88 bytes, which ends with the context
+size in tokens. The loader requires every stream function except the two for token tries, which are
+optional.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ __all__ = ["AospStreamingLlmBinding"]
 
 
 class AospStreamingLlmBinding(CffiBinding):
-    """A binding whose streams have a context of a given size.
+    """A binding that opens streams with a given context size.
 
     Parameters
     ----------
     library
         The loaded library.
     context_size
-        In tokens; 0 = the library's default. A library that has ``set_option`` takes it by that
-        as ``n_ctx``, before the first stream of a context; another from the configuration, which it
-        reads from ABI version 9 on.
+        The context size in tokens; 0 = the library's default. If the library has ``set_option``,
+        the size is set as option ``n_ctx`` before the first stream of a context is opened. If it
+        does not, the size is passed in each stream's configuration (since ABI version 9).
 
     Notes
     -----
-    It serves wherever a :class:`~eliza_ffi.library.CffiBinding` does, so the runners run on it.
+    This is a subclass of :class:`~eliza_ffi.library.CffiBinding`, so the runners accept it.
     """
 
     def __init__(self, library: Library, context_size: int = 0) -> None:
@@ -42,11 +42,11 @@ class AospStreamingLlmBinding(CffiBinding):
         self._sizes: dict[Any, int] = {}
 
     def open(self, ctx: Any, config: StreamConfig) -> CffiStream:
-        """Open a stream; raises NotSupportedError where the context's size would not be read."""
+        """Open a stream; raise NotSupportedError if the library does not support a context size."""
         return self.llm_stream_open(ctx, config)
 
     def destroy(self, ctx: Any) -> None:
-        """Free a context and close its streams."""
+        """Close the streams of a context and free it."""
         super().destroy(ctx)
         self._sizes.pop(ctx, None)
 
@@ -56,17 +56,17 @@ class AospStreamingLlmBinding(CffiBinding):
         return not self.library.has(probe) or self.library.probe(probe)
 
     def llm_mtp_supported(self) -> bool:
-        """Return whether it drafts tokens."""
+        """Return whether the library drafts tokens."""
         return self.library.probe("eliza_inference_llm_mtp_supported")
 
     def llm_kv_quant_supported(self) -> bool:
-        """Return whether the types of the KV cache can be chosen."""
+        """Return whether the data types of the KV cache can be set."""
         return self.library.probe("eliza_inference_llm_kv_quant_supported")
 
     def llm_stream_open(
         self, ctx: Any, config: StreamConfig, context_size: int | None = None
     ) -> CffiStream:
-        """Open a stream; `context_size` in place of the binding's own."""
+        """Open a stream. `context_size` overrides the binding's context size."""
         size = self.context_size
         if context_size is not None:
             size = check_whole("context_size", context_size, 0)
@@ -88,12 +88,12 @@ class AospStreamingLlmBinding(CffiBinding):
 
     @property
     def llm_stream_set_token_trie(self) -> Callable[[CffiStream, str | bytes, int], None] | None:
-        """What starts a span, as ``set_token_trie``; None where the library has no trie."""
+        """The method ``set_token_trie``; None if the library has no token trie."""
         return self.set_token_trie if self._has_trie else None
 
     @property
     def llm_stream_clear_token_trie(self) -> Callable[[CffiStream], None] | None:
-        """What ends it, as ``clear_token_trie``; None where the library has no trie."""
+        """The method ``clear_token_trie``; None if the library has no token trie."""
         return self.clear_token_trie if self._has_trie else None
 
     @property

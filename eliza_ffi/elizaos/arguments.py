@@ -1,4 +1,4 @@
-"""The arguments and results of elizaOS's streaming runner, and what they are in this package."""
+"""Arguments and results of elizaOS's streaming runner, and their conversion to this package's."""
 
 from __future__ import annotations
 
@@ -67,54 +67,57 @@ FIELDS: FieldChecks = {
     "on_trie_error": REQUEST_FIELDS["on_refused_choices"],
     "on_text_chunk": REQUEST_FIELDS["on_text"],
 }
-"""As :func:`~eliza_ffi.checks.check_fields` takes them."""
+"""The checks of the fields below, for :func:`~eliza_ffi.checks.check_fields`."""
 
 
 @dataclass(frozen=True, eq=False)
 class FfiStreamingGenerateArgs:
-    """What to generate and how.
+    """The arguments of one generation.
+
+    Pass at most one of `token_tree_payload`, `prepared_choices`, `text_choices` and `masks`.
 
     Attributes
     ----------
     prompt_tokens : sequence of int or array of int, shape [n]
     slot_id : int
-        The KV slot, one generation at a time; -1 = any free slot, any number at a time.
+        The KV slot. Generations in the same slot run one after the other. -1 = any free slot.
     max_tokens : int
-        0 = no limit but the context's.
+        The most tokens to generate; 0 = as many as fit the context.
     temperature, top_p, top_k, repeat_penalty, gbnf_grammar, prompt_cache_key, disable_thinking,
     draft_min, draft_max, mtp_drafter_path, n_gpu_layers, cache_type_k, cache_type_v
         See :class:`~eliza_ffi.library.StreamConfig`.
     sampling : Sampling or None
-        All settings of the sampling at once, in place of `temperature`, `top_p`, `top_k` and
-        `repeat_penalty`.
+        All sampling settings. They replace `temperature`, `top_p`, `top_k` and `repeat_penalty`.
     token_tree_payload : TokenTreePayload or None
-        The choices the generation begins with.
+        The choices with which the output begins.
     token_tree_mode : int
-        0 = the most likely legal token, 1 = sampled from the legal ones, 2 = the choice that is
-        most likely as a whole; or-ed with :data:`~eliza_ffi.library.STOP_AT_LEAF` to end the
-        generation with the choice.
+        0 = take the most probable allowed token at each step, 1 = sample from the allowed tokens,
+        2 = take the choice with the highest probability as a whole. Add
+        :data:`~eliza_ffi.library.STOP_AT_LEAF` to end the generation after the choice.
     token_tree_path : str or None
-        Send only the descriptors of this path; None sends all.
+        Use only the payload's descriptors with this path; None = all.
     prepared_choices : PreparedChoices or None
-        Instead of a payload: choices that the library has prepared.
+        Choices that the library has prepared.
     text_choices : tuple of str or None
-        Instead of a payload: choices that may be cut into tokens in every way, as a grammar allows.
+        Choices as strings, in any tokenization, as a grammar would allow them.
     heal_prompt : bool
-        With `text_choices`: the prompt's last token may be spelled anew together with the choice.
+        With `text_choices`: the prompt's last token may be replaced by a longer token that extends
+        into the choice.
     masks : Masks or None
-        Instead of choices and a grammar: who computes which tokens may come next, one by one.
+        An object that computes the allowed tokens before each token. Excludes a grammar.
     score_leaves : bool
-        Find the probability of every choice before choosing.
+        Compute the probability of every choice before choosing.
     stop : tuple of str
-        Texts that end the generation; they and what follows are not part of its text.
+        Strings that end the generation. The result's text ends before the stop string.
     logprobs : int or None
-        Find the log-probability of every token, and so many of the likeliest in its place.
+        Report the log-probability of each token and of this many most probable tokens at its
+        position.
     on_trie_error : {"raise", "grammar"}
-        What a refused payload does: raise :class:`~eliza_ffi.errors.TokenTrieError`, or warn and
-        go on with the grammar alone.
+        If the library rejects the payload, raise :class:`~eliza_ffi.errors.TokenTrieError`, or log
+        a warning and generate with the grammar alone.
     on_text_chunk : callable or None
-        Called with each piece of text, never empty. The asynchronous runner awaits what it returns
-        if that can be awaited. An exception in it ends the generation.
+        Called with each piece of text, never with an empty one. The asynchronous runner awaits the
+        result if it is awaitable. An exception ends the generation.
     """
 
     prompt_tokens: Tokens
@@ -153,12 +156,12 @@ class FfiStreamingGenerateArgs:
         if self.gbnf_grammar is not None and self.masks is not None:
             given.append("gbnf_grammar")
         if len(given) > 1:
-            raise InvalidArgumentError(f"give either {' or '.join(given)}, not both")
-        self._request_for(None)  # which checks the rest
+            raise InvalidArgumentError(f"expected at most one constraint, got {', '.join(given)}")
+        self._request_for(None)  # checks the other fields
 
     @classmethod
     def of(cls, request: GenerationRequest) -> FfiStreamingGenerateArgs:
-        """Return a request of the package in elizaOS's terms."""
+        """Convert a request of this package to elizaOS's arguments."""
         given = request.constraint
         of_text = given if isinstance(given, TextChoices) else None
         return cls(
@@ -193,16 +196,16 @@ class FfiStreamingGenerateArgs:
         )
 
     def config(self) -> StreamConfig:
-        """Return the part of this that the library's `open` takes."""
+        """Return the configuration with which the library opens the stream."""
         return self._request_for(None).config()
 
     def to_request(self) -> GenerationRequest:
-        """Return the same request in the package's own terms.
+        """Convert these arguments to a request of this package.
 
         Raises
         ------
         TokenTrieError
-            If `token_tree_path` names no descriptor of the payload.
+            If no descriptor of the payload has the path `token_tree_path`.
         """
         return self._request_for(self._constraint())
 
@@ -246,7 +249,7 @@ class FfiStreamingGenerateArgs:
 
 @dataclass(frozen=True)
 class Usage:
-    """Tokens counted by the runner itself, whatever the library offers."""
+    """Token counts. The runner counts them itself, so they do not depend on the library."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -256,7 +259,7 @@ class Usage:
 
 @dataclass(frozen=True, eq=False)
 class FfiStreamingResult:
-    """What a generation came to.
+    """The result of a generation.
 
     Attributes
     ----------
@@ -264,17 +267,17 @@ class FfiStreamingResult:
     tokens : tuple of int
     usage : Usage
     stats : StreamStats or None
-        None where the library does not count.
+        None if the library has no counters.
     finish_reason : str
         See :class:`~eliza_ffi.library.StreamStats`.
     leaf : TrieLeaf or None
-        The choice the span ended on, if there was a span that did and the library can say.
-    leaf_logprobs : array of float64, shape [leaves], or None
-        With `score_leaves`, the natural logarithm of every choice's probability among the choices,
+        The choice on which a span ended; None if there was none or the library does not report it.
+    leaf_logprobs : array of float64, shape [n_leaves], or None
+        With `score_leaves`: the natural logarithm of every choice's probability among the choices,
         in the payload's order.
-    logprobs : array of (token, logprob), shape [tokens, 1 + n], or None
-        With `logprobs` = n: every token, then the likeliest in its place; -1 and nan where none is
-        known.
+    logprobs : array of (token, logprob), shape [n_tokens, 1 + n], or None
+        With `logprobs` = n: in each row the generated token, then the n most probable tokens at its
+        position. Unknown entries are -1 and nan.
     """
 
     text: str
@@ -288,7 +291,7 @@ class FfiStreamingResult:
 
     @classmethod
     def of(cls, result: RunResult) -> FfiStreamingResult:
-        """Return the result of a run in elizaOS's terms."""
+        """Convert a result of this package to elizaOS's result."""
         usage = Usage(
             prompt_tokens=result.prompt_tokens,
             completion_tokens=len(result.tokens),
@@ -301,7 +304,7 @@ class FfiStreamingResult:
         return cls(usage=usage, **same)
 
     def to_run_result(self) -> RunResult:
-        """Return the same in the package's own terms."""
+        """Convert this to a result of this package."""
         same = {each.name: getattr(self, each.name) for each in fields(self)}
         usage: Usage = same.pop("usage")
         return RunResult(
@@ -314,7 +317,7 @@ class FfiStreamingResult:
 
 @dataclass(frozen=True, eq=False)
 class FillArgs:
-    """A skeleton to fill, and how; see :class:`~eliza_ffi.session.FillRequest` for the fields."""
+    """The arguments for filling a skeleton; see :class:`~eliza_ffi.session.FillRequest`."""
 
     skeleton: Fillable
     generation: FfiStreamingGenerateArgs
@@ -325,16 +328,17 @@ class FillArgs:
     heal_prompt: bool = False
 
     def __post_init__(self) -> None:
-        check_kind("generation", self.generation, FfiStreamingGenerateArgs, "a generation's args")
-        self.to_request()  # which checks the rest
+        expected = "an FfiStreamingGenerateArgs"
+        check_kind("generation", self.generation, FfiStreamingGenerateArgs, expected)
+        self.to_request()  # checks the other fields
 
     @classmethod
     def of(cls, request: FillRequest) -> FillArgs:
-        """Return a request of the package in elizaOS's terms."""
+        """Convert a request of this package to elizaOS's arguments."""
         same = {each.name: getattr(request, each.name) for each in fields(cls)}
         return cls(**{**same, "generation": FfiStreamingGenerateArgs.of(request.generation)})
 
     def to_request(self) -> FillRequest:
-        """Return the same request in the package's own terms."""
+        """Convert these arguments to a request of this package."""
         same = {each.name: getattr(self, each.name) for each in fields(self)}
         return FillRequest(**{**same, "generation": self.generation.to_request()})

@@ -1,10 +1,11 @@
-"""A planner's answer: an action of a list, and the parameters that this action takes.
+"""Skeletons for the answer of a planner: an action, and the parameters of this action.
 
-``{"action":"NAME","parameters":{...}}``, where the parameters depend on the action, which a row of
-spans cannot say. So these skeletons know their spans only as the answer is written.
+The answer is ``{"action":"NAME","parameters":{...}}``. Its parameters depend on the chosen action,
+which a fixed list of spans cannot express. These skeletons therefore produce their spans one by one
+while the answer is written.
 
-Parameters are written in the action's order. Required ones always are; whether an optional one is,
-the model decides, by the key it goes on with.
+Parameters are written in the order in which the action lists them. Required parameters are always
+written. For optional ones the model decides: it chooses the next key, or the end of the object.
 """
 
 from __future__ import annotations
@@ -26,30 +27,30 @@ OPENING = '{"action":'
 _NOTHING = SkeletonSpan("literal", value="")
 
 
-class _WrittenAsJson:
-    """What the two kinds of answers have in common."""
+class _JsonAnswer:
+    """Reads the answer of a skeleton that is JSON."""
 
     def parse(self, text: str) -> Any:
-        """Return the value of an answer; raises InvalidArgumentError if it is not JSON."""
+        """Return the value of an answer; raise InvalidArgumentError if it is not JSON."""
         return read_json(text)
 
 
-class ActionSkeleton(_WrittenAsJson):
-    """The answers ``{"action":"NAME","parameters":{...}}`` for a list of actions.
+class ActionSkeleton(_JsonAnswer):
+    """A skeleton for ``{"action":"NAME","parameters":{...}}`` with the actions of a list.
 
     Parameters
     ----------
     actions
-        Actions with distinct names, or mappings as :meth:`Action.from_dict` takes them.
+        Actions with distinct names, or mappings that :meth:`Action.from_dict` accepts.
 
     Raises
     ------
     InvalidArgumentError
-        If there are none, two have one name, or one is malformed.
+        If there are no actions, two actions have the same name, or an action is malformed.
 
     Notes
     -----
-    Of the spans, number 0 is the action and number i + 1 is the i-th parameter of the one chosen.
+    Span 0 is the name of the action. Span i + 1 is parameter i of the chosen action, from 0.
     """
 
     def __init__(self, actions: Iterable[Action | Mapping[str, Any]]) -> None:
@@ -62,7 +63,9 @@ class ActionSkeleton(_WrittenAsJson):
         self._by_name: dict[str, Action] = {}
         for action in self.actions:
             if action.name in self._by_name:
-                raise InvalidArgumentError(f"two actions are named {action.name!r}")
+                raise InvalidArgumentError(
+                    f"actions: expected distinct names, got {action.name!r} twice"
+                )
             self._by_name[action.name] = action
 
     @property
@@ -70,7 +73,7 @@ class ActionSkeleton(_WrittenAsJson):
         return 1 + max(len(action.parameters) for action in self.actions)
 
     def script(self) -> Script:
-        """Return the spans one after the other; those after the first depend on the action."""
+        """Yield the spans in order. All spans after the first depend on the chosen action."""
         names = SkeletonSpan("enum", "action", enum_values=tuple(self._by_name))
         placed = PlacedSpan(0, names, before=OPENING, after=',"parameters":{')
         filled = yield placed
@@ -78,7 +81,7 @@ class ActionSkeleton(_WrittenAsJson):
         yield from _parameter_script(action, first_index=1, opening="", closing="}}")
 
     def matches(self, text: str) -> bool:
-        """Return whether this could be an answer."""
+        """Return whether a string is a complete answer of this skeleton."""
         return any(
             _matches_parameters(
                 action, f'{OPENING}{json_text(action.name)},"parameters":{{', "}}", text
@@ -87,7 +90,7 @@ class ActionSkeleton(_WrittenAsJson):
         )
 
     def accepts(self, value: Any) -> bool:
-        """Return whether a value is an action of the list with parameters that it takes."""
+        """Return whether a value is an action of the list with valid parameters."""
         return (
             isinstance(value, Mapping)
             and set(value) == {"action", "parameters"}
@@ -106,13 +109,13 @@ class ActionSkeleton(_WrittenAsJson):
         return builder.grammar(f"{gbnf.quoted(OPENING)} ({' | '.join(options)})")
 
 
-class ParametersSkeleton(_WrittenAsJson):
-    """The answers ``{...}``: the parameters of one action.
+class ParametersSkeleton(_JsonAnswer):
+    """A skeleton for ``{...}``: the parameters of one action.
 
     Parameters
     ----------
     action
-        The action, or a mapping as :meth:`Action.from_dict` takes it.
+        An action, or a mapping that :meth:`Action.from_dict` accepts.
     """
 
     def __init__(self, action: Action | Mapping[str, Any]) -> None:
@@ -123,15 +126,15 @@ class ParametersSkeleton(_WrittenAsJson):
         return len(self.action.parameters)
 
     def script(self) -> Script:
-        """Return the spans one after the other."""
+        """Yield the spans in order."""
         yield from _parameter_script(self.action, first_index=0, opening="{", closing="}")
 
     def matches(self, text: str) -> bool:
-        """Return whether this could be an answer."""
+        """Return whether a string is a complete answer of this skeleton."""
         return _matches_parameters(self.action, "{", "}", text)
 
     def accepts(self, value: Any) -> bool:
-        """Return whether a value is an object of the action's parameters and no others."""
+        """Return whether a value is an object with valid parameters of the action and no others."""
         return self.action.accepts(value)
 
     def to_gbnf(self) -> str:
@@ -141,11 +144,11 @@ class ParametersSkeleton(_WrittenAsJson):
 
 
 def _options(parameters: Sequence[Parameter], begin: int, closing: str) -> dict[str, int | None]:
-    """Return the texts that may come next, from parameter `begin` on, and the parameter of each.
+    """Map each string that may come after parameter `begin` - 1 to the parameter it introduces.
 
-    Optional parameters may be passed over, up to the next required one or the end.
+    The string that ends the object maps to None. Optional parameters may be skipped up to the next
+    required parameter or the end.
     """
-    # Parameter begin - 1 has been written, if any has.
     quote = parameters[begin - 1].closing if begin else ""
     comma = "," if begin else ""
     options: dict[str, int | None] = {}
@@ -160,19 +163,19 @@ def _options(parameters: Sequence[Parameter], begin: int, closing: str) -> dict[
 def _parameter_script(action: Action, first_index: int, opening: str, closing: str) -> Script:
     parameters = action.parameters
     options = _options(parameters, 0, closing)
-    known = opening
+    fixed = opening
     if len(options) == 1:
-        taken = next(iter(options))
-        known += taken
+        chosen = next(iter(options))
+        fixed += chosen
     else:
-        filled = yield PlacedSpan(first_index, _NOTHING, before=known, follow=tuple(options))
-        taken, known = filled.follow, ""
-    while (i := options[taken]) is not None:
+        filled = yield PlacedSpan(first_index, _NOTHING, before=fixed, follow=tuple(options))
+        chosen, fixed = filled.follow, ""
+    while (i := options[chosen]) is not None:
         options = _options(parameters, i + 1, closing)
-        filled = yield parameters[i].placed(first_index + i, known, *options)
-        taken, known = filled.follow, ""
-    if known:
-        yield PlacedSpan(first_index, _NOTHING, before=known)
+        filled = yield parameters[i].placed(first_index + i, fixed, *options)
+        chosen, fixed = filled.follow, ""
+    if fixed:
+        yield PlacedSpan(first_index, _NOTHING, before=fixed)
 
 
 def _matches_parameters(action: Action, opening: str, closing: str, text: str) -> bool:
@@ -196,7 +199,7 @@ def _matches_parameters(action: Action, opening: str, closing: str, text: str) -
 
 
 def _parameter_rules(builder: gbnf.Builder, action: Action, name: str, closing: str) -> str:
-    """Add the rules of what may follow each parameter; return the name of the first."""
+    """Add a rule for the text that follows each parameter; return the name of the first rule."""
     for begin in range(len(action.parameters), -1, -1):
         options = []
         for option, i in _options(action.parameters, begin, closing).items():

@@ -1,24 +1,24 @@
-"""The binary ``RTKT`` payload: one span's choices as a tree of tokens, without their names.
+"""Read and write the binary ``RTKT`` payload: the choices of one span as a tree of tokens.
 
-Every number is little-endian, nothing is padded::
+All numbers are little-endian, without padding::
 
     u32  magic                     0x544B5452, the bytes "RTKT"
     u32  version                   1
     u32  path_len                  in bytes
     u8   path[path_len]            UTF-8, no NUL at the end
-    u32  n_nodes                   at least the root and one more
+    u32  n_nodes                   at least 2: the root and one more
     then n_nodes times, in DFS pre-order: the root first, children by ascending token id
-        i32  token_id              -1 at the root, 0 to 2**31 - 1 elsewhere
-        u8   terminal              1 where a choice is complete, else 0; 0 at the root
-        u32  n_children            0 only where a choice is complete
+        i32  token_id              -1 for the root, otherwise 0 to 2**31 - 1
+        u8   terminal              1 if a choice ends at this node, otherwise 0; 0 for the root
+        u32  n_children            0 only if a choice ends at this node
         u32  child_index[n_children]   each greater than the node's own index
 
-A tree has one encoding only: whatever :func:`decode_rtkt` accepts, :func:`encode_rtkt` writes again
-byte for byte.
+Each tree has exactly one encoding. :func:`encode_rtkt` therefore reproduces, byte for byte, every
+payload that :func:`decode_rtkt` accepts.
 
-What the format does not hold: the names of the leaves, their order, how often the same tokens
-occurred (leaves with equal tokens become one), and the model whose tokens they are. Who needs the
-names keeps the :class:`~eliza_ffi.choices.TokenTreeDescriptor` and looks the tokens up in it.
+The format does not contain the names of the leaves, their original order, duplicates (leaves with
+the same tokens become one leaf) or the model. If you need the names, keep the
+:class:`~eliza_ffi.choices.TokenTreeDescriptor` and look up the tokens in it.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ VERSION = 1
 ROOT_TOKEN = -1
 
 MOST_LEAF_TOKENS = 2**24
-"""The most tokens that the distinct leaves of a tree may have together.
+"""The most tokens that the distinct leaves of a tree may have in total.
 
-Leaves inside leaves cost little in the tree and are long when written out: without a limit,
-a payload of 1 MB could stand for 25 GB of leaves.
+A leaf that is a prefix of another leaf adds almost nothing to the payload, but must be written out
+when the payload is decoded. Without a limit, a payload of 1 MB could expand to 25 GB of leaves.
 """
 
 _U32 = struct.Struct("<I")
@@ -51,14 +51,14 @@ _NO_NODE = -1
 
 @dataclass(frozen=True)
 class RtktTree:
-    """What an ``RTKT`` payload says.
+    """The contents of an ``RTKT`` payload.
 
     Attributes
     ----------
     path : str
-        Which span: ``"action"``, ``"parameters.status"``, ...
+        The span that the choices belong to: ``"action"``, ``"parameters.status"``, ...
     leaves : tuple of tuple of int
-        The tokens of every distinct choice, in DFS order: as tuples sort.
+        The tokens of every distinct choice, in DFS order, which is the sort order of the tuples.
     """
 
     path: str
@@ -66,25 +66,28 @@ class RtktTree:
 
 
 def encode_rtkt(path: str, leaves: Iterable[Sequence[int]]) -> bytes:
-    """Write the ``RTKT`` payload of some choices.
+    """Encode choices as an ``RTKT`` payload.
 
     Parameters
     ----------
     path
-        Which span the choices belong to; may be empty.
+        The span that the choices belong to; may be empty.
     leaves
-        The tokens of each choice, in any order; one may begin another, duplicates collapse.
+        The tokens of each choice, in any order. A choice may be a prefix of another. Duplicates are
+        removed.
 
     Raises
     ------
     InvalidArgumentError
-        If the path has a lone surrogate, there are no leaves, one has no tokens, a token is not an
-        int from 0 to 2**31 - 1, or the distinct leaves have more than 2**24 tokens together.
+        If the path has a lone surrogate, there are no leaves, a leaf has no tokens, a token is not
+        an int from 0 to 2**31 - 1, or the distinct leaves have more than 2**24 tokens in total.
     """
     try:
         path_bytes = check_text("path", path).encode("utf-8")
     except UnicodeEncodeError as error:
-        raise InvalidArgumentError(f"path {path!r} cannot be UTF-8: {error}") from None
+        raise InvalidArgumentError(
+            f"path: expected a string that UTF-8 can encode, got {path!r}: {error}"
+        ) from None
     listed = check_several("leaves", leaves, "a list with the tokens of each choice")
     distinct = sorted({_checked_leaf(i, leaf) for i, leaf in enumerate(listed)})
     if not distinct:
@@ -92,7 +95,8 @@ def encode_rtkt(path: str, leaves: Iterable[Sequence[int]]) -> bytes:
     total = sum(map(len, distinct))
     if total > MOST_LEAF_TOKENS:
         raise InvalidArgumentError(
-            f"the leaves of path {path!r} have {total} tokens, more than {MOST_LEAF_TOKENS}"
+            f"leaves of path {path!r}: expected at most {MOST_LEAF_TOKENS} tokens in total, "
+            f"got {total}"
         )
     return b"".join(
         [
@@ -106,7 +110,7 @@ def encode_rtkt(path: str, leaves: Iterable[Sequence[int]]) -> bytes:
 
 
 def encode_descriptor(descriptor: TokenTreeDescriptor) -> bytes:
-    """Write the ``RTKT`` payload of a descriptor; the names of its leaves are not in it.
+    """Encode the leaves of a descriptor, without their names, as an ``RTKT`` payload.
 
     Raises
     ------
@@ -118,13 +122,13 @@ def encode_descriptor(descriptor: TokenTreeDescriptor) -> bytes:
 
 
 def decode_rtkt(data: bytes) -> RtktTree:
-    """Read an ``RTKT`` payload.
+    """Decode an ``RTKT`` payload.
 
     Raises
     ------
     TokenTrieError
         If the bytes are not exactly one tree in the layout above, or its leaves have more than
-        2**24 tokens together. The message names the byte, the node and what was expected there.
+        2**24 tokens in total. The message gives the byte offset, the node and the problem.
     """
     reader = _Reader(check_kind("data", data, (bytes, bytearray), "bytes"))
     magic = reader.u32("magic")
@@ -132,7 +136,7 @@ def decode_rtkt(data: bytes) -> RtktTree:
         raise _malformed(0, f"magic is 0x{magic:08X}, not 0x{MAGIC:08X}")
     version = reader.u32("version")
     if version != VERSION:
-        raise _malformed(4, f"version is {version}; only {VERSION} is known")
+        raise _malformed(4, f"version is {version}, not {VERSION}")
     path = _read_path(reader)
     leaves = _read_leaves(reader)
     if reader.remaining:
@@ -146,26 +150,29 @@ def _checked_leaf(i: int, leaf: Sequence[int]) -> tuple[int, ...]:
         raise InvalidArgumentError(f"leaves[{i}] has no tokens")
     for j, token in enumerate(tokens):
         if not isinstance(token, int) or isinstance(token, bool):
-            raise InvalidArgumentError(f"leaves[{i}][{j}] must be a whole number, not {token!r}")
+            raise InvalidArgumentError(f"leaves[{i}][{j}] must be a whole number, got {token!r}")
         if not 0 <= token <= LARGEST_TOKEN:
             raise InvalidArgumentError(f"leaves[{i}][{j}] is {token}, outside 0 to {LARGEST_TOKEN}")
     return tokens
 
 
 def _encoded_nodes(leaves: Iterable[tuple[int, ...]]) -> list[bytes]:
-    """Return n_nodes and the nodes. The leaves are distinct and sorted, which is pre-order."""
+    """Return n_nodes and the encoded nodes.
+
+    The leaves must be distinct and sorted, because this order visits the nodes in pre-order.
+    """
     tokens = [ROOT_TOKEN]
     terminal = [False]
     children: list[list[int]] = [[]]
-    walked = [0]  # the nodes from the root to the newest one
+    path = [0]  # the nodes from the root to the last node
     previous: tuple[int, ...] = ()
     for leaf in leaves:
         shared = _shared_length(previous, leaf)
-        del walked[shared + 1 :]
+        del path[shared + 1 :]
         for token in leaf[shared:]:
             index = len(tokens)
-            children[walked[-1]].append(index)
-            walked.append(index)
+            children[path[-1]].append(index)
+            path.append(index)
             tokens.append(token)
             terminal.append(False)
             children.append([])
@@ -197,9 +204,9 @@ def _read_leaves(reader: _Reader) -> tuple[tuple[int, ...], ...]:
     n_nodes = _read_n_nodes(reader)
     parent = [_NO_NODE] * n_nodes
     depth = [0] * n_nodes
-    newest = [ROOT_TOKEN] * n_nodes  # the token of the last child read, by parent
-    awaited = [0]  # the nodes named as children and not read yet; the next in pre-order is last
-    walked: list[int] = []  # the tokens from the root to the node
+    last_token = [ROOT_TOKEN] * n_nodes  # for each node, the token of its child that was read last
+    pending = [0]  # a stack of nodes listed as children and not yet read; the next one is on top
+    path: list[int] = []  # the tokens from the root to the current node
     leaves: list[tuple[int, ...]] = []
     total = 0
     for index in range(n_nodes):
@@ -209,43 +216,43 @@ def _read_leaves(reader: _Reader) -> tuple[tuple[int, ...], ...]:
         if problem:
             raise _malformed(at + 4, f"node {index}{problem}")
         above = parent[index]
-        elder = newest[above] if index else ROOT_TOKEN
-        problem = _place_problem(index, above, awaited) or _token_problem(index, token, elder)
+        sibling = last_token[above] if index else ROOT_TOKEN
+        problem = _order_problem(index, above, pending) or _token_problem(index, token, sibling)
         if problem:
             raise _malformed(at, f"node {index}{problem}")
 
         if index:
-            newest[above] = token
+            last_token[above] = token
             depth[index] = depth[above] + 1
-            del walked[depth[above] :]
-            walked.append(token)
+            del path[depth[above] :]
+            path.append(token)
         if terminal:
-            total += len(walked)
+            total += len(path)
             if total > MOST_LEAF_TOKENS:
                 limit = f"the leaves so far have {total} tokens, more than {MOST_LEAF_TOKENS}"
                 raise _malformed(at, f"node {index}: {limit}")
-            leaves.append(tuple(walked))
+            leaves.append(tuple(path))
 
-        awaited.pop()
-        awaited.extend(reversed(_read_children(reader, index, n_children, parent)))
+        pending.pop()
+        pending.extend(reversed(_read_children(reader, index, n_children, parent)))
     return tuple(leaves)
 
 
-def _place_problem(index: int, above: int, awaited: list[int]) -> str | None:
+def _order_problem(index: int, above: int, pending: list[int]) -> str | None:
     if index and above == _NO_NODE:
         return " is unreachable: no earlier node has it as a child"
-    if awaited[-1] != index:
-        return f" is out of DFS pre-order: node {awaited[-1]} should come here"
+    if pending[-1] != index:
+        return f" is out of DFS pre-order: expected node {pending[-1]}"
     return None
 
 
-def _token_problem(index: int, token: int, elder: int) -> str | None:
+def _token_problem(index: int, token: int, sibling: int) -> str | None:
     if index == 0:
         return f": token_id of the root is {token}, not -1" if token != ROOT_TOKEN else None
     if token < 0:
         return f": token_id is {token}, below 0"
-    if token <= elder:
-        return f": token_id {token} comes after {elder} of the same parent, but must ascend"
+    if token <= sibling:
+        return f": token_id is {token}, but must be greater than {sibling}, its previous sibling's"
     return None
 
 
@@ -253,7 +260,7 @@ def _ending_problem(index: int, terminal: int, n_children: int) -> str | None:
     if terminal not in (0, 1):
         return f": terminal is {terminal}, not 0 or 1"
     if terminal and index == 0:
-        return ": the root is terminal, a leaf without tokens"
+        return ": the root is terminal, so a leaf has no tokens"
     if not terminal and not n_children:
         return " has no children and is not terminal"
     return None
@@ -268,8 +275,7 @@ def _read_n_nodes(reader: _Reader) -> int:
     if n_nodes > most:
         raise _malformed(
             at,
-            f"n_nodes is {n_nodes}, but the {reader.remaining} bytes that remain "
-            f"hold at most {most}",
+            f"n_nodes is {n_nodes}, but the remaining {reader.remaining} bytes hold at most {most}",
         )
     return n_nodes
 
@@ -277,7 +283,7 @@ def _read_n_nodes(reader: _Reader) -> int:
 def _read_children(
     reader: _Reader, index: int, n_children: int, parent: list[int]
 ) -> tuple[int, ...]:
-    """Read child_index of a node and enter the node as the parent of each."""
+    """Read child_index of a node, and record the node as the parent of its children."""
     at = reader.offset
     where = f"node {index}: child_index"
     size = n_children * _U32.size
@@ -297,7 +303,7 @@ def _read_children(
 
 
 class _Reader:
-    """The bytes and how far they are read."""
+    """Reads bytes in order, and counts how many were read."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

@@ -1,4 +1,4 @@
-"""The streaming runners: asynchronous, and a synchronous twin for scripts."""
+"""elizaOS's streaming runner, asynchronous and synchronous."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class _Runner:
         self._has_warned = False
 
     def generation(self, args: FfiStreamingGenerateArgs) -> GenerationRun:
-        """Return a generation that has not begun."""
+        """Return a generation that has not started."""
         check_kind("args", args, FfiStreamingGenerateArgs, "an FfiStreamingGenerateArgs")
         return GenerationRun(self.binding, self.ctx, args.to_request(), self._warn_once)
 
     def filling(self, args: FillArgs) -> FillRun:
-        """Return a filling that has not begun."""
+        """Return a run that fills a skeleton and has not started."""
         check_kind("args", args, FillArgs, "a FillArgs")
         return FillRun(self.binding, self.ctx, args.to_request())
 
@@ -58,18 +58,19 @@ class FfiStreamingRunner(_Runner):
     ctx
         The context to generate with, as the binding made it.
     scheduler
-        Of the session that the context belongs to; None = the context belongs to no session.
+        The scheduler of the session that the context belongs to; None = there is no session.
 
     Notes
     -----
-    Generations with the same ``slot_id >= 0`` wait for each other on the event loop. Those with -1
-    take any slot that is free. If all slots are in use, the runner of a model waits in the model's
-    queue, and another runner inside the library. Both wait for as long as option ``slot_wait_ms``
-    says, and then raise :class:`~eliza_ffi.errors.BusyError`.
+    Generations with the same ``slot_id >= 0`` run one after the other; the event loop is not
+    blocked while one waits. Generations with ``slot_id=-1`` take any free slot. If all slots are in
+    use, a runner with a scheduler waits in the session's queue, and a runner without one waits
+    inside the library. In both cases, :class:`~eliza_ffi.errors.BusyError` is raised after
+    ``slot_wait_ms`` milliseconds.
 
-    Native work runs on a thread for each generation, which does not wait for who reads the steps:
-    a slow reader finds them waiting. Cancelling the task stops the native call and waits until it
-    has returned and the stream is closed.
+    Each generation runs on its own thread. The thread does not wait for the consumer of the steps;
+    steps are queued until they are read. Cancelling the task stops the native call, and waits until
+    the call has returned and the stream is closed.
     """
 
     def __init__(
@@ -84,19 +85,19 @@ class FfiStreamingRunner(_Runner):
         )
 
     def close(self) -> None:
-        """Free the threads: idle ones end now, the others when their generations end.
+        """End the threads: idle ones now, the others when their generations end.
 
         The runner cannot be used afterwards. Closing a model closes its runner.
         """
         self._scheduler.threads.close()
 
     async def generate_with_usage(self, args: FfiStreamingGenerateArgs) -> FfiStreamingResult:
-        """Generate to the end and return the text, the tokens and what they took.
+        """Generate to the end and return the text, the tokens and the usage.
 
         Raises
         ------
         TokenTrieError
-            If the library refuses the payload, or `token_tree_path` is not in it.
+            If the library rejects the payload, or no descriptor has the path `token_tree_path`.
         ElizaError
             If the library fails.
         """
@@ -105,7 +106,9 @@ class FfiStreamingRunner(_Runner):
         return cast(FfiStreamingResult, result)
 
     def generate_stream(self, args: FfiStreamingGenerateArgs) -> AsyncGenerator[StreamStep, None]:
-        """Yield each step as it comes. Leave early through ``aclose()`` or `contextlib.aclosing`.
+        """Yield each step when it is generated.
+
+        To stop early, call ``aclose()`` on the iterator or use `contextlib.aclosing`.
 
         Raises
         ------
@@ -117,20 +120,26 @@ class FfiStreamingRunner(_Runner):
     def whole_stream(
         self, args: FfiStreamingGenerateArgs
     ) -> AsyncGenerator[StreamStep | FfiStreamingResult, None]:
-        """Yield each step as it comes, and at last the whole result; raises as above."""
+        """Yield each step when it is generated, then the result.
+
+        Raises
+        ------
+        TokenTrieError, ElizaError
+            As :meth:`generate_with_usage`.
+        """
         return self._drive(self._generating(args), args, with_result=True)
 
     def fill_stream(self, args: FillArgs) -> AsyncGenerator[SpanFill | FillResult, None]:
-        """Yield each span of a skeleton when it has been filled, and at last the whole result.
+        """Yield each span of a skeleton when it is filled, then the result.
 
         Raises
         ------
         FillError
-            If the library fails on a span; its `partial` is what was written until then.
+            If the library fails in a span. Its `partial` is the answer written before the failure.
         NotSupportedError
             If the library cannot fill skeletons.
         ElizaError
-            If it fails before the first span.
+            If the library fails before the first span.
         """
         check_kind("args", args, FillArgs, "a FillArgs")
         return self._scheduler.steps_async(
@@ -167,7 +176,15 @@ class FfiStreamingRunner(_Runner):
 
 
 class SyncStreamingRunner(_Runner):
-    """The same, blocking the calling thread. Parameters as :class:`FfiStreamingRunner`."""
+    """Generates on the calling thread, and blocks it.
+
+    Parameters
+    ----------
+    binding
+        The library.
+    ctx
+        The context to generate with, as the binding made it.
+    """
 
     def __init__(self, binding: LlmStreamingBinding, ctx: Any) -> None:
         super().__init__(binding, ctx)
@@ -175,21 +192,21 @@ class SyncStreamingRunner(_Runner):
         self._owners: dict[int, int] = {}
 
     def generate_with_usage(self, args: FfiStreamingGenerateArgs) -> FfiStreamingResult:
-        """Generate to the end; raises as the asynchronous twin does."""
+        """Generate to the end; see :meth:`FfiStreamingRunner.generate_with_usage`."""
         return self.run(self.generation(args))
 
     def run(self, generation: GenerationRun) -> FfiStreamingResult:
-        """Run a generation to its end; another thread may cancel it."""
+        """Run a generation to the end. Another thread may cancel it."""
         for _ in self._drive(generation):
             pass
         return FfiStreamingResult.of(generation.result())
 
     def generate_stream(self, args: FfiStreamingGenerateArgs) -> Generator[StreamStep, None, None]:
-        """Yield each step as it comes. To leave early, close the iterator or let go of it."""
+        """Yield each step when it is generated. To stop early, close or discard the iterator."""
         return self._drive(self.generation(args))
 
     def fill_stream(self, args: FillArgs) -> Generator[SpanFill | FillResult, None, None]:
-        """Yield each span of a skeleton when it has been filled, and at last the whole result."""
+        """Yield each span of a skeleton when it is filled, then the result."""
         filling = self.filling(args)
         with self._slot(args.generation.slot_id), closing(filling.steps()) as spans:
             yield from spans
@@ -208,14 +225,14 @@ class SyncStreamingRunner(_Runner):
         if slot_id < 0:
             yield
             return
-        me = threading.get_ident()
-        if self._owners.get(slot_id) == me:
+        this_thread = threading.get_ident()
+        if self._owners.get(slot_id) == this_thread:
             raise InvalidArgumentError(
-                f"slot {slot_id} is busy with an unfinished generate_stream of this thread: "
-                f"close that first, or it would be waited for without end"
+                f"slot {slot_id} is busy with an unfinished generate_stream of this thread, "
+                f"which would wait for itself for ever; close that stream first"
             )
         with self._slots.setdefault(slot_id, threading.Lock()):
-            self._owners[slot_id] = me
+            self._owners[slot_id] = this_thread
             try:
                 yield
             finally:

@@ -46,14 +46,14 @@ NOTHING = {"name": "NOTHING"}
         ('{"action":"NOTHING","parameters":{}}}', False),
     ],
 )
-def test_the_parameters_are_those_of_the_action(text: str, matches: bool) -> None:
+def test_only_parameters_of_the_chosen_action_match(text: str, matches: bool) -> None:
     skeleton = ActionSkeleton([DELETE, SET, NOTHING])
     assert skeleton.matches(text) == matches
     if matches:
         assert skeleton.accepts(skeleton.parse(text))
 
 
-def test_a_value_is_accepted_in_any_order_of_keys() -> None:
+def test_values_are_accepted_with_keys_in_any_order() -> None:
     skeleton = ActionSkeleton([DELETE, SET, NOTHING])
     assert skeleton.accepts({"parameters": {"times": 1, "path": "x"}, "action": "DELETE_FILE"})
     for value in (
@@ -69,7 +69,7 @@ def test_a_value_is_accepted_in_any_order_of_keys() -> None:
         assert not skeleton.accepts(value)
 
 
-def test_what_is_known_is_asked_for_in_one_piece() -> None:
+def test_fixed_text_between_values_is_one_piece() -> None:
     script = ActionSkeleton([DELETE, SET, NOTHING]).script()
     action = next(script)
     assert (action.before, action.after) == ('{"action":', ',"parameters":{')
@@ -90,7 +90,8 @@ def test_an_action_without_parameters_ends_in_a_literal() -> None:
     assert end.before == "}}"
 
 
-def test_where_all_parameters_are_optional_the_model_begins_with_a_choice() -> None:
+def test_optional_parameters_alone_begin_with_a_choice() -> None:
+    """The model first chooses between the first key and the end of the object."""
     optional = {"name": "A", "parameters": [{"name": "x", "type": "number", "required": False}]}
     script = ParametersSkeleton(optional).script()
     first = next(script)
@@ -106,7 +107,7 @@ def test_where_all_parameters_are_optional_the_model_begins_with_a_choice() -> N
     ("actions", "reason"),
     [
         ([], "no actions were given"),
-        ([NOTHING, NOTHING], "two actions are named 'NOTHING'"),
+        ([NOTHING, NOTHING], "actions: expected distinct names, got 'NOTHING' twice"),
         ([3], "an action must be an object with a name"),
         ([{"name": ""}], "the name of an action must be a non-empty string"),
         ([{"name": "\ud800"}], "lone surrogate"),
@@ -118,17 +119,23 @@ def test_where_all_parameters_are_optional_the_model_begins_with_a_choice() -> N
         ),
         ([{"name": "A", "parameters": [{"name": "x", "enum": []}]}], "nothing to choose from"),
         ([{"name": "A", "parameters": [{"name": "x", "enum": "ab"}]}], "enum must be a list"),
-        ([{"name": "A", "parameters": [{"name": "x", "enum": [1]}]}], "1 is not of type string"),
-        ([{"name": "A", "parameters": [{"name": "x"}] * 2}], "two parameters named 'x'"),
+        (
+            [{"name": "A", "parameters": [{"name": "x", "enum": [1]}]}],
+            "parameter 'x': expected enum values of type string, got 1",
+        ),
+        (
+            [{"name": "A", "parameters": [{"name": "x"}] * 2}],
+            "action 'A': expected distinct parameter names, got 'x' twice",
+        ),
         ([{"name": "A", "parameters": [{"name": "x", "type": ["string"]}]}], "type must be one of"),
     ],
 )
-def test_malformed_actions_are_refused(actions: list[Any], reason: str) -> None:
+def test_malformed_actions_are_rejected(actions: list[Any], reason: str) -> None:
     with pytest.raises(InvalidArgumentError, match=reason):
         ActionSkeleton(actions)
 
 
-def test_numbers_are_told_from_booleans() -> None:
+def test_a_boolean_is_not_a_number_and_a_number_not_a_boolean() -> None:
     number = Parameter("n", "number", enum=(0, 1, 2.5))
     assert number.accepts(1)
     assert number.accepts(2.5)
@@ -139,7 +146,7 @@ def test_numbers_are_told_from_booleans() -> None:
     assert not Parameter("b", "boolean").accepts(0)
 
 
-def test_an_action_reads_its_json_form() -> None:
+def test_an_action_can_be_read_from_json() -> None:
     action = Action.from_dict(DELETE)
     assert [(each.name, each.type, each.required) for each in action.parameters] == [
         ("path", "string", True),

@@ -1,4 +1,4 @@
-"""elizaOS's binding on phones: its names, its 88 bytes, and the trie that may be missing."""
+"""elizaOS's binding for phones: its names, its 88-byte configuration, and its optional trie."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def context_size_of(config: bytes) -> int:
     return int(struct.unpack_from("<i", config, 80)[0])
 
 
-def test_a_generation_by_the_names_of_the_phone(fakes: Fakes, tmp_path: Path) -> None:
+def test_a_generation_works_under_elizaos_names(fakes: Fakes, tmp_path: Path) -> None:
     fake = fakes(STREAM | {"llm_stream_save_slot", "llm_stream_restore_slot"}, 12)
     binding = AospStreamingLlmBinding(Library(fake.path), context_size=4096)
     assert binding.llm_stream_supported()
@@ -48,7 +48,7 @@ def test_a_generation_by_the_names_of_the_phone(fakes: Fakes, tmp_path: Path) ->
     assert fake.harm == ""
 
 
-def test_a_stream_may_have_a_context_size_of_its_own(fakes: Fakes) -> None:
+def test_a_stream_can_override_the_context_size(fakes: Fakes) -> None:
     fake = fakes(STREAM, 9)
     binding = AospStreamingLlmBinding(Library(fake.path), context_size=4096)
     ctx = binding.create("any")
@@ -63,15 +63,16 @@ def test_a_stream_may_have_a_context_size_of_its_own(fakes: Fakes) -> None:
     binding.destroy(ctx)
 
 
-def test_a_context_size_that_the_library_would_not_read_is_refused(fakes: Fakes) -> None:
+def test_an_unsupported_context_size_is_rejected(fakes: Fakes) -> None:
     binding = AospStreamingLlmBinding(Library(fakes(STREAM, 8).path), context_size=4096)
     ctx = binding.create("any")
-    with pytest.raises(NotSupportedError, match=r"\(ABI version 8\) does not read a context size"):
+    expected = r"\(ABI version 8\) does not support a context size per stream"
+    with pytest.raises(NotSupportedError, match=expected):
         binding.open(ctx, StreamConfig())
     binding.destroy(ctx)
 
 
-def test_the_trie_is_there_only_where_the_library_has_both_of_its_functions(fakes: Fakes) -> None:
+def test_the_trie_needs_both_of_its_functions(fakes: Fakes) -> None:
     for functions in (FUNCTIONS, FUNCTIONS | TRIE - {"clear_token_trie"}):
         binding = AospStreamingLlmBinding(Library(fakes(functions, 12).path))
         assert binding.llm_stream_set_token_trie is None
@@ -89,7 +90,8 @@ def test_the_trie_is_there_only_where_the_library_has_both_of_its_functions(fake
     binding.destroy(ctx)
 
 
-def test_the_probes_are_the_librarys_and_no_where_it_has_none(fakes: Fakes) -> None:
+def test_support_follows_the_librarys_probes(fakes: Fakes) -> None:
+    """A missing probe means "no", except for text generation, where it means "yes"."""
     newest = AospStreamingLlmBinding(Library(fakes(FUNCTIONS, 12).path))
     assert newest.llm_mtp_supported()
     assert newest.llm_kv_quant_supported()
@@ -101,7 +103,7 @@ def test_the_probes_are_the_librarys_and_no_where_it_has_none(fakes: Fakes) -> N
     assert not stub.llm_stream_supported()
 
 
-def test_the_runners_run_on_it(fakes: Fakes) -> None:
+def test_a_runner_accepts_this_binding(fakes: Fakes) -> None:
     fake = fakes(STREAM, 10)
     binding = AospStreamingLlmBinding(Library(fake.path), context_size=1024)
     ctx = binding.create("any")
@@ -111,7 +113,7 @@ def test_the_runners_run_on_it(fakes: Fakes) -> None:
     binding.destroy(ctx)
 
 
-def test_this_projects_library_takes_the_context_size_too(library: Library) -> None:
+def test_this_projects_library_uses_the_context_size(library: Library) -> None:
     binding = AospStreamingLlmBinding(library, context_size=256)
     ctx = binding.create(str(default_model_path()))
     stream = binding.llm_stream_open(ctx, StreamConfig())

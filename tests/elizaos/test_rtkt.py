@@ -1,4 +1,4 @@
-"""The binary tree payload: its bytes, its way back, and what is refused."""
+"""The binary tree payload: encoding, decoding, and rejected input."""
 
 from __future__ import annotations
 
@@ -58,12 +58,13 @@ SMALL = bytes([
     0x00, 0x00, 0x00, 0x00,    # n_children 0
 ])
 # fmt: on
-# The bytes of it that can change and leave a tree: the path, the lowest byte of token 5 (the others
-# would put it behind its sibling 9), the terminal byte of node 1 and the tokens 258 and 9.
+# The positions at which some other byte value also gives a valid payload: the path, the lowest byte
+# of token 5 (a change of a higher byte makes it larger than its sibling 9), the terminal byte of
+# node 1, and the tokens 258 and 9.
 FREE_BYTES = {*range(12, 15), 36, 40, *range(49, 53), *range(58, 62)}
 SMALL_TREE = RtktTree("pä", ((5,), (5, 258), (9,)))
 
-# Few tokens and short leaves: shared prefixes, leaves inside leaves and duplicates are many.
+# Few different tokens and short leaves give many shared prefixes, nested leaves and duplicates.
 tokens = st.one_of(st.integers(0, 4), st.sampled_from([255, 256, LARGEST]))
 leaf_lists = st.lists(st.lists(tokens, min_size=1, max_size=6), min_size=1, max_size=12)
 
@@ -73,31 +74,31 @@ def node(token: int, terminal: int, *children: int) -> bytes:
 
 
 def tree(*nodes: bytes, n_nodes: int | None = None) -> bytes:
-    """A payload of path "": the first node is at byte 16."""
+    """Return a payload with path "". Its first node is at byte 16."""
     count = len(nodes) if n_nodes is None else n_nodes
     return struct.pack("<4sIII", b"RTKT", 1, 0, count) + b"".join(nodes)
 
 
-def test_a_small_tree_is_written_as_documented() -> None:
+def test_a_small_tree_is_encoded_as_documented() -> None:
     assert encode_rtkt("pä", [(5,), (5, 258), (9,)]) == SMALL
 
 
-def test_the_documented_bytes_are_read() -> None:
+def test_the_documented_bytes_are_decoded() -> None:
     assert decode_rtkt(SMALL) == SMALL_TREE
 
 
-def test_order_duplicates_and_the_kind_of_sequence_do_not_matter() -> None:
+def test_leaf_order_duplicates_and_sequence_types_do_not_matter() -> None:
     assert encode_rtkt("pä", iter([[9], [5, 258], (9,), [5], (5, 258)])) == SMALL
 
 
-def test_a_descriptor_is_written_without_its_names() -> None:
+def test_a_descriptor_is_encoded_without_its_names() -> None:
     leaves = (TokenTreeLeaf("B", (9,)), TokenTreeLeaf("A", (5,)), TokenTreeLeaf("AB", (5, 258)))
     assert encode_descriptor(TokenTreeDescriptor("pä", leaves)) == SMALL
 
 
 @pytest.mark.slow
 @given(st.text(), leaf_lists)
-def test_what_is_written_reads_back(path: str, leaves: list[list[int]]) -> None:
+def test_decoding_inverts_encoding(path: str, leaves: list[list[int]]) -> None:
     written = encode_rtkt(path, leaves)
     read = decode_rtkt(written)
     assert read == RtktTree(path, tuple(sorted({tuple(leaf) for leaf in leaves})))
@@ -105,7 +106,7 @@ def test_what_is_written_reads_back(path: str, leaves: list[list[int]]) -> None:
 
 
 @given(leaf_lists)
-def test_the_nodes_are_those_of_the_python_trie_in_pre_order(leaves: list[list[int]]) -> None:
+def test_nodes_match_the_python_trie_in_pre_order(leaves: list[list[int]]) -> None:
     nodes: list[bytes] = []
 
     def write(trie: TokenTrieNode, token: int) -> int:
@@ -120,26 +121,26 @@ def test_the_nodes_are_those_of_the_python_trie_in_pre_order(leaves: list[list[i
 
 
 @pytest.mark.slow
-def test_a_chain_of_100_000_tokens_goes_there_and_back() -> None:
+def test_a_chain_of_100_000_tokens_is_encoded_and_decoded() -> None:
     leaves = (tuple(range(50_000)), tuple(range(100_000)))
     assert decode_rtkt(encode_rtkt("deep", leaves)).leaves == leaves
 
 
 @pytest.mark.slow
-def test_a_root_of_100_000_children_goes_there_and_back() -> None:
+def test_a_root_with_100_000_children_is_encoded_and_decoded() -> None:
     leaves = tuple((token,) for token in range(100_000))
     assert decode_rtkt(encode_rtkt("wide", leaves)).leaves == leaves
 
 
 @pytest.mark.parametrize("size", range(len(SMALL)))
-def test_every_truncation_is_refused(size: int) -> None:
+def test_every_truncated_payload_is_rejected(size: int) -> None:
     with pytest.raises(TokenTrieError, match="malformed at byte"):
         decode_rtkt(SMALL[:size])
 
 
 @pytest.mark.slow
 @given(leaf_lists, st.data())
-def test_every_truncation_of_any_payload_is_refused(
+def test_truncations_of_random_payloads_are_rejected(
     leaves: list[list[int]], data: st.DataObject
 ) -> None:
     written = encode_rtkt("path", leaves)
@@ -147,8 +148,8 @@ def test_every_truncation_of_any_payload_is_refused(
         decode_rtkt(written[: data.draw(st.integers(0, len(written) - 1))])
 
 
-def refused_or_canonical(data: bytes) -> bool:
-    """Whether the bytes are refused; those that are not must be the one encoding of their tree."""
+def is_rejected(data: bytes) -> bool:
+    """Return whether a payload is rejected; check that an accepted one is canonical."""
     try:
         read = decode_rtkt(data)
     except TokenTrieError:
@@ -158,21 +159,21 @@ def refused_or_canonical(data: bytes) -> bool:
 
 
 @pytest.mark.parametrize("at", range(len(SMALL)))
-def test_every_corrupted_byte_is_refused_or_makes_another_valid_payload(at: int) -> None:
+def test_a_changed_byte_is_rejected_except_at_known_positions(at: int) -> None:
     others = [value for value in range(256) if value != SMALL[at]]
-    refused = [refused_or_canonical(SMALL[:at] + bytes([v]) + SMALL[at + 1 :]) for v in others]
-    assert all(refused) == (at not in FREE_BYTES)
+    rejected = [is_rejected(SMALL[:at] + bytes([v]) + SMALL[at + 1 :]) for v in others]
+    assert all(rejected) == (at not in FREE_BYTES)
 
 
 @pytest.mark.slow
 @given(leaf_lists, st.data())
-def test_corrupted_payloads_are_refused_or_canonical(
+def test_corrupted_payloads_are_rejected_or_canonical(
     leaves: list[list[int]], data: st.DataObject
 ) -> None:
     corrupted = bytearray(encode_rtkt("p", leaves))
     for _ in range(data.draw(st.integers(1, 3))):
         corrupted[data.draw(st.integers(0, len(corrupted) - 1))] = data.draw(st.integers(0, 255))
-    refused_or_canonical(bytes(corrupted))
+    is_rejected(bytes(corrupted))
 
 
 small_numbers = st.integers(-2, 4)
@@ -185,8 +186,8 @@ raw_nodes = st.builds(
 
 
 @given(st.lists(raw_nodes, max_size=4))
-def test_arbitrary_nodes_are_refused_or_canonical(nodes: list[bytes]) -> None:
-    refused_or_canonical(tree(node(-1, 0, 1), *nodes))
+def test_random_nodes_are_rejected_or_canonical(nodes: list[bytes]) -> None:
+    is_rejected(tree(node(-1, 0, 1), *nodes))
 
 
 @pytest.mark.parametrize(
@@ -196,17 +197,17 @@ def test_arbitrary_nodes_are_refused_or_canonical(nodes: list[bytes]) -> None:
         (b'{"modelId":"m"}', 0, "magic is 0x6F6D227B, not 0x544B5452"),
         (b"TKTR" + SMALL[4:], 0, "magic is 0x52544B54, not 0x544B5452"),
         (b"RTKT\x01\x00", 4, "truncated: version needs 4 bytes, 2 remain"),
-        (b"RTKT" + b"\x02\0\0\0", 4, "version is 2; only 1 is known"),
+        (b"RTKT" + b"\x02\0\0\0", 4, "version is 2, not 1"),
         (SMALL[:8] + b"\xff" * 4, 12, "truncated: path needs 4294967295 bytes, 0 remain"),
         (SMALL[:13] + b"\x28" + SMALL[14:], 14, "path is not UTF-8: invalid start byte"),
-        # A surrogate, and NUL in two bytes: neither is UTF-8.
+        # An encoded surrogate and an overlong NUL: neither is valid UTF-8.
         (SMALL[:12] + b"\xed\xa0\x80" + SMALL[15:], 12, "path is not UTF-8: invalid"),
         (SMALL[:12] + b"\xc0\x80p" + SMALL[15:], 12, "path is not UTF-8: invalid start byte"),
         (tree(), 12, "n_nodes is 0, but a tree has at least its root"),
         (
             tree(node(-1, 0, 1), node(7, 1), n_nodes=2**32 - 1),
             12,
-            "n_nodes is 4294967295, but the 22 bytes that remain hold at most 2",
+            "n_nodes is 4294967295, but the remaining 22 bytes hold at most 2",
         ),
         (tree(node(-1, 0, 1), node(7, 1)) + b"\0", 38, "1 bytes after the last node"),
         (tree(node(-1, 0, 1), node(7, 1), node(8, 1), n_nodes=2), 38, "9 bytes after the last"),
@@ -224,7 +225,7 @@ def test_arbitrary_nodes_are_refused_or_canonical(nodes: list[bytes]) -> None:
         (tree(node(7, 0, 1), node(7, 1)), 16, "node 0: token_id of the root is 7, not -1"),
         (tree(node(-2, 0, 1), node(7, 1)), 16, "node 0: token_id of the root is -2, not -1"),
         (tree(node(-1, 0)), 20, "node 0 has no children and is not terminal"),
-        (tree(node(-1, 1)), 20, "node 0: the root is terminal, a leaf without tokens"),
+        (tree(node(-1, 1)), 20, "node 0: the root is terminal, so a leaf has no tokens"),
         (tree(node(-1, 1, 1), node(7, 1)), 20, "node 0: the root is terminal"),
         # The other nodes.
         (tree(node(-1, 0, 1), node(-1, 1)), 29, "node 1: token_id is -1, below 0"),
@@ -234,12 +235,12 @@ def test_arbitrary_nodes_are_refused_or_canonical(nodes: list[bytes]) -> None:
         (
             tree(node(-1, 0, 1, 2), node(7, 1), node(5, 1)),
             42,
-            "node 2: token_id 5 comes after 7 of the same parent, but must ascend",
+            "node 2: token_id is 5, but must be greater than 7, its previous sibling's",
         ),
         (
             tree(node(-1, 0, 1, 2), node(7, 1), node(7, 1)),
             42,
-            "node 2: token_id 7 comes after 7 of the same parent, but must ascend",
+            "node 2: token_id is 7, but must be greater than 7, its previous sibling's",
         ),
         # child_index.
         (
@@ -280,17 +281,17 @@ def test_arbitrary_nodes_are_refused_or_canonical(nodes: list[bytes]) -> None:
         (
             tree(node(-1, 0, 2, 1), node(7, 1), node(8, 1)),
             33,
-            "node 1 is out of DFS pre-order: node 2 should come here",
+            "node 1 is out of DFS pre-order: expected node 2",
         ),
-        # Breadth first: the child of node 1 stands behind node 2.
+        # Breadth-first order: the child of node 1 comes after node 2.
         (
             tree(node(-1, 0, 1, 2), node(5, 0, 3), node(9, 1), node(6, 1)),
             46,
-            "node 2 is out of DFS pre-order: node 3 should come here",
+            "node 2 is out of DFS pre-order: expected node 3",
         ),
     ],
 )
-def test_a_malformed_payload_is_refused_naming_the_byte(data: bytes, at: int, said: str) -> None:
+def test_the_error_for_a_malformed_payload_names_the_byte(data: bytes, at: int, said: str) -> None:
     with pytest.raises(TokenTrieError) as caught:
         decode_rtkt(data)
     assert str(caught.value).startswith(f"the RTKT payload is malformed at byte {at}: {said}")
@@ -303,40 +304,41 @@ def test_a_malformed_payload_is_refused_naming_the_byte(data: bytes, at: int, sa
         ("p", [[1], []], r"leaves\[1\] has no tokens"),
         ("p", [[1], [2, -1]], r"leaves\[1\]\[1\] is -1, outside 0 to 2147483647"),
         ("p", [[2**31]], r"leaves\[0\]\[0\] is 2147483648, outside"),
-        ("p", [[1.0]], r"leaves\[0\]\[0\] must be a whole number, not 1.0"),
-        ("p", [[True]], r"leaves\[0\]\[0\] must be a whole number, not True"),
+        ("p", [[1.0]], r"leaves\[0\]\[0\] must be a whole number, got 1.0"),
+        ("p", [[True]], r"leaves\[0\]\[0\] must be a whole number, got True"),
         ("p", ["ab"], r"leaves\[0\] must be a list of tokens, got 'ab'"),
-        ("\ud800", [[1]], r"path '\\ud800' cannot be UTF-8: .* surrogates not allowed"),
+        ("\ud800", [[1]], r"path: expected .* UTF-8 .* got '\\ud800': .* surrogates not allowed"),
     ],
 )
-def test_what_cannot_be_written_is_refused(
+def test_invalid_paths_and_leaves_are_rejected(
     path: str, leaves: list[Sequence[int]], said: str
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=said):
         encode_rtkt(path, leaves)
 
 
-def test_leaves_too_long_together_are_refused_both_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_encoder_and_decoder_limit_the_total_leaf_length(monkeypatch: pytest.MonkeyPatch) -> None:
     leaves = [(1,), (1, 2), (1, 2, 3)]
     monkeypatch.setattr(rtkt, "MOST_LEAF_TOKENS", 6)
     written = encode_rtkt("", leaves)
     assert decode_rtkt(written).leaves == tuple(leaves)
 
     monkeypatch.setattr(rtkt, "MOST_LEAF_TOKENS", 5)
-    with pytest.raises(InvalidArgumentError, match="path '' have 6 tokens, more than 5"):
+    with pytest.raises(InvalidArgumentError, match="path '': expected at most 5 .*, got 6"):
         encode_rtkt("", leaves)
     with pytest.raises(TokenTrieError, match="byte 55: node 3: .* 6 tokens, more than 5"):
         decode_rtkt(written)
 
 
-def test_a_small_payload_cannot_stand_for_gigabytes_of_leaves() -> None:
+def test_a_small_payload_cannot_expand_to_gigabytes_of_leaves() -> None:
     depth = 100_000
     chain = [node(1, 1, index + 1) for index in range(1, depth)]
     with pytest.raises(TokenTrieError, match="the leaves so far have 16782321 tokens, more than"):
         decode_rtkt(tree(node(-1, 0, 1), *chain, node(1, 1)))
 
 
-def test_the_library_reads_what_is_written_here(library: Library) -> None:
+def test_the_library_reads_encoded_payloads(library: Library) -> None:
+    """A span gives the same tokens and scores from JSON and from ``RTKT``."""
     with Model(library=library) as model:
         names = ["REPLY", "SEND_EMAIL", "SEND_MESSAGE", "SEND"]
         descriptor = build_token_tree_descriptor("action", names, model.tokenize)
@@ -359,7 +361,7 @@ def test_the_library_reads_what_is_written_here(library: Library) -> None:
     assert outcomes[0] == outcomes[1]
 
 
-def test_the_library_refuses_a_broken_tree_with_the_place(library: Library) -> None:
+def test_the_library_names_the_byte_at_which_a_tree_is_broken(library: Library) -> None:
     with Model(library=library) as model:
         stream = model.binding.open(model.session.ctx, StreamConfig())
         broken = encode_rtkt("action", [[5, 7], [8]])[:-1]

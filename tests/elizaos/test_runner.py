@@ -1,4 +1,4 @@
-"""The lifecycle, proved with a binding that writes down its calls."""
+"""The order in which the runners call the library, checked with a binding that records calls."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def args_with(**changes: object) -> FfiStreamingGenerateArgs:
 
 
 @both_runners
-def test_the_order_is_open_prefill_set_next_clear_close(run: Run) -> None:
+def test_calls_are_open_prefill_set_next_clear_close(run: Run) -> None:
     binding = RecordingBinding()
     result = run(binding, args_with(token_tree_mode=1 | STOP_AT_LEAF))
     assert binding.calls == PULLED
@@ -79,7 +79,7 @@ def test_without_a_payload_no_trie_is_set_or_cleared(run: Run) -> None:
 
 
 @both_runners
-def test_leaf_and_counts_are_read_before_the_trie_is_cleared(run: Run) -> None:
+def test_the_leaf_is_read_before_the_trie_is_cleared(run: Run) -> None:
     binding = RecordingBinding(has=ALL | {"token_trie_leaf"})
     result = run(binding, args_with())
     assert binding.calls[-3:] == ["token_trie_leaf", "clear_token_trie", "close"]
@@ -88,7 +88,8 @@ def test_leaf_and_counts_are_read_before_the_trie_is_cleared(run: Run) -> None:
 
 
 @both_runners
-def test_a_span_that_ended_the_generation_is_its_finish_reason_without_counts_too(run: Run) -> None:
+def test_the_finish_reason_is_leaf_after_a_span_with_stop_at_leaf(run: Run) -> None:
+    """Also if the library has no counters."""
     binding = RecordingBinding(has=ALL | {"token_trie_leaf"})
     changes = {"token_tree_mode": STOP_AT_LEAF, "max_tokens": 4}
     assert run(binding, args_with(**changes)).finish_reason == "leaf"
@@ -96,7 +97,7 @@ def test_a_span_that_ended_the_generation_is_its_finish_reason_without_counts_to
 
 
 @both_runners
-def test_choices_are_scored_between_setting_the_trie_and_the_first_pull(run: Run) -> None:
+def test_choices_are_scored_after_the_trie_is_set_and_before_the_first_pull(run: Run) -> None:
     binding = RecordingBinding(has=ALL | {"token_trie_scores"})
     result = run(binding, args_with(score_leaves=True))
     begin = ["open", "prefill", "set_token_trie", "token_trie_scores"]
@@ -107,7 +108,7 @@ def test_choices_are_scored_between_setting_the_trie_and_the_first_pull(run: Run
 
 
 @both_runners
-def test_choices_are_scored_only_when_asked_and_only_where_a_trie_was_set(run: Run) -> None:
+def test_choices_are_scored_only_on_request_and_with_a_trie(run: Run) -> None:
     for binding, changes in (
         (RecordingBinding(has=ALL), {}),
         (RecordingBinding(has=ALL), {"score_leaves": True, "token_tree_payload": None}),
@@ -118,8 +119,8 @@ def test_choices_are_scored_only_when_asked_and_only_where_a_trie_was_set(run: R
 
 
 @both_runners
-def test_the_config_carries_every_field_over(run: Run) -> None:
-    wanted = StreamConfig(
+def test_every_config_field_reaches_the_library(run: Run) -> None:
+    expected = StreamConfig(
         max_tokens=9,
         temperature=0.5,
         top_p=0.9,
@@ -137,19 +138,19 @@ def test_the_config_carries_every_field_over(run: Run) -> None:
         cache_type_v="f16",
     )
     binding = RecordingBinding()
-    run(binding, args_with(**vars(wanted)))
-    assert binding.configs == [wanted]
+    run(binding, args_with(**vars(expected)))
+    assert binding.configs == [expected]
 
 
 @both_runners
-def test_only_the_descriptor_of_the_path_is_sent(run: Run) -> None:
+def test_only_descriptors_with_the_given_path_are_sent(run: Run) -> None:
     binding = RecordingBinding()
     run(binding, args_with(token_tree_path="status"))
     assert binding.payloads == [(PAYLOAD.select("status").to_json(), 0)]
 
 
 @both_runners
-def test_an_unknown_path_is_an_error_before_anything_is_opened(run: Run) -> None:
+def test_an_unknown_path_is_rejected_before_a_stream_is_opened(run: Run) -> None:
     binding = RecordingBinding()
     with pytest.raises(TokenTrieError, match="'actions'; its paths are 'action', 'status'"):
         run(binding, args_with(token_tree_path="actions"))
@@ -157,7 +158,7 @@ def test_an_unknown_path_is_an_error_before_anything_is_opened(run: Run) -> None
 
 
 @both_runners
-def test_text_chunks_come_as_they_are_generated_and_never_empty(run: Run) -> None:
+def test_empty_text_chunks_are_not_reported(run: Run) -> None:
     chunks: list[str] = []
     steps = [StreamStep((1,), "", False), StreamStep((2,), "é", False), StreamStep((), "", True)]
     run(RecordingBinding(steps), args_with(on_text_chunk=chunks.append))
@@ -176,13 +177,14 @@ def test_an_asynchronous_text_callback_is_awaited() -> None:
 
 
 @both_runners
-def test_the_finish_reason_is_told_even_where_the_library_does_not_count(run: Run) -> None:
+def test_the_finish_reason_is_known_without_counters_of_the_library(run: Run) -> None:
     assert run(RecordingBinding(), args_with()).finish_reason == "end"
     assert run(RecordingBinding(), args_with(max_tokens=4)).finish_reason == "length"
 
 
 @both_runners
-def test_a_full_context_ends_the_text_and_keeps_what_there_is(run: Run) -> None:
+def test_a_full_context_ends_the_generation_and_keeps_the_text(run: Run) -> None:
+    """If there is no text yet, ContextFullError is raised."""
     full = ContextFullError("context full")
     binding = RecordingBinding(failures={"next:1": full})
     result = run(binding, args_with(max_tokens=1))
@@ -193,7 +195,7 @@ def test_a_full_context_ends_the_text_and_keeps_what_there_is(run: Run) -> None:
         run(binding, args_with())
 
 
-# ---- every way out -----------------------------------------------------------------------------
+# ---- errors and early exits --------------------------------------------------------------------
 
 
 @both_runners
@@ -210,7 +212,7 @@ def test_a_full_context_ends_the_text_and_keeps_what_there_is(run: Run) -> None:
         ("close", PULLED),
     ],
 )
-def test_an_error_at_any_point_clears_and_closes_what_was_begun(
+def test_an_error_in_any_call_clears_the_trie_and_closes_the_stream(
     run: Run, point: str, calls: list[str]
 ) -> None:
     binding = RecordingBinding(failures={point: NativeFault(f"broken at {point}")})
@@ -220,7 +222,7 @@ def test_an_error_at_any_point_clears_and_closes_what_was_begun(
 
 
 @both_runners
-def test_an_error_while_scoring_the_choices_clears_and_closes(run: Run) -> None:
+def test_an_error_while_scoring_clears_and_closes(run: Run) -> None:
     binding = RecordingBinding(failures={"token_trie_scores": NativeFault("broken")})
     with pytest.raises(NativeFault, match="broken"):
         run(binding, args_with(score_leaves=True))
@@ -231,7 +233,7 @@ def test_an_error_while_scoring_the_choices_clears_and_closes(run: Run) -> None:
 
 @both_runners
 @pytest.mark.parametrize("point", ["stats", "token_trie_leaf"])
-def test_an_error_while_reading_the_outcome_clears_and_closes(run: Run, point: str) -> None:
+def test_an_error_while_reading_stats_or_leaf_clears_and_closes(run: Run, point: str) -> None:
     failures: dict[str, BaseException] = {point: NativeFault("broken")}
     binding = RecordingBinding(has=ALL | {point}, failures=failures)
     with pytest.raises(NativeFault):
@@ -272,7 +274,7 @@ def test_an_abandoned_asynchronous_iterator_clears_and_closes() -> None:
     asyncio.run(abandon())
 
 
-def test_an_iterator_that_is_just_dropped_is_cleaned_up_with_the_loop() -> None:
+def test_a_discarded_iterator_clears_and_closes_when_its_event_loop_ends() -> None:
     binding = RecordingBinding()
 
     async def drop() -> None:
@@ -303,7 +305,7 @@ def test_the_iterator_yields_every_step() -> None:
         ("next:1", ["next", "cancel", "clear_token_trie", "close"]),
     ],
 )
-def test_cancelling_the_task_stops_the_native_call_and_closes_after_it(
+def test_cancelling_the_task_stops_the_native_call_and_then_closes(
     hold: str, ending: list[str]
 ) -> None:
     binding = RecordingBinding(hold=hold)
@@ -323,13 +325,13 @@ def test_cancelling_the_task_stops_the_native_call_and_closes_after_it(
     assert binding.calls.count("close") == 1
 
 
-def test_a_second_cancel_does_not_close_under_the_running_call() -> None:
+def test_a_second_cancel_does_not_close_during_the_running_call() -> None:
     binding = RecordingBinding(hold="next:0")
-    let_go = threading.Event()
+    resume = threading.Event()
 
     def on_call(name: str) -> None:
         if name == "cancel":
-            let_go.wait(10)
+            resume.wait(10)
 
     async def cancel_twice() -> None:
         runner = FfiStreamingRunner(binding, "ctx")
@@ -337,7 +339,7 @@ def test_a_second_cancel_does_not_close_under_the_running_call() -> None:
         await asyncio.to_thread(binding.held.wait, 10)
         task.cancel()
         asyncio.get_running_loop().call_soon(task.cancel)
-        let_go.set()
+        resume.set()
         with pytest.raises(asyncio.CancelledError):
             await task
 
@@ -346,14 +348,14 @@ def test_a_second_cancel_does_not_close_under_the_running_call() -> None:
     assert binding.calls[-2:] == ["clear_token_trie", "close"]
 
 
-def test_a_cancel_while_opening_goes_no_further_than_open() -> None:
-    opening, go_on = threading.Event(), threading.Event()
+def test_after_a_cancel_during_open_only_close_is_called() -> None:
+    opening, resume = threading.Event(), threading.Event()
     binding = RecordingBinding()
 
     def on_call(name: str) -> None:
         if name == "open":
             opening.set()
-            assert go_on.wait(10)
+            assert resume.wait(10)
 
     async def cancel_while_opening() -> None:
         runner = FfiStreamingRunner(binding, "ctx")
@@ -361,7 +363,7 @@ def test_a_cancel_while_opening_goes_no_further_than_open() -> None:
         await asyncio.to_thread(opening.wait, 10)
         task.cancel()
         await asyncio.sleep(0)
-        go_on.set()
+        resume.set()
         with pytest.raises(asyncio.CancelledError):
             await task
 
@@ -370,14 +372,14 @@ def test_a_cancel_while_opening_goes_no_further_than_open() -> None:
     assert binding.calls == ["open", "close"]
 
 
-def test_a_generation_cancelled_by_the_library_itself_is_an_error_that_says_so() -> None:
+def test_a_cancel_by_the_library_raises_generation_cancelled() -> None:
     binding = RecordingBinding(failures={"next:1": GenerationCancelled("cancelled")})
     with pytest.raises(GenerationCancelled):
         run_async(binding, args_with())
     assert binding.calls[-2:] == ["clear_token_trie", "close"]
 
 
-def test_a_library_that_cannot_cancel_is_waited_for() -> None:
+def test_without_a_cancel_function_the_running_call_is_waited_for() -> None:
     started = threading.Event()
     binding = RecordingBinding(has=ALL - {"cancel"})
     binding.on_call = lambda name: started.set() if name == "prefill" else None
@@ -395,7 +397,7 @@ def test_a_library_that_cannot_cancel_is_waited_for() -> None:
     assert binding.calls[-1] == "close"
 
 
-def test_a_cancel_comes_too_late_for_what_has_been_generated() -> None:
+def test_leaving_after_the_stream_was_closed_cancels_nothing() -> None:
     binding = RecordingBinding()
     closed = threading.Event()
     binding.on_call = lambda name: closed.set() if name == "close" else None
@@ -410,31 +412,31 @@ def test_a_cancel_comes_too_late_for_what_has_been_generated() -> None:
     assert binding.calls == PULLED
 
 
-def test_a_cancel_never_falls_between_clearing_and_closing() -> None:
+def test_no_cancel_is_sent_between_clearing_and_closing() -> None:
     binding = RecordingBinding()
-    clearing, go_on = threading.Event(), threading.Event()
+    clearing, resume = threading.Event(), threading.Event()
 
     def on_call(name: str) -> None:
         if name == "clear_token_trie":
             clearing.set()
-            assert go_on.wait(10)
+            assert resume.wait(10)
 
-    async def leave_meanwhile() -> None:
+    async def leave_while_clearing() -> None:
         runner = FfiStreamingRunner(binding, "ctx")
         async with aclosing(runner.generate_stream(args_with())) as steps:
             await anext(steps)
             await asyncio.to_thread(clearing.wait, 10)
-            asyncio.get_running_loop().call_later(0.01, go_on.set)
+            asyncio.get_running_loop().call_later(0.01, resume.set)
 
     binding.on_call = on_call
-    asyncio.run(leave_meanwhile())
+    asyncio.run(leave_while_clearing())
     assert binding.calls == PULLED
 
 
 # ---- the event loop and the slots ----------------------------------------------------------------
 
 
-def test_the_library_goes_on_while_a_step_is_looked_at() -> None:
+def test_a_slow_consumer_does_not_delay_the_library() -> None:
     binding = RecordingBinding()
     closed = threading.Event()
     binding.on_call = lambda name: closed.set() if name == "close" else None
@@ -449,16 +451,16 @@ def test_the_library_goes_on_while_a_step_is_looked_at() -> None:
     assert asyncio.run(read_slowly()) == list(STEPS)
 
 
-# What is left of the iterator has no loop to end on, and Python says so.
+# Python warns that the iterator cannot be finished, because its event loop is closed.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_stream_is_closed_even_if_its_event_loop_is_gone() -> None:
+def test_a_stream_is_closed_even_if_its_event_loop_was_closed() -> None:
     binding = RecordingBinding()
-    pulling, go_on, closed = threading.Event(), threading.Event(), threading.Event()
+    pulling, resume, closed = threading.Event(), threading.Event(), threading.Event()
 
     def on_call(name: str) -> None:
         if binding.calls.count("next") == 2 and name == "next":
             pulling.set()
-            assert go_on.wait(10)
+            assert resume.wait(10)
         if name == "close":
             closed.set()
 
@@ -469,12 +471,12 @@ def test_a_stream_is_closed_even_if_its_event_loop_is_gone() -> None:
     assert loop.run_until_complete(anext(steps)).text == "one"
     assert pulling.wait(10)
     loop.close()
-    go_on.set()
+    resume.set()
     assert closed.wait(10)
     assert binding.calls[-2:] == ["clear_token_trie", "close"]
 
 
-def test_the_event_loop_runs_on_while_the_library_works() -> None:
+def test_the_event_loop_is_not_blocked_while_the_library_works() -> None:
     binding = RecordingBinding()
     resume = threading.Event()
     binding.on_call = lambda name: assert_resumed(resume) if name == "prefill" else None
@@ -493,15 +495,18 @@ def assert_resumed(resume: threading.Event) -> None:
 
 
 def overlap(slots: list[int]) -> RecordingBinding:
-    """Run a generation for each slot at once, those that may overlap held until all have begun."""
+    """Start one generation per entry of `slots` at the same time.
+
+    Generations that may overlap wait in their prefill until all of them have started.
+    """
     binding = RecordingBinding()
-    free = sum(slot < 0 for slot in slots) + len({slot for slot in slots if slot >= 0})
-    together = threading.Barrier(free, timeout=10)
+    overlapping = sum(slot < 0 for slot in slots) + len({slot for slot in slots if slot >= 0})
+    barrier = threading.Barrier(overlapping, timeout=10)
 
     def on_call(name: str) -> None:
-        # Later ones of the same slot come alone: the barrier is for the first of each.
-        if name == "prefill" and binding.calls.count("prefill") <= free:
-            together.wait()
+        # The second and later generations in the same slot run alone, without the barrier.
+        if name == "prefill" and binding.calls.count("prefill") <= overlapping:
+            barrier.wait()
 
     async def generate_all() -> None:
         runner = FfiStreamingRunner(binding, "ctx")
@@ -514,15 +519,15 @@ def overlap(slots: list[int]) -> RecordingBinding:
     return binding
 
 
-def test_one_slot_has_one_generation_at_a_time() -> None:
+def test_one_slot_runs_one_generation_at_a_time() -> None:
     assert overlap([3, 3, 3]).most_running == 1
 
 
-def test_different_slots_run_at_once() -> None:
+def test_different_slots_run_concurrently() -> None:
     assert overlap([0, 1]).most_running == 2
 
 
-def test_any_slot_does_not_wait() -> None:
+def test_generations_without_a_slot_id_run_concurrently() -> None:
     assert overlap([-1, -1]).most_running == 2
 
 
@@ -562,7 +567,8 @@ def test_synchronous_generations_of_one_slot_wait_for_each_other() -> None:
     assert binding.most_running == 1
 
 
-def test_waiting_for_ones_own_unfinished_stream_is_an_error_and_no_deadlock() -> None:
+def test_waiting_for_an_unfinished_stream_of_the_same_thread_raises() -> None:
+    """It would be a deadlock."""
     runner = SyncStreamingRunner(RecordingBinding(), "ctx")
     unfinished = runner.generate_stream(args_with(slot_id=0))
     next(unfinished)
@@ -572,12 +578,12 @@ def test_waiting_for_ones_own_unfinished_stream_is_an_error_and_no_deadlock() ->
     assert runner.generate_with_usage(args_with(slot_id=0)).text == "onetwoend"
 
 
-# ---- where the trie cannot be had ----------------------------------------------------------------
+# ---- without a usable trie -----------------------------------------------------------------------
 
 
 @both_runners
 @pytest.mark.parametrize("missing", ["set_token_trie", "clear_token_trie"])
-def test_without_a_trie_symbol_the_grammar_goes_on_alone(
+def test_without_a_trie_function_the_grammar_is_used_alone(
     run: Run, missing: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     binding = RecordingBinding(has=ALL - {missing})
@@ -599,7 +605,7 @@ def test_each_runner_warns_once(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @both_runners
-def test_a_refused_payload_raises(run: Run) -> None:
+def test_a_rejected_payload_raises(run: Run) -> None:
     binding = RecordingBinding(failures={"set_token_trie": TokenTrieError("token 9 is too large")})
     with pytest.raises(TokenTrieError, match="token 9 is too large"):
         run(binding, args_with())
@@ -607,7 +613,7 @@ def test_a_refused_payload_raises(run: Run) -> None:
 
 
 @both_runners
-def test_a_refused_payload_falls_back_to_the_grammar_when_asked(
+def test_a_rejected_payload_falls_back_to_the_grammar_on_request(
     run: Run, caplog: pytest.LogCaptureFixture
 ) -> None:
     binding = RecordingBinding(failures={"set_token_trie": TokenTrieError("token 9 is too large")})
@@ -620,7 +626,7 @@ def test_a_refused_payload_falls_back_to_the_grammar_when_asked(
     ]
 
 
-def test_bad_arguments_are_refused_by_name() -> None:
+def test_errors_name_the_wrong_argument() -> None:
     with pytest.raises(InvalidArgumentError, match="on_trie_error must be one of raise, grammar"):
         args_with(on_trie_error="ignore")
     with pytest.raises(InvalidArgumentError, match="max_tokens must be 0 or more, got -1"):

@@ -20,7 +20,7 @@ PRINTED = {
 }
 
 
-def test_every_example_is_run() -> None:
+def test_every_example_has_a_test() -> None:
     assert {path.name for path in EXAMPLES.glob("*.py")} == set(PRINTED)
 
 

@@ -177,14 +177,14 @@ def test_a_wrong_shape_is_named_in_the_error(face: Face, shape: Any, found: str)
 
 
 def test_openai_tool_definitions_are_rejected_as_actions(face: Face) -> None:
-    form = "its parameters as a list of objects with name, type, enum, required and description"
+    form = "the parameters as a list of objects with name, type, enum, required and description"
     assert said(lambda: face.fill("x", ActionSkeleton([TOOL]))) == (
         "an action must be an object with name, description and parameters, got an OpenAI tool "
-        f"definition; give what is in its 'function', with {form}"
+        f"definition; pass the contents of its 'function', with {form}"
     )
     assert said(lambda: face.fill("x", ActionSkeleton([TOOL["function"]]))) == (
         "action 'delete': parameters must be a list, got a mapping in parameters, such as a JSON "
-        f"Schema; give {form}"
+        f"Schema; pass {form}"
     )
     of_others = {"name": "delete", "input_schema": {"type": "object"}}
     assert "got a mapping in input_schema" in said(
