@@ -1,4 +1,4 @@
-"""The raw layer over the native library: buffers, leaves, and errors after the end."""
+"""Direct calls of the native library: buffers, leaves, masks, errors, closed handles."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def leaf_payload(*leaves: tuple[str, list[int]]) -> str:
     return json.dumps({"modelId": "m", "descriptors": [{"path": "p", "leaves": listed}]})
 
 
-def test_next_and_generate_bring_the_same_tokens_and_text(binding: CffiBinding, ctx: Any) -> None:
+def test_next_and_generate_return_the_same_tokens_and_text(binding: CffiBinding, ctx: Any) -> None:
     config = StreamConfig(max_tokens=6)
     pulled = binding.open(ctx, config)
     binding.prefill(pulled, [1, 5, 9])
@@ -88,7 +88,7 @@ def test_next_and_generate_bring_the_same_tokens_and_text(binding: CffiBinding, 
     assert len(tokens) == 6
 
 
-def test_a_text_that_does_not_fit_is_fetched_with_more_room(
+def test_the_text_buffer_grows_if_a_token_does_not_fit(
     binding: CffiBinding, stream: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cffi_values, "TEXT_CAP", 1)
@@ -103,7 +103,7 @@ def test_a_text_that_does_not_fit_is_fetched_with_more_room(
 
 
 def test_streams_are_freed_without_cffis_private_gc(library: Library, tmp_path: Path) -> None:
-    """One slot serves three streams: each gives it back, closed or only forgotten."""
+    """Three streams use the only slot in turn. The first is closed, the second only deleted."""
     program = (
         "import _cffi_backend, cffi\n"
         "gc = _cffi_backend.gcp\n"
@@ -136,7 +136,7 @@ def test_streams_are_freed_without_cffis_private_gc(library: Library, tmp_path: 
     assert done.stdout in ("a\n", "b\n"), done.stderr
 
 
-def test_room_does_not_grow_without_end(
+def test_the_text_buffer_has_a_maximum_size(
     binding: CffiBinding, stream: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(native_calls, "LARGEST_TEXT_CAP", 1)
@@ -158,7 +158,7 @@ def test_returning_true_from_the_token_callback_cancels(binding: CffiBinding, st
     assert len(seen) == 2
 
 
-def test_the_leaf_is_known_once_the_span_has_ended_on_it(binding: CffiBinding, stream: Any) -> None:
+def test_the_leaf_is_available_after_the_span_has_ended(binding: CffiBinding, stream: Any) -> None:
     assert binding.token_trie_leaf(stream) is None
     name = "a name of more than 256 bytes " * 20
     binding.set_token_trie(stream, leaf_payload((name, [300, 301])), 0)
@@ -173,7 +173,7 @@ def test_the_leaf_is_known_once_the_span_has_ended_on_it(binding: CffiBinding, s
     assert not binding.stats(stream).trie_active
 
 
-def test_a_name_too_long_for_any_buffer_is_a_fault(
+def test_a_leaf_name_above_the_maximum_buffer_size_raises(
     binding: CffiBinding, stream: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(native_calls, "LARGEST_TEXT_CAP", 256)
@@ -183,14 +183,14 @@ def test_a_name_too_long_for_any_buffer_is_a_fault(
         binding.token_trie_leaf(stream)
 
 
-def test_a_cleared_trie_constrains_no_more(binding: CffiBinding, stream: Any) -> None:
+def test_a_cleared_trie_is_not_active(binding: CffiBinding, stream: Any) -> None:
     binding.set_token_trie(stream, leaf_payload(("A", [300, 301])), 0)
     binding.clear_token_trie(stream)
     assert not binding.stats(stream).trie_active
     assert binding.stats(stream).spans == 1
 
 
-def test_a_closed_stream_and_context_are_refused_not_crashed_on(
+def test_calls_on_closed_handles_raise_instead_of_crashing(
     binding: CffiBinding, random_model_path: Callable[..., Path]
 ) -> None:
     ctx = binding.create(str(random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1)))
@@ -203,7 +203,7 @@ def test_a_closed_stream_and_context_are_refused_not_crashed_on(
     stream.pointer = pointer
     with pytest.raises(InvalidArgumentError, match="the stream is closed"):
         binding.prefill(stream, [1])
-    with pytest.raises(InvalidArgumentError, match="cannot read the stream's counts"):
+    with pytest.raises(InvalidArgumentError, match="cannot read the stream's counters"):
         binding.stats(stream)
     stream.pointer = binding.library.ffi.NULL
     binding.destroy(ctx)
@@ -212,7 +212,7 @@ def test_a_closed_stream_and_context_are_refused_not_crashed_on(
         binding.open(ctx, StreamConfig())
 
 
-def test_a_mask_allows_its_tokens_until_one_has_come(binding: CffiBinding, stream: Any) -> None:
+def test_a_mask_restricts_only_the_next_token(binding: CffiBinding, stream: Any) -> None:
     n_vocab = int(binding.stats(stream).n_vocab)
     mask = np.zeros((n_vocab + 31) // 32, np.uint32)
     for token in (70, 71, 400):
@@ -232,16 +232,16 @@ def test_a_mask_allows_its_tokens_until_one_has_come(binding: CffiBinding, strea
         binding.set_token_mask(stream, np.zeros_like(mask))
 
 
-def test_prefilling_nothing_is_allowed(binding: CffiBinding, stream: Any) -> None:
+def test_an_empty_prefill_is_allowed(binding: CffiBinding, stream: Any) -> None:
     binding.prefill(stream, [])
     assert binding.stats(stream).n_past == 3
 
 
-def test_trie_modes_name_what_the_library_can(binding: CffiBinding) -> None:
+def test_the_library_reports_its_trie_modes(binding: CffiBinding) -> None:
     assert binding.trie_modes() & 0x103 == 0x103
 
 
-def test_an_unknown_region_of_the_abi_is_not_supported_by_name(binding: CffiBinding) -> None:
+def test_only_existing_functions_are_supported(binding: CffiBinding) -> None:
     assert binding.supports("next")
     assert binding.supports("set_token_trie")
     assert not binding.supports("set_text_of_nothing")
@@ -263,7 +263,7 @@ def test_an_unknown_region_of_the_abi_is_not_supported_by_name(binding: CffiBind
         (-99, NativeFault),
     ],
 )
-def test_each_status_has_its_exception(status: int, kind: type[Exception]) -> None:
+def test_each_status_has_an_exception_class(status: int, kind: type[Exception]) -> None:
     error = error_from_status(status, "", "open a door")
     assert type(error) is kind
     assert str(error).startswith("cannot open a door: ")
@@ -275,17 +275,19 @@ def test_each_status_has_its_exception(status: int, kind: type[Exception]) -> No
 @pytest.mark.parametrize(
     "text", ["cannot create a context", "cannot load the model", "has no decoder", "out of memory"]
 )
-def test_where_there_is_a_status_the_text_does_not_decide(text: str) -> None:
+def test_the_text_of_an_error_does_not_affect_its_class(text: str) -> None:
     assert type(error_from_status(-2, text, "prefill")) is InvalidArgumentError
 
 
-def test_a_full_context_is_told_by_its_status_alone() -> None:
+def test_a_full_context_is_recognized_only_by_its_status() -> None:
     said = "context full: no room for 1 more tokens"
     assert type(error_from_status(-9, "other words", "prefill")) is ContextFullError
     assert type(error_from_status(-4, said, "prefill")) is NativeFault
 
 
-def test_words_in_a_path_decide_no_error_class(binding: CffiBinding, tmp_path: Path) -> None:
+def test_words_in_a_path_do_not_affect_the_error_class(
+    binding: CffiBinding, tmp_path: Path
+) -> None:
     for words in ("context full", "out of memory", "in use by", "not fit the context"):
         with pytest.raises(ModelError, match=words):
             binding.create(str(tmp_path / words / "model.gguf"))
@@ -297,7 +299,7 @@ def test_words_in_a_path_decide_no_error_class(binding: CffiBinding, tmp_path: P
         binding.destroy(ctx)
 
 
-def test_another_fault_of_a_stream_is_no_full_context(
+def test_a_fault_of_a_stream_is_not_reported_as_a_full_context(
     binding: CffiBinding, stream: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed = cffi_values.CffiStream(stream.ctx)
@@ -306,12 +308,12 @@ def test_another_fault_of_a_stream_is_no_full_context(
         assert type(error) is NativeFault
 
 
-def test_python_callers_may_catch_the_usual_exceptions() -> None:
+def test_errors_are_subclasses_of_standard_exceptions() -> None:
     assert issubclass(InvalidArgumentError, ValueError)
     assert issubclass(OutOfMemory, MemoryError)
 
 
-def test_a_stream_that_does_not_open_raises_by_its_status(library: Library) -> None:
+def test_a_failed_open_raises_the_exception_of_its_status(library: Library) -> None:
     binding = CffiBinding(library)
     ctx = binding.create(str(default_model_path()))
     for key, value in {"n_slots": "1", "slot_wait_ms": "0"}.items():

@@ -1,4 +1,4 @@
-"""What a library is said to be able to do is what it can."""
+"""`detect_capabilities` reports what a library supports."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def fakes(tmp_path_factory: pytest.TempPathFactory) -> Fakes:
     return Fakes(tmp_path_factory.mktemp("capabilities"))
 
 
-def test_where_there_is_no_library_nothing_can_be_done() -> None:
+def test_without_a_library_there_are_no_capabilities() -> None:
     nothing = detect_capabilities(None)
     assert nothing == InferenceCapabilities()
     assert not any(value for value in nothing.to_dict().values() if value != "none")
@@ -35,7 +35,7 @@ def test_where_there_is_no_library_nothing_can_be_done() -> None:
     }
 
 
-def test_this_projects_library_chooses_fills_and_counts(tiny_model: Model) -> None:
+def test_the_capabilities_of_this_projects_library(tiny_model: Model) -> None:
     can = detect_capabilities(tiny_model.binding, tiny_model.session.ctx)
     for name in ("streaming_llm", "pull", "push", "cancel", "token_trie", "text_choices", "fill"):
         assert getattr(can, name) is True, name
@@ -51,14 +51,14 @@ def test_this_projects_library_chooses_fills_and_counts(tiny_model: Model) -> No
 
 
 @pytest.mark.slow
-def test_each_version_can_what_it_brought(fakes: Fakes) -> None:
-    brought = {"kv_quant": 8, "tokenizer": 9, "embeddings": 9, "end_of_turn": 11}
+def test_each_version_has_the_capabilities_of_its_functions(fakes: Fakes) -> None:
+    added_in = {"kv_quant": 8, "tokenizer": 9, "embeddings": 9, "end_of_turn": 11}
     for version in range(4, 13):
         can = detect_capabilities(fakes(functions_of_version(version), version).path)
         assert can.streaming_llm and can.pull and can.cancel and can.slots and can.verifier_events
         assert not (can.push or can.token_trie or can.fill or can.text_choices or can.vision)
         assert not (can.prepared_choices or can.logprobs)
-        for name, since in brought.items():
+        for name, since in added_in.items():
             assert getattr(can, name) is (version >= since), (name, version)
         assert can.mtp_supported is (version >= 8)
         assert can.context_size == ("config" if version >= 9 else "none")
@@ -68,7 +68,7 @@ def test_each_version_can_what_it_brought(fakes: Fakes) -> None:
         assert "eliza_inference_set_token_trie" in can.missing_symbols
 
 
-def test_pushes_tries_and_speech_are_seen(fakes: Fakes) -> None:
+def test_push_tries_and_speech_are_detected(fakes: Fakes) -> None:
     functions = STREAM | GENERATE | TRIE | {"tts_stream_supported"}
     can = detect_capabilities(Library(fakes(functions).path))
     assert (can.pull, can.push, can.token_trie, can.omnivoice_streaming) == (True,) * 4
@@ -77,13 +77,13 @@ def test_pushes_tries_and_speech_are_seen(fakes: Fakes) -> None:
     assert not half.token_trie
 
 
-def test_a_build_without_text_does_not_stream(fakes: Fakes) -> None:
+def test_a_build_without_text_generation_is_detected(fakes: Fakes) -> None:
     can = detect_capabilities(CffiBinding(Library(fakes(STREAM, 12, "STUB").path)))
     assert not can.streaming_llm
     assert can.to_mobile()["streamingLlm"] is False
 
 
-def test_capabilities_are_frozen_and_go_through_json(fakes: Fakes) -> None:
+def test_capabilities_are_frozen_and_can_be_written_as_json(fakes: Fakes) -> None:
     can = detect_capabilities(fakes(STREAM | GENERATE | TRIE).path)
     with pytest.raises(dataclasses.FrozenInstanceError):
         can.pull = True  # type: ignore[misc]
@@ -92,12 +92,12 @@ def test_capabilities_are_frozen_and_go_through_json(fakes: Fakes) -> None:
     assert InferenceCapabilities(**facts) == can
 
 
-def test_a_library_that_is_not_there_is_an_error(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_missing_library_raises(tmp_path_factory: pytest.TempPathFactory) -> None:
     with pytest.raises(LibraryNotFoundError):
         detect_capabilities(tmp_path_factory.mktemp("none") / "none.so")
 
 
-def test_doctor_shows_them(
+def test_doctor_shows_the_capabilities(
     library: Library, fakes: Fakes, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = str(default_model_path())

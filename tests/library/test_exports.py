@@ -1,4 +1,4 @@
-"""The library exports what its headers declare and version 12 of the ABI names, and no more."""
+"""The library exports exactly the functions of its headers, including all of ABI version 12."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ LATER_VERSIONS = """
     vision_stream_supported describe_image_stream_open
     kokoro_g2p_kind kokoro_synthesize_ipa
 """
-"""Of versions 13 and 14. A loader that finds one of them refuses a library that says 12."""
+"""Functions of versions 13 and 14. elizaOS's loader rejects a library of version 12 with one."""
 
 CONFIG_OFFSETS = {
     "max_tokens": 0,
@@ -77,12 +77,12 @@ VERIFIER_EVENT_OFFSETS = {
 
 
 def names(words: str) -> set[str]:
-    """Return the functions of a list of names without their prefix."""
+    """Return the full names of functions, given their short names in one string."""
     return {PREFIX + word for word in words.split()}
 
 
 def declared() -> set[str]:
-    """Return the functions of all public headers."""
+    """Return the functions that the public headers declare."""
     return {
         name
         for header in HEADERS
@@ -91,9 +91,9 @@ def declared() -> set[str]:
 
 
 def exported(library: Path) -> set[str]:
-    """Return what a dynamic linker can find in a library."""
+    """Return the names that a library exports to the dynamic linker."""
     if sys.platform == "win32" or shutil.which("nm") is None:
-        pytest.skip("there is no nm here, which lists exported symbols")
+        pytest.skip("needs nm, which lists exported symbols")
     options = ["-gUj"] if sys.platform == "darwin" else ["-D", "--defined-only", "--format=posix"]
     lines = subprocess.run(
         ["nm", *options, library], check=True, capture_output=True, text=True
@@ -102,22 +102,22 @@ def exported(library: Path) -> set[str]:
     return {line.split()[0].removeprefix(prefix) for line in lines if line.strip()}
 
 
-def test_every_public_header_is_read() -> None:
+def test_all_public_headers_are_checked() -> None:
     assert {header.name for header in HEADERS} >= {"eliza_inference.h", "eliza_voice.h"}
     assert len(declared()) > 60
 
 
-def test_the_exported_functions_are_the_declared_ones(library: Library) -> None:
+def test_the_library_exports_exactly_the_declared_functions(library: Library) -> None:
     assert exported(library.path) == declared()
 
 
-def test_no_function_of_version_12_is_missing(library: Library) -> None:
-    wanted = names(TEXT) | names(VOICE) | names(ADDITIONS) | set(SAMPLERS)
-    assert sorted(wanted - exported(library.path)) == []
+def test_the_library_exports_all_functions_of_version_12(library: Library) -> None:
+    expected = names(TEXT) | names(VOICE) | names(ADDITIONS) | set(SAMPLERS)
+    assert sorted(expected - exported(library.path)) == []
     assert library.abi_version == "12"
 
 
-def test_no_function_of_a_later_version_is_there(library: Library) -> None:
+def test_the_library_exports_no_function_of_a_later_version(library: Library) -> None:
     assert exported(library.path).isdisjoint(names(LATER_VERSIONS))
 
 
@@ -126,13 +126,13 @@ def test_voice_is_declared_in_its_own_header() -> None:
     assert set(declared_functions(voice)) == names(VOICE)
 
 
-def test_every_function_is_called_with_bad_arguments() -> None:
+def test_a_native_test_calls_every_function_with_bad_arguments() -> None:
     table = (ROOT / "native/tests/abi_arguments_test.cpp").read_text(encoding="utf-8")
     called = re.findall(r"^ *ARGUMENTS(?:_NULL)?\((\w+)\),", table, flags=re.MULTILINE)
     assert sorted(called) == sorted(declared())
 
 
-def test_the_page_on_the_drop_in_has_a_row_for_every_function() -> None:
+def test_drop_in_md_has_a_row_for_every_function() -> None:
     page = (ROOT / "docs/drop-in.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)` \| (real|not supported) \|", page, flags=re.MULTILINE)
     states = dict(rows)
@@ -145,7 +145,7 @@ def test_the_page_on_the_drop_in_has_a_row_for_every_function() -> None:
 
 @pytest.mark.parametrize("header", HEADERS, ids=lambda header: header.name)
 @pytest.mark.parametrize("language", ["c99", "c++11"])
-def test_a_header_compiles_alone_without_a_warning(
+def test_each_header_compiles_on_its_own_without_warnings(
     header: Path, language: str, tmp_path: Path
 ) -> None:
     source = tmp_path / ("only.cpp" if "++" in language else "only.c")
@@ -160,19 +160,19 @@ def test_a_header_compiles_alone_without_a_warning(
         ("EliVerifierEvent", 40, VERIFIER_EVENT_OFFSETS),
     ],
 )
-def test_a_struct_is_laid_out_as_callers_write_and_read_it(
+def test_a_struct_has_the_layout_of_the_abi_in_c_and_in_cffi(
     struct: str, size: int, offsets: dict[str, int], tmp_path: Path
 ) -> None:
     assert compiled_layout(struct, list(offsets), tmp_path) == (size, offsets)
     assert cffi_layout(struct) == (size, offsets)
 
 
-def test_the_package_reads_the_stats_as_a_c_compiler_lays_them_out(tmp_path: Path) -> None:
-    read = cffi_layout("eliza_llm_stream_stats_t")
-    assert compiled_layout("eliza_llm_stream_stats_t", list(read[1]), tmp_path) == read
+def test_the_stats_have_the_same_layout_in_c_and_in_cffi(tmp_path: Path) -> None:
+    layout = cffi_layout("eliza_llm_stream_stats_t")
+    assert compiled_layout("eliza_llm_stream_stats_t", list(layout[1]), tmp_path) == layout
 
 
-def test_the_stats_only_ever_grow_at_their_end() -> None:
+def test_released_fields_of_the_stats_keep_their_offsets() -> None:
     size, offsets = cffi_layout("eliza_llm_stream_stats_t")
     fields = sorted(offsets, key=lambda name: offsets[name])
     released = ["select_us", "n_past", "n_vocab", "finish_reason", "trie_active", "select_ns"]
@@ -184,14 +184,14 @@ def test_the_stats_only_ever_grow_at_their_end() -> None:
 
 
 def cffi_layout(struct: str) -> tuple[int, dict[str, int]]:
-    """Return a struct's size and offsets as the Python package reads them."""
+    """Return the size and the field offsets of a struct according to cffi."""
     ffi, _ = header_ffi()
     layout = ffi.typeof(struct)
     return ffi.sizeof(layout), {name: field.offset for name, field in layout.fields}
 
 
 def compiled_layout(struct: str, fields: list[str], folder: Path) -> tuple[int, dict[str, int]]:
-    """Return a struct's size and offsets as a C compiler sees them."""
+    """Return the size and the field offsets of a struct according to the C compiler."""
     offsets = "".join(
         f'    printf("{name} %zu\\n", offsetof({struct}, {name}));\n' for name in fields
     )
@@ -211,11 +211,11 @@ def compiled_layout(struct: str, fields: list[str], folder: Path) -> tuple[int, 
 
 
 def compile_source(source: Path, *options: str | Path) -> None:
-    """Compile a file against the public headers; a warning is an error."""
+    """Compile a file with the public headers, and fail on any warning."""
     cplusplus = source.suffix == ".cpp"
     compiler = os.environ.get("CXX", "c++") if cplusplus else os.environ.get("CC", "cc")
     if shutil.which(compiler) is None:
-        pytest.skip(f"there is no {compiler} here")
+        pytest.skip(f"needs the compiler {compiler}")
     include = header_path().parent.parent
     warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
     result = subprocess.run(

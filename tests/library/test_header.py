@@ -1,4 +1,4 @@
-"""The C header and what the package makes of it stay in step."""
+"""The package reads the C header completely, and its classes match the header's structs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from eliza_ffi.library.loading import (
 HEADER = _resources.header_path().read_text(encoding="utf-8")
 
 
-def test_the_functions_found_are_those_a_c_parser_finds() -> None:
+def test_declared_functions_finds_the_same_functions_as_a_c_parser() -> None:
     prelude = (
         "typedef int int32_t; typedef unsigned uint32_t; typedef long int64_t;"
         " typedef unsigned long uint64_t;"
@@ -41,7 +41,7 @@ def test_the_functions_found_are_those_a_c_parser_finds() -> None:
     )
 
 
-def test_no_preprocessor_line_or_cplusplus_block_is_left() -> None:
+def test_the_cdef_has_no_preprocessor_lines_or_cplusplus_blocks() -> None:
     cdef = cdef_from_header(HEADER)
     assert "#" not in cdef
     assert 'extern "C"' not in cdef
@@ -49,7 +49,7 @@ def test_no_preprocessor_line_or_cplusplus_block_is_left() -> None:
     assert cdef.count("{") == cdef.count("}")
 
 
-def test_cdef_drops_what_only_cplusplus_sees_and_keeps_what_follows() -> None:
+def test_declarations_after_a_cplusplus_block_are_kept() -> None:
     header = '#ifdef __cplusplus\nextern "C" {\n#endif\nELIZA_API int f(void); /* x */\n'
     assert cdef_from_header(header) == "int f(void); \n"
 
@@ -58,20 +58,20 @@ def test_required_symbols_are_declared() -> None:
     assert set(REQUIRED_SYMBOLS) <= set(declared_functions(HEADER))
 
 
-def test_the_config_struct_has_the_layout_that_callers_write() -> None:
+def test_the_config_struct_has_the_offsets_in_the_headers_comments() -> None:
     ffi, _ = header_ffi()
     struct = ffi.typeof("eliza_llm_stream_config_t")
     assert ffi.sizeof(struct) == 80
     declaration = HEADER[HEADER.index("int32_t max_tokens;") : HEADER.index("} eliza_llm_stream_c")]
-    stated = dict(re.findall(r"(\w+); +/\* +(\d+)\b", declaration))  # offsets, in comments
-    assert {name: str(field.offset) for name, field in struct.fields} == stated
+    in_comments = dict(re.findall(r"(\w+); +/\* +(\d+)\b", declaration))
+    assert {name: str(field.offset) for name, field in struct.fields} == in_comments
 
 
-def test_the_config_and_stats_classes_mirror_the_structs() -> None:
+def test_the_config_and_stats_classes_have_the_fields_of_the_structs() -> None:
     ffi, _ = header_ffi()
-    for struct, mirror in (
+    for struct, python_class in (
         ("eliza_llm_stream_config_t", StreamConfig),
         ("eliza_llm_stream_stats_t", StreamStats),
     ):
         in_c = [name for name, _ in ffi.typeof(struct).fields]
-        assert [field.name for field in dataclasses.fields(mirror)] == in_c
+        assert [field.name for field in dataclasses.fields(python_class)] == in_c

@@ -1,4 +1,4 @@
-"""Where the library is looked for, and what happens when it is not there."""
+"""Where the library is searched for, and what happens if it is missing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NAME = library_file_name()
 
 @pytest.fixture
 def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
-    """Return a file for every place that is looked at; none of them exists yet."""
+    """Return the path that is searched in each place. None of these files exists yet."""
     checkout = tmp_path / "checkout"
     monkeypatch.delenv(LIBRARY_VARIABLE, raising=False)
     monkeypatch.setattr(_resources, "package_folders", lambda: [tmp_path / "package"])
@@ -43,7 +43,7 @@ def touch(path: Path) -> Path:
     return path
 
 
-def test_each_place_is_found_and_hides_those_after_it(
+def test_places_are_searched_in_order(
     places: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bundle = tmp_path / "bundle"
@@ -55,7 +55,7 @@ def test_each_place_is_found_and_hides_those_after_it(
     assert find_library(touch(places["explicit"]), bundle) == places["explicit"]
 
 
-def test_a_path_asked_for_is_never_skipped(
+def test_a_missing_file_that_was_named_is_never_skipped(
     places: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     touch(places["package"])
@@ -66,7 +66,7 @@ def test_a_path_asked_for_is_never_skipped(
         find_library()
 
 
-def test_an_empty_variable_counts_as_none(
+def test_an_empty_environment_variable_is_ignored(
     places: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(LIBRARY_VARIABLE, "")
@@ -75,7 +75,7 @@ def test_an_empty_variable_counts_as_none(
     assert find_library(bundle=bundle, trust_bundle=True) == places["bundle"]
 
 
-def test_what_a_bundle_brings_is_loaded_only_where_that_is_wanted(
+def test_the_library_in_a_bundle_is_used_only_if_the_bundle_is_trusted(
     places: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bundle = touch(places["bundle"]).parent.parent
@@ -91,7 +91,7 @@ def test_a_file_is_loaded_once(library: Library) -> None:
     assert Library(library.path).lib is library.lib
 
 
-def test_no_library_anywhere_lists_the_places_and_what_to_do(places: dict[str, Path]) -> None:
+def test_the_error_lists_the_places_and_the_next_step(places: dict[str, Path]) -> None:
     with pytest.raises(LibraryNotFoundError) as caught:
         find_library(bundle=places["bundle"].parent.parent, trust_bundle=True)
     for name in ("package", "checkout", "bundle"):
@@ -100,7 +100,7 @@ def test_no_library_anywhere_lists_the_places_and_what_to_do(places: dict[str, P
     assert LIBRARY_VARIABLE in str(caught.value)
 
 
-def test_an_installed_package_looks_at_no_checkout(
+def test_an_installed_package_does_not_search_a_checkout(
     places: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_resources, "checkout_root", lambda: None)
@@ -109,19 +109,19 @@ def test_an_installed_package_looks_at_no_checkout(
         find_library()
 
 
-def test_a_file_that_is_no_library_is_a_load_error(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_library_raises_a_load_error(tmp_path: Path) -> None:
     with pytest.raises(LibraryLoadError, match=r"cannot load .*libelizainference.*: "):
         Library(touch(tmp_path / NAME))
 
 
-def test_the_real_library_has_every_symbol_of_the_header(library: Library) -> None:
+def test_this_projects_library_has_every_function_of_the_header(library: Library) -> None:
     assert library.missing_symbols == ()
     assert library.abi_version == "12"
     assert library.has("eliza_inference_set_token_trie")
     assert not library.has("eliza_inference_made_up")
 
 
-def test_a_missing_resource_says_where_it_was_looked_for(
+def test_the_error_for_a_missing_resource_lists_the_places(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_resources, "package_folders", lambda: [tmp_path / "package"])
@@ -134,14 +134,15 @@ def test_a_missing_resource_says_where_it_was_looked_for(
     assert _resources.header_path() == header
 
 
-def test_the_checkout_is_where_pyproject_toml_is() -> None:
+def test_the_checkout_root_contains_pyproject_toml() -> None:
     root = _resources.checkout_root()
     assert root is None or (root / "pyproject.toml").is_file()
     assert _resources.fixture_path("planner.json").is_file()
 
 
-def test_every_type_that_cffi_is_asked_for_is_read_when_the_header_is() -> None:
-    room = Path(loading.__file__).parent
-    asked = re.compile(r'\b(?:new|from_buffer|cast|sizeof|typeof|callback)\(\s*"([^"]+)"')
-    used = {name for file in room.rglob("*.py") for name in asked.findall(file.read_text("utf-8"))}
+def test_c_types_lists_exactly_the_types_that_the_code_uses() -> None:
+    """Types in `C_TYPES` are parsed with the header, where an interrupt does no harm."""
+    folder = Path(loading.__file__).parent
+    use = re.compile(r'\b(?:new|from_buffer|cast|sizeof|typeof|callback)\(\s*"([^"]+)"')
+    used = {name for file in folder.rglob("*.py") for name in use.findall(file.read_text("utf-8"))}
     assert used == set(loading.C_TYPES)

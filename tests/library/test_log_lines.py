@@ -1,4 +1,4 @@
-"""What the library logs goes to `logging`, where a program has set that up."""
+"""Log lines of the library go to `logging` if the program has set up logging."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def run(script: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_program_that_logs_sees_the_lines_of_the_library() -> None:
+def test_a_program_with_logging_gets_the_log_lines_of_the_library() -> None:
     done = run(SET_UP + LOAD)
     lines = done.stdout.splitlines()
     assert any("INFO:eliza_ffi.native:llama_model_loader" in line for line in lines)
@@ -26,13 +26,13 @@ def test_a_program_that_logs_sees_the_lines_of_the_library() -> None:
 
 
 @pytest.mark.parametrize("before", ["", SET_UP.replace("INFO", "ERROR")])
-def test_a_program_that_does_not_log_sees_nothing(before: str) -> None:
+def test_a_program_without_logging_gets_no_output(before: str) -> None:
     done = run(before + LOAD)
     assert not done.stdout and not done.stderr
 
 
 @pytest.mark.slow
-def test_an_interrupt_inside_the_logging_is_raised_behind_the_call() -> None:
+def test_an_interrupt_in_a_log_handler_is_raised_after_the_native_call() -> None:
     script = SET_UP + (
         "import signal\n"
         "class Interrupt(logging.Handler):\n"

@@ -1,4 +1,4 @@
-"""elizaOS's runners, the friendly model and the command line on older versions of the library."""
+"""elizaOS's runners, `Model` and the command line with older versions of the library."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from eliza_ffi.library.binding import CffiBinding, StreamConfig
 from eliza_ffi.library.loading import Library, header_ffi
 from eliza_ffi.model import Model
 
-# The fake returns -2 for this payload. Without the probe, -2 may be the noise of a void function.
+# The fake returns -2 for this payload. If the library has no probe, set_token_trie may return void,
+# and -2 may be a random register value.
 REFUSED_PAYLOAD = TokenTreePayload.from_json(
     '{"modelId":"m","descriptors":[{"path":"p","leaves":[{"name":"REFUSE","tokens":[65]}]}]}'
 )
@@ -78,7 +79,7 @@ def test_text_chunks_are_whole_characters(fake: Fake) -> None:
     binding.destroy(ctx)
 
 
-def test_a_generation_that_ends_inside_a_character_says_so(fake: Fake) -> None:
+def test_an_incomplete_last_character_is_reported_as_u_fffd(fake: Fake) -> None:
     binding, ctx = opened(fake)
     runner = SyncStreamingRunner(binding, ctx)
     result = runner.generate_with_usage(FfiStreamingGenerateArgs([1], max_tokens=3))
@@ -88,7 +89,7 @@ def test_a_generation_that_ends_inside_a_character_says_so(fake: Fake) -> None:
     binding.destroy(ctx)
 
 
-def test_counts_that_an_older_library_lacks_are_0(fakes: Fakes) -> None:
+def test_counters_that_an_older_library_lacks_are_0(fakes: Fakes) -> None:
     binding, ctx = opened(fakes(STREAM | {"llm_stream_stats"}))
     stats = binding.stats(binding.open(ctx, StreamConfig()))
     assert stats.prompt_tokens == 7
@@ -117,7 +118,7 @@ def test_an_abandoned_stream_is_closed(fake: Fake) -> None:
     binding.destroy(ctx)
 
 
-def test_an_error_has_the_librarys_own_text(fake: Fake) -> None:
+def test_an_error_contains_the_librarys_message(fake: Fake) -> None:
     binding, ctx = opened(fake)
     with pytest.raises(ModelError, match=r"cannot open the model missing\.gguf: no model there"):
         binding.create("missing.gguf")
@@ -140,7 +141,7 @@ def test_missing_symbols_are_reported_in_the_headers_order(fake: Fake) -> None:
     assert not set(library.missing_symbols) & {"eliza_inference_create"}
 
 
-def test_the_friendly_model_generates_on_an_older_library_but_does_not_choose(fake: Fake) -> None:
+def test_model_generates_with_an_older_library_but_does_not_choose(fake: Fake) -> None:
     with Model("any", library=fake.path) as model:
         assert model.generate([1, 2]).text == TEXT
         with pytest.raises(NotSupportedError, match="has no token-trie sampler"):
@@ -159,7 +160,7 @@ def test_doctor_lists_the_functions_that_a_library_lacks(
     assert re.search(r"problem +.* has no token-trie sampler\n", out)
 
 
-# ---- this version's engine, exporting what elizaOS's own library does ---------------------------
+# ---- this project's engine, with only the exports of elizaOS's library --------------------------
 
 PROMPT = should_respond_prompt("could you look something up for me?", "dm")
 
@@ -170,7 +171,7 @@ def older_model(older_engine: Library) -> Iterator[Model]:
         yield model
 
 
-def test_the_older_engine_has_no_function_of_the_trie_and_every_one_of_streams(
+def test_the_older_engine_has_stream_functions_and_no_trie_functions(
     older_engine: Library,
 ) -> None:
     _, declared = header_ffi()
@@ -183,9 +184,10 @@ def test_the_older_engine_has_no_function_of_the_trie_and_every_one_of_streams(
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-def test_the_older_engine_obeys_the_grammar_where_choices_were_asked_for_and_warns_once(
+def test_the_older_engine_uses_the_grammar_instead_of_choices(
     is_async: bool, older_model: Model, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """The runner warns once."""
     choices = string_choices(["RESPOND", "IGNORE"])
     args = generate_args(
         older_model,

@@ -1,4 +1,4 @@
-"""Libraries of each version of the ABI: what they lack is named, and what they have works."""
+"""Libraries of every ABI version: errors name missing functions, and all others work."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ CALLS: dict[str, Callable[[CffiBinding, Any, Any], Any]] = {
 
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("version", [4, 8, 12])
-def test_a_function_that_is_missing_is_named_with_the_version_it_came_with(
+def test_the_error_names_a_missing_function_and_the_version_that_added_it(
     name: str, version: int, fakes: Fakes
 ) -> None:
     fake = fakes(functions_of_version(version), version)
@@ -135,19 +135,19 @@ def test_a_function_that_is_missing_is_named_with_the_version_it_came_with(
     added = f", which was added in version {since}" if since > version else ""
     with pytest.raises(NotSupportedError) as caught:
         CALLS[name](binding, ctx, stream)
-    assert str(caught.value) == f"{fake.path} (ABI version {version}) has no {PREFIX}{name}{came}"
+    assert str(caught.value) == f"{fake.path} (ABI version {version}) has no {PREFIX}{name}{added}"
     binding.destroy(ctx)
     assert fake.harm == ""
 
 
 @pytest.mark.parametrize("version", [3, 13])
-def test_a_version_too_old_or_too_new_is_rejected_by_number(version: int, fakes: Fakes) -> None:
-    with pytest.raises(AbiMismatchError, match=f"ABI version '{version}'; .* accepts 4 to 12"):
+def test_a_version_that_is_too_old_or_too_new_is_rejected(version: int, fakes: Fakes) -> None:
+    with pytest.raises(AbiMismatchError, match=f"expected ABI version 4 to 12, got '{version}'; "):
         Library(fakes(ALL, version).path)
 
 
 def test_a_version_that_is_not_a_number_is_rejected(fakes: Fakes) -> None:
-    with pytest.raises(AbiMismatchError, match="ABI version 'new'; .* accepts 4 to 12"):
+    with pytest.raises(AbiMismatchError, match="expected ABI version 4 to 12, got 'new'; "):
         Library(fakes(ALL, 12, 'VERSION_TEXT="new"').path)
 
 
@@ -162,14 +162,12 @@ def test_a_library_that_can_only_push_tokens_is_rejected(fakes: Fakes) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(REQUIRED))
-def test_a_library_without_a_required_function_is_rejected_by_its_name(
-    name: str, fakes: Fakes
-) -> None:
+def test_a_library_without_a_required_function_is_rejected(name: str, fakes: Fakes) -> None:
     with pytest.raises(LibraryLoadError, match=f"it lacks {PREFIX}{name}$"):
         Library(fakes(STREAM - {name}).path)
 
 
-def test_a_build_without_text_says_so_when_a_stream_is_opened(fakes: Fakes) -> None:
+def test_a_build_without_text_generation_cannot_open_a_stream(fakes: Fakes) -> None:
     binding, ctx = bound(fakes(STREAM, 12, "STUB"))
     with pytest.raises(NotSupportedError, match="without text generation: a build for speech"):
         binding.open(ctx, StreamConfig())
@@ -180,9 +178,8 @@ def test_a_build_without_text_says_so_when_a_stream_is_opened(fakes: Fakes) -> N
 
 
 @pytest.mark.parametrize(("version", "size"), [(4, 64), (7, 64), (8, 80), (9, 88), (12, 88)])
-def test_every_version_reads_the_configuration_it_knows_and_no_byte_of_something_else(
-    version: int, size: int, fakes: Fakes
-) -> None:
+def test_every_version_reads_a_valid_configuration(version: int, size: int, fakes: Fakes) -> None:
+    """Bytes 80 to 88, which version 9 and later read, are 0."""
     fake = fakes(STREAM, version)
     config = {"max_tokens": 7, "temperature": 0.5, "top_p": 0.9, "top_k": 40, "slot_id": 3}
     binding, ctx, _ = opened(fake, repeat_penalty=1.25, disable_thinking=True, **config)
@@ -190,13 +187,14 @@ def test_every_version_reads_the_configuration_it_knows_and_no_byte_of_something
     head = struct.unpack_from("<iffifi", fake.config)
     assert head == (7, 0.5, np.float32(0.9), 40, 1.25, 3)
     assert struct.unpack_from("<i", fake.config, 56) == (1,)
-    assert fake.config[80:] == bytes(max(size - 80, 0)), "0 = the library's own context size"
+    assert fake.config[80:] == bytes(max(size - 80, 0)), "0 = the library's default context size"
     binding.destroy(ctx)
 
 
-def test_kv_types_that_a_library_would_not_read_are_refused(fakes: Fakes) -> None:
+def test_unsupported_kv_types_are_rejected(fakes: Fakes) -> None:
     binding, ctx = bound(fakes(STREAM, 7))
-    with pytest.raises(NotSupportedError, match=r"version 7\) does not read cache_type_k 'q8_0', "):
+    expected = r"version 7\) does not support cache_type_k='q8_0', which was added in version 8"
+    with pytest.raises(NotSupportedError, match=expected):
         binding.open(ctx, StreamConfig(cache_type_k="q8_0"))
     binding.open(ctx, StreamConfig(cache_type_k="f16"))
     binding.destroy(ctx)
@@ -207,14 +205,15 @@ def test_kv_types_that_a_library_would_not_read_are_refused(fakes: Fakes) -> Non
 # ---- the trie ----------------------------------------------------------------------------------
 
 
-def test_a_refused_trie_raises_or_falls_back_as_the_caller_wants(
+def test_a_rejected_trie_raises_or_falls_back_to_the_grammar(
     fakes: Fakes, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """The argument `on_trie_error` decides."""
     fake = fakes(STREAM | TRIE)
     binding, ctx = bound(fake)
     runner = SyncStreamingRunner(binding, ctx)
     strict = FfiStreamingGenerateArgs([1], token_tree_payload=payload("REFUSE"))
-    with pytest.raises(TokenTrieError, match="the token trie was refused: status -2"):
+    with pytest.raises(TokenTrieError, match="the library rejected the token trie: status -2"):
         runner.generate_with_usage(strict)
     assert fake.calls == ["open", "prefill", "set", "close"]
     lax = FfiStreamingGenerateArgs(
@@ -269,7 +268,7 @@ def test_a_slot_is_saved_and_restored_between_two_pulls(fakes: Fakes, tmp_path: 
 
 
 @pytest.mark.parametrize("size", [8, 5000])
-def test_an_embedding_is_fetched_with_as_much_room_as_it_needs(size: int, fakes: Fakes) -> None:
+def test_an_embedding_may_be_larger_than_the_first_buffer(size: int, fakes: Fakes) -> None:
     binding, ctx = bound(fakes(ALL, 12, f"EMBEDDING={size}"))
     assert binding.supports("embed")
     for number, pooling in ((1, "mean"), (2, "cls"), (3, "last")):
@@ -285,7 +284,7 @@ def test_an_embedding_is_fetched_with_as_much_room_as_it_needs(size: int, fakes:
         binding.embed(ctx, "text")
 
 
-def test_the_end_of_a_turn_is_scored(newest: Fake) -> None:
+def test_eot_score_returns_the_probability_of_a_token(newest: Fake) -> None:
     binding, ctx = bound(newest)
     assert binding.supports("eot_score")
     score = binding.eot_score(ctx, [5, 6], 6)
@@ -298,7 +297,7 @@ def test_the_end_of_a_turn_is_scored(newest: Fake) -> None:
     binding.destroy(ctx)
 
 
-def test_what_became_of_each_draft_is_reported_until_it_is_switched_off(newest: Fake) -> None:
+def test_draft_outcomes_are_reported_until_the_callback_is_removed(newest: Fake) -> None:
     binding, ctx, stream = opened(newest)
     events: list[VerifierEvent] = []
     binding.set_verifier_callback(ctx, events.append)
@@ -313,7 +312,7 @@ def test_what_became_of_each_draft_is_reported_until_it_is_switched_off(newest: 
     binding.destroy(ctx)
 
 
-def test_an_exception_in_the_verifier_callback_comes_out_of_the_pull(newest: Fake) -> None:
+def test_an_exception_in_the_verifier_callback_is_raised_by_the_pull(newest: Fake) -> None:
     binding, ctx, stream = opened(newest)
 
     def complain(event: VerifierEvent) -> None:
@@ -327,7 +326,7 @@ def test_an_exception_in_the_verifier_callback_comes_out_of_the_pull(newest: Fak
     binding.destroy(ctx)
 
 
-def test_tokens_are_made_of_texts_and_texts_of_tokens(newest: Fake) -> None:
+def test_strings_are_tokenized_and_detokenized(newest: Fake) -> None:
     binding, ctx = bound(newest)
     assert binding.tokenize(ctx, "a\0b") == [97, 0, 98]
     assert binding.detokenize(ctx, list("Grüße".encode()) * 50) == "Grüße" * 50
@@ -337,12 +336,12 @@ def test_tokens_are_made_of_texts_and_texts_of_tokens(newest: Fake) -> None:
 # ---- declarations ------------------------------------------------------------------------------
 
 
-def test_what_the_header_does_not_declare_is_declared_besides_and_nothing_twice() -> None:
+def test_functions_of_other_headers_are_declared_once() -> None:
     ffi, _ = header_ffi()
     library = ffi.dlopen(None)
     for name in SUPPLEMENT:
         with pytest.raises(AttributeError, match="undefined symbol|not found"):
-            getattr(library, name)  # declared, and not in this process
-    whole = supplement_to("")
-    assert all(name in whole for name in SUPPLEMENT)
-    assert supplement_to(whole) == ""
+            getattr(library, name)  # declared, but this process does not define it
+    declarations = supplement_to("")
+    assert all(name in declarations for name in SUPPLEMENT)
+    assert supplement_to(declarations) == ""

@@ -50,7 +50,7 @@ class Session:
         return token
 
     def wait_until_computing(self) -> None:
-        """Return when the library computes the token that takes until it is cancelled."""
+        """Wait until the library computes a token that only a cancel can stop."""
         while not self.fake.stuck:
             time.sleep(0.0005)
 
@@ -106,7 +106,7 @@ def session(fake: Fake) -> Iterator[Session]:
 
 def test_all_tokens_and_their_text_can_be_pulled(session: Session) -> None:
     assert session.pull_all() == (list(BYTES), TEXT)
-    assert session.binding.next(session.stream).done, "the end stays the end"
+    assert session.binding.next(session.stream).done, "a finished stream stays finished"
 
 
 def test_all_tokens_and_their_text_can_be_pushed(session: Session) -> None:
@@ -128,7 +128,7 @@ def test_a_generate_without_limit_gets_the_largest_limit(
     assert session.fake.limit == limit
 
 
-def test_a_pull_that_ends_inside_a_character_says_so(fake: Fake) -> None:
+def test_an_incomplete_last_character_is_pulled_as_u_fffd(fake: Fake) -> None:
     session = Session(fake, max_tokens=3)
     assert session.pull_all() == (list(BYTES[:3]), "Gr\ufffd")
     session.end()
@@ -137,7 +137,7 @@ def test_a_pull_that_ends_inside_a_character_says_so(fake: Fake) -> None:
 # ---- failures ----------------------------------------------------------------------------------
 
 
-def test_a_failure_comes_after_the_tokens_before_it(fake: Fake) -> None:
+def test_the_tokens_before_a_failure_are_returned_first(fake: Fake) -> None:
     session = Session(fake, FAIL)
     assert [session.pull() for _ in range(3)] == list(BYTES[:3])
     with pytest.raises(NativeFault, match="cannot generate: the disk is on fire"):
@@ -145,7 +145,7 @@ def test_a_failure_comes_after_the_tokens_before_it(fake: Fake) -> None:
     session.end()
 
 
-def test_a_failure_of_generate_has_the_librarys_text(fake: Fake) -> None:
+def test_a_failure_of_generate_has_the_librarys_message(fake: Fake) -> None:
     session = Session(fake, FAIL)
     with pytest.raises(NativeFault, match="cannot generate: the disk is on fire"):
         session.generate()
@@ -206,7 +206,7 @@ def test_a_second_call_on_a_busy_stream_is_rejected(fake: Fake) -> None:
 
 
 def test_a_callback_cannot_call_its_own_stream(session: Session) -> None:
-    refused: list[str] = []
+    errors: list[str] = []
 
     def on_token(token: int, text: str) -> bool:
         for call in (
@@ -216,11 +216,11 @@ def test_a_callback_cannot_call_its_own_stream(session: Session) -> None:
         ):
             with pytest.raises(InvalidArgumentError) as caught:
                 call()
-            refused.append(str(caught.value))
+            errors.append(str(caught.value))
         return False
 
     session.binding.generate(session.stream, 2, on_token)
-    assert refused == 2 * [
+    assert errors == 2 * [
         "cannot generate: another call is running on this stream",
         "cannot generate: another call is running on this stream",
         "cannot close a stream from inside its own callback",
@@ -237,7 +237,7 @@ def test_a_stream_resumes_after_an_exception_in_a_token_callback(session: Sessio
     assert session.pull() == BYTES[1]
 
 
-# ---- the end -----------------------------------------------------------------------------------
+# ---- close and destroy -------------------------------------------------------------------------
 
 
 def test_a_closed_stream_is_rejected_and_can_be_closed_again(session: Session) -> None:
@@ -264,7 +264,8 @@ def test_closing_from_another_thread_ends_the_running_call(way: Any, fake: Fake)
     session.end()
 
 
-def test_a_context_closes_its_streams_first_and_is_destroyed_once(session: Session) -> None:
+def test_destroying_a_context_closes_its_streams_first(session: Session) -> None:
+    """A second call does nothing."""
     other = session.binding.open(session.ctx, StreamConfig())
     session.pull()
     session.binding.destroy(session.ctx)
@@ -281,15 +282,15 @@ def test_a_context_closes_its_streams_first_and_is_destroyed_once(session: Sessi
 def test_concurrent_generations_each_return_their_own_text(session: Session) -> None:
     runner = FfiStreamingRunner(session.binding, session.ctx)
 
-    async def all_of_them() -> list[str]:
+    async def generate_all() -> list[str]:
         args = FfiStreamingGenerateArgs([PLAIN])
         results = await asyncio.gather(*(runner.generate_with_usage(args) for _ in range(12)))
         return [result.text for result in results]
 
-    assert asyncio.run(all_of_them()) == [TEXT] * 12
+    assert asyncio.run(generate_all()) == [TEXT] * 12
 
 
-def test_a_cancelled_task_stops_a_pass_and_closes_in_order(session: Session) -> None:
+def test_a_cancelled_task_stops_the_forward_pass_and_then_closes(session: Session) -> None:
     runner = FfiStreamingRunner(session.binding, session.ctx)
 
     async def cancel() -> None:
@@ -304,9 +305,9 @@ def test_a_cancelled_task_stops_a_pass_and_closes_in_order(session: Session) -> 
     assert session.fake.calls[-4:] == ["next", "next", "cancel", "close"]
 
 
-def test_an_exception_in_the_text_callback_closes_in_order_and_comes_out(
-    session: Session,
-) -> None:
+def test_an_exception_in_the_text_callback_closes_the_stream(session: Session) -> None:
+    """The exception is raised in the caller."""
+
     def complain(text: str) -> None:
         raise KeyError(text)
 

@@ -1,4 +1,4 @@
-"""Close the library, open it again, and end the process."""
+"""A process can unload the library, load it again, and exit without an error."""
 
 from __future__ import annotations
 
