@@ -1,4 +1,4 @@
-"""What the tests share: the library, and models for it."""
+"""Settings and fixtures for all tests: the library, and models."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from eliza_ffi.model import Model
 
 NATIVE_FIXTURES = frozenset(("library", "hooks_path", "older_engine"))
 
-# Native calls take as long as the machine lets them.
+# No deadline, because native calls may take long on a busy machine.
 settings.register_profile("eliza-ffi", deadline=None, max_examples=60)
 settings.register_profile("few", deadline=None, max_examples=20)  # for `make test-fast`
 settings.register_profile("many", deadline=None, max_examples=100)  # for `.ci/run`
 settings.load_profile("eliza-ffi")
 
-# A shell that runs the tests in the background ignores interrupts for them and all that they start.
+# If a shell runs the tests in the background, they and all processes they start ignore SIGINT.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -35,48 +35,48 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--without-library",
         action="store_true",
-        help="leave out the tests that need the native library",
+        help="skip the tests that need the native library",
     )
 
 
-@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
+@pytest.hookimpl(tryfirst=True)  # before pytest selects tests by their marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Files of slow tests come first: at the end they would keep one process of several busy.
+    """Mark tests with a large vocabulary as slow, and run files with slow tests first.
 
-    What is tested on many vocabularies is slow on a large one. Tests that need the library fail
-    without it; only the option leaves them out.
+    At the end, a slow file would keep one of several worker processes busy while the others are
+    idle. If the library is missing, tests that need it fail; the option skips them.
     """
     for item in items:
-        if LARGE_VOCABULARIES.intersection(_texts_among_parameters(item)):
+        if LARGE_VOCABULARIES.intersection(_string_parameters(item)):
             item.add_marker("slow")
     slow = {item.path for item in items if item.get_closest_marker("slow")}
     items.sort(key=lambda item: item.path not in slow)
     if not config.getoption("--without-library"):
         return
     kept: list[pytest.Item] = []
-    left_out: list[pytest.Item] = []
+    deselected: list[pytest.Item] = []
     for item in items:
-        needs = NATIVE_FIXTURES.intersection(getattr(item, "fixturenames", ()))
-        (left_out if needs else kept).append(item)
-    config.hook.pytest_deselected(items=left_out)
+        needs_library = NATIVE_FIXTURES.intersection(getattr(item, "fixturenames", ()))
+        (deselected if needs_library else kept).append(item)
+    config.hook.pytest_deselected(items=deselected)
     items[:] = kept
 
 
-def _texts_among_parameters(item: pytest.Item) -> Iterator[str]:
+def _string_parameters(item: pytest.Item) -> Iterator[str]:
     parameters = item.callspec.params if hasattr(item, "callspec") else {}
     return (value for value in parameters.values() if isinstance(value, str))
 
 
 @pytest.fixture(autouse=True)
-def nobody_says_how_wide_a_terminal_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes that pytest starts beside each other have 80 columns, whatever there is."""
+def default_terminal_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give all tests, and the processes they start, the default terminal width of 80 columns."""
     monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.delenv("LINES", raising=False)
 
 
 @pytest.fixture(scope="session")
 def library() -> Library:
-    """Return the native library: the one named in the environment, the installed or built one."""
+    """Return the native library that `find_library` finds."""
     try:
         return Library()
     except LibraryNotFoundError as error:
@@ -85,18 +85,18 @@ def library() -> Library:
 
 @pytest.fixture(scope="session")
 def hooks_path(library: Library) -> Path:
-    """Return the library of test hooks."""
+    """Return the path of the library with the test hooks."""
     return _built(library_file_name().replace("libelizainference", "libeliza_test_hooks"))
 
 
 @pytest.fixture(scope="session")
 def older_engine(library: Library) -> Library:
-    """Return the same engine linked again, without the functions that other libraries lack."""
+    """Return this engine linked without the functions that elizaOS's library lacks."""
     return Library(_built(Path("elder") / library_file_name()))
 
 
 def _built(name: str | Path) -> Path:
-    """Return a file that the build with tests leaves beside the library."""
+    """Return a file that a build with tests creates next to the library."""
     built = ROOT / "build" / "cpu"
     folder = Path(os.environ[LIBRARY_VARIABLE]).parent if LIBRARY_VARIABLE in os.environ else built
     if not (folder / name).is_file():
@@ -106,18 +106,18 @@ def _built(name: str | Path) -> Path:
 
 @pytest.fixture(scope="session")
 def random_model_path() -> Callable[..., Path]:
-    """Return a function from a vocabulary's name to a model of random weights around it."""
+    """Return a function that takes a vocabulary's name and returns a model with random weights."""
     return cached_model
 
 
 @pytest.fixture(scope="session")
 def tiny_model(library: Library) -> Iterator[Model]:
-    """Return the embedded model; where it samples, it draws the same in every run."""
+    """Return the embedded model with a fixed seed."""
     with Model(default_model_path(), library=library, n_threads=1, seed=1) as model:
         yield model
 
 
 @pytest.fixture(scope="session")
 def native(hooks_path: Path, random_model_path: Callable[..., Path]) -> NativeChain:
-    """The chain of samplers in the native library, over a vocabulary of 32,000."""
+    """Return the native library's sampler chain, with a vocabulary of 32,000 tokens."""
     return NativeChain(hooks_path, random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1))

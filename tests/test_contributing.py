@@ -1,4 +1,4 @@
-"""What CONTRIBUTING.md, SECURITY.md and the templates of the forge name is there."""
+"""CONTRIBUTING.md, SECURITY.md and the issue templates name only things that exist."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ ROOMS = {
     "native/src/engine": ROOT / "native" / "src" / "engine",
     "eliza_ffi": ROOT / "eliza_ffi",
 }
-"""The folders whose rooms the first two tables list."""
+"""The folders whose contents the first two tables list."""
 
 
 def section(heading: str) -> str:
-    """Return a section, its sections of lower order included."""
+    """Return a section of CONTRIBUTING.md with its subsections."""
     level = heading.partition(" ")[0]
     rest = PAGE.partition(f"\n{heading}\n")[2]
     assert rest, heading
@@ -33,7 +33,7 @@ def quoted(text: str) -> list[str]:
 
 
 def paths_in(text: str) -> list[str]:
-    """Return what a text names from the checkout's root: with a slash, or a file at the root."""
+    """Return the quoted names that are paths relative to the checkout's root."""
     tops = {each.name for each in ROOT.iterdir()}
     return [
         name
@@ -44,12 +44,12 @@ def paths_in(text: str) -> list[str]:
 
 
 def rows(text: str) -> list[list[str]]:
-    """Return the cells of a table's rows, but for its head."""
+    """Return the cells of a table's rows, without the header."""
     lines = [line for line in text.splitlines() if line.startswith("| ")]
     return [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines[2:]]
 
 
-def test_the_map_names_files_for_twenty_changes_and_tests_for_each() -> None:
+def test_every_change_in_the_map_has_files_and_tests() -> None:
     changes = rows(section("## What to open").partition("### ")[0])
     assert len(changes) >= 20
     for change, files, tests in changes:
@@ -57,7 +57,7 @@ def test_the_map_names_files_for_twenty_changes_and_tests_for_each() -> None:
         assert any("test" in path for path in paths_in(tests)), change
 
 
-def test_the_ways_to_add_something_are_lists_to_tick_off() -> None:
+def test_every_guide_to_add_something_is_a_checklist() -> None:
     for kind in ("a function of the ABI", "a sampler", "a type of question", "a backend"):
         steps = section(f"### To add {kind}").count("- [ ] ")
         assert steps >= 5, kind
@@ -70,7 +70,7 @@ def test_every_path_of_the_map_exists(heading: str) -> None:
     assert [path for path in paths if not (ROOT / path).exists()] == []
 
 
-def test_every_step_of_a_pass_is_in_its_file() -> None:
+def test_every_function_of_a_pass_is_in_the_named_file() -> None:
     steps = re.findall(r"`([\w:.]+)`\s+\(`([\w./]+)`\)", section("## What a pass goes through"))
     assert len(steps) > 15
     for name, path in steps:
@@ -80,8 +80,8 @@ def test_every_step_of_a_pass_is_in_its_file() -> None:
         assert re.search(rf"\b{re.escape(qualified)}\(", text), f"{name} is not in {path}"
 
 
-def test_what_a_change_is_said_to_touch_is_in_one_of_its_files() -> None:
-    """A name of code in a row or a step stands in a file that the same row or step names."""
+def test_every_identifier_of_the_map_is_in_a_named_file() -> None:
+    """An identifier in a row or a step occurs in a file that the same row or step names."""
     map_ = section("## What to open")
     places = [line for line in map_.splitlines() if line.startswith("| ")][2:]
     places += re.split(r"^- \[ \] ", map_, flags=re.MULTILINE)[1:]
@@ -96,7 +96,7 @@ def test_what_a_change_is_said_to_touch_is_in_one_of_its_files() -> None:
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_the_tables_of_rooms_list_every_room_and_no_other(room: str) -> None:
+def test_the_tables_list_exactly_the_existing_rooms(room: str) -> None:
     folder = ROOMS[room]
     heading = "### The engine" if room == "native/src/engine" else "### The package"
     table = section(heading)
@@ -112,7 +112,7 @@ def test_the_tables_of_rooms_list_every_room_and_no_other(room: str) -> None:
 
 
 @pytest.mark.parametrize("file", [*PAGES, *TEMPLATES], ids=lambda file: file.name)
-def test_links_are_relative_and_lead_somewhere(file: Path) -> None:
+def test_links_are_relative_and_their_targets_exist(file: Path) -> None:
     text = file.read_text(encoding="utf-8")
     assert "://" not in text
     for link in re.findall(r"\]\(([^)#\s]+)", text):
@@ -120,14 +120,14 @@ def test_links_are_relative_and_lead_somewhere(file: Path) -> None:
 
 
 @pytest.mark.parametrize("file", TEMPLATES, ids=lambda file: file.name)
-def test_a_template_names_files_and_links_to_none(file: Path) -> None:
-    """What it says is copied to where a relative link leads nowhere."""
+def test_a_template_names_existing_files_and_has_no_links(file: Path) -> None:
+    """A template is copied into an issue, where relative links do not work."""
     text = file.read_text(encoding="utf-8")
     assert "](" not in text
     assert [path for path in paths_in(text) if not (ROOT / path).exists()] == []
 
 
-def test_every_kind_of_issue_has_a_form_that_says_what_it_is_for() -> None:
+def test_every_issue_form_has_a_name_and_a_description() -> None:
     forms = {f.stem: f.read_text(encoding="utf-8") for f in TEMPLATES if "ISSUE" in str(f)}
     assert set(forms) == {"bug", "wrong-choice", "feature"}
     for form in forms.values():

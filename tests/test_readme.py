@@ -1,4 +1,4 @@
-"""What the README shows works as it is shown."""
+"""The programs and commands in the README and in some other pages work."""
 
 from __future__ import annotations
 
@@ -66,8 +66,9 @@ def test_the_readmes_program_prints_the_output_shown(
     shown = output_shown_by(blocks, place)
     assert shown
     namespace = {"__name__": "__main__"}
-    for wanted, came in run_block(blocks[place], shown, namespace, lambda: capsys.readouterr().out):
-        assert differences(wanted, came) == []
+    outputs = run_block(blocks[place], shown, namespace, lambda: capsys.readouterr().out)
+    for expected, actual in outputs:
+        assert differences(expected, actual) == []
 
 
 @pytest.mark.slow
@@ -87,7 +88,7 @@ def test_the_commands_run(
     assert err == ""
 
 
-def test_the_commands_shown_are_those_there_are() -> None:
+def test_the_most_important_commands_are_shown() -> None:
     shown = {shlex.split(command)[1] for command in OURS}
     assert {"choose", "generate", "tokenize", "doctor"} <= shown
 
@@ -106,7 +107,7 @@ def test_the_files_linked_to_exist() -> None:
     assert [link for link in links if not (ROOT / link).exists()] == []
 
 
-def test_the_picture_of_shared_passes_is_what_its_script_draws() -> None:
+def test_the_picture_of_shared_passes_is_up_to_date() -> None:
     run = [sys.executable, str(ROOT / "scripts" / "draw_shared_passes.py")]
     drawn = subprocess.run(run, capture_output=True, text=True, check=True).stdout
     assert drawn == (ROOT / "docs" / "shared-passes.svg").read_text(encoding="utf-8")

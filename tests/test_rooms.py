@@ -1,4 +1,4 @@
-"""The rooms of the package: arrows point down, and what is imported is what is needed."""
+"""The rooms (top-level modules and folders) of the package: what each of them may import."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import eliza_ffi
 
 PACKAGE = Path(eliza_ffi.__file__).parent
 
-# From the bottom up; rooms on one line know nothing of each other.
+# From the bottom to the top. A room imports only from lower floors, not from its own floor.
 FLOORS = (
     ("errors", "terminal"),
     ("checks",),
@@ -38,7 +38,7 @@ def room_of(file: Path) -> str:
 
 
 def imported_rooms(file: Path) -> set[str]:
-    """Return the rooms that a module imports from, also where only types are checked."""
+    """Return the rooms that a module imports from, including imports for type checking only."""
     here = file.relative_to(PACKAGE).with_suffix("").parts
     rooms = set()
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
@@ -51,7 +51,7 @@ def imported_rooms(file: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("room", sorted(FLOOR_OF))
-def test_a_room_knows_only_those_below_it(room: str) -> None:
+def test_a_room_imports_only_from_lower_floors(room: str) -> None:
     files = [PACKAGE / f"{room}.py"] if (PACKAGE / f"{room}.py").exists() else []
     files += sorted((PACKAGE / room).rglob("*.py"))
     assert files
@@ -65,7 +65,7 @@ def test_every_module_is_in_a_room() -> None:
     assert rooms == {*FLOOR_OF, "__init__", "__main__"}
 
 
-def test_a_room_says_what_it_is_for() -> None:
+def test_every_room_has_a_docstring() -> None:
     for file in PACKAGE.rglob("__init__.py"):
         text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
         assert text.split("\n")[0].endswith("."), file
@@ -78,7 +78,7 @@ def loaded_by(statement: str) -> set[str]:
     return set(done.stdout.split())
 
 
-def test_importing_the_package_loads_nothing_that_was_not_asked_for() -> None:
+def test_importing_the_package_loads_no_submodules_or_dependencies() -> None:
     modules = loaded_by("import eliza_ffi")
     assert not {"numpy", "cffi", "jinja2"} & modules
     assert not any(name.startswith("eliza_ffi.") for name in modules)
@@ -90,31 +90,31 @@ def test_importing_a_model_does_not_import_jinja2() -> None:
     assert "jinja2" not in modules
 
 
-def test_what_older_libraries_need_stands_behind_one_door() -> None:
-    """The calls pick a dialect, and ask nowhere else which library they speak to."""
+def test_code_for_older_libraries_is_reached_through_the_dialect_only() -> None:
+    """Nothing else checks whether the library is an older version."""
     importing = {
         file.name
         for file in (PACKAGE / "library").glob("*.py")
         if "from .older" in file.read_text(encoding="utf-8")
     }
     assert importing == {"native_calls.py"}
-    asking = [
+    checking = [
         str(file.relative_to(PACKAGE))
         for file in PACKAGE.rglob("*.py")
         if "is_older" in file.read_text(encoding="utf-8")
     ]
-    assert sorted(asking) == [
-        "library/capabilities.py",  # which says so
+    assert sorted(checking) == [
+        "library/capabilities.py",  # reports it
         "library/loading.py",
         "library/older/dialect.py",
     ]
 
 
-def test_two_classes_never_share_a_name() -> None:
-    named: dict[str, list[str]] = {}
+def test_class_names_are_unique() -> None:
+    files_of: dict[str, list[str]] = {}
     for file in sorted(PACKAGE.rglob("*.py")):
         for node in ast.parse(file.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef):
-                named.setdefault(node.name, []).append(str(file.relative_to(PACKAGE)))
-    twice = {name: files for name, files in named.items() if len(files) > 1}
-    assert twice == {}
+                files_of.setdefault(node.name, []).append(str(file.relative_to(PACKAGE)))
+    repeated = {name: files for name, files in files_of.items() if len(files) > 1}
+    assert repeated == {}

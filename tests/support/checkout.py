@@ -1,4 +1,4 @@
-"""Where the checkout is whose tests these are."""
+"""The root folder of the checkout that contains these tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model that decides without a library, for the commands; also a program with such a model."""
+"""A decider without a library, for tests of the commands. Run as a program, it is a command."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from eliza_ffi.errors import ContextFullError
 
 
 class FakeDecider:
-    """Answers as :func:`table_work.decide` does; keeps what it was asked.
+    """Answers like :func:`table_work.decide`, and records the requests in `asked`.
 
-    An input that is ``too long`` does not fit, as long as it has no room for it.
+    While `has_room` is False, the input ``"too long"`` raises ContextFullError.
     """
 
     def __init__(self, path: Path, seconds: float = 0.0) -> None:
@@ -45,7 +45,7 @@ class FakeDecider:
 
 
 def take_place(monkeypatch: pytest.MonkeyPatch, model: FakeDecider) -> Callable[[Any, Any], Any]:
-    """Let the command open this model."""
+    """Make ``eliza-ffi decide`` use this model."""
 
     @contextmanager
     def opened(arguments: Any, n_slots: int | None = None) -> Iterator[FakeDecider]:

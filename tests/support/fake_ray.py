@@ -1,4 +1,4 @@
-"""A Ray in one process: an actor is an object whose methods run when their results are awaited."""
+"""A fake of Ray in one process. A method of an actor runs when its result is fetched."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ class RayActorError(RayError):
 
 
 class FakeRay:
-    """What of Ray the package uses.
+    """The part of Ray's API that the package uses.
 
     Parameters
     ----------
     resources
-        Of the cluster, as ``ray.cluster_resources()`` returns them.
+        The cluster's resources, as ``ray.cluster_resources()`` returns them.
     is_lost
-        Says of a method, by its name, whether every try to run it ends its actor.
+        Takes a method's name; returns whether the actor dies whenever it runs this method.
     is_initialized
-        Whether the process is connected already.
+        Whether the process is already connected.
 
     Attributes
     ----------
     asked_for : list of dict
         The options of each actor.
     inits : list of dict
-        What ``init`` was called with.
+        The keyword arguments of each call of ``init``.
     resources : dict
-        What an actor was given.
+        The resources that an actor sees as its own.
     n_killed, n_shutdowns : int
     """
 
@@ -74,7 +74,7 @@ class FakeRay:
         if settings["address"] == "nowhere":
             raise ConnectionError("there is nothing")
         if settings["address"] == "slow":
-            raise Exception("it timed out")  # as Ray does
+            raise Exception("it timed out")  # Ray raises a plain Exception too
         if settings["address"] == "locked":
             raise RayError("a token is missing")
         self.inits.append(settings)
@@ -105,7 +105,7 @@ class FakeRay:
     def wait(
         self, references: list[_Reference], timeout: float | None = None
     ) -> tuple[list[_Reference], list[_Reference]]:
-        # Nothing happens while time is given for it. Each actor does one thing after the other.
+        # With a timeout, nothing is ready in time. An actor runs its methods in order.
         if timeout is not None:
             return [], references
         actor = self._drawn.choice(references).actor

@@ -1,4 +1,4 @@
-"""A binding whose `fill` writes random legal values, as a model of random weights would."""
+"""A binding whose `fill` writes random valid values, as a model with random weights would."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ LONGEST_WALK = 12
 
 
 class FillingBinding(RecordingBinding):
-    """Every byte is a token of its own.
+    """Fills spans with random values. Every byte is one token.
 
     Parameters
     ----------
     seed
-        Of what is written.
+        The seed of the random values.
     full_at
-        The call of `fill`, from 0, at which the context is full.
+        The index of the call of `fill` that finds the context full.
     grammar_text
-        What is written for a grammar.
+        The value for a span with a grammar.
     tells_bytes
-        Whether results say how many bytes each token spells.
+        Whether results have `answer_bytes`.
     write
-        In place of what is random: takes the request and returns the value.
+        A function that takes the request and returns the value, instead of a random value.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class FillingBinding(RecordingBinding):
 
 
 def walk(form: Mapping[str, Any], rng: random.Random) -> str:
-    """Return a text that an automaton accepts: some random steps, then the shortest way out."""
+    """Return a string that an automaton accepts: random steps, then the shortest completion."""
     transitions = np.array(form["transitions"], dtype=np.int32)
     accepting = np.zeros(len(transitions), dtype=np.bool_)
     accepting[form["accepting"]] = True
@@ -122,10 +122,10 @@ def walk(form: Mapping[str, Any], rng: random.Random) -> str:
     state, data = 0, bytearray()
     for _ in range(rng.randint(0, LONGEST_WALK)):
         targets = dfa.transitions[state, dfa.classes]
-        legal = np.flatnonzero(targets != DEAD).tolist()
-        if not legal:
+        allowed = np.flatnonzero(targets != DEAD).tolist()
+        if not allowed:
             break
-        data.append(rng.choice(legal))
+        data.append(rng.choice(allowed))
         state = int(targets[data[-1]])
     data += dfa.shortest_completion(state)
     return data.decode()

@@ -1,7 +1,7 @@
-"""GBNF read the slow, obvious way: does a grammar accept a text, and a text that it accepts.
+"""A slow, obvious reader of GBNF: check whether a grammar accepts a string, or generate one.
 
-The oracle for the grammars that skeletons are turned into. It reads what llama.cpp's parser reads,
-without token references and comments.
+It is the reference in tests of the grammars that are made from skeletons. It supports the syntax of
+llama.cpp's parser, except token references and comments.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CHAR = re.compile(r"\\x(..)|\\u(....)|\\U(........)|\\(.)|(.)", re.DOTALL)
 _NAMED = {"n": "\n", "r": "\r", "t": "\t"}
 
 MANY = 3
-"""Repetitions of what has no upper limit, when a text is made up."""
+"""The most repetitions above the minimum that a generated string has of each item."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Repeat:
 
 
 class Gbnf:
-    """A grammar; `root` is where it starts."""
+    """A grammar whose start rule is ``root``."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -61,7 +61,7 @@ class Gbnf:
         return len(text) in self._rule_ends("root", text, 0)
 
     def make_up(self, rng: random.Random) -> str:
-        """Return some text that the grammar accepts."""
+        """Return a random string that the grammar accepts."""
         return self._made(self.rules["root"], rng, 0)
 
     # ---- reading ------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ class Gbnf:
             count += 1
         return frozenset(ends)
 
-    # ---- making up ----------------------------------------------------------------------------
+    # ---- generating ---------------------------------------------------------------------------
 
     def _made(self, item: object, rng: random.Random, depth: int) -> str:
         if isinstance(item, str):
@@ -191,7 +191,7 @@ class Gbnf:
             count = rng.randint(item.least, most)
             return "".join(self._made(item.item, rng, depth) for _ in range(count))
         assert isinstance(item, list)
-        # Deep down the first alternative, which a sensible grammar does not recurse in.
+        # At a depth of more than 40 take the last alternative, to end the recursion.
         sequence = item[-1] if depth > 40 else rng.choice(item)
         return "".join(self._made(each, rng, depth) for each in sequence)
 

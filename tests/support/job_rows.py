@@ -1,4 +1,4 @@
-"""What the database of a table's job has in it, while the job runs or after it was killed."""
+"""Read the database of a table job while the job runs, or after it was killed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def stored(output: Path, query: str) -> list[tuple[Any, ...]]:
-    """Ask a copy of the database, which is thereby left as it is."""
+    """Run a query on a copy of the database, so that the original does not change."""
     with tempfile.TemporaryDirectory() as folder:
         for path in sorted(output.parent.glob(f"{output.name}.job*")):
             shutil.copy(path, folder)
@@ -20,7 +20,7 @@ def stored(output: Path, query: str) -> list[tuple[Any, ...]]:
 
 
 def n_decided(output: Path) -> int:
-    """Return how many rows a job has decided; 0 if its database was copied in mid-change."""
+    """Return how many rows a job has decided; 0 if the copy of its database is inconsistent."""
     try:
         ((n_rows,),) = stored(output, "SELECT count(*) FROM rows")
     except (sqlite3.Error, FileNotFoundError):

@@ -1,4 +1,4 @@
-"""What the engine says at the labels of a decision prompt, by way of a choice among them."""
+"""Compute the label probabilities of a decision prompt with a choice among the label tokens."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["answered", "label_scores", "made_of"]
 
 
 def made_of(model: Model) -> DecisionModel:
-    """Return a model as one that was made for decisions, which it must be."""
-    made = DecisionModel.of(model.describe()["model"], model.tokenize, model.detokenize)
-    assert made is not None
-    return made
+    """Return the DecisionModel of a model; fail if it is not a decision model."""
+    decision_model = DecisionModel.of(model.describe()["model"], model.tokenize, model.detokenize)
+    assert decision_model is not None
+    return decision_model
 
 
 def label_scores(model: Model, prompt: DecisionPrompt) -> list[float]:
-    """Return the logarithms of the labels' probabilities among each other."""
+    """Return the natural logarithm of each label's probability among the labels."""
     leaves = [TokenTreeLeaf(f"{i:04}", (token,)) for i, token in enumerate(prompt.read)]
     payload = TokenTreePayload("", (TokenTreeDescriptor("labels", tuple(leaves)),))
     args = FfiStreamingGenerateArgs(
@@ -36,5 +36,5 @@ def label_scores(model: Model, prompt: DecisionPrompt) -> list[float]:
 
 
 def answered(model: Model, asked: QuestionPrompts) -> list[float]:
-    """Return the probabilities that a question's prompts come to."""
+    """Return the probabilities of a question's options, computed from all of its prompts."""
     return asked.probabilities([label_scores(model, prompt) for prompt in asked.prompts])

@@ -1,4 +1,4 @@
-"""Vocabularies of 128,000 tokens and more: a model around one takes up to a second to open."""
+"""Vocabularies of 128,000 tokens and more. A model with one takes up to a second to open."""
 
 from __future__ import annotations
 
@@ -13,4 +13,4 @@ DECISION_MODEL_TYPES = tuple(
     else pytest.param(type)
     for type, definition in DEFINITIONS.items()
 )
-"""What a fixture that opens a model of each type takes."""
+"""The parameters of a fixture that opens a model of each type."""

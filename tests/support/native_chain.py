@@ -1,4 +1,4 @@
-"""The native chain, its twin in numpy, and settings and logits to compare them on."""
+"""The native sampler chain, the numpy reference, and random inputs to compare both."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from eliza_ffi.sampling import Sampling
 
 N_VOCAB = 32000
 
-# conftest.py imports this before its profile, which has no deadline, is loaded.
+# conftest.py imports this module before it loads its profile, so deadline=None is repeated here.
 with_fixtures = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200, deadline=None
 )
@@ -27,7 +27,7 @@ with_fixtures = settings(
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a chain left: ids, logits and probabilities, shape [k], and the drawn token."""
+    """The result of a chain: remaining ids, logits and probabilities, shape [k], and the token."""
 
     ids: NDArray[np.int32]
     logits: NDArray[np.float32]
@@ -36,7 +36,7 @@ class Outcome:
 
 
 class NativeChain:
-    """The hook that runs the library's chain."""
+    """Runs the native library's sampler chain through its test hook."""
 
     def __init__(self, path: Path, model: Path) -> None:
         self._ffi: Any = cffi.FFI()
@@ -104,13 +104,13 @@ def twin_of(
 
 
 def possible(outcome: Outcome | Candidates) -> dict[int, float]:
-    """Return the logits of the tokens that are left and above -infinity, by ascending token."""
+    """Return the remaining tokens with a logit above -infinity, in ascending order."""
     left = zip(outcome.ids.tolist(), outcome.logits.tolist(), strict=True)
     return {token: logit for token, logit in sorted(left) if logit > -np.inf}
 
 
 def assert_same(native: Outcome, twin: Candidates) -> None:
-    """Check that the same tokens are possible, with the same logits, and the same one was drawn."""
+    """Check that both chains keep the same tokens with the same logits and draw the same token."""
     assert list(possible(native)) == list(possible(twin))
     np.testing.assert_allclose(
         list(possible(native).values()), list(possible(twin).values()), rtol=2e-5, atol=2e-5
@@ -125,7 +125,7 @@ def is_on_an_edge(
     accepted: Sequence[int] = (),
     infill: InfillVocabulary | None = None,
 ) -> bool:
-    """Return whether changing settings and logits by what rounding may do changes the outcome."""
+    """Return whether a change of settings and logits as small as rounding changes the result."""
     fields = ("top_p", "min_p", "typical_p", "top_n_sigma", "xtc_threshold", "mirostat_tau")
     chosen = twin_of(params, logits, ids, accepted, infill=infill)
     for factor in (1 - 2e-6, 1 + 2e-6):
@@ -146,7 +146,7 @@ def is_on_an_edge(
     return False
 
 
-# Distinct logits: among equals, llama.cpp's order is that of std::sort.
+# Distinct logits, because std::sort, which llama.cpp uses, does not define the order of equal ones.
 distinct = st.lists(st.integers(-300000, 300000), min_size=1, max_size=60, unique=True).map(
     lambda numbers: [n / 30000 for n in numbers]
 )

@@ -1,11 +1,12 @@
 /*
- * A small engine with the ABI of libelizainference, for tests of what the package makes of other
- * libraries of that name. Which functions it exports is decided by the compiler's command line.
+ * A small engine with the ABI of libelizainference, to test the package with other libraries of that
+ * name. The compiler's command line selects the functions that it exports.
  *
- * Its vocabulary is bytes, and whatever the prompt it writes TEXT over and over, one byte a token, so
- * that a character is cut in two by the border of two tokens. It trusts its callers as such libraries
- * do, but takes note where one would have crashed: two calls at once on a stream, a stream or context
- * that was closed. The first token of the prompt chooses how it behaves, see enum manner.
+ * Its vocabulary is the 256 bytes. It ignores the prompt and writes the same text three times, one byte
+ * per token, so a character may span two tokens. Like an older library, it does not reject wrong calls,
+ * but it records those that would crash such a library: two calls at the same time on one stream, and
+ * calls on a closed stream or context. The first token of the prompt selects how the engine behaves,
+ * see enum manner.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -31,7 +32,7 @@ enum manner {
     MANNER_PLAIN = 1,
     MANNER_REFUSE = 2,     /* prefill fails */
     MANNER_FAIL = 3,       /* the fourth token fails */
-    MANNER_ENDLESS = 4,    /* the third token takes until it is cancelled */
+    MANNER_ENDLESS = 4,    /* the third token is computed until the call is cancelled */
 };
 
 typedef struct { int is_alive, n_streams; void (*verify)(const void *, void *); void * user; } context;
@@ -42,7 +43,7 @@ typedef struct {
     atomic_int calls, is_cancelled;
 } stream;
 
-/* Never freed, so that a handle that was closed can be told. */
+/* Never freed, so that a closed handle can be recognized. */
 static stream streams[MOST_STREAMS];
 static context contexts[MOST_STREAMS];
 static int n_streams, n_contexts;
@@ -132,12 +133,12 @@ EXPORT(llm_stream_prefill) int eliza_inference_llm_stream_prefill(stream * s, co
     if (n > 0) s->manner = tokens[0];
     if (s->manner == MANNER_REFUSE) { fail(err, "token 2 is not for prompts"); return leave(s, -2); }
     s->last = s->max_tokens > 0 ? s->position + s->max_tokens : 1 << 30;
-    return leave(s, (int)n); /* some return how many they took */
+    return leave(s, (int)n); /* some libraries return the number of tokens */
 }
 
 /* ---- Generation ------------------------------------------------------------------------------- */
 
-/* 1: a token, 0: the end, negative: a status. The whole text is written three times. */
+/* Returns 1 for a token, 0 at the end, or a negative status. The text is written three times. */
 static int sample(stream * s, int32_t * token, char ** err) {
     if (s->is_cancelled) { s->is_cancelled = 0; return -7; }
     if (s->position >= s->last || s->position >= 3 * TEXT_LENGTH) return 0;
@@ -178,7 +179,7 @@ EXPORT(llm_stream_generate) int eliza_inference_llm_stream_generate(stream * s, 
         int (*on_token)(int32_t, const char *, void *), void * user, char ** err) {
     enter(s, "generate");
     last_limit = max_tokens;
-    for (int i = 0; i < max_tokens; i++) { /* 0 is none, as in a loop somebody wrote without thinking */
+    for (int i = 0; i < max_tokens; i++) { /* 0 means no token, as in some libraries */
         int32_t token;
         const int result = sample(s, &token, err);
         if (result <= 0) return leave(s, result);
@@ -211,7 +212,7 @@ EXPORT(clear_token_trie) void eliza_inference_clear_token_trie(stream * s) {
     leave(s, 0);
 }
 
-/* Shorter than the struct of today's header, as in an earlier version of this project's library. */
+/* Shorter than the struct of the current header, as in an older version of this project's library. */
 EXPORT(llm_stream_stats) int eliza_inference_llm_stream_stats(stream * s, int64_t * out, size_t size) {
     enter(s, "stats");
     memset(out, 0, size < sizeof(int64_t[18]) ? size : sizeof(int64_t[18]));
@@ -219,7 +220,7 @@ EXPORT(llm_stream_stats) int eliza_inference_llm_stream_stats(stream * s, int64_
     return leave(s, 0);
 }
 
-/* ---- What later versions brought -------------------------------------------------------------- */
+/* ---- Functions of later versions -------------------------------------------------------------- */
 
 EXPORT(llm_stream_supported) int eliza_inference_llm_stream_supported(void) { return !IS_STUB; }
 EXPORT(llm_mtp_supported) int eliza_inference_llm_mtp_supported(void) { return 1; }
@@ -260,7 +261,7 @@ EXPORT(detokenize) int eliza_inference_detokenize(context * ctx, const int * tok
     return (int)n;
 }
 
-/* The first value is the pooling, the second the length; EMBEDDING values in all. */
+/* Returns EMBEDDING values: the pooling, the length of the input, and zeros. */
 #ifndef EMBEDDING
 #define EMBEDDING 8
 #endif

@@ -1,4 +1,4 @@
-"""Builds libraries from ``older_fake.c`` that export only the functions a test names."""
+"""Build libraries from ``older_fake.c`` that export only given functions."""
 
 from __future__ import annotations
 
@@ -24,44 +24,44 @@ STREAM = REQUIRED | {"llm_stream_supported"}
 GENERATE = frozenset(("llm_stream_generate",))
 TRIE = frozenset(("token_trie_supported", "set_token_trie", "clear_token_trie"))
 
-# What the engine writes in all, one byte a token.
+# The whole output of the engine, one token per byte.
 TEXT = "Grüße " * 3
 BYTES = tuple(TEXT.encode())
 
-# How the engine behaves, by the first token of the prompt.
+# The first token of the prompt selects how the engine behaves; see enum manner in older_fake.c.
 PLAIN, REFUSE, FAIL, ENDLESS = range(1, 5)
 
 
 def functions_of_version(version: int) -> frozenset[str]:
     """Return the text functions that elizaOS's library of this version exports."""
-    came = {"set_verifier_callback", "llm_stream_save_slot", "llm_stream_restore_slot"}
-    came |= {symbol.removeprefix(PREFIX) for symbol, since in SINCE.items() if since <= version}
+    added = {"set_verifier_callback", "llm_stream_save_slot", "llm_stream_restore_slot"}
+    added |= {symbol.removeprefix(PREFIX) for symbol, since in SINCE.items() if since <= version}
     if version >= 9:
-        came |= {"tokenize_supported", "embed_supported", "vision_supported"}
+        added |= {"tokenize_supported", "embed_supported", "vision_supported"}
     if version >= 11:
-        came |= {"llm_eot_supported"}
-    return STREAM | came | {"free_tokens"}
+        added |= {"llm_eot_supported"}
+    return STREAM | added | {"free_tokens"}
 
 
 @functools.cache
 def build_fake(
     folder: Path, functions: frozenset[str], abi_version: int = 11, defines: tuple[str, ...] = ()
 ) -> Path:
-    """Compile a library that exports these functions; returns its path."""
+    """Compile a library that exports these functions, and return its path."""
     assert functions <= FUNCTIONS, functions - FUNCTIONS
     compiler = shutil.which("cc")
     if compiler is None:
-        pytest.fail("these tests build a library: they need a C compiler called cc")
-    place = folder / str(len(list(folder.iterdir())))
-    place.mkdir()
-    library = place / library_file_name()
-    seen = {name: "default" if name in functions else "hidden" for name in FUNCTIONS}
+        pytest.fail("these tests build a library and need a C compiler named cc")
+    own_folder = folder / str(len(list(folder.iterdir())))
+    own_folder.mkdir()
+    library = own_folder / library_file_name()
+    visibility = {name: "default" if name in functions else "hidden" for name in FUNCTIONS}
     subprocess.run(
         [
             compiler,
             *("-shared", "-fPIC", "-O1", "-g", "-pthread", "-Wall", "-Wextra", "-Werror"),
             f"-DABI_VERSION={abi_version}",
-            *(f'-DEXPORT_{n}=__attribute__((visibility("{how}")))' for n, how in seen.items()),
+            *(f'-DEXPORT_{n}=__attribute__((visibility("{v}")))' for n, v in visibility.items()),
             *(f"-D{name}" for name in defines),
             *("-o", str(library), str(SOURCE)),
         ],
@@ -71,7 +71,7 @@ def build_fake(
 
 
 class Fake:
-    """A library that was built, and its record of the calls."""
+    """A fake library and its record of the calls."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -86,7 +86,7 @@ class Fake:
 
     @property
     def calls(self) -> list[str]:
-        """The calls since the beginning, in their order."""
+        """The names of all calls since this object was created, in order."""
         return str(self._ffi.string(self._lib.fake_calls()), "utf-8").split()
 
     @property
@@ -96,12 +96,12 @@ class Fake:
 
     @property
     def sampled(self) -> int:
-        """Tokens sampled."""
+        """The number of tokens sampled."""
         return int(self._lib.fake_sampled())
 
     @property
     def stuck(self) -> int:
-        """Tokens that take until their call is cancelled, and have begun."""
+        """The number of tokens whose computation started and ends only when it is cancelled."""
         return int(self._lib.fake_stuck())
 
     @property
@@ -111,13 +111,13 @@ class Fake:
 
     @property
     def config(self) -> bytes:
-        """The configuration of the last stream, as much of it as this version reads."""
+        """The part of the last stream's configuration that this version reads."""
         out = self._ffi.new("unsigned char[]", 88)
         return bytes(self._ffi.buffer(out, self._lib.fake_config(out)))
 
 
 class Fakes:
-    """Builds each library once."""
+    """Builds fake libraries, each of them only once."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

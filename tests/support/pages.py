@@ -1,13 +1,14 @@
-"""Pages of Markdown: their blocks of code, and whether what comes out of them is what they show.
+"""Run the code blocks of a Markdown page, and compare their output with the page.
 
-A page's blocks run in order, in one folder and, as far as they are Python, in one namespace:
+All blocks of a page run in order in one folder. Python blocks share one namespace.
 
-- ``python`` is run, and a ``text`` block right behind it shows what it prints;
-- ``console`` has commands behind ``$``, and below each what it prints; ``eliza-ffi`` is run;
-- a block with a title, such as ``json title="questions.json"``, is written to a file of that name;
-- what has ``<!-- not run: why -->`` above it is not run.
+- A ``python`` block is run. A ``text`` block directly after it shows its output.
+- A ``console`` block has commands after ``$``, each followed by its output. Commands of
+  ``eliza-ffi`` and ``bun`` are run.
+- A block with a title, such as ``json title="questions.json"``, is written to a file of that name.
+- A block with ``<!-- not run: why -->`` above it is not run.
 
-Where the embedded model, or what a command prints, has changed, this writes what comes now:
+If the embedded model or the output of a command has changed, write the current output into a page:
 
     $ python tests/support/pages.py docs/tutorial/route-messages.md
 """
@@ -57,16 +58,22 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.+)$", flags=re.MULTILINE)
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e-?\d+)?%?")
 COMMAND = re.compile(r"^\$ ((?:[^\n]*\\\n)*[^\n]*)\n", flags=re.MULTILINE)
-BARS = re.compile("[#█▉▊▋▌▍▎▏]+$")  # of another length where a number is
+BARS = re.compile("[#█▉▊▋▌▍▎▏]+$")  # their length changes with the numbers
 
 BUN = ROOT / "tests" / "bun" / "node_modules" / "bun" / "bin" / "bun.exe"
-"""What runs TypeScript, where `make test-bun` has installed it; its name is the same everywhere."""
+"""The program that runs TypeScript, if `make test-bun` has installed it.
+
+The file name ends in .exe on every system.
+"""
 
 TOLERANCE = 0.05
-"""How far numbers may be apart, percentages as hundredths: other processors round otherwise."""
+"""The largest allowed difference between numbers, because processors round differently.
+
+Percentages are compared as fractions.
+"""
 
 LEFT_OUT = "…"
-"""Behind the beginning of a line that is shown: its rest. Alone in a line: any lines."""
+"""At the end of a shown line, stands for the rest of the line. Alone, stands for any lines."""
 
 
 @dataclass(frozen=True)
@@ -77,10 +84,11 @@ class Block:
     ----------
     language, text : str
     title : str or None
-        The file that it is.
+        The name of the file that the block is written to.
     why_not_run : str or None
+        The reason in the comment above the block.
     is_followed_at_once : bool
-        Whether nothing stands between it and the next block.
+        Whether there is no text between this block and the next one.
     """
 
     language: str
@@ -91,7 +99,7 @@ class Block:
 
 
 def blocks_of(page: str) -> list[Block]:
-    """Return a page's blocks in their order."""
+    """Return the code blocks of a page in order."""
     found = list(FENCE.finditer(page))
     ends = [*(each.start() for each in found), len(page)][1:]
     return [
@@ -107,39 +115,39 @@ def blocks_of(page: str) -> list[Block]:
 
 
 def programs_of(page: str) -> list[str]:
-    """Return what is in a page's blocks of Python."""
+    """Return the contents of a page's Python blocks."""
     return [block.text for block in blocks_of(page) if block.language == "python"]
 
 
 def commands_of(page: str) -> list[str]:
-    """Return the commands in a page's blocks for the console."""
+    """Return the commands in a page's console blocks."""
     texts = [block.text for block in blocks_of(page) if block.language == "console"]
     return [command for text in texts for command, _ in _commands(text)]
 
 
 def output_shown_by(blocks: Sequence[Block], place: int) -> str | None:
-    """Return what the page says that a block of Python prints; None where it does not say."""
+    """Return the output that the page shows for a Python block; None if it shows none."""
     is_shown = place + 1 < len(blocks) and blocks[place].is_followed_at_once
-    behind = blocks[place + 1] if is_shown else None
-    if behind is None or behind.language != "text" or behind.title is not None:
+    output = blocks[place + 1] if is_shown else None
+    if output is None or output.language != "text" or output.title is not None:
         return None
-    return behind.text
+    return output.text
 
 
 def run_block(
     block: Block, shown: str | None, namespace: dict[str, Any], printed: Callable[[], str]
 ) -> Iterator[tuple[str, str]]:
-    """Run a block; yield what the page shows and what came, wherever it shows something.
+    """Run a block; yield each output that the page shows, with the actual output.
 
     Parameters
     ----------
     block
     shown
-        What a block of Python shall print, None = whatever it prints.
+        The output that the page shows for a Python block; None = it shows none.
     namespace
-        That of the page's Python.
+        The namespace of the page's Python blocks.
     printed
-        Returns what was printed since it was last called.
+        A function that returns the output since its last call.
 
     Raises
     ------
@@ -167,13 +175,18 @@ def _run(words: Sequence[str], printed: Callable[[], str]) -> str:
         done = subprocess.run([BUN, *words[1:]], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         return done.stdout
-    assert words[0] == "eliza-ffi", f"this command is not run, and nothing says why: {words}"
+    assert words[0] == "eliza-ffi", (
+        f"cannot run {words}: add a comment <!-- not run: why --> above the block"
+    )
     assert cli.main(list(words[1:])) == 0, words
     return printed()
 
 
 def differences(shown: str, came: str) -> list[str]:
-    """Return the lines that are shown and did not come; texts are the same, numbers close."""
+    """Return the shown lines that are missing in the output, and the output lines not shown.
+
+    Words must be equal, and numbers must agree within `TOLERANCE`.
+    """
     lines = [line.rstrip() for line in came.splitlines()]
     missing = []
     at = 0
@@ -192,25 +205,25 @@ def differences(shown: str, came: str) -> list[str]:
 
 
 def links_of(page: str) -> list[str]:
-    """Return where a page's links lead to, those in blocks of code left out."""
+    """Return the targets of a page's links, except those in code blocks."""
     return LINK.findall(FENCE.sub("", page))
 
 
 def headings_of(page: str) -> set[str]:
-    """Return the anchors of a page's headings, as GitHub and MkDocs make them."""
+    """Return the anchors that GitHub and MkDocs generate for a page's headings."""
     texts = HEADING.findall(FENCE.sub("", page))
     plain = (re.sub(r"\]\([^)]*\)|[`\[]", "", text).strip().lower() for text in texts)
     return {re.sub(r"\s+", "-", re.sub(r"[^\w\s-]", "", text)) for text in plain}
 
 
 def prepare_folder() -> None:
-    """Put into the working folder, and its environment, what pages take for granted."""
-    shutil.copy(default_model_path(), "model.gguf")  # pages call a model of the reader's so
+    """Create ``model.gguf`` and set ``ELIZA_MODEL``, which the pages assume."""
+    shutil.copy(default_model_path(), "model.gguf")  # the pages' name for the reader's own model
     os.environ["ELIZA_MODEL"] = str(default_model_path())
 
 
 def filled(page: str, printed: Callable[[], str]) -> str:
-    """Return a page with what comes now where it shows something; runs all of it."""
+    """Run a page and return it with the current output in place of the shown output."""
     blocks = blocks_of(page)
     texts = [block.text for block in blocks]
     namespace: dict[str, Any] = {"__name__": "__main__"}
@@ -219,9 +232,9 @@ def filled(page: str, printed: Callable[[], str]) -> str:
             continue
         shown = output_shown_by(blocks, place)
         for wanted, came in run_block(block, shown, namespace, printed):
-            behind = place + (block.language == "python")
+            target = place + (block.language == "python")
             if LEFT_OUT not in wanted:
-                texts[behind] = texts[behind].replace(wanted, came) if wanted else came
+                texts[target] = texts[target].replace(wanted, came) if wanted else came
     places = [found.span("text") for found in FENCE.finditer(page)]
     for (begin, end), text in reversed(list(zip(places, texts, strict=True))):
         page = page[:begin] + text + page[end:]
@@ -229,8 +242,8 @@ def filled(page: str, printed: Callable[[], str]) -> str:
 
 
 def main(paths: Sequence[str]) -> None:
-    """Write pages anew."""
-    # Read as UTF-8, so that bars are drawn as in a terminal.
+    """Replace the output shown in pages by their current output."""
+    # The encoding must be UTF-8, so that commands draw bars as in a terminal.
     output = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
 
     def printed() -> str:
@@ -250,7 +263,7 @@ def main(paths: Sequence[str]) -> None:
 
 
 def _commands(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the commands of a console and what is below each."""
+    """Yield each command of a console block and the output below it."""
     found = list(COMMAND.finditer(text))
     ends = [*(each.start() for each in found), len(text)][1:]
     for each, end in zip(found, ends, strict=True):

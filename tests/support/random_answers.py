@@ -1,4 +1,4 @@
-"""Answers made of random tokens that masks allow, as a model with no opinion would write them."""
+"""Generate answers from random tokens that masks allow."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ __all__ = ["random_answer"]
 def random_answer(
     masks: GuidanceMasks, texts: tuple[bytes, ...], dice: random.Random, most: int = 60
 ) -> str | None:
-    """Return an answer.
+    """Return a random answer that the masks allow.
 
     Parameters
     ----------
     masks
     texts
-        What each token spells.
+        The bytes of each token.
     dice
     most
-        Tokens after which the answer is brought to its end.
+        The most random tokens. After them, the answer is completed as shortly as possible.
 
     Returns
     -------
     str or None
-        None if no ending was found, or the language contains itself without end.
+        None if no completion was found, or llguidance reports too many items.
     """
     try:
         return _answer(masks, texts, dice, most)

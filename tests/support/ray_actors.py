@@ -1,4 +1,4 @@
-"""What actors of the tests run; here, since a worker's process has to import it by its name."""
+"""Ray actors of the tests. A worker process must be able to import them by module name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from eliza_ffi.ray import DeciderActor
 
 
 class KilledDecider(DeciderActor):
-    """Ends its process over its nth batch, from 0, if no other has; says which process answered."""
+    """Kills its process at batch number `batch`, from 0, unless another actor has done so.
+
+    The process that is killed writes its id to the file `marker`.
+    """
 
     def __init__(self, *arguments: Any, marker: str, batch: int, **settings: Any) -> None:
         super().__init__(*arguments, **settings)

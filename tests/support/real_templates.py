@@ -1,4 +1,4 @@
-"""The chat templates of many models, as they lie in llama.cpp's source."""
+"""The chat templates of many models, from llama.cpp's source."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["real_templates"]
 
 @functools.cache
 def real_templates() -> dict[str, ChatTemplate]:
-    """Return them by their names."""
+    """Return the templates by name."""
     files = sorted((source_tree() / "models" / "templates").glob("*.jinja"))
     return {
         file.stem: ChatTemplate(file.read_text(encoding="utf-8"), "<s>", "</s>") for file in files

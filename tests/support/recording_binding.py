@@ -1,4 +1,4 @@
-"""A binding that writes down what is called on it and can be told to fail."""
+"""A binding that records its calls and can fail on demand."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ STEPS = (
 
 
 class RecordingBinding:
-    """Follows :class:`eliza_ffi.library.LlmStreamingBinding`.
+    """Implements :class:`eliza_ffi.library.LlmStreamingBinding`.
 
     Parameters
     ----------
     steps
-        What the generation brings.
+        The results of the pulls.
     has
-        The optional functions it claims to have.
+        The functions that `supports` reports.
     failures
-        An exception to raise, by the call that raises it; ``"next:1"`` is the second pull.
+        Maps a call to the exception that it raises; ``"next:1"`` is the second pull.
     hold
-        The call that blocks until `cancel`, as a long forward pass does, and then fails with it.
+        A call that blocks until `cancel`, like a long forward pass, and then raises
+        GenerationCancelled.
     """
 
     def __init__(
@@ -82,7 +83,7 @@ class RecordingBinding:
         return self._steps[position]
 
     def cancel(self, stream: int) -> None:
-        assert stream in self._pulled, "cancel of a stream that is closed"
+        assert stream in self._pulled, "cancel on a closed stream"
         self._record("cancel", stream)
         self._cancelled.set()
 
@@ -110,7 +111,7 @@ class RecordingBinding:
         del self._pulled[stream]
 
     def _record(self, name: str, stream: int | None = None, point: str | None = None) -> None:
-        assert stream is None or stream in self._pulled, f"{name} on a stream that is closed"
+        assert stream is None or stream in self._pulled, f"{name} on a closed stream"
         self.calls.append(name)
         self.on_call(name)
         self._fail_or_hold(point or name)

@@ -1,4 +1,4 @@
-"""Logits, histories and statistics for the tests of sampling."""
+"""Random logits and histories, and statistics, for tests of sampling."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import ArrayLike, NDArray
 
-# Multiples of 1/8 make ties and sums that are exact.
+# Multiples of 1/8 give many ties, and their sums are exact.
 tied_logits = st.lists(
     st.one_of(st.integers(-80, 80).map(lambda n: n / 8), st.just(-np.inf)), min_size=1, max_size=40
 ).filter(lambda logits: max(logits) > -np.inf)
@@ -22,7 +22,7 @@ histories = st.lists(few_tokens, max_size=24)
 
 
 def softmax64(logits: ArrayLike) -> NDArray[np.float64]:
-    """Return the softmax by its definition, in double precision."""
+    """Return the softmax, computed by its definition in double precision."""
     values = np.asarray(logits, dtype=np.float64)
     powers = np.exp(values - values.max())
     shares: NDArray[np.float64] = powers / powers.sum()
@@ -30,23 +30,24 @@ def softmax64(logits: ArrayLike) -> NDArray[np.float64]:
 
 
 def chi_square(counts: ArrayLike, expected: ArrayLike) -> tuple[float, int]:
-    """Return Pearson's statistic and the degrees of freedom.
+    """Return Pearson's chi-square statistic and the degrees of freedom.
 
-    Classes of fewer than 10 expected draws are put together.
+    All classes with fewer than 10 expected draws are merged into one.
     """
-    seen, wanted = np.asarray(counts, dtype=float), np.asarray(expected, dtype=float)
-    rare = wanted < 10
+    observed, means = np.asarray(counts, dtype=float), np.asarray(expected, dtype=float)
+    rare = means < 10
     if rare.any():
-        seen = np.append(seen[~rare], seen[rare].sum())
-        wanted = np.append(wanted[~rare], wanted[rare].sum())
-    wanted, seen = wanted[wanted > 0], seen[wanted > 0]
-    return float(((seen - wanted) ** 2 / wanted).sum()), len(wanted) - 1
+        observed = np.append(observed[~rare], observed[rare].sum())
+        means = np.append(means[~rare], means[rare].sum())
+    means, observed = means[means > 0], observed[means > 0]
+    return float(((observed - means) ** 2 / means).sum()), len(means) - 1
 
 
 def chi_square_limit(degrees: int, z: float = 3.72) -> float:
-    """Return what the statistic exceeds once in 10,000 times (z = 3.72), by Wilson and Hilferty.
+    """Return a quantile of the chi-square distribution.
 
-    "The distribution of chi-square", PNAS 17(12), 1931; good to 1 %.
+    With z = 3.72, one of 10,000 random values exceeds it. The approximation is by Wilson and
+    Hilferty, "The distribution of chi-square", PNAS 17(12), 1931; its error is at most 1 %.
     """
     if degrees == 0:
         return 1e-9
@@ -55,7 +56,7 @@ def chi_square_limit(degrees: int, z: float = 3.72) -> float:
 
 
 def assert_draws_follow(tokens: Sequence[int], probabilities: ArrayLike) -> None:
-    """Check that tokens were drawn with these probabilities, and none that has none."""
+    """Check that tokens were drawn with these probabilities, and none with probability 0."""
     shares = np.asarray(probabilities, dtype=float)
     counts = np.bincount(tokens, minlength=len(shares))
     assert not counts[shares == 0].any()

@@ -1,4 +1,4 @@
-"""Random schemas of the keywords that skeletons read, some that contradict themselves."""
+"""Random JSON Schemas. Some of them contradict themselves."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ OF_NUMBERS: dict[str, st.SearchStrategy[Any]] = {
 
 
 def _some(keywords: dict[str, st.SearchStrategy[Any]], most: int) -> st.SearchStrategy[Any]:
-    """Return a few of some keywords; seldom all, which would contradict themselves."""
+    """Draw at most `most` of the keywords. With more, most schemas would contradict themselves."""
     return st.lists(st.sampled_from(sorted(keywords)), max_size=most, unique=True).flatmap(
         lambda chosen: st.fixed_dictionaries({name: keywords[name] for name in chosen})
     )
@@ -97,7 +97,7 @@ nested = st.recursive(
 
 @st.composite
 def schemas(draw: st.DrawFn) -> Any:
-    """Draw a schema and what it refers to."""
+    """Draw a schema with the definitions that its references need."""
     schema = draw(nested)
     if isinstance(schema, bool):
         return schema

@@ -1,4 +1,4 @@
-"""A model of decisions whose scores are written down, and what was asked of it."""
+"""A fake decision model with given scores, which records its calls."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from eliza_ffi.errors import ElizaError
 
 @dataclass
 class ScriptedModel:
-    """Stands for a model.
+    """A fake model.
 
     Attributes
     ----------
     path : Path
-        A file to be known by.
+        The path that `describe` reports.
     logits : callable
-        From an input and a question to the scores of its options.
+        Takes an input and a question; returns the scores of the question's options.
     first_bonus : float
-        Added to the score of whichever option is shown first.
+        Added to the score of the option that is shown first.
     calls : list
-        The inputs, the instructions and whether whole rows, of each call.
+        For each call, the inputs, the instructions, and the argument `whole`.
     """
 
     path: Path
@@ -53,7 +53,7 @@ class ScriptedModel:
             if not whole:
                 each.append(OptionScores(legal))
                 continue
-            # Long labels are less likely, whatever the input.
+            # Longer labels are less probable for every input.
             joint = legal - 2.0 * n_tokens
             each.append(OptionScores(legal, joint, n_tokens, 3.0 * n_tokens))
         return QuestionScores(tuple(each))
@@ -69,7 +69,7 @@ def ask_scripted(
     failed: Callable[[int, ElizaError], Any],
     progress: Callable[[int, int | None], Any] | None = None,
 ) -> list[tuple[QuestionScores, ...]]:
-    """Stand for ``ask_many`` where the model is written down."""
+    """Replace ``ask_many`` for a ScriptedModel; call it for other models."""
     if not isinstance(model, ScriptedModel):
         return ask_many(
             model, inputs, questions, how, whole=whole, progress=progress, failed=failed

@@ -1,4 +1,4 @@
-"""A server of the embedded model as a process of its own, and what tests ask it."""
+"""Run a server with the embedded model in its own process, and build requests for it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ __all__ = [
 DECISIONS, SYSTEMONE = "/v1/decisions", "/v1/systemone"
 
 ROUNDING = 0.03
-"""What neighbours in a pass may change of a probability, with this model's few bits a weight."""
+"""How much a probability may change if other requests share the forward pass.
+
+The value is large because the model's weights have few bits.
+"""
 
 START_SECONDS = 120.0
 
@@ -44,16 +47,16 @@ class Served:
     Parameters
     ----------
     *options
-        Of the command.
+        Options of ``eliza-ffi serve``.
     environment
-        Added to that of the tests.
+        Environment variables to add.
     n_files
-        Limit of open files; None = that of the tests.
+        The limit of open files; None = the limit of the tests.
 
     Attributes
     ----------
     url : str
-        Without the last slash.
+        The server's URL without a slash at the end.
     process : subprocess.Popen
     """
 
@@ -76,7 +79,7 @@ class Served:
         )
         self.said: queue.Queue[str] = queue.Queue()
         self._log: list[str] = []
-        # Both are read while it runs: a full pipe would stop it.
+        # Both pipes are read all the time, because a full pipe would block the server.
         self._reading = threading.Thread(target=self._read_log, daemon=True)
         self._reading.start()
         threading.Thread(target=self._read, daemon=True).start()
@@ -89,49 +92,49 @@ class Served:
         self.url = first.split()[-1].rstrip("/")
 
     def client(self, **more: Any) -> httpx.Client:
-        """Return who asks it."""
+        """Return an HTTP client for this server."""
         return httpx.Client(base_url=self.url, timeout=120, **more)
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens."""
+        """The host and the port on which the server listens."""
         url = httpx.URL(self.url)
         assert url.port is not None
         return url.host, url.port
 
     def figures(self) -> dict[str, float]:
-        """Return what it tells Prometheus, by name and labels."""
+        """Return the values of ``/metrics``, by name and labels."""
         text = httpx.get(f"{self.url}/metrics", timeout=60).text
         lines = (line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
         return {name: float(value) for name, value in lines}
 
     def wait_for(self, name: str, least: float, seconds: float = 60.0) -> None:
-        """Wait until a figure is as high as this."""
+        """Wait until a metric is at least `least`."""
         end = time.monotonic() + seconds
         while self.figures().get(name, 0.0) < least:
             assert time.monotonic() < end, f"{name} is below {least} after {seconds} s"
             time.sleep(0.02)
 
     def wait_until_idle(self, seconds: float = 60.0) -> None:
-        """Wait until nothing runs and nothing waits."""
+        """Wait until no request is running or waiting."""
         end = time.monotonic() + seconds
         while any(value for name, value in self.figures().items() if "queue_requests" in name):
-            assert time.monotonic() < end, f"it is not idle after {seconds} s"
+            assert time.monotonic() < end, f"the server is not idle after {seconds} s"
             time.sleep(0.02)
 
     def logged(self) -> str:
-        """Return what it has written to standard error, once it has ended."""
+        """Wait until the server has ended, and return its standard error output."""
         self._reading.join()
         return "".join(self._log)
 
     def stop(self, sig: signal.Signals = signal.SIGTERM) -> int:
-        """End it and return its exit code."""
+        """Stop the server and return its exit code."""
         if self.process.poll() is None:
             self.process.send_signal(sig)
         return self.process.wait(60)
 
     def n_files(self) -> int:
-        """Return how many files it has open."""
+        """Return the number of open files of the server."""
         return len(list(Path(f"/proc/{self.process.pid}/fd").iterdir()))
 
     def _read_log(self) -> None:
@@ -142,12 +145,12 @@ class Served:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             self.said.put(line)
-        self.said.put(f"it ended: {self.logged()}")
+        self.said.put(f"the server ended: {self.logged()}")
 
 
 @contextmanager
 def served(*options: str, **more: Any) -> Iterator[Served]:
-    """Run a server for a while; the arguments are those of :class:`Served`."""
+    """Run a server inside a ``with`` block; the arguments are those of :class:`Served`."""
     server = Served(*options, **more)
     try:
         yield server
@@ -158,7 +161,7 @@ def served(*options: str, **more: Any) -> Iterator[Served]:
 
 
 def check_documented(answer: httpx.Response, document: dict[str, Any], path: str) -> None:
-    """Check that an OpenAPI document has an answer: its status, its type, its fields."""
+    """Check that an OpenAPI document describes a response: its status, media type and fields."""
     method = answer.request.method.lower()
     responses = document["paths"][path][method]["responses"]
     status = str(answer.status_code)
@@ -173,7 +176,7 @@ def check_documented(answer: httpx.Response, document: dict[str, Any], path: str
 
 
 def choice(*values: str | bool, name: str | None = None) -> dict[str, Any]:
-    """Return a choice in the format of ``/v1/decisions``."""
+    """Return a choice question in the format of ``/v1/decisions``."""
     question = {
         "type": "choice",
         "instructions": "Which team should read this?",
@@ -183,13 +186,13 @@ def choice(*values: str | bool, name: str | None = None) -> dict[str, Any]:
 
 
 def decisions_body(given: Any = "I was charged twice!", *questions: Any) -> dict[str, Any]:
-    """Return a request of ``/v1/decisions``."""
+    """Return the body of a request to ``/v1/decisions``."""
     asked = list(questions) or [choice("billing", "support", "sales", name="team")]
     return {"model": "any", "input": given, "questions": asked}
 
 
 def slow_body(n_questions: int = 12) -> dict[str, Any]:
-    """Return a request that takes seconds: about half a second for each question."""
+    """Return the body of a slow request, which takes about half a second per question."""
     options = [f"option {i}" for i in range(255)]
     questions = [
         {**choice(*options), "instructions": f"Which of these, question {i}?"}

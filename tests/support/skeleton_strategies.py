@@ -1,4 +1,4 @@
-"""Random skeletons, and whether a value has the shape of one."""
+"""Random skeletons, and a check whether a value has the shape of one."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ class Field:
 
     name: str
     span: SkeletonSpan | None
-    quoted: bool  # the literals have the quotes around it
+    quoted: bool  # whether the literals around the span contain its quotes
     inner: tuple[Field, ...] = ()
 
     def has_shape(self, value: Any) -> bool:
-        """Return whether a value is one that this field may have."""
+        """Return whether this field may have a value."""
         if self.span is None:
             return has_shape(self.inner, value)
         kind = self.span.kind
@@ -54,7 +54,7 @@ class Field:
 
 
 def has_shape(fields: tuple[Field, ...], value: Any) -> bool:
-    """Return whether a value is an object of exactly these fields."""
+    """Return whether a value is an object with exactly these fields."""
     return (
         isinstance(value, dict)
         and list(value) == [field.name for field in fields]
@@ -63,7 +63,7 @@ def has_shape(fields: tuple[Field, ...], value: Any) -> bool:
 
 
 def spans_of(fields: tuple[Field, ...], space: str = "") -> list[SkeletonSpan]:
-    """Return the spans of an object; `space` stands around its punctuation."""
+    """Return the spans of an object, with `space` around its punctuation."""
     spans = [_literal("{" + space)]
     for i, field in enumerate(fields):
         glue = ("," + space if i else "") + json_text(field.name) + space + ":" + space
@@ -90,7 +90,7 @@ def _field(draw: st.DrawFn, depth: int) -> Field:
     quoted = kind == "pattern" or (kind in ("enum", "free-string") and draw(st.booleans()))
     values, pattern = None, None
     if kind == "enum":
-        # Inside quotes only strings are strings.
+        # If the literals have the quotes, only strings can be values.
         pool = texts if quoted else scalars
         listed = draw(st.lists(pool, min_size=1, max_size=5, unique_by=json_text))
         values = tuple(listed)
@@ -107,7 +107,7 @@ def _fields(draw: st.DrawFn, depth: int) -> tuple[Field, ...]:
 
 @st.composite
 def shaped_skeletons(draw: st.DrawFn) -> tuple[tuple[Field, ...], Skeleton]:
-    """Draw fields and the skeleton of an object of them."""
+    """Draw fields, and the skeleton of an object with these fields."""
     fields = draw(_fields(2))
     space = draw(st.sampled_from(["", "", " ", "\n  "]))
     return fields, Skeleton(tuple(spans_of(fields, space)))
@@ -115,7 +115,7 @@ def shaped_skeletons(draw: st.DrawFn) -> tuple[tuple[Field, ...], Skeleton]:
 
 @st.composite
 def actions(draw: st.DrawFn) -> list[dict[str, Any]]:
-    """Draw actions in their JSON form."""
+    """Draw actions in elizaOS's JSON format."""
 
     def parameter(name: str) -> dict[str, Any]:
         kind = draw(st.sampled_from(["string", "number", "integer", "boolean"]))

@@ -1,4 +1,4 @@
-"""Decisions about a table without a model, also as a program that can be killed."""
+"""Decide a table without a model. Run as a program, it can be killed by a test."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SETTINGS = {"model": "none"}
 def decide(
     given: Any, questions: tuple[Question, ...] = QUESTIONS, seconds: float = 0.0
 ) -> Decision:
-    """Answer by the input's checksum: the same for the same input."""
+    """Return answers computed from a checksum of the input, so they are always the same."""
     time.sleep(seconds)
     answers = []
     for place, question in enumerate(questions):
@@ -43,14 +43,14 @@ def decide(
 
 
 def fail_some(given: Any) -> Decision:
-    """Answer two inputs of three; the same ones whenever they are asked about."""
+    """Answer about two of three inputs, always the same ones; raise for the others."""
     if zlib.crc32(str(given).encode()) % 3 == 0:
         raise ContextFullError("it does not fit")
     return decide(given)
 
 
 def run(table: Path, output: Path, seconds: float = 0.0, **settings: Any) -> None:
-    """Run the whole job, or what is left of it."""
+    """Run a job, or resume it."""
     work: Callable[[Any], Decision] = lambda given: decide(given, seconds=seconds)  # noqa: E731
     job = TableJob(open_table(table), "body", QUESTIONS, output, settings=SETTINGS)
     job.run(work, at_once=4, **settings)
