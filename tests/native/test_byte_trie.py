@@ -1,7 +1,7 @@
-"""The vocabulary's flattened trie and its recognizers against the simple way.
+"""Compare the native byte trie and its recognizers with a slow reference implementation.
 
-The simple way is a tree of nodes walked recursively (``bench.masking.simple_trie``) and recognizers
-written down here as the grammars say, byte by byte.
+The reference is a recursive walk over a tree of nodes (``bench.masking.simple_trie``). Its
+recognizers are in this file and read one byte at a time.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from eliza_ffi.structured.automata import (
 
 pytestmark = pytest.mark.slow
 
-MOST_SPACES = 20  # bytes of white space in a row inside a JSON value
+MOST_SPACES = 20  # the most bytes of consecutive white space in a JSON value
 
 many = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=120)
 
-# ---- recognizers, as the grammars say ----------------------------------------------------------
+# ---- reference recognizers ---------------------------------------------------------------------
 
 
 class Automaton:
-    """What a table accepts."""
+    """Recognizes the language of a DFA."""
 
     start = 0
 
@@ -50,8 +50,8 @@ class Automaton:
         self._accepting = dfa.accepting.tolist()
 
     def step(self, state: int, byte: int) -> int | None:
-        behind = self._next[state][byte]
-        return None if behind == DEAD else behind
+        target = self._next[state][byte]
+        return None if target == DEAD else target
 
     def may_end(self, state: int) -> bool:
         return self._accepting[state]
@@ -66,7 +66,7 @@ BEGINS = {
 
 
 class JsonPlace(NamedTuple):
-    """Where in a JSON value: the brackets open, and what is expected or being read."""
+    """A position in a JSON value: the open brackets, and the part that is expected or being read."""
 
     open: str = ""
     expected: str = "value"
@@ -75,7 +75,7 @@ class JsonPlace(NamedTuple):
 
 
 class JsonValue:
-    """Any JSON value, nested at most so deep."""
+    """Recognizes a JSON value with a limited nesting depth."""
 
     start = JsonPlace()
 
@@ -92,9 +92,9 @@ class JsonValue:
     def step(self, place: JsonPlace, byte: int) -> JsonPlace | None:
         lexeme = self._lexemes.get(place.expected)
         if lexeme is not None:
-            behind = lexeme.step(place.lexeme, byte)
-            if behind is not None:
-                return place._replace(lexeme=behind, spaces=0)
+            following = lexeme.step(place.lexeme, byte)
+            if following is not None:
+                return place._replace(lexeme=following, spaces=0)
             if not lexeme.may_end(place.lexeme):
                 return None
             place = JsonPlace(place.open, ":" if "member" in place.expected else "end")
@@ -102,9 +102,9 @@ class JsonValue:
             allowed = place.open and place.spaces < MOST_SPACES
             return place._replace(spaces=place.spaces + 1) if allowed else None
         for kind in BEGINS.get(place.expected, ()):
-            behind = self._lexemes[kind].step(0, byte)
-            if behind is not None:
-                return JsonPlace(place.open, kind, behind)
+            following = self._lexemes[kind].step(0, byte)
+            if following is not None:
+                return JsonPlace(place.open, kind, following)
         return self._bracket_or_sign(place, chr(byte))
 
     def _bracket_or_sign(self, place: JsonPlace, sign: str) -> JsonPlace | None:
@@ -129,7 +129,7 @@ class JsonValue:
 
 
 class FramedPlace(NamedTuple):
-    """How much of the texts around a value was read, and where in the value."""
+    """A position in a framed value: in the value, and how many bytes of the frame were read."""
 
     value: Any
     n_before: int = 0
@@ -137,7 +137,7 @@ class FramedPlace(NamedTuple):
 
 
 class Framed:
-    """A value between two texts; where a byte can be of either, it is the value's."""
+    """Recognizes a value between two strings. A byte that could belong to both is the value's."""
 
     def __init__(self, before: str, value: Any, after: str) -> None:
         self._before, self._value, self._after = before.encode(), value, after.encode()
@@ -148,9 +148,9 @@ class Framed:
             fits = self._before[place.n_before] == byte
             return place._replace(n_before=place.n_before + 1) if fits else None
         if place.n_after == 0:
-            behind = self._value.step(place.value, byte)
-            if behind is not None:
-                return place._replace(value=behind)
+            following = self._value.step(place.value, byte)
+            if following is not None:
+                return place._replace(value=following)
             if not self._value.may_end(place.value):
                 return None
         fits = self._after[place.n_after : place.n_after + 1] == bytes([byte])
@@ -162,10 +162,10 @@ class Framed:
         )
 
     def is_over(self, place: FramedPlace) -> bool:
-        goes_on = place.n_after == 0 and any(
+        can_continue = place.n_after == 0 and any(
             self._value.step(place.value, byte) is not None for byte in range(256)
         )
-        return self.may_end(place) and not goes_on
+        return self.may_end(place) and not can_continue
 
 
 # ---- random vocabularies and values --------------------------------------------------------------
@@ -173,7 +173,7 @@ class Framed:
 
 @dataclass(frozen=True)
 class Value:
-    """A value: as the library is told, as it is recognized here, and what its tokens look like."""
+    """A kind of value: the span for the library, the reference recognizer, and likely tokens."""
 
     span: dict[str, Any]
     recognizer: Any
@@ -193,7 +193,7 @@ VALUES = (
 
 
 def tables() -> st.SearchStrategy[Dfa]:
-    """Return automata of random moves on a few bytes, and one that may have all others."""
+    """Draw random DFAs. Six bytes have classes of their own; all other bytes share one class."""
 
     def table(n_states: int, n_classes: int) -> st.SearchStrategy[Dfa | None]:
         state = st.integers(DEAD, n_states - 1)
@@ -218,7 +218,7 @@ def _table(of_bytes: list[int], moves: list[list[int]], accepting: list[bool]) -
     classes[[*b"abc\xc3\xa9\x00"]] = of_bytes[1:]
     try:
         return Dfa(classes, np.array(moves)[:, used], np.array(accepting)).trimmed()
-    except InvalidArgumentError:  # no text is accepted
+    except InvalidArgumentError:  # it accepts no string
         return None
 
 
@@ -237,7 +237,7 @@ patterns = st.recursive(
 
 @st.composite
 def values(draw: st.DrawFn, kind: str) -> Value:
-    """Return a value of this kind, with texts around it or without."""
+    """Draw a value of this kind, with or without fixed text around it."""
     pieces = {"string": STRINGS, "number": NUMBERS, "integer": NUMBERS, "value": VALUES}
     inner: Any
     if kind in ("table", "regex"):
@@ -257,7 +257,7 @@ def values(draw: st.DrawFn, kind: str) -> Value:
 
 @st.composite
 def vocabularies(draw: st.DrawFn, pieces: Sequence[bytes]) -> list[bytes]:
-    """Return tokens: prefixes of each other, duplicates, empty ones, pieces and any bytes."""
+    """Draw tokens: pieces, random bytes, prefixes of other tokens, duplicates, empty tokens."""
     some = st.lists(st.sampled_from(pieces), max_size=5).map(b"".join)
     tokens = draw(st.lists(st.one_of(some, st.binary(max_size=3)), min_size=1, max_size=50))
     of_long = draw(st.lists(st.sampled_from(pieces), max_size=20).map(b"".join))
@@ -273,14 +273,12 @@ def vocabularies(draw: st.DrawFn, pieces: Sequence[bytes]) -> list[bytes]:
 @pytest.mark.parametrize("kind", ["table", "regex", "string", "number", "integer", "value"])
 @given(data=st.data())
 @many
-def test_masks_are_those_of_the_recursive_walk(
-    hooks_path: Path, kind: str, data: st.DataObject
-) -> None:
+def test_masks_match_the_recursive_walk(hooks_path: Path, kind: str, data: st.DataObject) -> None:
     value = data.draw(values(kind))
     texts = data.draw(vocabularies(value.pieces))
     native, simple = NativeVocabulary(hooks_path, texts), SimpleTrie(texts)
     assert native.n_nodes == simple.n_nodes
-    for _ in range(3):  # later walks find masks that earlier ones left
+    for _ in range(3):  # later walks use masks that earlier walks have cached
         check_walk(native, simple, value, texts, data)
 
 
@@ -291,7 +289,7 @@ def check_walk(
     texts: Sequence[bytes],
     data: st.DataObject,
 ) -> None:
-    """Compare both along random legal tokens."""
+    """Compare both implementations along a walk of random allowed tokens."""
     recognizer, place = value.recognizer, value.recognizer.start
     walk = native.walk(value.span)
     for _ in range(12):
@@ -302,23 +300,25 @@ def check_walk(
         assert walk.is_over() == recognizer.is_over(place)
         if not allowed:
             break
-        # Single bytes come last: what goes on with them alone stays in one string for ever.
+        # Prefer the longer tokens, which have low ids. A walk of single bytes rarely leaves its
+        # first string.
         token = data.draw(st.sampled_from([each for each in allowed if each < 70] or allowed))
-        place = behind(recognizer, place, texts[token])
+        place = place_after(recognizer, place, texts[token])
         walk.accept(token)
 
 
-def behind(recognizer: Recognizer, place: Any, text: bytes) -> Any:
-    """Return the place behind a legal text."""
+def place_after(recognizer: Recognizer, place: Any, text: bytes) -> Any:
+    """Return the position after an allowed string."""
     for byte in text:
         place = recognizer.step(place, byte)
     return place
 
 
 @pytest.mark.parametrize("first", ["[[[{", '[{"a":{'])
-def test_a_token_that_closes_as_many_brackets_as_any_and_goes_on_is_told_by_what_is_outside(
+def test_a_token_may_close_brackets_and_continue_outside_of_them(
     hooks_path: Path, first: str
 ) -> None:
+    """Whether the token ``},1`` is allowed depends on the brackets outside of the closed one."""
     texts = [b"},1", *(bytes([byte]) for byte in range(256))]
     native, simple = NativeVocabulary(hooks_path, texts), SimpleTrie(texts)
     value = JsonValue()
@@ -332,7 +332,7 @@ def test_a_token_that_closes_as_many_brackets_as_any_and_goes_on_is_told_by_what
 
 @given(before=st.text("ab", max_size=3), data=st.data())
 @many
-def test_choices_allow_the_tokens_from_which_one_of_them_can_be_spelled(
+def test_choices_allow_exactly_the_tokens_that_can_lead_to_a_choice(
     hooks_path: Path, before: str, data: st.DataObject
 ) -> None:
     choice = st.text("abcé", min_size=1, max_size=6)
@@ -351,16 +351,16 @@ def test_choices_allow_the_tokens_from_which_one_of_them_can_be_spelled(
         for _ in range(12):
             allowed = spelling.allowed(place)
             assert walk.allowed() == allowed
-            towards = [token for token in allowed if text.startswith(place + texts[token])]
-            if not towards:
+            usable = [token for token in allowed if text.startswith(place + texts[token])]
+            if not usable:
                 break
-            token = data.draw(st.sampled_from(towards))
+            token = data.draw(st.sampled_from(usable))
             place += texts[token]
             walk.accept(token)
 
 
 class Spelling:
-    """The ways to spell some texts with the tokens there are."""
+    """All ways to spell some strings with the tokens of a vocabulary."""
 
     def __init__(self, tokens: Sequence[bytes], texts: Sequence[bytes]) -> None:
         self._tokens, self._texts = tokens, texts
@@ -377,9 +377,9 @@ class Spelling:
                     waiting.append(longer)
 
     def allowed(self, place: bytes) -> list[int]:
-        """Return the tokens behind which a text can still be completed."""
-        legal = self._trie.allowed(self._prefixes, place)
-        return [token for token in legal if self._leads_to_end(place + self._tokens[token])]
+        """Return the tokens after which a string can still be completed."""
+        allowed = self._trie.allowed(self._prefixes, place)
+        return [token for token in allowed if self._leads_to_end(place + self._tokens[token])]
 
     def _leads_to_end(self, place: bytes) -> bool:
         if place not in self._can_end:
@@ -387,7 +387,7 @@ class Spelling:
         return self._can_end[place]
 
 
-def test_texts_have_a_longest_length(hooks_path: Path) -> None:
+def test_a_token_has_at_most_1023_bytes(hooks_path: Path) -> None:
     longest = b"a" * 1023
     native = NativeVocabulary(hooks_path, [longest, b"", longest[:1000], b"b"])
     assert native.n_nodes == 1025
@@ -397,7 +397,7 @@ def test_texts_have_a_longest_length(hooks_path: Path) -> None:
         NativeVocabulary(hooks_path, [b"", longest + b"a"])
 
 
-def test_a_vocabulary_may_have_no_text_at_all(hooks_path: Path) -> None:
+def test_a_vocabulary_may_consist_of_empty_tokens(hooks_path: Path) -> None:
     native = NativeVocabulary(hooks_path, [b"", b""])
     assert native.n_nodes == 1
     assert native.walk({"json": "value"}).allowed() == []
@@ -413,7 +413,7 @@ def single_bytes(hooks_path: Path) -> NativeVocabulary:
 
 
 def accepts(walk: NativeWalk, text: bytes) -> bool:
-    """Return whether the text is legal as a whole."""
+    """Return whether a walk accepts a complete string."""
     for byte in text:
         if not walk.allows(byte):
             return False
@@ -429,31 +429,31 @@ AUTOMATA: dict[str, Callable[[], Dfa]] = {
 
 
 @pytest.mark.parametrize("kind", AUTOMATA)
-def test_json_automata_are_those_of_the_package_in_every_state(
+def test_native_json_automata_match_the_package_in_every_state(
     single_bytes: NativeVocabulary, kind: str
 ) -> None:
     dfa = AUTOMATA[kind]()
-    ways = {0: b""}
+    path_to = {0: b""}
     waiting = deque([0])
     while waiting:
         state = waiting.popleft()
         walk = single_bytes.walk({"json": kind})
-        for byte in ways[state]:
+        for byte in path_to[state]:
             walk.accept(byte)
         targets = dfa.transitions[state, dfa.classes]
         assert walk.allowed() == np.flatnonzero(targets != DEAD).tolist()
         assert walk.may_end() == bool(dfa.accepting[state])
         for byte in walk.allowed():
-            if int(targets[byte]) not in ways:
-                ways[int(targets[byte])] = ways[state] + bytes([byte])
+            if int(targets[byte]) not in path_to:
+                path_to[int(targets[byte])] = path_to[state] + bytes([byte])
                 waiting.append(int(targets[byte]))
-    assert len(ways) == dfa.n_states
+    assert len(path_to) == dfa.n_states
 
 
 @pytest.mark.parametrize("kind", AUTOMATA)
 @given(data=st.data())
 @many
-def test_json_automata_are_those_of_the_package_on_random_bytes(
+def test_native_json_automata_match_the_package_on_random_bytes(
     single_bytes: NativeVocabulary, kind: str, data: st.DataObject
 ) -> None:
     pieces = STRINGS if kind == "string" else NUMBERS
@@ -479,7 +479,7 @@ documents = st.recursive(
 
 @st.composite
 def json_texts(draw: st.DrawFn) -> bytes:
-    """Return a document in one of the ways to write it."""
+    """Draw a JSON document in random formatting."""
     return json.dumps(
         draw(documents),
         ensure_ascii=draw(st.booleans()),
@@ -490,7 +490,7 @@ def json_texts(draw: st.DrawFn) -> bytes:
 
 @st.composite
 def mutated(draw: st.DrawFn, texts: st.SearchStrategy[bytes]) -> bytes:
-    """Return a text with up to three places changed."""
+    """Draw a string and change it in up to three places."""
     text = bytearray(draw(texts))
     for _ in range(draw(st.integers(1, 3))):
         at = draw(st.integers(0, len(text)))
@@ -500,28 +500,28 @@ def mutated(draw: st.DrawFn, texts: st.SearchStrategy[bytes]) -> bytes:
 
 
 class NotJsonError(ValueError):
-    """The text is none, or beyond what the library documents."""
+    """The string has a constant that is not JSON, such as NaN."""
 
 
 def is_json(text: bytes) -> bool:
-    """Return what ``json.loads`` and the documented limits say of a text."""
+    """Return whether ``json.loads`` accepts a string and it is within the documented limits."""
     try:
         decoded = text.decode()
         if decoded != decoded.strip(" \t\n\r"):
             return False
-        value = json.loads(decoded, parse_constant=_refuse, object_pairs_hook=tuple)
-        json.dumps(value, ensure_ascii=False).encode()  # fails on half a surrogate pair
+        value = json.loads(decoded, parse_constant=_reject, object_pairs_hook=tuple)
+        json.dumps(value, ensure_ascii=False).encode()  # fails on a lone surrogate
         return _depth(value) <= 16 and _fewest_spaces(decoded) <= MOST_SPACES
     except ValueError:
         return False
 
 
-def _refuse(name: str) -> None:
+def _reject(name: str) -> None:
     raise NotJsonError(name)
 
 
 def _depth(value: Any) -> int:
-    """Return how many arrays and objects are inside each other; an object is a tuple of pairs."""
+    """Return the nesting depth of arrays and objects; objects are tuples of pairs here."""
     if isinstance(value, list):
         return 1 + max(map(_depth, value), default=0)
     if isinstance(value, tuple):
@@ -555,7 +555,7 @@ def _fewest_spaces(text: str) -> int:
 @example(b"[" * 17 + b"]" * 17)
 @example(b"")
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=800)
-def test_json_values_are_what_the_standard_library_reads(
+def test_json_values_match_the_standard_library(
     single_bytes: NativeVocabulary, text: bytes
 ) -> None:
     assert accepts(single_bytes.walk({"json": "value"}), text) == is_json(text)
@@ -563,7 +563,7 @@ def test_json_values_are_what_the_standard_library_reads(
 
 @given(text=st.one_of(json_texts(), mutated(json_texts())))
 @many
-def test_the_json_recognizer_of_these_tests_is_right(text: bytes) -> None:
+def test_the_reference_json_recognizer_is_correct(text: bytes) -> None:
     assume(b"\x00" not in text)
     recognizer = _json_value()
     place: JsonPlace | None = recognizer.start

@@ -1,4 +1,4 @@
-"""What `cmake --install` leaves is enough to build against, and the samplers build on their own."""
+"""Programs build against the installed library, and the samplers build without it."""
 
 from __future__ import annotations
 
@@ -36,26 +36,26 @@ INSTALLED = {
     "share/doc/elizainference/LICENSE",
     "share/doc/elizainference/LICENSE.llama.cpp",
 }
-"""All files under the prefix; LIB stands for lib, lib64 or what else the system calls it."""
+"""All files under the prefix. LIB stands for lib, lib64 or the system's other name for it."""
 
 
 def blocks(language: str) -> list[str]:
-    """Return the page's examples in a language."""
+    """Return the page's code blocks in a language."""
     return re.findall(rf"```{language}\n(.*?)```", PAGE, flags=re.DOTALL)
 
 
 def run(*command: str | Path, cwd: Path | None = None) -> str:
-    """Return what a command prints; fail with all of it where the command fails."""
+    """Run a command and return its output; fail with the output if the command fails."""
     result = attempt(*command, cwd=cwd)
     assert result.returncode == 0, result.stdout
     return result.stdout
 
 
 def attempt(*command: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a command with the tools of the virtual environment at hand."""
+    """Run a command with the virtual environment's tools on the PATH."""
     program = shutil.which(str(command[0]), path=TOOLS)
     if program is None:
-        pytest.skip(f"there is no {command[0]} here")
+        pytest.skip(f"needs {command[0]}")
     return subprocess.run(
         [program, *command[1:]],
         cwd=cwd,
@@ -67,7 +67,7 @@ def attempt(*command: str | Path, cwd: Path | None = None) -> subprocess.Complet
 
 
 def build(source: Path, folder: Path, *options: str) -> Path:
-    """Configure and build a CMake project without optimizing; return the build's folder."""
+    """Configure and build a CMake project without optimization, and return its build folder."""
     run("cmake", "-S", source, "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug", *options)
     run("cmake", "--build", folder)
     return folder
@@ -79,13 +79,13 @@ def build_folder(library: Library) -> Path:
     named = os.environ.get(LIBRARY_VARIABLE)
     folder = Path(named).parent if named else ROOT / "build" / "cpu"
     if not (folder / "cmake_install.cmake").is_file():
-        pytest.fail(f"{folder} is no build of the library: run 'make cpu'")
+        pytest.fail(f"{folder} is not a build of the library: run 'make cpu'")
     return folder
 
 
 @pytest.fixture(scope="module")
 def prefix(build_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return an installed tree that was moved since."""
+    """Install the library, move the installed tree, and return its new path."""
     first = tmp_path_factory.mktemp("installed") / "first"
     run("cmake", "--install", build_folder, "--prefix", first)
     return first.rename(first.with_name("moved"))
@@ -100,7 +100,7 @@ def lib(prefix: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def llama_options(build_folder: Path) -> list[str]:
-    """Return what makes the llama.cpp of the build look like one that a user has installed."""
+    """Return options that make the build's llama.cpp look like one that a user has installed."""
     cache = (build_folder / "CMakeCache.txt").read_text(encoding="utf-8")
     found = re.search(r"^llama_DIR:PATH=(.*)$", cache, flags=re.MULTILINE)
     assert found is not None
@@ -113,7 +113,7 @@ def llama_options(build_folder: Path) -> list[str]:
 def examples(
     prefix: Path, llama_options: list[str], tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    """Return the folder of the examples, built alone against what is installed."""
+    """Build the examples against the installed library, and return their folder."""
     folder = tmp_path_factory.mktemp("examples")
     options = [f"-DCMAKE_PREFIX_PATH={prefix}", *llama_options]
     return build(ROOT / "native" / "examples", folder, *options)
@@ -121,7 +121,7 @@ def examples(
 
 @pytest.fixture(scope="module")
 def hello(tiny_model: Model) -> str:
-    """Return what the page's C program prints: the package's answer to its prompt."""
+    """Return the expected output of the page's C program: the package's answer to its prompt."""
     prompt = re.search(r'prompt = "(.*)";', blocks("c")[0])
     assert prompt is not None
     text = tiny_model.generate(prompt[1], max_tokens=20).text
@@ -129,21 +129,21 @@ def hello(tiny_model: Model) -> str:
     return text
 
 
-def test_these_files_are_installed_and_no_others(prefix: Path, lib: Path) -> None:
+def test_exactly_the_listed_files_are_installed(prefix: Path, lib: Path) -> None:
     libdir = lib.relative_to(prefix).as_posix()
     files = {path.relative_to(prefix).as_posix() for path in prefix.rglob("*") if not path.is_dir()}
     assert files == {name.replace("LIB", libdir) for name in INSTALLED}
 
 
-def test_no_installed_text_names_a_folder_of_this_machine(prefix: Path, build_folder: Path) -> None:
-    here = [str(ROOT), str(build_folder), str(prefix.parent), str(Path.home() / ".cache")]
-    texts = [path for path in prefix.rglob("*") if path.suffix in (".cmake", ".pc", ".h")]
-    assert len(texts) > 8
-    assert [(p, h) for p in texts for h in here if h in p.read_text(encoding="utf-8")] == []
+def test_installed_text_files_contain_no_local_paths(prefix: Path, build_folder: Path) -> None:
+    local = [str(ROOT), str(build_folder), str(prefix.parent), str(Path.home() / ".cache")]
+    files = [path for path in prefix.rglob("*") if path.suffix in (".cmake", ".pc", ".h")]
+    assert len(files) > 8
+    assert [(f, p) for f in files for p in local if p in f.read_text(encoding="utf-8")] == []
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems have no SONAME")
-def test_the_library_is_asked_for_by_its_plain_name(lib: Path) -> None:
+def test_the_soname_is_the_plain_file_name(lib: Path) -> None:
     dynamic = run("readelf", "-d", lib / library_file_name())
     assert "[libelizainference.so]" in next(s for s in dynamic.splitlines() if "(SONAME)" in s)
     assert "(RUNPATH)" not in dynamic
@@ -184,14 +184,14 @@ def test_the_pages_pkg_config_commands_build_its_c_program(
     commands = commands.replace("/opt/eliza/lib", str(lib)).replace("/opt/eliza", str(prefix))
     commands = commands.replace("model.gguf", str(default_model_path()))
     if shutil.which("pkg-config") is None:
-        pytest.skip("there is no pkg-config here")
+        pytest.skip("needs pkg-config")
     assert run("sh", "-euc", commands, cwd=tmp_path) == hello
     pkg_config = ("pkg-config", f"--with-path={lib}/pkgconfig", "--modversion", "elizainference")
     version = run(*pkg_config).strip()
     assert f'version = "{version}"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
 
-def test_the_pages_cplusplus_program_tells_a_model_from_none(
+def test_the_pages_cplusplus_program_opens_a_model_and_reports_a_missing_one(
     prefix: Path, lib: Path, tmp_path: Path
 ) -> None:
     source = tmp_path / "handles.cpp"
@@ -211,7 +211,9 @@ def test_the_pages_cplusplus_program_tells_a_model_from_none(
     assert "missing.gguf" in missing.stdout
 
 
-def test_the_c_example_chooses_what_the_package_chooses(examples: Path, tiny_model: Model) -> None:
+def test_the_c_example_makes_the_same_choice_as_the_package(
+    examples: Path, tiny_model: Model
+) -> None:
     labels = ["RESPOND", "IGNORE", "STOP"]
     choice = tiny_model.choose("message: stop!\naction: ", labels)
     answer = run(examples / "choose", default_model_path()).splitlines()
@@ -232,7 +234,7 @@ def test_the_c_example_chooses_what_the_package_chooses(examples: Path, tiny_mod
         ("Once ", ["upon a", "upon a time", "upon a time in a land"]),
     ],
 )
-def test_the_sampler_in_a_llama_cpp_chain_chooses_what_the_package_chooses(
+def test_the_sampler_in_a_llama_cpp_chain_makes_the_same_choice_as_the_package(
     prompt: str, choices: list[str], examples: Path, tiny_model: Model
 ) -> None:
     choice = tiny_model.choose(prompt, choices)
@@ -275,7 +277,7 @@ def a_llama(folder: Path) -> str:
         (a_llama, "there is no nlohmann/json.hpp in"),
     ],
 )
-def test_what_the_sampler_lacks_is_said_when_configuring(
+def test_configuring_the_sampler_reports_missing_requirements(
     given: Callable[[Path], str], said: str, tmp_path: Path
 ) -> None:
     (tmp_path / "CMakeLists.txt").write_text(

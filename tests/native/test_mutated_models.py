@@ -1,4 +1,4 @@
-"""A model file that is broken is an error, never the end of the process that opens it."""
+"""A broken model file is reported as an error and never crashes the process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from eliza_ffi.library.loading import Library
 
 pytestmark = pytest.mark.slow
 
-# About ten seconds: some of every kind, the same each time; scripts/mutate_models.py opens more.
+# A fixed sample with every kind of mutation, which takes about ten seconds. To open more files, run
+# scripts/mutate_models.py.
 COUNT = 300
 SEED = 11
 
@@ -31,7 +32,7 @@ def mutations() -> Iterator[list[Mutation]]:
     yield all_mutations(read_gguf(default_model_path()), SEED, n_random=100)
 
 
-def test_no_broken_file_ends_the_process(opener: Opener, mutations: list[Mutation]) -> None:
+def test_no_broken_file_crashes_the_process(opener: Opener, mutations: list[Mutation]) -> None:
     rows = [(each, opener.open(each.files())) for each in chosen(mutations, COUNT, SEED)]
     fatal = [
         f"{outcome.result} at {outcome.stage}: {mutation.what}: {outcome.message}"
@@ -40,7 +41,8 @@ def test_no_broken_file_ends_the_process(opener: Opener, mutations: list[Mutatio
     ]
     assert fatal == [], table(rows)
     results = {outcome.result for _, outcome in rows}
-    assert {"refused", "worked"} <= results  # or they were not broken, or the opener is
+    # Without both results, either the mutations or the opener do not work.
+    assert {"refused", "worked"} <= results
 
 
 @pytest.mark.parametrize(
@@ -59,9 +61,10 @@ def test_no_broken_file_ends_the_process(opener: Opener, mutations: list[Mutatio
         ("adapter: three dimensions, type 0", "has the shape "),
     ],
 )
-def test_what_ended_the_process_once_is_named(
+def test_the_error_names_the_problem_in_the_file(
     opener: Opener, mutations: list[Mutation], what: str, reason: str
 ) -> None:
+    """Each of these files has crashed the process in the past."""
     (mutation,) = (each for each in mutations if each.what == what)
     outcome = opener.open(mutation.files())
     assert outcome.result == "refused"
@@ -73,13 +76,13 @@ def test_an_unbroken_file_works(opener: Opener, mutations: list[Mutation]) -> No
     assert opener.open(mutations[0].files()) == Outcome("worked", "close", answered=True)
 
 
-def test_what_is_no_file_is_refused_and_not_waited_for(opener: Opener, tmp_path: Path) -> None:
+def test_special_files_are_rejected_without_reading_them(opener: Opener, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     for path in (tmp_path / "fifo", Path("/dev/zero"), tmp_path):
         assert opener.open_path(path).result == "refused", path
 
 
-def test_a_process_that_dies_is_told_from_one_that_ends(tmp_path: Path) -> None:
+def test_the_opener_distinguishes_crashes_from_errors(tmp_path: Path) -> None:
     def abort(*_: object) -> Outcome:
         os.abort()
 
@@ -92,7 +95,7 @@ def test_a_process_that_dies_is_told_from_one_that_ends(tmp_path: Path) -> None:
     assert Opener(tmp_path, action=lambda *_: fine).open({"model.gguf": b""}) == fine
 
 
-def test_a_file_is_written_as_it_was_read() -> None:
+def test_an_unchanged_file_is_written_byte_for_byte() -> None:
     base = read_gguf(default_model_path())
     assert base.to_bytes() == default_model_path().read_bytes()
     assert replace(base, version=2).to_bytes() != base.to_bytes()

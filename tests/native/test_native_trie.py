@@ -1,7 +1,7 @@
-"""The native trie and constrained generation against the slow, obvious way.
+"""Compare the native trie and constrained generation with slow reference implementations.
 
-The models have random weights around real vocabularies of 32,000 and 128,256 tokens. Reference
-logits come from plain llama.cpp, decoding the whole text anew for every token.
+The models have random weights and real vocabularies of 32,000 and 128,256 tokens. The reference
+logits come from plain llama.cpp, which decodes the whole text again for every token.
 """
 
 from __future__ import annotations
@@ -34,15 +34,16 @@ from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import STOP_AT_LEAF
 from eliza_ffi.model import Model
 
-ENDED = 2**64 - 1  # what the hook writes once the span has ended
-TOO_CLOSE = 5e-3  # logits nearer than this may come in either order from two ways of decoding
+ENDED = 2**64 - 1  # the hook writes this count after the span has ended
+# Two ways of decoding round differently, so logits that are closer than this may swap their order.
+TOO_CLOSE = 5e-3
 
 few_tokens = st.integers(0, 5)
 leaf_sets = st.lists(st.lists(few_tokens, min_size=1, max_size=5), min_size=1, max_size=12)
 
 
 def payload_of(token_lists: Sequence[Sequence[int]], split: int = 0) -> TokenTreePayload:
-    """Return a payload of leaves named by number; `split` of them in a first descriptor."""
+    """Return a payload with numbered leaves, the first `split` of them in their own descriptor."""
     leaves = tuple(TokenTreeLeaf(f"leaf{i}", tuple(t)) for i, t in enumerate(token_lists))
     parts = [part for part in (leaves[:split], leaves[split:]) if part]
     descriptors = tuple(TokenTreeDescriptor(f"p{i}", part) for i, part in enumerate(parts))
@@ -50,7 +51,7 @@ def payload_of(token_lists: Sequence[Sequence[int]], split: int = 0) -> TokenTre
 
 
 class Hooks:
-    """The library of test hooks."""
+    """Calls the library of test hooks."""
 
     def __init__(self, path: Path) -> None:
         self._ffi: Any = cffi.FFI()
@@ -81,9 +82,9 @@ class Hooks:
     def walk(
         self, payload: str, tokens: Sequence[int], n_vocab: int = 0
     ) -> list[list[int] | None] | None:
-        """Return the legal tokens before, between and after the tokens; None once ended.
+        """Return the allowed tokens before each token and after the last; None after the end.
 
-        None in place of the list means that the payload was refused.
+        The whole result is None if the payload was rejected.
         """
         raw = payload.encode()
         cap = 4096
@@ -113,7 +114,7 @@ def hooks(hooks_path: Path) -> Hooks:
 
 @dataclass(frozen=True)
 class Subject:
-    """A random-weight model, the runner over it, and its size."""
+    """A model with random weights, a runner that uses it, and the size of its vocabulary."""
 
     model: Model
     runner: SyncStreamingRunner
@@ -142,7 +143,7 @@ def subject(
 def python_walk(
     token_lists: Sequence[Sequence[int]], tokens: Sequence[int]
 ) -> list[list[int] | None]:
-    """Walk the Python trie; the span has ended where nothing can follow or a token was illegal."""
+    """Walk the Python trie. The span ends after a leaf or a token that is not allowed."""
     node = build_token_trie(payload_of(token_lists).leaves())
     sets: list[list[int] | None] = [node.allowed]
     for token in tokens:
@@ -155,7 +156,7 @@ def python_walk(
 def brute_force_walk(
     token_lists: Sequence[Sequence[int]], tokens: Sequence[int]
 ) -> list[list[int] | None]:
-    """The same by looking through all the leaves at every step."""
+    """Compute the same by a search through all leaves at every step."""
     sets: list[list[int] | None] = []
     for n in range(len(tokens) + 1):
         walked = list(tokens[:n])
@@ -173,10 +174,10 @@ def brute_force_walk(
     follow=st.integers(0, 11),
 )
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
-def test_native_trie_equals_python_trie_equals_brute_force_at_every_step(
+def test_native_trie_python_trie_and_brute_force_agree_at_every_step(
     hooks: Hooks, token_lists: list[list[int]], walk: list[int], split: int, follow: int
 ) -> None:
-    # Random walks alone leave the trie at once: these begin by following one of the leaves.
+    # A random walk usually leaves the trie with its first token, so these follow a leaf first.
     leaf = token_lists[follow % len(token_lists)]
     tokens = [*leaf[: len(leaf) - follow % 2], *walk]
     expected = brute_force_walk(token_lists, tokens)
@@ -186,17 +187,17 @@ def test_native_trie_equals_python_trie_equals_brute_force_at_every_step(
 
 @given(token_lists=leaf_sets, too_large=st.integers(0, 2**31 - 1))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_native_trie_refuses_tokens_outside_the_vocabulary(
+def test_the_native_trie_rejects_tokens_outside_the_vocabulary(
     hooks: Hooks, token_lists: list[list[int]], too_large: int
 ) -> None:
     n_vocab = 6
     assert hooks.walk(payload_of(token_lists).to_json(), [], n_vocab) is not None
     with_it = [*token_lists, [too_large]]
-    refused = hooks.walk(payload_of(with_it).to_json(), [], n_vocab) is None
-    assert refused == (too_large >= n_vocab)
+    is_rejected = hooks.walk(payload_of(with_it).to_json(), [], n_vocab) is None
+    assert is_rejected == (too_large >= n_vocab)
 
 
-def test_names_and_text_of_any_script_pass_through_the_wire_format(hooks: Hooks) -> None:
+def test_a_payload_may_contain_any_unicode_text(hooks: Hooks) -> None:
     leaves = (TokenTreeLeaf('Grüße "\\\n\u2028😀', (3,)), TokenTreeLeaf("\u0001", (1,)))
     payload = TokenTreePayload("modèle", (TokenTreeDescriptor("påth", leaves),))
     assert hooks.walk(payload.to_json(), [3]) == [[1, 3], None]
@@ -206,7 +207,7 @@ def test_names_and_text_of_any_script_pass_through_the_wire_format(hooks: Hooks)
 
 
 def to_vocabulary(token_lists: Sequence[Sequence[int]], base: int) -> list[list[int]]:
-    """Spread the few token ids over a vocabulary, so that any part of it may be legal."""
+    """Spread a few token ids over the vocabulary, so that any part of it may be allowed."""
     return [[base + 997 * token for token in tokens] for tokens in token_lists]
 
 
@@ -219,7 +220,7 @@ def to_vocabulary(token_lists: Sequence[Sequence[int]], base: int) -> list[list[
     top_p=st.sampled_from([1.0, 0.3]),
 )
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
-def test_every_constrained_generation_is_one_of_the_leaves(
+def test_every_constrained_generation_returns_a_leaf(
     subject: Subject,
     token_lists: list[list[int]],
     base: int,
@@ -247,7 +248,7 @@ def test_every_constrained_generation_is_one_of_the_leaves(
 
 
 def log_softmax_of(logits: NDArray[np.float64], token: int) -> float:
-    """Return the log of a token's share: ``logits[token] - log(sum(exp(logits)))``."""
+    """Return the log-probability of a token: ``logits[token] - log(sum(exp(logits)))``."""
     largest = logits.max()
     return float(logits[token] - largest - np.log(np.exp(logits - largest).sum()))
 
@@ -255,10 +256,11 @@ def log_softmax_of(logits: NDArray[np.float64], token: int) -> float:
 def masked_argmax(
     hooks: Hooks, subject: Subject, prompt: list[int], leaves: list[list[int]]
 ) -> tuple[list[int], float]:
-    """Choose by masking the logits of the whole vocabulary, one forward pass for every token.
+    """Choose with masked logits of the whole vocabulary and one forward pass per token.
 
-    Returns the tokens and the natural logarithm of their probability among the leaves. Where a leaf
-    is complete and others go on, the whole vocabulary decides whether the choice ends.
+    Returns the tokens and the natural logarithm of their probability among the leaves. If a leaf is
+    complete and longer leaves begin with it, the argmax over the whole vocabulary decides whether
+    the choice ends.
     """
     node = build_token_trie(payload_of(leaves).leaves())
     chosen: list[int] = []
@@ -272,8 +274,8 @@ def masked_argmax(
         contenders = np.sort(masked[np.isfinite(masked)])[-2:]
         assume(len(contenders) == 1 or contenders[1] - contenders[0] > TOO_CLOSE)
         if best not in node.children:
-            shares = np.exp([log_softmax_of(masked, token) for token in node.allowed])
-            return chosen, logprob + float(np.log1p(-shares.sum()))
+            continued = np.exp([log_softmax_of(masked, token) for token in node.allowed])
+            return chosen, logprob + float(np.log1p(-continued.sum()))
         logprob += log_softmax_of(masked, best)
         chosen.append(best)
         node = node.children[best]
@@ -290,7 +292,7 @@ def masked_argmax(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.filter_too_much],
     max_examples=25,
 )
-def test_mode_0_is_the_masked_argmax_over_the_full_logits(
+def test_mode_0_takes_the_masked_argmax_over_all_logits(
     hooks: Hooks,
     subject: Subject,
     token_lists: list[list[int]],
@@ -305,17 +307,18 @@ def test_mode_0_is_the_masked_argmax_over_the_full_logits(
     assert result.leaf.logprob == pytest.approx(logprob, abs=2e-2)
 
 
-def test_a_leaf_inside_another_ends_or_goes_on_as_the_whole_vocabulary_decides(
+def test_a_leaf_that_begins_another_ends_unless_the_argmax_continues_it(
     hooks: Hooks, subject: Subject
 ) -> None:
+    """The argmax is taken over the whole vocabulary."""
     prompt = [1, 400, 500]
     first = 1000
     logits = hooks.logits(subject.model.path, [*prompt, first], subject.n_vocab)
     ranked = [int(token) for token in np.argsort(logits)]
-    for following, goes_on in ((ranked[-1], True), (ranked[-2], False)):
+    for following, continues in ((ranked[-1], True), (ranked[-2], False)):
         payload = payload_of([[first], [first, following]])
         result = subject.generate(prompt, payload, token_tree_mode=STOP_AT_LEAF)
-        assert list(result.tokens) == ([first, following] if goes_on else [first])
+        assert list(result.tokens) == ([first, following] if continues else [first])
         assert result.finish_reason == "leaf"
 
 
@@ -329,7 +332,7 @@ def test_forced_tokens_run_no_forward_pass_of_their_own(subject: Subject) -> Non
     assert result.stats.tokens_forced == len(result.tokens) - 1
 
 
-def test_skipping_ahead_chooses_what_token_by_token_chooses(
+def test_the_default_strategy_makes_the_same_choices_as_token_by_token(
     subject: Subject, library: Library
 ) -> None:
     rng = np.random.default_rng(3)
@@ -354,7 +357,7 @@ def test_skipping_ahead_chooses_what_token_by_token_chooses(
             assert one.text == other.text
 
 
-def test_without_the_stop_flag_generation_goes_on_freely_behind_the_leaf(subject: Subject) -> None:
+def test_without_the_stop_flag_free_text_follows_the_leaf(subject: Subject) -> None:
     result = subject.generate([1, 400], payload_of([[1000, 1001]]), max_tokens=6)
     assert result.tokens[:2] == (1000, 1001)
     assert len(result.tokens) == 6

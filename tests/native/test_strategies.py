@@ -1,7 +1,7 @@
-"""Every strategy gives the tokens of the slow way, on many models and tries.
+"""Every strategy chooses the same tokens as token-by-token decoding, on many models and tries.
 
-Weights and KV cache are in full precision, so that strategies differ by the order of sums alone;
-choices that lie closer together than that are left out and counted.
+Weights and KV cache are in full precision, so the strategies differ only in the order of sums.
+Decisions that this rounding may change are skipped and counted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NEAR_TIE = 1e-3
 
 
 def random_leaves(dice: random.Random, n_vocab: int) -> list[tuple[int, ...]]:
-    """Return token sequences that share prefixes and suffixes, contain each other and repeat."""
+    """Return token sequences with shared prefixes and suffixes, nested sequences and duplicates."""
     alphabet = [dice.randrange(n_vocab) for _ in range(dice.randint(2, 8))]
     longest = dice.randint(1, 8)
     return [
@@ -43,16 +43,16 @@ def payload(leaves: list[tuple[int, ...]]) -> str:
 def least_margin(
     leaves: list[tuple[int, ...]], logprobs: np.ndarray, walk: tuple[int, ...]
 ) -> float:
-    """Return how far apart the two likeliest ways are where a walk decided most narrowly."""
+    """Return the smallest log-probability margin between the best two tokens along a walk."""
     least = np.inf
     distinct = dict(zip(leaves, np.exp(logprobs), strict=True))
     for depth in range(len(walk)):
-        share: dict[int, float] = {}
+        mass: dict[int, float] = {}
         for leaf, p in distinct.items():
             if leaf[:depth] == walk[:depth]:
                 next_token = leaf[depth] if len(leaf) > depth else -1
-                share[next_token] = share.get(next_token, 0.0) + p
-        ordered = np.sort(np.log(list(share.values())))
+                mass[next_token] = mass.get(next_token, 0.0) + p
+        ordered = np.sort(np.log(list(mass.values())))
         if len(ordered) > 1:
             least = min(least, float(ordered[-1] - ordered[-2]))
     return least
@@ -60,7 +60,7 @@ def least_margin(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(N_MODELS))
-def test_all_strategies_give_the_same_tokens_on_random_models(
+def test_all_strategies_choose_the_same_tokens_on_random_models(
     library: Library, random_model_path: Callable[..., Path], seed: int
 ) -> None:
     dice = random.Random(seed)

@@ -1,8 +1,8 @@
-"""Choices by text agree, token for token, with llama.cpp's grammar and with llguidance.
+"""Choices in any tokenization match llama.cpp's grammar and llguidance, token by token.
 
-All of them allow, at every step, the tokens that begin what is left of some choice, however the
-choice is cut into tokens. Legal tokens are compared over vocabularies of four sizes, decisions
-with models. `native/tests/text_choices_test.cpp` compares legal tokens with llama.cpp's grammar.
+At every step, all three allow exactly the tokens whose text begins the rest of some choice. The
+allowed tokens are compared on vocabularies of four sizes, and greedy decisions are compared on
+models. `native/tests/text_choices_test.cpp` compares allowed tokens with llama.cpp's grammar.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from eliza_ffi.model import Model
 pytestmark = pytest.mark.slow
 
 NEAR_TIE = 0.1
-"""The embedded model's logits after random tokens differ by so much between ways to cut passes."""
+"""How much the embedded model's logits after random tokens may differ between ways of decoding."""
 
-# Pieces that action names are made of, and others that tokenizers cut in odd ways.
+# Parts of action names, and strings that tokenizers split in unusual ways.
 # fmt: off
 PIECES = (
     "SEND", "_", "EMAIL", "MESSAGE", "GO", "A", "REPLY", "IGNORE", "create", "Note", "x", "1", "42",
@@ -41,10 +41,10 @@ PIECES = (
 
 
 def random_choices(dice: random.Random, most: int = 12) -> tuple[str, ...]:
-    """Return distinct texts that share beginnings, contain each other and begin each other."""
-    wanted, texts = dice.randint(1, most), dict[str, None]()
+    """Return distinct strings. Some share a prefix, contain other strings or begin with them."""
+    count, texts = dice.randint(1, most), dict[str, None]()
     alphabet = dice.sample(PIECES, dice.randint(2, 10))
-    while len(texts) < wanted:
+    while len(texts) < count:
         longer = dice.choice([*texts, ""]) if dice.random() < 0.3 else ""
         texts[longer + "".join(dice.choices(alphabet, k=dice.randint(1, 5)))] = None
     return tuple(texts)
@@ -56,7 +56,7 @@ def constraint_of(texts: Sequence[str]) -> Constraint:
 
 @functools.cache
 def vocabulary_of(name: str | None) -> TokenBytes:
-    """Return a vocabulary by its name; None is the embedded model's."""
+    """Return a vocabulary by name; None = the embedded model's vocabulary."""
     return TokenBytes.read(name) if name else TokenBytes.from_file(Path(default_model_path()))
 
 
@@ -65,12 +65,12 @@ def llguidance_of(name: str | None) -> LlGuidance:
     return LlGuidance(vocabulary_of(name))
 
 
-def legal_in(matcher: LlGuidanceMatcher, control: Sequence[int]) -> list[int]:
-    """Return the legal tokens that have a text, ascending."""
+def allowed_by(matcher: LlGuidanceMatcher, control: Sequence[int]) -> list[int]:
+    """Return the allowed tokens, except control tokens, in ascending order."""
     return np.setdiff1d(matcher.allowed(), control, assume_unique=True).tolist()
 
 
-# ---- legal tokens --------------------------------------------------------------------------------
+# ---- allowed tokens ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def legal_in(matcher: LlGuidanceMatcher, control: Sequence[int]) -> list[int]:
     [(None, 2000), ("llama-spm", 500), ("llama-bpe", 150), ("gemma-4", 60)],
     ids=["2k", "32k", "128k", "262k"],
 )
-def test_legal_tokens_are_those_of_llguidance_at_every_step(
+def test_allowed_tokens_match_llguidance_at_every_step(
     hooks_path: Path, name: str | None, n_sets: int
 ) -> None:
     vocabulary, engine = vocabulary_of(name), llguidance_of(name)
@@ -90,19 +90,19 @@ def test_legal_tokens_are_those_of_llguidance_at_every_step(
         walk, matcher = native.walk({"choices": texts}), engine.compile(constraint_of(texts))
         ends = {text.encode() for text in texts}
         place = b""
-        while legal := walk.allowed():
-            assert legal == legal_in(matcher, vocabulary.control), (texts, place)
+        while allowed := walk.allowed():
+            assert allowed == allowed_by(matcher, vocabulary.control), (texts, place)
             assert matcher.may_end() == (place in ends), (texts, place)
             n_steps += 1
-            n_with_several += len(legal) > 1
-            token = dice.choice(legal)
+            n_with_several += len(allowed) > 1
+            token = dice.choice(allowed)
             place += vocabulary.texts[token]
             walk.accept(token)
             matcher.accept(token)
-        # Nothing follows: the text is a choice that no other begins with, for both.
+        # No token can follow, so both must agree that the string is a complete choice.
         assert place in ends
         assert matcher.may_end()
-        assert matcher.is_over() or legal_in(matcher, vocabulary.control) == []
+        assert matcher.is_over() or allowed_by(matcher, vocabulary.control) == []
     assert n_steps > 3 * n_sets
     assert n_with_several > n_sets
 
@@ -115,10 +115,10 @@ def random_prompt(dice: random.Random, n_vocab: int) -> list[int]:
 
 
 def is_utf8(text: bytes) -> bool:
-    """Tell llama.cpp's few answers that are no choice.
+    """Return whether bytes are valid UTF-8, which a few answers of llama.cpp's grammar are not.
 
-    Its grammar reads a character from single-byte tokens without refusing overlong forms: F0 86 97
-    A5 is its 日 (E6 97 A5) as well.
+    When it reads a character from single-byte tokens, it accepts overlong encodings: F0 86 97 A5
+    counts as 日 (E6 97 A5).
     """
     try:
         text.decode()
@@ -128,13 +128,13 @@ def is_utf8(text: bytes) -> bool:
 
 
 @pytest.mark.parametrize(("name", "n_cases"), [(None, 800), ("llama-spm", 60), ("llama-bpe", 20)])
-def test_greedy_tokens_are_those_of_llama_cpps_grammar(
+def test_greedy_tokens_match_llama_cpps_grammar(
     library: Library,
     random_model_path: Callable[..., Path],
     name: str | None,
     n_cases: int,
 ) -> None:
-    # In full precision, so that the order of sums alone differs between the two ways.
+    # Full precision, so that the two ways of decoding differ only in the order of sums.
     path = name and random_model_path(name, n_embd=64, n_layers=2, tensor_type="f32", seed=3)
     dice, vocabulary, n_overlong = random.Random(12), vocabulary_of(name), 0
     with Model(path, library=library, n_threads=1) as model:
@@ -151,8 +151,11 @@ def test_greedy_tokens_are_those_of_llama_cpps_grammar(
     assert n_overlong <= n_cases // 100
 
 
-def without_beginnings(texts: Sequence[str]) -> tuple[str, ...]:
-    """Leave out the texts that others begin with: llguidance knows one of a model's end tokens."""
+def without_prefixes(texts: Sequence[str]) -> tuple[str, ...]:
+    """Remove strings that other strings begin with.
+
+    Such a choice ends with an end token, and llguidance knows only one of the model's end tokens.
+    """
     return tuple(
         text
         for text in texts
@@ -160,26 +163,26 @@ def without_beginnings(texts: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def test_greedy_tokens_are_those_of_llguidances_masks_over_plain_logits(
+def test_greedy_tokens_match_llguidances_masks_on_plain_logits(
     library: Library, hooks_path: Path
 ) -> None:
     vocabulary, engine, logits = vocabulary_of(None), llguidance_of(None), Logits(hooks_path)
     dice, n_cases, near_ties = random.Random(13), 150, 0
-    # A model of its own: what others left in a cache changes how sums are rounded.
+    # Opens its own model, because cached tokens of other tests change how sums are rounded.
     with Model(library=library, n_threads=1) as model:
         for _ in range(n_cases):
-            texts = without_beginnings(random_choices(dice))
+            texts = without_prefixes(random_choices(dice))
             prompt = random_prompt(dice, len(vocabulary.texts))
             matcher = engine.compile(constraint_of(texts))
             tokens: list[int] = []
             least = np.inf
             while not matcher.is_over():
-                legal = matcher.allowed()
+                allowed = matcher.allowed()
                 row = logits.after(model.path, [*prompt, *tokens], len(vocabulary.texts))
-                ordered = np.sort(row[legal])
+                ordered = np.sort(row[allowed])
                 if len(ordered) > 1:
                     least = min(least, ordered[-1] - ordered[-2])
-                token = int(legal[np.argmax(row[legal])])
+                token = int(allowed[np.argmax(row[allowed])])
                 matcher.accept(token)
                 tokens.append(token)
             if least < NEAR_TIE:

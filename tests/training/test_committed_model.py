@@ -1,4 +1,4 @@
-"""The model in the repository is the one its README describes."""
+"""The model in the repository matches its README."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ MODELS = ROOT / "models"
 README = (MODELS / "README.md").read_text(encoding="utf-8")
 
 
-def test_it_is_the_file_the_readme_names_and_small() -> None:
+def test_the_model_has_the_size_and_checksum_in_the_readme() -> None:
+    """It is at most 5 MB."""
     content = (MODELS / "eliza-tiny.gguf").read_bytes()
     assert len(content) <= 5_000_000
     assert hashlib.sha256(content).hexdigest() in README
     assert f"{len(content):,} bytes" in README
 
 
-def test_it_is_what_the_readme_says(library: Library) -> None:
+def test_the_model_has_the_properties_in_the_readme(library: Library) -> None:
     with Model(library=library) as model:
         facts = model.describe()["model"]
     vocabulary = re.search(r"BPE, ([\d,]+) tokens", README)

@@ -1,4 +1,4 @@
-"""The training corpus of the embedded model: no measured text in it, and fit to be trained on."""
+"""The training corpus of the embedded model is valid and contains no evaluation text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from eliza_ffi.cli.demo_prompts import planner_prompt, should_respond_prompt
 pytestmark = pytest.mark.slow
 
 SEED = 1
-# The corpora of the two passes of training.
+# The sizes and seeds of the corpora for the two training passes.
 MESSAGES = 170_000
 SECOND_SEED = SEED + 1000
 SECOND_MESSAGES = 90_000
@@ -28,7 +28,10 @@ NGRAM = 6
 
 
 def fixture_folder() -> Path | None:
-    """Find the measured texts: where the environment says, in the package, or beside the repo."""
+    """Return the folder of the evaluation texts, or None.
+
+    Searches ``ELIZA_FIXTURES``, the package, and a folder next to the repository.
+    """
     candidates = (
         Path(os.environ["ELIZA_FIXTURES"]) if "ELIZA_FIXTURES" in os.environ else None,
         ROOT / "eliza_ffi" / "fixtures",
@@ -41,16 +44,16 @@ def fixture_folder() -> Path | None:
 
 
 def normalised(text: str) -> str:
-    """Lower-case the text and squeeze punctuation and white space."""
+    """Return the words of a string in lower case, without punctuation."""
     return " ".join(re.findall(r"\w+", text.lower()))
 
 
 @pytest.fixture(scope="module")
 def fixture_inputs() -> list[str]:
-    """Every text that the model is measured on, normalised."""
+    """Return every evaluation text, normalised."""
     folder = fixture_folder()
     if folder is None:
-        pytest.skip("the fixtures are not here; name their folder in ELIZA_FIXTURES")
+        pytest.skip("needs the evaluation texts: set ELIZA_FIXTURES to their folder")
     texts: list[str] = []
     for path in sorted(folder.glob("*.json")):
         for case in json.loads(path.read_text(encoding="utf-8"))["cases"]:
@@ -60,13 +63,13 @@ def fixture_inputs() -> list[str]:
 
 @pytest.fixture(scope="module")
 def corpus() -> list[Example]:
-    """What both passes of training read."""
+    """Return the examples of both training passes."""
     generator = Generator()
     second = generator.examples(SECOND_MESSAGES, SECOND_SEED, SECOND_PASS)
     return [*generator.examples(MESSAGES, SEED), *second]
 
 
-def test_no_measured_text_is_a_training_message(
+def test_no_evaluation_text_is_a_training_message(
     fixture_inputs: list[str], corpus: list[Example]
 ) -> None:
     messages = {normalised(example.message) for example in corpus}
@@ -74,7 +77,7 @@ def test_no_measured_text_is_a_training_message(
     assert [text for text in fixture_inputs if text in messages] == []
 
 
-def test_no_measured_text_is_contained_in_a_training_text(
+def test_no_evaluation_text_is_contained_in_a_training_text(
     fixture_inputs: list[str], corpus: list[Example]
 ) -> None:
     sample = random.Random(SEED).sample(corpus, WHOLE_TEXTS)
@@ -83,28 +86,28 @@ def test_no_measured_text_is_contained_in_a_training_text(
     assert [text for text in fixture_inputs if f" {text} " in everything] == []
 
 
-def test_no_training_message_shares_six_words_in_a_row_with_a_measured_text(
+def test_no_training_message_shares_six_consecutive_words_with_an_evaluation_text(
     fixture_inputs: list[str], corpus: list[Example]
 ) -> None:
-    measured = {ngram for text in fixture_inputs for ngram in ngrams(text)}
+    evaluated = {ngram for text in fixture_inputs for ngram in ngrams(text)}
 
     shared = {
         ngram
         for example in corpus
         for ngram in ngrams(normalised(example.message))
-        if ngram in measured
+        if ngram in evaluated
     }
     assert shared == set()
 
 
 def ngrams(text: str) -> Iterator[tuple[str, ...]]:
-    """Yield every ``NGRAM`` words in a row."""
+    """Yield every sequence of ``NGRAM`` consecutive words."""
     words = text.split()
     for start in range(len(words) - NGRAM + 1):
         yield tuple(words[start : start + NGRAM])
 
 
-def test_the_corpus_follows_from_its_seed() -> None:
+def test_the_corpus_depends_only_on_its_seed() -> None:
     first = [example.text for example in Generator().examples(200, seed=7)]
     again = [example.text for example in Generator().examples(200, seed=7)]
     other = [example.text for example in Generator().examples(200, seed=8)]
@@ -136,6 +139,6 @@ def test_a_message_cannot_end_its_own_turn() -> None:
     assert prompt.count("<|im_start|>") == 2
 
 
-def test_a_planner_prompt_without_actions_is_an_error() -> None:
+def test_a_planner_prompt_without_actions_raises() -> None:
     with pytest.raises(ValueError, match="at least one action"):
         planner_prompt("hello", [])

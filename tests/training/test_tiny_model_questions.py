@@ -1,4 +1,4 @@
-"""The questions that the embedded model learns decisions from."""
+"""The questions with which the embedded model is trained to decide."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ def drawn(questions: Questions, split: Split, count: int, seed: int = 3) -> Iter
 
 @pytest.fixture(scope="module")
 def generator() -> Generator:
-    """What writes the training corpus."""
+    """Return the generator of the training corpus."""
     return Generator()
 
 
 @pytest.fixture(scope="module")
 def corpus(generator: Generator) -> list[Example]:
-    """Questions as training sees them."""
+    """Return the training examples that are questions."""
     return [each for each in generator.examples(QUESTIONS * 2, seed=5) if each.kind in KINDS]
 
 
 @pytest.fixture(scope="module")
 def trained(generator: Generator) -> list[Posed]:
-    """The same before they are put into words."""
+    """Return questions of the training split as objects, not as text."""
     return list(drawn(generator.questions, Split.TRAINING, QUESTIONS))
 
 
-def test_the_right_answer_is_one_of_distinct_labels_and_on_its_line(corpus: list[Example]) -> None:
+def test_labels_are_distinct_and_the_correct_one_is_on_its_line(corpus: list[Example]) -> None:
     assert {example.kind for example in corpus} == set(KINDS)
     for example in corpus:
         assert len(set(example.choices)) == len(example.choices) >= 2
@@ -61,7 +61,7 @@ def test_the_right_answer_is_one_of_distinct_labels_and_on_its_line(corpus: list
         assert example.rest == END_OF_TURN
 
 
-def test_a_prompt_is_the_input_an_empty_line_and_the_question_in_one_turn(
+def test_a_prompt_has_the_input_and_the_question_in_one_turn(
     generator: Generator,
 ) -> None:
     rng = random.Random(1)
@@ -97,7 +97,7 @@ def test_held_out_instructions_do_not_occur_in_training(
 
 
 def instructions(posed: Posed) -> str:
-    """The words of a question, without an opening sentence and the label it is about."""
+    """Return the last sentence of a question's first line."""
     return posed.question.instructions.partition("\n")[0].rpartition(". ")[2]
 
 
@@ -118,7 +118,7 @@ def test_held_out_names_do_not_occur_in_training(
 
 
 def shown(posed: Posed) -> set[str]:
-    """The options of a question, as they are written in the files."""
+    """Return the options of a question as they are written in the text files."""
     if isinstance(posed.question, Choice):
         return {str(option.value) for option in posed.question.options}
     if isinstance(posed.question, Score):
@@ -148,7 +148,7 @@ def test_held_out_clauses_do_not_occur_in_training(generator: Generator) -> None
     assert any(len(line) > 300 for prompt in prompts for line in prompt.split("\n"))
 
 
-def test_no_message_names_what_the_options_beside_the_right_one_name(
+def test_no_message_mentions_a_wrong_option(
     trained: list[Posed],
 ) -> None:
     for posed in trained:
@@ -161,7 +161,7 @@ def test_no_message_names_what_the_options_beside_the_right_one_name(
 
 @pytest.fixture(scope="module")
 def encoded() -> tuple[Any, list[tuple[Example, Any]]]:
-    """Examples as tokens, and the tokenizer."""
+    """Return a tokenizer, and examples with their tokens."""
     pytest.importorskip("tokenizers")
     from tiny_model.vocabulary import encode_examples, train_tokenizer
 
@@ -171,12 +171,12 @@ def encoded() -> tuple[Any, list[tuple[Example, Any]]]:
 
 
 def text_before(tokenizer: Any, tokens: list[int], place: int) -> str:
-    """What stands before the token at a place and in it."""
+    """Return the text up to and including the token at an index."""
     text: str = tokenizer.decode(tokens[: place + 1], skip_special_tokens=False)
     return text
 
 
-def test_judged_right_is_where_the_right_option_or_a_true_statement_ends(
+def test_options_are_judged_at_their_last_token(
     encoded: tuple[Any, list[tuple[Example, Any]]],
 ) -> None:
     tokenizer, examples = encoded
@@ -192,7 +192,7 @@ def test_judged_right_is_where_the_right_option_or_a_true_statement_ends(
         assert any(example.choice in text.removesuffix("\n").rsplit("\n", 1)[-1] for text in ended)
 
 
-def test_an_option_means_what_the_input_says_where_it_is_the_right_one(
+def test_the_meaning_of_an_option_equals_the_inputs_only_if_it_is_correct(
     encoded: tuple[Any, list[tuple[Example, Any]]],
 ) -> None:
     from tiny_model.hints import MEANINGS
