@@ -66,7 +66,7 @@ BEGINS = {
 
 
 class JsonPlace(NamedTuple):
-    """A position in a JSON value: the open brackets, and the part that is expected or being read."""
+    """A position in a JSON value: the open brackets, and the part expected or being read."""
 
     open: str = ""
     expected: str = "value"
@@ -193,7 +193,7 @@ VALUES = (
 
 
 def tables() -> st.SearchStrategy[Dfa]:
-    """Draw random DFAs. Six bytes have classes of their own; all other bytes share one class."""
+    """Draw random DFAs. Six bytes have random classes; all other bytes share one class."""
 
     def table(n_states: int, n_classes: int) -> st.SearchStrategy[Dfa | None]:
         state = st.integers(DEAD, n_states - 1)

@@ -123,7 +123,7 @@ def test_out_of_range_settings_are_rejected_with_the_allowed_range(
 
 def test_the_numpy_chain_rejects_a_reasoning_budget() -> None:
     assert Chain(Sampling(reasoning_budget=-1), 4).samplers
-    with pytest.raises(InvalidArgumentError, match="reasoning_budget=5 needs a model's stream"):
+    with pytest.raises(InvalidArgumentError, match="reasoning_budget=5 needs a stream of a model"):
         Chain(Sampling(reasoning_budget=5), 4)
 
 

@@ -204,7 +204,7 @@ def test_positions_and_seeds_out_of_range_are_rejected(position: int, seed: int)
 
 
 def test_tokens_and_logits_must_match_in_length() -> None:
-    with pytest.raises(InvalidArgumentError, match="2 tokens do not go with 1"):
+    with pytest.raises(InvalidArgumentError, match="tokens: expected 1, one per logit, got 2"):
         gumbel_argmax([0.0], 0, 0, tokens=[1, 2])
     with pytest.raises(InvalidArgumentError, match="NaN"):
         gumbel_argmax([np.nan], 0, 0)

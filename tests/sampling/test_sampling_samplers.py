@@ -446,7 +446,7 @@ def test_infill_ends_the_turn_if_no_token_is_likely_enough(candidates: list[int]
 def test_candidates_reject_unusable_logits() -> None:
     with pytest.raises(InvalidArgumentError, match=r"logits\[0\] is NaN"):
         Candidates.of([np.nan])
-    with pytest.raises(InvalidArgumentError, match="2 ids do not go with 1 logits"):
+    with pytest.raises(InvalidArgumentError, match="ids: expected 1, one per logit, got 2"):
         Candidates.of([1.0], [1, 2])
     with pytest.raises(InvalidArgumentError, match="no token has been drawn"):
         _ = Candidates.of([1.0]).token

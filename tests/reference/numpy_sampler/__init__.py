@@ -1,4 +1,4 @@
-"""The reference implementation of the sampler, in numpy: slow and obvious.
+"""The reference implementation of the sampler: slow, obvious, in numpy.
 
 >>> from numpy_sampler import Chain
 >>> from eliza_ffi.sampling import Sampling
@@ -6,10 +6,10 @@
 >>> chain.sample([1.0, 3.0, 2.0, 0.0]) in (0, 1, 2)
 True
 
-- :class:`Chain` is the native chain in numpy, with one class per sampler of llama.cpp.
-- :mod:`~numpy_sampler.stages` has the stages of a CPU sampler as plain functions, and
-  :mod:`~numpy_sampler.pipeline` puts them together.
-- :mod:`~numpy_sampler.gumbel` draws without a softmax and without a state.
+- :class:`Chain` implements the native chain, with one class per sampler of llama.cpp.
+- :mod:`~numpy_sampler.stages` has the stages of a CPU sampler as plain functions;
+  :mod:`~numpy_sampler.pipeline` combines them.
+- :mod:`~numpy_sampler.gumbel` samples without a softmax and without state.
 """
 
 from __future__ import annotations

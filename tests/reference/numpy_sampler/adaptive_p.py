@@ -1,4 +1,4 @@
-"""Adaptive-p: tokens near a target probability, kept there on average."""
+"""Adaptive-p: sample tokens whose probability is, on average, near a target."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ ONE = np.float32(1)
 class AdaptiveP(Sampler):
     r"""``llama_sampler_init_adaptive_p``, which draws the token.
 
-    Logits are set by how far the probability is from the target `t'`, and the token drawn from
-    those:
+    Each logit is replaced by a function of the distance between the token's probability and the
+    adapted target `t'`. The token is drawn from the new logits:
 
     .. math:: l_i \leftarrow 5 - 10 \frac{d_i^2}{1 + d_i}, \quad d_i = \frac{|p_i - t'|}{0.3}, \quad
               t' = \min(1, \max(0, 2 t - \bar p))
 
     :math:`\bar p` is the exponentially weighted mean of the original probabilities of the accepted
-    tokens; it begins at `t`.
+    tokens. Its initial value is `t`.
 
     Attributes
     ----------
     target : float
-        `t`, 0 to 1; below 0, tokens are drawn as they are.
+        `t`, 0 to 1. Below 0, tokens are drawn from the unchanged logits.
     decay : float
-        0 to 0.99: the weight of a token falls by this with each further one.
+        0 to 0.99. With each further token, the weight of an earlier token is multiplied by this.
     seed : int or None
 
     References
@@ -65,8 +65,9 @@ class AdaptiveP(Sampler):
         distance = np.abs((original - self._adapted_target()) * INVERSE_WIDTH)
         shaped = PEAK_LOGIT - SHARPNESS * distance * distance / (ONE + distance)
         candidates.logits = np.where(candidates.logits == -np.inf, candidates.logits, shaped)
-        # Still "sorted", as llama.cpp has it: the softmax then measures from the first logit, which
-        # need not be the largest. The shaped ones are so near to each other that this is harmless.
+        # As in llama.cpp, `is_sorted` does not change. If it is True, the softmax subtracts the
+        # first logit, which need not be the largest now. The new logits are so close to each other
+        # that this is harmless.
         candidates.softmax(sort=False)
         candidates.selected = self._random.index(candidates.probs)
         self._pending = (candidates.token, np.float32(original[candidates.selected]))

@@ -1,4 +1,4 @@
-"""The tokens that are still in the running: numpy's side of ``llama_token_data_array``."""
+"""The candidate tokens, as in llama.cpp's ``llama_token_data_array``, and the sampler interface."""
 
 from __future__ import annotations
 
@@ -17,28 +17,29 @@ from .stages import check_logits, largest_first
 __all__ = ["MIN_KEEP", "Candidates", "Sampler"]
 
 MIN_KEEP = 1
-"""No sampler leaves fewer candidates than this."""
+"""Every sampler keeps at least this many candidates."""
 
 Indexes = slice | NDArray[Any]
 
 
 @dataclass
 class Candidates:
-    """Candidates with a logit and a probability each, which samplers change, reorder and drop.
+    """Candidate tokens with their logits and probabilities. Samplers change and remove them.
 
     Attributes
     ----------
     ids : array of int32, shape [k]
     logits : array of float32, shape [k]
-        What samplers communicate by. ``-inf`` is as good as dropped.
+        The values that samplers pass to each other. A logit of ``-inf`` means that the token cannot
+        be drawn.
     probs : array of float32, shape [k]
-        What the last softmax made of the logits as they were then; not kept in step with them.
+        The result of the last softmax. Later changes of the logits do not change it.
     is_sorted : bool
-        Whether the logits are known to descend.
+        Whether the logits are known to be in descending order.
     position : int
-        Tokens before the one that is drawn, the prompt's included.
+        The number of tokens before the drawn one, including the prompt.
     selected : int or None
-        Where the token stands that was drawn; None until then.
+        The index of the drawn token; None if no token has been drawn.
     """
 
     ids: NDArray[np.int32]
@@ -50,25 +51,28 @@ class Candidates:
 
     @classmethod
     def of(cls, logits: ArrayLike, ids: ArrayLike | None = None, position: int = 0) -> Candidates:
-        """Return all tokens of a vocabulary, or the given ones.
+        """Create candidates from logits.
 
         Parameters
         ----------
         logits
-            Shape [k]. ``-inf`` means never; if some are ``+inf``, only those are left.
+            Shape [k]. A token with ``-inf`` is never drawn. If some logits are ``+inf``, only these
+            tokens can be drawn.
         ids
-            The tokens the logits belong to, shape [k]; None = 0 to k - 1.
+            The token of each logit, shape [k]; None = 0 to k - 1.
         position
 
         Raises
         ------
         InvalidArgumentError
-            If a logit is NaN, none is above ``-inf``, or `ids` has another shape.
+            If a logit is NaN, all are ``-inf``, or `ids` has another shape than `logits`.
         """
         values = check_logits(logits)
         tokens = np.arange(len(values)) if ids is None else np.asarray(ids)
         if tokens.shape != values.shape:
-            raise InvalidArgumentError(f"{len(tokens)} ids do not go with {len(values)} logits")
+            raise InvalidArgumentError(
+                f"ids: expected {len(values)}, one per logit, got {len(tokens)}"
+            )
         return cls(tokens.astype(np.int32), values, np.zeros_like(values), position=position)
 
     def __len__(self) -> int:
@@ -76,52 +80,52 @@ class Candidates:
 
     @property
     def token(self) -> int:
-        """The token that was drawn."""
+        """The drawn token."""
         if self.selected is None:
             raise InvalidArgumentError("no token has been drawn")
         return int(self.ids[self.selected])
 
     def keep(self, indexes: Indexes) -> None:
-        """Drop all but these, which come in this order."""
+        """Keep only the candidates at these indexes, in this order."""
         self.ids, self.logits = self.ids[indexes], self.logits[indexes]
         self.probs = self.probs[indexes]
 
     def sort(self, k: int | None = None) -> None:
-        """Bring the `k` largest logits to the front and drop the rest; None = keep all.
+        """Sort by descending logit and keep the first `k`; None = keep all.
 
-        Equals stay in their order; llama.cpp leaves it to ``std::sort``.
+        Candidates with equal logits keep their order. In llama.cpp their order is unspecified.
         """
         k = len(self) if k is None else min(k, len(self))
         self.keep(slice(k) if self.is_sorted else largest_first(self.logits, k))
         self.is_sorted = True
 
     def softmax(self, *, sort: bool) -> None:
-        """Set the probabilities from the logits, after sorting the candidates if asked to."""
+        """Compute the probabilities from the logits; with `sort`, sort the candidates first."""
         if sort:
             self.sort()
         weights = self.weights()
         self.probs = weights / running_sum(weights)[-1]
 
     def weights(self) -> NDArray[np.float32]:
-        """Return ``exp(logit - largest)``, the probabilities times their sum; shape [k]."""
+        """Return ``exp(logit - largest)``, the unnormalized probabilities; shape [k]."""
         self.check()
         return exp32(self.logits - (self.logits[0] if self.is_sorted else self.logits.max()))
 
     def check(self) -> None:
-        """Raise an InvalidArgumentError if all logits are ``-inf``, as biases can make them."""
+        """Raise InvalidArgumentError if all logits are ``-inf``, which biases can cause."""
         if self.logits.max() == -np.inf:
             raise InvalidArgumentError("all logits are -inf: there is nothing to choose from")
 
 
 class Sampler(ABC):
-    """One link of a chain, as ``llama_sampler``."""
+    """One sampler of a chain, like llama.cpp's ``llama_sampler``."""
 
     @abstractmethod
     def apply(self, candidates: Candidates) -> None:
         """Change the candidates, or draw one of them."""
 
-    def accept(self, token: int) -> None:  # noqa: B027 - most samplers remember nothing
-        """Take note of a token that the text goes on with."""
+    def accept(self, token: int) -> None:  # noqa: B027 - most samplers have no state
+        """Record the next token of the text."""
 
     def reset(self) -> None:  # noqa: B027
-        """Forget the text, and begin the random numbers anew."""
+        """Forget the text, and restart the random number generator."""

@@ -1,9 +1,9 @@
-r"""llama.cpp's samplers put together: from the logits of a vocabulary to one token.
+r"""The sampler chain: from the logits of a vocabulary to one token.
 
-    logit bias -> the samplers of the order string -> the draw
+    logit bias -> the samplers of the order string -> the sampler that draws the token
 
-The same :class:`~eliza_ffi.sampling.params.Sampling` set up a native stream; this is what its
-chain is tested against, and a place to look into one. For generating, use the native one.
+:class:`~eliza_ffi.sampling.params.Sampling` configures this chain and the chain of a native stream.
+The tests compare both. To generate text, use a native stream.
 """
 
 from __future__ import annotations
@@ -34,32 +34,33 @@ MOVE_SINGLE_LOGITS = ("penalties", "dry")
 
 
 class Chain:
-    """A sampler chain with a memory of the text, as a stream has one.
+    """A sampler chain that remembers the text, like the chain of a stream.
 
     Parameters
     ----------
     params
     n_vocab
-        Tokens of the vocabulary.
+        The number of tokens in the vocabulary.
     breakers
-        The sequence breakers of `params` as tokens, see
-        :func:`~.dry.breaker_sequences`. Needed with DRY, unless there are none.
+        The sequence breakers of `params` as tokens, see :func:`~.dry.breaker_sequences`. Required
+        with DRY, unless `params` has no sequence breakers.
     infill
-        Needed with the sampler of this name.
+        Required with the infill sampler.
 
     Attributes
     ----------
     samplers : list of Sampler
-        What is run, in this order. The last one draws the token.
+        The samplers in the order in which they run. The last one draws the token.
     seed : int
-        The seed that is used; drawn at random where `params` has none.
+        The seed in use. It is random if `params` has none.
 
     Notes
     -----
-    At temperature 0, bias, penalties and DRY are run, and the most likely token is taken.
-    Truncation would keep that, except for XTC and typical; llama.cpp runs those even so. Mirostat
-    goes with bias, penalties, DRY and temperature. A reasoning budget is no part of a chain: where
-    it is spent, no token is sampled, so that it is refused here.
+    At temperature 0, the chain runs bias, penalties and DRY and then takes the most probable token.
+    Truncation, except by XTC and typical, would not remove that token. llama.cpp runs XTC and
+    typical at temperature 0 too. Mirostat is combined with bias, penalties, DRY and temperature. A
+    reasoning budget is not part of a chain, because no token is sampled once it is spent; it is
+    rejected here.
     """
 
     def __init__(
@@ -72,8 +73,8 @@ class Chain:
     ) -> None:
         if params.reasoning_budget >= 0:
             raise InvalidArgumentError(
-                f"reasoning_budget={params.reasoning_budget} needs a model's stream: it writes "
-                "tokens rather than sampling them"
+                f"reasoning_budget={params.reasoning_budget} needs a stream of a model, because it "
+                "inserts tokens that are not sampled"
             )
         self.params = params
         self.n_vocab = n_vocab
@@ -88,32 +89,32 @@ class Chain:
         self.samplers = [*self._links(), self._last()]
 
     def describe(self) -> str:
-        """Return what is run: ``"logits -> TopK(k=40) -> Dist(seed=7)"``."""
+        """Return the samplers as text: ``"logits -> TopK(k=40) -> Dist(seed=7)"``."""
         return " -> ".join(["logits", *map(repr, self.samplers)])
 
     def apply(
         self, logits: ArrayLike, ids: ArrayLike | None = None, position: int = 0
     ) -> Candidates:
-        """Run the chain on a copy of the logits, and take note of nothing.
+        """Run the chain on a copy of the logits, without recording the drawn token.
 
         Parameters
         ----------
         logits
             Shape [k].
         ids
-            The tokens they belong to, shape [k], such as the legal ones of a span; None = all.
+            The token of each logit, shape [k], such as the allowed tokens of a span; None = all.
         position
-            Tokens before the one that is drawn; Gumbel-max depends on it.
+            The number of tokens before the drawn one. Only Gumbel-max depends on it.
 
         Returns
         -------
         Candidates
-            What was left, with the token that was drawn.
+            The remaining candidates, with the drawn token selected.
 
         Raises
         ------
         InvalidArgumentError
-            If a logit is NaN, or none is above ``-inf``.
+            If a logit is NaN, or all are ``-inf``.
         """
         candidates = Candidates.of(logits, ids, position)
         for sampler in self.samplers:
@@ -121,18 +122,18 @@ class Chain:
         return candidates
 
     def accept(self, token: int) -> None:
-        """Take note of a token that the text goes on with."""
+        """Record the next token of the text."""
         for sampler in self.samplers:
             sampler.accept(token)
 
     def sample(self, logits: ArrayLike, ids: ArrayLike | None = None, position: int = 0) -> int:
-        """Draw a token and take note of it; parameters and errors as :meth:`apply`."""
+        """Draw a token and record it; parameters and errors as for :meth:`apply`."""
         token = self.apply(logits, ids, position).token
         self.accept(token)
         return token
 
     def reset(self) -> None:
-        """Forget the text, and begin the random numbers anew."""
+        """Forget the text, and restart the random number generators."""
         for sampler in self.samplers:
             sampler.reset()
 

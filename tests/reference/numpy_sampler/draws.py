@@ -1,4 +1,4 @@
-"""The links that end a chain: they draw one of the candidates."""
+"""The samplers at the end of a chain, which draw one of the candidates."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Dist", "Greedy", "Gumbel"]
 
 @dataclass
 class Greedy(Sampler):
-    """``llama_sampler_init_greedy``: the largest logit, the first of equals."""
+    """``llama_sampler_init_greedy``: take the largest logit, the first one if several are equal."""
 
     def apply(self, candidates: Candidates) -> None:
         candidates.check()
@@ -24,11 +24,11 @@ class Greedy(Sampler):
 
 @dataclass
 class Dist(Sampler):
-    r"""``llama_sampler_init_dist``: inverts the cumulative distribution function of the softmax.
+    r"""``llama_sampler_init_dist``: invert the cumulative distribution function of the softmax.
 
     Returns the first `n` with :math:`\sum_{i \le n} w_i \ge u \sum_i w_i`, where
-    :math:`w_i = e^{l_i - \max l}`; sums are double precision. Draws one number for one candidate,
-    too.
+    :math:`w_i = e^{l_i - \max l}`. Sums are in double precision. A random number is used even if
+    there is only one candidate.
 
     Attributes
     ----------
@@ -54,10 +54,10 @@ class Dist(Sampler):
 
 @dataclass
 class Gumbel(Sampler):
-    """``llama_sampler_init_gumbel``: the argmax of logit + noise, which is a hash.
+    """``llama_sampler_init_gumbel``: the argmax of logit + noise, where the noise is a hash.
 
-    Remembers nothing: the candidates say at which position they stand. Of equal scores the lowest
-    id wins. See :mod:`numpy_sampler.gumbel`.
+    Has no state; the position comes from the candidates. If scores are equal, the lowest id is
+    taken. See :mod:`numpy_sampler.gumbel`.
 
     Attributes
     ----------

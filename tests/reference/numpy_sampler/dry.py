@@ -1,4 +1,4 @@
-"""DRY, "don't repeat yourself": a penalty for tokens that would go on with a repetition."""
+"""DRY, "don't repeat yourself": a penalty for tokens that would continue a repetition."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .candidates import Candidates, Sampler
 __all__ = ["MAX_BREAKER_TAIL", "Dry", "breaker_sequences"]
 
 MAX_BREAKER_TAIL = 20
-"""llama.cpp reads no more tokens behind a breaker's first."""
+"""The most tokens after a breaker's first token that llama.cpp reads."""
 
 LOG_OF_FLOAT_MAX = np.float32(88.7228391)
 
@@ -27,14 +27,14 @@ Breakers = Sequence[Sequence[int]]
 class Dry(Sampler):
     r"""``llama_sampler_init_dry``.
 
-    If the last `n` tokens of the text stand elsewhere in it, followed by a token, that token would
-    make the repetition `n` + 1 long. For its longest repetition, if `n` is at least the allowed
-    length `a`:
+    If the last `n` tokens of the text also occur earlier in it, followed by some token, that token
+    would extend the repetition to `n` + 1 tokens. With the largest such `n` of each token, if it is
+    at least the allowed length `a`:
 
     .. math:: l \leftarrow l - m \cdot b^{\,n - a}
 
-    A repetition does not reach back over a sequence breaker, and tokens that are breakers by
-    themselves are not penalised.
+    A repetition does not extend across a sequence breaker. Tokens that are sequence breakers on
+    their own are not penalised.
 
     Attributes
     ----------
@@ -45,16 +45,16 @@ class Dry(Sampler):
     allowed_length : int
         `a`.
     last_n : int
-        How many accepted tokens are looked back on; 0 = off.
+        The number of last accepted tokens that are searched; 0 = off.
     breakers : sequence of sequences of int
-        Sequence breakers as tokens, none empty; :func:`breaker_sequences` makes them of texts.
+        Sequence breakers as non-empty token sequences. :func:`breaker_sequences` creates them from
+        strings.
 
     References
     ----------
     https://github.com/oobabooga/text-generation-webui/pull/5677 (the idea),
-    https://github.com/LostRuins/koboldcpp/pull/982 (what llama.cpp does). llama.cpp finds the
-    repetitions by the Z-algorithm, in linear time; here they are looked for as the definition has
-    it.
+    https://github.com/LostRuins/koboldcpp/pull/982 (the version in llama.cpp). llama.cpp finds
+    repetitions with the Z-algorithm in linear time. This class searches for them directly.
     """
 
     multiplier: float = 0.0
@@ -89,9 +89,9 @@ class Dry(Sampler):
         self._recent.clear()
 
     def _reach(self, latest_first: list[int]) -> int:
-        """Return how many of the latest tokens stand behind the last sequence breaker.
+        """Return the number of tokens after the last sequence breaker.
 
-        Where several breakers begin with the same token, it is the longest that is there.
+        If several matching breakers begin with the same token, the longest one counts.
         """
         for i, token in enumerate(latest_first):
             tails = [
@@ -99,7 +99,7 @@ class Dry(Sampler):
                 for breaker in self.breakers
                 if breaker[0] == token
                 and i >= len(breaker) - 1
-                # The tokens behind the one at i are those at i - 1, i - 2, ...
+                # In this reversed list, the tokens after index i are at i - 1, i - 2, ...
                 and all(latest_first[i - j] == breaker[j] for j in range(1, len(breaker)))
             ]
             if tails:
@@ -107,7 +107,7 @@ class Dry(Sampler):
         return len(latest_first)
 
     def _longest_repeats(self, latest_first: list[int], limit: int) -> dict[int, int]:
-        """Return the length of the longest repetition that each token would go on with."""
+        """Return, for each token, the length of the longest repetition that it would continue."""
         n = len(latest_first)
         longest: dict[int, int] = {}
         for k in range(1, n):
@@ -134,33 +134,33 @@ def breaker_sequences(
     pieces: Sequence[bytes],
     tokenize: Callable[[bytes], Sequence[int]],
 ) -> list[tuple[int, ...]]:
-    """Return every way in which sequence breakers can begin in a token, as llama.cpp finds them.
+    """Return every token sequence that contains a sequence breaker, as llama.cpp finds them.
 
-    A token that has all of the breaker in it is a breaker by itself. One that ends with the
-    beginning of it is one together with the tokens of the rest.
+    A token whose text contains the whole breaker is a sequence on its own. A token whose text ends
+    with the beginning of the breaker is followed by the tokens of the rest.
 
     Parameters
     ----------
     breakers
-        Texts, none empty, of at most `MAX_BREAKER_BYTES` bytes in UTF-8; more is cut off.
+        Non-empty strings. Only the first `MAX_BREAKER_BYTES` bytes in UTF-8 are used.
     pieces
-        The text of every token, special ones spelled out; shape [n_vocab].
+        The text of every token, including special tokens; shape [n_vocab].
     tokenize
-        Turns the rest of a breaker into tokens, without special ones; called with bytes.
+        A function that tokenizes the rest of a breaker (bytes) without adding special tokens.
 
     Returns
     -------
     list of tuple of int
-        Each the token it begins in, and the tokens behind that. Distinct.
+        Distinct sequences: the token in which the breaker begins, and the tokens after it.
     """
     found: dict[tuple[int, ...], None] = {}
     for breaker in breakers:
-        wanted = breaker.encode()[:MAX_BREAKER_BYTES]
+        text = breaker.encode()[:MAX_BREAKER_BYTES]
         for token, piece in enumerate(pieces):
-            if wanted in piece:
+            if text in piece:
                 found[(token,)] = None
                 continue
-            for i in range(1, min(len(wanted) - 1, len(piece)) + 1):
-                if piece.endswith(wanted[:i]):
-                    found[(token, *tokenize(wanted[i:])[:MAX_BREAKER_TAIL])] = None
+            for i in range(1, min(len(text) - 1, len(piece)) + 1):
+                if piece.endswith(text[:i]):
+                    found[(token, *tokenize(text[i:])[:MAX_BREAKER_TAIL])] = None
     return list(found)

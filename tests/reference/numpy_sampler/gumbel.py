@@ -1,23 +1,23 @@
-r"""Gumbel-max: drawing a token by noise and an argmax, without a softmax and without a state.
+r"""Gumbel-max: sample a token with noise and an argmax, without a softmax and without state.
 
 With :math:`G_i = -\log(-\log u_i)` and :math:`u_i` uniform and independent,
 
 .. math:: \arg\max_i \; (l_i + T \cdot G_i) \;\sim\; \mathrm{softmax}(l / T)
 
-(Maddison, Tarlow and Minka, "A* Sampling", arXiv:1411.0030). The uniforms are a hash of the seed,
-of the place in the sequence and of the token:
+(Maddison, Tarlow and Minka, "A* Sampling", arXiv:1411.0030). The uniform numbers are a hash of the
+seed, the position in the sequence and the token:
 
     s = (position + seed_offset) * 2654435761                     modulo 2**32
     u = clamp(pcg_hash(s + token) / 2**32, 1e-7, 1 - 1e-7)        single precision
 
-`position` is the number of tokens before the one that is drawn, `seed_offset` names the generation.
-Nothing is remembered from draw to draw: the same seed and position give the same noise, whatever
-was drawn before, and a token's noise does not depend on which others are candidates.
+`position` is the number of tokens before the drawn one; `seed_offset` identifies the generation. No
+state is kept between draws: the same seed and position give the same noise, whatever was drawn
+before. The noise of a token does not depend on the other candidates.
 
-The numbers are single precision, as in the native sampler. `u` agrees with it bit for bit: the
-hash is integer arithmetic, its conversion to ``float32`` rounds to nearest (24 of its 32 bits
-survive, and what rounds up to 1 is clamped), and a division by 2**32 is exact. Of G, the last bit
-may differ where the C library's ``logf`` is not correctly rounded.
+The numbers are in single precision, as in the native sampler. `u` equals the native value in every
+bit: the hash uses integer arithmetic, the conversion to ``float32`` rounds to nearest (it keeps 24
+of 32 bits, and values that round up to 1 are clamped), and the division by 2**32 is exact. The last
+bit of G may differ if the C library's ``logf`` is not correctly rounded.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ __all__ = [
 
 LEAST_UNIFORM = np.float32(1e-7)
 MOST_UNIFORM = np.float32(1) - np.float32(1e-7)
-"""0x3f7ffffe, that is 1 - 2**-23: the nearest number of 24 bits."""
+"""0x3f7ffffe, which is 1 - 2**-23: the float32 nearest to 1 - 1e-7."""
 
 WORD = 0xFFFFFFFF
 KNUTH = np.uint32(2654435761)
 
 
 def pcg_hash(state: ArrayLike) -> NDArray[np.uint32]:
-    """Return the PCG hash of 32-bit numbers: one step of a generator, and its permutation RXS-M-XS.
+    """Return the PCG hash of 32-bit numbers: one generator step, then the permutation RXS-M-XS.
 
     References
     ----------
@@ -65,24 +65,25 @@ def pcg_hash(state: ArrayLike) -> NDArray[np.uint32]:
 
 
 def element_seed(position: int, seed_offset: int) -> int:
-    """Return ``(position + seed_offset) * 2654435761 mod 2**32``, shared by all tokens of a place.
+    """Return ``(position + seed_offset) * 2654435761 mod 2**32``, the same for all tokens.
 
     Parameters
     ----------
     position
-        Tokens before the one that is drawn, the prompt's included; 0 or more.
+        The number of tokens before the drawn one, including the prompt; 0 or more.
     seed_offset
         0 to 2**32 - 1.
     """
     if position < 0 or not 0 <= seed_offset <= WORD:
         raise InvalidArgumentError(
-            f"the position must be 0 or more and the seed 32 bits, not {position} and {seed_offset}"
+            f"expected a position of 0 or more and a seed of 32 bits, got {position} and "
+            f"{seed_offset}"
         )
     return (position + seed_offset) * int(KNUTH) & WORD
 
 
 def gumbel_uniform(position: int, seed_offset: int, tokens: ArrayLike) -> NDArray[np.float32]:
-    """Return the uniform number of each token, in [1e-7, 1 - 1e-7], shape of `tokens`."""
+    """Return a uniform number in [1e-7, 1 - 1e-7] for each token, in the shape of `tokens`."""
     with np.errstate(over="ignore"):
         state = np.asarray(tokens).astype(np.uint32) + np.uint32(
             element_seed(position, seed_offset)
@@ -93,7 +94,7 @@ def gumbel_uniform(position: int, seed_offset: int, tokens: ArrayLike) -> NDArra
 
 
 def gumbel_noise(uniform: ArrayLike) -> NDArray[np.float32]:
-    r"""Return :math:`-\log(-\log u)`: Gumbel noise, -2.78 to 15.94 for what `u` can be."""
+    r"""Return the Gumbel noise :math:`-\log(-\log u)`, -2.78 to 15.94 for the possible `u`."""
     return -log32(-log32(uniform))
 
 
@@ -113,19 +114,19 @@ def gumbel_argmax(
     position, seed_offset
         As :func:`element_seed`.
     temperature
-        0 or more; 0 is the argmax of the logits.
+        0 or more; 0 = the argmax of the logits.
     tokens
-        The ids the logits belong to, shape [k]; None = 0 to k - 1.
+        The token of each logit, shape [k]; None = 0 to k - 1.
 
     Returns
     -------
     int
-        A token id. Of equal scores the lowest id wins, in whatever order the tokens are given.
+        A token id. If scores are equal, the lowest id is taken, for any order of the tokens.
     """
     values = check_logits(logits)
     ids = np.arange(len(values)) if tokens is None else np.asarray(tokens)
     if ids.shape != values.shape:
-        raise InvalidArgumentError(f"{len(ids)} tokens do not go with {len(values)} logits")
+        raise InvalidArgumentError(f"tokens: expected {len(values)}, one per logit, got {len(ids)}")
     scores = values
     if temperature > 0:
         noise = gumbel_noise(gumbel_uniform(position, seed_offset, ids))

@@ -1,4 +1,4 @@
-"""Infill: for text between two given ones, end rather than go on without conviction."""
+"""Infill: for text between two given texts, prefer to end if no token is probable enough."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ LEAST_SHARE = np.float32(0.2)
 
 @dataclass(frozen=True)
 class InfillVocabulary:
-    """What the infill sampler needs to know of a vocabulary.
+    """The facts about a vocabulary that the infill sampler needs.
 
     Attributes
     ----------
     pieces : sequence of bytes, shape [n_vocab]
-        The text of every token; nothing for control tokens.
+        The text of every token; empty for control tokens.
     ends : frozenset of int
         The tokens that end a generation.
     end_of_turn : int
-        The one that is drawn where no text is likely enough.
+        The end token that is drawn if no text token is probable enough.
     """
 
     pieces: Sequence[bytes] = field(repr=False)
@@ -37,15 +37,16 @@ class InfillVocabulary:
 
 @dataclass
 class Infill(Sampler):
-    r"""``llama_sampler_init_infill``; meant to stand behind top-k and top-p.
+    r"""``llama_sampler_init_infill``, for use after top-k and top-p.
 
-    1. If :math:`3 k \sum_{end} p > \sum_{text} p`, only ends are left.
-    2. Of two tokens one of which begins with the other, the likelier takes the other's probability.
-    3. Text below 0.2, and then below 1 / (n + 1) of the `n` that are left, is dropped. If no text
-       is left after the first of these, the token that ends a turn is all there is.
+    1. If :math:`3 k \sum_{end} p > \sum_{text} p`, keep only end tokens.
+    2. If a token's text begins with another token's text, the more probable of the two takes over
+       the probability of the other, which is removed.
+    3. Remove text tokens with a probability below 0.2. If none is left, keep only the end-of-turn
+       token. Otherwise renormalize, and remove those below 1 / (n + 1), where `n` are left.
 
-    Only logits live on behind it: the probabilities it gathers are not what is drawn from. So it
-    decides which tokens are left, and the logits decide between those.
+    Later samplers use only the logits, which do not change except to ``-inf``. This sampler
+    therefore decides which tokens remain, and the original logits decide between these.
 
     References
     ----------
@@ -77,7 +78,7 @@ class Infill(Sampler):
 
     def _ends(self, candidates: Candidates) -> NDArray[np.bool_]:
         is_end = [token in self.vocabulary.ends for token in candidates.ids.tolist()]
-        return np.array(is_end, dtype=np.bool_)  # there may be none
+        return np.array(is_end, dtype=np.bool_)  # the dtype matters if the list is empty
 
     def _merge_beginnings(self, candidates: Candidates) -> None:
         logits, probs = candidates.logits, candidates.probs

@@ -1,4 +1,4 @@
-"""Numbers added to the logits of single tokens."""
+"""Logit bias: add a number to the logits of single tokens."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class LogitBias(Sampler):
     Attributes
     ----------
     biases : mapping of int to float
-        The bias of each token. Tokens that are no candidates are passed over.
+        The bias of each token. Tokens that are not candidates are ignored.
     """
 
     biases: Mapping[int, float]

@@ -1,10 +1,10 @@
-r"""Mirostat, versions 1 and 2: truncation that holds the surprise of the text at a target.
+r"""Mirostat, versions 1 and 2: truncation that keeps the surprise of the text near a target.
 
-Both draw the token, and then correct the largest surprise :math:`\mu` they allow by what came:
+Both versions draw the token, and then adjust the largest allowed surprise :math:`\mu`:
 
 .. math:: \mu \leftarrow \mu - \eta \, (-\log_2 p - \tau), \quad \mu_0 = 2 \tau
 
-where `p` is the drawn token's probability among those that were left.
+where `p` is the probability of the drawn token among the remaining candidates.
 
 Basu et al., "Mirostat: A Neural Text Decoding Algorithm that Directly Controls Perplexity",
 arXiv:2007.14966.
@@ -28,7 +28,7 @@ ONE = np.float32(1)
 
 @dataclass
 class MirostatV2(Sampler):
-    r"""``llama_sampler_init_mirostat_v2``: drops tokens with a surprise above :math:`\mu` bits.
+    r"""``llama_sampler_init_mirostat_v2``: remove tokens with a surprise above :math:`\mu` bits.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class MirostatV2(Sampler):
         The learning rate.
     seed : int or None
     mu : float32
-        The largest surprise that is allowed at present.
+        The largest surprise that is currently allowed, in bits.
     """
 
     tau: float = 5.0
@@ -73,7 +73,7 @@ class MirostatV2(Sampler):
 class Mirostat(MirostatV2):
     r"""``llama_sampler_init_mirostat``: top-k, where `k` is estimated from Zipf's law.
 
-    The exponent `s` of the law is fitted to the `m` most likely candidates,
+    The exponent `s` of the law is fitted to the `m` most probable candidates,
 
     .. math:: \hat s = \frac{\sum_i t_i b_i}{\sum_i t_i^2}, \quad t_i = \ln\frac{i + 2}{i + 1}, \;
               b_i = \ln\frac{p_i}{p_{i+1}}, \qquad
@@ -90,9 +90,9 @@ class Mirostat(MirostatV2):
 
     Notes
     -----
-    Where `k` is no number or does not fit 32 bits, as with equal logits, llama.cpp converts it to
-    an ``int`` all the same, which C++ leaves open; on x86 that gives the smallest one, and so k =
-    1.
+    If `k` is NaN or does not fit into 32 bits, which happens with equal logits, llama.cpp converts
+    it to ``int`` nevertheless, which is undefined behaviour in C++. On x86 the result is the
+    smallest ``int``, so k becomes 1.
     """
 
     n_vocab: int = 0

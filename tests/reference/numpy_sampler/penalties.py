@@ -1,4 +1,4 @@
-"""Penalties for tokens that the text has already."""
+"""Penalties for tokens that already occur in the text."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ __all__ = ["Penalties"]
 class Penalties(Sampler):
     r"""``llama_sampler_init_penalties``: repetition, frequency and presence penalty.
 
-    For a token that stands `c` > 0 times among the last ones:
+    For a token that occurs `c` > 0 times among the last tokens:
 
     .. math:: l \leftarrow \begin{cases} l / r & l > 0 \\ l \cdot r & l \le 0 \end{cases}
               \quad\text{then}\quad l \leftarrow l - c f - q
 
-    The repetition penalty comes once, however often the token was seen.
+    The repetition penalty is applied once, however often the token occurs.
 
     Attributes
     ----------
     last_n : int
-        How many accepted tokens are looked back on; 0 = off.
+        The number of last accepted tokens that count; 0 = off.
     repeat : float
         `r`, above 0; 1 = off.
     frequency, presence : float

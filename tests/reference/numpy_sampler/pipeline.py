@@ -1,4 +1,4 @@
-"""The nine stages put together: the two entries of akunu's CPU sampler."""
+"""All nine stages combined: the two entry points of akunu's CPU sampler."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def sample_logits_f16(
     previous: Iterable[int] = (),
     cap: int | None = stage.TOP_K_CAP,
 ) -> int:
-    """Draw a token from half-precision logits: all nine stages.
+    """Draw a token from half-precision logits with all nine stages.
 
     Parameters
     ----------
     raw
-        As :func:`~numpy_sampler.stages.widen_f16`, shape [n_vocab].
+        As for :func:`~numpy_sampler.stages.widen_f16`, shape [n_vocab].
     rng
-        Gives one uniform number; not used at temperature 0.
+        One uniform number is drawn from it, except at temperature 0.
     temperature
-        0 or less returns the token with the largest logit, after the repetition penalty.
+        0 or less = return the token with the largest logit after the repetition penalty.
     top_k, top_p, min_p, repeat_penalty, previous, cap
-        As the stages of these names; the defaults are off, except the cap.
+        As for the stages of these names. By default, all are off except the cap.
 
     Returns
     -------
@@ -59,10 +59,10 @@ def sample_logits(
     min_p: float = 0.0,
     cap: int | None = stage.TOP_K_CAP,
 ) -> int:
-    """Draw a token from single-precision logits that were read and masked already.
+    """Draw a token from single-precision logits, which the caller may have masked.
 
-    Without the widening and the repetition penalty; parameters as :func:`sample_logits_f16`. A
-    temperature of exactly 1 leaves the logits as they are: not one of them is rounded.
+    Skips the conversion and the repetition penalty. Parameters as for :func:`sample_logits_f16`.
+    With a temperature of exactly 1, the logits are not scaled, so they are not rounded.
     """
     if temperature <= 0:
         return stage.argmax(logits)
@@ -78,7 +78,10 @@ def distribution(
     min_p: float = 0.0,
     cap: int | None = stage.TOP_K_CAP,
 ) -> stage.Ranked:
-    """Return what :func:`sample_logits` draws from: stages 3 to 8. The temperature is above 0."""
+    """Return the distribution that :func:`sample_logits` draws from (stages 3 to 8).
+
+    `temperature` must be above 0.
+    """
     scaled = stage.check_logits(logits)
     if temperature != 1:
         scaled = stage.scale_temperature(scaled, temperature)

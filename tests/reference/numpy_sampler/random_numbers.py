@@ -1,4 +1,4 @@
-"""The random numbers of C++: ``std::mt19937`` and what libstdc++ and libc++ make of its words."""
+"""Random numbers as in C++: ``std::mt19937`` and the distributions of libstdc++ and libc++."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["MersenneTwister"]
 
 
 class MersenneTwister:
-    """A ``std::mt19937`` with the seed `seed`.
+    """A ``std::mt19937``.
 
     Parameters
     ----------
     seed
-        0 to 2**32 - 1; None draws one, anew at each reset.
+        0 to 2**32 - 1; None = a random seed, and another one after each reset.
 
     References
     ----------
@@ -30,7 +30,7 @@ class MersenneTwister:
         self.reset()
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Restart the sequence of numbers."""
         self.seed = secrets.randbits(32) if self._seed is None else self._seed
         self._words = np.random.MT19937()
         state: Any = np.random.RandomState(self.seed).get_state(legacy=False)
@@ -41,18 +41,18 @@ class MersenneTwister:
         return int(self._words.random_raw())
 
     def uniform(self) -> float:
-        """Return ``uniform_real_distribution<double>(0, 1)``: two words, the lower first."""
+        """Return ``uniform_real_distribution<double>(0, 1)``; uses two words, the lower first."""
         low = float(self.word())
         u = (low + float(self.word()) * 2.0**32) / 2.0**64
         return min(u, float(np.nextafter(1.0, 0.0)))
 
     def uniform32(self) -> np.float32:
-        """Return ``uniform_real_distribution<float>(0, 1)``: one word."""
+        """Return ``uniform_real_distribution<float>(0, 1)``; uses one word."""
         u = np.float32(self.word()) / np.float32(2**32)
         return np.float32(min(u, np.nextafter(np.float32(1), np.float32(0))))
 
     def index(self, weights: NDArray[np.float32]) -> int:
-        """Return a ``discrete_distribution`` over weights, shape [k]. One weight costs no word."""
+        """Return ``discrete_distribution`` for weights of shape [k]; uses no word if k is 1."""
         if len(weights) < 2:
             return 0
         shares = weights.astype(np.float64)

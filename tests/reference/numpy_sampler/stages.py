@@ -4,10 +4,10 @@ A logit vector goes through
 
     F16 -> F32, repetition penalty, temperature, softmax, top-k, min-p, top-p, renormalise, draw
 
-in this order; :mod:`numpy_sampler.pipeline` puts them together. Everything is single
-precision and sums run from left to right, as in the C++ of the book. llama.cpp's samplers are other
-functions, with another order: see :mod:`numpy_sampler.chain`, and ``docs/sampling.md``
-for what differs.
+in this order. :mod:`numpy_sampler.pipeline` combines the stages. All numbers are in single
+precision and sums run from left to right, as in the C++ code of the book. llama.cpp's samplers are
+different functions in a different order: see :mod:`numpy_sampler.chain`. ``docs/sampling.md`` lists
+the differences.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ __all__ = [
 ]
 
 TOP_K_CAP = 256
-"""How many candidates the book's top-k keeps where no number is asked for."""
+"""The number of candidates that the book's top-k keeps if no k is given."""
 
 Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class Ranked:
-    """Candidates from the most to the least likely.
+    """Candidates in order of descending probability.
 
     Attributes
     ----------
     ids : array of int32, shape [k]
         Token ids.
     probs : array of float32, shape [k]
-        Their probabilities, descending. They sum to 1 only until something is cut off.
+        Their probabilities, descending. After a truncation, their sum is below 1.
     """
 
     ids: NDArray[np.int32]
@@ -64,12 +64,12 @@ class Ranked:
         return len(self.ids)
 
     def first(self, n: int) -> Ranked:
-        """Return the `n` most likely of them."""
+        """Return the `n` most probable candidates."""
         return Ranked(self.ids[:n], self.probs[:n])
 
 
 def widen_f16(raw: bytes | NDArray[Any]) -> Floats:
-    """Stage 1: half to single precision, exactly.
+    """Stage 1: convert half precision to single precision.
 
     Parameters
     ----------
@@ -79,14 +79,16 @@ def widen_f16(raw: bytes | NDArray[Any]) -> Floats:
 
     Notes
     -----
-    Every binary16 number is a binary32 number: nothing is rounded.
+    The conversion is exact, because every binary16 number is also a binary32 number.
     """
     if isinstance(raw, bytes):
         raw = np.frombuffer(raw, dtype=np.float16)
     if raw.dtype == np.uint16:
         raw = raw.view(np.float16)
     if raw.dtype != np.float16:
-        raise InvalidArgumentError(f"half-precision logits are float16 or uint16, not {raw.dtype}")
+        raise InvalidArgumentError(
+            f"half-precision logits: expected float16 or uint16, got {raw.dtype}"
+        )
     return raw.astype(np.float32)
 
 
@@ -95,8 +97,8 @@ def penalize_repeats(logits: ArrayLike, previous: Iterable[int], penalty: float)
 
     .. math:: l_t \leftarrow \begin{cases} l_t / r & l_t > 0 \\ l_t \cdot r & l_t \le 0 \end{cases}
 
-    for every `t` of `previous`; once for each time it stands there, so that a token seen three
-    times is penalised three times. Tokens outside the vocabulary are passed over.
+    for every `t` in `previous`. A token that occurs three times is penalised three times. Tokens
+    outside the vocabulary are ignored.
 
     Parameters
     ----------
@@ -105,12 +107,12 @@ def penalize_repeats(logits: ArrayLike, previous: Iterable[int], penalty: float)
     previous
         Token ids generated so far.
     penalty
-        `r`, above 0; 1 changes nothing, above 1 makes what was seen less likely.
+        `r`, above 0. 1 changes nothing; above 1 makes previous tokens less probable.
 
     References
     ----------
     Keskar et al., "CTRL: A Conditional Transformer Language Model", arXiv:1909.05858, section 4.1.
-    Multiplying what is negative, so that it falls too, is not in the paper.
+    The paper divides all logits. To multiply negative logits, so that they fall too, is not in it.
     """
     penalized = np.array(logits, dtype=np.float32)
     r = np.float32(penalty)
@@ -137,7 +139,7 @@ def scale_temperature(logits: ArrayLike, temperature: float) -> Floats:
         `T`, above 0. Below 1 sharpens the distribution, above 1 flattens it.
     """
     if not temperature > 0:
-        raise InvalidArgumentError(f"the temperature must be above 0 here, not {temperature!r}")
+        raise InvalidArgumentError(f"temperature must be above 0, got {temperature!r}")
     inverse = np.float32(1) / np.float32(temperature)
     scaled: Floats = np.asarray(logits, dtype=np.float32) * inverse
     return scaled
@@ -148,8 +150,8 @@ def softmax(logits: ArrayLike) -> Floats:
 
     .. math:: p_i = e^{l_i - m} / \sum_j e^{l_j - m}, \quad m = \max_j l_j
 
-    The largest exponent is 0, so nothing overflows. Logits of ``-inf`` get probability 0; where
-    some are ``+inf``, they share all of it, which is the limit.
+    The largest exponent is 0, so there is no overflow. Logits of ``-inf`` get probability 0. If
+    some logits are ``+inf``, these share the whole probability, which is the limit.
 
     Parameters
     ----------
@@ -168,26 +170,27 @@ def softmax(logits: ArrayLike) -> Floats:
 
 
 def top_k(probs: Floats, k: int, cap: int | None = TOP_K_CAP) -> Ranked:
-    """Stage 5: the `k` most likely, by a partial sort.
+    """Stage 5: keep the `k` most probable tokens, with a partial sort.
 
     Parameters
     ----------
     probs
         Shape [n_vocab].
     k
-        How many to keep; 0 or less, or `n_vocab` and more, keeps `cap` of them.
+        The number of tokens to keep. 0 or less, or `n_vocab` or more, keeps `cap` tokens.
     cap
         None = all.
 
     Returns
     -------
     Ranked
-        Of equals, the lower id comes first (the book's ``std::partial_sort`` leaves that open).
+        Of tokens with equal probability, the lower id comes first. With the book's
+        ``std::partial_sort``, their order is unspecified.
 
     Notes
     -----
-    The probabilities are not renormalised. The book caps them where k is at least the vocabulary's
-    size, too.
+    The probabilities are not renormalised. In the book, the cap also applies if k is the
+    vocabulary's size or more.
     """
     n = len(probs)
     kept = k if 0 < k < n else n if cap is None else min(n, cap)
@@ -196,9 +199,9 @@ def top_k(probs: Floats, k: int, cap: int | None = TOP_K_CAP) -> Ranked:
 
 
 def min_p(ranked: Ranked, p: float) -> Ranked:
-    r"""Stage 6: drop what is less likely than a share of the most likely.
+    r"""Stage 6: remove tokens whose probability is below a fraction of the largest one.
 
-    Keeps :math:`p_i \ge p \cdot \max_j p_j`. The first is always kept.
+    Keeps :math:`p_i \ge p \cdot \max_j p_j`, and always the first token.
 
     Parameters
     ----------
@@ -219,11 +222,12 @@ def min_p(ranked: Ranked, p: float) -> Ranked:
 
 
 def top_p(ranked: Ranked, p: float) -> Ranked:
-    r"""Stage 7: the shortest beginning with a cumulative probability of at least `p`.
+    r"""Stage 7: keep the shortest prefix with a cumulative probability of at least `p`.
 
     .. math:: n = \min \{ n : \textstyle\sum_{i \le n} p_i \ge p \}
 
-    The probabilities are those of the whole vocabulary: what top-k and min-p dropped still counts.
+    The probabilities are relative to the whole vocabulary; they are not renormalised after top-k
+    and min-p.
 
     Parameters
     ----------
@@ -242,20 +246,20 @@ def top_p(ranked: Ranked, p: float) -> Ranked:
 
 
 def renormalize(ranked: Ranked) -> Ranked:
-    r"""Stage 8: :math:`p_i \leftarrow p_i / \sum_j p_j` over what is left."""
+    r"""Stage 8: :math:`p_i \leftarrow p_i / \sum_j p_j` over the remaining tokens."""
     return Ranked(ranked.ids, ranked.probs * (np.float32(1) / running_sum(ranked.probs)[-1]))
 
 
 def draw(ranked: Ranked, r: float) -> int:
     r"""Stage 9: invert the cumulative distribution function.
 
-    Returns the first token `n` with :math:`r \le \sum_{i \le n} p_i`, and the last one where
-    rounding leaves the whole sum below `r`.
+    Returns the first token `n` with :math:`r \le \sum_{i \le n} p_i`. If the total is below `r`
+    because of rounding, returns the last token.
 
     Parameters
     ----------
     ranked
-        Renormalised, not empty.
+        Renormalised and not empty.
     r
         Uniform in [0, 1).
     """
@@ -264,12 +268,12 @@ def draw(ranked: Ranked, r: float) -> int:
 
 
 def argmax(logits: ArrayLike) -> int:
-    """Return the token with the largest logit, the first of equals: what temperature 0 means."""
+    """Return the token with the largest logit, the first one if several are equal."""
     return int(check_logits(logits).argmax())
 
 
 def largest_first(values: NDArray[Any], k: int) -> NDArray[np.intp]:
-    """Return where the `k` largest values stand, the largest first, equals in their order.
+    """Return the indexes of the `k` largest values, largest first; equal values keep their order.
 
     Parameters
     ----------
@@ -289,19 +293,19 @@ def largest_first(values: NDArray[Any], k: int) -> NDArray[np.intp]:
 
 
 def check_logits(logits: ArrayLike) -> Floats:
-    """Return the logits in single precision, where ``+inf`` stands for all there is.
+    """Return the logits in single precision, without ``+inf``.
 
-    Where some are ``+inf`` they become 0 and all others ``-inf``, which has the same softmax and
-    argmax.
+    If some logits are ``+inf``, they become 0 and all others ``-inf``, which has the same softmax
+    and argmax.
 
     Raises
     ------
     InvalidArgumentError
-        If there are none, one is NaN, or all are ``-inf``.
+        If there are no logits, a logit is NaN, or all are ``-inf``.
     """
     checked = np.array(logits, dtype=np.float32)
     if checked.ndim != 1 or len(checked) == 0:
-        raise InvalidArgumentError(f"logits have the shape [n], not {list(checked.shape)}")
+        raise InvalidArgumentError(f"logits: expected shape [n], got {list(checked.shape)}")
     if np.isnan(checked).any():
         raise InvalidArgumentError(f"logits[{int(np.isnan(checked).argmax())}] is NaN")
     if checked.max() == -np.inf:

@@ -1,4 +1,4 @@
-"""Temperature, fixed or following the entropy."""
+"""Temperature, fixed or dependent on the entropy."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ __all__ = ["Temperature"]
 class Temperature(Sampler):
     r"""``llama_sampler_init_temp_ext``: :math:`l_i \leftarrow l_i / T`.
 
-    With a range `d`, the temperature follows the entropy `H` of the `k` candidates:
+    With a range `d`, the temperature depends on the entropy `H` of the `k` candidates:
 
     .. math:: T' = T_{lo} + (T_{hi} - T_{lo}) \left(\frac{H}{\ln k}\right)^e, \quad
               T_{lo} = \max(0, T - d), \; T_{hi} = T + d
 
-    A temperature of 0 leaves the largest logit, the first of equals, and sets the others to
-    ``-inf``.
+    A temperature of 0 sets all logits to ``-inf`` except the largest one (the first, if several are
+    equal).
 
     Attributes
     ----------

@@ -1,7 +1,8 @@
-r"""Samplers that leave out tokens: top-k, top-p, min-p, typical, top-n-sigma and XTC.
+r"""Samplers that remove tokens: top-k, top-p, min-p, typical, top-n-sigma and XTC.
 
-Each takes the softmax of what the samplers before it left, so each one's probabilities sum to 1.
-The order therefore matters, and temperature before or after them gives different sets.
+A sampler that needs probabilities computes the softmax of the remaining candidates, so they sum to
+1. The result therefore depends on the order of the samplers, and on whether temperature comes
+before or after them.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ __all__ = ["MinP", "TopK", "TopNSigma", "TopP", "TypicalP", "Xtc"]
 
 @dataclass
 class TopK(Sampler):
-    """``llama_sampler_init_top_k``: the `k` largest logits; 0 or less = off.
+    """``llama_sampler_init_top_k``: keep the `k` largest logits; 0 or less = off.
 
     References
     ----------
@@ -35,7 +36,7 @@ class TopK(Sampler):
 
 @dataclass
 class TopP(Sampler):
-    r"""``llama_sampler_init_top_p``: the shortest beginning with :math:`\sum p_i \ge p`; 1 = off.
+    r"""``llama_sampler_init_top_p``: keep the shortest prefix with :math:`\sum p_i \ge p`; 1 = off.
 
     References
     ----------
@@ -57,9 +58,9 @@ class TopP(Sampler):
 
 @dataclass
 class MinP(Sampler):
-    r"""``llama_sampler_init_min_p``: :math:`l_i \ge \max_j l_j + \ln p`; 0 = off.
+    r"""``llama_sampler_init_min_p``: keep :math:`l_i \ge \max_j l_j + \ln p`; 0 = off.
 
-    That is :math:`p_i \ge p \cdot \max_j p_j` without a softmax. The order is left as it was.
+    This is :math:`p_i \ge p \cdot \max_j p_j` without a softmax. The order does not change.
 
     References
     ----------
@@ -76,11 +77,11 @@ class MinP(Sampler):
 
 @dataclass
 class TypicalP(Sampler):
-    r"""``llama_sampler_init_typical``: the most typical tokens with :math:`\sum p_i > p`; 1 = off.
+    r"""``llama_sampler_init_typical``: keep the most typical tokens until :math:`\sum p_i > p`.
 
-    A token is the more typical, the nearer its surprise is to the expected one:
-    :math:`|-\ln p_i - H|` with the entropy :math:`H = -\sum_j p_j \ln p_j`, in nats. The order
-    afterwards is by that, not by the logit.
+    A token is more typical if its surprise is nearer to the expected surprise, that is, if
+    :math:`|-\ln p_i - H|` is smaller, with the entropy :math:`H = -\sum_j p_j \ln p_j` in nats.
+    Afterwards the tokens are ordered by this distance, not by logit. 1 = off.
 
     References
     ----------
@@ -88,8 +89,8 @@ class TypicalP(Sampler):
 
     Notes
     -----
-    A token of probability 0 has no part in the entropy and is the least typical. llama.cpp computes
-    ``0 * log(0)``, which is NaN and leaves the choice of tokens to chance.
+    Here, a token of probability 0 does not contribute to the entropy and is the least typical.
+    llama.cpp computes ``0 * log(0)``, which is NaN, and then keeps unpredictable tokens.
     """
 
     p: float
@@ -110,10 +111,10 @@ class TypicalP(Sampler):
 
 @dataclass
 class TopNSigma(Sampler):
-    r"""``llama_sampler_init_top_n_sigma``: :math:`l_i \ge \max_j l_j - n \sigma`; 0 or less = off.
+    r"""``llama_sampler_init_top_n_sigma``: allow :math:`l_i \ge \max_j l_j - n \sigma`.
 
-    :math:`\sigma` is the standard deviation of the logits above ``-inf``. What falls below is set
-    to ``-inf`` and stays among the candidates.
+    :math:`\sigma` is the standard deviation of the logits above ``-inf``. The logits of all other
+    tokens are set to ``-inf``; the tokens stay among the candidates. `n` of 0 or less = off.
 
     References
     ----------
@@ -138,17 +139,17 @@ class TopNSigma(Sampler):
 class Xtc(Sampler):
     """``llama_sampler_init_xtc``, "exclude top choices".
 
-    With a probability, drops all tokens of at least a threshold but the least likely of them. It
-    needs two candidates, and draws its own random number, from a generator with the chain's seed.
-    A candidate at ``-inf`` is no top choice, be the threshold 0: nothing could be drawn if it were
-    the least likely one.
+    With a given probability, removes all tokens whose probability is at least a threshold, except
+    the least probable of them. Needs at least two candidates. Uses its own random number generator
+    with the chain's seed. A candidate with ``-inf`` does not count as a top choice, even if the
+    threshold is 0. Otherwise it could be the only one that remains, and no token could be drawn.
 
     Attributes
     ----------
     probability : float
         0 = off.
     threshold : float
-        Above 0.5 = off: two tokens cannot both have that much.
+        Above 0.5 = off, because two tokens cannot both have such a probability.
     seed : int or None
 
     References
