@@ -1,8 +1,8 @@
-"""Answer several questions at once on an event loop, with several tool calls in one turn.
+"""Answer several questions concurrently on an event loop, with several tool calls in one turn.
 
     $ python examples/parallel_calls.py [model.gguf]
 
-The questions share forward passes. The calls of a turn run together, too. Without a file, the
+The questions share forward passes, and the tools of one turn run concurrently. Without a file, the
 embedded model runs. It is too small to choose well.
 """
 
@@ -37,7 +37,7 @@ QUESTIONS = ("Is it warm in Rome and in Oslo?", "What time is it in Tokyo?")
 
 
 async def run(name: str, arguments: dict[str, Any]) -> str:
-    """Run a tool; a program would ask a service here."""
+    """Run a tool. A real program would call a service here."""
     await asyncio.sleep(0.01)
     return f"{name} of {arguments['city']}"
 
@@ -49,8 +49,8 @@ async def answer(model: AsyncModel, question: str) -> str:
     messages.append(calls.to_message())
     messages += [call.result(result) for call, result in zip(calls, results, strict=True)]
     last = await model.call_tools(messages, TOOLS, max_tokens=40)
-    said = last.text if isinstance(last, TextAnswer) else f"{len(last)} more calls"
-    return f"{question} {results} {said!r}"
+    text = last.text if isinstance(last, TextAnswer) else f"{len(last)} more calls"
+    return f"{question} {results} {text!r}"
 
 
 async def main(path: str | None = None) -> None:

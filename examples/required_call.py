@@ -1,4 +1,4 @@
-"""Make a model call one of several tools, and show how sure it is of each.
+"""Make a model call one of several tools, and show the probability of each tool.
 
     $ python examples/required_call.py [model.gguf]
 
@@ -34,7 +34,7 @@ TOOLS = [
     },
 ]
 SURE = 0.9
-"""A call of a less probable tool is for a person to look at."""
+"""If the chosen tool is less probable than this, a person should check the call."""
 
 
 def main(path: str | None = None) -> None:

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Measure a GGUF file through the library, on what training never saw and on the fixtures.
+"""Measure a GGUF file through the library, on held-out examples and on elizaOS's fixtures.
 
     python models/training/measure.py [models/eliza-tiny.gguf]
 
-Choices are greedy, token by token, as in the demo. Needs no more than the package itself.
+Choices are greedy, token by token, as in the demo. The script needs only the package itself.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ from eliza_ffi.model import Model  # noqa: E402
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Print the share of right answers of each split."""
+    """Print the accuracy of each split."""
     parser = argparse.ArgumentParser(description="Measure a model through the library.")
     parser.add_argument("model", type=Path, nargs="?", default=ROOT / "models" / "eliza-tiny.gguf")
-    parser.add_argument("--held-out", type=int, default=300, help="size of each held-out split")
-    parser.add_argument("--seed", type=int, default=2, help="of the held-out texts")
+    parser.add_argument(
+        "--held-out", type=int, default=300, help="number of examples in each held-out split"
+    )
+    parser.add_argument("--seed", type=int, default=2, help="seed of the held-out examples")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--fixtures", type=Path, default=ROOT / "eliza_ffi" / "fixtures")
     options = parser.parse_args(arguments)
@@ -43,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def is_right(model: Model, example: Example) -> bool:
-    """Tell whether the model makes the right choice."""
+    """Return whether the model chooses the correct label."""
     chosen = model.choose(example.prompt, list(example.choices))
     return bool(chosen.value == example.choice)
 

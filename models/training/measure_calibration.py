@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Show what calibrating does to the embedded model's decisions.
+"""Show the effect of calibration on the embedded model's decisions.
 
     python models/training/measure_calibration.py
     python models/training/measure_calibration.py --method auto --plots build/calibration
 
-Messages come from the generator of the training corpus, with sentences that training never sees.
-One part of them fits a calibration, another one shows the report of the model's own probabilities
-and of the calibrated ones. Needs nothing but the package.
+Messages come from the generator of the training corpus, but with held-out sentences. One part of
+them fits a calibration. Another part is used for two reports: of the model's own probabilities, and
+of the calibrated ones. The script needs only the package itself.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ Examples = list[tuple[Any, Mapping[str, Any]]]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Fit on one part, report on the other."""
+    """Fit a calibration on one part of the messages, and print reports on the other."""
     options = _parse(arguments)
     rng = random.Random(options.seed)
     questions = {name: _question(name) for name in ASPECTS}
@@ -68,15 +68,18 @@ def _examples(rng: random.Random, per_question: int) -> Iterator[tuple[Any, Mapp
 
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Show what calibrating does.")
-    parser.add_argument("--model", type=Path, help="a GGUF file; without it, the embedded model")
+    parser = argparse.ArgumentParser(description="Show the effect of calibration.")
+    parser.add_argument("--model", type=Path, help="a GGUF file; default: the embedded model")
     parser.add_argument(
-        "--method", default="temperature", choices=(*METHODS, "auto"), help="of calibrating"
+        "--method", default="temperature", choices=(*METHODS, "auto"), help="calibration method"
     )
     parser.add_argument(
-        "--examples", type=int, default=150, help="of each question, to fit and to report on"
+        "--examples",
+        type=int,
+        default=150,
+        help="number of examples per question, for each of the two parts",
     )
-    parser.add_argument("--plots", type=Path, metavar="FOLDER", help="draw them there, too")
+    parser.add_argument("--plots", type=Path, metavar="FOLDER", help="also write plots to FOLDER")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=0)
     return parser.parse_args(arguments)

@@ -3,9 +3,9 @@
 
     python models/training/train.py
 
-Needs the ``train`` extra (torch, tokenizers, gguf). The corpus comes from ``tiny_model``'s own
-generator; nothing is downloaded. The same seed, number of threads and kind of machine give the
-same file.
+Needs the ``train`` extra (torch, tokenizers, gguf). The generator in ``tiny_model`` writes the
+corpus; nothing is downloaded. The same seed, number of threads and type of machine give the same
+file.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tiny_model.training import Recipe, train  # noqa: E402
 from tiny_model.vocabulary import encode_examples, train_tokenizer  # noqa: E402
 
 TOKENIZER_EXAMPLES = 20_000
-# Far from the seeds of the first pass and of what is held out.
+# Added to the seed. Far from the seeds of the first pass and of the held-out splits.
 SECOND_SEED = 1000
 
 
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def first_pass(options: argparse.Namespace) -> tuple[Network, Tokenizer]:
-    """Learn the vocabulary, and train a new network on texts of all kinds."""
+    """Train the tokenizer, and train a new network on examples of all kinds."""
     examples = list(Generator().examples(options.examples, options.seed))
     tokenizer = train_tokenizer(
         (example.text for example in examples[:TOKENIZER_EXAMPLES]), Shape.vocabulary
@@ -82,7 +82,7 @@ def first_pass(options: argparse.Namespace) -> tuple[Network, Tokenizer]:
 
 
 def second_pass(network: Network, tokenizer: Tokenizer, options: argparse.Namespace) -> None:
-    """Go on with new texts, most of them questions, at smaller steps."""
+    """Continue with new examples, most of them questions, at a lower learning rate."""
     seed = options.seed + SECOND_SEED
     examples = list(Generator().examples(options.second_examples, seed, SECOND_PASS))
     recipe = Recipe(seed=seed, matrix_rate=0.005, vector_rate=0.003, short_first=0.0)
@@ -116,17 +116,23 @@ def _load(path: Path, device: str) -> tuple[Network, Tokenizer]:
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Train the small embedded model.")
-    parser.add_argument("--examples", type=int, default=170_000, help="size of the corpus")
     parser.add_argument(
-        "--second-examples", type=int, default=90_000, help="size of the second pass's corpus"
+        "--examples", type=int, default=170_000, help="number of examples in the first pass"
     )
-    parser.add_argument("--first", type=Path, help="a checkpoint of the first pass to go on from")
-    parser.add_argument("--held-out", type=int, default=300, help="size of each held-out split")
+    parser.add_argument(
+        "--second-examples", type=int, default=90_000, help="number of examples in the second pass"
+    )
+    parser.add_argument("--first", type=Path, help="checkpoint of the first pass; skips that pass")
+    parser.add_argument(
+        "--held-out", type=int, default=300, help="number of examples in each held-out split"
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
-    parser.add_argument("--fixtures", type=Path, help="folder of elizaOS's fixtures to measure on")
-    parser.add_argument("--checkpoint", action="store_true", help="keep the torch weights too")
+    parser.add_argument(
+        "--fixtures", type=Path, help="folder with elizaOS's fixtures, for evaluation"
+    )
+    parser.add_argument("--checkpoint", action="store_true", help="also save the torch weights")
     parser.add_argument("--out", type=Path, default=ROOT / "models" / "eliza-tiny.gguf")
     return parser.parse_args(arguments)
 

@@ -1,12 +1,15 @@
-"""The aspects that questions are asked about: values, their words, and how one asks.
+"""The aspects that questions ask about: their values, the words for these, and instructions.
 
-A file of ``texts/questions`` per aspect. Under ``@ aspect``: ``?`` instructions of a choice, ``^``
-of a score, ``!`` of a predicate (``{name}`` is the value's name), ``%`` scales, a level for each
-value. Under ``@ value : values that may not stand beside it``: ``~`` names, ``=`` descriptions,
-``!`` statements about this value alone, ``>`` sentences that tell it. A value without sentences is
-the one of messages that say nothing about the aspect.
+Each aspect has a file in ``texts/questions``. Lines under ``@ aspect`` are marked ``?`` (the
+instructions of a choice), ``^`` (of a score), ``!`` (of a predicate, with ``{name}`` for the
+value's name) or ``%`` (a scale, with one level for each value).
 
-Of every list with three lines or more, the last line is held out: training never uses it.
+Lines under ``@ value : others`` are marked ``~`` (names), ``=`` (descriptions), ``!`` (statements
+about only this value) or ``>`` (sentences that express the value). The others are values that may
+not be options together with this one. The value without sentences belongs to messages that say
+nothing about the aspect.
+
+In every list of three or more lines, the last line is held out: training never uses it.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ _FEWEST_TO_HOLD_OUT = 3
 
 
 class Split(enum.Enum):
-    """What a question consists of: of lines that training uses, or of others on purpose."""
+    """The lines that a question uses: only those of training, or held-out ones of some kind."""
 
     TRAINING = "training"
     COMBINATIONS = "combinations"
@@ -37,7 +40,7 @@ class Split(enum.Enum):
 
 @dataclass(frozen=True)
 class Value:
-    """A value of an aspect, in words."""
+    """A value of an aspect, and the words for it."""
 
     key: str
     clashes: frozenset[str]
@@ -49,12 +52,12 @@ class Value:
 
 @dataclass(frozen=True)
 class Aspect:
-    """Something that can be asked about an input.
+    """A property of an input that a question can ask about.
 
     Attributes
     ----------
     scales : tuple of tuple of str
-        The level of each value, in the order of the values; several values may share one.
+        Each scale has the level of every value, in the order of the values. Values may share one.
     """
 
     key: str
@@ -65,12 +68,12 @@ class Aspect:
     scales: tuple[tuple[str, ...], ...]
 
     def value(self, key: str) -> Value:
-        """Find a value."""
+        """Return the value with a key."""
         return next(value for value in self.values if value.key == key)
 
 
 def index_of(lines: Sequence[_Line], rng: random.Random, *, held_out: bool) -> int:
-    """Draw one of the lines: the held-out one, or another."""
+    """Draw the index of a line: that of the held-out line, or of another one."""
     if len(lines) < _FEWEST_TO_HOLD_OUT:
         return rng.randrange(len(lines))
     return len(lines) - 1 if held_out else rng.randrange(len(lines) - 1)
@@ -90,7 +93,7 @@ def read_aspect(name: str) -> Aspect:
     scales = tuple(tuple(_split(line)) for line in head.get("%", ()))
     for scale in scales:
         if len(scale) != len(values):
-            raise ValueError(f"{name}: the scale {scale} has not a level for each value")
+            raise ValueError(f"{name}: expected a scale of {len(values)} levels, got {scale}")
     return Aspect(
         key=name,
         values=values,
@@ -102,11 +105,11 @@ def read_aspect(name: str) -> Aspect:
 
 
 def by_mark(lines: Sequence[str]) -> dict[str, list[str]]:
-    """Sort lines by the mark they begin with."""
-    sorted_lines: dict[str, list[str]] = {}
+    """Group lines by their first character, the mark."""
+    grouped: dict[str, list[str]] = {}
     for line in lines:
-        sorted_lines.setdefault(line[0], []).append(line[1:].strip())
-    return sorted_lines
+        grouped.setdefault(line[0], []).append(line[1:].strip())
+    return grouped
 
 
 def _value(title: str, lines: Sequence[str]) -> Value:

@@ -1,8 +1,8 @@
-"""The written actions: names, descriptions, parameters and requests, read from ``texts/actions``.
+"""The handwritten actions: names, descriptions, parameters and requests from ``texts/actions``.
 
-An action's lines there: ``@`` its names, ``=`` descriptions, ``%`` parameters, ``>`` requests. A
-parameter is ``name:slot`` (a string), ``name#slot`` (a number) or ``name<a,b,c>`` (an enum); a
-``?`` marks it as optional. Requests may use the parameters as slots.
+The lines of an action are marked ``@`` (its names), ``=`` (descriptions), ``%`` (parameters) and
+``>`` (requests). A parameter is ``name:slot`` (a string), ``name#slot`` (a number) or
+``name<a,b,c>`` (an enum); a ``?`` makes it optional. Requests may use parameters as slots.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ HELD_OUT_ACTIONS = frozenset(
         "ARM_SECURITY",
     )
 )
-"""Written actions that training never sees, neither as the answer nor in a list."""
+"""Handwritten actions that training never uses, neither as the answer nor in a list."""
 
 Schema = dict[str, Any]
-"""An action as the planner prompt takes it: name, description, parameters."""
+"""An action in the format of the planner prompt: name, description, parameters."""
 
 
 class Length(enum.Enum):
-    """How long a description is; the held-out ones have clauses that training never uses."""
+    """The length of a description. Held-out ones have clauses that training never uses."""
 
     SHORT = "short"
     LONG = "long"
@@ -55,7 +55,7 @@ class Length(enum.Enum):
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of an action and where its values come from."""
+    """A parameter of an action and the source of its values."""
 
     name: str
     type: str
@@ -72,7 +72,7 @@ class Parameter:
         return fill_slot(self.slot or self.name, rng)
 
     def schema(self) -> Schema:
-        """Describe the parameter as the fixtures of elizaOS do."""
+        """Return the parameter in the format of elizaOS's fixtures."""
         schema: Schema = {"name": self.name, "type": self.type, "required": self.required}
         if self.enum:
             schema["enum"] = list(self.enum)
@@ -81,8 +81,10 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Action:
-    """An action with everything that may be said about it; the key identifies it across its
-    names."""
+    """An action with its names, descriptions, parameters and requests.
+
+    `key` identifies the action, whichever of its names is used.
+    """
 
     key: str
     names: tuple[str, ...]
@@ -91,7 +93,7 @@ class Action:
     requests: tuple[Phrase, ...]
 
     def request(self, rng: random.Random) -> tuple[str, Schema]:
-        """Write a request for the action, and the parameters that it gives."""
+        """Write a request for the action; also return the values of the parameters in it."""
         values: Schema = {}
         by_name = {parameter.name: parameter for parameter in self.parameters}
 
@@ -108,7 +110,7 @@ class Action:
 
 
 def load_catalogue() -> tuple[Action, ...]:
-    """Read all written actions, in the order of their files."""
+    """Read all handwritten actions, in the order of their files."""
     return tuple(
         action for path in sorted((TEXTS / "actions").glob("*.txt")) for action in _read(path)
     )
@@ -135,7 +137,7 @@ def _read(path: Path) -> Iterator[Action]:
 def _parameter(text: str) -> Parameter:
     match = _PARAMETER.fullmatch(text)
     if match is None:
-        raise ValueError(f"not a parameter: {text!r}")
+        raise ValueError(f"expected a parameter such as name:slot, got {text!r}")
     kind = match["kind"].strip("?")
     return Parameter(
         name=match["name"],

@@ -7,7 +7,7 @@ import random
 from .phrases import Phrase, parse, read_blocks
 from .slots import fill_slot
 
-# Verbatim repetition: the plainest exercise in copying, which choosing a listed name rests on.
+# Verbatim repetition trains copying, which the model needs to choose a listed name.
 _ECHO_REQUESTS = parse("[repeat|say|echo|repeat after me|write exactly|copy this]: {words}")
 _ECHO_PARTS = ("fact", "task", "item", "topic", "song", "command", "word", "email", "service")
 
@@ -46,5 +46,5 @@ class Chat:
         return _ECHO_REQUESTS.write(rng, fill), words
 
     def nothing_to_do(self, rng: random.Random) -> str:
-        """Write a message that calls for no reaction."""
+        """Write a message that needs no reaction."""
         return rng.choice(self._nothing).write(rng, fill_slot)

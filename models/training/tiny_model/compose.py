@@ -1,8 +1,8 @@
-"""Actions composed of a verb and an object, such as ARCHIVE_TICKET: far more than one could write.
+"""Actions composed of a verb and an object, such as ARCHIVE_TICKET.
 
-They teach matching by meaning rather than by heart: each verb and many objects have several
-words, and name, description and request choose theirs independently. Most of the combinations
-occur once or never.
+There are far more of them than one could write by hand. They teach the model to match by meaning
+instead of memorizing: each verb and many objects have several words, and the name, the description
+and the request choose their words independently. Most combinations occur once or never.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _PARAMETERS = (
 
 
 class Composer:
-    """Draws composed actions, keeping those of the held-out split apart from those of training."""
+    """Draws composed actions, either of the held-out split or of training."""
 
     def __init__(self) -> None:
         self._verbs = [
@@ -36,7 +36,7 @@ class Composer:
         self._objects = read_objects()
 
     def draw(self, rng: random.Random, *, held_out: bool, near: Action | None = None) -> Action:
-        """Compose an action; with ``near``, one that shares the verb or the object with it."""
+        """Compose an action; with `near`, one with the same verb or the same object."""
         verb = rng.randrange(len(self._verbs))
         thing = rng.randrange(len(self._objects))
         if near is not None and near.key.startswith("#"):
@@ -47,7 +47,7 @@ class Composer:
         return self._compose(verb, thing, rng)
 
     def _is_held_out(self, verb: int, thing: int) -> bool:
-        """Hold out every seventh object altogether and every eleventh of the other combinations."""
+        """Hold out every seventh object, and every eleventh of the other combinations."""
         return is_held_out_object(thing) or (verb * 31 + thing) % 11 == 0
 
     def _compose(self, verb: int, thing: int, rng: random.Random) -> Action:
@@ -79,7 +79,7 @@ def read_objects() -> tuple[tuple[str, ...], ...]:
 
 
 def is_held_out_object(thing: int) -> bool:
-    """Tell whether training never speaks of the object of this number."""
+    """Return whether an object, given its number, is held out from training."""
     return thing % 7 == 3
 
 

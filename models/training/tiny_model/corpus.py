@@ -1,4 +1,4 @@
-"""The training corpus and the held-out splits, written by the generator from a seed."""
+"""Generate the training corpus and the held-out splits from a seed."""
 
 from __future__ import annotations
 
@@ -47,14 +47,26 @@ _NOTHING = (
 
 @dataclass(frozen=True)
 class Example:
-    """A piece of training text in three parts that are tokenized apart.
+    """A training example: `prompt`, `choice` and `rest`, which are tokenized separately.
 
-    ``choice`` is the constrained answer, empty in plain chat; ``correct_line`` says which of the
-    listed actions or options is the right one, and is -1 where there is no list.
-    ``breaks_after_list`` counts the line breaks between the list and the answer. ``family`` says
-    what a question is put together from, ``holds`` whether a predicate is true. ``told`` are the
-    meanings of a question's input (``aspect:value``), ``named`` those of its options as they are
-    listed, or that of a predicate's statement; ``input_end`` is the character behind the input.
+    Attributes
+    ----------
+    choice : str
+        The constrained answer; empty in plain chat.
+    correct_line : int
+        The index of the correct action or option in the list; -1 if there is no list.
+    breaks_after_list : int
+        The number of line breaks between the list and the answer.
+    family : str
+        The combination of parts that a question consists of.
+    holds : bool
+        Whether a predicate is true.
+    told : tuple of str
+        The meanings of a question's input, as ``aspect:value``.
+    named : tuple of (str or None)
+        The meanings of the options in the order of the list, or that of a predicate's statement.
+    input_end : int
+        The index of the first character after the input.
     """
 
     kind: str
@@ -79,7 +91,7 @@ class Example:
 
 @dataclass(frozen=True)
 class Shares:
-    """How many of the examples are of which kind; the rest is chat."""
+    """The fractions of the kinds of examples. The rest of the examples is chat."""
 
     planner: float
     decision: float
@@ -91,7 +103,7 @@ SECOND_PASS = Shares(planner=0.2, decision=0.08, question=0.68)
 
 
 class Generator:
-    """Writes examples; with ``held_out``, planner requests for actions that training never sees."""
+    """Writes examples; with `held_out`, planner requests are for held-out actions."""
 
     def __init__(self, *, held_out: bool = False) -> None:
         everything = load_catalogue()
@@ -106,7 +118,7 @@ class Generator:
         self.questions = Questions(self._listing, self._decisions)
 
     def examples(self, count: int, seed: int, shares: Shares = FIRST_PASS) -> Iterator[Example]:
-        """Write ``count`` examples of all kinds."""
+        """Write `count` examples of all kinds."""
         rng = random.Random(seed)
         for _ in range(count):
             kind = rng.random()
@@ -120,10 +132,10 @@ class Generator:
                 yield self.chat(rng)
 
     def planner(self, rng: random.Random, length: Length | None = None) -> Example:
-        """Write a request, a list of actions and the right one among them.
+        """Write a request, a list of actions, and the correct action.
 
-        With ``length``, all descriptions are of this kind; else most lists have short ones, some
-        long ones and a few both.
+        With `length`, all descriptions have this length. Without it, most lists have short
+        descriptions, some have long ones, and a few have both.
         """
         message, schemas, right, values = self._list(rng, length)
         parameters = json.dumps(values, ensure_ascii=False, separators=(",", ":"))
@@ -139,11 +151,11 @@ class Generator:
         )
 
     def question(self, rng: random.Random, split: Split = Split.TRAINING) -> Example:
-        """Write a question of a decision about an input."""
+        """Write a decision question about an input."""
         return _question(self.questions.draw(rng, split), rng)
 
     def action_question(self, rng: random.Random) -> Example:
-        """Ask which action a request calls for, in the format of decisions."""
+        """Write a question about the action that a request needs, in the format of decisions."""
         return _question(self.questions.about_action(rng), rng)
 
     def _listing(self, rng: random.Random) -> tuple[str, list[Schema], int]:
@@ -152,7 +164,7 @@ class Generator:
     def _list(
         self, rng: random.Random, length: Length | None
     ) -> tuple[str, list[Schema], int, Schema]:
-        """Write a request, a list of actions, which of them is right, and its parameters."""
+        """Write a request, a list of actions, the index of the correct one, and its parameters."""
         lengths = _Lengths(rng, length)
         kind = rng.random()
         target: Action | None = None
@@ -179,7 +191,7 @@ class Generator:
         return message, schemas, schemas.index(schema), values
 
     def decision(self, rng: random.Random) -> Example:
-        """Write a message and whether to respond to it."""
+        """Write a message, and the decision whether to respond to it."""
         decision = self._decisions.draw(rng)
         message = as_typed(decision.message, rng)
         return Example(
@@ -212,7 +224,7 @@ class Generator:
     def _distractors(
         self, target: Action | None, schema: Schema, lengths: _Lengths, rng: random.Random
     ) -> list[Schema]:
-        """List other actions, often close to the right one, but never the same by another name."""
+        """List other actions. Many are similar to the correct one; none is the same action."""
         wanted = rng.choices(_LIST_LENGTHS, _LIST_LENGTH_WEIGHTS)[0] - 1
         if lengths.any_long:
             wanted = min(wanted, _LONGEST_LONG_LIST - 1)
@@ -243,7 +255,7 @@ class Generator:
         if target is not None and kind < 0.45:
             if target.key.startswith("#"):
                 return self._composer.draw(rng, held_out=False, near=target)
-            # The catalogue lists related actions side by side.
+            # Related actions are near each other in the catalogue.
             pool = self._known
             try:
                 at = next(i for i, action in enumerate(pool) if action.key == target.key)
@@ -256,7 +268,7 @@ class Generator:
 
 
 class _Lengths:
-    """Draws how long the descriptions of one list are: mostly all short, or all long."""
+    """Draws the lengths of the descriptions in a list: usually all short or all long."""
 
     def __init__(self, rng: random.Random, length: Length | None) -> None:
         kind = rng.random()
@@ -282,7 +294,7 @@ def _question(posed: Posed, rng: random.Random) -> Example:
     right = order.index(posed.answer)
     named, prompt = posed.named, posed.prompt(asked)
     if named and posed.kind != "predicate":
-        # The last of the options may be that none fits, which means nothing by itself.
+        # The last option may be "none of these", which has no meaning of its own.
         named = tuple(named[at] if at < len(named) else None for at in order)
     return Example(
         kind=posed.kind,
@@ -302,7 +314,7 @@ def _question(posed: Posed, rng: random.Random) -> Example:
 
 
 def _clash(other: Action, target: Action | None) -> bool:
-    """Tell whether a composed and a written action speak of the same thing, so both may fit."""
+    """Return whether a composed and a handwritten action share a word, so that both may fit."""
     if target is None or other.key.startswith("#") == target.key.startswith("#"):
         return False
     return bool(_words(other) & _words(target))

@@ -1,7 +1,7 @@
-"""RESPOND, IGNORE or STOP: messages in direct chats, groups and voice, and what to do about them.
+"""Messages in direct chats, groups and voice channels, with the decision RESPOND, IGNORE or STOP.
 
-The rule: respond when addressed or when a conversation with the agent goes on; ignore what others
-say to each other; stop only when told to, in so many words.
+The rule is: respond if the agent is addressed, or if a conversation with the agent continues;
+ignore messages between other people; stop only if the message explicitly says so.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _BARE_STOP = (
 
 @dataclass(frozen=True)
 class Decision:
-    """A message, where it was said, and what the agent should do about it."""
+    """A message, its channel, and the correct reaction of the agent."""
 
     message: str
     channel: str
@@ -61,7 +61,7 @@ class Decision:
 
 
 class Decisions:
-    """Writes messages with the decision they call for."""
+    """Writes messages, each with the correct decision."""
 
     def __init__(self, actions: Sequence[Action], chat: Chat) -> None:
         self._actions = actions
@@ -81,7 +81,7 @@ class Decisions:
     def _message(self, channel: str, answer: str, agent: str, rng: random.Random) -> str:
         fill = self._filler(agent, rng)
         if answer == "STOP":
-            # In a group or a room, "stop" is for the agent only if it says so.
+            # In a group, "stop" is meant for the agent only if the message names the agent.
             named = channel == "group" or rng.random() < 0.3
             if not named and rng.random() < 0.25:
                 return rng.choice(_BARE_STOP)

@@ -1,7 +1,8 @@
 """Long descriptions of actions: several sentences with examples, other names and conditions.
 
-People write a line about an action, or a paragraph. A paragraph is composed of clauses around the
-short description; some clauses are never used in training, to measure how new ones are read.
+People describe an action in one line or in a paragraph. A paragraph here consists of the short
+description and several clauses. Some clauses are held out from training, to measure how well the
+model reads new ones.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ _PHRASES = read_phrases("long")
 _HELD_OUT = 3
 TRAINED_CLAUSES = _PHRASES["clauses"][:-_HELD_OUT]
 HELD_OUT_CLAUSES = _PHRASES["clauses"][-_HELD_OUT:]
-"""Clauses that occur in no training text."""
+"""Clauses that training never uses."""
 
 
 def schema_of(action: Action, rng: random.Random, length: Length = Length.SHORT) -> Schema:
-    """List an action under one of its names and descriptions."""
+    """Return an action in the prompt's format, with one of its names and descriptions."""
     name = action.names[0] if rng.random() < 0.5 else rng.choice(action.names)
     description = rng.choice(action.descriptions).write(rng, fill_slot)
     if length is not Length.SHORT:
@@ -35,15 +36,16 @@ def schema_of(action: Action, rng: random.Random, length: Length = Length.SHORT)
 
 
 def describe(action: Action, short: str, rng: random.Random, *, held_out: bool = False) -> str:
-    """Describe an action at length; with ``held_out``, with a clause that training never uses.
+    """Write a long description of an action.
 
     Parameters
     ----------
     action
     short
-        Its short description, a sentence that begins with a verb.
+        The short description, a sentence that begins with a verb.
     rng
     held_out
+        Whether to include a clause that training never uses.
     """
     infinitive = _infinitive(short)
 
@@ -68,12 +70,12 @@ def describe(action: Action, short: str, rng: random.Random, *, held_out: bool =
 
 
 def describe_reply(rng: random.Random) -> str:
-    """Describe at length the action that only answers with a message."""
+    """Write a long description of the action that only answers with a message."""
     return _paragraph("reply", rng)
 
 
 def describe_nothing(rng: random.Random) -> str:
-    """Describe at length the action that does nothing."""
+    """Write a long description of the action that does nothing."""
     return _paragraph("nothing", rng)
 
 

@@ -1,4 +1,4 @@
-"""Accuracy of the constrained choice: greedy, token by token, over the legal answers."""
+"""The accuracy of constrained choices, made greedily token by token."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .vocabulary import BOS, special_id
 
 
 def choose(network: Network, tokenizer: Tokenizer, prompt: str, choices: Sequence[str]) -> str:
-    """Pick one of ``choices`` as the greedy walk over their tokens does."""
+    """Choose one of `choices` with a greedy walk over their tokens."""
     device = network.embedding.weight.device
     tokens = [special_id(tokenizer, BOS), *tokenizer.encode(prompt).ids]
     spelled = {choice: tokenizer.encode(choice).ids for choice in choices}
@@ -21,19 +21,19 @@ def choose(network: Network, tokenizer: Tokenizer, prompt: str, choices: Sequenc
     while True:
         at = len(tokens) - start
         open_choices = [c for c, ids in spelled.items() if ids[:at] == tokens[start:]]
-        legal = sorted({spelled[c][at] for c in open_choices if len(spelled[c]) > at})
-        if not legal or len(open_choices) == 1:
+        allowed = sorted({spelled[c][at] for c in open_choices if len(spelled[c]) > at})
+        if not allowed or len(open_choices) == 1:
             return open_choices[0]
-        if len(legal) > 1:
+        if len(allowed) > 1:
             hidden = network(torch.tensor([tokens], device=device))[:, -1]
-            scores = network.logits(hidden)[0, legal]
-            tokens.append(legal[int(scores.argmax())])
+            scores = network.logits(hidden)[0, allowed]
+            tokens.append(allowed[int(scores.argmax())])
         else:
-            tokens.append(legal[0])
+            tokens.append(allowed[0])
 
 
 def are_right(network: Network, tokenizer: Tokenizer, examples: Sequence[Example]) -> list[bool]:
-    """Tell of each example whether it is answered right."""
+    """Return, for each example, whether the network chooses the correct answer."""
     with torch.no_grad():
         return [
             choose(network, tokenizer, example.prompt, example.choices) == example.choice

@@ -1,4 +1,4 @@
-"""elizaOS's hand-written fixtures as examples to measure on; training never reads this module."""
+"""elizaOS's handwritten fixtures as evaluation examples. Training does not use them."""
 
 from __future__ import annotations
 

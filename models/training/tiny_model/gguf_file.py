@@ -1,4 +1,4 @@
-"""Writing the trained model as a GGUF file for llama.cpp."""
+"""Write the trained model as a GGUF file for llama.cpp."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHAT_TEMPLATE = (
     "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 
-# Our names of a layer's weights and llama.cpp's.
+# The names of a layer's weights in our network and in llama.cpp.
 _LAYER_TENSORS = {
     "attention_norm": "attn_norm",
     "attention.query": "attn_q",
@@ -34,7 +34,7 @@ _LAYER_TENSORS = {
 
 
 def write_gguf(path: Path, network: Network, tokenizer: Tokenizer) -> None:
-    """Write the network, its matrices in Q8_0, with its vocabulary and chat template."""
+    """Write the network (matrices in Q8_0), its vocabulary and its chat template."""
     writer = gguf.GGUFWriter(path, "llama")
     _write_metadata(writer, network)
     _write_vocabulary(writer, tokenizer)

@@ -1,4 +1,4 @@
-"""What training never sees, to measure a model on: actions, clauses, combinations and words."""
+"""Held-out examples to measure a model with: new actions, clauses, combinations and words."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ KINDS = ("predicate", "choice", "score")
 
 
 def held_out_splits(seed: int, count: int) -> dict[str, list[Example]]:
-    """Write the splits, each of ``count`` examples.
+    """Write the splits, with `count` examples each.
 
-    Texts of known parts are new as wholes. A list of one action leaves nothing to choose, so such
-    lists are left out.
+    Examples of known parts are new combinations of these parts. Lists with only one action are
+    skipped, because they leave no choice.
     """
     known, new = Generator(), Generator(held_out=True)
     rng = random.Random(seed)
@@ -52,7 +52,7 @@ def held_out_splits(seed: int, count: int) -> dict[str, list[Example]]:
 
 
 def report(results: Mapping[str, Sequence[tuple[Example, bool]]]) -> Iterator[str]:
-    """Write the share of right answers of each split, then of new questions by their kind."""
+    """Yield the accuracy of each split as text, then that of new questions by kind."""
     for name, answered in results.items():
         yield _share(name, answered)
     new = [

@@ -1,8 +1,9 @@
-"""What is true at places of an example, told to the network in training only.
+"""Auxiliary training targets: facts that the network should know at some tokens of an example.
 
-An answer alone says little about what was misread on the way to it: the input, an option, or how
-they compare. Each of these steps has a place in a prompt where it can be taken, so training looks
-there, too (:mod:`.readers`). What is recognised are *meanings*, the values of all aspects.
+A wrong answer alone does not show what the network misread: the input, an option, or the comparison
+of both. For each of these steps there is a token in the prompt at which the network can do it, so
+training adds a loss at that token (:mod:`.readers`). The targets are *meanings*, the values of all
+aspects. The exported model does not have these targets.
 """
 
 from __future__ import annotations
@@ -32,18 +33,18 @@ def aspect_of(meaning: str) -> str:
 
 @dataclass(frozen=True)
 class Hints:
-    """Places (token indices) of an example, and what is true there.
+    """Places (token indices) of an example, with the target at each.
 
     Attributes
     ----------
     judged : list of (place, bool)
-        Whether the option that ends there is the right one, or the statement true.
+        Whether the option that ends at the place is correct, or the statement is true.
     meant : list of (place, meaning)
-        What the input before, or the option that ends there, means.
+        The meaning of the input before the place, or of the option that ends there.
     recalled : list of (place, meaning)
-        Where an option ends: what the input says of its aspect.
+        At the end of an option: the value of the option's aspect in the input.
     compared : list of (place, end of the input, bool)
-        Where an option ends: whether the input says the same.
+        At the end of an option: whether the input has the same meaning as the option.
     """
 
     judged: list[tuple[int, bool]]
@@ -55,21 +56,21 @@ class Hints:
 def give_hints(
     example: Example, lines: Sequence[Span], statement: Span | None, input_end: int
 ) -> Hints:
-    """Find the hints of an example.
+    """Return the hints of an example.
 
     Parameters
     ----------
     example : Example
     lines : sequence of (int, int)
-        The tokens of each listed action or option, with its line break.
+        The token range of each listed action or option, including its line break.
     statement : (int, int) or None
-        Those of a predicate's statement.
+        The token range of a predicate's statement.
     input_end : int
-        The token after the input.
+        The index of the token after the input.
     """
     hints = Hints([], [], [], [])
     for at, line in enumerate(lines):
-        # An action's line can be judged on the way, an option's few words at their end.
+        # A planner action is judged at every token of its line, an option only at its last tokens.
         first = line[0] if example.kind == "planner" else max(line[0], line[1] - _FEWEST_JUDGED)
         hints.judged.extend((place, at == example.correct_line) for place in range(first, line[1]))
     if statement is not None:
@@ -77,7 +78,7 @@ def give_hints(
         hints.judged.extend((place, example.holds) for place in range(first, statement[1]))
     told = {aspect_of(meaning): meaning for meaning in example.told}
     hints.meant.extend((input_end, _INDEX[meaning]) for meaning in example.told)
-    # A predicate names one value, in its statement; other questions one in each option.
+    # A predicate names one value in its statement. Other questions name one in each option.
     spans = lines if statement is None else [statement]
     for (_, end), named in zip(spans, example.named, strict=bool(example.named)):
         if named is None:

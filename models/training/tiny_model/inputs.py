@@ -1,6 +1,6 @@
-"""Inputs that questions are asked about, together with what is true of them.
+"""Inputs for questions, with the values that they express.
 
-A customer's message is put together from sentences that each tell the value of one aspect; other
+A customer's message consists of sentences, each of which expresses the value of one aspect. Other
 inputs are one sentence about one aspect.
 """
 
@@ -21,8 +21,8 @@ _PARTS = read_phrases("questions/parts")
 CUSTOMER_ASPECTS = ("topic", "urgency", "mood", "wants", "politeness")
 SINGLE_ASPECTS = ("emotion", "act", "news", "safety", "reply", "rating", "language", "goods")
 
-# What else a message may tell when it is asked about an aspect, so that the answer stays clear:
-# whoever shouts at the reader is angry, and "send me a new one" speaks of a damage.
+# For a question about an aspect, the other aspects that the message may express. Others could
+# change the answer: an insult expresses anger too, and "send me a new one" implies damage.
 _BESIDE = {
     "topic": ("mood", "urgency", "politeness"),
     "urgency": ("mood", "politeness"),
@@ -40,12 +40,12 @@ _COURTESY = re.compile(r"\b(please|pls|thank|thanks|kind|wonderful|great|would l
 
 @dataclass(frozen=True)
 class Told:
-    """An input: a text, a conversation or JSON, the message in it, and the value that it tells.
+    """An input (a string, a conversation or JSON), its message, and the value it expresses.
 
     Attributes
     ----------
     values : dict of str to str
-        The keys of the values that the message tells, by aspect; the one asked about among them.
+        The keys of all values that the message expresses, by aspect, including `value`.
     """
 
     given: Any
@@ -55,7 +55,7 @@ class Told:
 
 
 def tell(aspect: Aspect, rng: random.Random, split: Split) -> Told:
-    """Write an input that tells a value of the aspect."""
+    """Write an input that expresses a value of the aspect."""
     value = rng.choice(aspect.values)
     if aspect.key in CUSTOMER_ASPECTS:
         message, values = _customer(aspect, value, rng, split)
@@ -72,12 +72,12 @@ def tell(aspect: Aspect, rng: random.Random, split: Split) -> Told:
 
 
 def fill(slot: str, rng: random.Random) -> str:
-    """Fill a slot with a part of an input, or as everywhere."""
+    """Fill a slot with a part from ``questions/parts``, or as :func:`~.slots.fill_slot`."""
     return rng.choice(_PARTS[slot]).write(rng, fill) if slot in _PARTS else fill_slot(slot, rng)
 
 
 def packed(message: str, rng: random.Random, *, alone: bool = False) -> Any:
-    """Hand a message over as it is, as a conversation, or within JSON; ``alone``: nothing else."""
+    """Return a message as a string, a conversation or JSON; with `alone`, add no other content."""
     kind = rng.random()
     if kind < 0.82:
         return message
@@ -143,7 +143,7 @@ def _sentence(value: Value, rng: random.Random, split: Split) -> str:
 
 
 def _joined(sentences: list[str], rng: random.Random) -> str:
-    """Join sentences as people do: with full stops, commas or nothing but spaces."""
+    """Join sentences as people do: with full stops, commas, exclamation marks or only spaces."""
     mark = rng.choice((". ", ". ", ". ", ", ", "! ", " "))
     text = ""
     for sentence in sentences:
@@ -153,5 +153,5 @@ def _joined(sentences: list[str], rng: random.Random) -> str:
 
 
 def _typed(text: str, rng: random.Random) -> str:
-    # Without a question mark, which would turn a statement into a question.
+    # No question mark, which would turn a statement into a question.
     return as_typed(text, rng, marks=(".", ".", "!", "."))

@@ -1,4 +1,4 @@
-"""Things mentioned by name in a message, such as a city: see ``texts/questions/mentions.txt``."""
+"""Things that a message mentions by name, such as a city, from ``texts/questions/mentions.txt``."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .style import as_label
 
 @dataclass(frozen=True)
 class Mention:
-    """A kind of thing that can be mentioned, and what one asks about it.
+    """A kind of thing that a message can mention, and the questions about it.
 
     Attributes
     ----------
     sentences : tuple of str
-        Templates with ``{}`` where the thing is named.
+        Templates with ``{}`` for the name of the thing.
     empty : tuple of Phrase
-        Sentences without such a thing.
+        Sentences that do not mention such a thing.
     """
 
     slot: str
@@ -34,7 +34,7 @@ class Mention:
     empty: tuple[Phrase, ...]
 
     def draw(self, rng: random.Random) -> tuple[str, str]:
-        """Draw a thing: its name in a message and its name among the options."""
+        """Draw a thing; return its name in a message and its name among the options."""
         if self.slot == "label":
             label = as_label(rng.choice(_labels()), rng)
             return label, label
@@ -69,7 +69,7 @@ class Mention:
 
 @functools.cache
 def read_mentions() -> tuple[Mention, ...]:
-    """Read the file."""
+    """Read all kinds of mentions from the file."""
     mentions = []
     for slot, lines in read_blocks("questions/mentions").items():
         marked = by_mark(lines)
@@ -88,14 +88,14 @@ def read_mentions() -> tuple[Mention, ...]:
 
 @functools.cache
 def _objects() -> tuple[tuple[str, ...], ...]:
-    """The words for each object that training may speak of."""
+    """Return the words for each object that is not held out."""
     objects = enumerate(read_objects())
     return tuple(words for thing, words in objects if not is_held_out_object(thing))
 
 
 @functools.cache
 def _labels() -> tuple[str, ...]:
-    """All kinds of words that may stand for an option."""
+    """Return words and action names that may be options."""
     words = [word for words in _objects() for word in words]
     keys = [action.key for action in load_catalogue() if action.key not in HELD_OUT_ACTIONS]
     names = [key.lower().replace("_", " ") for key in keys]

@@ -1,8 +1,7 @@
-"""Muon: momentum whose matrix is replaced by the nearest orthogonal one before each step.
+"""The optimizer Muon: momentum that is orthogonalized before each step.
 
-Keller Jordan, "Muon: An optimizer for hidden layers in neural networks" (2024). On a model this
-small it needs about half the tokens that AdamW needs, which is what makes training on two cores
-practical.
+Keller Jordan, "Muon: An optimizer for hidden layers in neural networks" (2024). On a model of
+this size it needs about half the tokens of AdamW, which makes training on two cores practical.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ _A, _B, _C = 3.4445, -4.7750, 2.0315
 
 
 class Muon:
-    """Steps for weight matrices, grouped by shape so that one batched product serves a group."""
+    """Updates weight matrices. Matrices of the same shape are updated with one batched product."""
 
     def __init__(self, weights: Sequence[Tensor], momentum: float = 0.95) -> None:
         self._momentum = momentum
@@ -26,7 +25,7 @@ class Muon:
         self._buffers = [torch.zeros_like(torch.stack(group)) for group in self._groups]
 
     def step(self, rate: float, decay: float) -> None:
-        """Move every weight by ``rate``, after shrinking it by ``rate * decay``."""
+        """Shrink every weight by the factor ``1 - rate * decay``, then move it by ``rate``."""
         with torch.no_grad():
             for group, buffer in zip(self._groups, self._buffers, strict=True):
                 gradient = torch.stack([w.grad for w in group if w.grad is not None])

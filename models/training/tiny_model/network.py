@@ -1,4 +1,4 @@
-"""The network: a small Llama, written so that its weights go to llama.cpp unchanged."""
+"""The network: a small Llama whose weights llama.cpp can use unchanged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PREVIOUS_TOKEN_PAIRS = 6
 
 @dataclass(frozen=True)
 class Shape:
-    """Sizes of the network; every row length is a multiple of 32, as Q8_0 wants it."""
+    """Sizes of the network. Every row length is a multiple of 32, as Q8_0 requires."""
 
     vocabulary: int = 2048
     width: int = 128
@@ -22,7 +22,8 @@ class Shape:
     heads: int = 4
     feed_forward: int = 320
     context: int = 2048
-    # Most pairs of a head then hardly turn within a prompt, and can compare meanings far apart.
+    # With this large base, most rotary pairs of a head hardly turn within a prompt, so they can
+    # compare meanings at a large distance.
     rope_base: float = 500000.0
     norm_epsilon: float = 1e-5
 
@@ -33,7 +34,7 @@ class Shape:
 
 
 class Attention(nn.Module):
-    """Causal self-attention with rotary positions on interleaved pairs, llama.cpp's own order."""
+    """Causal self-attention with rotary positions on interleaved pairs, as in llama.cpp."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -65,7 +66,7 @@ class FeedForward(nn.Module):
         self.down = nn.Linear(shape.feed_forward, shape.width, bias=False)
 
     def forward(self, hidden: Tensor) -> Tensor:
-        """Transform each position by itself."""
+        """Transform each position independently."""
         result: Tensor = self.down(functional.silu(self.gate(hidden)) * self.up(hidden))
         return result
 
@@ -81,7 +82,7 @@ class Layer(nn.Module):
         self.feed_forward = FeedForward(shape)
 
     def forward(self, hidden: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-        """Add the attention's and the feed-forward's results to the stream."""
+        """Add the results of attention and feed-forward to the hidden states."""
         hidden = hidden + self.attention(self.attention_norm(hidden), cosine, sine)
         result: Tensor = hidden + self.feed_forward(self.feed_forward_norm(hidden))
         return result
@@ -108,14 +109,14 @@ class Network(nn.Module):
             self._plant_copying()
 
     def _plant_copying(self) -> None:
-        """Start with the seed of an induction circuit, which random weights take long to find.
+        """Initialize an induction circuit, which training from random weights takes long to find.
 
-        Every head passes on part of what it attends to, as it is, and half of them have keys
-        equal to queries, so that a token looks for its like (after Trockman and Kolter, "Mimetic
-        initialization of self-attention layers", 2023). The last head of the first layer notes
-        the previous token in a place of its own; that of the other layers looks there for the
-        current token. Together: find where the current token stood before, and say what followed
-        it.
+        Every head copies part of the values that it attends to. Half of the heads have keys equal
+        to queries, so that a token attends to similar tokens (after Trockman and Kolter, "Mimetic
+        initialization of self-attention layers", 2023). The last head of the first layer writes the
+        previous token into a separate subspace. The last head of the other layers searches this
+        subspace for the current token. Together they find an earlier occurrence of the current
+        token and predict the token that followed it.
         """
         shape, half = self.shape, self.shape.width // 2
         for layer in self.layers:
@@ -129,16 +130,16 @@ class Network(nn.Module):
         place = nn.init.orthogonal_(torch.empty(shape.width, shape.head_width))
         first.query.weight[last], first.key.weight[last] = self._previous_token_head()
         first.output.weight[:, last] = 2 * _EMBEDDING_DEVIATION * place
-        # Only the pairs that hardly turn over the length of a prompt compare tokens far apart.
+        # Only pairs that hardly turn within the length of a prompt can compare distant tokens.
         slow = (torch.arange(shape.head_width) >= 2 * _PREVIOUS_TOKEN_PAIRS)[:, None]
         for layer in self.layers[1:]:
             layer.attention.query.weight[last] = 3 * noted * slow
             layer.attention.key.weight[last] = 3 * place.T * slow
 
     def _previous_token_head(self) -> tuple[Tensor, Tensor]:
-        """Write query and key weights whose product is greatest one position back."""
+        """Return query and key weights whose product is largest for the previous position."""
         shape = self.shape
-        # A direction that all tokens share lets a head attend by position alone.
+        # A component that all tokens share lets a head attend by position only.
         self.embedding.weight[:, 0] = 3 * _EMBEDDING_DEVIATION
         query, key = torch.zeros(2, shape.head_width, shape.width)
         pairs = torch.arange(_PREVIOUS_TOKEN_PAIRS)
@@ -149,25 +150,25 @@ class Network(nn.Module):
         return query, key
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """Turn tokens of shape (batch, length) into hidden states (batch, length, width)."""
+        """Return hidden states (batch, length, width) for tokens (batch, length)."""
         result: Tensor = self.norm(self.states(tokens)[-1])
         return result
 
     def states(self, tokens: Tensor) -> list[Tensor]:
-        """Return the states (batch, length, width) behind each layer, before the last norm."""
+        """Return the states (batch, length, width) after each layer, before the last norm."""
         cosine, sine = _angles(self.shape, tokens.shape[1], tokens.device)
         hidden = self.embedding(tokens)
-        behind = []
+        states = []
         for layer in self.layers:
             hidden = layer(hidden, cosine, sine)
-            behind.append(hidden)
-        return behind
+            states.append(hidden)
+        return states
 
     def log_attention(self, layer: int, states: Tensor, row: Tensor, place: Tensor) -> Tensor:
-        """Return where the first head of a layer looks from ``n`` places: logarithms (n, length).
+        """Return the log attention weights of the first head of a layer, shape (n, length).
 
-        ``states`` (batch, length, width) are what the layer reads, ``row`` and ``place`` (n) say
-        from where.
+        `states` (batch, length, width) are the input of the layer. `row` and `place`, both of shape
+        (n), are the positions from which the head attends.
         """
         attention, width = self.layers[layer].attention, self.shape.head_width
         normed = self.layers[layer].attention_norm(states)
@@ -180,7 +181,7 @@ class Network(nn.Module):
         return scores.masked_fill(later, -torch.inf).log_softmax(-1)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Score every token of the vocabulary as the next one."""
+        """Return the logits of the next token."""
         return functional.linear(hidden, self.embedding.weight)
 
 

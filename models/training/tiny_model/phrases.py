@@ -1,7 +1,7 @@
-"""Phrase templates: text with alternatives and slots, from which the corpus is written.
+"""Phrase templates with alternatives and slots. The corpus is generated from them.
 
-``[big|small|] dog for {person}`` has three alternatives (one empty) and one slot. Alternatives
-nest. A slot is filled by looking its name up in a table of further templates.
+``[big|small|] dog for {person}`` has three alternatives (one of them empty) and one slot.
+Alternatives can be nested. The name of a slot refers to a table of more templates.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ _Part = str | _Slot | _Alternatives
 
 @dataclass(frozen=True)
 class Phrase:
-    """A parsed template, ready to be written out any number of times."""
+    """A parsed template, which can be written any number of times."""
 
     parts: tuple[_Part, ...]
 
     def write(self, rng: random.Random, fill: SlotFiller) -> str:
-        """Choose among the alternatives, fill the slots and tidy up the spaces."""
+        """Choose alternatives, fill the slots, and normalize the spaces."""
         pieces: list[str] = []
         _write(self.parts, rng, fill, pieces)
         text = " ".join("".join(pieces).split())
@@ -48,7 +48,7 @@ class Phrase:
 
 @functools.cache
 def parse(template: str) -> Phrase:
-    """Parse a template; a bracket without its partner is a ``ValueError``."""
+    """Parse a template; raise ValueError if the brackets do not match."""
     parts, end = _parse_sequence(template, 0, nested=False)
     if end != len(template):
         raise ValueError(f"stray bracket at {end} in {template!r}")
@@ -56,7 +56,7 @@ def parse(template: str) -> Phrase:
 
 
 def read_blocks(name: str) -> dict[str, list[str]]:
-    """Read ``texts/<name>.txt``: lines under ``@ title`` headings, without the ``#`` comments."""
+    """Read ``texts/<name>.txt``: the lines under each ``@ title``, without ``#`` comments."""
     blocks: dict[str, list[str]] = {}
     for line in (TEXTS / f"{name}.txt").read_text(encoding="utf-8").splitlines():
         if line.startswith("@ "):
@@ -67,7 +67,7 @@ def read_blocks(name: str) -> dict[str, list[str]]:
 
 
 def read_phrases(name: str) -> dict[str, tuple[Phrase, ...]]:
-    """Read a file of blocks whose lines are templates."""
+    """Read ``texts/<name>.txt``, where each line under a title is a template."""
     return {title: tuple(map(parse, lines)) for title, lines in read_blocks(name).items()}
 
 

@@ -1,8 +1,8 @@
-"""Questions about inputs, in the format of decisions: is it true, which of these, how much.
+"""Questions about inputs in the format of decisions: predicates, choices and scores.
 
-A question is put together from an aspect, instructions, names of the values, and descriptions. Of
-these combinations every fifth is held out: training sees its parts, but never together. Held-out
-lines of instructions, names and messages (see :mod:`.aspects`) measure how new words are read.
+A question combines an aspect, instructions, names of the values, and descriptions. One of five
+combinations is held out: training uses its parts, but never together. Held-out lines of
+instructions, names and messages (see :mod:`.aspects`) measure how well the model reads new words.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .phrases import Phrase, read_phrases
 from .style import as_typed, draw_label_style, write_label
 
 Listing: TypeAlias = Callable[[random.Random], tuple[str, list[Schema], int]]
-"""Writes a request, a list of actions and which of them it asks for."""
+"""Writes a request, a list of actions, and the index of the requested action."""
 
 _PARTS = read_phrases("questions/parts")
 _HELD_OUT_SHARE = 5
@@ -35,14 +35,14 @@ _TRUE, _FALSE = 0, 1
 
 @dataclass(frozen=True)
 class Posed:
-    """A question about an input, and which of its options is right.
+    """A question about an input, and the index of the correct option.
 
     Attributes
     ----------
     told : tuple of str
-        What the input says, as ``aspect:value``, where it is about aspects.
+        The meanings of the input, as ``aspect:value``; empty if the input is not about aspects.
     named : tuple of (str or None)
-        What each option means, or a predicate's statement alone; None where that is no one value.
+        The meaning of each option, or of a predicate's statement; None if it is not a single value.
     """
 
     given: Any
@@ -59,7 +59,7 @@ class Posed:
         return type(self.question).__name__.lower()
 
     def asked(self, rng: random.Random) -> tuple[Asked, list[int]]:
-        """Put the question into words; the second result tells the order of the options."""
+        """Write the question as text; also return the order of the options in it."""
         options = _count(self.question)
         order = list(range(options))
         if isinstance(self.question, Choice) or (self.kind == "predicate" and rng.random() < 0.25):
@@ -82,13 +82,13 @@ class Questions:
         self._decisions = decisions
         self._aspects = [read_aspect(name) for name in (*CUSTOMER_ASPECTS, *SINGLE_ASPECTS)]
         self._aspects.append(read_aspect("respond"))
-        # More of what has more values, and of the few aspects that have scales.
+        # Aspects with more values, and the few aspects with scales, are drawn more often.
         self._weights = [
             len(aspect.values) ** 0.7 * (2 if aspect.scales else 1) for aspect in self._aspects
         ]
 
     def draw(self, rng: random.Random, split: Split = Split.TRAINING) -> Posed:
-        """Write a question; of a held-out split, one about an aspect or a mention."""
+        """Write a question. In a held-out split, it is about an aspect or a mention."""
         while True:
             kind = rng.random()
             if kind < 0.66:
@@ -101,7 +101,7 @@ class Questions:
                 return posed
 
     def about_action(self, rng: random.Random) -> Posed:
-        """Ask which action a request calls for, or whether it calls for one."""
+        """Ask which action a request needs, or whether it needs a given action."""
         asking = read_aspect("action")
         message, schemas, right = self._listing(rng)
         given = packed(message, rng)
@@ -173,7 +173,7 @@ def _posed(
 
 
 def is_held_out(family: str) -> bool:
-    """Tell whether a combination of parts is kept out of training."""
+    """Return whether a combination of parts is held out from training."""
     if family.endswith("/statement"):
         return False
     return zlib.crc32(family.encode()) % _HELD_OUT_SHARE == 0
@@ -322,7 +322,7 @@ def _instructions(
 
 
 def _names(values: Sequence[Value], rng: random.Random, split: Split) -> tuple[list[str], str]:
-    """Name each value, most often all of them by the names of one column."""
+    """Draw a name for each value, usually all from the same column of names."""
     if split is Split.NAMES:
         return [value.names[-1] for value in values], "new"
     column = rng.randrange(4)
@@ -337,7 +337,7 @@ def _names(values: Sequence[Value], rng: random.Random, split: Split) -> tuple[l
 def _with_none(
     options: list[Option], right: int, rng: random.Random
 ) -> tuple[list[Option], str | None, int]:
-    """Now and then add the option that none fits, and take the right one out."""
+    """Sometimes add the option "none of these", and then sometimes remove the correct option."""
     if rng.random() > 0.12:
         return options, None, right
     style = rng.choice((0, 0, 1))
@@ -378,7 +378,7 @@ def _write(line: Phrase, name: str, agent: str, rng: random.Random) -> str:
 
 
 def _one_of_each(options: Sequence[Option], right: Option) -> list[Option]:
-    """Leave out options that read like another one; the right one stays."""
+    """Remove options with the same value as another one; keep the correct option."""
     kept = [right]
     for option in options:
         if all(option.value != other.value for other in kept):

@@ -1,8 +1,8 @@
-"""Readers of hidden states, for the hints of training; the exported model has none of them.
+"""Linear probes on hidden states, for the auxiliary losses. The exported model has none of them.
 
-Each reads the states behind one layer, so that the step it is about is taken by then: what the
-input and the options mean, then what the input says where an option ends and whether they agree,
-then the verdict. The layers above have the answer left to say.
+Each probe reads the states after one layer, so that the network does this step up to that layer:
+first the meanings of the input and the options; then, at the end of an option, the input's value
+and whether both agree; then the verdict. The layers above only have to produce the answer.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ MEANING_LAYER, COMPARING_LAYER, VERDICT_LAYER = 1, 2, 3
 
 _ASPECTS = [aspect_of(meaning) for meaning in MEANINGS]
 _ASPECT = torch.tensor([_ASPECTS.index(aspect) for aspect in _ASPECTS])
-# Below the logarithm of 1, so that the logarithm of what is left is finite.
+# Slightly below log(1), so that the logarithm of the remaining probability is finite.
 _WHOLE = -1e-4
 
 
 @dataclass(frozen=True)
 class BatchHints:
-    """The hints of a batch, as integers: a row each.
+    """The hints of a batch as integer tensors with one row per hint.
 
     Attributes
     ----------
     judged : Tensor
-        (n, 3) of row, place and 0 or 1.
+        Shape (n, 3): example, place, and 0 or 1.
     meant, recalled : Tensor
-        (n, 3) of row, place and meaning.
+        Shape (n, 3): example, place, and meaning.
     compared : Tensor
-        (n, 4) of row, place, end of the input and 0 or 1.
+        Shape (n, 4): example, place, end of the input, and 0 or 1.
     """
 
     judged: Tensor
@@ -45,7 +45,7 @@ class BatchHints:
 
 
 class Readers(nn.Module):
-    """Linear readers of states, and the look at one head's attention."""
+    """Linear probes on hidden states, and a loss on the attention of one head."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class Readers(nn.Module):
     def losses(
         self, network: Network, states: list[Tensor], hints: BatchHints
     ) -> dict[str, Tensor]:
-        """Return the mean loss of each kind of hint; ``states`` are those behind each layer."""
+        """Return the mean loss of each kind of hint; `states` are the states after each layer."""
         return {
             "verdict": self._verdict(states[VERDICT_LAYER], hints.judged),
             "meaning": _meaning(self.meaning, states[MEANING_LAYER], hints.meant),
@@ -73,7 +73,7 @@ class Readers(nn.Module):
 
 
 def _meaning(reader: nn.Linear, states: Tensor, meant: Tensor) -> Tensor:
-    """Tell the meaning from the others of its aspect: an input has one of each."""
+    """Return the loss of the meaning among all values of its aspect, of which an input has one."""
     if not len(meant):
         return states.new_zeros(())
     row, place, meaning = meant.unbind(1)
@@ -84,13 +84,16 @@ def _meaning(reader: nn.Linear, states: Tensor, meant: Tensor) -> Tensor:
 
 
 def _match(network: Network, states: Tensor, compared: Tensor) -> Tensor:
-    """Have the first head look at the end of the input where it means the same, else elsewhere."""
+    """Return the attention loss of the first head.
+
+    The head should attend to the end of the input if the meanings agree, and elsewhere otherwise.
+    """
     if not len(compared):
         return states.new_zeros(())
     row, place, input_end, same = compared.unbind(1)
     attention = network.log_attention(COMPARING_LAYER, states, row, place)
-    share = attention.gather(1, input_end[:, None]).squeeze(1).clamp(max=_WHOLE)
-    return -torch.where(same == 1, share, torch.log1p(-share.exp())).mean()
+    weight = attention.gather(1, input_end[:, None]).squeeze(1).clamp(max=_WHOLE)
+    return -torch.where(same == 1, weight, torch.log1p(-weight.exp())).mean()
 
 
 def _normed(states: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What the slots of phrase templates are filled with: people, times, places, topics, see texts."""
+"""Fill the slots of phrase templates with people, times, places and topics from ``texts``."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ _PHRASES = read_phrases("slots")
 
 
 def fill_slot(name: str, rng: random.Random) -> str:
-    """Write a value for the slot ``name``; an unknown name is a ``KeyError``."""
+    """Write a value for the slot `name`; raise KeyError if the name is unknown."""
     return rng.choice(_PHRASES[name]).write(rng, fill_slot)

@@ -1,4 +1,4 @@
-"""How people write: politeness around a request, capitals, punctuation and slips of the finger."""
+"""Vary how a text is written: polite words, capitals, punctuation, typing errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FINAL_MARKS = (".", ".", "!", "?", " :)", "!!")
 
 
 def as_request(text: str, rng: random.Random) -> str:
-    """Put polite or hurried words around a request, or leave it as it is."""
+    """Add polite or hurried words around a request, or leave it unchanged."""
     if rng.random() < 0.45:
         text = f"{_BEFORE_REQUEST.write(rng, fill_slot)} {text}".strip()
     if rng.random() < 0.25:
@@ -29,7 +29,7 @@ def as_request(text: str, rng: random.Random) -> str:
 
 
 def as_typed(text: str, rng: random.Random, marks: Sequence[str] = _FINAL_MARKS) -> str:
-    """Vary capitals and the final mark, and now and then let a finger slip."""
+    """Vary capitals and the final mark, and sometimes add a typing error."""
     if rng.random() < 0.5:
         text = text[:1].upper() + text[1:]
         text = text.replace(" i ", " I ").replace(" i'", " I'")
@@ -54,17 +54,17 @@ def _slip(text: str, rng: random.Random) -> str:
 
 
 def as_label(name: str, rng: random.Random) -> str:
-    """Write a name as labels are written: as it is, ``CAPITALS``, ``snake_case`` and the like."""
+    """Write a name in a random style of labels: unchanged, ``CAPITALS``, ``snake_case`` etc."""
     return write_label(name, draw_label_style(rng))
 
 
 def draw_label_style(rng: random.Random) -> int:
-    """Draw one of the styles of :func:`write_label`, most often the plain one."""
+    """Draw a style for :func:`write_label`, most often the plain one."""
     return rng.choices(range(6), (60, 14, 8, 8, 5, 5))[0]
 
 
 def write_label(name: str, style: int) -> str:
-    """Write a name in a style, from 0 (as it is) to 5."""
+    """Write a name in a style, 0 (unchanged) to 5."""
     if style == 1:
         return name[:1].upper() + name[1:]
     if style == 2:

@@ -19,7 +19,7 @@ from .vocabulary import Encoded
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to train. ``batch_tokens`` counts padding too."""
+    """The hyperparameters of training. `batch_tokens` includes padding."""
 
     seed: int = 1
     batch_tokens: int = 2048
@@ -27,10 +27,11 @@ class Recipe:
     vector_rate: float = 0.005
     weight_decay: float = 0.1
     warmup_steps: int = 100
-    # The first part of training draws on the shortest texts only.
+    # Fractions of the batches: the first short_first of training are from the shortest short_share.
     short_first: float = 0.15
     short_share: float = 0.6
-    # Weights of the mean losses: of the choice (1), of what follows it, of the prompt, of hints.
+    # Weights of the mean losses: of the text after the choice, of the prompt, and of the hints. The
+    # weight of the choice itself is 1.
     rest_weight: float = 0.3
     prompt_weight: float = 0.2
     verdict_weight: float = 1.0
@@ -41,7 +42,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Batch:
-    """Padded examples: token, part (0 padding, 1 prompt, 2 choice, 3 rest) and hints."""
+    """Padded examples: tokens, parts (0 padding, 1 prompt, 2 choice, 3 rest) and hints."""
 
     tokens: Tensor
     parts: Tensor
@@ -95,7 +96,7 @@ def _losses(network: Network, readers: Readers, batch: Batch) -> dict[str, Tenso
     states = network.states(batch.tokens)
     hidden = network.norm(states[-1])
     parts = batch.parts[:, 1:].flatten()
-    # A quarter of the prompt's positions teach the language as well as all of them, and cost less.
+    # A quarter of the prompt's positions teach the language as well as all positions, at less cost.
     every_fourth = torch.arange(len(parts), device=parts.device) % 4 == 0
     scored = torch.nonzero((parts >= 2) | ((parts == 1) & every_fourth)).squeeze(-1)
     parts = parts[scored]
@@ -121,14 +122,14 @@ def _batches(corpus: Sequence[Encoded], recipe: Recipe) -> list[list[int]]:
     batches: list[list[int]] = []
     current: list[int] = []
     for index in order:
-        # Sorted by length, so the newest example is the longest of its batch.
+        # The examples are sorted by length, so the current one is the longest of its batch.
         if (len(current) + 1) * len(corpus[index].tokens) > recipe.batch_tokens:
             batches.append(current)
             current = []
         current.append(index)
     batches.append(current)
-    # Short lists first: copying a name and comparing lines are learned sooner where little
-    # distracts.
+    # Short lists come first, because the network learns sooner to copy a name and to compare lines
+    # if there are few other lines.
     short = batches[: int(len(batches) * recipe.short_share)]
     first = rng.sample(short, int(len(batches) * recipe.short_first))
     chosen = {id(batch) for batch in first}

@@ -1,6 +1,7 @@
-"""The byte-level BPE vocabulary, and how an example becomes tokens.
+"""The byte-level BPE vocabulary, and the tokenization of examples.
 
-Text is split as llama.cpp's pre-tokenizer ``smollm`` does: every digit alone, then GPT-2's rule.
+Text is split like in llama.cpp's pre-tokenizer ``smollm``: every digit is separate, then GPT-2's
+rule applies.
 """
 
 from __future__ import annotations
@@ -25,9 +26,8 @@ SPECIAL_TOKENS = (BOS, EOS, START_OF_TURN, END_OF_TURN, PAD)
 class Encoded:
     """An example as tokens: ``[BOS] prompt | choice | rest [EOS]``.
 
-    In plain chat the whole reply counts as the choice.
-
-    ``hints`` are about its places.
+    In plain chat, the whole reply counts as the choice. The places in `hints` are indexes of
+    `tokens`.
     """
 
     tokens: list[int]
@@ -37,7 +37,7 @@ class Encoded:
 
 
 def train_tokenizer(texts: Iterable[str], size: int) -> Tokenizer:
-    """Learn a vocabulary of ``size`` tokens from ``texts``."""
+    """Train a tokenizer with `size` tokens on `texts`."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -57,7 +57,7 @@ def train_tokenizer(texts: Iterable[str], size: int) -> Tokenizer:
 
 
 def special_id(tokenizer: Tokenizer, token: str) -> int:
-    """Look up a special token; one that the vocabulary lacks is a ``KeyError``."""
+    """Return the id of a special token; raise KeyError if the vocabulary lacks it."""
     index: int | None = tokenizer.token_to_id(token)
     if index is None:
         raise KeyError(token)
@@ -65,7 +65,7 @@ def special_id(tokenizer: Tokenizer, token: str) -> int:
 
 
 def encode_examples(tokenizer: Tokenizer, examples: Sequence[Example]) -> list[Encoded]:
-    """Tokenize the parts of each example apart, as they are at run time."""
+    """Tokenize the parts of each example separately, as at run time."""
     prompts = tokenizer.encode_batch([example.prompt for example in examples])
     choices = tokenizer.encode_batch([example.choice for example in examples])
     rests = tokenizer.encode_batch([example.rest for example in examples])
@@ -83,7 +83,7 @@ def encode_examples(tokenizer: Tokenizer, examples: Sequence[Example]) -> list[E
             first = end - len(example.choices) - 1
             lines = list(pairwise(starts[first:end]))
             if example.kind == "predicate":
-                # Between it and the options is the line that says how to answer.
+                # The line that explains how to answer is between the statement and the options.
                 statement = (starts[first - 2], starts[first - 1])
         encoded.append(
             Encoded(
