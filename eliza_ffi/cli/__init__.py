@@ -1,11 +1,11 @@
-"""The ``eliza-ffi`` command: a file for each of its commands."""
+"""The ``eliza-ffi`` command. Each of its commands has a module of its own."""
 
 from __future__ import annotations
 
 import sys
 
-# Loading what the command is made of takes a moment, in which it may be interrupted, and fails
-# where something it needs is not installed. Neither is worth a traceback.
+# Importing the modules takes a moment, during which the user may interrupt the command. The import
+# fails if a dependency is not installed. Neither should print a traceback.
 try:
     from .main import main
 except KeyboardInterrupt:
@@ -13,6 +13,6 @@ except KeyboardInterrupt:
 except ModuleNotFoundError as error:
     if error.name not in ("cffi", "jinja2", "numpy"):
         raise
-    sys.exit(f"eliza-ffi: {error.name} is not installed, and is needed: pip install {error.name}")
+    sys.exit(f"eliza-ffi: {error.name} is required but not installed: pip install {error.name}")
 
 __all__ = ["main"]

@@ -1,4 +1,4 @@
-"""A decision for people: each question, its answer, and bars of probability."""
+"""Format a decision for a terminal: each question, its answer, and bars of probabilities."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from ..terminal import bar, headline, printable, text_table, wrap
 
 __all__ = ["decision_text"]
 
-MOST_OPTIONS = 12
-"""Options that are shown, the likeliest; the others are summed up."""
+MAX_OPTIONS_SHOWN = 12
+"""The most options that are shown one by one. One line sums up the less probable ones."""
 
-LONGEST_BAR = 40
+MAX_BAR_LENGTH = 40
 
 INDENT = "  "
 
 
 def decision_text(questions: Sequence[Question], decision: Decision, width: int) -> str:
-    """Return a decision about questions as text, at most `width` columns wide."""
+    """Format a decision as text, at most `width` columns wide."""
     parts = []
     for question, answer in zip(questions, decision.answers, strict=True):
         title = printable(question.instructions if answer.name is None else answer.name)
-        said = " ".join(_said(answer).split())
-        parts.append(f"{headline(title, said, width)}\n{_bars(answer, width)}")
+        text = " ".join(_answer_text(answer).split())
+        parts.append(f"{headline(title, text, width)}\n{_bars(answer, width)}")
     usage = decision.usage
     kind = "calibrated" if decision.calibrated else "uncalibrated"
     figures = (
@@ -41,25 +41,25 @@ def decision_text(questions: Sequence[Question], decision: Decision, width: int)
     return "\n\n".join([*parts, wrap(figures, width)])
 
 
-def _said(answer: Answer) -> str:
+def _answer_text(answer: Answer) -> str:
     if isinstance(answer, LabelsAnswer):
         return ", ".join(printable(text_of(value)) for value in answer.value) or "none"
     if answer.abstained:
         return "abstained"
     if isinstance(answer, PredicateAnswer):
-        said = "yes" if answer.value else "no"
+        text = "yes" if answer.value else "no"
     elif isinstance(answer, ScoreAnswer):
-        said = f"{answer.score:.2f} of 0 to {len(answer.levels) - 1}, {printable(answer.label)}"
+        text = f"{answer.score:.2f} of 0 to {len(answer.levels) - 1}, {printable(answer.label)}"
     else:
-        said = printable(text_of(answer.choice))
-    said += f" (confidence {answer.confidence:.0%}"
+        text = printable(text_of(answer.choice))
+    text += f" (confidence {answer.confidence:.0%}"
     if answer.option_mass is not None:
-        said += f", option mass {answer.option_mass:.0%}"
-    return said + ")"
+        text += f", option mass {answer.option_mass:.0%}"
+    return text + ")"
 
 
 def _bars(answer: Answer, width: int) -> str:
-    """Return a line for each option; levels in their order, others the likeliest first."""
+    """Return a line for each option: levels in their order, others sorted by probability."""
     if isinstance(answer, PredicateAnswer):
         shown = list(zip(("yes", "no"), answer.distribution, strict=True))
     elif isinstance(answer, ScoreAnswer):
@@ -69,9 +69,9 @@ def _bars(answer: Answer, width: int) -> str:
         shown = sorted(each, key=lambda option: option[1], reverse=True)
     else:
         shown = [(text_of(value), probability) for value, probability in answer.ranked()]
-    more = shown[MOST_OPTIONS:] if len(shown) > MOST_OPTIONS + 1 else []
+    more = shown[MAX_OPTIONS_SHOWN:] if len(shown) > MAX_OPTIONS_SHOWN + 1 else []
     shown = shown[: len(shown) - len(more)]
-    length = min(width // 2, LONGEST_BAR)
+    length = min(width // 2, MAX_BAR_LENGTH)
     rows = [[label, f"{p:6.1%}  {bar(p, length)}"] for label, p in shown]
     table = text_table(rows, left=2, width=width - len(INDENT), names=1)
     lines = textwrap.indent(table, INDENT)

@@ -1,4 +1,4 @@
-"""``eliza-ffi calibrate``: what makes a model's probabilities mean what they say, fitted once."""
+"""``eliza-ffi calibrate``: fit a calibration to a table with right answers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..decisions.fitting import calibrate
 from ..terminal import terminal_width, text_table
 from .console import add_model_arguments, open_model
 from .files import check_output
-from .labelled import add_labelled_arguments, counting, read_labelled, telling
+from .labelled import add_labelled_arguments, read_labelled, report_left_out, show_progress
 from .questions import read_asking, read_questions
 
 __all__ = ["add_calibrate_arguments", "run_calibrate"]
@@ -24,9 +24,12 @@ def add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
         "--method",
         choices=(*METHODS, "auto"),
         default="auto",
-        help="what is fitted; auto: what does best in cross-validation, by question (auto)",
+        help="the kind of calibration; auto: the best in cross-validation, for each question "
+        "(default: auto)",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON: what was fitted")
+    parser.add_argument(
+        "--json", action="store_true", help="print JSON: the fitted calibration of each question"
+    )
     parser.add_argument(
         "--output", metavar="FILE", required=True, help="write to FILE: the calibration"
     )
@@ -41,8 +44,8 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     asked = read_asking(arguments)
     with (
         open_model(arguments, arguments.n_slots) as model,
-        telling(rows),
-        counting() as progress,
+        report_left_out(rows),
+        show_progress() as progress,
     ):
         calibration = calibrate(
             model,
@@ -57,8 +60,8 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
         )
     names = [name for name, _ in named_questions(questions)]
     if arguments.json:
-        said = {name: _facts(calibration, place) for place, name in enumerate(names)}
-        print(json.dumps(said, ensure_ascii=False))
+        fitted = {name: _facts(calibration, place) for place, name in enumerate(names)}
+        print(json.dumps(fitted, ensure_ascii=False))
     else:
         print(_table(calibration, names))
     calibration.save(arguments.output)

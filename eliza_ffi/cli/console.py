@@ -1,4 +1,4 @@
-"""What the commands share: arguments, prompts and choices, opening the model, interrupts."""
+"""Shared by the commands: arguments, prompts, labels, opening the model, and interrupts."""
 
 from __future__ import annotations
 
@@ -37,49 +37,72 @@ T = TypeVar("T")
 
 
 class UsageError(Exception):
-    """The command line asks for something that makes no sense; exit code 2."""
+    """A wrong command line; the exit code is 2."""
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say which model to open and how."""
+    """Add the options that select the model and how it is opened."""
     group = parser.add_argument_group("model")
-    group.add_argument("--model", metavar="PATH", help="a .gguf file or bundle (the embedded one)")
-    group.add_argument("--library", metavar="PATH", help="libelizainference to use (found)")
-    group.add_argument("--n-ctx", type=whole_number, metavar="N", help="tokens of KV cache")
-    group.add_argument("--threads", type=whole_number, metavar="N", help="compute threads")
     group.add_argument(
-        "--gpu-layers", type=int, metavar="N", help="layers to offload; -1 = all (-1)"
+        "--model",
+        metavar="PATH",
+        help="a .gguf file or a model bundle (default: the embedded model)",
     )
     group.add_argument(
-        "--device", metavar="NAMES", help="devices to use, as doctor names them; none = the CPU"
+        "--library", metavar="PATH", help="the libelizainference to load (default: searched for)"
+    )
+    group.add_argument(
+        "--n-ctx",
+        type=whole_number,
+        metavar="N",
+        help="tokens of KV cache, shared by all slots (default: the context length the model was "
+        "trained with, at most 8192)",
+    )
+    group.add_argument(
+        "--threads",
+        type=whole_number,
+        metavar="N",
+        help="CPU threads (default: chosen for each pass, at most the physical cores)",
+    )
+    group.add_argument(
+        "--gpu-layers",
+        type=int,
+        metavar="N",
+        help="layers to offload to a GPU; -1 = all (default: -1)",
+    )
+    group.add_argument(
+        "--device",
+        metavar="NAMES",
+        help="devices to use, by the names that doctor prints, separated by commas; none = only "
+        "the CPU (default: auto)",
     )
     group.add_argument(
         "--rpc",
         metavar="HOST:PORT,...",
-        help="rpc-server processes to put layers on; private networks only",
+        help="offload layers to these rpc-server processes; use them only on a private network",
     )
     group.add_argument(
         "--batching",
         choices=("auto", "off"),
         help="off: run each request alone, in one slot, so that rounding does not depend on "
-        "timing (auto)",
+        "timing (default: auto)",
     )
     group.add_argument(
-        "--seed", type=whole_number, metavar="N", help="seed of the sampling (random)"
+        "--seed", type=whole_number, metavar="N", help="seed for sampling (default: random)"
     )
 
 
 def model_options(arguments: argparse.Namespace, n_slots: int | None = None) -> dict[str, Any]:
-    """Return the arguments of :class:`~eliza_ffi.Model` that were given, except the path.
+    """Return the keyword arguments of :class:`~eliza_ffi.Model` that the command line sets.
 
     Parameters
     ----------
     arguments
     n_slots
-        Generations at once; None = the model's default, or 1 if batching is off.
+        The number of slots; None = the model's default, or 1 with ``--batching off``.
     """
     if n_slots is None and arguments.batching == "off":
-        n_slots = 1  # the slot of a request changes how its sums are rounded
+        n_slots = 1  # a request's slot changes how its sums are rounded
     options = {name: getattr(arguments, name) for name in ("device", "rpc", "batching")}
     given = {
         "library": arguments.library,
@@ -94,37 +117,41 @@ def model_options(arguments: argparse.Namespace, n_slots: int | None = None) -> 
 
 
 def add_prompt_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the two ways to give a prompt beside standard input."""
+    """Add ``--prompt`` and ``--prompt-file``; without them, standard input is read."""
     group = parser.add_mutually_exclusive_group()
-    group.add_argument("--prompt", metavar="TEXT", help="the prompt: standard input without it")
+    group.add_argument("--prompt", metavar="TEXT", help="the prompt (default: standard input)")
     group.add_argument(
         "--prompt-file",
         metavar="FILE",
-        help="read the prompt from FILE, but for its last newline",
+        help="read the prompt from FILE, without its last newline",
     )
 
 
 def add_chat_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the ways to ask in the model's chat template, beside those of a prompt."""
+    """Add the options that use the model's chat template."""
     group = parser.add_argument_group("chat")
     group.add_argument(
-        "--chat", action="store_true", help="use the chat template: the prompt is a user's message"
+        "--chat",
+        action="store_true",
+        help="write the prompt as a user message in the model's chat template",
     )
-    group.add_argument("--system", metavar="TEXT", help="with --chat, the system message before it")
+    group.add_argument("--system", metavar="TEXT", help="with --chat: the system message")
     group.add_argument(
-        "--messages", metavar="FILE", help="a conversation: JSON list of roles and contents"
+        "--messages",
+        metavar="FILE",
+        help="read the conversation from FILE: a JSON list of messages with role and content",
     )
 
 
 def read_question(arguments: argparse.Namespace) -> Any:
-    """Return the prompt: a text, or the messages of a conversation."""
+    """Return the prompt: a string, or the messages of a conversation."""
     if arguments.system is not None:
         if not arguments.chat:
-            raise UsageError("--system goes with --chat")
+            raise UsageError("--system requires --chat")
         check_utf8(arguments.system, "--system")
     if arguments.messages is not None:
         if arguments.chat or arguments.prompt is not None or arguments.prompt_file is not None:
-            raise UsageError("--messages holds all that is asked: give no prompt and no --chat")
+            raise UsageError("--messages cannot be combined with --chat or a prompt")
         return read_messages(arguments.messages)
     prompt = read_prompt(arguments)
     if not arguments.chat:
@@ -141,11 +168,11 @@ def read_prompt(arguments: argparse.Namespace) -> str:
     elif arguments.prompt_file not in (None, STANDARD_INPUT):
         prompt = read_text(arguments.prompt_file)
     elif sys.stdin is None or sys.stdin.isatty():
-        raise UsageError("no prompt: give --prompt, --prompt-file, or pipe it in")
+        raise UsageError("no prompt: give --prompt or --prompt-file, or pipe the prompt in")
     else:
         prompt = read_standard_input()
     if arguments.prompt is None:
-        # Files and pipes end in a newline that nobody meant as part of the prompt.
+        # Files and pipes usually end with a newline that is not meant as part of the prompt.
         prompt = prompt.removesuffix("\n")
     if not prompt:
         raise UsageError("the prompt is empty")
@@ -153,7 +180,7 @@ def read_prompt(arguments: argparse.Namespace) -> str:
 
 
 def read_choices(arguments: argparse.Namespace) -> list[str]:
-    """Return the choices from the options, or one per line of the file, without empty lines."""
+    """Return the labels of ``--choice``, or the lines of the file that are not empty."""
     if arguments.choices_file is not None:
         lines = _choices_text(arguments).splitlines()
         choices = [line for line in lines if line.strip()]
@@ -176,23 +203,25 @@ def read_choices(arguments: argparse.Namespace) -> list[str]:
 def _choices_text(arguments: argparse.Namespace) -> str:
     if arguments.choices_file != STANDARD_INPUT:
         return read_text(arguments.choices_file)
-    told = [getattr(arguments, name, None) for name in ("prompt", "prompt_file", "messages")]
-    if all(each in (None, STANDARD_INPUT) for each in told):
-        raise UsageError("standard input has the choices: give the prompt by an option")
+    prompts = [getattr(arguments, name, None) for name in ("prompt", "prompt_file", "messages")]
+    if all(each in (None, STANDARD_INPUT) for each in prompts):
+        raise UsageError(
+            "standard input holds the choices: give the prompt with --prompt or --prompt-file"
+        )
     if sys.stdin is None:
-        raise UsageError("no choices: there is no standard input")
+        raise UsageError("no choices: standard input is closed")
     return read_standard_input()
 
 
 @contextmanager
 def open_model(arguments: argparse.Namespace, n_slots: int | None = None) -> Iterator[Model]:
-    """Open the model the arguments ask for, with a progress bar where one can be seen.
+    """Open the model of the command line; draw a progress bar if standard error is a terminal.
 
     Parameters
     ----------
     arguments
     n_slots
-        As of :func:`model_options`.
+        As for :func:`model_options`.
     """
     bar = ProgressBar()
     try:
@@ -207,18 +236,19 @@ def open_model(arguments: argparse.Namespace, n_slots: int | None = None) -> Ite
 
 
 def run_interruptibly(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine; an interrupt cancels it and with it the forward pass that is running.
+    """Run a coroutine. An interrupt cancels the coroutine and its running forward pass.
 
     Raises
     ------
     KeyboardInterrupt
-        When it has been cancelled so.
+        If an interrupt cancelled the coroutine.
     """
 
     async def cancellable() -> T:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
-        # Not everywhere are there signals, nor are they for every thread: then Python's own way
-        # holds. Before 3.11 that raises KeyboardInterrupt wherever the event loop happens to be.
+        # Some platforms and threads cannot install a signal handler. Python's default handler
+        # remains active there. Before Python 3.11, it raises KeyboardInterrupt at any point in the
+        # event loop.
         with suppress(NotImplementedError, RuntimeError, ValueError):
             loop.add_signal_handler(signal.SIGINT, task.cancel)  # type: ignore[union-attr]
         try:
@@ -234,12 +264,14 @@ def run_interruptibly(work: Coroutine[Any, Any, T]) -> T:
 
 
 def read_messages(path: str) -> Messages:
-    """Return the conversation in a file.
+    """Read a conversation from a JSON file.
 
     Raises
     ------
     InvalidArgumentError
-        If it is not a list of messages.
+        If the file does not contain a list of messages.
+    UsageError
+        If the file is not JSON.
     """
     try:
         return check_messages(json.loads(read_text(path)))
@@ -250,7 +282,7 @@ def read_messages(path: str) -> Messages:
 
 
 def whole_number(text: str) -> int:
-    """Return an option's whole number of 0 or more."""
+    """Convert the value of an option to a whole number of 0 or more."""
     if not text.isascii() or not text.isdigit():
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
     return int(text)

@@ -1,4 +1,4 @@
-"""``eliza-ffi decide``: questions about one input, or about every row of a table."""
+"""``eliza-ffi decide``: answer questions about one input, or about every row of a table."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ from .questions import (
 __all__ = ["add_decide_arguments", "run_decide"]
 
 EPILOG = """\
-A table's output has a row for each of its rows, in order. Interrupted or killed, the same command
-goes on where it was: FILE.job, beside the output, says what it is of. Rows that cannot be answered
-say why in the column "error", and --retry-errors decides them anew. Exit codes: 0 done, 1 failed
-(or no row could be answered), 2 wrong command line, 130 interrupted.
+The output has one row for each row of the table, in the same order. If the command is interrupted
+or killed, run it again to resume: the rows decided so far are in FILE.job, next to the output. If a
+row cannot be answered, its column "error" says why, and --retry-errors decides it again. Exit
+codes: 0 done, 1 failed (or no row could be answered), 2 wrong command line, 130 interrupted.
 """
 
-MOST_ANSWERS = 12
-"""Answers of a question that the summary counts."""
+MAX_ANSWERS_COUNTED = 12
+"""The most different answers to a question that the summary lists with their counts."""
 
 TABLE_ONLY = (
     *("column", "delimiter", "limit", "output", "keep", "min_confidence"),
@@ -66,68 +66,80 @@ def add_decide_arguments(parser: argparse.ArgumentParser) -> None:
         "table",
         nargs="?",
         metavar="TABLE",
-        help="a .csv, .tsv, .jsonl or .parquet file: decide about every row",
+        help="a .csv, .tsv, .jsonl or .parquet file: decide every row",
     )
     given = parser.add_mutually_exclusive_group()
-    given.add_argument("--input", metavar="TEXT", help="the input; standard input without it")
+    given.add_argument("--input", metavar="TEXT", help="the input (default: standard input)")
     given.add_argument(
-        "--input-file", metavar="FILE", help="read the input from FILE; its last newline is cut"
+        "--input-file", metavar="FILE", help="read the input from FILE, without its last newline"
     )
     given.add_argument(
-        "--messages", metavar="FILE", help="a conversation: JSON list of roles and contents"
+        "--messages",
+        metavar="FILE",
+        help="read the conversation from FILE: a JSON list of messages with role and content",
     )
     add_question_arguments(parser)
     add_asking_arguments(parser)
-    parser.add_argument("--calibration", metavar="FILE", help="what calibrate wrote")
+    parser.add_argument(
+        "--calibration",
+        metavar="FILE",
+        help="apply this calibration, a file written by eliza-ffi calibrate",
+    )
     parser.add_argument(
         "--option-mass",
         action="store_true",
-        help="tell the share of the model's own probability that fell on the options",
+        help="also report how much of the model's own probability fell on the options",
     )
     parser.add_argument(
         "--abstain-below",
-        type=_share,
+        type=_probability,
         default=0.0,
         metavar="P",
-        help="no answer where the likeliest is less likely (0)",
+        help="abstain if the most probable answer has a probability below P (default: 0)",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON: decision or summary")
     parser.add_argument(
-        "--dry-run", action="store_true", help="print the first input's prompts, and ask nothing"
+        "--json", action="store_true", help="print JSON: the decision, or the summary of a table"
+    )
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="print the prompts of the first input without asking the model",
     )
     add_table_arguments(parser)
     group = parser.add_argument_group("output of a table")
     group.add_argument(
         "--output",
         metavar="FILE",
-        help="write to FILE: the rows, as .jsonl, .csv, .tsv or .parquet",
+        help="write to FILE: the decided rows, as .jsonl, .csv, .tsv or .parquet",
     )
     group.add_argument(
         "--keep",
         action="append",
         metavar="NAME",
-        help="a column of the table that the output has, too; repeated; - = none (all)",
+        help="copy this column to the output; repeat for more; - = no column (default: all)",
     )
     group.add_argument(
         "--min-confidence",
-        type=_share,
+        type=_probability,
         metavar="C",
-        help="mark rows for review where an answer is less far above chance, 0 to 1",
+        help="mark a row for review if an answer has a confidence below C, 0 to 1",
     )
     group.add_argument(
-        "--overwrite", action="store_true", help="begin anew where the output is there already"
+        "--overwrite",
+        action="store_true",
+        help="if the output exists, replace it and decide all rows again",
     )
     group.add_argument(
         "--retry-errors",
         action="store_true",
-        help="decide rows anew that have an error in the output that is there",
+        help="decide those rows again that have an error in the existing output",
     )
     add_ray_arguments(parser)
     add_model_arguments(parser)
 
 
 def run_decide(arguments: argparse.Namespace) -> int:
-    """Decide about one input, or about a table."""
+    """Decide one input, or every row of a table."""
     questions = read_questions(arguments)
     _check_together(arguments)
     if arguments.table is not None:
@@ -152,7 +164,7 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
     asked = read_asking(arguments)
     settings = _settings(arguments, asked)
     if arguments.workers is not None and arguments.ray is None:
-        raise UsageError("--workers goes with --ray")
+        raise UsageError("--workers requires --ray")
     if arguments.dry_run:
         given = _first_input(table, arguments.column)
         with open_model(arguments, arguments.n_slots) as model:
@@ -190,7 +202,8 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
             result = run(workers.fingerprint, workers.decide_rows)
     else:
         with open_model(arguments, arguments.n_slots) as model:
-            # What is wrong with the questions or the calibration would be wrong in every row.
+            # Fail now if the questions or the calibration do not fit the model, because then every
+            # row would fail.
             model.decide("a test", questions, **settings)
             result = run(
                 fingerprint_of(model),
@@ -202,7 +215,7 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
                     cancel=model.close,
                 ),
             )
-    _tell_errors(result)
+    _report_errors(result)
     if arguments.json:
         print(json.dumps(_summary(result, output), ensure_ascii=False))
     else:
@@ -211,20 +224,23 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
 
 
 def _check_together(arguments: argparse.Namespace) -> None:
-    """Refuse options that would change nothing."""
+    """Reject options that have no effect together."""
     if arguments.table is not None:
         for name in INPUT_ONLY:
             if getattr(arguments, name) is not None:
                 raise UsageError(
-                    f"{_option(name)} is one input, and {arguments.table} a table of them"
+                    f"{_option(name)} cannot be combined with a table: the inputs are the rows of "
+                    f"{arguments.table}"
                 )
         if arguments.overwrite and arguments.retry_errors:
-            raise UsageError("--overwrite decides all rows anew: give no --retry-errors")
+            raise UsageError(
+                "--retry-errors cannot be combined with --overwrite, which decides all rows"
+            )
         return
     for name in TABLE_ONLY:
         given = getattr(arguments, name)
         if given is not None and given is not False:
-            raise UsageError(f"{_option(name)} goes with a table")
+            raise UsageError(f"{_option(name)} requires a TABLE")
 
 
 def _option(name: str) -> str:
@@ -240,7 +256,7 @@ def _read_input(arguments: argparse.Namespace) -> Any:
     elif arguments.input_file not in (None, STANDARD_INPUT):
         text = read_text(arguments.input_file).removesuffix("\n")
     elif sys.stdin is None or sys.stdin.isatty():
-        raise UsageError("no input: give --input, --input-file, a table, or pipe it in")
+        raise UsageError("no input: give --input, --input-file or a table, or pipe the input in")
     else:
         text = read_standard_input().removesuffix("\n")
     if not text.strip():
@@ -249,18 +265,18 @@ def _read_input(arguments: argparse.Namespace) -> Any:
 
 
 def _first_input(table: InputTable, column: str) -> Any:
-    """Return the first row's input that can be asked about."""
-    said = "it has no rows"
+    """Return the first usable input of the table."""
+    reason = "the table has no rows"
     for row in table.rows():
         try:
             return input_of(row, column)
         except InvalidArgumentError as error:
-            said = f"{row.place}: {error}"
-    raise InvalidArgumentError(f"{table.path} has no input: {said}")
+            reason = f"{row.place}: {error}"
+    raise InvalidArgumentError(f"{table.path} has no usable input: {reason}")
 
 
 def _settings(arguments: argparse.Namespace, asked: HowAsked) -> dict[str, Any]:
-    """Return the arguments of :meth:`Model.decide`."""
+    """Return the keyword arguments for :meth:`Model.decide`."""
     return {
         "labels": arguments.labels,
         "orders": arguments.orders,
@@ -272,7 +288,7 @@ def _settings(arguments: argparse.Namespace, asked: HowAsked) -> dict[str, Any]:
 
 
 def _identity(fingerprint: str, arguments: argparse.Namespace, asked: HowAsked) -> dict[str, Any]:
-    """Return what the answers depend on besides the table and the questions."""
+    """Return everything that the answers depend on besides the table and the questions."""
     path = arguments.calibration
     return {
         "model": fingerprint,
@@ -289,7 +305,7 @@ def _identity(fingerprint: str, arguments: argparse.Namespace, asked: HowAsked) 
 def _print_prompts(
     model: Model, given: Any, questions: Sequence[Question], settings: dict[str, Any]
 ) -> None:
-    """Print prompts, or refuse what could not be asked."""
+    """Print the prompts; raise if the questions or settings do not fit the model."""
     checked = settings_for(model.session, questions, prompt=None, stream={}, **settings)
     every = [each for question in questions for each in expand(question)]
     prompts = prompt_texts(model.session, given, every, checked.how, joint=checked.needs_joint)
@@ -300,15 +316,15 @@ def _print_prompts(
 
 @contextmanager
 def _resumable(output: Path, limit: int | None) -> Iterator[RowProgress]:
-    """Draw the progress of a job, and where it is interrupted say how to go on."""
+    """Draw the progress of a job. After an interrupt, print how to resume it."""
     progress = RowProgress(limit)
     try:
         yield progress
     except KeyboardInterrupt:
         progress.erase()
         print(
-            f"eliza-ffi: interrupted; what was decided is kept for {output}, and the same command "
-            f"without --overwrite goes on",
+            f"eliza-ffi: interrupted; the rows decided so far are kept in {output}.job; to resume, "
+            f"run the same command without --overwrite",
             file=sys.stderr,
         )
         raise
@@ -316,12 +332,15 @@ def _resumable(output: Path, limit: int | None) -> Iterator[RowProgress]:
         progress.erase()
 
 
-def _tell_errors(result: TableResult) -> None:
-    """Say on standard error that rows have errors: one may stand for the rest of a table."""
+def _report_errors(result: TableResult) -> None:
+    """Print the number of rows with errors on standard error, with the first error.
+
+    A single error can matter: an unclosed quote in a CSV file can swallow the rest of the table.
+    """
     counts = result.counts
     if counts.errors:
-        said = f"rows with errors: {counts.errors:,}, the first: {counts.first_error}"
-        print(printable(f"eliza-ffi: {said}"), file=sys.stderr)
+        line = f"rows with errors: {counts.errors:,}, the first: {counts.first_error}"
+        print(printable(f"eliza-ffi: {line}"), file=sys.stderr)
 
 
 def _summary(result: TableResult, output: Path) -> dict[str, Any]:
@@ -343,12 +362,14 @@ def _summary_text(result: TableResult, output: Path, is_reviewed: bool) -> str:
     counts = result.counts
     before = counts.rows - result.new_rows
     facts = {
-        "rows": f"{counts.rows:,}" + (f", {before:,} of them from before" if before else ""),
+        "rows": f"{counts.rows:,}" + (f", {before:,} of them decided earlier" if before else ""),
         "errors": f"{counts.errors:,}",
         "for review": f"{counts.review:,}" if is_reviewed else "",
         "rows/s": f"{_rate(result):,.1f}" if result.new_rows else "",
         **{
-            name: ", ".join(f"{answer} {n:,}" for answer, n in found.most_common(MOST_ANSWERS))
+            name: ", ".join(
+                f"{answer} {n:,}" for answer, n in found.most_common(MAX_ANSWERS_COUNTED)
+            )
             for name, found in counts.answers.items()
         },
         "output": str(output) + ("" if result.is_whole else ", up to the limit"),
@@ -360,11 +381,11 @@ def _rate(result: TableResult) -> float:
     return round(result.new_rows / result.seconds, 3) if result.seconds else 0.0
 
 
-def _share(text: str) -> float:
+def _probability(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
         value = -1.0
     if not 0.0 <= value <= 1.0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0 to 1")
+        raise argparse.ArgumentTypeError(f"expected a number from 0 to 1, got {text!r}")
     return value

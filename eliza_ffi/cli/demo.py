@@ -1,4 +1,4 @@
-"""``eliza-ffi demo``: the bundled messages, decided by the model."""
+"""``eliza-ffi demo``: choose and decide about the bundled example messages."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from .demo_decisions import decide_all, decision_summary, decision_table
 __all__ = ["DemoCounts", "DemoRow", "decide", "run_demo", "summarize"]
 
 TASKS = {"planner": "planner", "should_respond": "should-respond"}
-"""The tasks whose answers are names, and what they are called here."""
+"""The tasks in which a name is chosen, with their names in the output."""
 
 FILE_WIDTH = 100
-"""Columns of the tables where no terminal shows them."""
+"""Columns of the tables if standard output is not a terminal."""
 
 
 @dataclass(frozen=True)
 class DemoRow:
-    """What the model made of a case.
+    """The model's answer to one case.
 
     Attributes
     ----------
     output : str
-        What was generated, whether it is one of the choices or not.
+        The generated text.
     valid : bool
-        Whether it is.
+        Whether the text is a label of the case.
     probability : float
-        Of the choice, among the choices.
+        The probability of the chosen label among the labels.
     tokens : int
-        Tokens generated.
+        The number of generated tokens.
     forward_passes : int
-        Passes through the model beyond those of the prompt.
+        Forward passes after the prompt was read.
     milliseconds : float
-        From the prompt's tokens to the choice, prefill included.
+        Time from the tokenized prompt to the result, prefill included.
     """
 
     task: str
@@ -57,7 +57,7 @@ class DemoRow:
 
 @dataclass(frozen=True)
 class DemoCounts:
-    """Counts over some rows; `accuracy` is 0 to 1."""
+    """Sums over rows; `accuracy` is 0 to 1."""
 
     choices: int
     correct: int
@@ -68,12 +68,12 @@ class DemoCounts:
 
 
 async def decide(model: Model, case: Case) -> DemoRow:
-    """Run one case."""
+    """Let the model choose in one case."""
     streamed: list[str] = []
     choice = await AsyncModel.of(model).choose(
         case.prompt + case.opening, case.choices, on_text=streamed.append
     )
-    # Taken as it was streamed, so that an output that is none of the choices is seen as one.
+    # Use the streamed text, not choice.value, so that an output that is not a label is noticed.
     output = "".join(streamed)
     return DemoRow(
         task=TASKS[case.task],
@@ -90,7 +90,7 @@ async def decide(model: Model, case: Case) -> DemoRow:
 
 
 def summarize(rows: Iterable[DemoRow]) -> DemoCounts:
-    """Count over some rows; there must be at least one."""
+    """Sum up one or more rows."""
     listed = list(rows)
     correct = sum(row.output == row.expected for row in listed)
     seconds = sum(row.milliseconds for row in listed) / 1e3
@@ -105,9 +105,9 @@ def summarize(rows: Iterable[DemoRow]) -> DemoCounts:
 
 
 def run_demo(arguments: argparse.Namespace) -> int:
-    """Decide all cases and answer questions about messages.
+    """Run all cases and decisions, and print the results.
 
-    Returns 1 if an output was none of the choices, which must not happen.
+    Returns 0, or 1 if an output was not a label, which must not happen.
     """
     with open_model(arguments) as model:
         return run_interruptibly(_run(model, as_json=arguments.json))
@@ -116,8 +116,8 @@ def run_demo(arguments: argparse.Namespace) -> int:
 async def _run(model: Model, *, as_json: bool) -> int:
     rows: list[DemoRow] = []
     width = terminal_width() or FILE_WIDTH
-    for of_fixtures, task in TASKS.items():
-        cases = list(cases_of(of_fixtures))
+    for fixture_task, task in TASKS.items():
+        cases = list(cases_of(fixture_task))
         decided_cases = [await decide(model, case) for case in cases]
         rows += decided_cases
         if not as_json:
@@ -147,7 +147,7 @@ async def _run(model: Model, *, as_json: bool) -> int:
 
 
 def summary_line(name: str, summary: DemoCounts) -> str:
-    """Return the counts as one readable line."""
+    """Format the sums as one line."""
     return (
         f"{name}: {summary.correct} of {summary.choices} right ({summary.accuracy:.0%}), "
         f"{summary.choices_per_second:.1f} choices per second, "
@@ -161,7 +161,7 @@ def _wrapped(text: str) -> str:
 
 
 def demo_table(rows: Iterable[DemoRow], width: int) -> str:
-    """Return the rows as a table; a mark is before each choice that is not the expected one."""
+    """Format the rows as a table; an ``x`` marks each output that is not the expected one."""
     lines = [["", "message", "expected", "chosen", "prob", "tokens", "passes", "ms"]]
     for row in rows:
         lines.append(

@@ -1,4 +1,4 @@
-"""The tasks of elizaOS's eliza-1 benchmark: what is asked, what may be answered, what is right."""
+"""The cases of elizaOS's eliza-1 benchmark: prompts, allowed answers and expected answers."""
 
 from __future__ import annotations
 
@@ -20,43 +20,43 @@ __all__ = ["TASKS", "AnswerSkeleton", "Case", "cases_of", "same_parameters"]
 TASKS = ("should_respond", "planner", "action")
 
 ANY = "<<any>>"
-"""An expected parameter that only has to be there."""
+"""The expected value of a parameter that may have any value but must be present."""
 
 
 class AnswerSkeleton(Fillable, Protocol):
-    """What a case is answered with, in every mode."""
+    """The allowed answers to a case, in every mode of the benchmark."""
 
     def matches(self, text: str) -> bool:
-        """Return whether this is an answer exactly as filling writes it."""
+        """Return whether `text` is an answer exactly as `fill` writes it."""
 
     def accepts(self, value: Any) -> bool:
-        """Return whether a value, however it was written, is of the answer's schema."""
+        """Return whether a parsed value has the answer's schema."""
 
     def to_gbnf(self) -> str:
-        """Return a grammar of the answers."""
+        """Return the GBNF grammar of the answers."""
 
 
 @dataclass(frozen=True)
 class Case:
-    """One question.
+    """One case of the benchmark.
 
     Attributes
     ----------
     task, id : str
     message : str
-        What the user said, or the conversation it came to.
+        The user's message, or the conversation that led to the case.
     prompt : str
-        The question in the format of :mod:`eliza_ffi.cli.demo_prompts`, up to where the answer
-        begins.
+        The prompt in the format of :mod:`eliza_ffi.cli.demo_prompts`. The answer follows it.
     instruction, question : str
-        The same for a chat: what the answer looks like, and the user's message.
+        The same for a chat: a system message that describes the answer, and the user's message.
     skeleton : AnswerSkeleton
     expected : Mapping
-        ``action`` or ``shouldRespond``, a name; ``parameters``, those that have to be right.
+        ``action`` or ``shouldRespond``: the right name. ``parameters``: the parameters that must be
+        right.
     opening : str
-        How the answer begins, up to the name that is to be chosen.
+        The beginning of the answer, up to the name.
     choices : tuple of str
-        The names there are; empty where none is to be chosen.
+        The possible names; empty if the task has no name to choose.
     """
 
     task: str
@@ -72,11 +72,11 @@ class Case:
 
     @property
     def expected_name(self) -> str | None:
-        """The action, or whether to respond; None where no name is to be chosen."""
+        """The right action or the right reaction; None if the task has no name to choose."""
         return self.expected.get("action") or self.expected.get("shouldRespond")
 
     def is_right(self, value: Any) -> bool:
-        """Return whether an answer of the schema is the expected one."""
+        """Return whether an answer that matches the schema is the expected one."""
         if self.task == "action":
             return same_parameters(self.expected["parameters"], value)
         if self.task == "should_respond":
@@ -86,13 +86,13 @@ class Case:
         )
 
     def has_right_name(self, value: Any) -> bool:
-        """Return whether the action, or whether to respond, is right; the parameters may not be."""
+        """Return whether the action or the reaction is right; the parameters may be wrong."""
         names = [name for name in ("action", "shouldRespond") if name in self.expected]
         return all(value[name] == self.expected[name] for name in names)
 
 
 class _ShouldRespondSkeleton(Skeleton):
-    """``{"shouldRespond":"..."}``."""
+    """The skeleton of ``{"shouldRespond":"..."}``."""
 
     def accepts(self, value: Any) -> bool:
         return (
@@ -119,7 +119,7 @@ def cases_of(task: str, action: str | None = None) -> Iterator[Case]:
     task
         One of :data:`TASKS`.
     action
-        Of the task ``"action"``, only the cases of this action.
+        With the task ``"action"``: yield only the cases of this action.
     """
     readers = {"should_respond": _should_respond, "planner": _planner, "action": _action}
     file = f"{task.replace('_', '-')}.json"
@@ -130,9 +130,9 @@ def cases_of(task: str, action: str | None = None) -> Iterator[Case]:
 
 
 def same_parameters(expected: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
-    """Return whether all expected parameters are given; more may be.
+    """Return whether all expected parameters are given; further ones are allowed.
 
-    Strings are compared without regard to case and surrounding white space.
+    The comparison of strings ignores case and surrounding white space.
     """
     return all(name in given and _same(value, given[name]) for name, value in expected.items())
 
@@ -194,7 +194,7 @@ def _action(case: Mapping[str, Any]) -> Case:
         task="action",
         id=case["id"],
         message=case["context"],
-        # The planner has chosen: the answer goes on with the parameters.
+        # The action is fixed here, so the answer continues with the parameters.
         prompt=f'{prompt}{{"action":{json_text(case["actionName"])},"parameters":',
         instruction=(
             f"Give the parameters of an action. Answer with nothing but a JSON object of the "
@@ -207,6 +207,6 @@ def _action(case: Mapping[str, Any]) -> Case:
 
 
 def _cut(prompt: str) -> tuple[str, str]:
-    """Return a choice's prompt up to where the answer begins, and the beginning that it ends on."""
+    """Split the prompt of a choice before the JSON answer, whose beginning it contains."""
     at = prompt.rindex("{")
     return prompt[:at], prompt[at:]

@@ -1,4 +1,4 @@
-"""The part of ``eliza-ffi demo`` that decides: some questions about each of some messages."""
+"""The decisions of ``eliza-ffi demo``: the same questions about each of several messages."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ __all__ = ["DecisionRow", "decide_all", "decision_cases", "decision_summary", "d
 
 @dataclass(frozen=True)
 class DecisionRow:
-    """What the model made of a message.
+    """The model's answers about one message.
 
     Attributes
     ----------
     message : str
     answers : mapping from str to (value, float)
-        What each question is answered with, and how likely that is.
+        For each question, the answer and its probability.
     wrong : tuple of str
-        The questions whose answers are not the expected ones.
+        The questions whose answer is not the expected one.
     passes : int
-        Forward passes, those that read the message included.
+        Forward passes, including the passes that read the message.
     milliseconds : float
-        From the message to the answers.
+        Time from the message to the answers.
     """
 
     message: str
@@ -40,7 +40,7 @@ class DecisionRow:
 
 
 def decision_cases() -> tuple[tuple[Question, ...], list[Mapping[str, Any]]]:
-    """Return the questions, and the messages with the answers that are expected."""
+    """Return the questions, and the messages with their expected answers."""
     path = _resources.fixture_path("decisions.json")
     read = json.loads(path.read_text(encoding="utf-8"))
     return as_questions(read["questions"]), read["cases"]
@@ -53,7 +53,7 @@ async def decide_all(model: AsyncModel) -> list[DecisionRow]:
 
 
 def decision_table(rows: Iterable[DecisionRow], width: int) -> str:
-    """Return the rows lined up in `width` columns; what is not as expected is marked."""
+    """Format the rows as a table `width` columns wide; an ``x`` marks unexpected answers."""
     listed = list(rows)
     names = list(listed[0].answers)
     lines = [["message", *names, "passes", "ms"]]
@@ -62,13 +62,13 @@ def decision_table(rows: Iterable[DecisionRow], width: int) -> str:
         for name in names:
             value, probability = row.answers[name]
             mark = " x" if name in row.wrong else ""
-            cells.append(f"{_said(value)} {probability:.0%}{mark}")
+            cells.append(f"{_value_text(value)} {probability:.0%}{mark}")
         lines.append([*cells, str(row.passes), f"{row.milliseconds:.1f}"])
     return text_table(lines, left=1 + len(names), width=width, names=1)
 
 
 def decision_summary(rows: Iterable[DecisionRow]) -> str:
-    """Return the counts as one readable line."""
+    """Format the sums as one line."""
     listed = list(rows)
     n = sum(len(row.answers) for row in listed)
     right = n - sum(len(row.wrong) for row in listed)
@@ -100,7 +100,7 @@ def _answer(answer: Any) -> tuple[Any, float]:
     return answer.choice, answer.probability
 
 
-def _said(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return str(value)

@@ -1,14 +1,12 @@
 """The prompt formats of the embedded model, shared by its training script and the demo.
 
-Every function returns text with the special tokens written out, without the BOS token, to be
-tokenized with ``parse_special=True``. A prompt for a choice ends on the opening quote of the JSON
-string that holds the answer, so the choices are the bare names: their tokens are those of the
-name tokenized alone.
+Every function returns text with the special tokens written out and without the BOS token. Tokenize
+it with ``parse_special=True``. A prompt for a choice ends with the opening quote of the JSON string
+that holds the answer. Therefore the labels are the bare names, tokenized on their own.
 
-The message stands before the actions. A causal model then reads each action's line with the
-request already in context and can judge it on the spot, which a model of a few million weights
-learns far more easily than to match a request against lines it has read before it knew what to
-look for.
+The message comes before the actions. A causal model then reads each action with the request already
+in its context. A model of a few million weights learns this far more easily than matching a request
+against actions that it read earlier.
 """
 
 from __future__ import annotations
@@ -29,25 +27,25 @@ START_OF_TURN = "<|im_start|>"
 END_OF_TURN = "<|im_end|>"
 
 SHOULD_RESPOND_CHOICES: tuple[str, ...] = ("RESPOND", "IGNORE", "STOP")
-"""The legal answers to :func:`should_respond_prompt`."""
+"""The possible answers to :func:`should_respond_prompt`."""
 
 
 def should_respond_prompt(message: str, channel_type: str, agent_name: str = "Eliza") -> str:
-    """Ask whether the agent should react to a message.
+    """Write the prompt that asks whether the agent should react to a message.
 
     Parameters
     ----------
     message
-        What was said, in any length; line breaks become spaces.
+        The message, of any length; line breaks become spaces.
     channel_type
-        Where it was said: ``"dm"``, ``"group"`` or ``"voice"``.
+        Where the message was sent: ``"dm"``, ``"group"`` or ``"voice"``.
     agent_name
-        The name people call the agent by.
+        The agent's name.
 
     Returns
     -------
     str
-        A prompt whose next tokens are one of :data:`SHOULD_RESPOND_CHOICES`.
+        A prompt that :data:`SHOULD_RESPOND_CHOICES` continue.
     """
     question = (
         f"agent: {_one_line(agent_name)}\n"
@@ -58,12 +56,12 @@ def should_respond_prompt(message: str, channel_type: str, agent_name: str = "El
 
 
 def planner_prompt(message: str, actions: Sequence[Mapping[str, Any]]) -> str:
-    """Ask which of the available actions carries out a request.
+    """Write the prompt that asks which of the available actions carries out a request.
 
     Parameters
     ----------
     message
-        The user's request, in any length; line breaks become spaces.
+        The user's request, of any length; line breaks become spaces.
     actions
         The available actions. Each has a ``name`` and may have a ``description`` and
         ``parameters``, a sequence of mappings with a ``name`` and optionally ``type``, ``enum``
@@ -72,12 +70,12 @@ def planner_prompt(message: str, actions: Sequence[Mapping[str, Any]]) -> str:
     Returns
     -------
     str
-        A prompt whose next tokens are the name of one of the actions.
+        A prompt that the name of an action continues.
 
     Raises
     ------
     ValueError
-        If there are no actions to choose from.
+        If `actions` is empty.
     """
     if not actions:
         raise ValueError("a planner prompt needs at least one action")
@@ -87,7 +85,7 @@ def planner_prompt(message: str, actions: Sequence[Mapping[str, Any]]) -> str:
 
 
 def chat_prompt(messages: Sequence[Mapping[str, str]]) -> str:
-    """Ask for a reply in plain text.
+    """Write the prompt for a reply in plain text.
 
     Parameters
     ----------
@@ -98,7 +96,7 @@ def chat_prompt(messages: Sequence[Mapping[str, str]]) -> str:
     Returns
     -------
     str
-        The conversation in the model's chat template, ending where the assistant's turn begins.
+        The conversation in the model's chat template, up to the beginning of the assistant's turn.
     """
     turns = [_turn(_one_line(message["role"]), _plain(message["content"])) for message in messages]
     return "".join(turns) + START_OF_TURN + "assistant\n"
@@ -128,10 +126,10 @@ def _parameter(parameter: Mapping[str, Any]) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Squeeze white space, because a line break separates the fields of a prompt."""
+    """Replace white space by single spaces, because line breaks separate the fields of a prompt."""
     return " ".join(_plain(text).split())
 
 
 def _plain(text: str) -> str:
-    """Keep text from the outside from spelling a special token, which would end the turn early."""
+    """Break up special tokens in text from outside, because they would end the turn early."""
     return text.replace("<|", "< |")

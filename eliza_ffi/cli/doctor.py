@@ -1,4 +1,4 @@
-"""``eliza-ffi doctor``: what is installed here, and does it work."""
+"""``eliza-ffi doctor``: check the installation."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ __all__ = ["examine", "run_doctor"]
 GIB = 2**30
 
 DEPENDENCIES = ("cffi", "jinja2", "jsonschema", "llguidance", "numpy")
-"""What nothing works without, as it is imported and installed."""
+"""The required packages, by the name under which they are installed and imported."""
 
 EXTRAS = {
     "serve": ("decisions over HTTP", ("prometheus-client", "starlette", "uvicorn")),
     "ray": ("decisions on a Ray cluster", ("ray", "pyarrow")),
-    "schema": ("classes as shapes of answers", ("pydantic",)),
-    "plot": ("pictures of what evaluate finds", ("matplotlib",)),
+    "schema": ("pydantic classes as shapes of answers", ("pydantic",)),
+    "plot": ("plots of evaluate's results", ("matplotlib",)),
     "cli": ("tables and bars that fit the terminal", ("rich",)),
     "parquet": ("tables in Parquet", ("pyarrow",)),
-    "bench": ("what is measured beside it", ("gguf", "torch", "xgrammar")),
+    "bench": ("benchmarks against other packages", ("gguf", "torch", "xgrammar")),
     "train": ("training the embedded model", ("gguf", "tokenizers", "torch")),
     "docs": ("building the documentation", ("mkdocs",)),
     "release": ("building and checking wheels", ("auditwheel", "build", "twine", "ziglang")),
     "dev": ("tests and checks", ("gguf", "hypothesis", "mypy", "pytest", "ruff")),
 }
-"""What each extra is for, and packages that it installs; pyproject.toml has them all."""
+"""The purpose of each extra, and the packages to look for; pyproject.toml has the full lists."""
 
-ASKED = [{"role": "user", "content": "Hello"}]
-"""A conversation to try a chat template with."""
+PROBE_MESSAGES = [{"role": "user", "content": "Hello"}]
+"""The conversation for checking chat templates."""
 
 PLAIN_TEMPLATE = (
     "{% for message in messages %}{{ message.role }}: {{ message.content }}{% endfor %}"
@@ -51,7 +51,7 @@ PLAIN_TEMPLATE = (
 
 
 def run_doctor(arguments: argparse.Namespace) -> int:
-    """Print the findings; returns 0 if all is well and 1 if something needs mending."""
+    """Print the findings. Return 1 if there are problems, otherwise 0."""
     findings, problems = examine(arguments)
     if arguments.json:
         print(json.dumps({**findings, "problems": problems}, ensure_ascii=False))
@@ -60,18 +60,18 @@ def run_doctor(arguments: argparse.Namespace) -> int:
     if problems:
         facts["problem"] = problems
     print(fact_table(facts, terminal_width()))
-    print("\nall is well" if not problems else f"\nto mend: {len(problems)}")
+    print("\nall is well" if not problems else f"\nproblems: {len(problems)}")
     return 1 if problems else 0
 
 
 def examine(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
-    """Return what was found, by name, and what is wrong."""
+    """Return the findings by name, and the problems."""
     findings: dict[str, Any] = {"python": f"{platform.python_version()} on {sys.platform}"}
     problems: list[str] = []
     findings["needed"] = _examine_dependencies(problems)
     findings["extras"] = {extra: _examine_extra(extra) for extra in EXTRAS}
     try:
-        ChatTemplate(PLAIN_TEMPLATE).render(ASKED)
+        ChatTemplate(PLAIN_TEMPLATE).render(PROBE_MESSAGES)
     except ElizaError as error:
         problems.append(str(error))
     try:
@@ -82,7 +82,7 @@ def examine(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
         findings["missing_symbols"] = list(library.missing_symbols)
         binding = CffiBinding(library)
         findings["token_trie"] = binding.trie_modes() != 0
-        findings["capabilities"] = _unsaid(detect_capabilities(binding))
+        findings["capabilities"] = _other_capabilities(detect_capabilities(binding))
         if binding.supports("describe"):
             findings.update(binding.describe())
         _examine_model(arguments, library, findings)
@@ -94,22 +94,22 @@ def examine(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
 def _examine_model(
     arguments: argparse.Namespace, library: Library, findings: dict[str, Any]
 ) -> None:
-    """Open the model and let it choose once: all parts have then worked together."""
+    """Open the model and let it choose once, which uses all parts together."""
     with Model(arguments.model, **{**model_options(arguments), "library": library}) as model:
         findings["model"] = {"path": model.path}
         if model.binding.supports("describe"):
             findings["model"] = model.describe()["model"]
         capabilities = detect_capabilities(model.binding, model.session.ctx)
-        findings["capabilities"] = _unsaid(capabilities)
+        findings["capabilities"] = _other_capabilities(capabilities)
         choice = model.choose("Yes or no? ", ["yes", "no"])
-        findings["model_check"] = f"chose 1 of 2 answers in {choice.elapsed * 1e3:.1f} ms"
+        findings["model_check"] = f"chose 1 of 2 labels in {choice.elapsed * 1e3:.1f} ms"
         findings["chat_check"] = _check_chat(model)
         if model.binding.supports("describe") and (passes := model.describe().get("passes")):
             findings["passes"] = passes
 
 
 def _examine_dependencies(problems: list[str]) -> dict[str, str | None]:
-    """Return the versions of what the package needs, and add to the problems what lacks."""
+    """Return the versions of the dependencies; add import failures to `problems`."""
     versions: dict[str, str | None] = {}
     for name in DEPENDENCIES:
         try:
@@ -141,18 +141,18 @@ def _version(name: str) -> str | None:
 
 
 def _check_chat(model: Model) -> str:
-    """Return what became of a message in the model's own template; raise if it fails."""
+    """Render a message with the model's own chat template, and describe the result."""
     try:
-        n_tokens = len(model.chat_tokens(ASKED))
+        n_tokens = len(model.chat_tokens(PROBE_MESSAGES))
     except NoChatTemplateError:
-        return "the model has no chat template: it is asked by prompts"
+        return "the model has no chat template; use prompts instead of messages"
     return f"wrote 1 message as {n_tokens} tokens"
 
 
-def _unsaid(capabilities: InferenceCapabilities) -> dict[str, Any]:
-    """Return the capabilities without those that have a line of their own."""
-    told = ("abi_version", "missing_symbols", "token_trie")
-    return {name: value for name, value in capabilities.to_dict().items() if name not in told}
+def _other_capabilities(capabilities: InferenceCapabilities) -> dict[str, Any]:
+    """Return the capabilities without the three that doctor reports separately."""
+    own_lines = ("abi_version", "missing_symbols", "token_trie")
+    return {name: value for name, value in capabilities.to_dict().items() if name not in own_lines}
 
 
 def _extra_line(extra: str, facts: dict[str, Any]) -> str:
@@ -162,7 +162,7 @@ def _extra_line(extra: str, facts: dict[str, Any]) -> str:
 
 
 def _capability_lines(capabilities: dict[str, Any]) -> list[str]:
-    """Return what there is and what there is not, and then what has a value."""
+    """Return a line of supported and a line of unsupported capabilities, then the others."""
     flags = {name: value for name, value in capabilities.items() if isinstance(value, bool)}
     lines = []
     for heading, is_there in (("yes", True), ("no", False)):
@@ -174,21 +174,21 @@ def _capability_lines(capabilities: dict[str, Any]) -> list[str]:
 
 
 def _pass_lines(passes: dict[str, Any]) -> list[str]:
-    """Return how forward passes are run, and how many sequences there were in one."""
-    sharing = "shared by" if passes["batching"] == "auto" else "one for each request of"
+    """Describe how forward passes are run, and the mean number of sequences in a pass."""
+    sharing = "shared by" if passes["batching"] == "auto" else "one request per pass,"
     run, sequences = passes["run"], passes["sequences"]
     return [
         f"{sharing} {passes['n_slots']} slots (batching: {passes['batching']}), "
         f"up to {passes['n_batch']} tokens each",
-        f"a stream waits {passes['slot_wait_ms']} ms for a slot",
+        f"a stream waits up to {passes['slot_wait_ms']} ms for a slot",
         f"{run} run so far, {sequences / run if run else 0:.1f} sequences each",
     ]
 
 
 def _lines(name: str, value: Any) -> list[str]:
-    """Return a finding as lines for people."""
+    """Format a finding as lines of text."""
     if name == "needed":
-        return [", ".join(f"{each} {version or 'lacks'}" for each, version in value.items())]
+        return [", ".join(f"{each} {version or 'missing'}" for each, version in value.items())]
     if name == "extras":
         return [_extra_line(extra, facts) for extra, facts in value.items()]
     if name == "devices":
@@ -207,7 +207,7 @@ def _lines(name: str, value: Any) -> list[str]:
     if name == "passes":
         return _pass_lines(value)
     if name == "system_info":
-        # "CPU : SSE3 = 1 | AVX = 1 | NEON = 0": what is there is of interest.
+        # From "CPU : SSE3 = 1 | AVX = 1 | NEON = 0", keep only the features that are present.
         flags = [part.split(" = ") for part in value.replace(" : ", " | ").split(" | ")]
         return [" ".join(flag[0].strip() for flag in flags if flag[1:] != ["0"])]
     if name == "chat_template":

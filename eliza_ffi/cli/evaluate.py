@@ -1,4 +1,4 @@
-"""``eliza-ffi evaluate``: how good decisions are, over a table whose right answers are known."""
+"""``eliza-ffi evaluate``: measure decisions on a table with right answers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..decisions.report import evaluate
 from ..terminal import terminal_width
 from .console import UsageError, add_model_arguments, open_model
 from .files import check_output
-from .labelled import add_labelled_arguments, counting, read_labelled, telling
+from .labelled import add_labelled_arguments, read_labelled, report_left_out, show_progress
 from .questions import read_asking, read_questions
 
 __all__ = ["add_evaluate_arguments", "run_evaluate"]
@@ -20,44 +20,54 @@ __all__ = ["add_evaluate_arguments", "run_evaluate"]
 def add_evaluate_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     add_labelled_arguments(parser)
-    parser.add_argument("--calibration", metavar="FILE", help="what calibrate wrote")
+    parser.add_argument(
+        "--calibration",
+        metavar="FILE",
+        help="apply this calibration, a file written by eliza-ffi calibrate",
+    )
     parser.add_argument(
         "--reorder",
         type=int,
         metavar="N",
-        help="ask in N orders of the options, and count the answers that change "
-        "(2; 1 of a model that was made for decisions)",
+        help="ask with N different orders of the options, and count the answers that change "
+        "(default: 2; 1 for a decision model)",
     )
     parser.add_argument(
-        "--bins", type=int, default=10, metavar="N", help="of probability, for the ECE (10)"
+        "--bins",
+        type=int,
+        default=10,
+        metavar="N",
+        help="number of probability bins for the ECE (default: 10)",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON: the report, no table")
+    parser.add_argument(
+        "--json", action="store_true", help="print JSON: the report instead of a table"
+    )
     parser.add_argument("--output", metavar="FILE", help="write to FILE: the report as JSON")
     parser.add_argument(
         "--plots",
         metavar="FOLDER",
-        help="write reliability diagrams and coverage curves; needs the [plot] extra",
+        help="draw reliability diagrams and coverage curves into FOLDER; requires the extra 'plot'",
     )
     add_model_arguments(parser)
 
 
 def run_evaluate(arguments: argparse.Namespace) -> int:
-    """Ask about every row, and print how good the answers are."""
+    """Decide every row, and print how good the answers are."""
     for name in ("reorder", "bins"):
         n = getattr(arguments, name)
         if n is not None and n < 1:
-            raise UsageError(f"--{name} must be 1 or more, not {n}")
+            raise UsageError(f"--{name} must be 1 or more, got {n}")
     questions = read_questions(arguments)
     check_output(arguments)
     rows = read_labelled(arguments, questions)
     asked = read_asking(arguments)
     if arguments.plots is not None:
-        load_matplotlib()  # now, not after minutes
+        load_matplotlib()  # fail now if it is missing, not after minutes of work
         Path(arguments.plots).mkdir(parents=True, exist_ok=True)
     with (
         open_model(arguments, arguments.n_slots) as model,
-        telling(rows),
-        counting() as progress,
+        report_left_out(rows),
+        show_progress() as progress,
     ):
         report = evaluate(
             model,
@@ -72,14 +82,14 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
             progress=progress,
             on_skip=rows.leave_out,
         )
-    said = {**report.to_json(), "left_out": rows.left_out}
-    # First of all, so that a full disk does not cost what was found.
+    summary = {**report.to_json(), "left_out": rows.left_out}
+    # Print before writing files, so that the report is not lost if the disk is full.
     if arguments.json:
-        print(json.dumps(said, ensure_ascii=False))
+        print(json.dumps(summary, ensure_ascii=False))
     else:
         print(report.text(terminal_width()))
     if arguments.output is not None:
-        text = json.dumps(said, ensure_ascii=False, indent=2) + "\n"
+        text = json.dumps(summary, ensure_ascii=False, indent=2) + "\n"
         Path(arguments.output).write_text(text, encoding="utf-8")
     if arguments.plots is not None:
         report.save_plots(arguments.plots)

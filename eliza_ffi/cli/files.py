@@ -1,4 +1,4 @@
-"""Files that the command line names: read, and those to be written seen to before any work."""
+"""Read the files that the command line names, and check output files before any work."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = [
     "STANDARD_INPUT",
     "check_output",
     "check_utf8",
+    "describe_os_error",
     "read_bytes",
     "read_standard_input",
     "read_text",
-    "what_failed",
 ]
 
 STANDARD_INPUT = "-"
-"""What standard input is called where a file is named."""
+"""The file name that means standard input."""
 
 _READ = {
     "table": "the input",
@@ -29,41 +29,48 @@ _READ = {
     "choices_file": "the file with the choices",
     "token_tree_descriptor": "the file with the choices",
 }
-"""The options whose files are read, and what these are."""
+"""The options whose files are read, with the words for them in messages."""
 
 
 def read_text(path: str) -> str:
-    """Return the text of a file, whichever way its lines end."""
+    """Read a UTF-8 file; CRLF and CR become newlines."""
     return _text(read_bytes(path), path)
 
 
 def read_bytes(path: str) -> bytes:
-    """Return what is in a file.
+    """Read a file.
 
     Raises
     ------
     OSError
-        If it cannot be read; its `filename` is the path.
+        If the file cannot be read. The error's `filename` is the path.
     """
     try:
         return Path(path).read_bytes()
-    except OSError as error:  # that of reading, unlike that of opening, names no file
+    except OSError as error:  # unlike errors of open(), errors of read() do not name the file
         raise OSError(error.errno, error.strerror, path) from error
 
 
 def read_standard_input() -> str:
-    """Return the text that is piped in, whichever way its lines end."""
-    # Read as bytes: what the locale makes of those that are no UTF-8 is nothing to answer.
+    """Read standard input as UTF-8; CRLF and CR become newlines."""
+    # Read bytes, because the locale may decode invalid UTF-8 to characters that were not typed.
     return _text(sys.stdin.buffer.read(), "standard input")
 
 
 def check_utf8(data: bytes | str, what: str) -> None:
-    """Refuse what is not UTF-8: bytes, or a text as Python makes it of a command line.
+    """Reject data that is not UTF-8.
+
+    Parameters
+    ----------
+    data
+        Bytes, or a string of the command line, in which Python encodes invalid bytes as surrogates.
+    what
+        The name of the data in the message.
 
     Raises
     ------
     InvalidArgumentError
-        Naming the place.
+        With the line and the place of the first invalid byte.
     """
     if isinstance(data, str):
         data = data.encode("utf-8", "surrogateescape")
@@ -72,20 +79,20 @@ def check_utf8(data: bytes | str, what: str) -> None:
     except UnicodeDecodeError as error:
         before = data[: error.start]
         raise InvalidArgumentError(
-            f"{what} is not UTF-8: in line {before.count(10) + 1} there is the byte "
-            f"0x{data[error.start]:02x} behind {error.start - before.rfind(10) - 1} others"
+            f"{what} is not UTF-8: byte {error.start - before.rfind(10)} of line "
+            f"{before.count(10) + 1} is 0x{data[error.start]:02x}"
         ) from None
 
 
 def check_output(arguments: Namespace, option: str = "output") -> None:
-    """See, before any work, that an output can be written and is nothing that is read.
+    """Check, before any work, that the output can be written and is not an input.
 
     Raises
     ------
     InvalidArgumentError
-        If it is one of the inputs.
+        If the output is also an input.
     OSError
-        If it is a folder, or its folder is not there or cannot be written to.
+        If the output is a folder, or its folder does not exist or is not writable.
     """
     given = getattr(arguments, option)
     if given is None:
@@ -106,8 +113,8 @@ def check_output(arguments: Namespace, option: str = "output") -> None:
         raise PermissionError(13, "Cannot write to the folder", str(folder))
 
 
-def what_failed(error: OSError) -> str:
-    """Return what an error of the system says: the file it is about, and what is wrong with it."""
+def describe_os_error(error: OSError) -> str:
+    """Return the message of a system error, with the files it names."""
     if error.strerror is None:
         return str(error)
     named = [os.fsdecode(name) for name in (error.filename, error.filename2) if name is not None]

@@ -1,4 +1,4 @@
-"""What ``--help`` shows below the options: a word on each command, and examples to copy."""
+"""The text that ``--help`` shows below the options: notes, and examples to copy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Example:
   eliza-ffi decide --input 'It crashed again!' \
     --predicate 'The writer is angry.'
 
-And of a table with the column text:
+For every row of a table with the column text:
 
   eliza-ffi decide mails.csv --column text \
     --ask 'Which team?' --choice sales \
@@ -53,24 +53,24 @@ Example:
   eliza-ffi demo
 """,
     "evaluate": r"""
-Example, of a table with the columns text and urgent, which is true or false:
+Example, for a table with the columns text and urgent (true or false):
 
   eliza-ffi evaluate mails.csv --column text \
     --predicate 'It is urgent.' --name urgent
 """,
     "calibrate": r"""
-Example, of a table with the columns text and urgent, which is true or false:
+Example, for a table with the columns text and urgent (true or false):
 
   eliza-ffi calibrate mails.csv --column text \
     --predicate 'It is urgent.' --name urgent \
     --output urgent.json
 """,
 }
-"""Commands that run as they are, in lines that fit a narrow terminal."""
+"""Runnable commands, in lines that fit a narrow terminal."""
 
 
 class HelpFormatter(argparse.HelpFormatter):
-    """Keeps the lines of examples, which are indented, and fills all other paragraphs."""
+    """Keeps the line breaks of examples, which are indented, and wraps all other paragraphs."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         paragraphs = [paragraph.strip("\n") for paragraph in text.split("\n\n")]
@@ -83,5 +83,5 @@ class HelpFormatter(argparse.HelpFormatter):
 
 
 def with_example(command: str, more: str | None) -> str:
-    """Return the end of a command's help: what is to be said besides, and the example."""
+    """Return the end of a command's help: the notes in `more`, if any, and the example."""
     return "\n\n".join([*([more] if more else []), EXAMPLES[command]])

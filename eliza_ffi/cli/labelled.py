@@ -1,4 +1,4 @@
-"""What ``evaluate`` and ``calibrate`` share: a table with right answers."""
+"""Shared by ``evaluate`` and ``calibrate``: a table with right answers."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from .questions import (
     read_table,
 )
 
-__all__ = ["add_labelled_arguments", "counting", "read_labelled", "telling"]
+__all__ = ["add_labelled_arguments", "read_labelled", "report_left_out", "show_progress"]
 
-MOST_LEFT_OUT = 10
-"""Rows without a usable input that are named."""
+MAX_ROWS_NAMED = 10
+"""The most rows without a usable input that are listed one by one."""
 
 
 def add_labelled_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the table, its labels, the questions, and how they are asked."""
+    """Add the options for the table, its right answers, the questions and the prompts."""
     parser.add_argument(
         "table", metavar="TABLE", help="a .csv, .tsv, .jsonl or .parquet file with right answers"
     )
@@ -37,19 +37,20 @@ def add_labelled_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="QUESTION=COLUMN",
-        help="the column with a question's right answers; repeated (the one called like it)",
+        help="the column with the right answers to a question; repeat for each question (default: "
+        "the column with the question's name)",
     )
     add_asking_arguments(parser)
     add_table_arguments(parser)
 
 
 def read_labelled(arguments: argparse.Namespace, questions: Sequence[Question]) -> LabelledRows:
-    """Return the table's inputs with their right answers."""
+    """Open the table and return its inputs with their right answers."""
     named: dict[str, str] = {}
     for text in arguments.label:
         name, found, column = text.partition("=")
         if not found:
-            raise UsageError(f"--label is QUESTION=COLUMN, not {text!r}")
+            raise UsageError(f"--label must be QUESTION=COLUMN, got {text!r}")
         if name in named:
             raise UsageError(f"--label {name!r} is given twice: {named[name]!r} and {column!r}")
         named[name] = column
@@ -59,8 +60,8 @@ def read_labelled(arguments: argparse.Namespace, questions: Sequence[Question]) 
 
 
 @contextmanager
-def counting() -> Iterator[Callable[[int, int | None], None]]:
-    """Draw how many inputs were asked about."""
+def show_progress() -> Iterator[Callable[[int, int | None], None]]:
+    """Yield a function that draws how many inputs are done."""
     progress = RowProgress()
 
     def draw(n: int, total: int | None) -> None:
@@ -73,13 +74,13 @@ def counting() -> Iterator[Callable[[int, int | None], None]]:
 
 
 @contextmanager
-def telling(rows: LabelledRows) -> Iterator[None]:
-    """Say at the end on standard error, whatever it is, which rows had no usable input."""
+def report_left_out(rows: LabelledRows) -> Iterator[None]:
+    """List the rows without a usable input on standard error, even if the work failed."""
     try:
         yield
     finally:
         if rows.left_out:
-            shown = rows.left_out[:MOST_LEFT_OUT]
+            shown = rows.left_out[:MAX_ROWS_NAMED]
             lines = [f"eliza-ffi: rows left out: {len(rows.left_out):,}"]
             lines += [f"  {printable(row)}" for row in shown]
             if len(rows.left_out) > len(shown):

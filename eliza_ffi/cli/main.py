@@ -1,7 +1,7 @@
 """The ``eliza-ffi`` command.
 
-Exit codes: 0 = done; 1 = it failed, and one line on standard error says why and what to do; 2 = the
-command line is wrong; 130 = interrupted.
+Exit codes: 0 = done; 1 = failed, with one line on standard error that names the cause and the next
+step; 2 = wrong command line; 130 = interrupted.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .decide import add_decide_arguments, run_decide
 from .demo import run_demo
 from .doctor import run_doctor
 from .evaluate import add_evaluate_arguments, run_evaluate
-from .files import read_text, what_failed
+from .files import describe_os_error, read_text
 from .help import HelpFormatter, with_example
 from .serve import add_serve_arguments, run_serve
 from .version import ShowVersion
@@ -51,10 +51,10 @@ EXIT_FAILURE = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 
-MOST_DRAFTED = 256
+MAX_DRAFT_TOKENS = 256
 
-FIRST = """\
-Examples; each command's --help has one of its own:
+EXAMPLES = """\
+Examples (the --help of every command shows more):
 
   eliza-ffi demo
   eliza-ffi choose --help
@@ -67,10 +67,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     Parameters
     ----------
     argv
-        The arguments, without the program's name; None = those of the process.
+        The arguments without the program's name; None = ``sys.argv[1:]``.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # not every terminal can show all text
+        sys.stdout.reconfigure(errors="backslashreplace")  # for terminals without full Unicode
     try:
         code = _run(argv)
         sys.stdout.flush()
@@ -78,17 +78,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has gone. Python would complain when it flushes at exit.
+        # The reader of our output has closed the pipe. Without this, Python would print an error
+        # when it flushes standard output at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_FAILURE
     except UsageError as error:
-        _complain(str(error))
+        _print_error(str(error))
         return EXIT_USAGE
     except (ElizaError, UnicodeDecodeError) as error:
-        _complain(str(error))
+        _print_error(str(error))
         return EXIT_FAILURE
     except OSError as error:
-        _complain(what_failed(error))
+        _print_error(describe_os_error(error))
         return EXIT_FAILURE
 
 
@@ -111,7 +112,7 @@ def _unknown_argument(given: str, parser: argparse.ArgumentParser) -> str:
 
 
 class _CommandParser(argparse.ArgumentParser):
-    """A parser that explains a wrong command line in one line, without the usage before it."""
+    """A parser that reports a wrong command line in one line, without printing the usage first."""
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; see {self.prog} --help")
@@ -121,52 +122,69 @@ def build_parser() -> argparse.ArgumentParser:
     """Return the parser of all commands."""
     parser = _CommandParser(
         prog="eliza-ffi",
-        description="Run a language model in process, and make it choose.",
-        epilog=f"exit codes: 0 done, 1 failed, 2 wrong command line, 130 interrupted\n\n{FIRST}",
+        description="Choose, decide and generate text with a local language model.",
+        epilog=f"Exit codes: 0 done, 1 failed, 2 wrong command line, 130 interrupted\n\n{EXAMPLES}",
         formatter_class=HelpFormatter,
     )
     parser.add_argument(
-        "--version", action=ShowVersion, help="print the versions of package, library, llama.cpp"
+        "--version",
+        action=ShowVersion,
+        help="print the versions of the package, the library and llama.cpp",
     )
     commands = parser.add_subparsers(metavar="command", required=True)
 
-    choose = commands.add_parser("choose", help="choose one of some known answers")
+    choose = commands.add_parser("choose", help="choose a label from a list")
     add_prompt_arguments(choose)
     add_chat_arguments(choose)
     listed = choose.add_mutually_exclusive_group()
-    listed.add_argument("--choice", action="append", metavar="TEXT", help="an answer; repeated")
     listed.add_argument(
-        "--choices-file", metavar="FILE", help="answers, one per line; - = standard input"
+        "--choice", action="append", metavar="TEXT", help="a possible answer; repeat for each"
+    )
+    listed.add_argument(
+        "--choices-file",
+        metavar="FILE",
+        help="read the labels from FILE, one per line; - = standard input",
     )
     choose.add_argument(
         "--mode",
         choices=("greedy", "sample", "best"),
         default="greedy",
-        help="how the answer is made: the likeliest token at each step, sampling, or the answer "
-        "that is likeliest as a whole (greedy)",
+        help="greedy: take the most probable token at each step; sample: draw each token by its "
+        "probability; best: take the label with the highest probability as a whole (default: greedy)",
     )
-    choose.add_argument("--temperature", type=float, help="of the sampling: with --mode sample (1)")
+    choose.add_argument(
+        "--temperature",
+        type=float,
+        help="sampling temperature: only with --mode sample (default: 1)",
+    )
     choose.add_argument(
         "--tokenization",
         choices=("own", "any"),
         default="own",
-        help="tokens of an answer: its own, or any that spell it, as under a grammar (own)",
+        help="own: spell a label only with the tokens that the tokenizer gives it; any: with any "
+        "tokens that spell it, as under a grammar (default: own)",
     )
     choose.add_argument(
         "--heal-prompt",
         action="store_true",
-        help="with --tokenization any: the prompt's last token may be spelled anew",
+        help="with --tokenization any: spell the prompt's last token again, together with the "
+        "label, so that a token may span both",
     )
     choose.add_argument(
         "--probabilities",
         action="store_true",
-        help="print every answer with its probability, most likely first; * marks the chosen one",
+        help="print every label with its probability, the most probable first; * marks the chosen "
+        "label",
     )
-    choose.add_argument("--json", action="store_true", help="print JSON: all about the choice")
+    choose.add_argument(
+        "--json",
+        action="store_true",
+        help="print JSON: the label, its probability, tokens and timing",
+    )
     add_model_arguments(choose)
     choose.set_defaults(run=run_choose)
 
-    generate = commands.add_parser("generate", help="go on with a prompt, streaming")
+    generate = commands.add_parser("generate", help="continue a prompt, streaming the text")
     add_prompt_arguments(generate)
     add_chat_arguments(generate)
     generate.add_argument(
@@ -174,70 +192,99 @@ def build_parser() -> argparse.ArgumentParser:
         type=int,
         default=256,
         metavar="N",
-        help="at most N tokens: 0 = no limit (256)",
+        help="generate at most N tokens; 0 = no limit (default: 256)",
     )
     generate.add_argument(
-        "--preset", choices=tuple(PRESETS), help="sampling settings; the four below change them"
+        "--preset",
+        choices=tuple(PRESETS),
+        help="start from these sampling settings; the next four options override them",
     )
-    generate.add_argument("--temperature", type=float, help="of the sampling: 0 = greedy (0)")
-    generate.add_argument("--top-k", type=int, help="0 = off (0)")
-    generate.add_argument("--top-p", type=float, help="1 = off (1)")
-    generate.add_argument("--repeat-penalty", type=float, help="1 = off (1)")
-    generate.add_argument("--grammar-file", metavar="FILE", help="GBNF whose start rule is root")
+    generate.add_argument(
+        "--temperature", type=float, help="sampling temperature: 0 = greedy (default: 0)"
+    )
+    generate.add_argument(
+        "--top-k",
+        type=int,
+        help="sample only from the TOP_K most probable tokens; 0 = off (default: 0)",
+    )
+    generate.add_argument(
+        "--top-p",
+        type=float,
+        help="sample only from the most probable tokens whose probabilities add up to TOP_P; "
+        "1 = off (default: 1)",
+    )
+    generate.add_argument(
+        "--repeat-penalty",
+        type=float,
+        help="make tokens of the recent text less probable; 1 = off (default: 1)",
+    )
+    generate.add_argument(
+        "--grammar-file",
+        metavar="FILE",
+        help="allow only text that matches the GBNF grammar in FILE, from its rule root",
+    )
     generate.add_argument(
         "--draft-max",
         type=int,
         default=0,
         metavar="N",
-        help="tokens to guess at a time; 0 = none (0)",
+        help="speculative decoding: draft up to N tokens at a time; 0 = off (default: 0)",
     )
     generate.add_argument(
-        "--drafter", metavar="FILE", help="with --draft-max, a small model that guesses"
+        "--drafter", metavar="FILE", help="with --draft-max: a small model that drafts the tokens"
     )
     add_model_arguments(generate)
     generate.set_defaults(run=run_generate)
 
     decide = commands.add_parser(
-        "decide", help="answer questions about an input, or about every row of a table"
+        "decide", help="answer questions about one input, or about every row of a table"
     )
     add_decide_arguments(decide)
     decide.set_defaults(run=run_decide)
 
-    serve = commands.add_parser("serve", help="answer decisions over HTTP")
+    serve = commands.add_parser("serve", help="serve decisions over HTTP")
     add_serve_arguments(serve)
     serve.set_defaults(run=run_serve)
 
-    tokenize = commands.add_parser("tokenize", help="print the tokens of a text")
+    tokenize = commands.add_parser("tokenize", help="print the tokens of a prompt")
     add_prompt_arguments(tokenize)
     add_chat_arguments(tokenize)
-    tokenize.add_argument("--add-special", action="store_true", help="add BOS and EOS")
-    tokenize.add_argument("--parse-special", action="store_true", help="read special tokens")
-    tokenize.add_argument("--json", action="store_true", help="print JSON: ids and their texts")
+    tokenize.add_argument("--add-special", action="store_true", help="add the BOS and EOS tokens")
+    tokenize.add_argument(
+        "--parse-special",
+        action="store_true",
+        help="convert the names of special tokens in the prompt to these tokens",
+    )
+    tokenize.add_argument(
+        "--json", action="store_true", help="print JSON: the token ids and their text"
+    )
     add_model_arguments(tokenize)
     tokenize.set_defaults(run=run_tokenize)
 
-    doctor = commands.add_parser("doctor", help="check the library and the model")
+    doctor = commands.add_parser("doctor", help="check the installation")
     doctor.add_argument("--json", action="store_true", help="print JSON: the findings")
     add_model_arguments(doctor)
     doctor.set_defaults(run=run_doctor)
 
-    demo = commands.add_parser("demo", help="choose actions and replies for the bundled messages")
-    demo.add_argument("--json", action="store_true", help="print JSON: one object, no table")
+    demo = commands.add_parser("demo", help="choose and decide about the bundled example messages")
+    demo.add_argument(
+        "--json", action="store_true", help="print JSON: one object instead of the tables"
+    )
     add_model_arguments(demo)
     demo.set_defaults(run=run_demo)
 
     evaluate = commands.add_parser(
-        "evaluate", help="judge decisions by a table with the right answers"
+        "evaluate", help="measure decisions on a table with the right answers"
     )
     evaluate.description = (
-        "Judge decisions by a table with the right answers: accuracy, NLL, Brier, ECE, and answers "
-        "that change with the order of the options."
+        "Measure decisions on a table with the right answers: accuracy, NLL, Brier score, ECE, and "
+        "how many answers change with the order of the options."
     )
     add_evaluate_arguments(evaluate)
     evaluate.set_defaults(run=run_evaluate)
 
     calibrate = commands.add_parser(
-        "calibrate", help="fit the probabilities of decisions to a table with the right answers"
+        "calibrate", help="fit a calibration to a table with the right answers"
     )
     add_calibrate_arguments(calibrate)
     calibrate.set_defaults(run=run_calibrate)
@@ -249,11 +296,11 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def run_choose(arguments: argparse.Namespace) -> int:
-    """Print the chosen answer."""
+    """Choose a label and print it."""
     if arguments.temperature is not None and arguments.mode != "sample":
-        raise UsageError("--temperature goes with --mode sample: the other modes do not sample")
+        raise UsageError("--temperature requires --mode sample: the other modes do not sample")
     if arguments.heal_prompt and arguments.tokenization != "any":
-        raise UsageError("--heal-prompt goes with --tokenization any")
+        raise UsageError("--heal-prompt requires --tokenization any")
     choices = read_choices(arguments)
     question = read_question(arguments)
     with open_model(arguments) as model:
@@ -296,14 +343,14 @@ async def _choose(
 
 
 def run_generate(arguments: argparse.Namespace) -> int:
-    """Print a text as it is generated."""
+    """Generate text and stream it to standard output."""
     question = read_question(arguments)
     if arguments.max_tokens < 0:
-        raise UsageError(f"--max-tokens must be 0 or more, not {arguments.max_tokens}")
-    if not 0 <= arguments.draft_max <= MOST_DRAFTED:
-        raise UsageError(f"--draft-max must be 0 to {MOST_DRAFTED}, not {arguments.draft_max}")
+        raise UsageError(f"--max-tokens must be 0 or more, got {arguments.max_tokens}")
+    if not 0 <= arguments.draft_max <= MAX_DRAFT_TOKENS:
+        raise UsageError(f"--draft-max must be 0 to {MAX_DRAFT_TOKENS}, got {arguments.draft_max}")
     if arguments.drafter is not None and arguments.draft_max == 0:
-        raise UsageError("--drafter goes with --draft-max")
+        raise UsageError("--drafter requires --draft-max")
     grammar = None
     if arguments.grammar_file is not None:
         grammar = read_text(arguments.grammar_file)
@@ -333,7 +380,7 @@ async def _generate(
 
 
 def _sampling(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the settings that are given; those beside a preset take the place of its own."""
+    """Return the sampling settings: the preset's, overridden by the options of the command line."""
     names = ("temperature", "top_k", "top_p", "repeat_penalty")
     given = {name: getattr(arguments, name) for name in names}
     given = {name: value for name, value in given.items() if value is not None}
@@ -343,10 +390,13 @@ def _sampling(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def run_tokenize(arguments: argparse.Namespace) -> int:
-    """Print the tokens of a text."""
+    """Print the tokens of a prompt or a conversation."""
     question = read_question(arguments)
     if not isinstance(question, str) and (arguments.add_special or arguments.parse_special):
-        raise UsageError("a chat template decides on special tokens: give no option about them")
+        raise UsageError(
+            "--add-special and --parse-special cannot be combined with --chat or --messages: the "
+            "chat template writes the special tokens"
+        )
     with open_model(arguments) as model:
         if not isinstance(question, str):
             tokens = model.chat_tokens(question)
@@ -360,6 +410,6 @@ def run_tokenize(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _complain(text: str) -> None:
+def _print_error(text: str) -> None:
     line = printable(" ".join(text.split()))
     print(f"eliza-ffi: {line}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""``--ray``: decide the rows of a table on a Ray cluster."""
+"""The option ``--ray``: decide the rows of a table on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -16,34 +16,37 @@ __all__ = ["add_ray_arguments", "ray_workers"]
 
 def add_ray_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the cluster's address and the number of workers."""
-    group = parser.add_argument_group("Ray", "needs the extra: pip install 'eliza-ffi[ray]'")
+    group = parser.add_argument_group(
+        "Ray", "requires the extra 'ray': pip install 'eliza-ffi[ray]'"
+    )
     group.add_argument(
         "--ray",
         metavar="ADDRESS",
-        help=f"decide about a table on a Ray cluster: its HOST:PORT, auto, or {LOCAL}",
+        help=f"decide the table on the Ray cluster at ADDRESS: HOST:PORT, auto, or {LOCAL}",
     )
     group.add_argument(
         "--workers",
         type=whole_number,
         metavar="N",
-        help="with --ray, processes with a model each; each reserves --threads CPUs of Ray (1)",
+        help="with --ray: worker processes, each with its own model; each reserves --threads CPUs "
+        "of the cluster (default: 1 CPU)",
     )
 
 
 def ray_workers(
     arguments: argparse.Namespace, questions: Sequence[Question], settings: Mapping[str, Any]
 ) -> TableWorkers:
-    """Return the workers that the command line asks for; they exist within a ``with`` block.
+    """Return the workers of the command line; a ``with`` block starts and ends them.
 
     Parameters
     ----------
     arguments
     questions
     settings
-        Of :meth:`~eliza_ffi.Model.decide`.
+        Keyword arguments for :meth:`~eliza_ffi.Model.decide`.
     """
     if not arguments.workers:
-        raise UsageError("--ray needs --workers, 1 or more")
+        raise UsageError("--ray requires --workers, 1 or more")
     return TableWorkers(
         arguments.ray,
         arguments.workers,
@@ -52,11 +55,11 @@ def ray_workers(
         settings,
         model=arguments.model,
         model_options=model_options(arguments, arguments.n_slots),
-        waiting=_tell,
+        waiting=_report_waiting,
     )
 
 
-def _tell(n_ready: int, n_workers: int) -> None:
+def _report_waiting(n_ready: int, n_workers: int) -> None:
     print(
         f"eliza-ffi: {n_ready} of {n_workers} workers have loaded the model; the others are "
         f"loading it or waiting for free CPUs or GPUs in the cluster",

@@ -1,4 +1,4 @@
-"""Progress in one line of standard error, for work long enough that one wonders."""
+"""Progress of long work, in one line of standard error."""
 
 from __future__ import annotations
 
@@ -14,15 +14,19 @@ from ..terminal import bar
 __all__ = ["ProgressBar", "RowProgress"]
 
 WIDTH = 30
-"""Characters of a bar."""
+"""Length of the bar, in characters."""
 
-PATIENCE = 0.4
-REDRAWN = 0.1
+DELAY_SECONDS = 0.4
+"""A stage that takes less time gets no bar."""
+
+REDRAW_SECONDS = 0.1
+"""Shortest time between two redraws of a table's progress."""
+
 LABELS = {"load": "loading the model", "prefill": "reading the prompt"}
 
 
 class _ProgressLine:
-    """A line that is drawn anew, and erased at the end.
+    """A line that is redrawn in place and erased at the end.
 
     Parameters
     ----------
@@ -35,13 +39,13 @@ class _ProgressLine:
         self._is_drawn = False
 
     def draw(self, line: str) -> None:
-        """Replace the line."""
+        """Draw `line` in place of the line before, truncated to the terminal's width."""
         self._stream.write(f"\r\x1b[K{line[: _columns(self._stream)]}")
         self._stream.flush()
         self._is_drawn = True
 
     def erase(self) -> None:
-        """Leave the line empty, also when the work broke off."""
+        """Erase the line. Call this also when the work failed."""
         if self._is_drawn:
             self._stream.write("\r\x1b[K")
             self._stream.flush()
@@ -49,9 +53,9 @@ class _ProgressLine:
 
 
 class ProgressBar(_ProgressLine):
-    """Draws how far a stage has come, once it has taken 0.4 seconds, and erases itself at its end.
+    """Draws the progress of a stage that takes more than 0.4 seconds; erased at the stage's end.
 
-    Silent where `stream` is not a terminal.
+    Draws nothing if `stream` is not a terminal.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -60,7 +64,7 @@ class ProgressBar(_ProgressLine):
         self._begin = 0.0
 
     def __call__(self, stage: str, fraction: float) -> None:
-        """Take notice that `stage` has come to `fraction`, 0 to 1."""
+        """Report that the fraction `fraction` of `stage`, 0 to 1, is done."""
         if not self._stream.isatty():
             return
         now = time.monotonic()
@@ -69,20 +73,20 @@ class ProgressBar(_ProgressLine):
         if fraction >= 1.0:
             self._stage = ""
             self.erase()
-        elif now - self._begin >= PATIENCE:
-            share = max(fraction, 0.0)
-            self.draw(f"{LABELS.get(stage, stage)} {share:4.0%} {bar(share, WIDTH)}")
+        elif now - self._begin >= DELAY_SECONDS:
+            done = max(fraction, 0.0)
+            self.draw(f"{LABELS.get(stage, stage)} {done:4.0%} {bar(done, WIDTH)}")
 
 
 class RowProgress(_ProgressLine):
-    """Draws how far a table has come: rows, their rate, and the time that is left.
+    """Draws the progress through a table: rows, rows per second, and the time left.
 
-    Silent where `stream` is not a terminal.
+    Draws nothing if `stream` is not a terminal.
 
     Parameters
     ----------
     limit
-        The row at which it ends, if not at the table's end.
+        The last row to decide; None = the table's last row.
     stream
         None = standard error.
     """
@@ -93,27 +97,27 @@ class RowProgress(_ProgressLine):
         self._begin = self._drawn = time.monotonic()
 
     def __call__(self, step: TableStep) -> None:
-        """Take notice of a row."""
+        """Report that a row is done."""
         now = time.monotonic()
-        if now - self._drawn < REDRAWN or not self._stream.isatty():
+        if now - self._drawn < REDRAW_SECONDS or not self._stream.isatty():
             return
         self._drawn = now
         self.draw(self._line(step, now - self._begin))
 
     def _line(self, step: TableStep, seconds: float) -> str:
         done, before = step.done, step.done_before
-        if self._limit is not None:  # whichever comes first
+        if self._limit is not None:  # the job ends at the limit or at the table's end
             done = max(done, step.rows / self._limit)
             before = max(before, (step.rows - step.new_rows) / self._limit)
         done = min(done, 1.0)
-        said = f"{step.rows:,} rows  {done:4.0%}  {step.new_rows / seconds:,.1f} rows/s"
+        line = f"{step.rows:,} rows  {done:4.0%}  {step.new_rows / seconds:,.1f} rows/s"
         if done > before:
-            said += f"  {_clock(seconds * (1.0 - done) / (done - before))} left"
-        return f"{said}  {bar(done, WIDTH)}"
+            line += f"  {_clock(seconds * (1.0 - done) / (done - before))} left"
+        return f"{line}  {bar(done, WIDTH)}"
 
 
 def _columns(stream: TextIO) -> int:
-    """Return how many columns there are for a line that the cursor must not leave."""
+    """Return the longest line that the terminal does not wrap, in columns."""
     try:
         size = os.get_terminal_size(stream.fileno())
     except OSError:

@@ -1,4 +1,4 @@
-"""What the commands about decisions share: questions, how they are asked, and of which table."""
+"""Shared by the commands for decisions: the options for questions, prompts and tables."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ _FOLLOWING = {
     "ask": ("choice", "name"),
     "score": ("level", "name"),
 }
-"""The options that begin a question, and those that belong to it and follow."""
+"""The options that begin a question, with the options that may follow them."""
 
 
-class _Told(argparse.Action):
-    """Keeps the options that make up questions in the order in which they come."""
+class _AppendPart(argparse.Action):
+    """Appends an option to the parts of the questions, in the order of the command line."""
 
     def __call__(
         self,
@@ -50,70 +50,75 @@ class _Told(argparse.Action):
         values: Any,
         option_string: str | None = None,
     ) -> None:
-        told = getattr(namespace, "told", None) or []
-        namespace.told = [*told, (self.dest, str(values))]
+        parts = getattr(namespace, "question_parts", None) or []
+        namespace.question_parts = [*parts, (self.dest, str(values))]
 
 
 def add_question_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the ways to ask: a file, or questions on the line."""
+    """Add the options for questions: a file, or the questions themselves."""
     group = parser.add_argument_group(
-        "questions", "a file, or on the line, where a question's options follow it"
+        "questions", "in a file, or on the command line, each followed by its own options"
     )
     group.add_argument(
-        "--questions", metavar="FILE", help="questions as JSON or TOML, by name or as a list"
+        "--questions",
+        metavar="FILE",
+        help="read the questions from FILE (JSON or TOML), a list or an object with names as keys",
     )
     for option, text in (
-        ("predicate", "is this true of the input? Repeated for several"),
-        ("ask", "which of the --choice that follow?"),
-        ("choice", "an answer; repeated"),
-        ("score", "how much, on the scale of the --level that follow?"),
-        ("level", "a level of the --score before it, the lowest first; repeated"),
-        ("name", "what to call the question before it"),
+        ("predicate", "a statement: is it true of the input?"),
+        ("ask", "a question with the --choice options that follow as answers"),
+        ("choice", "a possible answer; repeat for each"),
+        ("score", "a question to answer on the scale of the --level options that follow"),
+        ("level", "a level of the preceding --score, lowest first; repeat for each"),
+        ("name", "the name of the preceding question"),
     ):
-        group.add_argument(f"--{option}", action=_Told, metavar="TEXT", help=text)
+        group.add_argument(f"--{option}", action=_AppendPart, metavar="TEXT", help=text)
 
 
 def add_asking_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add how questions are put to the model, and what is done to its probabilities."""
-    group = parser.add_argument_group("asking")
+    """Add the options for the prompts and for the scoring of options."""
+    group = parser.add_argument_group("prompts")
     group.add_argument(
         "--labels",
         choices=("text", "letters"),
-        help="what the model answers with: the options' texts, or letters (text)",
+        help="let the model answer with the text of an option, or with a letter (default: text)",
     )
     group.add_argument(
-        "--orders", type=int, metavar="N", help="average over N orders of the options (1)"
+        "--orders", type=int, metavar="N", help="average over N orders of the options (default: 1)"
     )
-    group.add_argument("--scoring", choices=RULES, help="how options are scored (legal)")
+    group.add_argument(
+        "--scoring", choices=RULES, help="the rule that scores the options (default: legal)"
+    )
     group.add_argument(
         "--n-slots",
         type=whole_number,
         metavar="N",
-        help="inputs that are asked about at once (8; 1 with --batching off)",
+        help="slots: how many inputs the model can hold at the same time (default: 8; 1 with "
+        "--batching off)",
     )
 
 
 def add_table_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what is read of a table."""
+    """Add the options for the input table."""
     group = parser.add_argument_group("table")
     group.add_argument("--column", metavar="NAME", help="the column with the inputs")
     group.add_argument(
         "--delimiter",
         metavar="CHARACTER",
-        help="between the fields of a CSV table; \\t is a tab (a comma)",
+        help="the character between the fields of a CSV file; \\t is a tab (default: a comma)",
     )
-    group.add_argument("--limit", type=int, metavar="N", help="only the first N: rows of the table")
+    group.add_argument("--limit", type=int, metavar="N", help="read only the first N rows")
 
 
 def read_questions(arguments: argparse.Namespace) -> tuple[Question, ...]:
-    """Return the questions of the file, or those on the line."""
-    told = getattr(arguments, "told", None) or []
+    """Return the questions of the file or of the command line."""
+    parts = getattr(arguments, "question_parts", None) or []
     if arguments.questions is None:
-        if not told:
+        if not parts:
             raise UsageError("no questions: give --questions, --predicate, --ask or --score")
-        return _on_the_line(told)
-    if told:
-        raise UsageError(f"--questions holds all that is asked: give no --{told[0][0]}")
+        return _from_options(parts)
+    if parts:
+        raise UsageError(f"--{parts[0][0]} cannot be combined with --questions")
     path = Path(arguments.questions)
     try:
         return as_questions(_unwrapped(_read_file(path)))
@@ -125,7 +130,7 @@ def read_questions(arguments: argparse.Namespace) -> tuple[Question, ...]:
 
 @dataclass(frozen=True)
 class HowAsked:
-    """How questions are put.
+    """The settings for prompts and scoring.
 
     Attributes
     ----------
@@ -142,12 +147,12 @@ class HowAsked:
 
 
 def read_asking(arguments: argparse.Namespace) -> HowAsked:
-    """Return how to ask: as the options say, or else as the calibration was fitted for."""
+    """Return the settings. Unless an option sets them, the calibration does, if there is one."""
     path = getattr(arguments, "calibration", None)
     if arguments.orders is not None and arguments.orders < 1:
-        raise UsageError(f"--orders must be 1 or more, not {arguments.orders}")
+        raise UsageError(f"--orders must be 1 or more, got {arguments.orders}")
     if arguments.n_slots == 0:
-        raise UsageError("--n-slots must be 1 or more, not 0")
+        raise UsageError("--n-slots must be 1 or more, got 0")
     if path is not None:
         check_utf8(read_bytes(path), path)
     calibration = None if path is None else Calibration.load(path)
@@ -161,11 +166,11 @@ def read_asking(arguments: argparse.Namespace) -> HowAsked:
 
 
 def read_table(arguments: argparse.Namespace) -> InputTable:
-    """Return the table of the command line."""
+    """Open the table of the command line."""
     if arguments.column is None:
-        raise UsageError("a table needs a --column: the one with the inputs")
+        raise UsageError("a table needs a --column: the column with the inputs")
     if arguments.limit is not None and arguments.limit < 1:
-        raise UsageError(f"--limit must be 1 or more, not {arguments.limit}")
+        raise UsageError(f"--limit must be 1 or more, got {arguments.limit}")
     return open_table(Path(arguments.table), _delimiter(arguments))
 
 
@@ -173,24 +178,26 @@ def _delimiter(arguments: argparse.Namespace) -> str | None:
     given: str | None = arguments.delimiter
     if given is None:
         return None
-    delimiter = "\t" if given == r"\t" else given  # as shells hand it on
+    delimiter = "\t" if given == r"\t" else given  # shells pass it as two characters
     if len(delimiter) != 1:
-        raise UsageError(f"--delimiter must be one character, not {given!r}")
+        raise UsageError(f"--delimiter must be one character, got {given!r}")
     if delimiter in '"\r\n':
-        raise UsageError(f"--delimiter cannot be {given!r}: it has a meaning in every CSV file")
+        raise UsageError(
+            f"--delimiter cannot be {given!r}: quotes and line ends have a fixed meaning in CSV"
+        )
     if FORMATS.get(Path(arguments.table).suffix.lower()) not in ("csv", "tsv"):
-        raise UsageError(f"--delimiter goes with CSV, and {arguments.table} is none")
+        raise UsageError(f"--delimiter requires a .csv or .tsv table, got {arguments.table}")
     return delimiter
 
 
-def _on_the_line(told: Sequence[tuple[str, str]]) -> tuple[Question, ...]:
+def _from_options(parts: Sequence[tuple[str, str]]) -> tuple[Question, ...]:
     asked: list[tuple[str, str, dict[str, list[str]]]] = []
-    for kind, text in told:
+    for kind, text in parts:
         if kind in _FOLLOWING:
             asked.append((kind, text, {part: [] for part in _FOLLOWING[kind]}))
         elif not asked or kind not in asked[-1][2]:
-            of = {"choice": "--ask", "level": "--score", "name": "a question"}[kind]
-            raise UsageError(f"--{kind} {text!r} must follow {of}")
+            before = {"choice": "--ask", "level": "--score", "name": "a question"}[kind]
+            raise UsageError(f"--{kind} {text!r} must follow {before}")
         else:
             asked[-1][2][kind].append(text)
     try:
@@ -202,7 +209,7 @@ def _on_the_line(told: Sequence[tuple[str, str]]) -> tuple[Question, ...]:
 def _question(kind: str, text: str, parts: Mapping[str, list[str]]) -> Question:
     names = parts["name"]
     if len(names) > 1:
-        raise UsageError(f"--name {names[1]!r}: the question has the name {names[0]!r}")
+        raise UsageError(f"--name {names[1]!r}: the question is already named {names[0]!r}")
     name = names[0] if names else None
     if kind == "predicate":
         return Predicate(text, name)
@@ -212,7 +219,7 @@ def _question(kind: str, text: str, parts: Mapping[str, list[str]]) -> Question:
 
 
 def _unwrapped(read: Any) -> Any:
-    """Return what is under the key ``questions``, if that is all there is."""
+    """Return the value of the key ``questions`` if the file has no other key."""
     if isinstance(read, Mapping) and set(read) == {"questions"}:
         inner = read["questions"]
         if not (isinstance(inner, Mapping) and isinstance(inner.get("type"), str)):

@@ -1,4 +1,4 @@
-"""``eliza-ffi serve``: a model behind HTTP."""
+"""``eliza-ffi serve``: serve decisions over HTTP."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .questions import add_asking_arguments, read_asking
 __all__ = ["add_serve_arguments", "run_serve"]
 
 KEY_VARIABLE = "ELIZA_API_KEY"
-"""The environment variable that may hold the key."""
+"""The environment variable that may hold an API key."""
 
 NEEDED = ("starlette", "uvicorn", "prometheus_client")
 
@@ -37,64 +37,86 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     group = parser.add_argument_group("server")
     group.add_argument(
-        "--host", default="127.0.0.1", metavar="ADDRESS", help="where to listen (127.0.0.1)"
+        "--host",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="address to listen on (default: 127.0.0.1)",
     )
     group.add_argument(
-        "--port", type=whole_number, default=8080, metavar="N", help="0 = any that is free (8080)"
+        "--port",
+        type=whole_number,
+        default=8080,
+        metavar="N",
+        help="port to listen on; 0 = any free port (default: 8080)",
     )
-    group.add_argument("--alias", metavar="NAME", help="what the model is called (its file's name)")
     group.add_argument(
-        "--queue", type=whole_number, default=256, metavar="N", help="requests that may wait (256)"
+        "--alias",
+        metavar="NAME",
+        help="name of the model in responses (default: its file name without the extension)",
     )
     group.add_argument(
-        "--deadline", type=float, default=60.0, metavar="SECONDS", help="for each request (60)"
+        "--queue",
+        type=whole_number,
+        default=256,
+        metavar="N",
+        help="the most requests that may wait (default: 256)",
     )
-    group = parser.add_argument_group("who may ask", "this machine's own programs, without more")
+    group.add_argument(
+        "--deadline",
+        type=float,
+        default=60.0,
+        metavar="SECONDS",
+        help="time limit of a request, waiting included (default: 60)",
+    )
+    group = parser.add_argument_group(
+        "access", "without these options, only programs on this machine have access"
+    )
     group.add_argument(
         "--api-key-file",
         metavar="FILE",
-        help=f"API keys, one a line, any of which opens it; or one in {KEY_VARIABLE}",
+        help="require an API key from FILE, which has one key per line (default: the key in "
+        f"{KEY_VARIABLE}, if set)",
     )
     group.add_argument(
         "--without-key",
         action="store_true",
-        help="let anyone ask who can reach an address that is not this machine's alone",
+        help="accept requests without an API key even if other machines can reach the address",
     )
     group.add_argument(
         "--cors-origin",
         action="append",
         metavar="ORIGIN",
-        help="an origin whose pages may send requests, or * for any; repeat for more (none)",
+        help="allow requests from web pages of ORIGIN, * = any; repeat for more (default: none)",
     )
     group.add_argument(
         "--allowed-host",
         action="append",
         metavar="NAME",
-        help="another host name than localhost that clients may use; repeat for more",
+        help="accept this host name besides localhost; repeat for more",
     )
     add_asking_arguments(parser)
     add_model_arguments(parser)
 
 
 def run_serve(arguments: argparse.Namespace) -> int:
-    """Serve until a signal comes."""
+    """Serve until SIGTERM or SIGINT."""
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise NotSupportedError(
-            f"serving needs {', '.join(missing)}: pip install 'eliza-ffi[serve]'"
+            f"serving requires {', '.join(missing)}: pip install 'eliza-ffi[serve]'"
         )
-    from ..serve import server  # what it needs may not be installed
+    from ..serve import server  # not at the top, because its dependencies are optional
 
     settings = _settings(arguments)
     logging.basicConfig(level=logging.WARNING, format="eliza-ffi: %(message)s")
-    # First of all: whether the address is free is known at once, and the model takes its time.
+    # Listen before loading the model, so that an address in use is reported at once.
     with (
         _listening(server.listen, settings) as listening,
         open_model(arguments, arguments.n_slots) as model,
     ):
         server.check_model(model, settings)
-        said = f"{settings.name} is served at {_url(listening)}"
-        sent = server.serve(model, settings, listening, lambda: print(said, flush=True))
+        ready = f"{settings.name} is served at {_url(listening)}"
+        sent = server.serve(model, settings, listening, lambda: print(ready, flush=True))
     if sent == signal.SIGINT:
         raise KeyboardInterrupt
     return 0
@@ -105,7 +127,7 @@ def _listening(
 ) -> socket.socket:
     try:
         return listen(settings)
-    except OSError as error:  # which names no address
+    except OSError as error:  # the error does not name the address
         address = f"{settings.host}:{settings.port}"
         raise OSError(error.errno, error.strerror, address) from error
 
@@ -138,7 +160,7 @@ def _keys(arguments: argparse.Namespace) -> tuple[str, ...]:
         lines = [line.strip() for line in read_text(arguments.api_key_file).splitlines()]
         keys = tuple(line for line in lines if line)
         if not keys:
-            raise UsageError(f"{arguments.api_key_file} holds no API key")
+            raise UsageError(f"{arguments.api_key_file} contains no API key")
         return keys
     key = os.environ.get(KEY_VARIABLE)
     return () if key is None else (key,)

@@ -1,4 +1,4 @@
-"""``eliza-ffi --version``: the package, the library it finds, and what that is built on."""
+"""``eliza-ffi --version``: the versions of the package, the library and llama.cpp."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["ShowVersion", "version_text"]
 
 
 class ShowVersion(argparse.Action):
-    """Prints the versions and ends the program; the library is looked for only then."""
+    """Prints the versions and exits. The library is loaded only if the option is given."""
 
     def __init__(self, option_strings: list[str], dest: str, **more: Any) -> None:
         super().__init__(option_strings, dest, nargs=0, **more)
@@ -32,13 +32,13 @@ class ShowVersion(argparse.Action):
 
 
 def version_text() -> str:
-    """Return the versions, a line for each part."""
+    """Return the versions, one line each."""
     lines = [f"eliza-ffi {__version__}"]
     try:
         library = Library()
         binding = CffiBinding(library)
         facts = binding.describe() if binding.supports("describe") else {}
-        version = facts.get("library_version", "of an unknown version")
+        version = facts.get("library_version", "(unknown version)")
         lines.append(f"libelizainference {version}, ABI {library.abi_version}, {library.path}")
         if "llama_cpp" in facts:
             lines.append(f"llama.cpp {facts['llama_cpp']['commit']}, {facts['backend']}")
