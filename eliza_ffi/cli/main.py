@@ -150,7 +150,7 @@ def build_parser() -> argparse.ArgumentParser:
         choices=("greedy", "sample", "best"),
         default="greedy",
         help="greedy: take the most probable token at each step; sample: draw each token by its "
-        "probability; best: take the label with the highest probability as a whole (default: greedy)",
+        "probability; best: take the label that is most probable as a whole (default: greedy)",
     )
     choose.add_argument(
         "--temperature",
