@@ -1,23 +1,23 @@
-"""Decisions over HTTP: ``/v1/decisions`` and ``/v1/systemone`` of one model.
+"""Serve decisions of one model over HTTP: ``/v1/decisions`` and ``/v1/systemone``.
 
-``eliza-ffi serve`` is this room behind a command. It needs the extra ``serve``: Starlette, uvicorn
-and prometheus-client.
+The command ``eliza-ffi serve`` runs this server. It requires the extra ``serve``: Starlette,
+uvicorn and prometheus-client.
 
-    settings    what can be set, and which addresses may be served without a key
-    server      uvicorn: from the socket to the last answer, and signals
-    connections the limits of connections and of their idle time
+    settings    the settings, and which addresses require a key
+    server      run uvicorn: listen, serve, shut down after a signal
+    connections limit the number of connections and their idle time
     app         the routes
-    endpoints   what each of them answers
-    formats     requests and answers in the two wire formats
-    schemas     the schemas of requests in the two formats
-    fields      checks requests against these schemas
-    bodies      reading a request's body, within its limits
-    admission   who is answered now, who waits, who is refused
-    patience    deadlines, and clients that go away
-    guard       keys, hosts, origins, security headers, names of requests in the log
-    hosts       hosts and origins as users write them and clients send them
-    refusals    errors in OpenAI's form
-    metrics     what Prometheus is told
-    openapi     the description for machines
-    page        the page for people
+    endpoints   the handlers of the routes
+    formats     requests and responses in the two wire formats
+    schemas     the JSON Schemas of requests
+    fields      check requests against these schemas
+    bodies      read a request's body, within its limits
+    admission   run some requests at once, queue others, reject the rest
+    patience    deadlines, and clients that disconnect
+    guard       keys, hosts, origins, security headers, request ids in the log
+    hosts       host names and origins in settings and in headers
+    refusals    errors in OpenAI's format
+    metrics     metrics for Prometheus
+    openapi     the OpenAPI document
+    page        the web page
 """

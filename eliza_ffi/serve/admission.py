@@ -1,4 +1,4 @@
-"""Who is answered now, who waits for a place, and who is refused."""
+"""Run a limited number of requests at once, queue a limited number, and reject the rest."""
 
 from __future__ import annotations
 
@@ -12,92 +12,98 @@ from .refusals import Refusal
 
 __all__ = ["Admission"]
 
-LONGEST_RETRY = 60
-"""Seconds that nobody is asked to wait longer than."""
+MAX_RETRY_SECONDS = 60
+"""Highest value of a Retry-After header."""
 
 
 class Admission:
-    """So many requests at once, so many that wait behind them in the order they came.
+    """Limits the running and the waiting requests; requests wait in order of arrival.
 
     Parameters
     ----------
-    n_places
-        Requests that are worked on at once.
-    n_waiting
-        Requests that wait; one more is refused.
+    max_running
+        The most requests that run at the same time.
+    max_waiting
+        The most requests that wait; further requests are rejected.
 
     Attributes
     ----------
-    n_inside, n_outside : int
-        How many are worked on, and how many wait.
+    n_running, n_waiting : int
+        The number of running and of waiting requests.
     is_closed : bool
-        Whether whoever comes now is refused.
+        Whether new requests are rejected.
     """
 
-    def __init__(self, n_places: int, n_waiting: int) -> None:
-        self._places = asyncio.Semaphore(n_places)
-        self._n_places = n_places
-        self._most_waiting = n_waiting
+    def __init__(self, max_running: int, max_waiting: int) -> None:
+        self._places = asyncio.Semaphore(max_running)
+        self._max_running = max_running
+        self._max_waiting = max_waiting
         self._seconds_each = 0.0
-        self.n_inside = 0
-        self.n_outside = 0
+        self.n_running = 0
+        self.n_waiting = 0
         self.is_closed = False
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator[float]:
-        """Have a place for a while, after a wait whose seconds are yielded.
+        """Wait until the request may run; yield the seconds that it waited.
 
         Raises
         ------
         Refusal
-            If too many wait already, or the server is about to end.
+            If the queue is full, or the server is shutting down.
         """
         self.check_open()
-        if self._places.locked() and self.n_outside >= self._most_waiting:
+        if self._places.locked() and self.n_waiting >= self._max_waiting:
             raise Refusal(
                 429,
-                f"{self._most_waiting} requests wait already, the most there may be",
+                f"the queue is full: {self._max_waiting} requests are waiting",
                 "queue_full",
                 headers={"retry-after": str(self._retry_after())},
             )
-        came = time.monotonic()
-        self.n_outside += 1
+        arrived = time.monotonic()
+        self.n_waiting += 1
         try:
             await self._places.acquire()
-            self.n_inside += 1
+            self.n_running += 1
         finally:
-            self.n_outside -= 1
+            self.n_waiting -= 1
         begin = time.monotonic()
         try:
-            yield begin - came
+            yield begin - arrived
         finally:
             self._note_seconds(time.monotonic() - begin)
-            self.n_inside -= 1
+            self.n_running -= 1
             self._places.release()
 
     def check_open(self) -> None:
-        """Reject a new request, if it is closed."""
+        """Raise if new requests are rejected.
+
+        Raises
+        ------
+        Refusal
+            If :meth:`close` was called.
+        """
         if self.is_closed:
             raise Refusal(
                 503,
-                "the server is ending: it finishes the running requests",
+                "the server is shutting down; it finishes the running requests",
                 "shutting_down",
                 headers={"retry-after": "1", "connection": "close"},
             )
 
     def close(self) -> None:
-        """Reject new requests from now on; waiting requests are still answered."""
+        """Reject new requests from now on. Waiting requests are still answered."""
         self.is_closed = True
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody is inside or waits."""
-        return self.n_inside + self.n_outside == 0
+        """Whether no request is running or waiting."""
+        return self.n_running + self.n_waiting == 0
 
     def _note_seconds(self, seconds: float) -> None:
         self._seconds_each += (seconds - self._seconds_each) / 16
 
     def _retry_after(self) -> int:
-        """Return in how many seconds those who wait will be inside, as far as one can tell."""
-        seconds = self._seconds_each * (self.n_outside + 1) / self._n_places
-        return min(max(1, math.ceil(seconds)), LONGEST_RETRY)
+        """Estimate the seconds until the requests that wait now are running."""
+        seconds = self._seconds_each * (self.n_waiting + 1) / self._max_running
+        return min(max(1, math.ceil(seconds)), MAX_RETRY_SECONDS)

@@ -1,4 +1,4 @@
-"""The application: which path is answered by what, and what becomes of errors."""
+"""The application: its routes, and the responses for errors."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ def make_app(
     Parameters
     ----------
     model
-        Open; it is not closed here.
+        An open model. It is not closed here.
     settings
     admission
-        Who is let in; None = as the settings say.
+        The limits for running and waiting requests; None = as in the settings.
     """
     if admission is None:
         admission = admission_for(model, settings)
     metrics = ServeMetrics(admission, lambda: model.session.describe().get("passes", {}))
-    answers = Endpoints(model, settings, admission, metrics)
+    endpoints = Endpoints(model, settings, admission, metrics)
     document = openapi_document()
 
     async def decisions(request: Request) -> Response:
-        return await answers.decide(request, DECISIONS)
+        return await endpoints.decide(request, DECISIONS)
 
     async def systemone(request: Request) -> Response:
-        return await answers.decide(request, SYSTEMONE)
+        return await endpoints.decide(request, SYSTEMONE)
 
     async def openapi(_: Request) -> Response:
         return Response(document, media_type="application/json")
@@ -60,18 +60,18 @@ def make_app(
         Route("/", page),
         Route(DECISIONS.path, decisions, methods=["POST"]),
         Route(SYSTEMONE.path, systemone, methods=["POST"]),
-        Route(_MODELS, answers.models),
-        Route(f"{_MODELS}/{{name:path}}", answers.model),
-        Route(_HEALTH, answers.health),
-        Route(_METRICS, answers.metrics),
+        Route(_MODELS, endpoints.models),
+        Route(f"{_MODELS}/{{name:path}}", endpoints.model),
+        Route(_HEALTH, endpoints.health),
+        Route(_METRICS, endpoints.metrics),
         Route(_OPENAPI, openapi),
     ]
     app = Starlette(
         routes=routes,
         exception_handlers={
-            Refusal: _refused,
-            HTTPException: _not_here,
-            Exception: _failed,
+            Refusal: _answer_refusal,
+            HTTPException: _answer_http_exception,
+            Exception: _answer_failure,
         },
     )
     app.router.redirect_slashes = False
@@ -80,29 +80,30 @@ def make_app(
 
 
 def admission_for(model: AsyncModel, settings: ServeSettings) -> Admission:
-    """Return who is let in to a model."""
+    """Return the limits for running and waiting requests of a model."""
     session = model.session
     n_decided = session.decisions_at_once(None)
-    n_prepared = (n_decided + 1) // 2  # while the others run
+    n_prepared = (n_decided + 1) // 2  # read and check their requests while the others run
     return Admission(n_decided + n_prepared, settings.n_waiting)
 
 
-async def _refused(_: Request, error: Exception) -> Response:
+async def _answer_refusal(_: Request, error: Exception) -> Response:
     assert isinstance(error, Refusal)
     return refusal_response(error)
 
 
-async def _not_here(request: Request, error: Exception) -> Response:
-    """Answer what the routes do not know."""
+async def _answer_http_exception(request: Request, error: Exception) -> Response:
+    """Answer a request for an unknown path or with a wrong method."""
     assert isinstance(error, HTTPException)
     path, headers = request.url.path, dict(error.headers or {})
     if error.status_code == 405:
-        said = f"{path} takes {headers.get('Allow', 'other methods')}, not {request.method}"
-        return refusal_response(Refusal(405, said, "method_not_allowed", headers=headers))
-    return refusal_response(Refusal(404, f"there is nothing at {path}", "not_found"))
+        allowed = headers.get("Allow", "another method")
+        message = f"{path}: expected {allowed}, got {request.method}"
+        return refusal_response(Refusal(405, message, "method_not_allowed", headers=headers))
+    return refusal_response(Refusal(404, f"unknown path: {path}", "not_found"))
 
 
-async def _failed(_: Request, __: Exception) -> Response:
-    # What it was is in the log, and no client's business: it may name files.
-    said = "the server failed; its log has the details under this answer's x-request-id"
-    return refusal_response(Refusal(500, said, "internal_error"))
+async def _answer_failure(_: Request, __: Exception) -> Response:
+    # The error itself may name files, so that it goes only into the log.
+    message = "the server failed; its log has the details under this response's x-request-id"
+    return refusal_response(Refusal(500, message, "internal_error"))

@@ -1,4 +1,4 @@
-"""Reading a request's body: bytes, then JSON, each within its limits."""
+"""Read a request's body and parse its JSON, within limits."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from .refusals import Refusal
 __all__ = ["MAX_BODY", "MAX_DEPTH", "json_object", "read_body"]
 
 MAX_BODY = 2**20
-"""Bytes of a request's body."""
+"""The most bytes of a request's body."""
 
 MAX_DEPTH = 64
-"""Levels of its JSON."""
+"""The most levels of nested JSON in a body."""
 
 
 async def read_body(request: Request, deadline: Deadline) -> bytes:
-    """Return a request's body.
+    """Read a request's body.
 
     Raises
     ------
     Refusal
-        If it is too long, compressed, or does not come in time.
+        If the body is too long or compressed, or does not arrive before the deadline.
     ClientGone
-        If the client leaves before its end.
+        If the client disconnects before the end of the body.
     """
     encoding = request.headers.get("content-encoding", "identity")
     if encoding.lower() != "identity":
         raise Refusal(
-            415, f"a body in the encoding {encoding!r} is not read: send it as it is", "encoding"
+            415, f"expected an uncompressed body, got the content encoding {encoding!r}", "encoding"
         )
-    told = request.headers.get("content-length", "")
-    if told.isdigit() and int(told) > MAX_BODY:
+    length = request.headers.get("content-length", "")
+    if length.isdigit() and int(length) > MAX_BODY:
         raise _too_large()
     try:
         return await deadline.before_end(_collect(request))
@@ -53,12 +53,13 @@ async def _collect(request: Request) -> bytes:
 
 
 def json_object(body: bytes) -> dict[str, Any]:
-    """Return the JSON object in a body.
+    """Parse the JSON object in a body.
 
     Raises
     ------
     Refusal
-        If it is none, too deep, or has text that is no Unicode.
+        If the body is not a JSON object, is nested too deeply, or has a string that is not valid
+        Unicode.
     """
     try:
         given = json.loads(body.decode(), parse_constant=_no_number)
@@ -73,7 +74,7 @@ def json_object(body: bytes) -> dict[str, Any]:
 
 
 def _check(given: dict[str, Any]) -> None:
-    """Check the depth of JSON and that its texts are Unicode, without recursion."""
+    """Check that the JSON is not too deep and that its strings are Unicode, without recursion."""
     level: list[Any] = [given]
     for _ in range(MAX_DEPTH):
         inner: list[Any] = []
@@ -97,22 +98,24 @@ def _check(given: dict[str, Any]) -> None:
 
 
 def _check_text(text: str) -> None:
-    # Half of a surrogate pair, which JSON can write and UTF-8 cannot.
+    # JSON escapes can spell half of a surrogate pair, which is not valid Unicode.
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError as error:
             raise Refusal(
-                400, f"the body has a text that is no Unicode: {error}", "invalid_json"
+                400, f"the body has a string that is not valid Unicode: {error}", "invalid_json"
             ) from None
 
 
 def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 def _too_large() -> Refusal:
-    return Refusal(413, f"the body is longer than {MAX_BODY} bytes", "body_too_large")
+    return Refusal(
+        413, f"expected a body of at most {MAX_BODY} bytes, got a longer one", "body_too_large"
+    )
 
 
 def _too_deep() -> Refusal:

@@ -1,7 +1,7 @@
-"""The open connections of a server: their number is limited, and idle ones are closed.
+"""Limit the number of open connections, and close idle ones.
 
-uvicorn does neither. :class:`Connection` stands between uvicorn's protocol and the socket. It
-uses only the interfaces of asyncio and ASGI.
+uvicorn does neither. :class:`Connection` wraps uvicorn's protocol, and uses only the interfaces of
+asyncio and ASGI.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from .refusals import Refusal
 
 
 def unsupported_uvicorn(missing: str) -> NotSupportedError:
-    """Return what to raise where uvicorn lacks something."""
+    """Return the error for a uvicorn version without `missing`."""
     return NotSupportedError(
         f"expected a uvicorn that has {missing}, got uvicorn {uvicorn.__version__}; "
-        "install another one: pip install -U 'eliza-ffi[serve]'"
+        "install another version: pip install -U 'eliza-ffi[serve]'"
     )
 
 
@@ -47,10 +47,10 @@ __all__ = [
 ]
 
 MOST_CONNECTIONS = 1000
-"""Most connections that are open at once."""
+"""The most connections that are open at the same time."""
 
 ACCEPTED_AT_ONCE = 8
-"""Most connections that one turn of the event loop accepts."""
+"""The most connections that one turn of the event loop accepts."""
 
 RESERVED_FILES = 96
 """File descriptors for everything except connections: the model, the threads, and the event loop.
@@ -58,16 +58,16 @@ Connections also use some of them for a few turns of the event loop: before they
 after they are aborted."""
 
 LEAST_CONNECTIONS = 16
-"""Fewest connections with which the server starts."""
+"""The server does not start if the limit of open files allows fewer connections."""
 
 HEAD_SECONDS = 10.0
-"""Time for the whole head of a request, from its first byte or the start of the connection."""
+"""Time limit for the head of a request, from its first byte or the start of the connection."""
 
 WRITE_SECONDS = 30.0
-"""Time in which a client must read some of a waiting answer."""
+"""Time limit for a client to read more of a response that waits to be sent."""
 
 WARNING_SECONDS = 60.0
-"""Time between two log lines about the same limit."""
+"""Shortest time between two log lines about the same limit."""
 
 logger = logging.getLogger(__name__)
 
@@ -75,16 +75,16 @@ _connection: ContextVar[Connection] = ContextVar("connection")
 
 
 def connection_limit() -> int:
-    """Return the most connections that the limit of open files allows.
+    """Return how many connections the limit of open files allows, at most 1,000.
 
     Raises
     ------
     InvalidArgumentError
-        If they are too few.
+        If it allows fewer than 16.
     """
     if sys.platform == "win32":
         return MOST_CONNECTIONS
-    import resource  # Unix alone has it
+    import resource  # exists only on Unix
 
     n_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if n_files == resource.RLIM_INFINITY:
@@ -103,48 +103,48 @@ class OccasionalWarning:
     Parameters
     ----------
     message
-        Its text, as :mod:`logging` formats it.
+        The format string, as for :mod:`logging`.
     """
 
     def __init__(self, message: str) -> None:
         self._message = message
-        self._said = float("-inf")
+        self._last_time = float("-inf")
 
     def say(self, *arguments: object) -> None:
         """Log the warning, unless it was logged within the last minute."""
         now = time.monotonic()
-        if now - self._said >= WARNING_SECONDS:
-            self._said = now
+        if now - self._last_time >= WARNING_SECONDS:
+            self._last_time = now
             logger.warning(self._message, *arguments)
 
 
 class Connections:
     """The open connections of a server.
 
-    At the limit, a new connection replaces the one that has waited longest for a request. If every
-    connection has a request, the new one is answered with 503.
+    At the limit, a new connection replaces the connection that has been idle longest. If no
+    connection is idle, the new connection is answered with 503.
 
     Parameters
     ----------
-    most
-        The limit.
+    limit
+        The most open connections.
     """
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
         self._open: set[Connection] = set()
-        self._idle: dict[Connection, None] = {}  # the longest idle one first
+        self._idle: dict[Connection, None] = {}  # ordered by idle time, the longest first
         self._full = OccasionalWarning(
             "the limit of %d connections is reached: new connections replace idle ones"
         )
 
     @property
     def protocol(self) -> type[Connection]:
-        """The protocol of these connections, for uvicorn's setting ``http``."""
+        """The protocol class for uvicorn's setting ``http``."""
         return type("Connection", (Connection,), {"connections": self})
 
     def watched(self, app: ASGIApp) -> ASGIApp:
-        """Return an application that marks its connections as busy while a request runs."""
+        """Wrap an application so that a connection counts as busy while its request runs."""
 
         async def with_request(scope: Scope, receive: Receive, send: Send) -> None:
             connection = _connection.get()
@@ -157,9 +157,9 @@ class Connections:
         return with_request
 
     def add(self, connection: Connection) -> bool:
-        """Add a new connection; return whether there was a place for it."""
-        if len(self._open) >= self._most:
-            self._full.say(self._most)
+        """Add a new connection; return False if the limit is reached and none is idle."""
+        if len(self._open) >= self._limit:
+            self._full.say(self._limit)
             if not self._idle:
                 return False
             next(iter(self._idle)).abort()
@@ -173,26 +173,26 @@ class Connections:
         self._idle.pop(connection, None)
 
     def note_busy(self, connection: Connection) -> None:
-        """Mark a connection as busy: it has a request."""
+        """Mark a connection as busy with a request."""
         self._idle.pop(connection, None)
 
     def note_idle(self, connection: Connection) -> None:
-        """Mark a connection as idle: it waits for a request."""
+        """Mark a connection as waiting for a request."""
         if connection in self._open:
             self._idle[connection] = None
 
     def abort_all(self) -> None:
-        """Close all connections without an answer."""
+        """Close all connections without responses."""
         for connection in list(self._open):
             connection.abort()
 
 
 class Connection(asyncio.Protocol):
-    """A counted connection of uvicorn, which is closed when its client does nothing.
+    """A counted uvicorn connection, which is closed if its client is too slow.
 
-    It is closed if the head of a request does not come in time, or if the client does not read the
-    answer. uvicorn itself closes a connection between two requests. The deadline of a request
-    covers its body.
+    It is closed if the head of a request does not arrive in time, or if the client does not read
+    the response. uvicorn itself closes connections that are idle between two requests. The deadline
+    of a request limits the time for its body.
 
     Parameters
     ----------
@@ -204,7 +204,7 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, **arguments: Any) -> None:
         self._http = H11Protocol(**arguments)
-        self._transport: asyncio.Transport | None = None  # None = there was no place
+        self._transport: asyncio.Transport | None = None  # None = rejected at the limit
         self._has_request = False
         self._head: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
@@ -229,7 +229,7 @@ class Connection(asyncio.Protocol):
             return
         if not self._has_request:
             self._await_head()
-        # uvicorn starts a task for the request, and the task gets a copy of this context.
+        # uvicorn starts a task for the request, which gets a copy of this context.
         token = _connection.set(self)
         try:
             self._http.data_received(data)
@@ -253,7 +253,7 @@ class Connection(asyncio.Protocol):
             self._http.resume_writing()
 
     def request_began(self) -> None:
-        """Mark the connection as busy: the head of a request has come."""
+        """Mark the connection as busy, because the head of a request has arrived."""
         self._has_request = True
         self.connections.note_busy(self)
         if self._head is not None:
@@ -261,12 +261,12 @@ class Connection(asyncio.Protocol):
             self._head = None
 
     def request_ended(self) -> None:
-        """Mark the connection as idle: the request was answered, or given up."""
+        """Mark the connection as idle, because its request has ended."""
         self._has_request = False
         self.connections.note_idle(self)
 
     def abort(self) -> None:
-        """Close the connection without an answer."""
+        """Close the connection without a response."""
         self.connections.remove(self)
         if self._transport is not None:
             self._transport.abort()
@@ -281,7 +281,7 @@ class Connection(asyncio.Protocol):
                 timer.cancel()
 
 
-def _full_answer() -> bytes:
+def _full_response() -> bytes:
     refusal = Refusal(503, "all connections of this server are in use", "connections_full")
     body = json.dumps(refusal.body()).encode()
     head = (
@@ -294,5 +294,5 @@ def _full_answer() -> bytes:
     return head.encode() + body
 
 
-_FULL = _full_answer()
-"""The answer to a new connection if all others are busy."""
+_FULL = _full_response()
+"""The response to a new connection if all others are busy."""

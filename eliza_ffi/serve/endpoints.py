@@ -1,4 +1,4 @@
-"""What each endpoint answers."""
+"""The handlers of the endpoints."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from .settings import ServeSettings
 __all__ = ["Endpoints"]
 
 LONG_BODY = 2**15
-"""Bytes whose reading takes long enough for other requests to notice."""
+"""Bodies of this many bytes or more are parsed in a thread, so as not to delay other requests."""
 
 
 class Endpoints:
-    """The answers of one server.
+    """The handlers of one server.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ class Endpoints:
         self._settings = settings
         self._admission = admission
         self._metrics = metrics
-        self._began = int(time.time())
+        self._started = int(time.time())
 
     async def decide(self, request: Request, wire: WireFormat) -> Response:
         """Answer questions about an input."""
@@ -62,34 +62,34 @@ class Endpoints:
         return JSONResponse(answer)
 
     async def models(self, _: Request) -> Response:
-        """List the one model there is."""
+        """List the server's model."""
         return JSONResponse({"object": "list", "data": [self._model_facts()]})
 
     async def model(self, request: Request) -> Response:
-        """Tell of the model, by its name."""
+        """Describe the model with the given name."""
         name = request.path_params["name"]
         if name != self._settings.name:
-            raise Refusal(404, f"there is no model {name!r} here", "model_not_found", "model")
+            raise Refusal(404, f"unknown model: {name!r}", "model_not_found", "model")
         return JSONResponse(self._model_facts())
 
     async def health(self, _: Request) -> Response:
-        """Say whether requests are answered."""
+        """Report whether the server accepts requests."""
         self._admission.check_open()
         return JSONResponse({"status": "ok"})
 
     async def metrics(self, _: Request) -> Response:
-        """Tell Prometheus."""
+        """Return the metrics in Prometheus' text format."""
         text = await asyncio.to_thread(self._metrics.text)
         return Response(text, media_type="text/plain; version=0.0.4")
 
     async def _answer(self, body: bytes, wire: WireFormat, deadline: Deadline) -> dict[str, Any]:
         async with self._admission.place() as waited:
             self._metrics.count_wait(waited)
-            asked = await _read(body, wire)
+            decision_request = await _read(body, wire)
             try:
-                return await self._decide(asked, wire, waited, deadline)
+                return await self._decide(decision_request, wire, waited, deadline)
             except ContextFullError as error:
-                if not deadline.left:  # it would have fitted when the others had ended
+                if not deadline.left:  # it might have fitted after other requests had ended
                     raise deadline.passed() from None
                 raise Refusal(400, str(error), "context_length_exceeded", wire.input_name) from None
             except InvalidArgumentError as error:
@@ -100,29 +100,29 @@ class Endpoints:
                 raise deadline.passed() from None
 
     async def _decide(
-        self, asked: DecisionRequest, wire: WireFormat, waited: float, deadline: Deadline
+        self, request: DecisionRequest, wire: WireFormat, waited: float, deadline: Deadline
     ) -> dict[str, Any]:
         settings = self._settings
         decision = await self._model.decide(
-            asked.input,
-            asked.questions,
+            request.input,
+            request.questions,
             labels=settings.labels,
             orders=settings.orders,
             scoring=settings.scoring,
-            option_mass="option_mass" in asked.include,
+            option_mass="option_mass" in request.include,
             wait=deadline.left,
         )
-        self._metrics.count_decision(asked.questions, decision)
+        self._metrics.count_decision(request.questions, decision)
         answer = {"model": settings.name, **wire.write(decision)}
-        if "timings" in asked.include:
+        if "timings" in request.include:
             answer["timings"] = {
                 "passes": decision.usage.passes,
                 "decision_ms": round(decision.usage.seconds * 1e3, 3),
                 "queue_ms": round(waited * 1e3, 3),
             }
-        if "prompts" in asked.include:
+        if "prompts" in request.include:
             answer["prompts"] = await self._model.decision_prompts(
-                asked.input, asked.questions, labels=settings.labels, orders=settings.orders
+                request.input, request.questions, labels=settings.labels, orders=settings.orders
             )
         return answer
 
@@ -130,13 +130,13 @@ class Endpoints:
         return {
             "id": self._settings.name,
             "object": "model",
-            "created": self._began,
+            "created": self._started,
             "owned_by": "eliza-ffi",
         }
 
 
 async def _read(body: bytes, wire: WireFormat) -> DecisionRequest:
-    """Return what a body asks; a long one is read beside the event loop."""
+    """Parse and check a body; a long one in another thread."""
     if len(body) < LONG_BODY:
         return wire.read(json_object(body))
     return await asyncio.to_thread(lambda: wire.read(json_object(body)))

@@ -1,8 +1,8 @@
-"""Checks a request against the schema of its format, and names the field that does not fit.
+"""Check a request against the schema of its format, and name the field that does not match.
 
-It knows as much of JSON Schema as those schemas use. A library could check as much, but could not
-name the field: if a value fits none of several alternatives, it says no more than that. Here the
-JSON type of a value or its field `type` selects the alternative.
+Only those parts of JSON Schema are implemented that our schemas use. A general validator could not
+name the field: if a value matches none of several alternatives, it reports only this. Here the JSON
+type of the value, or its field `type`, selects the alternative to check against.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from .schemas import Schema
 
 __all__ = ["UnfitField", "check_fields"]
 
-LONGEST_NAME = 40
-"""Characters of a field's name that a message repeats in full."""
+MAX_NAME_LENGTH = 40
+"""Messages and suggestions use at most this many characters of a field's name."""
 
 Path: TypeAlias = "tuple[str | int, ...]"
 
@@ -36,21 +36,21 @@ _WITH_ARTICLES = {"object": "an object", "array": "an array", "null": "null"}
 
 
 class UnfitField(Exception):  # noqa: N818 - an outcome
-    """A field of a request is not what its format demands.
+    """A field of a request does not match the schema.
 
     Parameters
     ----------
     path
-        Names and indices that lead to the field.
+        The field names and list indices on the way to the field.
     problem
-        What is wrong with it.
+        What is wrong with the field.
     is_unknown
-        Whether the format has no such field.
+        Whether the schema has no field of this name.
     """
 
     def __init__(self, path: Path, problem: str, *, is_unknown: bool = False) -> None:
         super().__init__(f"{_written(path)}: {problem}")
-        self.param = str(path[0])[:LONGEST_NAME] if path else None
+        self.param = str(path[0])[:MAX_NAME_LENGTH] if path else None
         self.is_unknown = is_unknown
 
 
@@ -62,12 +62,12 @@ def check_fields(value: Any, schema: Schema, path: Path = ()) -> None:
     value
     schema
     path
-        Names and indices that lead to the value.
+        The field names and list indices on the way to the value.
 
     Raises
     ------
     UnfitField
-        At the first place that does not fit.
+        For the first field that does not match.
     """
     if "oneOf" in schema:
         schema = _alternative(value, schema["oneOf"], path)
@@ -103,7 +103,7 @@ def _check_object(value: dict[str, Any], schema: Schema, path: Path) -> None:
         if name in fields:
             check_fields(each, fields[name], inside)
         elif others is False:
-            close = get_close_matches(name[:LONGEST_NAME], fields, n=1)
+            close = get_close_matches(name[:MAX_NAME_LENGTH], fields, n=1)
             hint = f"; did you mean {close[0]}?" if close else ""
             raise UnfitField(inside, f"this field is not supported{hint}", is_unknown=True)
         else:
@@ -121,7 +121,7 @@ def _check_count(n: int, least: int, most: int | None, what: str, path: Path) ->
 
 
 def _alternative(value: Any, alternatives: list[Schema], path: Path) -> Schema:
-    """Return the alternative that the JSON type of a value, or its field `type`, selects."""
+    """Select the alternative by the JSON type of the value, or by its field `type`."""
     kind = _KINDS[type(value)]
     fitting = [each for each in alternatives if kind in _listed(each["type"])]
     if not fitting:
@@ -132,13 +132,13 @@ def _alternative(value: Any, alternatives: list[Schema], path: Path) -> Schema:
     types: dict[str, Schema] = {}
     default = None
     for schema in fitting:
-        its_type = schema["properties"]["type"]
-        types |= dict.fromkeys(its_type["enum"], schema)
-        default = its_type.get("default", default)
-    said = value.get("type", default)
-    if not isinstance(said, str) or said not in types:
-        raise _unfit((*path, "type"), _either(types), said)
-    return types[said]
+        type_schema = schema["properties"]["type"]
+        types |= dict.fromkeys(type_schema["enum"], schema)
+        default = type_schema.get("default", default)
+    given = value.get("type", default)
+    if not isinstance(given, str) or given not in types:
+        raise _unfit((*path, "type"), _either(types), given)
+    return types[given]
 
 
 def _unfit(path: Path, expected: str, value: Any) -> UnfitField:
@@ -146,10 +146,10 @@ def _unfit(path: Path, expected: str, value: Any) -> UnfitField:
 
 
 def _written(path: Path) -> str:
-    """Return a path as a program would write it, such as ``questions[0].name``."""
+    """Format a path, such as ``questions[0].name``."""
     text = ""
     for step in path:
-        if isinstance(step, str) and step.isidentifier() and len(step) <= LONGEST_NAME:
+        if isinstance(step, str) and step.isidentifier() and len(step) <= MAX_NAME_LENGTH:
             text += f".{step}" if text else step
         else:
             text += f"[{reprlib.repr(step)}]"

@@ -1,4 +1,4 @@
-"""Requests and responses in the two wire formats, ``/v1/decisions`` and ``/v1/systemone``."""
+"""Read requests and write responses in the two wire formats."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ __all__ = ["DECISIONS", "SYSTEMONE", "DecisionRequest", "WireFormat"]
 
 @dataclass(frozen=True)
 class WireFormat:
-    """One of the two formats.
+    """A format of requests and responses.
 
     Attributes
     ----------
     path : str
-        Its endpoint.
+        The endpoint's path.
     input_name : str
-        The field of the input.
+        The field that holds the input.
     schema : dict
-        The JSON Schema of its requests.
+        The JSON Schema of requests.
     media_fields : tuple of str
         Unsupported fields for images and files.
     media_status : int
-        The status for requests with images, sound or files.
+        The HTTP status for requests with images, sound or files.
     write : callable
-        Returns the answers and the usage of a decision.
+        Returns the response fields for the answers and the usage of a decision.
     """
 
     path: str
@@ -46,12 +46,12 @@ class WireFormat:
     write: Callable[[Decision], dict[str, Any]]
 
     def read(self, given: Mapping[str, Any]) -> DecisionRequest:
-        """Return what a request asks.
+        """Read a request.
 
         Raises
         ------
         Refusal
-            If it is malformed, or has an unsupported field.
+            If the request is malformed or has an unsupported field.
         """
         try:
             self._check_media(given)
@@ -66,7 +66,7 @@ class WireFormat:
         return DecisionRequest(as_one_input(given[self.input_name]), questions, included)
 
     def _check_media(self, given: Mapping[str, Any]) -> None:
-        """Reject images, sound and files, wherever the format has them."""
+        """Reject images, sound and files."""
         for name in self.media_fields:
             if isinstance(given.get(name), list) and given[name]:
                 raise self._media(f"{name}: this field is not supported: only text is read", name)
@@ -84,14 +84,14 @@ class WireFormat:
 
 @dataclass(frozen=True)
 class DecisionRequest:
-    """A request to decide.
+    """The contents of a request.
 
     Attributes
     ----------
     input
     questions : tuple of Question
     include : frozenset of str
-        What the answer is to have in addition.
+        The requested extra fields of the response.
     """
 
     input: Any
@@ -105,7 +105,7 @@ def _write_decisions(decision: Decision) -> dict[str, Any]:
         "answers": [decisions_answer(answer) for answer in decision.answers],
         "usage": {
             "input_tokens": n_input,
-            # What was read is in the cache now.
+            # All tokens that were read are in the KV cache now.
             "input_tokens_details": {
                 "cached_tokens": n_cached,
                 "cache_write_tokens": n_input - n_cached,
@@ -132,17 +132,17 @@ DECISIONS = WireFormat(
     input_name="input",
     schema=DECISIONS_REQUEST,
     media_fields=(),
-    media_status=400,  # as OpenAI answers unsupported input
+    media_status=400,  # OpenAI's status for unsupported input
     write=_write_decisions,
 )
-"""OpenAI's; questions of the type `labels` are ours."""
+"""OpenAI's format, extended by questions of the type `labels`."""
 
 SYSTEMONE = WireFormat(
     path="/v1/systemone",
     input_name="state",
     schema=SYSTEMONE_REQUEST,
     media_fields=SYSTEMONE_MEDIA,
-    media_status=501,  # as llama-server answers for a model that reads only text
+    media_status=501,  # llama-server's status if the model reads only text
     write=_write_systemone,
 )
-"""That of llama-server and others."""
+"""The format of llama-server and other servers."""

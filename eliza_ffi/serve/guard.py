@@ -1,4 +1,4 @@
-"""Who may ask: keys, hosts and origins; and the headers that keep browsers from doing more."""
+"""Check keys, hosts and origins, and add the headers that restrict what browsers may do."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .settings import ServeSettings
 __all__ = ["OPEN_PATHS", "Guard"]
 
 OPEN_PATHS = ("/", "/health")
-"""What is answered without a key: nothing of the model is in it."""
+"""Paths that need no key; their responses say nothing about the model."""
 
 logger = logging.getLogger(__name__)
 
@@ -29,17 +29,18 @@ SECURITY_HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
 }
-"""Of every answer that does not say otherwise itself."""
+"""Headers of every response, unless the response sets them itself."""
 
 
 class Guard:
-    """Passes on requests of allowed clients, and answers all others itself.
+    """Passes requests of allowed clients to the application, and rejects all others.
 
-    A browser sends requests for whatever page it shows. Those of other sites' pages are rejected by
-    their Origin header. Those of a page whose own name was pointed at this machine (DNS rebinding)
-    are rejected by their Host header, which has that name. An IP address in the Host header is
-    safe: no page of another site has the server's address for its own. A rebinding page has no API
-    key either.
+    A browser sends requests on behalf of any page it shows. Requests from the pages of other sites
+    are rejected because of their Origin header. An attacker can also point a host name at this
+    machine, so that the attacker's page has the server's origin (DNS rebinding). Its requests have
+    that name in their Host header, and are rejected because of it. An IP address in the Host header
+    is safe, because a page of another site cannot have this server's address as its own. If a key
+    is required, the check is not needed, because such a page has no key.
 
     Parameters
     ----------
@@ -86,7 +87,7 @@ class Guard:
             app = refusal_response(refusal)
         try:
             await app(scope, receive, send_guarded)
-        except Exception:  # it was answered with 500, unless the answer had begun
+        except Exception:  # status 500 was sent, unless the response had begun
             logger.exception("request %s failed: %s %r", request_id, scope["method"], scope["path"])
 
     def _check_browser(self, headers: Headers, origin: str | None) -> None:
@@ -95,14 +96,15 @@ class Guard:
         if self._hosts is not None and name not in self._hosts and not is_address(name):
             raise Refusal(
                 421,
-                f"the host {host!r} is not allowed: --allowed-host adds a name",
+                f"the host {host!r} is not allowed; allow it with the option --allowed-host",
                 "wrong_host",
             )
         is_own = origin is not None and _place(origin) == host.lower()
         if origin is not None and not is_own and not self._allows(origin):
             raise Refusal(
                 403,
-                f"pages of {origin!r} may not ask here: --cors-origin adds an origin",
+                f"requests from pages of {origin!r} are not allowed; allow them with the "
+                "option --cors-origin",
                 "wrong_origin",
             )
 
@@ -111,11 +113,11 @@ class Guard:
             return
         scheme, _, given = headers.get("authorization", "").partition(" ")
         key = given.strip().encode() if scheme.lower() == "bearer" else b""
-        # All are compared, each in the time that it takes.
+        # Compare with every key, in constant time, so that the time says nothing about the keys.
         if not sum(hmac.compare_digest(key, each) for each in self._keys):
             raise Refusal(
                 401,
-                "the API key is wrong or missing: it is expected as Authorization: Bearer KEY",
+                "the API key is wrong or missing; send the header Authorization: Bearer KEY",
                 "invalid_api_key",
                 headers={"www-authenticate": "Bearer"},
             )
@@ -125,7 +127,7 @@ class Guard:
 
 
 def _place(origin: str) -> str:
-    """Return the name and the port of an origin."""
+    """Return the host name and port of an origin."""
     try:
         return urlsplit(origin).netloc.lower()
     except ValueError:

@@ -1,4 +1,4 @@
-"""Hosts and origins: as users write them, and as clients send them."""
+"""Host names and origins, as users write them and as clients send them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def allowed_host(given: str) -> str:
-    """Normalize an allowed host, so that it compares equal to what :func:`host_of` returns.
+    """Normalize a host name of the settings, for comparison with :func:`host_of`.
 
     Raises
     ------
     InvalidArgumentError
-        If it is more than a name.
+        If `given` is not a bare host name or IP address.
     """
     name = given.strip().lower().removesuffix(".")
     if not _NAME.fullmatch(name) and not is_address(name):
@@ -36,12 +36,12 @@ def allowed_host(given: str) -> str:
 
 
 def allowed_origin(given: str) -> str:
-    """Normalize an allowed origin, so that it equals what browsers send; ``*`` stands for any.
+    """Normalize an origin of the settings, for comparison with Origin headers; ``*`` means any.
 
     Raises
     ------
     InvalidArgumentError
-        If it is not an origin.
+        If `given` is not an origin.
     """
     text = given.strip()
     if text == "*":
@@ -58,7 +58,7 @@ def allowed_origin(given: str) -> str:
 
 
 def host_of(header: str) -> str:
-    """Return the name in a Host header, without the port and the brackets of IPv6."""
+    """Return the host of a Host header, without the port and the brackets of IPv6."""
     try:
         return (urlsplit(f"//{header}").hostname or "").lower().removesuffix(".")
     except ValueError:
@@ -66,7 +66,7 @@ def host_of(header: str) -> str:
 
 
 def is_address(host: str) -> bool:
-    """Return whether a host is an IP address, not a name."""
+    """Return whether a host is an IP address and not a name."""
     try:
         ipaddress.ip_address(host)
     except ValueError:
@@ -75,5 +75,5 @@ def is_address(host: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach a host."""
+    """Return whether only this machine can reach the host."""
     return host == "localhost" or (is_address(host) and ipaddress.ip_address(host).is_loopback)

@@ -1,4 +1,4 @@
-"""What Prometheus is told: requests, questions, tokens, passes, the queue, and how long it took."""
+"""Metrics for Prometheus: requests, questions, tokens, forward passes, the queue, and times."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from .admission import Admission
 __all__ = ["CLIENT_GONE", "Measured", "ServeMetrics"]
 
 CLIENT_GONE = 499
-"""The code of requests that nobody waited for; no client sees it."""
+"""The status code that is counted for requests whose client disconnected."""
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-"""Upper bounds of the histograms."""
+"""Upper bounds of the histogram buckets."""
 
 
 class ServeMetrics:
-    """The figures of one server.
+    """The metrics of one server.
 
     Parameters
     ----------
     admission
-        Whose queue is told of.
+        The queue to report.
     passes
-        Returns what the library counts of its forward passes.
+        Returns the library's statistics of its forward passes.
     """
 
     def __init__(self, admission: Admission, passes: Callable[[], Mapping[str, Any]]) -> None:
@@ -42,20 +42,20 @@ class ServeMetrics:
         )
         self.seconds = Histogram(
             "eliza_request_seconds",
-            "From a request's head to the end of its answer",
+            "Time from the head of a request to the end of its response",
             ("endpoint",),
             buckets=SECONDS,
             registry=self._registry,
         )
         self._queue_seconds = Histogram(
             "eliza_queue_seconds",
-            "What a request waited before work on it began",
+            "Time that a request waited in the queue",
             buckets=SECONDS,
             registry=self._registry,
         )
         self._decision_seconds = Histogram(
             "eliza_decision_seconds",
-            "What a decision took, from its prompts to its answers",
+            "Time from the prompts of a decision to its answers",
             buckets=SECONDS,
             registry=self._registry,
         )
@@ -64,26 +64,26 @@ class ServeMetrics:
         )
         self._tokens = Counter(
             "eliza_tokens",
-            "Tokens of prompts: read, or reused from the KV cache",
+            "Prompt tokens, read by the model or reused from the KV cache",
             ("source",),
             registry=self._registry,
         )
         queue = Gauge(
             "eliza_queue_requests",
-            "Requests that wait, and that are worked on",
+            "Requests that are waiting or running",
             ("state",),
             registry=self._registry,
         )
-        queue.labels("waiting").set_function(lambda: admission.n_outside)
-        queue.labels("running").set_function(lambda: admission.n_inside)
+        queue.labels("waiting").set_function(lambda: admission.n_waiting)
+        queue.labels("running").set_function(lambda: admission.n_running)
         self._registry.register(_Passes(passes))
 
     def count_wait(self, seconds: float) -> None:
-        """Count what a request has waited."""
+        """Count the seconds that a request waited."""
         self._queue_seconds.observe(seconds)
 
     def count_decision(self, questions: Iterable[Question], decision: Decision) -> None:
-        """Count a decision that was made."""
+        """Count a completed decision."""
         usage = decision.usage
         for question in questions:
             self._questions.labels(type(question).__name__.lower()).inc()
@@ -92,12 +92,12 @@ class ServeMetrics:
         self._decision_seconds.observe(usage.seconds)
 
     def text(self) -> bytes:
-        """Return all figures in Prometheus' text format."""
+        """Return all metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
 
 class _Passes(Collector):
-    """The forward passes, as the library counts them."""
+    """The library's own counts of forward passes."""
 
     def __init__(self, passes: Callable[[], Mapping[str, Any]]) -> None:
         self._passes = passes
@@ -107,7 +107,7 @@ class _Passes(Collector):
         yield CounterMetricFamily("eliza_passes", "Forward passes", value=passes.get("run", 0))
         yield CounterMetricFamily(
             "eliza_pass_sequences",
-            "Sequences in them; divided by the passes, how many share one",
+            "Sequences in all forward passes; divide by eliza_passes for the mean per pass",
             value=passes.get("sequences", 0),
         )
 
@@ -120,7 +120,7 @@ class Measured:
     app
     metrics
     endpoints
-        The paths that are counted by name; all else is "other".
+        The paths that are counted by name. All other paths are counted as "other".
     """
 
     def __init__(self, app: ASGIApp, metrics: ServeMetrics, endpoints: Iterable[str]) -> None:

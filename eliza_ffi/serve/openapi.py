@@ -1,4 +1,4 @@
-"""The description of the endpoints for machines: an OpenAPI document, with the limits in it."""
+"""The OpenAPI document, which describes the endpoints and their limits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAME: Schema = {"type": ["string", "null"]}
 VALUE: Schema = {"type": ["string", "boolean"]}
 
 ASKING_ERRORS = ("400", "413", "415", "429", "500", "501", "504")
-"""Statuses of failed decisions, in addition to those of every endpoint."""
+"""Error statuses of the endpoints for decisions, besides the statuses of all endpoints."""
 
 
 def openapi_document() -> str:
@@ -29,15 +29,15 @@ def openapi_document() -> str:
         "info": {
             "title": "eliza-ffi serve",
             "version": __version__,
-            "description": "Typed questions about an input, answered with probabilities. A "
-            f"request's body has at most {MAX_BODY} bytes and {MAX_DEPTH} levels of JSON.",
+            "description": "Answers typed questions about an input, with probabilities. The body "
+            f"of a request has at most {MAX_BODY} bytes and {MAX_DEPTH} levels of nested JSON.",
         },
         "paths": _paths(),
         "components": {
             "schemas": _schemas(),
             "responses": {
                 "Error": {
-                    "description": "what was wrong, and the limit",
+                    "description": "the error",
                     "content": _json(_ref("Error")),
                 }
             },
@@ -52,25 +52,25 @@ def _paths() -> Schema:
     health = object_of(status=TEXT)
     named = {"name": "name", "in": "path", "required": True, "schema": TEXT}
     return {
-        DECISIONS.path: {"post": _asking(DECISIONS, "Decisions", "OpenAI")},
-        SYSTEMONE.path: {"post": _asking(SYSTEMONE, "Systemone", "llama-server")},
-        "/v1/models": {"get": _telling("/v1/models", "List the one model", _ref("Models"))},
+        DECISIONS.path: {"post": _post(DECISIONS, "Decisions", "OpenAI")},
+        SYSTEMONE.path: {"post": _post(SYSTEMONE, "Systemone", "llama-server")},
+        "/v1/models": {"get": _get("/v1/models", "List the server's model", _ref("Models"))},
         "/v1/models/{name}": {
             "get": {
-                **_telling("/v1/models", "Describe the model", _ref("Model"), errors=("404",)),
+                **_get("/v1/models", "Describe the model", _ref("Model"), errors=("404",)),
                 "parameters": [named],
             }
         },
-        "/health": {"get": _telling("/health", "Say whether requests are answered", health)},
-        "/metrics": {"get": _telling("/metrics", "Figures for Prometheus", TEXT, "text/plain")},
-        "/openapi.json": {"get": _telling("/openapi.json", "This document", {"type": "object"})},
-        "/": {"get": _telling("/", "A page to ask questions on", TEXT, "text/html")},
+        "/health": {"get": _get("/health", "Report whether the server accepts requests", health)},
+        "/metrics": {"get": _get("/metrics", "Metrics for Prometheus", TEXT, "text/plain")},
+        "/openapi.json": {"get": _get("/openapi.json", "This document", {"type": "object"})},
+        "/": {"get": _get("/", "A page to ask questions in a browser", TEXT, "text/html")},
     }
 
 
-def _asking(wire: WireFormat, name: str, whose: str) -> Schema:
+def _post(wire: WireFormat, name: str, owner: str) -> Schema:
     return {
-        "summary": f"Answer questions, in the format of {whose}",
+        "summary": f"Answer questions, in the format of {owner}",
         "requestBody": {"required": True, "content": _json(_ref(f"{name}Request"))},
         "responses": {
             "200": {"description": "the answers", "content": _json(_ref(f"{name}Response"))},
@@ -79,7 +79,7 @@ def _asking(wire: WireFormat, name: str, whose: str) -> Schema:
     }
 
 
-def _telling(
+def _get(
     path: str,
     summary: str,
     schema: Schema,
@@ -91,7 +91,7 @@ def _telling(
 
 
 def _errors(path: str, own: tuple[str, ...]) -> Schema:
-    """Return the responses of failed requests: an endpoint's own, and those of every endpoint."""
+    """Return the error responses of an endpoint: its own statuses and those of all endpoints."""
     key = () if path in OPEN_PATHS else ("401",)
     codes = sorted({*own, *key, "403", "421", "500", "503"})
     return {code: {"$ref": "#/components/responses/Error"} for code in codes}

@@ -1,4 +1,4 @@
-"""The page for people: one file, whose own script and style are all that a browser may run."""
+"""The web page: one file. Its content security policy allows only its own script and style."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FILE = Path(__file__).with_name("page.html")
 
 
 def page_response() -> HTMLResponse:
-    """Return the page, with a policy that lets nothing else in."""
+    """Return the page with a policy that allows only its own script and style."""
     text, policy = _page()
     return HTMLResponse(text, headers={"content-security-policy": policy})
 
@@ -39,7 +39,7 @@ def _page() -> tuple[str, str]:
 
 
 def _hash_of(text: str, tag: str) -> str:
-    """Return what a policy calls the one element of a kind."""
+    """Return the hash with which the policy allows the page's only `tag` element."""
     (inside,) = re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)
     digest = hashlib.sha256(inside.encode()).digest()
     return f"'sha256-{base64.b64encode(digest).decode()}'"

@@ -1,4 +1,4 @@
-"""How long a request is worked on: until its deadline, or until nobody waits for the answer."""
+"""End a request at its deadline, or when its client disconnects."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ T = TypeVar("T")
 
 
 class ClientGone(Exception):  # noqa: N818 - an outcome
-    """Nobody waits for the answer any more."""
+    """The client has disconnected, so no response is needed."""
 
 
 class Deadline:
-    """A moment at which a request is given up.
+    """The time at which a request is cancelled.
 
     Parameters
     ----------
     seconds
-        From now.
+        The time from now to the deadline.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -34,21 +34,27 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Seconds until then, 0 or more."""
+        """Seconds until the deadline, 0 or more."""
         return max(0.0, self._end - asyncio.get_running_loop().time())
 
     def passed(self) -> Refusal:
-        """Return what is answered then."""
-        # Who was too slow once would be again: OpenAI's clients ask no second time.
+        """Return the error for a request that missed the deadline."""
+        # The header makes OpenAI's clients not retry: the same request would be too slow again.
         return Refusal(
             504,
-            f"there was no answer within the deadline of {self._seconds:g} s",
+            f"the request was not answered within the deadline of {self._seconds:g} s",
             "deadline_exceeded",
             headers={"x-should-retry": "false"},
         )
 
     async def before_end(self, step: Awaitable[T]) -> T:
-        """Await something that is cancelled when the deadline passes."""
+        """Await `step`; cancel it when the deadline passes.
+
+        Raises
+        ------
+        Refusal
+            If the deadline has passed.
+        """
         try:
             return await asyncio.wait_for(step, self.left)
         except asyncio.TimeoutError:
@@ -56,15 +62,15 @@ class Deadline:
 
 
 async def while_wanted(work: Coroutine[Any, Any, T], receive: Receive, deadline: Deadline) -> T:
-    """Run something until it ends, or else its deadline passes or the client goes away.
+    """Run `work` to its end, or cancel it when the deadline passes or the client disconnects.
 
-    What is not wanted any more is cancelled, and has ended when this raises.
+    After a cancellation, this raises only when `work` has ended.
 
     Parameters
     ----------
     work
     receive
-        The request's, whose body has been read.
+        The request's ASGI `receive`. The request's body must have been read.
     deadline
 
     Raises
@@ -72,7 +78,7 @@ async def while_wanted(work: Coroutine[Any, Any, T], receive: Receive, deadline:
     Refusal
         If the deadline has passed.
     ClientGone
-        If nobody waits any more.
+        If the client has disconnected.
     """
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_gone(receive))
@@ -88,7 +94,7 @@ async def while_wanted(work: Coroutine[Any, Any, T], receive: Receive, deadline:
         leaving.cancel()
         await asyncio.wait((working, leaving))
         if not working.cancelled():
-            working.exception()  # looked at: nobody wants it any more
+            working.exception()  # retrieved, so that asyncio does not log it
 
 
 async def _gone(receive: Receive) -> None:

@@ -1,4 +1,4 @@
-"""Errors in OpenAI's form: what was wrong, with which part of the request, and the limit."""
+"""Errors in OpenAI's format, with a message, a code, and the part of the request."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ __all__ = ["Refusal", "refusal_response"]
 
 
 class Refusal(Exception):  # noqa: N818 - an answer
-    """A request is answered with an error.
+    """An error that ends a request; the client receives it as the response.
 
     Parameters
     ----------
     status
-        Of HTTP.
+        The HTTP status.
     message
-        What is wrong, naming the thing and the limit.
+        The cause, with the limit if there is one.
     code
-        The same for programs.
+        The cause, as a word for programs.
     param
-        The part of the request.
+        The field of the request that caused the error; None = no single field.
     headers
-        More headers of the answer.
+        Additional headers of the response.
     """
 
     def __init__(
@@ -43,13 +43,13 @@ class Refusal(Exception):  # noqa: N818 - an answer
 
     @property
     def type(self) -> str:
-        """The kind of error, as OpenAI's clients know it."""
+        """The error type that OpenAI's clients expect for the status."""
         if self.status == 429:
             return "rate_limit_error"
         return "server_error" if self.status >= 500 else "invalid_request_error"
 
     def body(self) -> dict[str, Any]:
-        """Return the answer's JSON."""
+        """Return the JSON of the response."""
         return {
             "error": {
                 "message": self.message,
@@ -61,5 +61,5 @@ class Refusal(Exception):  # noqa: N818 - an answer
 
 
 def refusal_response(refusal: Refusal) -> JSONResponse:
-    """Return the answer that says so."""
+    """Return the HTTP response for an error."""
     return JSONResponse(refusal.body(), refusal.status, refusal.headers)

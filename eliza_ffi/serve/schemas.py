@@ -118,7 +118,8 @@ _PARTS = {
     },
 }
 _INSTRUCTIONS = _described(
-    "the question: a string, or a list of parts, not all of them blank", _one_of(NOT_BLANK, _PARTS)
+    "the question: a string, or a list of parts; it must not be blank",
+    _one_of(NOT_BLANK, _PARTS),
 )
 
 
@@ -139,9 +140,10 @@ DECISIONS_REQUEST = object_of(
         _one_of(TEXT, list_of(_one_of(_MESSAGE, _FUNCTION_CALL, _CUSTOM_CALL, _OUTPUT), 1)),
     ),
     questions=_described(
-        "Names of questions differ; a question without a name has its index as its name. Values of "
-        "options differ, and so do labels of levels. Each label of a question of the type labels "
-        f"counts as a question, and none counts as one of {MAX_OPTIONS} options.",
+        "The names of questions must be unique; the default name of a question is its index. The "
+        "values of options and the labels of levels must be unique within a question. Every label "
+        "of a question of the type `labels` counts as a question, and `none` counts as an option "
+        f"({MAX_OPTIONS} at most).",
         list_of(
             _one_of(
                 _question("predicate", _if_true=OPTIONAL_TEXT, _if_false=OPTIONAL_TEXT),
@@ -179,7 +181,7 @@ _JSON_INSTRUCTIONS = {
 _NO_MEDIA: Schema = {
     "type": ["array", "null"],
     "maxItems": 0,
-    "description": "only text is read: a request with images or files is answered with 501",
+    "description": "must be empty: images and files are answered with status 501",
 }
 
 
@@ -190,7 +192,7 @@ def _asked(kind: str, **fields: Schema) -> Schema:
 SYSTEMONE_REQUEST = object_of(
     _model=TEXT,
     state=_described(
-        "a string or other JSON; images, sound and files in it are answered with 501",
+        "a string or other JSON; images, sound and files are answered with status 501",
         {"type": ["string", "object", "array"]},
     ),
     questions={
@@ -216,11 +218,11 @@ SYSTEMONE_REQUEST = object_of(
                 "score",
                 criteria={
                     **list_of({"pattern": r"\S"}, 2, MAX_LEVELS),
-                    "description": "strings that are not blank, or other JSON; two levels differ",
+                    "description": "unique levels: strings that are not blank, or other JSON",
                 },
             ),
         ),
-        "description": "the key of a question is its id",
+        "description": "the questions, with their ids as keys",
     },
     _include=_INCLUDE,
     **{f"_{name}": _NO_MEDIA for name in SYSTEMONE_MEDIA},

@@ -1,4 +1,4 @@
-"""uvicorn around the application: from the socket to the last answer."""
+"""Run the application in uvicorn, from opening the socket to a graceful shutdown."""
 
 from __future__ import annotations
 
@@ -29,34 +29,35 @@ from .settings import ServeSettings
 
 __all__ = ["check_model", "listen", "serve"]
 
-for _hook in ("startup", "handle_exit", "on_tick"):  # undocumented
+for _hook in ("startup", "handle_exit", "on_tick"):  # undocumented parts of uvicorn
     if not hasattr(uvicorn.Server, _hook):
         raise unsupported_uvicorn(f"Server.{_hook}")
 
 BACKLOG = 1024
-"""Connections that wait to be accepted."""
+"""The most connections that wait to be accepted."""
 
 SWITCH_SECONDS = 5e-4
-"""After which Python changes threads; by default a pass or a request waits ten times as long."""
+"""Python's thread switch interval. With the default, a forward pass or a request can wait ten times
+as long for its thread."""
 
 IDLE_SECONDS = 5
-"""After which a connection between two requests is closed."""
+"""A connection that is idle for this long between two requests is closed."""
 
 CLOSING_SECONDS = 5
-"""That connections have after the last answer."""
+"""Time that connections have to close after the last response."""
 
 
 def listen(settings: ServeSettings) -> socket.socket:
-    """Return a socket that listens where the settings say.
+    """Return a socket that listens on the address and port of the settings.
 
     Raises
     ------
     InvalidArgumentError
         If the limit of open files leaves too few connections.
     OSError
-        If the address is not this machine's, or taken.
+        If the address does not belong to this machine, or is in use.
     """
-    connection_limit()  # fails before the model is loaded, which takes long
+    connection_limit()  # if this fails, fail before the model is loaded
     family, kind, protocol, _, address = socket.getaddrinfo(
         settings.host,
         settings.port,
@@ -64,8 +65,8 @@ def listen(settings: ServeSettings) -> socket.socket:
         proto=socket.IPPROTO_TCP,
         flags=socket.AI_PASSIVE,
     )[0]
-    # With its protocol, which socket.create_server leaves open: asyncio knows by it that answers
-    # are not to wait for the acknowledgement of what was sent before.
+    # asyncio sets TCP_NODELAY only if the socket's protocol is known, and socket.create_server does
+    # not set it. Without TCP_NODELAY, a response can wait until earlier data is acknowledged.
     listening = socket.socket(family, kind, protocol)
     try:
         if os.name == "posix":
@@ -79,12 +80,12 @@ def listen(settings: ServeSettings) -> socket.socket:
 
 
 def check_model(model: Model, settings: ServeSettings) -> None:
-    """Ask the model once, as it will be asked: better now than at the first request.
+    """Make one decision with the server's settings, so that problems show before the first request.
 
     Raises
     ------
     ElizaError
-        If it cannot answer, or not in the way the settings say.
+        If the model cannot decide, or not with these settings.
     """
     model.decide(
         "A cat sat on the mat.",
@@ -101,35 +102,35 @@ def serve(
     listening: socket.socket,
     on_ready: Callable[[], None] = lambda: None,
 ) -> int:
-    """Serve a model until a signal comes; return the signal.
+    """Serve a model until SIGTERM or SIGINT; return the signal.
 
-    After SIGTERM or SIGINT, running and waiting requests are answered, new requests are rejected
-    with 503, and then the server ends. A second signal closes all connections and ends it at once.
+    After the signal, running and waiting requests are answered, new requests are rejected with 503,
+    and then the server ends. A second signal closes all connections and ends the server at once.
 
     Parameters
     ----------
     model
-        Open; it is not closed here.
+        An open model. It is not closed here.
     settings
     listening
-        As :func:`listen` returns it; it is closed at the end.
+        The socket from :func:`listen`. It is closed at the end.
     on_ready
-        Called once requests are answered, and signals heard.
+        Called as soon as the server accepts requests and handles signals.
     """
-    face = AsyncModel.of(model)
-    admission = admission_for(face, settings)
+    async_model = AsyncModel.of(model)
+    admission = admission_for(async_model, settings)
     connections = Connections(connection_limit())
     config = uvicorn.Config(
-        connections.watched(make_app(face, settings, admission)),
+        connections.watched(make_app(async_model, settings, admission)),
         http=connections.protocol,
         ws="none",
         lifespan="off",
         log_config=None,
-        log_level="error",  # what strangers send is no news
+        log_level="error",  # do not log malformed requests
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        backlog=ACCEPTED_AT_ONCE,  # asyncio accepts up to this many before it starts one
+        backlog=ACCEPTED_AT_ONCE,  # asyncio accepts up to this many connections per turn
         timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=CLOSING_SECONDS,
     )
@@ -164,13 +165,13 @@ class _Server(uvicorn.Server):
         self._loop.set_exception_handler(self._on_loop_error)
         await super().startup(sockets)
         for listening in sockets or ():
-            listening.listen(BACKLOG)  # asyncio has set it to ACCEPTED_AT_ONCE
+            listening.listen(BACKLOG)  # asyncio has set the backlog to ACCEPTED_AT_ONCE
         self._on_ready()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.signal = sig
         if self._admission.is_closed and self._loop is not None:
-            # A closed connection cancels its request, so that the server has none left to finish.
+            # Closing a connection cancels its request, so that no request is left to finish.
             self.should_exit = True
             self._loop.call_soon_threadsafe(self._connections.abort_all)
         self._admission.close()

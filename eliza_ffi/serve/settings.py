@@ -1,4 +1,4 @@
-"""What can be set of a server, and what is refused because it would not be safe."""
+"""The settings of a server. Unsafe combinations are rejected."""
 
 from __future__ import annotations
 
@@ -14,36 +14,37 @@ __all__ = ["ServeSettings"]
 
 @dataclass(frozen=True)
 class ServeSettings:
-    """How a model is served.
+    """The settings of a server.
 
     Attributes
     ----------
     name : str
-        What the model is called in answers.
+        The model's name in responses.
     host : str
         The address to listen on.
     port : int
-        0 = any that is free.
+        The port to listen on; 0 = any free port.
     keys : tuple of str
-        API keys, any of which opens the endpoints; none = they are open.
+        API keys; a request needs any of them. Empty = no key is required.
     without_key : bool
-        Whether an address that others can reach may be served without a key.
+        Whether to allow an address that other machines can reach without any key.
     cors_origins : tuple of str
         Origins whose pages may send requests, such as ``https://example.org``; ``*`` = any.
     hosts : tuple of str
         Names, in addition to localhost, that clients may send in the Host header. The header is
         checked without a key, or if names are given here. IP addresses are always accepted.
     n_waiting : int
-        Requests that wait while others are answered; one more is refused.
+        The most requests that may wait; further requests are rejected.
     deadline : float
-        Seconds that a request may take, its wait included.
+        Seconds that a request may take, including its wait.
     labels, orders, scoring
-        How questions are asked; see :meth:`~eliza_ffi.Model.decide`.
+        Passed to :meth:`~eliza_ffi.Model.decide`.
 
     Raises
     ------
     InvalidArgumentError
-        If a value is out of range or malformed, or others could reach the server without a key.
+        If a value is out of range or malformed, or if other machines could reach the server, no
+        key is set and `without_key` is False.
     """
 
     name: str
@@ -61,19 +62,21 @@ class ServeSettings:
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
-            raise InvalidArgumentError(f"the port must be 0 to 65535, not {self.port}")
+            raise InvalidArgumentError(f"--port must be 0 to 65535, got {self.port}")
         if self.n_waiting < 0:
-            raise InvalidArgumentError(f"the queue must be 0 or more, not {self.n_waiting}")
+            raise InvalidArgumentError(f"--queue must be 0 or more, got {self.n_waiting}")
         if not 0.0 < self.deadline <= 86_400.0:
-            raise InvalidArgumentError(f"the deadline must be up to 86400 s, not {self.deadline}")
+            raise InvalidArgumentError(
+                f"--deadline must be above 0 and at most 86400 seconds, got {self.deadline}"
+            )
         if any(not key.isascii() or not key.isprintable() or " " in key for key in self.keys):
-            raise InvalidArgumentError("an API key must be of printable ASCII without spaces")
+            raise InvalidArgumentError("an API key must be printable ASCII without spaces")
         if "" in self.keys:
             raise InvalidArgumentError("an API key is empty")
         if not is_loopback(self.host) and not self.keys and not self.without_key:
             raise InvalidArgumentError(
-                f"others can reach {self.host}: give --api-key-file, or --without-key to let "
-                "anyone ask"
+                f"other machines can reach {self.host}: give --api-key-file, or --without-key to "
+                "accept requests from anyone"
             )
         object.__setattr__(self, "hosts", tuple(allowed_host(each) for each in self.hosts))
         origins = tuple(allowed_origin(each) for each in self.cors_origins)
@@ -81,5 +84,5 @@ class ServeSettings:
 
     @property
     def checks_host(self) -> bool:
-        """Whether names in the Host header are checked."""
+        """Whether the server checks the name in the Host header."""
         return not self.keys or bool(self.hosts)
