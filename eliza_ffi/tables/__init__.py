@@ -1,4 +1,4 @@
-"""Tables of inputs: rows of CSV, JSONL and Parquet files in, rows with answers out."""
+"""Decide every row of a CSV, JSONL or Parquet file, and write the rows with their answers."""
 
 from __future__ import annotations
 

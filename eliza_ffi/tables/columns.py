@@ -1,4 +1,4 @@
-"""What stands in a row of the output: the input's columns, the answers, and what went wrong."""
+"""The columns of an output: kept columns of the input, answers, and errors."""
 
 from __future__ import annotations
 
@@ -28,34 +28,42 @@ ROW, REVIEW, ERROR = "row", "review", "error"
 class OutputColumns:
     """The columns of an output.
 
-    They are ``row``, those kept of the input, and for each question ``NAME`` (the answer: true or
-    false, the choice, the expected level, the labels that fit), ``NAME_probability`` (that it is
-    true, of the choice, of the likeliest level), ``NAME_label`` (of a score, the likeliest level),
-    ``NAME_confidence``, ``NAME_option_mass`` where it was asked for and ``NAME_probabilities``;
-    then ``review`` where there is a bound for it, and ``error``.
+    The first column is ``row``, followed by the kept columns of the input. Each question adds:
+
+    - ``NAME``: the answer (true or false, the choice, the expected level, or the labels that fit)
+    - ``NAME_probability``: the probability that a predicate is true, or the probability of the
+      choice or of the most probable level; not for labels
+    - ``NAME_label``: the most probable level of a score
+    - ``NAME_confidence``
+    - ``NAME_option_mass``: if `option_mass` is True; not for labels
+    - ``NAME_probabilities``: if `probabilities` is True
+
+    The last columns are ``review``, if `min_confidence` is given, and ``error``.
 
     Parameters
     ----------
     questions
     kept
-        Columns of the input. One that is called like one of the others is called ``input_...``.
+        Columns of the input to copy. A column with the same name as another output column gets the
+        prefix ``input_``.
     probabilities
-        Whether ``NAME_probabilities`` are columns: a mapping from each option to its own.
+        Whether to add ``NAME_probabilities``, a mapping from each option to its probability.
     option_mass
+        Whether to add ``NAME_option_mass``.
     min_confidence
-        A row is for review where an answer's confidence is lower, or the model abstained.
-        None = nobody reviews.
+        Mark a row for review if an answer has a lower confidence or the model abstained. None = no
+        column ``review``.
 
     Attributes
     ----------
     names : tuple of str
     kept : dict of str to str
-        The kept columns by what they are called in the output.
+        The kept columns: from the name in the output to the name in the input.
 
     Raises
     ------
     InvalidArgumentError
-        If two questions come to columns of one name.
+        If two columns of the output would have the same name.
     """
 
     def __init__(
@@ -69,26 +77,26 @@ class OutputColumns:
     ) -> None:
         self._min_confidence = min_confidence
         self._kinds = {name_of(each.name, i): each for i, each in enumerate(questions)}
-        ours = [(ROW, "int")]
+        added = [(ROW, "int")]
         for name, question in self._kinds.items():
-            ours.append((name, _answer_type(question)))
+            added.append((name, _answer_type(question)))
             if not isinstance(question, Labels):
-                ours.append((f"{name}_probability", "float"))
+                added.append((f"{name}_probability", "float"))
             if isinstance(question, Score):
-                ours.append((f"{name}_label", "text"))
-            ours.append((f"{name}_confidence", "float"))
+                added.append((f"{name}_label", "text"))
+            added.append((f"{name}_confidence", "float"))
             if option_mass and not isinstance(question, Labels):
-                ours.append((f"{name}_option_mass", "float"))
+                added.append((f"{name}_option_mass", "float"))
             if probabilities:
-                ours.append((f"{name}_probabilities", "text"))
+                added.append((f"{name}_probabilities", "text"))
         if min_confidence is not None:
-            ours.append((REVIEW, "bool"))
-        ours.append((ERROR, "text"))
+            added.append((REVIEW, "bool"))
+        added.append((ERROR, "text"))
         self._types: dict[str, str] = {}
-        for name, kind in ours:
+        for name, kind in added:
             if name in self._types:
                 raise InvalidArgumentError(
-                    f"two columns of the output would be called {name!r}: rename a question"
+                    f"two columns of the output would have the name {name!r}: rename a question"
                 )
             self._types[name] = kind
         self.kept: dict[str, str] = called_apart(kept, self._types)
@@ -97,21 +105,21 @@ class OutputColumns:
     def cells(
         self, row: TableRow, decision: Decision | None, error: str | None = None
     ) -> dict[str, Any]:
-        """Return a row of the output, its values as JSON has them.
+        """Return a row of the output, with JSON values.
 
         Parameters
         ----------
         row
         decision
-            None where there is none; then nothing is said of the answers.
+            The decision; None = leave the answers empty.
         error
-            Why there is none.
+            Why there is no decision.
         """
         cells: dict[str, Any] = dict.fromkeys(self.names)
         cells[ROW] = row.number
-        for called, name in self.kept.items():
-            cells[called] = json_value(row.fields.get(name))
-        cells[ERROR] = json_value(error)  # which may name a file whose name is not UTF-8
+        for output_name, name in self.kept.items():
+            cells[output_name] = json_value(row.fields.get(name))
+        cells[ERROR] = json_value(error)  # the message may contain a file name that is not UTF-8
         if decision is None:
             return cells
         for name, answer in decision.items():
@@ -131,24 +139,24 @@ class OutputColumns:
 
     @property
     def types(self) -> Mapping[str, str]:
-        """The types of the columns that are not kept: int, bool, float, text or texts.
+        """The types of all columns except the kept ones: int, bool, float, text or texts.
 
-        A text may stand for a value of another kind, as JSON.
+        A column of the type text may contain other values as JSON.
         """
         return self._types
 
 
 class AnswerCounts:
-    """How many rows there are, with which answers.
+    """Counts the rows of an output and their answers.
 
     Attributes
     ----------
     rows, errors, review : int
     first_error : str or None
-        Of the first row that has one.
+        The error of the first row that has one.
     answers : dict of str to Counter
-        For each question, how many rows have an answer: true or false, a choice, the likeliest
-        level of a score, a label that fits.
+        For each question, the number of rows with each answer: true or false, the choice, the most
+        probable level of a score, or a label that fits.
     """
 
     def __init__(self, columns: OutputColumns) -> None:
@@ -158,7 +166,7 @@ class AnswerCounts:
         self.answers: dict[str, Counter[str]] = {name: Counter() for name in columns.questions}
 
     def add(self, cells: Mapping[str, Any]) -> None:
-        """Count a row, as :meth:`OutputColumns.cells` returns it or as it was read from a file."""
+        """Count a row, either from :meth:`OutputColumns.cells` or read from a file."""
         self.rows += 1
         if has_error(cells):
             self.errors += 1
@@ -166,7 +174,7 @@ class AnswerCounts:
         if REVIEW in self._columns.types:
             self.review += cell_text(cells.get(REVIEW)) == "true"
         for name, question in self._columns.questions.items():
-            # An answer that the model abstained from is none, though a level was likeliest.
+            # If the model abstained, the answer is empty, although the label column has a level.
             answer = cell_text(cells.get(name))
             if not answer:
                 continue
@@ -178,37 +186,37 @@ class AnswerCounts:
                 self.answers[name][answer] += 1
 
 
-def called_apart(kept: Sequence[str], ours: Collection[str]) -> dict[str, str]:
-    """Return kept columns by what they are called beside ours: ``input_...`` where names meet."""
-    taken = {*ours, *kept}
+def called_apart(kept: Sequence[str], reserved: Collection[str]) -> dict[str, str]:
+    """Map output names to kept columns; a reserved name gets the prefix ``input_``."""
+    taken = {*reserved, *kept}
     apart = {}
     for name in kept:
-        called = name
-        if name in ours:
-            called = f"input_{name}"
-            while called in taken:
-                called = f"input_{called}"
-            taken.add(called)
-        apart[called] = name
+        output_name = name
+        if name in reserved:
+            output_name = f"input_{name}"
+            while output_name in taken:
+                output_name = f"input_{output_name}"
+            taken.add(output_name)
+        apart[output_name] = name
     return apart
 
 
 def has_error(cells: Mapping[str, Any]) -> bool:
-    """Return whether a row has no answers, as it was made or as it was read from a file."""
+    """Return whether a row has an error; it may be read from a file."""
     return bool(cell_text(cells.get(ERROR)))
 
 
 def cell_text(value: Any) -> str:
-    """Return a value as CSV has it: nothing for None, a text as it is, anything else as JSON."""
+    """Format a value for CSV: None as an empty string, strings unchanged, all else as JSON."""
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def answer_parts(answer: Answer) -> dict[str, Any]:
-    """Return what the columns of an answer hold, by the ends of their names.
+    """Return the values for the columns of an answer, by the suffixes of their names.
 
-    They are ``""`` for the answer itself, ``_probability`` and so on; labels have fewer.
+    The suffix of the answer itself is ``""``. Labels have fewer columns than other answers.
     """
     if isinstance(answer, LabelsAnswer):
         parts: dict[str, Any] = {"": list(answer.value), "_confidence": answer.confidence}
@@ -238,7 +246,7 @@ def _probabilities(answer: Answer) -> dict[str, float]:
 
 
 def _key(value: Value, texts: Sequence[str]) -> str:
-    """Return a value as a key of JSON; a bool beside a text that reads like it is marked."""
+    """Return a value as a JSON key; mark a bool if a string option has the same text."""
     if isinstance(value, str):
         return value
     text = cell_text(value)

@@ -1,4 +1,4 @@
-"""The formats of tables by their files' names."""
+"""Recognize the format of a table by its file name, and open the table."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ FORMATS = {
     ".ndjson": "jsonl",
     ".parquet": "parquet",
 }
-"""The formats of tables by the ends of their files' names."""
+"""The formats of tables by file name extension."""
 
 
 def format_of(path: Path) -> str:
-    """Return the format of a table by its file's name.
+    """Return the format of a table by its file name.
 
     Raises
     ------
     InvalidArgumentError
-        If the name ends in none of :data:`FORMATS`.
+        If the extension is not in :data:`FORMATS`.
     """
     found = FORMATS.get(path.suffix.lower())
     if found is None:
@@ -38,22 +38,22 @@ def format_of(path: Path) -> str:
 
 
 def open_table(path: Path, delimiter: str | None = None) -> InputTable:
-    """Open a table, and read what columns it has.
+    """Open a table and read the names of its columns.
 
     Parameters
     ----------
     path
     delimiter
-        What separates the fields of a CSV file; None = a comma, in ``.tsv`` a tab.
+        The character between the fields of a CSV file; None = a comma, or a tab for ``.tsv``.
 
     Raises
     ------
     InvalidArgumentError
-        If it is no table.
+        If the format is unsupported or the file is malformed.
     NotSupportedError
-        If it is a Parquet file and pyarrow is not installed.
+        If the file is Parquet and pyarrow is not installed.
     OSError
-        If it cannot be read.
+        If the file cannot be read.
     """
     kind = format_of(path)
     if kind == "jsonl":

@@ -1,4 +1,4 @@
-"""What is done to whole files: their hashes, and writing them at once or not at all."""
+"""Hash a file, and replace a file atomically."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["content_hash", "replace_file"]
 
 
 def content_hash(path: Path) -> str:
-    """Return the SHA-256 of a file's bytes."""
+    """Return the SHA-256 of a file's bytes, in hexadecimal."""
     found = hashlib.sha256()
     with path.open("rb") as file:
         while piece := file.read(2**20):
@@ -20,9 +20,9 @@ def content_hash(path: Path) -> str:
 
 
 def replace_file(part: Path, path: Path) -> None:
-    """Let a file that is written take the place of another one, so that it is there whole."""
+    """Move the finished file `part` to `path`, replacing a file there atomically."""
     part.replace(path)
-    with suppress(OSError):  # not every file system forces a folder onto the disk
+    with suppress(OSError):  # not every file system can flush a folder to the disk
         folder = os.open(path.parent, os.O_RDONLY)
         try:
             os.fsync(folder)

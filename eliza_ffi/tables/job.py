@@ -1,4 +1,4 @@
-"""A table decided: rows in, answers out, in order, as far as it has come when it is broken off."""
+"""Decide the rows of a table in order, with an output that an interrupted job can resume."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ __all__ = [
 ]
 
 LOOK_AHEAD = 8
-"""Rows that may have begun whose answers are not written yet, for each that runs at once."""
+"""Rows that may be started but not written yet, per row that runs at the same time."""
 
 Decide = Callable[[Any], Decision]
-"""Answers the questions about an input; called on several threads."""
+"""Answers the questions about an input. It is called on several threads."""
 
 
 @dataclass(frozen=True)
 class DecidedRow:
-    """A row, and the decision about it or why there is none."""
+    """A row with its decision, or with the error that prevented one."""
 
     row: TableRow
     decision: Decision | None
@@ -50,28 +50,28 @@ class DecidedRow:
 
     @classmethod
     def failed(cls, row: TableRow, error: Exception) -> DecidedRow:
-        """Return a row without a decision, and where it is and why."""
+        """Return a row without a decision; the error names the row's place and the cause."""
         return cls(row, None, f"{row.place}: {error}")
 
 
 DecideAll = Callable[[Iterable[TableRow]], "Generator[DecidedRow, None, None]"]
-"""Takes rows, and yields them decided."""
+"""Takes rows and yields them decided, in the same order."""
 
 
 @dataclass(frozen=True)
 class TableStep:
-    """How far a job has come.
+    """The progress of a job.
 
     Attributes
     ----------
     rows : int
-        Of the output.
+        Rows of the output so far.
     new_rows : int
-        Of those, decided now and not in an earlier run.
+        Rows that this run decided.
     done : float
-        The share of the table, 0 to 1.
+        The fraction of the table that is done, 0 to 1.
     done_before : float
-        The share that was done when this run began.
+        The fraction that was done when this run started.
     """
 
     rows: int
@@ -82,18 +82,18 @@ class TableStep:
 
 @dataclass(frozen=True)
 class TableResult:
-    """What a job came to.
+    """The result of a run.
 
     Attributes
     ----------
     counts : AnswerCounts
-        Of all rows of the output, those of earlier runs included.
+        Counts over all rows of the output, including rows of earlier runs.
     new_rows : int
-        Rows decided in this run.
+        Rows that this run decided.
     seconds : float
-        That this run took.
+        The duration of this run.
     is_whole : bool
-        Whether the table came to its end; not, where a limit was reached.
+        Whether all rows of the table are decided; False if the limit ended the run.
     """
 
     counts: AnswerCounts
@@ -103,33 +103,34 @@ class TableResult:
 
 
 class TableJob:
-    """Questions about every row of a table, answered into a file.
+    """Answer questions about every row of a table, and write the answers to a file.
 
-    The output's rows are in the order of the table's, one for each. Run again, after it was
-    interrupted or killed, the job resumes after the last row that was decided.
+    The output has one row for each row of the table, in the same order. If a run was interrupted or
+    killed, the next run resumes after the last row that was decided.
 
     Parameters
     ----------
     table
     column
-        The column whose values are the inputs: texts, in JSONL and Parquet also conversations and
-        other JSON.
+        The column with the inputs: strings, in JSONL and Parquet also conversations and other JSON.
     questions
     output
         A ``.jsonl``, ``.csv``, ``.tsv`` or ``.parquet`` file. It is written when a run ends. Until
         then its rows are in ``OUTPUT.job``, which later runs need.
     keep
-        The table's columns that stand in the output as well; None = all.
+        The columns of the table to copy to the output; None = all.
     settings
-        All that the answers depend on besides table and questions, as JSON: a fingerprint of the
-        model, how it is asked. An output of others is not gone on with.
+        All that the answers depend on besides the table and the questions, as JSON: a fingerprint
+        of the model, and the settings for prompts and scoring. A job resumes only with the same
+        settings.
     option_mass, min_confidence
         See :class:`OutputColumns`.
 
     Raises
     ------
     InvalidArgumentError
-        If the table lacks a column, or the output is no table or the input itself.
+        If the table lacks a column, the format of the output is unsupported, or the output is the
+        input.
     """
 
     def __init__(
@@ -150,7 +151,7 @@ class TableJob:
         if output.exists() and output.samefile(table.path):
             raise InvalidArgumentError(f"{output} is the input: name another file for the output")
         if self._format == "parquet":
-            load_pyarrow()  # now, not after hours
+            load_pyarrow()  # fail now if it is missing, not after hours of work
         self.table = table
         self.column = column
         self.output = output
@@ -172,7 +173,8 @@ class TableJob:
         }
         if self._format == "parquet":
             self._check_names()
-        # Kept columns, never looked at: Python could not hold everything that is in them.
+        # Kept columns are copied without reading their values, because Python cannot represent all
+        # values of Parquet.
         self._copies_kept = self._format == format_of(table.path) == "parquet"
 
     def run(
@@ -186,20 +188,24 @@ class TableJob:
         retry_errors: bool = False,
         progress: Callable[[TableStep], Any] | None = None,
     ) -> TableResult:
-        """Decide what is not decided yet.
+        """Decide the rows that are not decided yet.
 
         Parameters
         ----------
         decide
-            Where it raises what :func:`is_of_row`, the row has an error; any other exception ends
-            the run.
+            Decides one input. An exception for which :func:`is_of_row` is True becomes the error of
+            the row. Any other exception ends the run.
         at_once
-            How many rows are asked about together.
+            How many rows to decide at the same time.
         cancel
-            Ends the calls of `decide` that are running, where the run is broken off. Without it
-            they are waited for.
+            Cancels the running calls of `decide` if the run is interrupted. None = wait for them.
         limit, overwrite, retry_errors, progress
-            As :meth:`run_rows`, which is what it raises, too.
+            As for :meth:`run_rows`.
+
+        Raises
+        ------
+        InvalidArgumentError, ElizaError
+            As for :meth:`run_rows`.
         """
 
         def decide_all(rows: Iterable[TableRow]) -> Generator[DecidedRow, None, None]:
@@ -222,27 +228,27 @@ class TableJob:
         retry_errors: bool = False,
         progress: Callable[[TableStep], Any] | None = None,
     ) -> TableResult:
-        """Decide what is not decided yet, by whoever takes all rows and yields them decided.
+        """Decide the rows that are not decided yet, with a generator that takes all of them.
 
         Parameters
         ----------
         decide_all
-            Yields the rows in their order, and is closed where the run is broken off.
+            Yields the decided rows in order. It is closed if the run is interrupted.
         limit
-            The row to end at. A later run may go on behind it.
+            The last row to decide. A later run can resume after it.
         overwrite
-            Begin anew where there is an output.
+            Discard an existing output and decide all rows.
         retry_errors
-            Where there is an output, first decide its rows anew that have an error.
+            First decide those rows of an existing output again that have an error.
         progress
-            Called after every row that was decided.
+            Called after every decided row.
 
         Raises
         ------
         InvalidArgumentError
-            If there is an output already that is not of this job.
+            If the output exists and does not belong to this job.
         ElizaError
-            If another process is running it, or changed the table during the run.
+            If another process is running the job, or the table was changed during the run.
         """
         begin = time.monotonic()
         description = {"input": content_hash(self.table.path), **self._description}
@@ -255,17 +261,17 @@ class TableJob:
                 counts.add(cells)
             n_before = store.n_rows
             left = None if limit is None else max(limit - n_before, 0)
-            steps = _ToldSteps(store, progress)
+            steps = _Progress(store, progress)
             with (
-                closing(_Watched(self._rows_behind(n_before), left)) as rows,
+                closing(_LimitedRows(self._rows_after(n_before), left)) as rows,
                 closing(self._decided(decide_all, rows)) as decided_rows,
             ):
                 for row, cells in decided_rows:
                     store.append(cells)
                     counts.add(cells)
-                    steps.tell(row)
+                    steps.report(row)
             if not self._is_same_input(description):
-                store.make_useless()
+                store.invalidate()
                 raise self._input_changed()
             if not store.is_written():
                 self._write(store, description)
@@ -275,14 +281,14 @@ class TableJob:
     def _decided(
         self, decide_all: DecideAll, rows: Iterable[TableRow]
     ) -> Generator[tuple[TableRow, dict[str, Any]], None, None]:
-        """Yield rows with what the output has of them."""
+        """Yield the decided rows with their output cells."""
         with closing(decide_all(rows)) as decided_rows:
             for decided in decided_rows:
                 cells = self.columns.cells(decided.row, decided.decision, decided.error)
                 yield decided.row, cells
 
-    def _rows_behind(self, n: int) -> Iterator[TableRow]:
-        """Read the rows of the table behind the first n, with what is needed of them."""
+    def _rows_after(self, n: int) -> Iterator[TableRow]:
+        """Read the rows of the table after the first n, with the required columns."""
         wanted = {self.column}
         if not self._copies_kept:
             wanted.update(self.columns.kept.values())
@@ -296,32 +302,34 @@ class TableJob:
         limit: int | None,
         progress: Callable[[TableStep], Any] | None,
     ) -> int:
-        """Decide the rows with errors anew, and return how many these were.
+        """Decide the rows with errors again, and return their number.
 
-        The others stay as they are until all of these are decided.
+        The output does not change until all of these rows are decided.
         """
         numbers = store.failed(limit)
         if not numbers:
-            store.take_retried()  # a run that was killed has left them
+            store.take_retried()  # if a killed run left some
             return 0
-        steps = _ToldSteps(store, progress)
-        rows = (row for row in self._rows_behind(min(numbers) - 1) if row.number in numbers)
+        steps = _Progress(store, progress)
+        rows = (row for row in self._rows_after(min(numbers) - 1) if row.number in numbers)
         with closing(rows), closing(self._decided(decide_all, rows)) as decided_rows:
             for row, cells in decided_rows:
                 store.add_retried(cells)
-                steps.tell(row)
+                steps.report(row)
         if not self._is_same_input(description):
             store.forget_retried()
             raise self._input_changed()
         store.take_retried()
-        return steps.n_told
+        return steps.n_reported
 
     def _write(self, store: JobStore, description: Mapping[str, Any]) -> None:
-        """Write the output, so that it is there whole or not at all."""
+        """Write the output to a temporary file, and move it into place."""
         part = self.output.with_name(self.output.name + ".part")
         write_output(part, self._format, store, self.columns, self.table)
-        if self._copies_kept and not self._is_same_input(description):  # it was just read again
-            store.make_useless()
+        if self._copies_kept and not self._is_same_input(
+            description
+        ):  # the table was just read again
+            store.invalidate()
             raise self._input_changed()
         store.note_output(part)
         replace_file(part, self.output)
@@ -331,8 +339,8 @@ class TableJob:
 
     def _input_changed(self) -> ElizaError:
         return ElizaError(
-            f"{self.table.path} was changed while the job was running: some rows may be of the "
-            f"old table and some of the new one; run the job again with --overwrite"
+            f"{self.table.path} was changed while the job was running, so some answers may be "
+            f"about the old version; run the job again with --overwrite"
         )
 
     def _check_names(self) -> None:
@@ -341,13 +349,13 @@ class TableJob:
             if is_unicode(name):
                 continue
             key = self.columns.kept.get(name)
-            what, way_out = f"the question's name {name!r}", "rename the question"
+            what, next_step = f"the question's name {name!r}", "rename the question"
             if key is not None:
                 row = next(row for row in self.table.rows() if key in row.fields)
-                what, way_out = f"{row.place}: the key {key!r}", "keep other columns (--keep)"
+                what, next_step = f"{row.place}: the key {key!r}", "keep other columns (--keep)"
             raise InvalidArgumentError(
                 f"{what} cannot name a column of a Parquet file: expected Unicode text, found a "
-                f"lone surrogate; {way_out}, or write .jsonl"
+                f"lone surrogate; {next_step}, or write .jsonl"
             )
 
 
@@ -359,19 +367,19 @@ def decide_rows(
     at_once: int,
     cancel: Callable[[], Any] | None = None,
 ) -> Generator[DecidedRow, None, None]:
-    """Ask about rows, several at once, and yield them in their order.
+    """Decide several rows at the same time, and yield them in order.
 
     Parameters
     ----------
     decide
-        As of :meth:`TableJob.run`.
+        As for :meth:`TableJob.run`.
     rows
     column
-        The column whose values are the inputs.
+        The column with the inputs.
     at_once
-        How many together.
+        How many rows to decide at the same time.
     cancel
-        As of :meth:`TableJob.run`.
+        As for :meth:`TableJob.run`.
     """
 
     def start(row: TableRow) -> _RowJob:
@@ -388,7 +396,7 @@ def input_of(row: TableRow, column: str) -> Any:
     Raises
     ------
     InvalidArgumentError
-        If it has none, or one that is no text.
+        If the row could not be read, or its input is missing, empty or not UTF-8.
     """
     if row.error is not None:
         raise InvalidArgumentError(row.error)
@@ -398,14 +406,14 @@ def input_of(row: TableRow, column: str) -> Any:
     given = value if isinstance(value, str) else json_value(value)
     text = input_text(given)
     if not text.strip():
-        raise InvalidArgumentError(f"nothing in column {column!r}")
+        raise InvalidArgumentError(f"column {column!r} is empty")
     if not is_unicode(text):
         raise InvalidArgumentError(f"column {column!r} is not UTF-8")
     return given
 
 
 class _RowJob:
-    """The questions about one row."""
+    """Decides one row."""
 
     def __init__(
         self, decide: Decide, row: TableRow, column: str, cancel: Callable[[], Any] | None
@@ -428,34 +436,34 @@ class _RowJob:
             self._cancel()
 
 
-class _ToldSteps:
-    """Tells how far a job has come.
+class _Progress:
+    """Reports the progress of a run.
 
     Attributes
     ----------
-    n_told : int
-        Rows that were decided now.
+    n_reported : int
+        Rows that this run decided.
     """
 
     def __init__(self, store: JobStore, progress: Callable[[TableStep], Any] | None) -> None:
-        self.n_told = 0
+        self.n_reported = 0
         self._store = store
         self._progress = progress
-        self._is_from_the_first = store.n_rows == 0
+        self._started_empty = store.n_rows == 0
         self._done_before: float | None = None
 
-    def tell(self, row: TableRow) -> None:
-        """Tell of a row that was decided and is in the store."""
-        self.n_told += 1
+    def report(self, row: TableRow) -> None:
+        """Report a row that was decided and stored."""
+        self.n_reported += 1
         if self._progress is None:
             return
         if self._done_before is None:
-            self._done_before = 0.0 if self._is_from_the_first else row.done
-        self._progress(TableStep(self._store.n_rows, self.n_told, row.done, self._done_before))
+            self._done_before = 0.0 if self._started_empty else row.done
+        self._progress(TableStep(self._store.n_rows, self.n_reported, row.done, self._done_before))
 
 
-class _Watched:
-    """Rows up to a limit, and whether it was the table that ended them."""
+class _LimitedRows:
+    """Rows up to a limit; after the last one, `is_at_end` is True if the table has no more."""
 
     def __init__(self, rows: Iterator[TableRow], limit: int | None) -> None:
         self.is_at_end = False
@@ -463,7 +471,7 @@ class _Watched:
         self._rows = rows
         self._left = limit
 
-    def __iter__(self) -> _Watched:
+    def __iter__(self) -> _LimitedRows:
         return self
 
     def __next__(self) -> TableRow:
@@ -474,7 +482,7 @@ class _Watched:
         except StopIteration:
             self.is_at_end = self._is_over = True
             raise
-        if self._left == 0:  # read to know whether there is one more
+        if self._left == 0:  # this row was read only to know whether the table has more
             self._is_over = True
             raise StopIteration
         if self._left is not None:

@@ -1,4 +1,4 @@
-"""Labelled tables: inputs with the answers that are right, from columns of a table."""
+"""Read labelled examples, that is inputs with their right answers, from a table."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ _FALSE = {"false", "no", "n", "f", "0"}
 
 @dataclass
 class LabelledRows:
-    """The examples of a labelled table.
+    """The labelled examples of a table.
 
     Attributes
     ----------
     table : InputTable
     column : str
-        Of the inputs.
+        The column with the inputs.
     questions : tuple of Question
     labels : dict of str to str
         The columns of the right answers by the questions' names; see :func:`label_columns`.
     limit : int or None
-        Only so many rows, the first.
+        Read only this many rows; None = all.
     left_out : list of str
-        Rows that have no usable input, and why; known once the examples were read.
+        The rows without a usable input, with the reasons. Filled while the examples are read.
     places : list of str
-        Where the examples are, as far as they were read.
+        The places of the examples that were read so far.
     """
 
     table: InputTable
@@ -54,12 +54,12 @@ class LabelledRows:
             check_column(self.table, name)
 
     def __iter__(self) -> Iterator[tuple[Any, dict[str, Any]]]:
-        """Yield inputs with their right answers.
+        """Yield the inputs with their right answers.
 
         Raises
         ------
         InvalidArgumentError
-            If a label is none of a question's answers.
+            If a cell is not a possible answer to its question.
         """
         self.left_out.clear()
         self.places.clear()
@@ -74,7 +74,7 @@ class LabelledRows:
             yield given, self._answers(row)
 
     def leave_out(self, example: int, why: str) -> None:
-        """Note that an example turned out to be none, as ``on_skip`` of `evaluate` tells it."""
+        """Add an example to :attr:`left_out`; for the argument ``on_skip`` of `evaluate`."""
         self.left_out.append(f"{self.places[example]}: {why}")
 
     def _answers(self, row: TableRow) -> dict[str, Any]:
@@ -95,50 +95,52 @@ class LabelledRows:
 def label_columns(
     table: InputTable, questions: Sequence[Question], named: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the column of each question's right answers: the one named, or one called like it.
+    """Return the column with each question's right answers.
+
+    The default is the column with the question's name; `named` overrides it.
 
     Raises
     ------
     InvalidArgumentError
-        If a question has no column, or one is named for what is no question.
+        If a question has no column, or `named` contains an unknown question.
     """
     names = [name_of(question.name, place) for place, question in enumerate(questions)]
     for name in named:
         if name not in names:
             raise InvalidArgumentError(
-                f"no question is called {name!r}; there are {', '.join(map(repr, names))}"
+                f"unknown question: {name!r}; the questions are {', '.join(map(repr, names))}"
             )
     columns = table.all_columns()
     for name in names:
         if name not in named and name not in columns:
             raise InvalidArgumentError(
                 f"{table.path} has no column {name!r} with right answers: give --label "
-                f"{name}=COLUMN, or call the question like its column (--name)"
+                f"{name}=COLUMN, or give the question the name of its column (--name)"
             )
     return {name: named.get(name, name) for name in names}
 
 
 def right_answer(question: Question, value: Any) -> Any:
-    """Return the answer that a label stands for; None where there is none.
+    """Convert a cell of a labelled table to an answer; None if the cell is empty.
 
     Parameters
     ----------
     question
     value
-        A cell of the table. Of a predicate true, yes, 1 and the like; of a choice the option; of a
-        score the level, by :func:`~eliza_ffi.decisions.examples.level_of`; of labels those that
-        fit, as a list, as JSON or with ``;`` between them, none as ``[]``. None and an empty text
-        are no label.
+        The cell. For a predicate: true, yes, y, t or 1; or false, no, n, f or 0. For a choice: the
+        option. For a score: the level, as for :func:`~eliza_ffi.decisions.examples.level_of`. For
+        labels: the labels that fit, as a list, as a JSON list or separated by ``;``; ``[]`` if none
+        fits. None and an empty string mean that there is no right answer.
 
     Returns
     -------
     bool, str or list
-        Of a score the level's label.
+        The answer; for a score, the label of the level.
 
     Raises
     ------
     InvalidArgumentError
-        If it stands for no answer to this question.
+        If the cell is not a possible answer to the question.
     """
     value = json_value(value)
     if isinstance(value, str):
@@ -150,38 +152,38 @@ def right_answer(question: Question, value: Any) -> Any:
     if isinstance(question, Choice):
         return _option(value, [option.value for option in question.options])
     if isinstance(question, Score):
-        # Not its place, which might be another level's label.
+        # Return the label and not the index, which might be the label of another level.
         return question.levels[level_of(question, value)].label
     return _fitting(value, [label.value for label in question.labels])
 
 
 def _truth(value: Any) -> bool:
-    text = str(value).lower().removesuffix(".0")  # of a 1 among fractions
+    text = str(value).lower().removesuffix(".0")  # 1 in a column of floats is read as 1.0
     if text in _TRUE or text in _FALSE:
         return text in _TRUE
-    raise InvalidArgumentError(f"{value!r} is neither true nor false")
+    raise InvalidArgumentError(f"expected true or false, got {value!r}")
 
 
 def _option(value: Any, options: Sequence[Value]) -> Value:
     for option in options:
         if type(option) is type(value) and option == value:
             return option
-    # A table may not tell true from "true": where only one of them is an option, it is that.
+    # Some tables cannot distinguish True from "true", so accept either if only one is an option.
     for option in options:
         if _text(option) == _text(value):
             return option
-    # Programs write True and TRUE.
+    # Some programs write True or TRUE.
     for option in options:
         if isinstance(option, bool) and _text(option) == _text(value).lower():
             return option
-    raise InvalidArgumentError(f"{value!r} is none of {', '.join(map(repr, options))}")
+    raise InvalidArgumentError(f"expected one of {', '.join(map(repr, options))}, got {value!r}")
 
 
 def _fitting(value: Any, options: Sequence[Value]) -> list[Value]:
     if isinstance(value, str):
         value = _listed(value, options)
     if not isinstance(value, list):
-        raise InvalidArgumentError(f"{value!r} is no list of labels")
+        raise InvalidArgumentError(f"expected a list of labels, got {value!r}")
     return [_option(each, options) for each in value]
 
 
@@ -192,7 +194,7 @@ def _listed(text: str, options: Sequence[Value]) -> Any:
         try:
             return json.loads(text)
         except ValueError as error:
-            raise InvalidArgumentError(f"{text!r} is no JSON: {error}") from None
+            raise InvalidArgumentError(f"expected a JSON list, got {text!r}: {error}") from None
     return [part.strip() for part in text.split(";") if part.strip()]
 
 

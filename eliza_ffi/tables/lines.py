@@ -1,4 +1,4 @@
-"""Lines of a text file in UTF-8, whatever is in it: one at a time, and none of them without end."""
+"""Read the lines of a UTF-8 file one at a time, with a limit on their length."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from ..errors import InvalidArgumentError
 __all__ = ["MOST_BYTES", "Lines", "LongLineError"]
 
 MOST_BYTES = 64 * 2**20
-"""Of a line, and of a CSV file's field, which may go over several lines."""
+"""The most bytes of a line, and of a field of a CSV file, which may span several lines."""
 
 _BOM = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 class LongLineError(ValueError):
-    """A line is longer than lines may be; those behind it can still be read."""
+    """A line is longer than :data:`MOST_BYTES`; the lines after it can still be read."""
 
 
 class Lines:
-    """An iterator over the lines of a file, with their ends.
+    """An iterator over the lines of a file, including their newlines.
 
-    Bytes that are no UTF-8 become lone surrogates, as ``surrogateescape`` has it, so that a line
-    which has some spoils itself only. A byte order mark at the beginning is left out.
+    Bytes that are not UTF-8 become lone surrogates, as with ``surrogateescape``, so that they
+    affect only their own line. A byte order mark at the beginning is removed.
 
     Parameters
     ----------
@@ -33,9 +33,9 @@ class Lines:
     Attributes
     ----------
     number : int
-        Of the line that came last, 1 for the first.
+        The number of the line that was read last, 1 for the first.
     offset : int
-        Bytes up to its end.
+        The number of bytes up to the end of this line.
 
     Raises
     ------

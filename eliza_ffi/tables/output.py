@@ -1,4 +1,4 @@
-"""Rows of an output as files: CSV, JSON Lines and Parquet."""
+"""Write the rows of an output as CSV, JSON Lines or Parquet."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def write_output(
     columns: OutputColumns,
     table: InputTable,
 ) -> None:
-    """Write a file, and force it onto the disk.
+    """Write a file and flush it to the disk.
 
     Parameters
     ----------
     path
     kind
-        Its format, one of :data:`~eliza_ffi.tables.file_formats.FORMATS`.
+        The format of the file: a value of :data:`~eliza_ffi.tables.file_formats.FORMATS`.
     rows
-        Can be read twice. As many as the table has, or its first ones.
+        The output of all rows of the table, or of its first rows. It is iterated up to twice.
     columns
     table
-        The input. Parquet columns are copied from it to Parquet, with their types.
+        The input table. From Parquet to Parquet, kept columns are copied with their types.
     """
     with path.open("wb") as file:
         if kind == "parquet":
@@ -52,22 +52,25 @@ def write_jsonl(file: BinaryIO, rows: Iterable[Mapping[str, Any]]) -> None:
     """Write the rows as lines of JSON."""
     for cells in rows:
         text = json.dumps(cells, ensure_ascii=False, allow_nan=False)
-        file.write(text.encode("utf-8", "backslashreplace") + b"\n")  # an escape of JSON, too
+        file.write(
+            text.encode("utf-8", "backslashreplace") + b"\n"
+        )  # the same escape is valid in JSON
 
 
 def write_csv(
     file: BinaryIO, rows: Iterable[Mapping[str, Any]], names: tuple[str, ...], delimiter: str
 ) -> None:
-    """Write a header and the rows. Lists and mappings are JSON in their fields."""
-    # The writer quotes only its own line ends, so its lines end in both characters.
-    writer = csv.writer(_ShortEnds(file), delimiter=delimiter, lineterminator="\r\n")
+    """Write a header and the rows. Lists and mappings are written as JSON."""
+    # The writer quotes a field if it contains a character of the line terminator. With "\r\n", it
+    # quotes fields with either character.
+    writer = csv.writer(_NewlineEnds(file), delimiter=delimiter, lineterminator="\r\n")
     writer.writerow(map(_without_nul, names))
     for cells in rows:
         writer.writerow([_without_nul(cell_text(cells[name])) for name in names])
 
 
-class _ShortEnds:
-    """A file whose lines end in a newline alone."""
+class _NewlineEnds:
+    """A file that writes lines with a newline instead of ``\\r\\n`` at the end."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -78,5 +81,5 @@ class _ShortEnds:
 
 
 def _without_nul(field: str) -> str:
-    """Return a field as Python's csv can write and read it; before 3.11 it has no NUL."""
+    """Escape NUL characters before Python 3.11, whose csv module does not support them."""
     return field.replace("\0", "\\x00") if sys.version_info < (3, 11) else field

@@ -1,4 +1,4 @@
-"""Parquet files, by pyarrow where it is installed."""
+"""Read and write Parquet files with pyarrow, an optional dependency."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ __all__ = [
 ]
 
 ROWS_AT_ONCE = 1024
-"""Rows that are held in memory, and of a row group that is written."""
+"""The rows that are held in memory at a time, and the rows of a row group in an output."""
 
 
 def load_pyarrow() -> Any:
-    """Return ``pyarrow``, with ``pyarrow.parquet``.
+    """Import ``pyarrow`` and ``pyarrow.parquet``, and return ``pyarrow``.
 
     Raises
     ------
     NotSupportedError
-        If it is not installed.
+        If pyarrow is not installed.
     """
     try:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
         raise NotSupportedError(
-            "Parquet files need pyarrow: pip install 'eliza-ffi[parquet]'"
+            "Parquet files require pyarrow: pip install 'eliza-ffi[parquet]'"
         ) from None
     return pyarrow
 
@@ -47,7 +47,7 @@ class ParquetTable:
     Raises
     ------
     InvalidArgumentError
-        If it is none, or has two columns of one name.
+        If the file is not a Parquet file, or has two columns with the same name.
     NotSupportedError
         If pyarrow is not installed.
     """
@@ -55,7 +55,7 @@ class ParquetTable:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._arrow = load_pyarrow()
-        self._of_one_cell = (ValueError, OverflowError, self._arrow.ArrowException)
+        self._cell_errors = (ValueError, OverflowError, self._arrow.ArrowException)
         with self._file() as file:
             self.schema = file.schema_arrow
             self.n_rows = int(file.metadata.num_rows)
@@ -81,34 +81,34 @@ class ParquetTable:
                 yield TableRow(number, place, fields, error, number / self.n_rows)
 
     def batches(self, columns: Collection[str] | None = None, after: int = 0) -> Iterator[Any]:
-        """Read record batches of the columns that are wanted, in the file's order."""
+        """Yield record batches with the given columns, in the file's order."""
         wanted = None if columns is None else [name for name in self.columns if name in columns]
         with self._file() as file:
             fields, found = (tuple(map(str, each)) for each in (self.schema, file.schema_arrow))
             check_unchanged(self.path, fields, found)
-            groups, left_out = self._groups_behind(file, after)
+            groups, n_skipped = self._groups_after(file, after)
             if not groups:
                 return
             try:
                 for batch in file.iter_batches(
                     ROWS_AT_ONCE, row_groups=groups, columns=wanted, use_threads=False
                 ):
-                    skipped = min(left_out, len(batch))
-                    left_out -= skipped
+                    skipped = min(n_skipped, len(batch))
+                    n_skipped -= skipped
                     if skipped < len(batch):
                         yield batch.slice(skipped)
             except (self._arrow.ArrowException, OSError) as error:
                 raise InvalidArgumentError(f"{self.path} is damaged: {error}") from error
 
     def _values(self, batch: Any) -> list[tuple[dict[str, Any], str | None]]:
-        """Return a batch's rows, each with what Python cannot hold of it."""
+        """Return the rows of a batch, each with an error if Python cannot represent a value."""
         try:
             read = batch
             for place, name in enumerate(batch.schema.names):
                 column = _in_microseconds(self._arrow, batch.column(place))
                 read = read.set_column(place, name, column)
             return [(fields, None) for fields in read.to_pylist()]
-        except self._of_one_cell:
+        except self._cell_errors:
             return [self._values_of_row(batch, place) for place in range(len(batch))]
 
     def _values_of_row(self, batch: Any, place: int) -> tuple[dict[str, Any], str | None]:
@@ -117,12 +117,12 @@ class ParquetTable:
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             try:
                 fields[name] = self._value(column.slice(place, 1))
-            except self._of_one_cell as found:
+            except self._cell_errors as found:
                 error = error or f"column {name!r} cannot be read: {found}"
         return fields, error
 
     def _value(self, cell: Any) -> Any:
-        """Return the value of an array of one cell."""
+        """Return the value of an array with one cell."""
         types, kind = self._arrow.types, cell.type
         try:
             cell_in_microseconds = _in_microseconds(self._arrow, cell)
@@ -147,11 +147,11 @@ class ParquetTable:
         try:
             return self._arrow.parquet.ParquetFile(self.path)
         except (self._arrow.ArrowException, OSError) as error:
-            raise InvalidArgumentError(f"{self.path} is no Parquet file: {error}") from error
+            raise InvalidArgumentError(f"{self.path} is not a Parquet file: {error}") from error
 
     @staticmethod
-    def _groups_behind(file: Any, after: int) -> tuple[list[int], int]:
-        """Return the row groups with rows behind one, and how many of their first are before."""
+    def _groups_after(file: Any, after: int) -> tuple[list[int], int]:
+        """Return the row groups with rows after the first `after`, and how many rows to skip."""
         groups = list(range(file.metadata.num_row_groups))
         while groups and file.metadata.row_group(groups[0]).num_rows <= after:
             after -= file.metadata.row_group(groups.pop(0)).num_rows
@@ -159,7 +159,7 @@ class ParquetTable:
 
 
 def _in_microseconds(pa: Any, column: Any) -> Any:
-    """Return a column whose times and durations count microseconds, as Python's do.
+    """Convert the times and durations of a column to microseconds, Python's resolution.
 
     pyarrow reads nanoseconds as pandas objects if pandas is installed. Otherwise it rejects or
     truncates them.
@@ -191,22 +191,22 @@ def _microsecond_type(pa: Any, kind: Any) -> Any:
 def write_parquet(
     file: BinaryIO, rows: Iterable[Mapping[str, Any]], columns: OutputColumns, table: InputTable
 ) -> None:
-    """Write rows of an output.
+    """Write the rows of an output.
 
     Parameters
     ----------
     file
     rows
-        Can be read twice. As many as the table has, or its first ones.
+        The output of all rows of the table, or of its first rows. It is iterated up to twice.
     columns
     table
-        The input. Where it is Parquet, kept columns are copied from it, with their types.
+        The input table. If it is Parquet, kept columns are copied from it with their types.
     """
     pa = load_pyarrow()
-    kept: _CopiedColumns | _ToldColumns = (
+    kept: _CopiedColumns | _InferredColumns = (
         _CopiedColumns(pa, table, columns.kept)
         if isinstance(table, ParquetTable)
-        else _ToldColumns(pa, rows, columns.kept)
+        else _InferredColumns(pa, rows, columns.kept)
     )
     answers = {name: arrow_type(pa, kind) for name, kind in columns.types.items()}
     types = {**kept.types, **answers}
@@ -222,10 +222,10 @@ def write_parquet(
 
 
 class _CopiedColumns:
-    """Kept columns as the input has them."""
+    """Kept columns, copied from a Parquet input with their types."""
 
     def __init__(self, pa: Any, table: ParquetTable, kept: Mapping[str, str]) -> None:
-        self.types = {called: table.schema.field(name).type for called, name in kept.items()}
+        self.types = {output: table.schema.field(name).type for output, name in kept.items()}
         self._pa = pa
         self._path = table.path
         self._kept = kept
@@ -238,7 +238,9 @@ class _CopiedColumns:
         while self._kept and self._n_next < len(rows):
             batch = next(self._batches, None)
             if batch is None:
-                raise InvalidArgumentError(f"{self._path} was changed: it has lost rows")
+                raise InvalidArgumentError(
+                    f"{self._path} was changed: it has fewer rows than before"
+                )
             self._next.append(batch)
             self._n_next += len(self._next[-1])
         if not self._kept:
@@ -247,25 +249,25 @@ class _CopiedColumns:
         self._next = read.slice(len(rows)).to_batches()
         self._n_next -= len(rows)
         taken = read.slice(0, len(rows))
-        return {called: taken.column(name) for called, name in self._kept.items()}
+        return {output: taken.column(name) for output, name in self._kept.items()}
 
 
-class _ToldColumns:
-    """Kept columns of an input that has no types: text, if not all values are of one other kind."""
+class _InferredColumns:
+    """Kept columns of an input without types. A column with values of several types is text."""
 
     def __init__(self, pa: Any, rows: Iterable[Mapping[str, Any]], kept: Mapping[str, str]) -> None:
-        kinds: dict[str, set[str]] = {called: set() for called in kept}
+        kinds: dict[str, set[str]] = {name: set() for name in kept}
         for row in rows:
-            for called, found in kinds.items():
-                found.add(_kind(row[called]))
-        self.types = {called: arrow_type(pa, _common(found)) for called, found in kinds.items()}
+            for name, found in kinds.items():
+                found.add(_kind(row[name]))
+        self.types = {name: arrow_type(pa, _common(found)) for name, found in kinds.items()}
         self._pa = pa
 
     def arrays(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return the columns of rows."""
         return {
-            called: arrow_array(self._pa, kind, [row[called] for row in rows])
-            for called, kind in self.types.items()
+            name: arrow_array(self._pa, kind, [row[name] for row in rows])
+            for name, kind in self.types.items()
         }
 
 
@@ -283,7 +285,7 @@ def _kind(value: Any) -> str:
 
 def _common(kinds: set[str]) -> str:
     kinds = kinds - {"null"}
-    if kinds == {"int", "float"}:  # a wide int is not always equal to a float
+    if kinds == {"int", "float"}:  # but a wide int may have no equal float
         return "float"
     if "wide int" in kinds and kinds <= {"int", "wide int"}:
         return "int"
@@ -291,7 +293,7 @@ def _common(kinds: set[str]) -> str:
 
 
 def arrow_type(pa: Any, kind: str) -> Any:
-    """Return the type of a column by what :attr:`OutputColumns.types` calls it."""
+    """Return the Arrow type for a type of :attr:`OutputColumns.types`."""
     types = {
         "int": pa.int64,
         "bool": pa.bool_,
@@ -303,7 +305,7 @@ def arrow_type(pa: Any, kind: str) -> Any:
 
 
 def arrow_array(pa: Any, kind: Any, values: list[Any]) -> Any:
-    """Return values as an array; as texts, where that is what the column has."""
+    """Convert values to an array; for a column of strings, format them as in CSV."""
     if pa.types.is_string(kind):
         values = [None if value is None else cell_text(value) for value in values]
     elif pa.types.is_list(kind):

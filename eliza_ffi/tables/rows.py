@@ -1,4 +1,4 @@
-"""Rows of tables, and the tables that they are read from."""
+"""Rows, and the interface of the tables they are read from."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 MOST_LISTED = 20
-"""Columns that a message lists."""
+"""The most columns that a message lists."""
 
 
 @dataclass(frozen=True)
@@ -34,15 +34,15 @@ class TableRow:
     Attributes
     ----------
     number : int
-        1 for the first; a header and empty lines do not count.
+        The row's number, 1 for the first. A header and empty lines do not count.
     place : str
-        Where it is, such as ``"mails.csv, line 7"``.
+        The row's place for messages, such as ``"mails.csv, line 7"``.
     fields : Mapping
-        Its values by column, as far as it could be read.
+        The row's values by column. Values that could not be read are missing.
     error : str or None
-        Why it could not be read; without its place.
+        Why the row could not be read, without its place.
     done : float
-        The share of the table up to its end, 0 to 1.
+        The fraction of the table up to the end of this row, 0 to 1.
     """
 
     number: int
@@ -53,35 +53,35 @@ class TableRow:
 
 
 class InputTable(Protocol):
-    """A file of rows.
+    """A file with rows.
 
     Attributes
     ----------
     path : Path
     columns : tuple of str
-        Those it has; of a JSONL file, those of its first rows.
+        The columns of the table. For a JSONL file, the columns of its first rows.
     """
 
     path: Path
     columns: tuple[str, ...]
 
     def all_columns(self) -> tuple[str, ...]:
-        """Return all columns; of a JSONL file, those of any of its rows."""
+        """Return all columns. For a JSONL file, this reads all rows."""
 
     def rows(self, after: int = 0, columns: Collection[str] | None = None) -> Iterator[TableRow]:
-        """Read the rows.
+        """Yield the rows.
 
         Parameters
         ----------
         after
-            How many to leave out at the beginning.
+            The number of rows to skip at the beginning.
         columns
-            Those that are wanted; None = all. A row may have more than these.
+            The required columns; None = all. Rows may contain further columns.
         """
 
 
 def check_column(table: InputTable, column: str) -> None:
-    """Raise InvalidArgumentError if a table has no such column."""
+    """Raise InvalidArgumentError if the table does not have the column."""
     if column not in table.columns and column not in table.all_columns():
         listed = ", ".join(map(repr, table.columns[:MOST_LISTED])) or "none"
         if len(table.columns) > MOST_LISTED:
@@ -94,7 +94,7 @@ def check_column(table: InputTable, column: str) -> None:
 
 
 def check_unchanged(path: Path, columns: tuple[str, ...], found: tuple[str, ...]) -> None:
-    """Raise InvalidArgumentError if a table no longer has the columns it was opened with."""
+    """Raise InvalidArgumentError if the columns differ from those at the time of opening."""
     if found != columns:
         raise InvalidArgumentError(
             f"{path} was changed since it was opened: expected the columns "
@@ -103,18 +103,19 @@ def check_unchanged(path: Path, columns: tuple[str, ...], found: tuple[str, ...]
 
 
 def json_value(value: Any) -> Any:
-    """Return a value as JSON has it.
+    """Convert a value to JSON types.
 
-    Times become ISO 8601, bytes Base64, NaN null, and what is no Unicode in a text U+FFFD.
+    Times become ISO 8601 strings, bytes become Base64, NaN becomes None, and lone surrogates in
+    strings become U+FFFD.
     """
     if isinstance(value, str):
-        return _whole_text(value)
+        return _as_unicode(value)
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {_whole_text(str(key)): json_value(each) for key, each in value.items()}
+        return {_as_unicode(str(key)): json_value(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return [json_value(each) for each in value]
     if isinstance(value, datetime.date | datetime.time):  # a datetime is a date
@@ -127,12 +128,12 @@ def json_value(value: Any) -> Any:
 
 
 def is_unicode(text: str) -> bool:
-    """Return whether a text has no lone surrogates; a byte that is not UTF-8 is read as one."""
+    """Return whether a string has no lone surrogates, which stand for bytes that are not UTF-8."""
     return text.isascii() or not any("\ud800" <= each <= "\udfff" for each in text)
 
 
-def _whole_text(text: str) -> str:
-    """Return a text with U+FFFD in place of every lone surrogate."""
+def _as_unicode(text: str) -> str:
+    """Replace lone surrogates by U+FFFD."""
     if is_unicode(text):
         return text
     return "".join("\ufffd" if "\ud800" <= each <= "\udfff" else each for each in text)

@@ -1,10 +1,10 @@
-"""The decided rows of a job, in an SQLite database beside the output.
+"""Store the decided rows of a job in an SQLite database next to the output.
 
-Every row is committed when it is added, so a killed process loses none. After a loss of power the
-rows of the last two seconds can be missing; they are decided again.
+Every row is committed when it is added, so a killed process loses no rows. A power failure can lose
+the rows of the last two seconds, which are then decided again.
 
-One process at a time holds the database. Its write-ahead log therefore needs no shared memory, and
-works on network file systems that have file locks, too.
+Only one process at a time opens the database, with an exclusive lock. Its write-ahead log therefore
+needs no shared memory, and works on network file systems that support file locks.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from .files import content_hash
 __all__ = ["JobStore"]
 
 SYNC_SECONDS = 2.0
-"""How often the rows are forced onto the disk."""
+"""Interval at which the rows are flushed to the disk."""
 
 LOCK_SECONDS = 0.5
-"""How long to try to lock the database."""
+"""Time limit for locking the database."""
 
 FORMAT = 2
-"""The version of the tables below."""
+"""The version of the database schema."""
 
 TABLES = f"""
     PRAGMA user_version = {FORMAT};
@@ -40,35 +40,35 @@ TABLES = f"""
     CREATE TABLE IF NOT EXISTS rows (
         number INTEGER PRIMARY KEY, failed INTEGER NOT NULL, cells TEXT NOT NULL
     );
-    -- Rows decided again. They replace the others when all of them are there.
+    -- Rows that were decided again. They replace the old rows when all of them are decided.
     CREATE TABLE IF NOT EXISTS retried (
         number INTEGER PRIMARY KEY, failed INTEGER NOT NULL, cells TEXT NOT NULL
     );
-    -- The hash of every output that was written, and its number of rows while these are the same.
+    -- The hash of every output that was written. n_rows is NULL after the rows have changed.
     CREATE TABLE IF NOT EXISTS outputs (hash TEXT PRIMARY KEY, n_rows INTEGER);
 """
 
 
 class JobStore:
-    """The rows of one output and what they are the rows of: ``OUTPUT.job``.
+    """The file ``OUTPUT.job``: the rows of one output, and a description of their job.
 
     Parameters
     ----------
     output
     description
-        All that the answers depend on, as JSON.
+        Everything that the answers depend on, as JSON.
     overwrite
-        Forget the rows of an earlier job, and remove its output.
+        Discard the rows and the output of an earlier job.
 
     Attributes
     ----------
     n_rows : int
-        Rows in it.
+        The number of rows.
 
     Raises
     ------
     InvalidArgumentError
-        If there is an output that is not of this job.
+        If the output exists and does not belong to this job.
     ElizaError
         If another process is running the job, or the database cannot be written.
     """
@@ -81,12 +81,12 @@ class JobStore:
         self._synced = time.monotonic()
         if output.exists() and not self.path.exists() and not overwrite:
             raise InvalidArgumentError(
-                f"{output} exists, and {self.path.name} is not beside it to say what it is of: "
+                f"{output} exists, but {self.path.name} does not, so the job cannot be resumed: "
                 f"give another output, or --overwrite"
             )
         self._database = self._open(overwrite)
         try:
-            with self._told_errors():
+            with self._named_errors():
                 self._begin(overwrite)
         except BaseException:
             self._database.close()
@@ -104,8 +104,8 @@ class JobStore:
         self._database.close()
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Read all rows, from the first."""
-        with self._told_errors():
+        """Yield all rows, from the first."""
+        with self._named_errors():
             found = self._database.execute("SELECT number, cells FROM rows ORDER BY number")
             n_read = 0
             for n_read, (number, cells) in enumerate(found, 1):
@@ -118,13 +118,13 @@ class JobStore:
                 )
 
     def append(self, cells: Mapping[str, Any]) -> None:
-        """Add the row behind the others."""
+        """Append a row."""
         self._insert("rows", cells)
         self.n_rows = cells[ROW]
 
     def failed(self, limit: int | None) -> set[int]:
-        """Return the numbers of the rows up to a limit that have an error and are not retried."""
-        with self._told_errors():
+        """Return the numbers of the rows with errors, up to a limit, that are not yet retried."""
+        with self._named_errors():
             found = self._database.execute(
                 "SELECT number FROM rows WHERE failed AND number <= ?"
                 " AND number NOT IN (SELECT number FROM retried)",
@@ -133,37 +133,37 @@ class JobStore:
             return {number for (number,) in found}
 
     def add_retried(self, cells: Mapping[str, Any]) -> None:
-        """Note a row that was decided again."""
+        """Store a row that was decided again."""
         self._insert("retried", cells)
 
-    def take_retried(self) -> None:
-        """Let the rows that were decided again take the place of the others."""
-        with self._told_errors(), self._transaction():
+    def replace_retried(self) -> None:
+        """Replace the old rows by the rows that were decided again."""
+        with self._named_errors(), self._transaction():
             self._database.execute("INSERT OR REPLACE INTO rows SELECT * FROM retried")
             if self._database.execute("DELETE FROM retried").rowcount:
                 self._database.execute("UPDATE outputs SET n_rows = NULL")
 
     def forget_retried(self) -> None:
-        """Forget the rows that were decided again."""
-        with self._told_errors():
+        """Delete the rows that were decided again."""
+        with self._named_errors():
             self._database.execute("DELETE FROM retried")
 
-    def make_useless(self) -> None:
-        """See to it that no run goes on with these rows."""
-        with self._told_errors():
-            said = json.dumps({**self._description, "input": None})
-            self._database.execute("UPDATE job SET description = ?", [said])
+    def invalidate(self) -> None:
+        """Change the description of the job, so that no run resumes with these rows."""
+        with self._named_errors():
+            description = json.dumps({**self._description, "input": None})
+            self._database.execute("UPDATE job SET description = ?", [description])
 
     def note_output(self, part: Path) -> None:
-        """Note a file with all rows, before it takes the output's place."""
-        with self._told_errors():
+        """Record the hash of a file with all rows, before the file replaces the output."""
+        with self._named_errors():
             self._database.execute(
                 "INSERT OR REPLACE INTO outputs VALUES (?, ?)", [content_hash(part), self.n_rows]
             )
 
     def is_written(self) -> bool:
-        """Return whether the output has all rows, as they are now."""
-        with self._told_errors():
+        """Return whether the output exists and has all rows in their current state."""
+        with self._named_errors():
             return self._output.exists() and self._noted_output() == (self.n_rows,)
 
     def _open(self, overwrite: bool) -> sqlite3.Connection:
@@ -174,22 +174,23 @@ class JobStore:
                 raise ElizaError(f"{self.path}: {error}") from error
         if not overwrite:
             raise InvalidArgumentError(
-                f"{self.path} is damaged, or of another version of eliza-ffi: expected an SQLite "
+                f"{self.path} is damaged or from another version of eliza-ffi: expected an SQLite "
                 f"database of decided rows; give another output, or --overwrite"
             )
         self.path.unlink()
         return self._open(overwrite=False)
 
     def _connect(self) -> sqlite3.Connection:
-        """Open the database and hold it."""
+        """Open the database and lock it."""
         end = time.monotonic() + LOCK_SECONDS
         while True:
             database = sqlite3.connect(self.path, timeout=0, isolation_level=None)
             try:
-                # Before the first access, so that the write-ahead log needs no shared memory.
+                # Set this before the first access, so that the write-ahead log needs no shared
+                # memory.
                 database.execute("PRAGMA locking_mode = EXCLUSIVE")
                 database.execute("PRAGMA journal_mode = WAL")
-                # Forced onto the disk at a checkpoint, not at every commit.
+                # Flush to the disk at checkpoints, not at every commit.
                 database.execute("PRAGMA synchronous = NORMAL")
                 database.execute("BEGIN EXCLUSIVE").execute("COMMIT")
                 return database
@@ -199,7 +200,7 @@ class JobStore:
                     raise
                 if time.monotonic() > end:
                     raise ElizaError(f"another process is writing {self._output}") from None
-            # Two that begin together can lock each other out, but not again and again.
+            # Two processes that start together can block each other. The random delay ends this.
             time.sleep(random.uniform(0.0, 0.05))
 
     def _begin(self, overwrite: bool) -> None:
@@ -223,7 +224,7 @@ class JobStore:
             self.n_rows = last
             self._check()
             return
-        # Where there is no row yet, no other job's settings have answered any.
+        # Without rows, nothing depends on the settings of the earlier job.
         self._output.unlink(missing_ok=True)
         self._database.execute("DELETE FROM job")
         self._database.execute("INSERT INTO job VALUES (?)", [json.dumps(self._description)])
@@ -233,23 +234,23 @@ class JobStore:
             for table in ("job", "rows", "retried", "outputs"):
                 self._database.execute(f"DROP TABLE IF EXISTS {table}")
             self._database.execute("PRAGMA user_version = 0")
-        self._database.execute("VACUUM")  # which gives the disk their space back
+        self._database.execute("VACUUM")  # returns the space to the file system
 
     def _check(self) -> None:
-        """Raise InvalidArgumentError if the rows are those of another job."""
+        """Raise InvalidArgumentError if the rows belong to another job."""
         (text,) = self._database.execute("SELECT description FROM job").fetchone()
-        said = json.loads(text)
-        wanted = json.loads(json.dumps(self._description))
-        other = [name for name in {*wanted, *said} if said.get(name) != wanted.get(name)]
+        stored = json.loads(text)
+        given = json.loads(json.dumps(self._description))
+        other = [name for name in {*given, *stored} if stored.get(name) != given.get(name)]
         if other:
             listed = ", ".join(name.replace("_", " ") for name in sorted(other))
             raise InvalidArgumentError(
-                f"{self._output} was begun with other settings: {listed}; give those, another "
-                f"output, or --overwrite"
+                f"{self._output} was started with different settings: {listed}; use the same "
+                f"settings, another output, or --overwrite"
             )
 
     def _noted_output(self) -> tuple[int | None] | None:
-        """Return the row of the table of outputs that is of the file there is now."""
+        """Return the entry of the table `outputs` for the current output file; None if unknown."""
         found: tuple[int | None] | None = self._database.execute(
             "SELECT n_rows FROM outputs WHERE hash = ?", [content_hash(self._output)]
         ).fetchone()
@@ -257,8 +258,8 @@ class JobStore:
 
     def _insert(self, table: str, cells: Mapping[str, Any]) -> None:
         text = json.dumps(cells, ensure_ascii=False, allow_nan=False)
-        text = text.encode("utf-8", "backslashreplace").decode()  # an escape of JSON, too
-        with self._told_errors():
+        text = text.encode("utf-8", "backslashreplace").decode()  # the same escape is valid in JSON
+        with self._named_errors():
             self._database.execute(
                 f"INSERT INTO {table} VALUES (?, ?, ?)", [cells[ROW], has_error(cells), text]
             )
@@ -277,8 +278,8 @@ class JobStore:
         self._database.execute("COMMIT")
 
     @contextmanager
-    def _told_errors(self) -> Iterator[None]:
-        """Say of which file an error of SQLite is."""
+    def _named_errors(self) -> Iterator[None]:
+        """Add the path of the database to SQLite's errors."""
         try:
             yield
         except sqlite3.Error as error:

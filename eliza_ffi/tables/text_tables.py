@@ -1,7 +1,7 @@
-"""CSV and JSON Lines files, read one row after the other.
+"""Read the rows of CSV and JSON Lines files one at a time.
 
-A row that cannot be read is a row with an error, and those behind it are read on. What makes the
-whole table useless, such as a CSV file without a header, is raised.
+A row that cannot be read becomes a row with an error, and the next rows are read. A problem with
+the whole table, such as a missing CSV header, raises an exception.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ __all__ = ["CsvTable", "JsonlTable"]
 MOST_COLUMNS = 10_000
 
 MOST_DEPTH = 200
-"""Of lists and objects in each other in a line of JSONL: what handles them calls itself."""
+"""The most levels of lists and objects in a line of JSONL. Code that handles them is recursive."""
 
-PEEKED = 100
-"""Rows of a JSONL file that tell what columns it has."""
+SAMPLED_ROWS = 100
+"""The number of rows at the beginning of a JSONL file that are read for its columns."""
 
 
 class CsvTable:
@@ -39,7 +39,7 @@ class CsvTable:
     Raises
     ------
     InvalidArgumentError
-        If it has no header, or a name twice in it.
+        If the file has no header, or the header has a name twice.
     """
 
     def __init__(self, path: Path, delimiter: str = ",") -> None:
@@ -74,7 +74,9 @@ class CsvTable:
                 if number <= after:
                     continue
                 if error is None and len(cells) != len(self.columns):
-                    error = f"{len(cells)} fields, where the header has {len(self.columns)}"
+                    error = (
+                        f"expected {len(self.columns)} fields as in the header, got {len(cells)}"
+                    )
                 fields = {} if error else dict(zip(self.columns, cells, strict=True))
                 place = _place(self.path, first, lines.number)
                 yield TableRow(number, place, fields, error, lines.offset / size)
@@ -85,7 +87,9 @@ class CsvTable:
         except (csv.Error, LongLineError) as error:
             raise InvalidArgumentError(f"{self.path}, line 1: malformed: {error}") from error
         if not header:
-            raise InvalidArgumentError(f"{self.path} has no header: a first line names the columns")
+            raise InvalidArgumentError(
+                f"{self.path} has no header: expected the names of the columns in the first line"
+            )
         seen = set()
         for name in header:
             if not is_unicode(name):
@@ -100,20 +104,20 @@ class CsvTable:
         return next((cells for cells in reader if cells), [])
 
     def _reader(self, lines: Lines) -> Iterator[list[str]]:
-        # One limit for the whole process: others may have asked for a higher one.
+        # The limit is global to the process, and other code may have set a higher one.
         csv.field_size_limit(max(csv.field_size_limit(), MOST_BYTES))
         return csv.reader(lines, delimiter=self._delimiter, strict=True)
 
 
 class JsonlTable:
-    """A file with a JSON object on each line. NaN, which is no JSON, is read as null."""
+    """A file with a JSON object on each line. NaN, which is not valid JSON, is read as null."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.columns: tuple[str, ...] = _names(islice(self.rows(), PEEKED))
+        self.columns: tuple[str, ...] = _names(islice(self.rows(), SAMPLED_ROWS))
 
     def all_columns(self) -> tuple[str, ...]:
-        """Read all rows, and return the columns of any."""
+        """Read all rows, and return the columns that any of them has."""
         return _names(self.rows())
 
     def rows(self, after: int = 0, columns: Collection[str] | None = None) -> Iterator[TableRow]:
@@ -132,7 +136,7 @@ class JsonlTable:
                         fields = _object(line)
                 except StopIteration:
                     return
-                except (ValueError, RecursionError) as found:  # of a line that is too long, too
+                except (ValueError, RecursionError) as found:  # includes LongLineError
                     error = f"malformed: {found}"
                 number += 1
                 if number > after:
@@ -146,8 +150,8 @@ def _names(rows: Iterable[TableRow]) -> tuple[str, ...]:
         found.update(dict.fromkeys(row.fields))
         if len(found) > MOST_COLUMNS:
             raise InvalidArgumentError(
-                f"{row.place}: more than {MOST_COLUMNS:,} columns: objects are rows with the same "
-                f"names"
+                f"{row.place}: expected at most {MOST_COLUMNS:,} columns, got more; the objects on "
+                f"all lines must have the same keys"
             )
     return tuple(found)
 
@@ -158,10 +162,10 @@ def _object(line: str) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error.msg} at character {error.pos + 1}") from None
     if not isinstance(found, dict):
-        raise ValueError(f"not an object, but {type(found).__name__}")
-    # Few lines have so many brackets, and only these are looked at again.
+        raise ValueError(f"expected a JSON object, got a {type(found).__name__}")
+    # Check the depth only of lines with enough brackets, which are rare.
     if line.count("[") + line.count("{") > MOST_DEPTH and _is_deep(found):
-        raise ValueError(f"nested more than {MOST_DEPTH} deep")
+        raise ValueError(f"nested more than {MOST_DEPTH} levels deep")
     return found
 
 

@@ -739,7 +739,7 @@ def test_a_retry_that_ended_before_its_rows_took_their_place_goes_on(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("eliza_ffi.tables.store.JobStore.take_retried", interrupted)
+        patch.setattr("eliza_ffi.tables.store.JobStore.replace_retried", interrupted)
         with pytest.raises(KeyboardInterrupt):
             run(table, output, retry_errors=True)
     assert output.read_bytes() == before
