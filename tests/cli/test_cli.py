@@ -1,4 +1,4 @@
-"""The ``eliza-ffi`` command: what it prints, and its exit codes."""
+"""Tests of the ``eliza-ffi`` command: output and exit codes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Run = Callable[..., int]
 
 @pytest.fixture(scope="session")
 def model_options(library: Library, random_model_path: Callable[..., Path]) -> list[str]:
-    """Return the options that name a model, quick to open."""
+    """Return the options for a small model that opens quickly."""
     path = random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1)
     return [
         "--model",
@@ -52,14 +52,14 @@ def run(model_options: list[str]) -> Run:
 # ---- choose ------------------------------------------------------------------------------------
 
 
-def test_choose_prints_the_value_alone(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_choose_prints_only_the_label(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("choose", "--prompt", "x", "--choice", "Grüße", "--choice", "b c") == 0
     out, err = capsys.readouterr()
     assert out in ("Grüße\n", "b c\n")
     assert err == ""
 
 
-def test_choose_json_tells_all(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_choose_json_has_all_facts(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     choices = ["--choice", "A", "--choice", "B"]
     assert run("choose", "--prompt", "x", *choices, "--json") == 0
     facts = json.loads(capsys.readouterr().out)
@@ -84,13 +84,13 @@ PROBABILITIES = [
 
 
 def ranking_of(out: str) -> list[tuple[str, float, str]]:
-    """Return each line's mark, probability in per cent, and choice."""
+    """Return each line's mark, probability in per cent, and label."""
     lines = [re.fullmatch(r"([* ]) +([0-9.]+)%  (.+)", line) for line in out.splitlines()]
     return [(line[1], float(line[2]), line[3]) for line in lines if line is not None]
 
 
 @pytest.mark.parametrize("mode", ["greedy", "sample", "best"])
-def test_probabilities_are_listed_most_likely_first_and_the_chosen_one_is_marked(
+def test_probabilities_are_sorted_and_the_chosen_label_is_marked(
     run: Run, capsys: pytest.CaptureFixture[str], mode: str
 ) -> None:
     sampling = ["--mode", mode, *(["--temperature", "9", "--seed", "3"] * (mode == "sample"))]
@@ -107,7 +107,7 @@ def test_probabilities_are_listed_most_likely_first_and_the_chosen_one_is_marked
     assert [text for mark, _, text in ranking if mark == "*"] == [chosen]
 
 
-def test_the_best_choice_leads_the_ranking_and_a_sampled_one_may_not(
+def test_mode_best_chooses_the_first_label_and_sampling_may_not(
     run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     places = set()
@@ -124,7 +124,7 @@ def test_the_best_choice_leads_the_ranking_and_a_sampled_one_may_not(
     assert ranking_of(capsys.readouterr().out)[0][0] == "*"
 
 
-def test_probabilities_as_json_hold_every_choice_and_sum_to_one(
+def test_json_probabilities_cover_all_labels_and_sum_to_one(
     run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(*PROBABILITIES, "--json") == 0
@@ -135,7 +135,7 @@ def test_probabilities_as_json_hold_every_choice_and_sum_to_one(
     assert probabilities[facts["value"]] == pytest.approx(facts["probability"], rel=1e-3)
 
 
-def test_mode_best_chooses_what_is_most_likely_as_a_whole(
+def test_mode_best_chooses_the_most_probable_label(
     run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(*PROBABILITIES, "--mode", "best", "--json") == 0
@@ -144,7 +144,7 @@ def test_mode_best_chooses_what_is_most_likely_as_a_whole(
     assert facts["value"] == max(probabilities, key=probabilities.__getitem__)
 
 
-def test_prompt_and_choices_may_come_from_files_and_standard_input(
+def test_prompt_and_labels_can_come_from_files_and_standard_input(
     run: Run,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
@@ -165,7 +165,7 @@ def test_prompt_and_choices_may_come_from_files_and_standard_input(
     assert answers[0] == answers[1] == answers[2]
 
 
-def test_sampling_repeats_with_a_seed(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sampling_with_a_seed_is_reproducible(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     outputs = set()
     for _ in range(3):
         choices = [option for name in "ABCDEF" for option in ("--choice", name)]
@@ -178,7 +178,7 @@ def test_sampling_repeats_with_a_seed(run: Run, capsys: pytest.CaptureFixture[st
 # ---- generate and tokenize ---------------------------------------------------------------------
 
 
-def test_generate_streams_the_text_and_ends_the_line(
+def test_generate_prints_the_text_with_a_final_newline(
     run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("generate", "--prompt", "x", "--max-tokens", "5") == 0
@@ -209,17 +209,17 @@ def generated(run: Run, capsys: pytest.CaptureFixture[str]) -> Callable[..., str
 @pytest.mark.parametrize(
     "option", [("--temperature", "0"), ("--top-k", "1"), ("--top-p", "0.000001")]
 )
-def test_an_option_takes_the_place_of_what_the_preset_says(
+def test_a_sampling_option_overrides_the_preset(
     generated: Callable[..., str], option: tuple[str, str]
 ) -> None:
     greedy = generated()
     assert generated("--preset", "creative") != greedy
-    # Each of them alone leaves nothing but the most likely token; the rest stays the preset's.
+    # Each option alone allows only the most probable token; the other settings are the preset's.
     assert generated("--preset", "creative", *option) == greedy
 
 
 @pytest.mark.slow
-def test_an_option_changes_only_its_own_setting_of_the_preset(
+def test_a_sampling_option_keeps_the_other_settings_of_the_preset(
     generated: Callable[..., str],
 ) -> None:
     creative = ["--temperature", "1", "--top-p", "0.9"]
@@ -230,7 +230,7 @@ def test_an_option_changes_only_its_own_setting_of_the_preset(
         assert changed != generated("--preset", "creative")
 
 
-def test_tokenize_prints_ids_and_as_json_their_texts(
+def test_tokenize_prints_ids_and_with_json_also_their_text(
     run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("tokenize", "--prompt", "Hello world") == 0
@@ -246,7 +246,9 @@ def test_tokenize_prints_ids_and_as_json_their_texts(
 # ---- doctor ------------------------------------------------------------------------------------
 
 
-def test_doctor_finds_all_well(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_reports_a_working_installation(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run("doctor") == 0
     out = capsys.readouterr().out
     for expected in (
@@ -257,14 +259,14 @@ def test_doctor_finds_all_well(run: Run, capsys: pytest.CaptureFixture[str]) -> 
         "CPU",
         "chose 1 of 2",
         "shared by 8 slots (batching: auto), up to 512 tokens each",
-        "a stream waits 30000 ms for a slot",
+        "a stream waits up to 30000 ms for a slot",
         "1.0 sequences each",
     ):
         assert expected in out
     assert out.endswith("all is well\n")
 
 
-def test_doctor_json_holds_the_findings(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_json_has_the_findings(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("doctor", "--json") == 0
     facts = json.loads(capsys.readouterr().out)
     assert facts["problems"] == []
@@ -284,7 +286,7 @@ def test_batching_off_opens_the_model_with_one_slot(
     assert (passes["batching"], passes["n_slots"]) == ("off", 1)
 
 
-def test_doctor_tells_of_every_extra_what_it_is_for_and_how_to_get_it(
+def test_doctor_lists_every_extra_with_its_purpose_and_pip_command(
     run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def version(name: str) -> str:
@@ -306,7 +308,7 @@ def test_doctor_tells_of_every_extra_what_it_is_for_and_how_to_get_it(
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="TOML needs Python 3.11")
-def test_the_extras_are_those_of_the_package() -> None:
+def test_doctor_knows_the_extras_and_dependencies_of_pyproject() -> None:
     tomllib = importlib.import_module("tomllib")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     listed = project["optional-dependencies"]
@@ -318,19 +320,19 @@ def test_the_extras_are_those_of_the_package() -> None:
     assert set(DEPENDENCIES) == needed
 
 
-def test_doctor_without_jinja2_does_not_find_all_well(
+def test_doctor_reports_missing_jinja2(
     run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
     assert run("doctor") == 1
     out = capsys.readouterr().out
-    assert "jinja2 lacks" in out
+    assert "jinja2 missing" in out
     assert "jinja2 cannot be imported: pip install jinja2" in out
     assert "all is well" not in out
 
 
 @pytest.mark.parametrize("broken", ["{% for %}", "{{ messages[0].nothing.at_all }}"])
-def test_doctor_does_not_find_a_chat_template_well_that_cannot_be_rendered(
+def test_doctor_reports_a_chat_template_that_cannot_be_rendered(
     broken: str,
     library: Library,
     capsys: pytest.CaptureFixture[str],
@@ -349,17 +351,17 @@ def test_doctor_does_not_find_a_chat_template_well_that_cannot_be_rendered(
     assert "the chat template" in out and "all is well" not in out
 
 
-def test_doctor_without_a_library_says_what_to_do(
+def test_doctor_reports_a_missing_library(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv(LIBRARY_VARIABLE, str(tmp_path / "none.so"))
     assert cli.main(["doctor"]) == 1
     out = capsys.readouterr().out
     assert re.search(f"^problem +{LIBRARY_VARIABLE}=", out, flags=re.MULTILINE)
-    assert out.endswith("to mend: 1\n")
+    assert out.endswith("problems: 1\n")
 
 
-def test_doctor_with_a_broken_model_names_it(
+def test_doctor_names_a_broken_model_file(
     library: Library, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     broken = tmp_path / "broken.gguf"
@@ -396,7 +398,7 @@ def test_doctor_with_a_broken_model_names_it(
         (["demo", "more"], "demo has no argument 'more': see eliza-ffi demo --help"),
     ],
 )
-def test_a_wrong_command_line_is_exit_code_2(
+def test_a_wrong_command_line_exits_with_2(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(arguments) == 2
@@ -406,7 +408,7 @@ def test_a_wrong_command_line_is_exit_code_2(
     assert out == ""
 
 
-def test_no_prompt_at_a_terminal_is_exit_code_2(
+def test_a_missing_prompt_at_a_terminal_exits_with_2(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", None)
@@ -417,12 +419,12 @@ def test_no_prompt_at_a_terminal_is_exit_code_2(
 @pytest.mark.parametrize(
     ("option", "said"),
     [
-        (["--temperature", "0.5"], "--temperature goes with --mode sample"),
-        (["--mode", "best", "--temperature", "0.5"], "--temperature goes with --mode sample"),
-        (["--heal-prompt"], "--heal-prompt goes with --tokenization any"),
+        (["--temperature", "0.5"], "--temperature requires --mode sample"),
+        (["--mode", "best", "--temperature", "0.5"], "--temperature requires --mode sample"),
+        (["--heal-prompt"], "--heal-prompt requires --tokenization any"),
     ],
 )
-def test_an_option_that_would_change_nothing_is_exit_code_2(
+def test_an_option_without_effect_exits_with_2(
     option: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["choose", "--prompt", "x", "--choice", "a", *option]) == 2
@@ -436,7 +438,7 @@ def test_an_option_that_would_change_nothing_is_exit_code_2(
         (["--library", "/none/lib.so"], "the library path given is not a file: /none/lib.so"),
     ],
 )
-def test_a_failure_is_exit_code_1_and_one_line(
+def test_a_failure_exits_with_1_and_prints_one_line(
     model_options: list[str],
     arguments: list[str],
     said: str,
@@ -450,17 +452,17 @@ def test_a_failure_is_exit_code_1_and_one_line(
     assert err.count("\n") == 1
 
 
-def test_a_missing_or_undecodable_prompt_file_is_exit_code_1(
+def test_a_missing_or_undecodable_prompt_file_exits_with_1(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     assert cli.main(["generate", "--prompt-file", "/none/prompt.txt"]) == 1
     assert "/none/prompt.txt" in capsys.readouterr().err
     (tmp_path / "latin.txt").write_bytes(b"Gr\xfc\xdfe")
     assert cli.main(["generate", "--prompt-file", str(tmp_path / "latin.txt")]) == 1
-    assert "latin.txt is not UTF-8: in line 1 there is the byte 0xfc" in capsys.readouterr().err
+    assert "latin.txt is not UTF-8: byte 3 of line 1 is 0xfc" in capsys.readouterr().err
 
 
-def test_an_error_of_several_lines_is_printed_as_one(
+def test_an_error_of_several_lines_is_printed_as_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(arguments: object) -> int:
@@ -471,7 +473,7 @@ def test_an_error_of_several_lines_is_printed_as_one(
     assert capsys.readouterr().err == "eliza-ffi: first second\n"
 
 
-def test_an_interrupt_is_exit_code_130(
+def test_an_interrupt_exits_with_130(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupted(arguments: object) -> int:
@@ -482,14 +484,14 @@ def test_an_interrupt_is_exit_code_130(
     assert capsys.readouterr().err == ""
 
 
-def test_help_is_exit_code_0_and_tells_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_exits_with_0_and_lists_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--help"]) == 0
     assert "130 interrupted" in capsys.readouterr().out
 
 
 @pytest.fixture
 def endless(model_options: list[str], tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
-    """Start a generation whose grammar never lets it end, and wait for its first character."""
+    """Start a generation with a grammar that never ends, and wait for the first character."""
     grammar = tmp_path / "endless.gbnf"
     grammar.write_text("root ::= [a-z] root", encoding="utf-8")
     process = subprocess.Popen(
@@ -522,7 +524,7 @@ def test_control_c_stops_a_running_generation(endless: subprocess.Popen[str]) ->
 
 
 @pytest.mark.slow
-def test_a_reader_that_goes_away_leaves_no_traceback(endless: subprocess.Popen[str]) -> None:
+def test_closing_the_output_pipe_prints_no_traceback(endless: subprocess.Popen[str]) -> None:
     assert endless.stdout is not None
     assert endless.stderr is not None
     endless.stdout.close()
@@ -538,7 +540,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_the_bar_appears_only_when_work_is_long_and_erases_itself(
+def test_the_progress_bar_appears_after_a_delay_and_is_erased(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 0.0
@@ -559,13 +561,13 @@ def test_the_bar_appears_only_when_work_is_long_and_erases_itself(
     assert terminal.getvalue() == shown
 
 
-def test_the_bar_is_silent_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eliza_ffi.cli.progress.PATIENCE", 0.0)
-    elsewhere = io.StringIO()
-    ProgressBar(elsewhere)("load", 0.5)
-    assert elsewhere.getvalue() == ""
+def test_the_progress_bar_is_not_drawn_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eliza_ffi.cli.progress.DELAY_SECONDS", 0.0)
+    output = io.StringIO()
+    ProgressBar(output)("load", 0.5)
+    assert output.getvalue() == ""
 
 
-def test_what_a_models_file_says_cannot_move_the_cursor(capsys: pytest.CaptureFixture[str]) -> None:
+def test_error_messages_contain_no_escape_characters(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["choose", "--model", "\x1b[31mred", "--prompt", "x", "--choice", "a"]) != 0
     assert "\x1b" not in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""``eliza-ffi decide``: what it asks, what it prints, and what it leaves when it is broken off."""
+"""Tests of ``eliza-ffi decide``: questions, output, tables, interrupts and progress."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FAMILY = "\U0001f469\u200d\U0001f469\u200d\U0001f467"
 CHOICE = Choice("Which team?", ["billing", "sales"], "team")
 PREDICATE = Predicate("It is urgent.", "urgent")
 SCORE = Score("How angry?", ["calm", "cross"], "anger")
-ON_THE_LINE = [
+AS_OPTIONS = [
     *("--ask", "Which team?", "--choice", "billing", "--choice", "sales", "--name", "team"),
     *("--predicate", "It is urgent.", "--name", "urgent"),
     *("--score", "How angry?", "--level", "calm", "--name", "anger", "--level", "cross"),
@@ -84,12 +84,12 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
 # ---- questions ---------------------------------------------------------------------------------
 
 
-def test_questions_on_the_line_are_those_of_a_file(questions: str) -> None:
-    assert questions_of(*ON_THE_LINE) == (CHOICE, PREDICATE, SCORE)
+def test_options_and_a_file_give_the_same_questions(questions: str) -> None:
+    assert questions_of(*AS_OPTIONS) == (CHOICE, PREDICATE, SCORE)
     assert questions_of("--questions", questions) == (CHOICE, PREDICATE, SCORE)
 
 
-def test_a_file_may_have_questions_by_name_and_under_a_key(tmp_path: Path) -> None:
+def test_a_file_can_have_questions_by_name_or_under_the_key_questions(tmp_path: Path) -> None:
     by_name = {
         each.name: {key: value for key, value in question_to(each).items() if key != "name"}
         for each in (CHOICE, PREDICATE, SCORE)
@@ -104,7 +104,7 @@ def test_a_file_may_have_questions_by_name_and_under_a_key(tmp_path: Path) -> No
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="TOML needs Python 3.11")
-def test_a_file_may_be_toml(tmp_path: Path) -> None:
+def test_a_question_file_can_be_toml(tmp_path: Path) -> None:
     path = tmp_path / "q.toml"
     path.write_text(
         '[team]\ntype = "choice"\ninstructions = "Which team?"\nchoices = ["billing", "sales"]\n'
@@ -121,28 +121,40 @@ def test_a_file_may_be_toml(tmp_path: Path) -> None:
         (["--predicate", "x", "--choice", "a"], "--choice 'a' must follow --ask"),
         (["--ask", "x", "--level", "a"], "--level 'a' must follow --score"),
         (["--name", "a"], "--name 'a' must follow a question"),
-        (["--predicate", "x", "--name", "a", "--name", "b"], "--name 'b': the question has"),
+        (
+            ["--predicate", "x", "--name", "a", "--name", "b"],
+            "--name 'b': the question is already named 'a'",
+        ),
         (["--ask", "x", "--choice", "a"], "2 to 255 options"),
-        (["--predicate", "x", "--questions", "q.json"], "give no --predicate"),
+        (
+            ["--predicate", "x", "--questions", "q.json"],
+            "--predicate cannot be combined with --questions",
+        ),
         (["--predicate", "x", "--input", "y", "--input-file", "z"], "not allowed with"),
         (["--predicate", "x", "--input", " "], "the input is empty"),
-        (["--predicate", "x", "--input", "y", "--output", "z.csv"], "--output goes with a table"),
-        (["--predicate", "x", "--input", "y", "--limit", "0"], "--limit goes with a table"),
-        (["--predicate", "x", "--input", "y", "--overwrite"], "--overwrite goes with a table"),
-        (["--predicate", "x", "--input", "y", "--retry-errors"], "--retry-errors goes with a"),
-        (["--predicate", "x", "in.csv", "--input", "y"], "--input is one input"),
+        (["--predicate", "x", "--input", "y", "--output", "z.csv"], "--output requires a TABLE"),
+        (["--predicate", "x", "--input", "y", "--limit", "0"], "--limit requires a TABLE"),
+        (["--predicate", "x", "--input", "y", "--overwrite"], "--overwrite requires a TABLE"),
+        (["--predicate", "x", "--input", "y", "--retry-errors"], "--retry-errors requires a TABLE"),
+        (["--predicate", "x", "in.csv", "--input", "y"], "--input cannot be combined with a table"),
         (["--predicate", "x", "in.csv"], "a table needs a --column"),
         (["--predicate", "x", "in.csv", "--column", "body"], "a table needs an --output"),
         (["--predicate", "x", "in.csv", "--column", "b", "--limit", "0"], "--limit must be 1"),
         (["--predicate", "x", "in.csv", "--column", "b", "--delimiter", "::"], "one character"),
         (["--predicate", "x", "in.csv", "--column", "b", "--delimiter", '"'], "cannot be '\"'"),
-        (["--predicate", "x", "in.jsonl", "--column", "b", "--delimiter", ";"], "goes with CSV"),
-        (["--predicate", "x", "--input", "y", "--abstain-below", "2"], "not a number from 0 to 1"),
+        (
+            ["--predicate", "x", "in.jsonl", "--column", "b", "--delimiter", ";"],
+            "requires a .csv or .tsv table",
+        ),
+        (
+            ["--predicate", "x", "--input", "y", "--abstain-below", "2"],
+            "expected a number from 0 to 1",
+        ),
         (["--predicate", "x", "--input", "y", "--orders", "0"], "--orders must be 1 or more"),
         (["--predicate", "x", "--input", "y", "--n-slots", "0"], "--n-slots must be 1 or more"),
     ],
 )
-def test_a_wrong_command_line_is_exit_code_2(
+def test_a_wrong_command_line_exits_with_2(
     options: list[str],
     said: str,
     model: FakeDecider,
@@ -164,7 +176,7 @@ def test_a_wrong_command_line_is_exit_code_2(
         ("[" * 100_000, "q.json: "),
     ],
 )
-def test_a_broken_questions_file_is_named(
+def test_a_malformed_question_file_is_named(
     content: str, said: str, model: FakeDecider, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "q.json").write_text(content)
@@ -179,11 +191,11 @@ def test_a_broken_questions_file_is_named(
 
 
 def piped(data: bytes) -> io.TextIOWrapper:
-    """Return standard input as it is where the locale says nothing: every byte is a character."""
+    """Return standard input as in the C locale, where every byte is decoded."""
     return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", errors="surrogateescape")
 
 
-def test_the_input_may_come_from_the_line_a_file_and_standard_input(
+def test_the_input_can_come_from_an_option_a_file_or_standard_input(
     model: FakeDecider,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -192,10 +204,10 @@ def test_the_input_may_come_from_the_line_a_file_and_standard_input(
     (tmp_path / "mail.txt").write_text("hello\n", encoding="utf-8")
     for source in (["--input", "hello"], ["--input-file", str(tmp_path / "mail.txt")], []):
         monkeypatch.setattr(sys, "stdin", piped(b"hello\r\n"))
-        assert cli.main(["decide", *source, *ON_THE_LINE]) == 0
+        assert cli.main(["decide", *source, *AS_OPTIONS]) == 0
     assert [given for given, _ in model.asked] == ["hello"] * 3
     (tmp_path / "chat.json").write_text('[{"role": "user", "content": "hi"}]')
-    command = ["decide", "--messages", str(tmp_path / "chat.json"), *ON_THE_LINE, "--json"]
+    command = ["decide", "--messages", str(tmp_path / "chat.json"), *AS_OPTIONS, "--json"]
     capsys.readouterr()
     assert cli.main(command) == 0
     assert model.asked[-1][0] == [{"role": "user", "content": "hi"}]
@@ -205,7 +217,7 @@ def test_the_input_may_come_from_the_line_a_file_and_standard_input(
     assert facts["calibrated"] is False
 
 
-def test_bytes_that_are_no_utf8_are_an_error_that_names_their_place(
+def test_invalid_utf8_is_rejected_with_its_place(
     model: FakeDecider,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -220,8 +232,8 @@ def test_bytes_that_are_no_utf8_are_an_error_that_names_their_place(
         ("--input", ["--input", os.fsdecode(data.splitlines()[1])], 1),
     ):
         monkeypatch.setattr(sys, "stdin", piped(data))
-        assert cli.main(["decide", *source, *ON_THE_LINE]) == 1
-        said = f"{what} is not UTF-8: in line {line} there is the byte 0xe9 behind 7 others\n"
+        assert cli.main(["decide", *source, *AS_OPTIONS]) == 1
+        said = f"{what} is not UTF-8: byte 8 of line {line} is 0xe9\n"
         assert capsys.readouterr().err == f"eliza-ffi: {said}"
     assert model.asked == []
 
@@ -235,29 +247,29 @@ def test_bytes_that_are_no_utf8_are_an_error_that_names_their_place(
         ('[{"role": "user"}]', "the content of message 0"),
     ],
 )
-def test_a_file_that_is_no_conversation_is_rejected(
+def test_a_malformed_conversation_file_is_rejected(
     content: str, said: str, model: FakeDecider, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "chat.json"
     path.write_text(content)
-    for command in (["decide", *ON_THE_LINE], ["choose", "--choice", "a"]):
+    for command in (["decide", *AS_OPTIONS], ["choose", "--choice", "a"]):
         assert cli.main([*command, "--messages", str(path)]) == 1
         assert capsys.readouterr().err.startswith(f"eliza-ffi: {path}: {said}")
     assert model.asked == []
 
 
-def test_no_input_at_a_terminal_is_exit_code_2(
+def test_a_missing_input_at_a_terminal_exits_with_2(
     model: FakeDecider, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stdin", None)
-    assert cli.main(["decide", *ON_THE_LINE]) == 2
+    assert cli.main(["decide", *AS_OPTIONS]) == 2
     assert "no input: give --input" in capsys.readouterr().err
 
 
-def test_how_to_ask_is_handed_on(model: FakeDecider) -> None:
+def test_prompt_and_scoring_options_are_passed_to_the_model(model: FakeDecider) -> None:
     options = ["--labels", "letters", "--orders", "3", "--scoring", "mean", "--option-mass"]
     given = ["--input", "x", "--abstain-below", "0.4"]
-    assert cli.main(["decide", *ON_THE_LINE, *options, *given]) == 0
+    assert cli.main(["decide", *AS_OPTIONS, *options, *given]) == 0
     assert model.asked == [
         (
             "x",
@@ -273,14 +285,14 @@ def test_how_to_ask_is_handed_on(model: FakeDecider) -> None:
     ]
 
 
-def test_a_calibration_says_how_to_ask_and_other_scores_are_refused_at_once(
+def test_a_calibration_sets_the_defaults_and_rejects_other_settings(
     model: FakeDecider, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "calibration.json"
     Calibration(
         model="any", rule="mean", labels="letters", orders=2, prompt="default", questions=()
     ).save(path)
-    command = ["decide", "--input", "x", *ON_THE_LINE, "--calibration", str(path)]
+    command = ["decide", "--input", "x", *AS_OPTIONS, "--calibration", str(path)]
     parsed = read_asking(build_parser().parse_args(command))
     assert (parsed.scoring, parsed.labels, parsed.orders) == ("mean", "letters", 2)
     assert cli.main([*command, "--scoring", "legal"]) == 1
@@ -303,7 +315,7 @@ def decision_of(*answers: tuple[Question, list[list[float]]], **more: Any) -> De
     return Decision(tuple(made), DecisionUsage(12, 3, 2, 0.0123))
 
 
-def test_a_decision_is_shown_with_bars_the_likeliest_first() -> None:
+def test_a_decision_is_shown_with_bars_sorted_by_probability() -> None:
     decision = decision_of((CHOICE, [[0.25, 0.75]]), (PREDICATE, [[0.1, 0.9]]))
     blocks = decision_text((CHOICE, PREDICATE), decision, 40).split("\n\n")
     team, urgent = ([line.split() for line in block.splitlines()] for block in blocks[:2])
@@ -322,7 +334,7 @@ def test_a_decision_is_shown_with_bars_the_likeliest_first() -> None:
     )
 
 
-def test_levels_stay_in_their_order_and_labels_are_all_shown() -> None:
+def test_levels_keep_their_order_and_all_labels_are_shown() -> None:
     labels = Labels("About?", ["a", "b"], "tags")
     decision = decision_of((SCORE, [[0.25, 0.75]]), (labels, [[0.9, 0.1], [0.2, 0.8]]))
     lines = decision_text((SCORE, labels), decision, 60).splitlines()
@@ -332,22 +344,22 @@ def test_levels_stay_in_their_order_and_labels_are_all_shown() -> None:
     assert [line.split()[:2] for line in lines[5:7]] == [["a", "90.0%"], ["b", "20.0%"]]
 
 
-def test_many_options_are_summed_up() -> None:
+def test_options_beyond_the_limit_are_summed_up() -> None:
     many = Choice("Which?", [f"option {i}" for i in range(100)], "many")
     lines = decision_text((many,), decision_of((many, [[0.01] * 100])), 80).splitlines()
     assert lines[13] == "  and 88 more, together 88.0%"
 
 
-def test_what_is_shown_says_option_mass_and_abstention() -> None:
-    told = decision_of((CHOICE, [[0.5, 0.5]]), option_mass=0.1)
-    said = decision_text((CHOICE,), told, 80)
-    assert said.startswith("team: billing (confidence 0%, option mass 10%)\n")
+def test_option_mass_and_abstention_are_shown() -> None:
+    with_mass = decision_of((CHOICE, [[0.5, 0.5]]), option_mass=0.1)
+    shown = decision_text((CHOICE,), with_mass, 80)
+    assert shown.startswith("team: billing (confidence 0%, option mass 10%)\n")
     abstained = decision_of((CHOICE, [[0.5, 0.5]]), abstain_below=0.6)
     assert decision_text((CHOICE,), abstained, 80).startswith("team: abstained\n")
 
 
 @pytest.mark.parametrize("width", [40, 60, 200])
-def test_lines_fit_the_terminal_whatever_the_options_say(width: int) -> None:
+def test_lines_fit_the_terminal_for_any_option_text(width: int) -> None:
     options = ["日本語" * 40, "a\x1b[31m\nb" * 30, "e\u0301" * 90, f"{FAMILY} x"]
     question = Choice(f"{FAMILY} Which? " * 30, options)
     decision = decision_of((question, [[0.7, 0.1, 0.1, 0.1]]))
@@ -356,8 +368,8 @@ def test_lines_fit_the_terminal_whatever_the_options_say(width: int) -> None:
     assert not any("\x1b" in line for line in lines)
     at = {cell_len(line[: line.index(".0%")]) for line in lines if ".0%" in line}
     assert len(at) == 1
-    said = "".join(line.strip() for line in lines)
-    assert "日本語" * 40 in said  # the answer is told whole
+    joined = "".join(line.strip() for line in lines)
+    assert "日本語" * 40 in joined  # the answer is not truncated
 
 
 class Terminal(io.TextIOWrapper):
@@ -371,7 +383,7 @@ class Terminal(io.TextIOWrapper):
 # ---- tables ------------------------------------------------------------------------------------
 
 
-def test_a_table_is_decided_and_summed_up(
+def test_a_table_is_decided_and_summarized(
     model: FakeDecider, tmp_path: Path, questions: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = tmp_path / "out.jsonl"
@@ -391,15 +403,17 @@ def test_a_table_is_decided_and_summed_up(
     teams = [row["team"] for row in rows if not row["error"]]
     assert f"sales {teams.count('sales')}" in facts["team"]
     assert facts["output"] == str(output)
-    said = "rows with errors: 2, the first: in.csv, line 6: nothing in column 'body'"
-    assert err == f"eliza-ffi: {said}\n"
+    expected = "rows with errors: 2, the first: in.csv, line 6: column 'body' is empty"
+    assert err == f"eliza-ffi: {expected}\n"
     assert cli.main([*command, "--json"]) == 0
     summary = json.loads(capsys.readouterr().out)
     assert (summary["rows"], summary["new_rows"], summary["errors"]) == (12, 0, 2)
     assert summary["answers"]["team"]["sales"] == teams.count("sales")
 
 
-def test_columns_are_kept_as_asked(model: FakeDecider, tmp_path: Path, questions: str) -> None:
+def test_keep_selects_the_copied_columns(
+    model: FakeDecider, tmp_path: Path, questions: str
+) -> None:
     table = ["decide", write_table(tmp_path), "--column", "body", "--questions", questions]
     for keep, kept in ((["--keep", "id"], ["id"]), (["--keep", "-"], []), ([], ["id", "body"])):
         output = tmp_path / f"{len(kept)}.jsonl"
@@ -407,7 +421,7 @@ def test_columns_are_kept_as_asked(model: FakeDecider, tmp_path: Path, questions
         assert list(rows_of(output)[0])[: 2 + len(kept)] == ["row", *kept, "team"]
 
 
-def test_a_job_of_another_model_or_other_settings_is_refused(
+def test_a_job_with_another_model_or_other_settings_is_rejected(
     model: FakeDecider, tmp_path: Path, questions: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = tmp_path / "out.csv"
@@ -416,16 +430,16 @@ def test_a_job_of_another_model_or_other_settings_is_refused(
     assert cli.main([*command, "--limit", "3"]) == 0
     before = output.read_bytes()
     assert cli.main([*command, "--labels", "letters"]) == 1
-    assert "begun with other settings: labels" in capsys.readouterr().err
+    assert "started with different settings: labels" in capsys.readouterr().err
     (tmp_path / "model.gguf").write_bytes(b"GGUF another")
     assert cli.main(command) == 1
-    assert "begun with other settings: model" in capsys.readouterr().err
+    assert "started with different settings: model" in capsys.readouterr().err
     assert output.read_bytes() == before
     assert cli.main([*command, "--overwrite"]) == 0
     assert len(output.read_bytes().splitlines()) == 13
 
 
-def test_no_row_that_could_be_answered_is_exit_code_1(
+def test_a_table_without_answers_exits_with_1(
     model: FakeDecider, tmp_path: Path, questions: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table = tmp_path / "in.csv"
@@ -442,7 +456,7 @@ def test_no_row_that_could_be_answered_is_exit_code_1(
     assert err == "eliza-ffi: rows with errors: 2, the first: in.csv, line 2: it does not fit\n"
 
 
-def test_one_quote_that_is_not_closed_is_told_of_though_the_command_succeeds(
+def test_an_unclosed_quote_is_reported_although_the_command_succeeds(
     model: FakeDecider, tmp_path: Path, questions: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table = tmp_path / "in.csv"
@@ -453,7 +467,7 @@ def test_one_quote_that_is_not_closed_is_told_of_though_the_command_succeeds(
     assert said.startswith("eliza-ffi: rows with errors: 1, the first: in.csv, lines 3 to 1003: ")
 
 
-def test_rows_with_errors_are_decided_anew_where_that_is_asked_for(
+def test_retry_errors_decides_rows_with_errors_again(
     model: FakeDecider, tmp_path: Path, questions: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     table = tmp_path / "in.csv"
@@ -474,7 +488,7 @@ def test_rows_with_errors_are_decided_anew_where_that_is_asked_for(
     assert cli.main([*command, "--output", str(tmp_path / "whole.csv")]) == 0
     assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
     assert cli.main([*again, "--retry-errors", "--overwrite"]) == 2
-    assert "give no --retry-errors" in capsys.readouterr().err
+    assert "--retry-errors cannot be combined with --overwrite" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -488,7 +502,7 @@ def test_rows_with_errors_are_decided_anew_where_that_is_asked_for(
         ("in.csv", ["--delimiter", ";"], "no column 'body'; its columns are 'id,body'"),
     ],
 )
-def test_a_broken_job_is_exit_code_1_and_leaves_no_output(
+def test_a_failed_job_exits_with_1_and_leaves_no_output(
     table: str,
     options: list[str],
     said: str,
@@ -509,7 +523,7 @@ def test_a_broken_job_is_exit_code_1_and_leaves_no_output(
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_questions_that_cannot_be_asked_stop_the_job_before_its_first_row(
+def test_unusable_questions_stop_the_job_before_its_first_row(
     model: FakeDecider,
     tmp_path: Path,
     questions: str,
@@ -527,7 +541,7 @@ def test_questions_that_cannot_be_asked_stop_the_job_before_its_first_row(
 
 
 def started(tmp_path: Path, questions: str, output: Path) -> subprocess.Popen[str]:
-    """Start the command as a process of its own, with a model that takes 4 ms."""
+    """Start the command in its own process, with a model that takes 4 ms per decision."""
     (tmp_path / "model.gguf").write_bytes(b"GGUF")
     options = ["--column", "body", "--questions", questions, "--output", str(output)]
     paths = os.pathsep.join([str(ROOT), str(Path(table_work.__file__).parent)])
@@ -551,7 +565,7 @@ def wait_for_rows(process: subprocess.Popen[str], output: Path, n_rows: int) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
-def test_killed_three_times_the_command_ends_with_what_it_would_have_written(
+def test_a_command_killed_three_times_writes_the_same_output(
     model: FakeDecider, tmp_path: Path, questions: str, suffix: str
 ) -> None:
     table = write_table(tmp_path, 300)
@@ -569,9 +583,9 @@ def test_killed_three_times_the_command_ends_with_what_it_would_have_written(
     out, err = process.communicate()
     assert process.returncode == 0
     assert err == (
-        "eliza-ffi: rows with errors: 60, the first: in.csv, line 6: nothing in column 'body'\n"
+        "eliza-ffi: rows with errors: 60, the first: in.csv, line 6: column 'body' is empty\n"
     )
-    assert " of them from before" in out
+    assert " of them decided earlier" in out
     whole = tmp_path / f"whole{suffix}"
     command = ["decide", table, "--column", "body", "--questions", questions]
     assert cli.main([*command, "--output", str(whole)]) == 0
@@ -579,7 +593,7 @@ def test_killed_three_times_the_command_ends_with_what_it_would_have_written(
 
 
 @pytest.mark.slow
-def test_an_interrupt_says_how_to_go_on_and_is_exit_code_130(
+def test_an_interrupt_exits_with_130_and_says_how_to_resume(
     model: FakeDecider, tmp_path: Path, questions: str
 ) -> None:
     write_table(tmp_path, 300)
@@ -590,8 +604,10 @@ def test_an_interrupt_says_how_to_go_on_and_is_exit_code_130(
     out, err = process.communicate()
     assert process.returncode == 130
     assert out == ""
-    assert err.startswith(f"eliza-ffi: interrupted; what was decided is kept for {output}")
-    assert err.endswith("the same command without --overwrite goes on\n")
+    assert err.startswith(
+        f"eliza-ffi: interrupted; the rows decided so far are kept in {output}.job"
+    )
+    assert err.endswith("run the same command without --overwrite\n")
     assert 0 < n_decided(output) < 300
     assert not output.exists()
     process = started(tmp_path, questions, output)
@@ -616,12 +632,12 @@ def busy_machine() -> Iterator[None]:
 
 
 @pytest.mark.slow
-def test_with_batching_off_every_run_writes_the_same_bytes(
+def test_runs_with_batching_off_write_the_same_bytes(
     library: Library, tmp_path: Path, questions: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The runs differ in timing, in what the cache holds, and in how many rows a run decides.
+    """The runs differ in timing, in the contents of the cache, and in how many rows a run decides.
 
-    Without the option they differ in about a third of these rows.
+    Without the option, the outputs differ in about a third of these rows.
     """
     monkeypatch.setenv(LIBRARY_VARIABLE, str(library.path))
     sentence = "I was charged twice please pay it back where do I find the invoice of March"
@@ -676,18 +692,18 @@ def test_progress_shows_rows_rate_and_time_left(monkeypatch: pytest.MonkeyPatch)
     assert "50%  10.0 rows/s  1:40 left" in shown()
 
 
-def test_progress_is_silent_where_there_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eliza_ffi.cli.progress.REDRAWN", 0.0)
-    elsewhere = io.StringIO()
-    RowProgress(stream=elsewhere)(TableStep(1, 1, 0.5, 0.0))
-    assert elsewhere.getvalue() == ""
+def test_progress_is_not_drawn_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eliza_ffi.cli.progress.REDRAW_SECONDS", 0.0)
+    output = io.StringIO()
+    RowProgress(stream=output)(TableStep(1, 1, 0.5, 0.0))
+    assert output.getvalue() == ""
 
 
 # ---- all commands ------------------------------------------------------------------------------
 
 
 def flags() -> dict[str, dict[str, argparse.Action]]:
-    """Return every flag with the commands that have it."""
+    """Return every flag with its commands."""
     (commands,) = (
         action
         for action in build_parser()._actions
@@ -704,28 +720,28 @@ def flags() -> dict[str, dict[str, argparse.Action]]:
 SHARED = {flag: of for flag, of in flags().items() if len(of) > 1}
 
 OWN_VALUES = {"--mode"}
-"""Flags that take one of a list, which is not the same for each command."""
+"""Flags with a list of values that differs between commands."""
 
 
 @pytest.mark.parametrize("flag", SHARED)
-def test_a_flag_means_the_same_in_every_command(flag: str) -> None:
+def test_a_flag_has_the_same_meaning_in_every_command(flag: str) -> None:
     actions = list(SHARED[flag].values())
     for of in ("type", "nargs", "metavar", "dest"):
         assert len({str(getattr(action, of)) for action in actions}) == 1, of
     if flag not in OWN_VALUES:
         assert len({str(action.choices) for action in actions}) == 1
-    # What it does stands before the colon; what a command adds, behind it.
+    # The text before the colon says what the flag does. A command may add more after the colon.
     meanings = {str(action.help).partition(":")[0].partition("(")[0].strip() for action in actions}
     assert len(meanings) == 1
 
 
-def test_every_command_that_opens_a_model_takes_the_same_options() -> None:
+def test_every_command_that_opens_a_model_has_the_model_options() -> None:
     for flag in ("--library", "--n-ctx", "--threads", "--device", "--batching", "--seed"):
         assert set(flags()[flag]) == set(flags()["--model"])
     assert {"decide", "evaluate", "calibrate", "serve", "choose"} <= set(flags()["--model"])
 
 
-def test_a_prompt_is_a_text_and_a_prompt_file_a_file() -> None:
+def test_prompt_takes_a_text_and_prompt_file_takes_a_file() -> None:
     for flag, metavar in (("--prompt", "TEXT"), ("--prompt-file", "FILE"), ("--input", "TEXT")):
         assert {action.metavar for action in flags()[flag].values()} == {metavar}
     assert set(flags()["--prompt"]) == set(flags()["--prompt-file"])
@@ -748,7 +764,7 @@ def test_version_names_the_package_the_library_and_llama_cpp(
     assert llama_cpp.startswith("llama.cpp b")
 
 
-def test_version_without_a_library_still_tells_the_package(
+def test_version_without_a_library_prints_the_package_version(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv(LIBRARY_VARIABLE, str(tmp_path / "none.so"))

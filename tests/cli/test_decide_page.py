@@ -1,4 +1,4 @@
-"""The commands of docs/decide.md do what the page says."""
+"""Tests of the commands in docs/decide.md."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def commands(block: str) -> list[list[str]]:
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="TOML needs Python 3.11")
-def test_the_commands_run_in_their_order(
+def test_the_commands_run_in_order(
     library: Library,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -50,7 +50,7 @@ def test_the_commands_run_in_their_order(
     assert header.startswith("row,id,body,input_team,input_urgent,team,team_probability,")
 
 
-def test_commands_that_need_other_files_are_of_the_right_form() -> None:
+def test_commands_that_need_other_files_parse() -> None:
     shown = [words for block in blocks("text") for words in commands(block)]
     assert [words[1] for words in shown] == ["calibrate", "evaluate", "decide"]
     for words in shown:

@@ -1,4 +1,4 @@
-"""The demo: every bundled message is decided, and the table adds up."""
+"""Tests of the demo: it decides every bundled message, and its sums are right."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def options(library: Library, random_model_path: Callable[..., Path]) -> list[st
     return ["--model", str(path), "--library", str(library.path), "--threads", "1"]
 
 
-def test_the_cases_are_those_of_the_fixtures() -> None:
+def test_the_cases_are_read_from_the_fixtures() -> None:
     planner = list(cases_of("planner"))
     should_respond = list(cases_of("should_respond"))
     assert (len(planner), len(should_respond)) == (15, 32)
@@ -52,12 +52,12 @@ def test_the_cases_are_those_of_the_fixtures() -> None:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_a_name_to_choose_is_the_one_that_is_expected(task: str) -> None:
+def test_every_task_with_names_expects_one_of_them(task: str) -> None:
     for case in cases_of(task):
         assert (case.expected_name in case.choices) == bool(case.opening) == (task != "action")
 
 
-def test_the_decisions_have_a_row_for_each_message_and_count_what_is_right(
+def test_the_decisions_table_has_all_messages_and_counts_right_answers(
     options: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
@@ -78,7 +78,7 @@ def test_the_decisions_have_a_row_for_each_message_and_count_what_is_right(
     assert lines[begin + 4 + len(cases)].startswith(f"decisions: {36 - n_wrong} of 36 right")
 
 
-def test_the_decisions_expected_are_among_the_answers() -> None:
+def test_the_expected_decisions_are_possible_answers() -> None:
     questions, cases = decision_cases()
     for case in cases:
         for question in questions:
@@ -93,7 +93,7 @@ def test_the_decisions_expected_are_among_the_answers() -> None:
 
 
 @pytest.mark.slow
-def test_the_table_has_a_row_for_each_message_and_the_sums_at_the_end(
+def test_the_choice_tables_have_all_messages_and_sums(
     options: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "90")
@@ -108,7 +108,7 @@ def test_the_table_has_a_row_for_each_message_and_the_sums_at_the_end(
     assert " ".join(lines).count("invalid outputs: 0") == 3
 
 
-def test_json_holds_the_same_rows_and_sums(
+def test_json_has_the_same_rows_and_sums(
     options: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["demo", "--json", *options]) == 0
@@ -120,7 +120,7 @@ def test_json_holds_the_same_rows_and_sums(
     assert sum(task["correct"] for task in report["summaries"].values()) == correct
 
 
-def test_an_output_that_is_no_choice_is_counted_and_is_exit_code_1(
+def test_an_invalid_output_is_counted_and_exits_with_1(
     options: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def decide_wrongly(model: Model, case: Case) -> DemoRow:
@@ -132,13 +132,13 @@ def test_an_output_that_is_no_choice_is_counted_and_is_exit_code_1(
     assert "invalid outputs: 1" in capsys.readouterr().out.splitlines()[-1]
 
 
-def test_validity_is_judged_by_what_was_streamed(
+def test_validity_is_judged_by_the_streamed_text(
     options: list[str], library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     case = next(cases_of("should_respond"))
     with Model(options[1], library=library, n_threads=1) as model:
         assert asyncio.run(decide(model, case)).valid
-        # The library is told of other choices than the case has: what comes out is not one of them.
+        # Give the library labels that the case does not have, so that the output is invalid.
         other = asyncio.run(decide(model, replace(case, choices=("OTHER",))))
         assert other.valid
         assert other.output == "OTHER"
@@ -153,7 +153,7 @@ def test_validity_is_judged_by_what_was_streamed(
     assert not row.valid
 
 
-def test_sums() -> None:
+def test_summarize_counts_rows() -> None:
     rows = [ROW, replace(ROW, output="IGNORE"), replace(ROW, output="x", valid=False)]
     total = summarize(rows)
     assert (total.choices, total.correct, total.invalid_outputs) == (3, 1, 1)
@@ -162,7 +162,7 @@ def test_sums() -> None:
     assert total.forward_passes == 3
 
 
-def test_rows_line_up_and_wrong_ones_are_marked() -> None:
+def test_rows_are_aligned_and_wrong_rows_are_marked() -> None:
     head, right, wrong = demo_table([ROW, replace(ROW, output="IGNORE")], 100).splitlines()
     assert len(head) == len(right) == len(wrong)
     assert " ".join(right.split()) == "say hi back REPLY REPLY 98.7% 2 1 12.3"
@@ -170,7 +170,7 @@ def test_rows_line_up_and_wrong_ones_are_marked() -> None:
 
 
 @pytest.mark.parametrize("width", [50, 60, 72, 90, 200])
-def test_a_table_fits_every_width_whatever_the_messages_are_written_in(width: int) -> None:
+def test_a_table_with_wide_characters_fits_every_width(width: int) -> None:
     messages = ["你好\uff0c提醒我明天开会" * 9, "\U0001f389" * 70, "e\u0301te\u0301", "plain"]
     shown = demo_table([replace(ROW, message=message) for message in messages], width)
     assert all(cell_len(line) <= width for line in shown.splitlines())
@@ -178,7 +178,7 @@ def test_a_table_fits_every_width_whatever_the_messages_are_written_in(width: in
 
 
 @pytest.mark.parametrize("task", demo.TASKS)
-def test_the_embedded_model_is_right_on_seven_of_ten(tiny_model: Model, task: str) -> None:
+def test_the_embedded_model_is_right_on_seven_of_ten_messages(tiny_model: Model, task: str) -> None:
     async def decide_all() -> list[DemoRow]:
         return [await decide(tiny_model, case) for case in cases_of(task)]
 

@@ -1,4 +1,4 @@
-"""How every command behaves in a terminal and in a pipe: help, files, interrupts, widths."""
+"""Tests of every command in a terminal and in a pipe: help, files, interrupts, widths."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ URGENT = ["--predicate", f"紧急吗 \U0001f6a8 {'very ' * 20}", "--name", "urge
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: Library) -> Path:
-    """Return a folder with a table, in which the commands run."""
+    """Return the working directory of the commands, which contains a table."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(LIBRARY_VARIABLE, str(library.path))
     with Path("mails.csv").open("w", encoding="utf-8", newline="") as file:
@@ -57,7 +57,7 @@ def piped(data: bytes) -> io.TextIOWrapper:
 
 
 def started(*arguments: str, **more: object) -> subprocess.Popen[str]:
-    """Start the command as a program of its own."""
+    """Start the command in its own process."""
     options: dict[str, object] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.Popen(
@@ -81,7 +81,7 @@ def commands() -> dict[str, argparse.ArgumentParser]:
 
 
 def examples_of(help_text: str) -> list[list[str]]:
-    """Return the commands that a help shows, as words; they are indented, and stand at its end."""
+    """Return the example commands at the end of a help text, as words."""
     _, found, end = help_text.partition("\nExample")
     assert found
     lines = end.replace("\\\n", " ").splitlines()
@@ -90,7 +90,7 @@ def examples_of(help_text: str) -> list[list[str]]:
 
 @pytest.mark.parametrize("command", commands())
 @pytest.mark.parametrize("columns", ["50", "200"])
-def test_help_has_an_example_whose_lines_are_whole(
+def test_help_has_an_example_that_is_not_wrapped(
     command: str,
     columns: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -118,10 +118,10 @@ def test_the_examples_run(
         assert capsys.readouterr().out.strip()
 
 
-def test_the_example_of_serve_serves_until_it_is_interrupted() -> None:
+def test_the_example_of_serve_runs_until_interrupted() -> None:
     pytest.importorskip("uvicorn")
     ((_, *words),) = examples_of(f"\n{EXAMPLES['serve']}")
-    words[words.index("--port") + 1] = "0"  # another one may be taken
+    words[words.index("--port") + 1] = "0"  # any other port may be in use
     process = started(*words)
     assert process.stdout is not None
     assert "is served at http://127.0.0.1:" in process.stdout.readline()
@@ -162,8 +162,8 @@ WRITING = {
 }
 
 
-def refusal(arguments: list[str], file: str, capsys: pytest.CaptureFixture[str]) -> str:
-    """Return the one line with which a command refuses a file."""
+def rejection_of(arguments: list[str], file: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """Return the one line with which a command rejects a file."""
     assert cli.main([file if word == "FILE" else word for word in arguments]) == 1
     out, err = capsys.readouterr()
     assert out == ""
@@ -174,63 +174,57 @@ def refusal(arguments: list[str], file: str, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize("arguments", READING.values(), ids=READING)
-def test_a_missing_file_is_named_plainly(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert "'" not in refusal(arguments, "none.csv", capsys)
+def test_a_missing_file_is_named(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert "'" not in rejection_of(arguments, "none.csv", capsys)
 
 
 @pytest.mark.parametrize("arguments", READING.values(), ids=READING)
-def test_a_directory_is_named_plainly(
+def test_a_folder_instead_of_a_file_is_named(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("folder.csv").mkdir()
-    refusal(arguments, "folder.csv", capsys)
+    rejection_of(arguments, "folder.csv", capsys)
 
 
 @pytest.mark.parametrize("arguments", READING.values(), ids=READING)
-def test_a_binary_file_is_named_plainly(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_binary_file_is_named(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     Path("binary.csv").write_bytes(b"\x7fELF\x00\xff\xfe\x00")
-    refusal(arguments, "binary.csv", capsys)
+    rejection_of(arguments, "binary.csv", capsys)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="such a file is Linux's")
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc/self/mem exists only on Linux")
 @pytest.mark.parametrize(
     "name", [name for name in READING if name.split()[1] not in ("table", "library")]
 )
-def test_a_file_that_cannot_be_read_is_named_plainly(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    # It can be opened, by anyone, and never be read at its beginning.
-    refusal(READING[name], "/proc/self/mem", capsys)
+def test_a_file_whose_reading_fails_is_named(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    # Every user can open this file, but reading its beginning fails.
+    rejection_of(READING[name], "/proc/self/mem", capsys)
 
 
 @pytest.mark.parametrize("arguments", READING.values(), ids=READING)
-def test_a_file_one_may_not_read_is_named_plainly(
+def test_a_file_without_read_permission_is_named(
     arguments: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("secret.csv").write_text("text\nx\n", encoding="utf-8")
     Path("secret.csv").chmod(0)
     if os.access("secret.csv", os.R_OK):
-        pytest.skip("who runs this may read everything")
-    assert re.search("Permission denied|cannot read", refusal(arguments, "secret.csv", capsys))
+        pytest.skip("the current user can read every file")
+    assert re.search("Permission denied|cannot read", rejection_of(arguments, "secret.csv", capsys))
 
 
 @pytest.mark.parametrize("arguments", WRITING.values(), ids=WRITING)
-def test_an_output_that_cannot_be_is_named_before_the_model_is_loaded(
+def test_an_unwritable_output_is_named_before_the_model_is_loaded(
     arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("eliza_ffi.cli.console.Model", None)
     Path("folder.csv").mkdir()
-    assert "folder" in refusal(arguments, "folder.csv", capsys)
+    assert "folder" in rejection_of(arguments, "folder.csv", capsys)
     command = [word.replace("FILE", "nowhere/o.csv") for word in arguments]
     assert cli.main(command) == 1
     assert capsys.readouterr().err == "eliza-ffi: nowhere: No such folder to write to\n"
 
 
-def test_choices_may_come_from_standard_input(
+def test_labels_can_come_from_standard_input(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stdin", piped("红\r\n\r\n蓝 \U0001f389\r\n".encode()))
@@ -240,12 +234,12 @@ def test_choices_may_come_from_standard_input(
 
 
 @pytest.mark.parametrize("prompt", [[], ["--prompt-file", "-"]])
-def test_standard_input_is_not_both_prompt_and_choices(
+def test_standard_input_cannot_hold_both_prompt_and_labels(
     prompt: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stdin", piped(b"a\nb\n"))
     assert cli.main(["choose", "--choices-file", "-", *prompt]) == 2
-    assert "standard input has the choices" in capsys.readouterr().err
+    assert "standard input holds the choices" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -253,11 +247,11 @@ def test_standard_input_is_not_both_prompt_and_choices(
     [
         (["choose", "--prompt", "\udcff", "--choice", "a"], "--prompt is not UTF-8"),
         (["choose", "--prompt", "x", "--choice", "a\udcff"], "--choice is not UTF-8"),
-        (["choose", "--choice", "a"], "standard input is not UTF-8: in line 2"),
+        (["choose", "--choice", "a"], "standard input is not UTF-8: byte 1 of line 2"),
         (["generate", "--chat", "--system", "\udcff", "--prompt", "x"], "--system is not UTF-8"),
     ],
 )
-def test_what_is_no_utf8_is_named(
+def test_invalid_utf8_is_named(
     arguments: list[str],
     said: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -268,7 +262,7 @@ def test_what_is_no_utf8_is_named(
     assert said in capsys.readouterr().err
 
 
-def test_an_address_that_is_taken_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_address_in_use_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("uvicorn")
     from eliza_ffi.serve.server import listen
     from eliza_ffi.serve.settings import ServeSettings
@@ -297,18 +291,18 @@ PRINTING = {
 
 
 @pytest.mark.parametrize("arguments", PRINTING.values(), ids=PRINTING)
-def test_a_reader_that_has_gone_ends_a_command_quietly(arguments: list[str]) -> None:
+def test_a_closed_output_pipe_ends_a_command_quietly(arguments: list[str]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     process = started(*arguments, stdout=writing)
     os.close(writing)
     _, err = process.communicate(timeout=120)
-    assert process.returncode in (0, 1)  # argparse prints help whether it is read or not
+    assert process.returncode in (0, 1)  # argparse ignores the closed pipe
     assert err == ""
 
 
 def interrupted_in(statement: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run the command, and interrupt it where a function that the statement names is called."""
+    """Run the command, and interrupt it in a function that `statement` replaces."""
     script = (
         "import os, signal, sys\n"
         "def interrupted(*a, **k):\n"
@@ -350,13 +344,13 @@ LOADING = (
         ("import eliza_ffi.model as m; m.Model.tokenize = interrupted", "tokenize"),
     ],
 )
-def test_an_interrupt_ends_with_130_and_no_traceback(statement: str, name: str) -> None:
+def test_an_interrupt_exits_with_130_and_no_traceback(statement: str, name: str) -> None:
     done = interrupted_in(statement, *PRINTING[name])
     assert (done.returncode, done.stderr) == (130, "")
 
 
 @pytest.mark.parametrize("name", ["cffi", "jinja2", "numpy"])
-def test_what_is_needed_and_lacks_is_named(name: str) -> None:
+def test_a_missing_dependency_is_named(name: str) -> None:
     script = f"import sys; sys.modules[{name!r}] = None\nfrom eliza_ffi.cli import main\n"
     script += "sys.exit(main(['doctor']))"
     done = subprocess.run(
@@ -390,7 +384,7 @@ SHOWING: dict[str, list[str]] = {
 
 @pytest.mark.parametrize("columns", ["50", "200"])
 @pytest.mark.parametrize("arguments", SHOWING.values(), ids=SHOWING)
-def test_no_line_is_wider_than_columns_says(
+def test_no_line_is_wider_than_the_variable_columns(
     arguments: list[str],
     columns: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -403,13 +397,13 @@ def test_no_line_is_wider_than_columns_says(
 
 
 def shown_on_a_terminal(columns: int, *arguments: str) -> str:
-    """Return what the command writes to a terminal of a width, its line ends as files have them."""
+    """Return the output of a command on a terminal of a given width, with newlines as in a file."""
     terminal, command_side = pty.openpty()
     fcntl.ioctl(command_side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     process = started(*arguments, stdout=command_side, stdin=subprocess.DEVNULL)
     os.close(command_side)
     shown = b""
-    with suppress(OSError):  # which Linux raises at the end
+    with suppress(OSError):  # Linux raises it at the end of the output
         while part := os.read(terminal, 4096):
             shown += part
     os.close(terminal)
@@ -427,14 +421,14 @@ def plain_terminal(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 
 
 @pytest.mark.parametrize("name", ["doctor", "decide", "evaluate", "calibrate"])
-def test_tables_are_as_wide_as_the_terminal(name: str, plain_terminal: pytest.MonkeyPatch) -> None:
+def test_tables_fit_the_terminal(name: str, plain_terminal: pytest.MonkeyPatch) -> None:
     plain_terminal.setenv("NO_COLOR", "1")
     shown = shown_on_a_terminal(50, *SHOWING[name])
     assert "\x1b" not in shown
     assert [line for line in shown.splitlines() if cell_len(line) > 50] == []
 
 
-def test_only_a_terminal_or_who_forces_it_gets_colour(plain_terminal: pytest.MonkeyPatch) -> None:
+def test_colour_needs_a_terminal_or_force_color(plain_terminal: pytest.MonkeyPatch) -> None:
     command = ["decide", "--input", "x", "--predicate", "It is short."]
     piped_to_a_file = started(*command).communicate(timeout=60)[0]
     assert "\x1b" not in piped_to_a_file
@@ -445,13 +439,13 @@ def test_only_a_terminal_or_who_forces_it_gets_colour(plain_terminal: pytest.Mon
     assert "\x1b" not in shown_on_a_terminal(50, *command)
 
 
-def test_a_table_in_a_file_is_not_folded(plain_terminal: pytest.MonkeyPatch) -> None:
+def test_a_table_in_a_pipe_is_not_wrapped(plain_terminal: pytest.MonkeyPatch) -> None:
     out, _ = started(*SHOWING["evaluate"]).communicate(timeout=60)
     (head,) = (line for line in out.splitlines() if "accuracy" in line)
     assert "question" in head and "level error" in head
 
 
-def test_progress_keeps_to_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_fits_on_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
     monkeypatch.setattr("time.monotonic", lambda: now)
     monkeypatch.setenv("COLUMNS", "50")
