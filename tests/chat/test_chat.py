@@ -805,11 +805,11 @@ def test_the_messages_option_reads_a_conversation_from_a_file(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--system", "x", "--prompt", "y"], "--system goes with --chat"),
-        (["--messages", "FILE", "--chat"], "--messages holds all"),
-        (["--messages", "FILE", "--prompt", "x"], "--messages holds all"),
+        (["--system", "x", "--prompt", "y"], "--system requires --chat"),
+        (["--messages", "FILE", "--chat"], "--messages cannot be combined"),
+        (["--messages", "FILE", "--prompt", "x"], "--messages cannot be combined"),
         (["--messages", "FILE"], "is not JSON"),
-        (["--chat", "--prompt", "x", "--parse-special"], "decides on special tokens"),
+        (["--chat", "--prompt", "x", "--parse-special"], "writes the special tokens"),
     ],
 )
 def test_contradictory_chat_options_are_a_usage_error(

@@ -377,7 +377,7 @@ def test_doctor_names_a_broken_model_file(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["choose", "--prompt", "x"], "no choices: give --choice more than once"),
         (["choose", "--prompt", "x", "--choice", "a", "--choice", "a"], "'a' is given twice"),
@@ -399,11 +399,11 @@ def test_doctor_names_a_broken_model_file(
     ],
 )
 def test_a_wrong_command_line_exits_with_2(
-    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(arguments) == 2
     out, err = capsys.readouterr()
-    assert said in err
+    assert message in err
     assert err.count("\n") == 1
     assert out == ""
 
@@ -417,7 +417,7 @@ def test_a_missing_prompt_at_a_terminal_exits_with_2(
 
 
 @pytest.mark.parametrize(
-    ("option", "said"),
+    ("option", "message"),
     [
         (["--temperature", "0.5"], "--temperature requires --mode sample"),
         (["--mode", "best", "--temperature", "0.5"], "--temperature requires --mode sample"),
@@ -425,14 +425,14 @@ def test_a_missing_prompt_at_a_terminal_exits_with_2(
     ],
 )
 def test_an_option_without_effect_exits_with_2(
-    option: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    option: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["choose", "--prompt", "x", "--choice", "a", *option]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--model", "/none/model.gguf"], "/none/model.gguf"),
         (["--library", "/none/lib.so"], "the library path given is not a file: /none/lib.so"),
@@ -441,14 +441,14 @@ def test_an_option_without_effect_exits_with_2(
 def test_a_failure_exits_with_1_and_prints_one_line(
     model_options: list[str],
     arguments: list[str],
-    said: str,
+    message: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert cli.main(["generate", "--prompt", "x", *model_options, *arguments]) == 1
     out, err = capsys.readouterr()
     assert out == ""
     assert err.startswith("eliza-ffi: ")
-    assert said in err
+    assert message in err
     assert err.count("\n") == 1
 
 

@@ -114,7 +114,7 @@ def test_a_question_file_can_be_toml(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ([], "no questions: give --questions"),
         (["--choice", "a"], "--choice 'a' must follow --ask"),
@@ -156,7 +156,7 @@ def test_a_question_file_can_be_toml(tmp_path: Path) -> None:
 )
 def test_a_wrong_command_line_exits_with_2(
     options: list[str],
-    said: str,
+    message: str,
     model: FakeDecider,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
@@ -165,11 +165,11 @@ def test_a_wrong_command_line_exits_with_2(
     write_table(tmp_path)
     monkeypatch.chdir(tmp_path)
     assert cli.main(["decide", *options]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ("{", "q.json: expected JSON, or TOML in a file whose name ends in .toml: "),
         ('[{"type": "choice", "instructions": "x", "choices": ["a"]}]', "2 to 255 options"),
@@ -177,13 +177,17 @@ def test_a_wrong_command_line_exits_with_2(
     ],
 )
 def test_a_malformed_question_file_is_named(
-    content: str, said: str, model: FakeDecider, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    content: str,
+    message: str,
+    model: FakeDecider,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "q.json").write_text(content)
     command = ["decide", "--input", "x", "--questions", str(tmp_path / "q.json")]
     assert cli.main(command) == 1
     out, err = capsys.readouterr()
-    assert said in err
+    assert message in err
     assert (out, err.count("\n")) == ("", 1)
 
 
@@ -233,13 +237,13 @@ def test_invalid_utf8_is_rejected_with_its_place(
     ):
         monkeypatch.setattr(sys, "stdin", piped(data))
         assert cli.main(["decide", *source, *AS_OPTIONS]) == 1
-        said = f"{what} is not UTF-8: byte 8 of line {line} is 0xe9\n"
-        assert capsys.readouterr().err == f"eliza-ffi: {said}"
+        message = f"{what} is not UTF-8: byte 8 of line {line} is 0xe9\n"
+        assert capsys.readouterr().err == f"eliza-ffi: {message}"
     assert model.asked == []
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         ('{"role": "user"}', "messages must be a sequence of mappings"),
         ("[]", "expected at least one message, got none"),
@@ -248,13 +252,17 @@ def test_invalid_utf8_is_rejected_with_its_place(
     ],
 )
 def test_a_malformed_conversation_file_is_rejected(
-    content: str, said: str, model: FakeDecider, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    content: str,
+    message: str,
+    model: FakeDecider,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     path = tmp_path / "chat.json"
     path.write_text(content)
     for command in (["decide", *AS_OPTIONS], ["choose", "--choice", "a"]):
         assert cli.main([*command, "--messages", str(path)]) == 1
-        assert capsys.readouterr().err.startswith(f"eliza-ffi: {path}: {said}")
+        assert capsys.readouterr().err.startswith(f"eliza-ffi: {path}: {message}")
     assert model.asked == []
 
 
@@ -296,8 +304,8 @@ def test_a_calibration_sets_the_defaults_and_rejects_other_settings(
     parsed = read_asking(build_parser().parse_args(command))
     assert (parsed.scoring, parsed.labels, parsed.orders) == ("mean", "letters", 2)
     assert cli.main([*command, "--scoring", "legal"]) == 1
-    said = capsys.readouterr().err
-    assert "the calibration is for another rule: expected 'mean', got 'legal'" in said
+    message = capsys.readouterr().err
+    assert "the calibration is for another rule: expected 'mean', got 'legal'" in message
     assert model.asked == []
 
 
@@ -463,8 +471,10 @@ def test_an_unclosed_quote_is_reported_although_the_command_succeeds(
     table.write_text('body\nfine\n"not closed\n' + "swallowed\n" * 1000, encoding="utf-8")
     command = ["decide", str(table), "--column", "body", "--questions", questions]
     assert cli.main([*command, "--output", str(tmp_path / "out.csv")]) == 0
-    said = capsys.readouterr().err
-    assert said.startswith("eliza-ffi: rows with errors: 1, the first: in.csv, lines 3 to 1003: ")
+    message = capsys.readouterr().err
+    assert message.startswith(
+        "eliza-ffi: rows with errors: 1, the first: in.csv, lines 3 to 1003: "
+    )
 
 
 def test_retry_errors_decides_rows_with_errors_again(
@@ -482,8 +492,8 @@ def test_retry_errors_decides_rows_with_errors_again(
     model.asked.clear()
     assert cli.main([*again, "--retry-errors"]) == 0
     out, err = capsys.readouterr()
-    said = json.loads(out)
-    assert (said["rows"], said["new_rows"], said["errors"], err) == (4, 2, 0, "")
+    summary = json.loads(out)
+    assert (summary["rows"], summary["new_rows"], summary["errors"], err) == (4, 2, 0, "")
     assert [given for given, _ in model.asked] == ["a test", "too long", "too long"]
     assert cli.main([*command, "--output", str(tmp_path / "whole.csv")]) == 0
     assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
@@ -492,7 +502,7 @@ def test_retry_errors_decides_rows_with_errors_again(
 
 
 @pytest.mark.parametrize(
-    ("table", "options", "said"),
+    ("table", "options", "message"),
     [
         ("none.csv", [], "none.csv"),
         ("in.csv", ["--column", "text"], "no column 'text'; its columns are 'id', 'body'"),
@@ -505,7 +515,7 @@ def test_retry_errors_decides_rows_with_errors_again(
 def test_a_failed_job_exits_with_1_and_leaves_no_output(
     table: str,
     options: list[str],
-    said: str,
+    message: str,
     model: FakeDecider,
     tmp_path: Path,
     questions: str,
@@ -518,7 +528,7 @@ def test_a_failed_job_exits_with_1_and_leaves_no_output(
     command = ["decide", table, "--column", "body", "--questions", questions]
     assert cli.main([*command, "--output", "out.csv", *options]) == 1
     out, err = capsys.readouterr()
-    assert said in err
+    assert message in err
     assert (out, err.count("\n")) == ("", 1)
     assert sorted(tmp_path.iterdir()) == before
 
@@ -730,7 +740,7 @@ def test_a_flag_has_the_same_meaning_in_every_command(flag: str) -> None:
         assert len({str(getattr(action, of)) for action in actions}) == 1, of
     if flag not in OWN_VALUES:
         assert len({str(action.choices) for action in actions}) == 1
-    # The text before the colon says what the flag does. A command may add more after the colon.
+    # The help text before the colon is the meaning of the flag; a command may add details after it.
     meanings = {str(action.help).partition(":")[0].partition("(")[0].strip() for action in actions}
     assert len(meanings) == 1
 
@@ -741,7 +751,7 @@ def test_every_command_that_opens_a_model_has_the_model_options() -> None:
     assert {"decide", "evaluate", "calibrate", "serve", "choose"} <= set(flags()["--model"])
 
 
-def test_prompt_takes_a_text_and_prompt_file_takes_a_file() -> None:
+def test_prompt_takes_text_and_prompt_file_takes_a_file() -> None:
     for flag, metavar in (("--prompt", "TEXT"), ("--prompt-file", "FILE"), ("--input", "TEXT")):
         assert {action.metavar for action in flags()[flag].values()} == {metavar}
     assert set(flags()["--prompt"]) == set(flags()["--prompt-file"])

@@ -52,7 +52,7 @@ def test_the_cases_are_read_from_the_fixtures() -> None:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_every_task_with_names_expects_one_of_them(task: str) -> None:
+def test_the_expected_name_is_always_possible(task: str) -> None:
     for case in cases_of(task):
         assert (case.expected_name in case.choices) == bool(case.opening) == (task != "action")
 

@@ -197,7 +197,7 @@ def test_plots_are_written_to_a_folder(run: Run, table: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "options", "code", "said"),
+    ("command", "options", "code", "message"),
     [
         ("evaluate", ["--label", "silent"], 2, "--label must be QUESTION=COLUMN, got 'silent'"),
         ("evaluate", ["--reorder", "0"], 2, "--reorder must be 1 or more"),
@@ -218,13 +218,13 @@ def test_wrong_label_options_are_explained(
     command: str,
     options: list[str],
     code: int,
-    said: str,
+    message: str,
     run: Run,
     table: str,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert run(command, table, "--column", "body", *ASKED, *options) == code
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["evaluate", "calibrate", "decide"])
@@ -235,11 +235,11 @@ def test_an_output_that_is_an_input_is_rejected_and_not_changed(
     questions.write_text('[{"type": "predicate", "instructions": "x", "name": "silent"}]')
     inputs = {table: "in.csv is the input", str(questions): "is the file with the questions"}
     labels = [] if command == "decide" else LABELS[2:]
-    for output, said in inputs.items():
+    for output, message in inputs.items():
         before = Path(output).read_bytes()
         given = ["--column", "body", *labels, "--questions", str(questions), "--output", output]
         assert run(command, table, *given) == 1
-        assert said in capsys.readouterr().err
+        assert message in capsys.readouterr().err
         assert Path(output).read_bytes() == before
 
 
@@ -265,15 +265,9 @@ def test_left_out_rows_are_listed_although_calibrate_fails(
     assert run(*command) == 1
     left_out, first, second, failed = capsys.readouterr().err.splitlines()
     assert left_out == "eliza-ffi: rows left out: 2"
-<<<<<<< HEAD
-    assert first == "  in.csv, line 2: nothing in column 'body'"
-    assert second == "  in.csv, line 3: nothing in column 'body'"
-    assert "needs at least 10 examples" in failed
-=======
     assert first == "  in.csv, line 2: column 'body' is empty"
     assert second == "  in.csv, line 3: column 'body' is empty"
     assert "needs at least 10 examples" in failed
->>>>>>> f59893b (Rename the tests of the command line after the facts they test)
 
 
 @pytest.mark.slow
@@ -290,15 +284,9 @@ def test_rows_longer_than_the_context_are_left_out_and_listed(
     report = json.loads(out)
     assert [each["n"] for each in report["questions"]] == [24, 24]
     empty, first, second = report["left_out"]
-<<<<<<< HEAD
-    assert empty == "in.csv, line 27: nothing in column 'body'"
-    assert first.startswith("in.csv, line 4: an input of 15,000 characters: cannot prefill")
-    assert second.startswith("in.csv, line 28: an input of 20,000 characters: cannot prefill")
-=======
     assert empty == "in.csv, line 27: column 'body' is empty"
     assert first.startswith("in.csv, line 4: an input of 15,000 characters: cannot prefill")
     assert second.startswith("in.csv, line 28: an input of 20,000 characters: cannot prefill")
->>>>>>> f59893b (Rename the tests of the command line after the facts they test)
     assert err.splitlines()[0] == "eliza-ffi: rows left out: 3"
     assert f"  {first}" in err.splitlines()
     assert run("calibrate", *small, "--output", "c.json", "--json") == 0

@@ -163,7 +163,7 @@ WRITING = {
 
 
 def rejection_of(arguments: list[str], file: str, capsys: pytest.CaptureFixture[str]) -> str:
-    """Return the one line with which a command rejects a file."""
+    """Return the line that a command prints when it rejects a file."""
     assert cli.main([file if word == "FILE" else word for word in arguments]) == 1
     out, err = capsys.readouterr()
     assert out == ""
@@ -243,7 +243,7 @@ def test_standard_input_cannot_hold_both_prompt_and_labels(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["choose", "--prompt", "\udcff", "--choice", "a"], "--prompt is not UTF-8"),
         (["choose", "--prompt", "x", "--choice", "a\udcff"], "--choice is not UTF-8"),
@@ -253,13 +253,13 @@ def test_standard_input_cannot_hold_both_prompt_and_labels(
 )
 def test_invalid_utf8_is_named(
     arguments: list[str],
-    said: str,
+    message: str,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(sys, "stdin", piped(b"a\n\xff"))
     assert cli.main(arguments) == 1
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
 def test_an_address_in_use_is_named(capsys: pytest.CaptureFixture[str]) -> None:

@@ -295,9 +295,9 @@ def test_the_command_line_writes_the_same_text_with_speculation(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--drafter", "d.gguf"], "--drafter goes with --draft-max"),
-        (["--draft-max", "257"], "--draft-max must be 0 to 256, not 257"),
-        (["--draft-max", "-1"], "--draft-max must be 0 to 256, not -1"),
+        (["--drafter", "d.gguf"], "--drafter requires --draft-max"),
+        (["--draft-max", "257"], "--draft-max must be 0 to 256, got 257"),
+        (["--draft-max", "-1"], "--draft-max must be 0 to 256, got -1"),
     ],
 )
 def test_invalid_speculation_arguments_exit_with_code_2(

@@ -100,11 +100,11 @@ def test_model_options_are_passed_to_the_workers(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ([*TABLE, "--ray", "local"], "--ray needs --workers"),
-        ([*TABLE, "--ray", "local", "--workers", "0"], "--ray needs --workers"),
-        ([*TABLE, "--workers", "2"], "--workers goes with --ray"),
-        (["--input", "x", "--ray", "local"], "--ray goes with a table"),
-        (["--input", "x", "--workers", "2"], "--workers goes with a table"),
+        ([*TABLE, "--ray", "local"], "--ray requires --workers"),
+        ([*TABLE, "--ray", "local", "--workers", "0"], "--ray requires --workers"),
+        ([*TABLE, "--workers", "2"], "--workers requires --ray"),
+        (["--input", "x", "--ray", "local"], "--ray requires a TABLE"),
+        (["--input", "x", "--workers", "2"], "--workers requires a TABLE"),
     ],
 )
 def test_a_wrong_command_line_exits_with_code_2(

@@ -77,7 +77,7 @@ def test_answer_columns_follow_the_columns_of_the_batch(alone: Model) -> None:
         assert row["anger_label"] == wanted["anger"].label
         assert row["about"] == list(wanted["about"].value)
     assert rows[1]["error"] == "no value in column 'body'"
-    assert rows[2]["error"] == "nothing in column 'body'"
+    assert rows[2]["error"] == "column 'body' is empty"
     assert "context" in rows[4]["error"]
     for row in (rows[1], rows[2], rows[4]):
         assert row["team"] is row["urgent_probability"] is row["about"] is None
@@ -133,7 +133,7 @@ def test_each_row_can_have_its_own_questions(alone: Model) -> None:
     assert labels["probability"] is None
     assert isinstance(json.loads(labels["answer"]), list)
     assert rows[1]["error"] == "no value in column 'body'"
-    assert rows[2]["error"] == "nothing in column 'body'"
+    assert rows[2]["error"] == "column 'body' is empty"
     assert rows[4]["error"].startswith("questions are not JSON: ")
     none = pa.table({"body": ["one"], "q": pa.array([None], pa.string())})
     (row,) = DeciderActor("body", questions_column="q", model_options=OPTIONS)(none).to_pylist()

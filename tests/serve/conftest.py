@@ -1,4 +1,4 @@
-"""What the tests of the server share: one server, asked by most of them."""
+"""The server that most tests of this folder share."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ from eliza_ffi.library.loading import Library
 
 @pytest.fixture(scope="session")
 def server(library: Library) -> Iterator[Served]:
-    """Return a server with the settings it has by itself."""
+    """Return a server with the default settings."""
     with served() as running:
         yield running

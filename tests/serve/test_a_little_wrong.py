@@ -1,4 +1,4 @@
-"""Requests that are a little wrong, in thousands of ways: answered or refused, never a failure."""
+"""Tests with thousands of slightly wrong requests: each is answered or rejected, none fails."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 N_REQUESTS = 120
 
 N_READ = 2000
-"""Requests that are read and not answered."""
+"""The number of requests that are only read, not answered."""
 
 RIGHT: dict[str, dict[str, Any]] = {
     DECISIONS: {
@@ -93,9 +93,9 @@ def places(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def spoil(given: dict[str, Any], draw: random.Random) -> dict[str, Any]:
-    spoilt = copy.deepcopy(given)
+    changed = copy.deepcopy(given)
     for _ in range(draw.choice((1, 1, 2, 3))):
-        found = list(places(spoilt))
+        found = list(places(changed))
         if not found:
             break
         container, key = draw.choice(found)
@@ -108,11 +108,11 @@ def spoil(given: dict[str, Any], draw: random.Random) -> dict[str, Any]:
             container[draw.choice(KEYS)] = copy.deepcopy(draw.choice(VALUES))
         else:
             container.append(copy.deepcopy(draw.choice(VALUES)))
-    return spoilt
+    return changed
 
 
 def rules_beyond_schemas(path: str, body: Any) -> bool:
-    """Return whether a request that its schema allows keeps the rules in its descriptions."""
+    """Return whether a request also follows the rules in the descriptions of its schema."""
     questions = body["questions"]
     if path == SYSTEMONE:
         for question in questions.values():
@@ -122,7 +122,7 @@ def rules_beyond_schemas(path: str, body: Any) -> bool:
                     each.get("text") if isinstance(each, dict) else None for each in instructions
                 ]
                 if all(isinstance(text, str) for text in texts) and not "".join(texts).strip():
-                    return False  # parts that are all blank
+                    return False  # all parts are blank
             if question["type"] == "score":
                 levels = [
                     each if isinstance(each, str) else json.dumps(each, ensure_ascii=False)
@@ -155,29 +155,29 @@ def is_allowed(path: str, body: Any, document: Any) -> bool:
 
 
 @pytest.mark.parametrize("path", RIGHT)
-def test_the_openapi_document_allows_what_is_accepted(path: str) -> None:
+def test_the_openapi_document_allows_exactly_the_accepted_requests(path: str) -> None:
     document = json.loads(openapi_document())
     wire = {each.path: each for each in (DECISIONS_FORMAT, SYSTEMONE_FORMAT)}[path]
     draw = random.Random(path)
     statuses: Counter[int] = Counter()
     for _ in range(N_READ):
         body = spoil(RIGHT[path], draw)
-        status, said = 200, ""
+        status, message = 200, ""
         try:
             wire.read(body)
         except Refusal as refusal:
-            status, said = refusal.status, refusal.message
+            status, message = refusal.status, refusal.message
         statuses[status] += 1
-        if status == 501:  # images, which schemas cannot find everywhere
-            assert "only text is read" in said
+        if status == 501:  # images, which the schemas cannot describe in every place
+            assert "only text is read" in message
         else:
-            assert (status == 200) == is_allowed(path, body, document), (said, json.dumps(body))
+            assert (status == 200) == is_allowed(path, body, document), (message, json.dumps(body))
     assert set(statuses) <= set(map(int, document["paths"][path]["post"]["responses"]))
-    assert statuses[200] > N_READ / 20 and statuses[400] > N_READ / 20  # both sides of the line
+    assert statuses[200] > N_READ / 20 and statuses[400] > N_READ / 20  # enough of both kinds
 
 
 @pytest.mark.parametrize("path", RIGHT)
-def test_requests_that_are_a_little_wrong_do_not_make_it_fail(server: Served, path: str) -> None:
+def test_slightly_wrong_requests_do_not_make_the_server_fail(server: Served, path: str) -> None:
     draw = random.Random(path)
     codes: Counter[int] = Counter()
     with server.client() as client:
@@ -189,4 +189,4 @@ def test_requests_that_are_a_little_wrong_do_not_make_it_fail(server: Served, pa
             codes[answer.status_code] += 1
             assert answer.status_code in (200, 400), (answer.text, json.dumps(body))
             check_documented(answer, document, path)
-    assert codes[200] > 10 and codes[400] > 10  # both sides of the line
+    assert codes[200] > 10 and codes[400] > 10  # enough of both kinds

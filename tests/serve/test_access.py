@@ -1,4 +1,4 @@
-"""Who may ask: addresses, keys, hosts and origins."""
+"""Tests of the access rules: addresses, keys, hosts and origins."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ ORIGIN = "https://pages.example"
 
 
 def guarded(**settings: Any) -> Guard:
-    """Return an application that answers whatever its guard lets through."""
-    return Guard(PlainTextResponse("let in"), ServeSettings("tiny", **settings))
+    """Return an application that answers every request that its guard accepts."""
+    return Guard(PlainTextResponse("accepted"), ServeSettings("tiny", **settings))
 
 
 def status_of(app: Guard, host: str, **headers: str) -> int:
-    """Return what a request with a Host header is answered with."""
+    """Return the status of a request with the given Host header."""
 
     async def scene() -> int:
         transport = httpx.ASGITransport(app=app)
@@ -47,7 +47,7 @@ def status_of(app: Guard, host: str, **headers: str) -> int:
 
 @pytest.fixture(scope="module")
 def keyed(library: Library, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """Return a server that others could reach, with keys and an origin that may ask."""
+    """Return a server on an address that others can reach, with keys and an allowed origin."""
     path = tmp_path_factory.mktemp("keys") / "keys"
     path.write_text("\n".join(KEYS) + "\n\n", encoding="utf-8")
     options = ("--host", "0.0.0.0", "--api-key-file", str(path), "--cors-origin", ORIGIN)
@@ -57,7 +57,7 @@ def keyed(library: Library, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 
 @pytest.mark.parametrize("key", KEYS)
-def test_each_key_opens_the_server(keyed: Served, key: str) -> None:
+def test_every_key_is_accepted(keyed: Served, key: str) -> None:
     headers = {"authorization": f"Bearer {key}"}
     answer = httpx.post(keyed.url + DECISIONS, json=decisions_body(), headers=headers)
     assert answer.status_code == 200
@@ -75,7 +75,7 @@ def test_each_key_opens_the_server(keyed: Served, key: str) -> None:
         "Bearer \xff",
     ],
 )
-def test_without_a_key_only_the_page_and_health_are_answered(
+def test_without_a_key_only_the_page_and_health_are_served(
     keyed: Served, given: str | None
 ) -> None:
     headers = {} if given is None else {"authorization": given.encode("latin-1")}
@@ -95,14 +95,14 @@ def test_without_a_key_only_the_page_and_health_are_answered(
         assert httpx.get(keyed.url + path, headers=headers).status_code == 200
 
 
-def test_a_key_may_come_from_the_environment(library: Library) -> None:
+def test_a_key_can_come_from_the_environment(library: Library) -> None:
     with served(environment={"ELIZA_API_KEY": KEYS[0]}) as running:
         assert httpx.get(f"{running.url}/v1/models").status_code == 401
         headers = {"authorization": f"Bearer {KEYS[0]}"}
         assert httpx.get(f"{running.url}/v1/models", headers=headers).status_code == 200
 
 
-def test_pages_of_an_allowed_origin_may_ask(keyed: Served) -> None:
+def test_requests_from_an_allowed_origin_are_answered(keyed: Served) -> None:
     headers = {"origin": ORIGIN, "access-control-request-method": "POST"}
     preflight = httpx.options(keyed.url + DECISIONS, headers=headers)
     assert preflight.status_code == 204
@@ -118,7 +118,9 @@ def test_pages_of_an_allowed_origin_may_ask(keyed: Served) -> None:
 @pytest.mark.parametrize(
     "origin", ["https://evil.example", "null", f"{ORIGIN}.evil.example", "http://[", ""]
 )
-def test_pages_of_other_origins_may_not(keyed: Served, server: Served, origin: str) -> None:
+def test_requests_from_other_origins_are_rejected(
+    keyed: Served, server: Served, origin: str
+) -> None:
     for running in (keyed, server):
         headers = {"origin": origin, "authorization": f"Bearer {KEYS[0]}"}
         asked = {**headers, "access-control-request-method": "POST"}
@@ -131,14 +133,14 @@ def test_pages_of_other_origins_may_not(keyed: Served, server: Served, origin: s
             assert "access-control-allow-origin" not in answer.headers
 
 
-def test_its_own_page_may_ask(server: Served) -> None:
+def test_requests_from_the_servers_own_page_are_answered(server: Served) -> None:
     answer = httpx.post(
         server.url + DECISIONS, json=decisions_body(), headers={"origin": server.url}
     )
     assert answer.status_code == 200 and "access-control-allow-origin" not in answer.headers
 
 
-def test_names_that_were_pointed_at_this_machine_are_refused(server: Served) -> None:
+def test_foreign_host_names_are_rejected(server: Served) -> None:
     for host in ("evil.example", "evil.example:8080", "", "[", "localhost.evil.example"):
         answer = httpx.get(f"{server.url}/v1/models", headers={"host": host})
         assert answer.status_code == 421 and answer.json()["error"]["code"] == "wrong_host"
@@ -159,7 +161,7 @@ def test_without_a_key_foreign_hosts_are_rejected_on_every_address(
     assert status_of(app, "good.example") == (200 if hosts else 421)
 
 
-def test_allowed_hosts_count_beside_a_key() -> None:
+def test_allowed_hosts_are_checked_in_addition_to_a_key() -> None:
     app = guarded(keys=("key",), hosts=("good.example",))
     assert status_of(app, "evil.example", authorization="Bearer key") == 421
     assert status_of(app, "GOOD.example.:80", authorization="Bearer key") == 200
@@ -168,7 +170,7 @@ def test_allowed_hosts_count_beside_a_key() -> None:
     assert status_of(app, "any.example", authorization="Bearer key") == 200
 
 
-def test_another_loopback_address_answers_by_its_own_name(library: Library) -> None:
+def test_another_loopback_address_is_an_accepted_host(library: Library) -> None:
     with served("--host", "127.0.0.2") as running:
         assert "//127.0.0.2:" in running.url
         assert httpx.get(f"{running.url}/v1/models").status_code == 200
@@ -200,9 +202,9 @@ def test_allowed_hosts_are_normalized_or_rejected_at_the_start(
         assert ServeSettings("tiny", hosts=(given,)).hosts == (name,)
         return
     assert cli.main(["serve", "--model", "nowhere.gguf", "--allowed-host", given]) == 2
-    said = capsys.readouterr().err
-    assert "--allowed-host: expected a host name without scheme, port or path" in said
-    assert repr(given) in said
+    message = capsys.readouterr().err
+    assert "--allowed-host: expected a host name without scheme, port or path" in message
+    assert repr(given) in message
 
 
 @pytest.mark.parametrize(
@@ -231,11 +233,11 @@ def test_origins_are_normalized_or_rejected_at_the_start(
         assert ServeSettings("tiny", cors_origins=(given,)).cors_origins == (origin,)
         return
     assert cli.main(["serve", "--model", "nowhere.gguf", "--cors-origin", given]) == 2
-    said = capsys.readouterr().err
-    assert "--cors-origin: expected an origin such as" in said and repr(given) in said
+    message = capsys.readouterr().err
+    assert "--cors-origin: expected an origin such as" in message and repr(given) in message
 
 
-def test_every_answer_has_the_headers_that_browsers_heed(server: Served) -> None:
+def test_every_response_has_the_security_headers(server: Served) -> None:
     for answer in (
         httpx.get(f"{server.url}/"),
         httpx.get(f"{server.url}/health"),
@@ -254,7 +256,7 @@ def test_every_answer_has_the_headers_that_browsers_heed(server: Served) -> None
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "example.org", ""])
-def test_an_address_of_others_needs_a_key_or_a_word(host: str) -> None:
+def test_a_reachable_address_requires_a_key_or_without_key(host: str) -> None:
     assert not is_loopback(host)
     with pytest.raises(InvalidArgumentError, match="--api-key-file, or --without-key"):
         ServeSettings("tiny", host=host)
@@ -263,28 +265,28 @@ def test_an_address_of_others_needs_a_key_or_a_word(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.1.2.3", "::1", "localhost"])
-def test_this_machines_own_address_needs_none(host: str) -> None:
+def test_a_loopback_address_requires_no_key(host: str) -> None:
     assert is_loopback(host) and ServeSettings("tiny", host=host).host == host
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         ({"port": 65536}, "0 to 65535"),
         ({"n_waiting": -1}, "0 or more"),
-        ({"deadline": 0.0}, "up to 86400"),
-        ({"deadline": float("nan")}, "up to 86400"),
+        ({"deadline": 0.0}, "at most 86400"),
+        ({"deadline": float("nan")}, "at most 86400"),
         ({"keys": ("",)}, "is empty"),
         ({"keys": ("two words",)}, "printable ASCII"),
     ],
 )
-def test_settings_out_of_range_are_refused(wrong: dict[str, object], said: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=said):
+def test_settings_out_of_range_are_rejected(wrong: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
         ServeSettings("tiny", **wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["--host", "0.0.0.0"], "--without-key"),
         (["--port", "70000"], "0 to 65535"),
@@ -292,32 +294,30 @@ def test_settings_out_of_range_are_refused(wrong: dict[str, object], said: str) 
         (["--n-slots", "0"], "--n-slots must be 1 or more"),
     ],
 )
-def test_the_command_says_what_is_wrong_before_the_model_is_loaded(
-    options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+def test_wrong_options_are_rejected_before_the_model_is_loaded(
+    options: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["serve", "--model", "nowhere.gguf", *options]) == 2
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err
 
 
-def test_an_empty_file_of_keys_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_empty_key_file_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "keys"
     path.write_text("\n \n", encoding="utf-8")
     assert cli.main(["serve", "--api-key-file", str(path)]) == 2
-    assert "holds no API key" in capsys.readouterr().err
+    assert "contains no API key" in capsys.readouterr().err
 
 
-def test_an_address_that_is_taken_is_said_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_address_in_use_is_reported_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert cli.main(["serve", "--port", str(port)]) == 1
-    said = capsys.readouterr().err
-    assert said.startswith("eliza-ffi: ") and said.count("\n") == 1 and "in use" in said
+    message = capsys.readouterr().err
+    assert message.startswith("eliza-ffi: ") and message.count("\n") == 1 and "in use" in message
 
 
 def test_without_the_extra_the_command_says_what_to_install(tmp_path: Path) -> None:
-    # Run where nothing but the package and what it needs can be found.
+    # Simulate an installation without uvicorn.
     script = (
         "import importlib.util, sys\n"
         "found = importlib.util.find_spec\n"

@@ -1,4 +1,4 @@
-"""The clients that people have, unchanged: OpenAI's, and LangChain's on top of it."""
+"""Tests with unchanged client libraries: OpenAI's, and LangChain's on top of it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from eliza_ffi.library.loading import Library
 
 pytestmark = pytest.mark.slow
 
-openai = pytest.importorskip("openai", "3.54", "openai's package is what these tests run")
+openai = pytest.importorskip("openai", "3.54", "the package openai is not installed")
 
 MAIL = "I was charged twice, and nobody answers me!"
 TEAM = Choice("Which team should read this?", ["billing", "support", "sales"])
@@ -51,7 +51,7 @@ def client(server: Served) -> Any:
 
 
 def check(decision: Any, model: Model) -> None:
-    """Check what OpenAI's client made of an answer."""
+    """Check an answer as OpenAI's client parsed it."""
     team, typed, urgent, anger = decision.answers
     expected = model.decide(MAIL, {"team": TEAM, "urgent": URGENT, "anger": ANGER})
     assert type(decision).__name__ == "Decision" and decision.model == "eliza-tiny"
@@ -113,7 +113,7 @@ def test_openais_client_sends_conversations(client: Any) -> None:
     assert len(decision.answers) == 4
 
 
-def test_openais_client_asks_for_more(client: Any) -> None:
+def test_openais_client_can_include_timings(client: Any) -> None:
     decision = client.decisions.create(
         model="any", input=MAIL, questions=QUESTIONS, extra_body={"include": ["timings"]}
     )
@@ -125,7 +125,7 @@ def test_openais_client_lists_models(client: Any) -> None:
     assert client.models.retrieve("eliza-tiny").owned_by == "eliza-ffi"
 
 
-def test_openais_client_raises_what_it_would_for_openai(
+def test_openais_client_raises_the_same_errors_as_for_openai(
     client: Any, server: Served, library: Library
 ) -> None:
     with pytest.raises(openai.BadRequestError) as bad:
@@ -145,7 +145,7 @@ def test_openais_client_raises_what_it_would_for_openai(
             wrong.decisions.create(model="any", input=MAIL, questions=QUESTIONS)
         right = openai.OpenAI(base_url=f"{keyed.url}/v1", api_key=KEY)
         right.decisions.create(model="any", input=MAIL, questions=QUESTIONS[:1])
-        with pytest.raises(openai.InternalServerError) as late:  # which is not tried again
+        with pytest.raises(openai.InternalServerError) as late:  # the client does not retry it
             right.decisions.create(
                 model="any", input="Choose.", questions=slow_body(20)["questions"]
             )
@@ -155,7 +155,7 @@ def test_openais_client_raises_what_it_would_for_openai(
         assert 'eliza_requests_total{code="504",endpoint="/v1/decisions"} 1.0' in figures
 
 
-def test_openais_client_tries_again_when_the_queue_was_full(library: Library) -> None:
+def test_openais_client_retries_when_the_queue_is_full(library: Library) -> None:
     with served("--n-slots", "1", "--queue", "0") as narrow:
         client = openai.OpenAI(base_url=f"{narrow.url}/v1", api_key="any", max_retries=20)
 

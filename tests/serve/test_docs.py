@@ -1,4 +1,4 @@
-"""docs/serve.md: what it shows works, and what it lists is there."""
+"""Tests of docs/serve.md: its programs work, and its lists are complete."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PROGRAMS = [each for each in re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
 @pytest.mark.parametrize("command", re.findall(r"^\$ (.*?)(?=^\$ |\Z)", CURLS, re.DOTALL | re.M))
-def test_the_curl_lines_work(server: Served, command: str) -> None:
+def test_the_curl_commands_work(server: Served, command: str) -> None:
     command = command.replace("localhost:8080", "{}:{}".format(*server.address))
     done = subprocess.run(
         ["sh", "-c", command.replace("curl", "curl --silent --fail", 1)],
@@ -46,18 +46,18 @@ def test_the_programs_work(server: Served, program: str) -> None:
     assert 0.0 <= float(done.stdout) <= 1.0
 
 
-def test_the_metrics_listed_are_all_that_are_told(server: Served) -> None:
+def test_the_page_lists_all_metrics(server: Served) -> None:
     text = httpx.get(f"{server.url}/metrics").text
-    told = set(re.findall(r"^# TYPE (\w+) (?:counter|gauge|histogram)$", text, re.M))
-    told = {name for name in told if not name.endswith("_created")}
+    metrics = set(re.findall(r"^# TYPE (\w+) (?:counter|gauge|histogram)$", text, re.M))
+    metrics = {name for name in metrics if not name.endswith("_created")}
     section = TEXT.partition("## Metrics")[2].partition("\n## ")[0]
-    assert set(re.findall(r"`(eliza_\w+)", section)) == told
+    assert set(re.findall(r"`(eliza_\w+)", section)) == metrics
 
 
-def test_the_limits_are_those_of_the_code() -> None:
+def test_the_limits_match_the_code() -> None:
     section = TEXT.partition("## Limits")[2].partition("\n## ")[0]
     defaults = ServeSettings("tiny")
-    for said in (
+    for limit in (
         f"{bodies.MAX_BODY // 2**20} MiB",
         f"{bodies.MAX_DEPTH} levels",
         f"| {defaults.n_waiting} |",
@@ -66,11 +66,11 @@ def test_the_limits_are_those_of_the_code() -> None:
         f"| {connections.MOST_CONNECTIONS:,}",
         f"| {serving.IDLE_SECONDS} s |",
     ):
-        assert said in section, said
+        assert limit in section, limit
     assert all(f'`"{name}"`' in TEXT for name in EXTRAS)
 
 
-def test_the_options_named_are_those_of_the_command() -> None:
+def test_the_page_names_only_existing_options() -> None:
     help_of_all = subprocess.run(
         [sys.executable, "-m", "eliza_ffi", "serve", "--help"],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""What the endpoints answer, asked of a real server over HTTP."""
+"""Tests of the endpoints of a real server over HTTP."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ SYSTEMONE_QUESTIONS = {
 }
 
 
-def test_decisions_are_those_of_the_model_in_process(server: Served, tiny_model: Model) -> None:
+def test_decisions_match_the_model_in_process(server: Served, tiny_model: Model) -> None:
     answer = httpx.post(server.url + DECISIONS, json=decisions_body(MAIL, *WIRE)).json()
     expected = tiny_model.decide(MAIL, QUESTIONS)
     team, urgent, anger = answer["answers"]
@@ -72,7 +72,7 @@ def test_decisions_are_those_of_the_model_in_process(server: Served, tiny_model:
     assert anger["probabilities"][2]["label"] == "furious"
 
 
-def test_usage_is_that_of_the_decision(server: Served, tiny_model: Model) -> None:
+def test_usage_matches_the_decision(server: Served, tiny_model: Model) -> None:
     body = decisions_body("Nobody has asked about this before.", *WIRE)
     usage = httpx.post(server.url + DECISIONS, json=body).json()["usage"]
     expected = tiny_model.decide(body["input"], QUESTIONS).usage
@@ -97,7 +97,7 @@ def test_both_formats_give_the_same_answers(server: Served) -> None:
     assert answers["anger"]["legend"] == {"0": "calm", "1": "annoyed", "2": "furious"}
 
 
-def test_an_input_may_be_a_conversation_or_a_state_of_json(server: Served) -> None:
+def test_an_input_can_be_a_conversation_and_a_state_can_be_json(server: Served) -> None:
     conversation = [
         {"role": "developer", "content": "Mails to a shop."},
         {"role": "user", "content": [{"type": "input_text", "text": MAIL}]},
@@ -114,7 +114,7 @@ def test_an_input_may_be_a_conversation_or_a_state_of_json(server: Served) -> No
     assert len(prompts) == 3 and all(json.dumps(state["state"]) in each for each in prompts)
 
 
-def test_a_state_may_be_a_list_of_strings(server: Served, tiny_model: Model) -> None:
+def test_a_state_can_be_a_list_of_strings(server: Served, tiny_model: Model) -> None:
     state = ["I was charged twice!", "Nobody answers."]
     body = {"model": "any", "state": state, "questions": SYSTEMONE_QUESTIONS}
     answers = httpx.post(server.url + SYSTEMONE, json=body).json()["answers"]
@@ -122,14 +122,14 @@ def test_a_state_may_be_a_list_of_strings(server: Served, tiny_model: Model) -> 
     assert answers["urgent"]["noul"] == pytest.approx(expected["urgent"].probability, abs=ROUNDING)
 
 
-def test_a_state_that_only_looks_like_a_conversation_is_json(server: Served) -> None:
+def test_a_state_that_resembles_a_conversation_is_json(server: Served) -> None:
     state = [{"type": "function_call", "role": "user"}]
     body = {"state": state, "questions": SYSTEMONE_QUESTIONS, "include": ["prompts"]}
     answer = httpx.post(server.url + SYSTEMONE, json=body)
     assert answer.status_code == 200 and json.dumps(state) in answer.json()["prompts"][0]
 
 
-def test_nothing_beside_the_published_form_is_in_an_answer_that_did_not_ask(server: Served) -> None:
+def test_extra_fields_are_sent_only_if_included(server: Served) -> None:
     plain = httpx.post(server.url + DECISIONS, json=decisions_body()).json()
     assert plain.keys() == {"model", "answers", "usage"}
     assert plain["answers"][0].keys() == {
@@ -142,18 +142,18 @@ def test_nothing_beside_the_published_form_is_in_an_answer_that_did_not_ask(serv
     assert asked["timings"]["queue_ms"] >= 0
 
 
-def test_models_are_listed_and_told_of_by_name(server: Served) -> None:
+def test_models_are_listed_and_found_by_name(server: Served) -> None:
     (model,) = httpx.get(f"{server.url}/v1/models").json()["data"]
     assert model["id"] == "eliza-tiny" and model["object"] == "model"
     assert httpx.get(f"{server.url}/v1/models/eliza-tiny").json() == model
     assert httpx.get(f"{server.url}/v1/models/other").status_code == 404
 
 
-def test_health_says_ok(server: Served) -> None:
+def test_health_reports_ok(server: Served) -> None:
     assert httpx.get(f"{server.url}/health").json() == {"status": "ok"}
 
 
-def test_metrics_count_what_was_asked(server: Served) -> None:
+def test_metrics_count_requests_questions_and_tokens(server: Served) -> None:
     before = server.figures()
     body = decisions_body("A mail that is counted.", *WIRE, WIRE[1] | {"name": "again"})
     answer = httpx.post(server.url + DECISIONS, json=body).json()
@@ -178,7 +178,7 @@ def test_metrics_count_what_was_asked(server: Served) -> None:
     assert after['eliza_queue_requests{state="running"}'] == 0
 
 
-def test_the_openapi_document_describes_what_is_answered(server: Served) -> None:
+def test_responses_match_the_openapi_document(server: Served) -> None:
     document = httpx.get(f"{server.url}/openapi.json").json()
     for path, body in (
         (DECISIONS, decisions_body(MAIL, *WIRE, LABELS)),
@@ -201,7 +201,7 @@ def test_the_openapi_document_describes_what_is_answered(server: Served) -> None
                 check_documented(answer, document, path)
 
 
-def test_the_openapi_document_describes_missing_keys(library: Library) -> None:
+def test_responses_without_a_key_match_the_openapi_document(library: Library) -> None:
     with served(environment={"ELIZA_API_KEY": "key"}) as keyed:
         headers = {"authorization": "Bearer key"}
         document = httpx.get(f"{keyed.url}/openapi.json", headers=headers).json()
@@ -213,7 +213,7 @@ def test_the_openapi_document_describes_missing_keys(library: Library) -> None:
             check_documented(answer, document, path)
 
 
-def test_curl_needs_no_more_than_the_body(server: Served) -> None:
+def test_curl_needs_only_the_body(server: Served) -> None:
     command = ["curl", "--silent", server.url + DECISIONS, "-d", json.dumps(decisions_body())]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["answers"][0]["name"] == "team"

@@ -1,4 +1,4 @@
-"""The application and the command within this process: models that fail, and programs around it."""
+"""Tests of the application and the command in this process, also with models that fail."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SECRET = "/home/somebody/model.gguf"
 
 
 class FailingModel:
-    """Fails in one way whatever it is asked."""
+    """A model that raises the same exception for every input."""
 
     def __init__(self, error: Exception) -> None:
         self.session = SimpleNamespace(decisions_at_once=lambda _: 1, describe=dict)
@@ -47,7 +47,7 @@ class FailingModel:
 
 
 def ask(app: Any, *requests: tuple[str, str, Any]) -> list[httpx.Response]:
-    """Send requests to an application, one after the other."""
+    """Send requests to an application, one after another."""
 
     async def scene() -> list[httpx.Response]:
         transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
@@ -71,7 +71,7 @@ def ask(app: Any, *requests: tuple[str, str, Any]) -> list[httpx.Response]:
         (InvalidArgumentError("the label cannot be spelled"), 400, "invalid_value"),
     ],
 )
-def test_what_fails_in_the_model_has_an_answer_that_names_no_file(
+def test_model_errors_get_a_response_that_names_no_file(
     error: Exception, status: int, code: str
 ) -> None:
     app = make_app(FailingModel(error), ServeSettings("tiny"))  # type: ignore[arg-type]
@@ -83,7 +83,7 @@ def test_what_fails_in_the_model_has_an_answer_that_names_no_file(
     assert 'eliza_queue_requests{state="running"} 0.0' in after.text
 
 
-def test_the_log_has_a_failure_under_the_id_of_its_answer(
+def test_the_log_has_a_failure_under_its_request_id(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     app = make_app(FailingModel(RuntimeError("so it failed")), ServeSettings("tiny"))  # type: ignore[arg-type]
@@ -95,7 +95,7 @@ def test_the_log_has_a_failure_under_the_id_of_its_answer(
     assert refused.headers["x-request-id"] not in caplog.text
 
 
-def test_an_application_is_served_by_whoever_serves_applications(tiny_model: Model) -> None:
+def test_the_application_runs_in_any_asgi_server(tiny_model: Model) -> None:
     app = make_app(AsyncModel.of(tiny_model), ServeSettings("tiny"))
     body = decisions_body("The parcel is broken!")
     noul = {"so": {"type": "noul", "instructions": "It is about a parcel."}}
@@ -117,7 +117,7 @@ def test_an_application_is_served_by_whoever_serves_applications(tiny_model: Mod
     assert "/v1/systemone" in document.json()["paths"] and nothing.status_code == 404
 
 
-def test_the_command_serves_until_a_signal_comes(
+def test_the_command_serves_until_a_signal(
     library: Library, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -126,7 +126,7 @@ def test_the_command_serves_until_a_signal_comes(
 
     def client() -> None:
         end = time.monotonic() + 60
-        while time.monotonic() < end:  # its handler of signals is there when it answers
+        while time.monotonic() < end:  # when the server answers, its signal handler is installed
             with suppress(httpx.HTTPError):
                 answers.append(httpx.get(f"http://127.0.0.1:{port}/health"))
                 answers.append(
@@ -145,22 +145,22 @@ def test_the_command_serves_until_a_signal_comes(
 
 
 @pytest.mark.parametrize(("n_decided", "n_places"), [(8, 12), (2, 3), (1, 2)])
-def test_others_are_prepared_beside_those_that_run(n_decided: int, n_places: int) -> None:
+def test_further_requests_are_prepared_while_others_run(n_decided: int, n_places: int) -> None:
     session = SimpleNamespace(decisions_at_once=lambda _: n_decided)
     admission = admission_for(SimpleNamespace(session=session), ServeSettings("m"))  # type: ignore[arg-type]
 
-    async def n_let_in() -> int:
-        leaving = asyncio.Event()
+    async def n_admitted() -> int:
+        end = asyncio.Event()
 
-        async def visit() -> None:
+        async def run_request() -> None:
             async with admission.place():
-                await leaving.wait()
+                await end.wait()
 
-        visits = [asyncio.ensure_future(visit()) for _ in range(n_places + 1)]
+        requests = [asyncio.ensure_future(run_request()) for _ in range(n_places + 1)]
         await asyncio.sleep(0)
-        inside = admission.n_inside
-        leaving.set()
-        await asyncio.gather(*visits)
-        return inside
+        n_running = admission.n_running
+        end.set()
+        await asyncio.gather(*requests)
+        return n_running
 
-    assert asyncio.run(n_let_in()) == n_places
+    assert asyncio.run(n_admitted()) == n_places

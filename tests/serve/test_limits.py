@@ -1,4 +1,4 @@
-"""What the server refuses, in which words, and that nothing else suffers from it."""
+"""Tests of rejected requests: their messages, and that they do not affect other requests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def nested(depth: int) -> Any:
 
 
 def refused(answer: httpx.Response, status: int = 400) -> dict[str, Any]:
-    """Return the error of an answer, whose form is OpenAI's."""
+    """Return the error of a response, after checking that it has OpenAI's format."""
     assert answer.status_code == status, answer.text
     assert answer.json().keys() == {"error"}
     error: dict[str, Any] = answer.json()["error"]
@@ -36,7 +36,7 @@ def refused(answer: httpx.Response, status: int = 400) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("questions", "said"),
+    ("questions", "message"),
     [
         ([], "questions: expected 1 to 400 items, got 0"),
         ([PREDICATE] * 401, "questions: expected 1 to 400 items, got 401"),
@@ -88,14 +88,14 @@ def refused(answer: httpx.Response, status: int = 400) -> dict[str, Any]:
         (None, "questions: expected an array, got null"),
     ],
 )
-def test_questions_of_decisions_have_limits(server: Served, questions: Any, said: str) -> None:
+def test_questions_of_decisions_have_limits(server: Served, questions: Any, message: str) -> None:
     body = {"model": "any", "input": "Hello.", "questions": questions}
     error = refused(httpx.post(server.url + DECISIONS, json=body))
-    assert said in error["message"] and error["param"] == "questions"
+    assert message in error["message"] and error["param"] == "questions"
 
 
 @pytest.mark.parametrize(
-    ("questions", "said"),
+    ("questions", "message"),
     [
         ({}, "questions: expected 1 to 400 fields, got 0"),
         ({str(i): NOUL for i in range(401)}, "questions: expected 1 to 400 fields, got 401"),
@@ -116,14 +116,16 @@ def test_questions_of_decisions_have_limits(server: Served, questions: Any, said
         ([NOUL], "questions: expected an object, got an array"),
     ],
 )
-def test_errors_of_systemone_name_the_question(server: Served, questions: Any, said: str) -> None:
+def test_errors_of_systemone_name_the_question(
+    server: Served, questions: Any, message: str
+) -> None:
     body = {"model": "any", "state": "Hello.", "questions": questions}
     error = refused(httpx.post(server.url + SYSTEMONE, json=body))
-    assert said in error["message"] and error["param"] == "questions"
+    assert message in error["message"] and error["param"] == "questions"
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "message"),
     [
         (None, "input: expected a string or an array, got null"),
         (1, "input: expected a string or an array, got 1"),
@@ -146,15 +148,15 @@ def test_errors_of_systemone_name_the_question(server: Served, questions: Any, s
         ),
     ],
 )
-def test_inputs_of_decisions_are_texts_or_conversations(
-    server: Served, given: Any, said: str
+def test_an_input_must_be_a_string_or_a_conversation(
+    server: Served, given: Any, message: str
 ) -> None:
     error = refused(httpx.post(server.url + DECISIONS, json=decisions_body(given)))
-    assert said in error["message"] and error["param"] == "input"
+    assert message in error["message"] and error["param"] == "input"
 
 
 @pytest.mark.parametrize("state", [None, 1, True])
-def test_states_are_texts_or_json(server: Served, state: Any) -> None:
+def test_a_state_must_be_a_string_or_json(server: Served, state: Any) -> None:
     body = {"state": state, "questions": {"so": NOUL}}
     error = refused(httpx.post(server.url + SYSTEMONE, json=body))
     assert error["param"] == "state"
@@ -162,7 +164,7 @@ def test_states_are_texts_or_json(server: Served, state: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "change", "param", "said"),
+    ("path", "change", "param", "message"),
     [
         (DECISIONS, {"images": []}, "images", "images: this field is not supported"),
         (DECISIONS, {"temperature": 0}, "temperature", "temperature: this field is not supported"),
@@ -201,8 +203,8 @@ def test_states_are_texts_or_json(server: Served, state: Any) -> None:
         ),
     ],
 )
-def test_fields_that_are_not_supported_are_rejected_by_name(
-    server: Served, path: str, change: dict[str, Any], param: str, said: str
+def test_unsupported_fields_are_rejected_by_name(
+    server: Served, path: str, change: dict[str, Any], param: str, message: str
 ) -> None:
     right = {
         DECISIONS: decisions_body(),
@@ -210,17 +212,17 @@ def test_fields_that_are_not_supported_are_rejected_by_name(
     }[path]
     assert httpx.post(server.url + path, json=right).status_code == 200
     error = refused(httpx.post(server.url + path, json={**right, **change}))
-    assert said in error["message"] and error["param"] == param
+    assert message in error["message"] and error["param"] == param
     assert error["code"] == "unknown_parameter"
 
 
-def test_a_long_name_of_a_field_is_not_repeated_in_full(server: Served) -> None:
+def test_a_long_field_name_is_shortened_in_messages(server: Served) -> None:
     body = {**decisions_body(), "x" * 500_000: 1}
     error = refused(httpx.post(server.url + DECISIONS, json=body))
     assert error["message"].startswith("['xxx") and len(str(error)) < 300
 
 
-def test_fields_that_clients_send_without_effect_are_accepted(server: Served) -> None:
+def test_fields_without_effect_are_accepted(server: Served) -> None:
     """The fields that docs/serve.md lists."""
     conversation = [
         {
@@ -278,20 +280,20 @@ def test_fields_that_clients_send_without_effect_are_accepted(server: Served) ->
     assert answer.status_code == 200, answer.text
     (prompt,) = answer.json()["prompts"]
     assert all(
-        said in prompt for said in ("Hi.", "I look.", "No.", "find", "an order", "grep", "y")
+        text in prompt for text in ("Hi.", "I look.", "No.", "find", "an order", "grep", "y")
     )
     for nothing in (None, []):
         body = {"state": "Hello.", "questions": {"so": NOUL}, "images": nothing, "files": nothing}
         assert httpx.post(server.url + SYSTEMONE, json=body).status_code == 200
 
 
-def test_an_input_over_the_context_is_refused_with_the_contexts_size(server: Served) -> None:
+def test_an_input_over_the_context_is_rejected_with_the_context_size(server: Served) -> None:
     error = refused(httpx.post(server.url + DECISIONS, json=decisions_body("word " * 5000)))
     assert error["code"] == "context_length_exceeded" and error["param"] == "input"
     assert "2048" in error["message"]
 
 
-def test_a_body_may_have_a_mebibyte_and_no_more(server: Served) -> None:
+def test_a_body_has_at_most_one_mebibyte(server: Served) -> None:
     fits = json.dumps(decisions_body("")).encode()
     fits += b" " * (2**20 - len(fits))
     assert httpx.post(server.url + DECISIONS, content=fits).status_code == 200
@@ -299,7 +301,7 @@ def test_a_body_may_have_a_mebibyte_and_no_more(server: Served) -> None:
     assert "1048576 bytes" in error["message"]
 
 
-def test_a_body_whose_length_is_not_told_is_counted(server: Served) -> None:
+def test_the_length_of_a_chunked_body_is_counted(server: Served) -> None:
     def chunks() -> Any:
         for _ in range(17):
             yield b" " * 2**16
@@ -310,54 +312,54 @@ def test_a_body_whose_length_is_not_told_is_counted(server: Served) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         (b"", "not JSON"),
         (b"{", "not JSON"),
         (b"\xff\xfe{}", "not JSON"),
         (b"[]", "must be a JSON object"),
-        (b'{"input": NaN}', "NaN is no JSON"),
+        (b'{"input": NaN}', "NaN is not valid JSON"),
         (b'{"input": 1' + b"0" * 5000 + b"}", "not JSON"),
-        (b'{"input": "\\ud800"}', "no Unicode"),
-        (b'{"\\ud800": 1}', "no Unicode"),
+        (b'{"input": "\\ud800"}', "not valid Unicode"),
+        (b'{"\\ud800": 1}', "not valid Unicode"),
         (b'{"input": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "deeper than 64 levels"),
         (b'{"input": ' + json.dumps(nested(64)).encode() + b"}", "deeper than 64 levels"),
         (b'{"model": 1}', "model: expected a string, got 1"),
     ],
 )
-def test_a_body_that_is_no_request_is_refused(server: Served, body: bytes, said: str) -> None:
-    assert said in refused(httpx.post(server.url + DECISIONS, content=body))["message"]
+def test_a_malformed_body_is_rejected(server: Served, body: bytes, message: str) -> None:
+    assert message in refused(httpx.post(server.url + DECISIONS, content=body))["message"]
 
 
-def test_json_of_64_levels_is_read(server: Served) -> None:
+def test_json_with_64_levels_is_accepted(server: Served) -> None:
     body = {"state": nested(63), "questions": {"so": NOUL}}
     assert httpx.post(server.url + SYSTEMONE, json=body).status_code == 200
 
 
-def test_what_may_be_included_is_listed(server: Served) -> None:
+def test_an_unknown_include_is_rejected_with_the_possible_values(server: Served) -> None:
     body = {**decisions_body(), "include": ["everything"]}
     error = refused(httpx.post(server.url + DECISIONS, json=body))
     assert error["param"] == "include"
     assert "include[0]: expected option_mass, prompts or timings" in error["message"]
 
 
-def test_a_compressed_body_is_refused(server: Served) -> None:
+def test_a_compressed_body_is_rejected(server: Served) -> None:
     body = gzip.compress(json.dumps(decisions_body()).encode())
     answer = httpx.post(server.url + DECISIONS, content=body, headers={"content-encoding": "gzip"})
     assert "'gzip'" in refused(answer, 415)["message"]
 
 
-def test_paths_and_methods_that_are_not_there_are_said_so(server: Served) -> None:
+def test_unknown_paths_and_methods_are_rejected(server: Served) -> None:
     assert refused(httpx.get(f"{server.url}/v2/decisions"), 404)["code"] == "not_found"
     assert refused(httpx.post(f"{server.url}/v1/decisions/"), 404)
     answer = httpx.get(server.url + DECISIONS)
-    assert "takes POST, not GET" in refused(answer, 405)["message"]
+    assert "expected POST, got GET" in refused(answer, 405)["message"]
     assert answer.headers["allow"] == "POST"
 
 
-def test_no_answer_tells_where_files_are(server: Served) -> None:
+def test_no_response_contains_file_paths(server: Served) -> None:
     here = str(Path.cwd())
-    told = [
+    texts = [
         httpx.get(server.url + path).text
         for path in ("/", "/v1/models", "/health", "/metrics", "/openapi.json", "/nowhere")
     ]
@@ -367,12 +369,12 @@ def test_no_answer_tells_where_files_are(server: Served) -> None:
         decisions_body([]),
         {**decisions_body(), "include": ["prompts"]},
     ]
-    told += [httpx.post(server.url + DECISIONS, json=body).text for body in bodies]
-    for text in told:
+    texts += [httpx.post(server.url + DECISIONS, json=body).text for body in bodies]
+    for text in texts:
         assert ".gguf" not in text and here not in text and "site-packages" not in text
 
 
-def test_a_refused_request_leaves_the_others_as_they_are(server: Served) -> None:
+def test_a_rejected_request_does_not_change_other_answers(server: Served) -> None:
     expected = httpx.post(server.url + DECISIONS, json=decisions_body()).json()["answers"]
     for body in ({}, decisions_body("word " * 5000), decisions_body("", choice("one"))):
         refused(httpx.post(server.url + DECISIONS, json=body))

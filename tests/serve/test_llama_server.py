@@ -1,7 +1,7 @@
-"""What llama-server's own tests demand of ``/v1/systemone``, as far as it applies.
+"""Tests of ``/v1/systemone``, after llama-server's own tests.
 
-The tests are ``tools/server/tests/unit/test_systemone.py`` of llama.cpp. Two things do not apply:
-answers about images, and the names of the figures in ``/metrics``, of which ours are read instead.
+The originals are in ``tools/server/tests/unit/test_systemone.py`` of llama.cpp. Two parts do not
+apply: answers about images, and the names of the metrics, for which the tests read ours.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ IMAGE = "data:image/png;base64,iVBORw0KGgo="
 
 @pytest.fixture(scope="module", params=["plain", "openjev"])
 def asked(request: pytest.FixtureRequest, library: Library) -> Iterator[Served]:
-    """Return a server of a plain model, and of one that was trained for decisions."""
-    made = request.param != "plain"
-    options = ("--model", str(cached_decision_model(request.param))) if made else ()
+    """Return a server with an ordinary model, and one with a decision model."""
+    is_decision_model = request.param != "plain"
+    options = ("--model", str(cached_decision_model(request.param))) if is_decision_model else ()
     with served(*options) as running:
         yield running
 
@@ -48,7 +48,7 @@ def post(server: Served, **body: Any) -> httpx.Response:
     return httpx.post(server.url + SYSTEMONE, json=body, timeout=60)
 
 
-def test_answers_have_the_fields_of_llama_servers(asked: Served) -> None:
+def test_answers_have_llama_servers_fields(asked: Served) -> None:
     answer = post(asked, state=MAIL, questions=QUESTIONS).json()
     assert answer["usage"]["input_tokens"] > 0 and answer["usage"]["output_tokens"] == 0
     assert list(answer["answers"]) == ["team", "haste", "upset"]
@@ -66,7 +66,7 @@ def test_answers_have_the_fields_of_llama_servers(asked: Served) -> None:
     assert upset["type"] == "noul" and 0.0 <= upset["noul"] <= 1.0
 
 
-def test_a_state_of_json_is_read_as_its_text(asked: Served) -> None:
+def test_a_json_state_is_read_as_its_text(asked: Served) -> None:
     described = {"false": "nothing is asked back", "true": "money is asked back"}
     noul = {"type": "noul", "instructions": "Is money asked back?", "criteria": described}
     as_json = post(asked, state={"mail": MAIL, "plan": "pro"}, questions={"so": noul}).json()
@@ -102,7 +102,7 @@ def test_invalid_requests_get_400_and_an_error(asked: Served, body: dict[str, An
     assert answer.status_code == 400 and "error" in answer.json()
 
 
-def test_questions_share_the_prompt_and_one_slot_answers_alike(library: Library) -> None:
+def test_questions_share_the_prompt_and_one_slot_gives_the_same_answers(library: Library) -> None:
     model = ("--model", str(cached_decision_model("openjev")))
     with served(*model) as several:
         shared = post(several, state=MAIL, questions=QUESTIONS).json()

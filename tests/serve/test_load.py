@@ -1,4 +1,4 @@
-"""More than the server can do at once: who waits, who is refused, and what is broken off."""
+"""Tests of a server under load: waiting, rejected and cancelled requests, and bad clients."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def head_of(body: bytes) -> bytes:
 
 @pytest.fixture(scope="module")
 def narrow(library: Library) -> Iterator[Served]:
-    """Return a server with one slot, where two are worked on and one waits."""
+    """Return a server with one slot, where two requests run and one can wait."""
     with served("--n-slots", "1", "--queue", "1") as running:
         yield running
 
@@ -42,7 +42,7 @@ def post(server: Served, body: dict[str, Any]) -> httpx.Response:
     return httpx.post(server.url + DECISIONS, json=body, timeout=120)
 
 
-def test_more_than_fit_into_the_queue_are_told_to_come_again(narrow: Served) -> None:
+def test_requests_beyond_the_queue_are_rejected_with_retry_after(narrow: Served) -> None:
     with ThreadPoolExecutor() as threads:
         slow = [threads.submit(post, narrow, slow_body(2)) for _ in range(2)]
         narrow.wait_for(RUNNING, 2)
@@ -51,21 +51,21 @@ def test_more_than_fit_into_the_queue_are_told_to_come_again(narrow: Served) -> 
         refused = post(narrow, decisions_body())
         assert refused.status_code == 429
         assert refused.json()["error"]["type"] == "rate_limit_error"
-        assert "1 requests wait already" in refused.json()["error"]["message"]
+        assert "the queue is full: 1 requests are waiting" in refused.json()["error"]["message"]
         assert 1 <= int(refused.headers["retry-after"]) <= 60
         assert httpx.get(f"{narrow.url}/health").status_code == 200
         assert [each.result().status_code for each in slow] == [200, 200, 200]
     assert post(narrow, decisions_body()).status_code == 200
 
 
-def test_a_client_that_goes_away_ends_its_passes(narrow: Served) -> None:
+def test_a_client_that_disconnects_ends_its_forward_passes(narrow: Served) -> None:
     narrow.wait_until_idle()
     before = narrow.figures().get(GONE, 0.0)
     body = json.dumps(slow_body(60)).encode()  # half a minute of work
     with socket.create_connection(narrow.address) as connection:
         connection.sendall(head_of(body) + body)
         narrow.wait_for(RUNNING, 1)
-        time.sleep(0.3)  # it is in its passes
+        time.sleep(0.3)  # its forward passes are running
     begin = time.monotonic()
     narrow.wait_until_idle()
     assert time.monotonic() - begin < 10
@@ -76,7 +76,7 @@ def test_a_client_that_goes_away_ends_its_passes(narrow: Served) -> None:
     assert post(narrow, decisions_body()).status_code == 200
 
 
-def test_a_client_that_goes_away_leaves_the_queue(narrow: Served) -> None:
+def test_a_client_that_disconnects_leaves_the_queue(narrow: Served) -> None:
     narrow.wait_until_idle()
     body = json.dumps(slow_body(60)).encode()
     connections = []
@@ -90,7 +90,7 @@ def test_a_client_that_goes_away_leaves_the_queue(narrow: Served) -> None:
     assert post(narrow, decisions_body()).status_code == 200
 
 
-def test_a_deadline_ends_what_takes_longer(library: Library) -> None:
+def test_a_deadline_ends_longer_requests(library: Library) -> None:
     with served("--deadline", "0.7") as server:
         begin = time.monotonic()
         answer = post(server, slow_body(60))
@@ -99,13 +99,13 @@ def test_a_deadline_ends_what_takes_longer(library: Library) -> None:
         assert "0.7 s" in answer.json()["error"]["message"]
         assert answer.headers["x-should-retry"] == "false"
         server.wait_until_idle(10)
-        with socket.create_connection(server.address) as slow:  # the body never comes
+        with socket.create_connection(server.address) as slow:  # the body is never sent
             slow.sendall(head_of(b"{}"))
             assert b"504" in slow.recv(4096)
         assert post(server, decisions_body()).status_code == 200
 
 
-def test_sigterm_finishes_what_runs_and_refuses_what_comes(library: Library) -> None:
+def test_sigterm_finishes_running_requests_and_rejects_new_ones(library: Library) -> None:
     with (
         served("--n-slots", "1") as server,
         server.client() as client,
@@ -130,7 +130,7 @@ def test_sigterm_finishes_what_runs_and_refuses_what_comes(library: Library) -> 
 
 
 @pytest.mark.parametrize(("sig", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
-def test_a_second_signal_closes_connections_without_an_answer(
+def test_a_second_signal_closes_connections_without_a_response(
     library: Library, sig: signal.Signals, code: int
 ) -> None:
     with (
@@ -153,7 +153,7 @@ def test_a_second_signal_closes_connections_without_an_answer(
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="open files are counted in /proc")
-def test_idle_connections_over_the_file_limit_leave_it_at_work(library: Library) -> None:
+def test_idle_connections_over_the_file_limit_do_not_stop_the_server(library: Library) -> None:
     n_files = 256
     with served(n_files=n_files) as server, ExitStack() as idle:
         for _ in range(2 * n_files):
@@ -178,12 +178,12 @@ def test_requests_that_fill_the_context_leave_the_log_empty(library: Library) ->
         assert server.logged() == ""
 
 
-def test_answers_are_the_same_beside_bad_requests_and_clients_that_leave(server: Served) -> None:
+def test_bad_requests_and_clients_do_not_change_other_answers(server: Served) -> None:
     inputs = [f"The parcel of order {i} has not come." for i in range(12)]
     expected = [post(server, decisions_body(each)).json()["answers"] for each in inputs]
     leaving = json.dumps(slow_body(30)).encode()
 
-    def spoil(i: int) -> None:
+    def send_bad(i: int) -> None:
         if i % 3 == 0:
             assert post(server, {"input": "no questions"}).status_code == 400
         elif i % 3 == 1:
@@ -194,9 +194,9 @@ def test_answers_are_the_same_beside_bad_requests_and_clients_that_leave(server:
                 time.sleep(0.2)
 
     with ThreadPoolExecutor(16) as threads:
-        spoilt = [threads.submit(spoil, i) for i in range(12)]
+        bad = [threads.submit(send_bad, i) for i in range(12)]
         answers = list(threads.map(lambda each: post(server, decisions_body(each)), inputs))
-        assert all(each.result() is None for each in spoilt)
+        assert all(each.result() is None for each in bad)
     for answer, (one,) in zip(answers, expected, strict=True):
         (other,) = answer.json()["answers"]
         assert other["choice"] == one["choice"]
@@ -220,27 +220,27 @@ def test_answers_are_the_same_beside_bad_requests_and_clients_that_leave(server:
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",  # TLS
     ],
 )
-def test_malformed_http_is_refused_and_its_connection_closed(server: Served, sent: bytes) -> None:
+def test_malformed_http_is_rejected_and_the_connection_closed(server: Served, sent: bytes) -> None:
     with socket.create_connection(server.address, timeout=30) as connection:
-        said = b""
-        with suppress(OSError):  # it may be closed before all is sent
+        received = b""
+        with suppress(OSError):  # the server may close it before everything is sent
             connection.sendall(sent)
             connection.shutdown(socket.SHUT_WR)
             while part := connection.recv(4096):
-                said += part
-    assert not said.startswith(b"HTTP/1.1 2") and b" 500 " not in said
+                received += part
+    assert not received.startswith(b"HTTP/1.1 2") and b" 500 " not in received
     assert httpx.get(f"{server.url}/health").status_code == 200
 
 
-def test_a_pipeline_is_answered_in_order(server: Served) -> None:
+def test_pipelined_requests_are_answered_in_order(server: Served) -> None:
     bodies = [
         json.dumps(decisions_body("Hi.", choice("a", "a", name=name))).encode() for name in "xy"
     ]
     ask = b"".join(head_of(body) + body for body in bodies)
     with socket.create_connection(server.address, timeout=30) as connection:
         connection.sendall(ask + b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        said = b""
-        while b'{"status":"ok"}' not in said:
-            said += connection.recv(4096)
-    assert said.count(b"HTTP/1.1 400") == 2  # two options of one value
-    assert said.index(b"question 'x'") < said.index(b"question 'y'")
+        received = b""
+        while b'{"status":"ok"}' not in received:
+            received += connection.recv(4096)
+    assert received.count(b"HTTP/1.1 400") == 2  # two options have the same value
+    assert received.index(b"question 'x'") < received.index(b"question 'y'")

@@ -1,4 +1,4 @@
-"""Models that were made for decisions, served: asked in their own form, their JSON as it came."""
+"""Tests of a server with decision models, which use their own prompts and the JSON as sent."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ QUESTIONS = {
 
 
 @pytest.mark.parametrize("kind", ["lev", "nimble"])
-def test_a_made_model_answers_as_it_does_in_process(library: Library, kind: str) -> None:
+def test_a_decision_model_answers_as_it_does_in_process(library: Library, kind: str) -> None:
     path = cached_decision_model(kind)
     with Model(path, library=library) as model:
         expected = model.decide(STATE, QUESTIONS)
@@ -47,7 +47,7 @@ def test_a_made_model_answers_as_it_does_in_process(library: Library, kind: str)
     assert answers["anger"]["score"] == pytest.approx(expected["anger"].score, abs=2 * ROUNDING)
 
 
-def test_a_way_of_asking_that_a_made_model_has_not_is_refused_at_the_start(
+def test_settings_that_a_decision_model_lacks_are_rejected_at_the_start(
     library: Library, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = str(cached_decision_model("lev"))

@@ -1,4 +1,4 @@
-"""The page, in a real Chromium: what it shows, who can use it, and that it asks nobody else."""
+"""Tests of the web page in Chromium: contents, accessibility, and network access."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ CHROMIUMS = ("chromium", "chromium-browser", "google-chrome")
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Return a Chromium: the system's, or else the one that playwright has installed."""
+    """Return a running Chromium: the system's, or else the one installed by playwright."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     found = next(filter(None, map(shutil.which, CHROMIUMS)), None)
     with sync_api.sync_playwright() as playwright:
         try:
             running = playwright.chromium.launch(executable_path=found, args=["--no-sandbox"])
         except sync_api.Error as error:
-            pytest.skip(f"there is no Chromium: {str(error).splitlines()[0]}")
+            pytest.skip(f"Chromium is not available: {str(error).splitlines()[0]}")
         yield running
         running.close()
 
 
 @pytest.fixture
 def page(browser: Any, server: Served) -> Iterator[Any]:
-    """Return the page, opened; at the end nothing may have gone wrong in it."""
+    """Return the opened page; check at the end for errors and requests to other servers."""
     context = browser.new_context()
     opened = context.new_page()
-    wrong: list[str] = []
-    asked: list[str] = []
-    opened.on("console", lambda message: wrong.append(message.text))
-    opened.on("pageerror", lambda error: wrong.append(str(error)))
-    opened.on("request", lambda request: asked.append(request.url))
+    errors: list[str] = []
+    requested: list[str] = []
+    opened.on("console", lambda message: errors.append(message.text))
+    opened.on("pageerror", lambda error: errors.append(str(error)))
+    opened.on("request", lambda request: requested.append(request.url))
     opened.goto(server.url)
     yield opened
     context.close()
-    expected = "the server responded with a status of 400"  # which tests bring about
-    assert not [text for text in wrong if expected not in text]
-    assert all(url.startswith((server.url, "data:")) for url in asked)
+    expected = "the server responded with a status of 400"  # some tests cause it
+    assert not [text for text in errors if expected not in text]
+    assert all(url.startswith((server.url, "data:")) for url in requested)
 
 
 def ask(page: Any) -> None:
@@ -63,7 +63,7 @@ def shares(page: Any) -> list[list[float]]:
     ]
 
 
-def test_it_asks_with_the_keyboard_alone_and_shows_probabilities_as_bars(page: Any) -> None:
+def test_the_page_works_with_the_keyboard_and_shows_bars(page: Any) -> None:
     page.get_by_label("Input").focus()
     page.keyboard.press("ControlOrMeta+a")
     page.keyboard.type("The parcel is broken!")
@@ -83,10 +83,10 @@ def test_it_asks_with_the_keyboard_alone_and_shows_probabilities_as_bars(page: A
             assert bar == pytest.approx(max(1, box * share / 100), abs=1)
 
 
-def test_it_shows_the_prompt_that_was_sent_and_what_it_took(page: Any) -> None:
+def test_the_page_shows_the_prompts_and_the_usage(page: Any) -> None:
     ask(page)
-    page.get_by_text("The prompt that was sent").click()
-    prompts = page.locator("details", has_text="The prompt that was sent").locator("pre")
+    page.get_by_text("The prompt", exact=True).click()
+    prompts = page.locator("details", has_text="The prompt").locator("pre")
     assert prompts.count() == 3
     first = prompts.first.inner_text()
     assert "I was charged twice" in first and "- billing: payments, invoices, refunds" in first
@@ -110,13 +110,13 @@ def test_answers_and_errors_are_announced(page: Any) -> None:
     assert error.inner_text() == ""
 
 
-def test_questions_are_added_and_removed_and_the_focus_follows(page: Any) -> None:
+def test_adding_and_removing_questions_moves_the_focus(page: Any) -> None:
     page.get_by_role("button", name="Add a question").click()
     assert page.locator("fieldset").count() == 4
     assert page.evaluate("document.activeElement.id") == "question-4-instructions"
     added = page.get_by_role("group", name="Question 4")
     added.get_by_label("Kind").select_option("score")
-    assert added.get_by_label("Levels, one a line, the lowest first").is_visible()
+    assert added.get_by_label("Levels, one per line, lowest first").is_visible()
     added.get_by_label("Kind").select_option("predicate")
     assert not added.locator("textarea").nth(1).is_visible()
     page.get_by_role("button", name="Remove question 1").click()
@@ -127,7 +127,7 @@ def test_questions_are_added_and_removed_and_the_focus_follows(page: Any) -> Non
     assert page.evaluate("document.activeElement.id") == "add"
 
 
-def test_every_field_has_a_name_and_every_table_its_heads(page: Any) -> None:
+def test_every_field_has_a_name_and_tables_have_headers(page: Any) -> None:
     ask(page)
     nameless = page.evaluate(
         """() => [...document.querySelectorAll("input, select, textarea, button")].filter(
@@ -144,7 +144,7 @@ def test_every_field_has_a_name_and_every_table_its_heads(page: Any) -> None:
     assert levels[:2] == ["H1", "H2"] and set(levels[3:]) == {"H3"}
 
 
-def test_texts_are_never_read_as_html(page: Any) -> None:
+def test_text_is_never_parsed_as_html(page: Any) -> None:
     evil = "<img src=x onerror=\"document.title='evil'\"><script>document.title='evil'</script>"
     page.get_by_label("Input").fill(evil)
     first = page.locator("fieldset").first.locator("textarea")
@@ -179,35 +179,37 @@ CONTRAST = """() => {
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_texts_stand_out_from_their_ground_by_day_and_by_night(page: Any, scheme: str) -> None:
+def test_text_has_enough_contrast_in_light_and_dark_mode(page: Any, scheme: str) -> None:
     page.emulate_media(color_scheme=scheme)
     ask(page)
     ratio, *what = page.evaluate(CONTRAST)
-    assert ratio >= 4.5, what  # what WCAG 2 asks of texts
+    assert ratio >= 4.5, what  # the minimum of WCAG 2, level AA
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(22, 24, 27)"
     assert dark == (scheme == "dark")
 
 
-def test_a_narrow_screen_is_scrolled_in_one_direction(page: Any) -> None:
+def test_a_narrow_screen_needs_no_horizontal_scrolling(page: Any) -> None:
     page.set_viewport_size({"width": 320, "height": 640})
     ask(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 320
 
 
-def test_a_key_is_asked_for_and_used(browser: Any, library: Library) -> None:
+def test_a_missing_key_is_reported_and_an_entered_key_is_sent(
+    browser: Any, library: Library
+) -> None:
     with served(environment={"ELIZA_API_KEY": "a-key"}) as keyed:
         opened = browser.new_page()
         opened.goto(keyed.url)
         ask(opened)
         assert "API key is wrong or missing" in opened.get_by_role("alert").inner_text()
         opened.get_by_text("API key", exact=True).click()
-        opened.get_by_label("Key, where the server asks").fill("a-key")
+        opened.get_by_label("Key, if the server requires one").fill("a-key")
         ask(opened)
         assert opened.locator(".answer").count() == 3
         opened.close()
 
 
-def test_its_policy_allows_its_own_script_and_style_and_nothing_else(server: Served) -> None:
+def test_the_policy_allows_only_the_pages_own_script_and_style(server: Served) -> None:
     answer = httpx.get(server.url)
     policy = answer.headers["content-security-policy"]
     assert re.search(r"script-src 'sha256-[\w+/=]+'(;|$)", policy)

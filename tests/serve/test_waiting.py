@@ -1,4 +1,4 @@
-"""Places, deadlines and connections, each by itself."""
+"""Tests of admission, deadlines and connections, each separately."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ async def never_gone() -> Any:
     await asyncio.Event().wait()
 
 
-def test_places_are_given_in_the_order_of_coming() -> None:
+def test_requests_run_in_order_of_arrival() -> None:
     async def scene() -> None:
         admission, order = Admission(1, 3), []
         hold = asyncio.Event()
 
-        async def come(name: str) -> None:
+        async def run_request(name: str) -> None:
             async with admission.place() as waited:
                 order.append(name)
                 assert waited >= 0
                 await hold.wait()
 
-        tasks = [asyncio.create_task(come(name)) for name in "abcd"]
+        tasks = [asyncio.create_task(run_request(name)) for name in "abcd"]
         await asyncio.sleep(0)
-        assert (admission.n_inside, admission.n_outside) == (1, 3)
+        assert (admission.n_running, admission.n_waiting) == (1, 3)
         with pytest.raises(Refusal) as full:
-            await come("e")
+            await run_request("e")
         assert full.value.status == 429
         hold.set()
         await asyncio.gather(*tasks)
@@ -57,58 +57,61 @@ def test_places_are_given_in_the_order_of_coming() -> None:
     asyncio.run(scene())
 
 
-def test_who_leaves_the_queue_makes_room_in_it() -> None:
+def test_a_cancelled_waiting_request_frees_its_place_in_the_queue() -> None:
     async def scene() -> None:
         admission, hold = Admission(1, 1), asyncio.Event()
 
-        async def come() -> None:
+        async def run_request() -> None:
             async with admission.place():
                 await hold.wait()
 
-        inside, waiting = asyncio.create_task(come()), asyncio.create_task(come())
+        running_request, waiting = (
+            asyncio.create_task(run_request()),
+            asyncio.create_task(run_request()),
+        )
         await asyncio.sleep(0)
         waiting.cancel()
         await asyncio.wait([waiting])
-        assert (admission.n_inside, admission.n_outside) == (1, 0)
-        another = asyncio.create_task(come())
+        assert (admission.n_running, admission.n_waiting) == (1, 0)
+        another = asyncio.create_task(run_request())
         await asyncio.sleep(0)
         hold.set()
-        await asyncio.gather(inside, another)
+        await asyncio.gather(running_request, another)
 
     asyncio.run(scene())
 
 
-def test_a_closed_door_lets_those_go_on_who_are_there() -> None:
+def test_after_close_running_requests_finish_and_new_ones_are_rejected() -> None:
     async def scene() -> None:
         admission = Admission(1, 1)
         async with admission.place():
             admission.close()
-            with pytest.raises(Refusal) as ending:
+            with pytest.raises(Refusal) as rejected:
                 async with admission.place():
-                    raise AssertionError("it is closed")
-            assert ending.value.status == 503 and not admission.is_empty
+                    raise AssertionError("the request was not rejected")
+            assert rejected.value.status == 503 and not admission.is_empty
         assert admission.is_empty
 
     asyncio.run(scene())
 
 
-def test_retry_after_grows_with_what_requests_take() -> None:
+def test_retry_after_grows_with_the_duration_of_requests() -> None:
     async def scene() -> list[int]:
-        admission, told = Admission(1, 0), []
+        admission, seconds = Admission(1, 0), []
         for _ in range(4):
             async with admission.place():
                 with pytest.raises(Refusal) as full:
                     async with admission.place():
-                        raise AssertionError("there is no room")
-                told.append(int(full.value.headers["retry-after"]))
+                        raise AssertionError("the request was not rejected")
+                seconds.append(int(full.value.headers["retry-after"]))
                 admission._note_seconds(20.0)
-        return told
+        return seconds
 
-    told = asyncio.run(scene())
-    assert told[0] == 1 and told == sorted(told) and told[-1] > 1
+    seconds = asyncio.run(scene())
+    assert seconds[0] == 1 and seconds == sorted(seconds) and seconds[-1] > 1
 
 
-def test_work_is_cancelled_when_its_deadline_passes_and_has_ended_then() -> None:
+def test_work_is_cancelled_and_has_ended_when_its_deadline_passes() -> None:
     async def scene() -> None:
         ended = []
 
@@ -126,7 +129,7 @@ def test_work_is_cancelled_when_its_deadline_passes_and_has_ended_then() -> None
     asyncio.run(scene())
 
 
-def test_work_is_cancelled_when_the_client_goes() -> None:
+def test_work_is_cancelled_when_the_client_disconnects() -> None:
     async def gone() -> Any:
         await asyncio.sleep(0.02)
         return {"type": "http.disconnect"}
@@ -138,7 +141,7 @@ def test_work_is_cancelled_when_the_client_goes() -> None:
     asyncio.run(scene())
 
 
-def test_what_work_raises_and_returns_is_handed_on() -> None:
+def test_results_and_exceptions_of_work_are_passed_on() -> None:
     async def fail() -> None:
         raise ValueError("so")
 
@@ -150,19 +153,19 @@ def test_what_work_raises_and_returns_is_handed_on() -> None:
     asyncio.run(scene())
 
 
-def test_answers_do_not_wait_for_acknowledgements() -> None:
+def test_accepted_connections_have_tcp_nodelay() -> None:
     async def scene() -> int:
-        took: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        option: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
-        def come(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            its = writer.get_extra_info("socket")
-            took.set_result(its.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            accepted = writer.get_extra_info("socket")
+            option.set_result(accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
             writer.close()
 
         with listen(ServeSettings("tiny", port=0)) as listening:
-            async with await asyncio.start_server(come, sock=listening):
+            async with await asyncio.start_server(accept, sock=listening):
                 _, writer = await asyncio.open_connection(*listening.getsockname())
-                found = await took
+                found = await option
                 writer.close()
         return found
 
@@ -171,7 +174,7 @@ def test_answers_do_not_wait_for_acknowledgements() -> None:
 
 @contextmanager
 def running(app: Any, counted: connections.Connections) -> Iterator[tuple[str, int]]:
-    """Serve an application whose connections are counted, and return where it listens."""
+    """Serve an application with counted connections, and yield its address."""
     config = uvicorn.Config(
         counted.watched(app), http=counted.protocol, log_config=None, lifespan="off", ws="none"
     )
@@ -188,7 +191,7 @@ def running(app: Any, counted: connections.Connections) -> Iterator[tuple[str, i
 
 @pytest.fixture
 def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
-    """Return where an application listens whose connections are ended soon."""
+    """Return the address of an application with short time limits for connections."""
     monkeypatch.setattr(connections, "HEAD_SECONDS", 0.3)
     monkeypatch.setattr(connections, "WRITE_SECONDS", 0.3)
 
@@ -205,7 +208,7 @@ def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
 
 
 def ends_within(connection: socket.socket, seconds: float) -> bool:
-    """Return whether the other side ends a connection in time, reading what it says."""
+    """Return whether the server closes a connection in time; read everything it sends."""
     connection.settimeout(seconds)
     try:
         while connection.recv(2**16):
@@ -218,13 +221,15 @@ def ends_within(connection: socket.socket, seconds: float) -> bool:
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /slow HTTP/1.1\r\nHost: a\r\n"])
-def test_a_connection_without_a_whole_head_is_closed(address: tuple[str, int], sent: bytes) -> None:
+def test_a_connection_without_a_complete_head_is_closed(
+    address: tuple[str, int], sent: bytes
+) -> None:
     with socket.create_connection(address) as connection:
         connection.sendall(sent)
         assert ends_within(connection, 10)
 
 
-def test_a_head_that_drips_in_is_not_waited_for(address: tuple[str, int]) -> None:
+def test_a_head_sent_too_slowly_closes_the_connection(address: tuple[str, int]) -> None:
     with socket.create_connection(address) as connection:
         begin = time.monotonic()
         with pytest.raises(ConnectionError):
@@ -233,18 +238,18 @@ def test_a_head_that_drips_in_is_not_waited_for(address: tuple[str, int]) -> Non
                 time.sleep(0.02)
 
 
-def test_a_slow_answer_is_no_reason_to_close(address: tuple[str, int]) -> None:
+def test_a_slow_response_does_not_close_the_connection(address: tuple[str, int]) -> None:
     with socket.create_connection(address) as connection:
         connection.sendall(b"GET /slow HTTP/1.1\r\nHost: a\r\n\r\n" * 2)
         connection.settimeout(10)
-        said = b""
-        while said.count(b"done") < 2:
+        received = b""
+        while received.count(b"done") < 2:
             part = connection.recv(4096)
-            assert part, said
-            said += part
+            assert part, received
+            received += part
 
 
-def test_a_client_that_does_not_read_is_let_go(address: tuple[str, int]) -> None:
+def test_a_client_that_does_not_read_is_disconnected(address: tuple[str, int]) -> None:
     with socket.create_connection(address) as connection:
         connection.sendall(b"GET /much HTTP/1.1\r\nHost: a\r\n\r\n")
         time.sleep(1.5)
@@ -259,18 +264,18 @@ def test_a_client_that_does_not_read_is_let_go(address: tuple[str, int]) -> None
 
 
 def answer_of(connection: socket.socket, path: str, end: bytes) -> bytes:
-    """Send a request and return what comes, to the end that its answer has."""
+    """Send a request and return the response, which ends with `end`."""
     connection.sendall(f"GET {path} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
     connection.settimeout(30)
-    said = b""
-    while not said.endswith(end):
+    received = b""
+    while not received.endswith(end):
         part = connection.recv(4096)
-        assert part, said
-        said += part
-    return said
+        assert part, received
+        received += part
+    return received
 
 
-def test_a_new_connection_replaces_the_longest_idle_one() -> None:
+def test_a_new_connection_replaces_the_longest_idle_connection() -> None:
     app = PlainTextResponse("done")
     with running(app, connections.Connections(2)) as address:
         first = socket.create_connection(address)
@@ -297,8 +302,8 @@ def test_connections_with_requests_are_not_replaced(caplog: pytest.LogCaptureFix
         assert all(began.acquire(timeout=30) for _ in held)
         for _ in range(3):
             with socket.create_connection(address) as another:
-                said = another.makefile("rb").read()
-                assert said.startswith(b"HTTP/1.1 503 ") and b'"connections_full"' in said
+                received = another.makefile("rb").read()
+                assert received.startswith(b"HTTP/1.1 503 ") and b'"connections_full"' in received
         end.set()
         assert all(each.result().startswith(b"HTTP/1.1 200 ") for each in answers)
         for each in held:
@@ -307,7 +312,7 @@ def test_connections_with_requests_are_not_replaced(caplog: pytest.LogCaptureFix
     assert "the limit of 2 connections is reached" in record.getMessage()
 
 
-def test_too_few_files_are_said_before_the_model_is_loaded(
+def test_a_low_file_limit_is_reported_before_the_model_is_loaded(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     resource = pytest.importorskip("resource")
@@ -317,7 +322,7 @@ def test_too_few_files_are_said_before_the_model_is_loaded(
 
 
 @pytest.mark.parametrize(("n_files", "most"), [(112, 16), (1024, 928), (4096, 1000), (-1, 1000)])
-def test_the_limit_of_connections_leaves_files_for_the_rest(
+def test_the_connection_limit_reserves_files_for_other_uses(
     monkeypatch: pytest.MonkeyPatch, n_files: int, most: int
 ) -> None:
     resource = pytest.importorskip("resource")

@@ -1,4 +1,4 @@
-"""Tables of inputs: what is read, what is written, and what is left when a run is broken off."""
+"""Tests of table jobs: reading, writing, errors, resuming, retries, and Parquet."""
 
 from __future__ import annotations
 
@@ -61,7 +61,15 @@ except ImportError:
 
 needs_pyarrow = pytest.mark.skipif(pa is None, reason="pyarrow is not installed")
 
-BODIES = ["Hello, all", 'He said "no"\nand left', "Grüße 日本 😀", "", "x" * 2000, "a;b,c\td", "\r"]
+BODIES = [
+    "Hello, all",
+    'He message "no"\nand left',
+    "Grüße 日本 😀",
+    "",
+    "x" * 2000,
+    "a;b,c\td",
+    "\r",
+]
 
 
 def write_csv(path: Path, rows: Iterable[Iterable[Any]]) -> Path:
@@ -92,14 +100,16 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def run(table: Path, output: Path, column: str = "body", **options: Any) -> TableResult:
-    of_job = {
+    job_options = {
         name: options.pop(name)
         for name in ("keep", "option_mass", "min_confidence", "questions", "settings")
         if name in options
     }
-    questions = of_job.pop("questions", QUESTIONS)
+    questions = job_options.pop("questions", QUESTIONS)
     work = options.pop("decide", lambda given: decide(given, questions))
-    job = TableJob(open_table(table), column, questions, output, **{"settings": SETTINGS, **of_job})
+    job = TableJob(
+        open_table(table), column, questions, output, **{"settings": SETTINGS, **job_options}
+    )
     return job.run(work, at_once=options.pop("at_once", 3), **options)
 
 
@@ -110,7 +120,7 @@ def errors_of(path: Path) -> list[str | None]:
     return [row.error for row in open_table(path).rows()]
 
 
-def test_a_csv_file_may_have_a_bom_quotes_and_empty_lines(tmp_path: Path) -> None:
+def test_a_csv_file_can_have_a_bom_quotes_and_empty_lines(tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
     path.write_bytes('\ufeffid,body\r\n\r\n1,"two\r\nlines, ""quoted"""\n2,x'.encode())
     assert open_table(path).columns == ("id", "body")
@@ -123,12 +133,12 @@ def test_a_csv_file_may_have_a_bom_quotes_and_empty_lines(tmp_path: Path) -> Non
     assert rows[-1].done == 1.0
 
 
-def test_a_ragged_row_is_an_error_and_the_others_are_read(tmp_path: Path) -> None:
+def test_a_malformed_csv_row_is_an_error_and_the_others_are_read(tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
     path.write_text('a,b\n1\n1,2,3\n1,"x"y\n1,2\n1,"never closed\n', encoding="utf-8")
     one, many, quote, fine, unclosed = errors_of(path)
-    assert one == "1 fields, where the header has 2"
-    assert many == "3 fields, where the header has 2"
+    assert one == "expected 2 fields as in the header, got 1"
+    assert many == "expected 2 fields as in the header, got 3"
     assert quote is not None
     assert quote.startswith("malformed")
     assert fine is None
@@ -136,7 +146,7 @@ def test_a_ragged_row_is_an_error_and_the_others_are_read(tmp_path: Path) -> Non
     assert unclosed.startswith("malformed")
 
 
-def test_a_malformed_line_of_jsonl_is_an_error_and_the_others_are_read(tmp_path: Path) -> None:
+def test_a_malformed_jsonl_line_is_an_error_and_the_others_are_read(tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
     deep = "[" * 100_000
     path.write_text(
@@ -147,12 +157,12 @@ def test_a_malformed_line_of_jsonl_is_an_error_and_the_others_are_read(tmp_path:
     assert [row.number for row in rows] == [1, 2, 3, 4, 5, 6, 7]
     assert [row.place for row in rows][:2] == ["in.jsonl, line 1", "in.jsonl, line 3"]
     assert [row.error is None for row in rows] == [True, False, False, False, True, False, True]
-    assert rows[2].error == "malformed: not an object, but list"
+    assert rows[2].error == "malformed: expected a JSON object, got a list"
     assert rows[4].fields == {"a": None}
     assert rows[6].fields == {"a": 2}
 
 
-def test_a_row_that_is_nested_too_deep_is_an_error_of_its_own(tmp_path: Path) -> None:
+def test_a_row_nested_too_deeply_has_an_error(tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
     nested = [f'{{"body": "x", "meta": {"[" * n}{"]" * n}}}' for n in (150, 450, 950)]
     wide = json.dumps({"body": "x", "meta": [[]] * 1000})
@@ -161,10 +171,10 @@ def test_a_row_that_is_nested_too_deep_is_an_error_of_its_own(tmp_path: Path) ->
     run(path, tmp_path / "out.jsonl")
     errors = [row["error"] for row in read_rows(tmp_path / "out.jsonl")]
     assert [error is None for error in errors] == [True, False, False, True, True]
-    assert errors[1] == "in.jsonl, line 2: malformed: nested more than 200 deep"
+    assert errors[1] == "in.jsonl, line 2: malformed: nested more than 200 levels deep"
 
 
-def test_bytes_that_are_no_utf8_spoil_their_own_row_only(tmp_path: Path) -> None:
+def test_invalid_utf8_is_an_error_only_in_its_row(tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
     path.write_bytes(b"id,body\n1,caf\xe9\ncaf\xe9,x\n2,y\n")
     run(path, tmp_path / "out.jsonl")
@@ -176,7 +186,7 @@ def test_bytes_that_are_no_utf8_spoil_their_own_row_only(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("end", ["\n", ""])
-def test_a_line_that_does_not_end_is_not_held_in_memory(
+def test_a_line_over_the_limit_is_an_error_and_the_others_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
 ) -> None:
     monkeypatch.setattr(lines_module, "MOST_BYTES", 100)
@@ -190,14 +200,14 @@ def test_a_line_that_does_not_end_is_not_held_in_memory(
     assert [error is None for error in errors_of(csv_path)] == [True, False, True]
 
 
-def test_a_field_of_megabytes_is_read(tmp_path: Path) -> None:
+def test_a_field_of_several_megabytes_is_read(tmp_path: Path) -> None:
     path = write_csv(tmp_path / "in.csv", [["body"], ["x\n" * 200_000 + "y" * 4_000_000]])
     (row,) = open_table(path).rows()
     assert len(row.fields["body"]) == 4_400_000
 
 
 @pytest.mark.parametrize(
-    ("name", "data", "said"),
+    ("name", "data", "message"),
     [
         ("in.csv", b"", "has no header"),
         ("in.csv", b"a,b,a\n", "two columns 'a'"),
@@ -207,19 +217,21 @@ def test_a_field_of_megabytes_is_read(tmp_path: Path) -> None:
         ("in.txt", b"x", r"unsupported table format: .*in\.txt \(supported: \.csv, \.tsv,"),
     ],
 )
-def test_a_table_that_is_none_is_refused(tmp_path: Path, name: str, data: bytes, said: str) -> None:
+def test_an_unusable_table_is_rejected(
+    tmp_path: Path, name: str, data: bytes, message: str
+) -> None:
     (tmp_path / name).write_bytes(data)
-    with pytest.raises(InvalidArgumentError, match=said):
+    with pytest.raises(InvalidArgumentError, match=message):
         open_table(tmp_path / name)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     for name in ("none.csv", "none.jsonl"):
         with pytest.raises(FileNotFoundError, match=name):
             open_table(tmp_path / name)
 
 
-def test_tabs_and_other_separators(tmp_path: Path) -> None:
+def test_tabs_and_other_delimiters_are_read(tmp_path: Path) -> None:
     (tmp_path / "in.tsv").write_text("a\tb\n1\t2,3\n", encoding="utf-8")
     assert read_rows(tmp_path / "in.tsv") == [{"a": "1", "b": "2,3"}]
     (tmp_path / "in.csv").write_text("a;b\n1;2,3\n", encoding="utf-8")
@@ -228,14 +240,14 @@ def test_tabs_and_other_separators(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
-def test_rows_may_be_left_out_at_the_beginning(tmp_path: Path, suffix: str) -> None:
+def test_rows_at_the_beginning_can_be_skipped(tmp_path: Path, suffix: str) -> None:
     path = table_of(tmp_path, suffix)
     rows = list(open_table(path).rows())
     for after in (0, 1, 7, 20, 30):
         assert list(open_table(path).rows(after)) == rows[after:]
 
 
-# Python 3.10 has no NUL in CSV.
+# In Python 3.10, the csv module does not support NUL.
 NO_NUL = "\0" if sys.version_info < (3, 11) else ""
 TEXTS = st.text(st.characters(codec="utf-8", exclude_characters=NO_NUL), max_size=30)
 ROWS = st.lists(st.tuples(TEXTS, TEXTS), max_size=8)
@@ -243,20 +255,20 @@ ROWS = st.lists(st.tuples(TEXTS, TEXTS), max_size=8)
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(ROWS)
-def test_what_is_written_to_csv_is_read_back(tmp_path: Path, rows: list[tuple[str, str]]) -> None:
+def test_csv_output_is_read_back_unchanged(tmp_path: Path, rows: list[tuple[str, str]]) -> None:
     path = tmp_path / "round.csv"
     names = ("row", "a,\n", "")
     cells = [dict(zip(names, (str(i), *row), strict=True)) for i, row in enumerate(rows, 1)]
     with path.open("wb") as file:
         write_csv_rows(file, cells, names, ",")
     assert read_rows(path) == cells
-    # Others read it, too.
+    # Python's own reader gives the same rows.
     with path.open(encoding="utf-8", newline="") as file:
         assert list(csv.reader(file))[1:] == [[str(i), *row] for i, row in enumerate(rows, 1)]
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 11), reason="its csv has NUL")
-def test_where_csv_has_no_nul_it_is_written_as_an_escape(tmp_path: Path) -> None:
+@pytest.mark.skipif(sys.version_info >= (3, 11), reason="csv supports NUL since Python 3.11")
+def test_nul_is_escaped_in_csv_on_python_3_10(tmp_path: Path) -> None:
     with (tmp_path / "nul.csv").open("wb") as file:
         write_csv_rows(file, [{"row": 1, "text": "a\0b"}], ("row", "text"), ",")
     assert [dict(row.fields) for row in open_table(tmp_path / "nul.csv").rows()] == [
@@ -274,7 +286,7 @@ JSON = st.recursive(
 @pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(JSON, max_size=6))
-def test_what_is_written_to_jsonl_is_read_back(tmp_path: Path, values: list[Any]) -> None:
+def test_jsonl_output_is_read_back_unchanged(tmp_path: Path, values: list[Any]) -> None:
     path = tmp_path / "round.jsonl"
     rows = [{"row": i, "value": json_value(value)} for i, value in enumerate(values, 1)]
     with path.open("wb") as file:
@@ -282,7 +294,7 @@ def test_what_is_written_to_jsonl_is_read_back(tmp_path: Path, values: list[Any]
     assert read_rows(path) == rows
 
 
-def test_values_become_those_of_json() -> None:
+def test_values_are_converted_to_json_types() -> None:
     moment = datetime.datetime(2026, 11, 22, 8, 0, tzinfo=datetime.timezone.utc)
     given = {"a": moment, "b": [float("nan"), Decimal("1.50")], 3: b"\x00", "c": "\ud800x"}
     assert json_value(given) == {
@@ -296,7 +308,7 @@ def test_values_become_those_of_json() -> None:
 # ---- columns -----------------------------------------------------------------------------------
 
 
-def test_a_row_has_the_inputs_columns_and_every_answer(tmp_path: Path) -> None:
+def test_a_row_has_the_input_columns_and_every_answer(tmp_path: Path) -> None:
     table = write_csv(tmp_path / "in.csv", [["id", "body"], ["7", "hello"]])
     run(table, tmp_path / "out.jsonl", min_confidence=0.0)
     (row,) = read_rows(tmp_path / "out.jsonl")
@@ -319,20 +331,20 @@ def test_a_row_has_the_inputs_columns_and_every_answer(tmp_path: Path) -> None:
     assert (row["review"], row["error"]) == (False, None)
 
 
-def test_csv_has_the_same_columns_but_for_the_distributions(tmp_path: Path) -> None:
+def test_csv_has_the_same_columns_except_the_distributions(tmp_path: Path) -> None:
     table = write_csv(tmp_path / "in.csv", [["id", "body"], ["7", "hello"]])
     run(table, tmp_path / "out.csv")
     run(table, tmp_path / "out.jsonl")
     (row,) = read_rows(tmp_path / "out.csv")
-    (told,) = read_rows(tmp_path / "out.jsonl")
-    assert list(row) == [name for name in told if not name.endswith("_probabilities")]
-    assert float(row["topic_probability"]) == told["topic_probability"]
-    assert row["urgent"] == json.dumps(told["urgent"])
-    assert json.loads(row["tags"]) == told["tags"]
+    (jsonl_row,) = read_rows(tmp_path / "out.jsonl")
+    assert list(row) == [name for name in jsonl_row if not name.endswith("_probabilities")]
+    assert float(row["topic_probability"]) == jsonl_row["topic_probability"]
+    assert row["urgent"] == json.dumps(jsonl_row["urgent"])
+    assert json.loads(row["tags"]) == jsonl_row["tags"]
     assert row["error"] == ""
 
 
-def test_kept_columns_are_those_that_are_named(tmp_path: Path) -> None:
+def test_keep_selects_the_copied_columns(tmp_path: Path) -> None:
     table = write_csv(tmp_path / "in.csv", [["id", "body", "day"], ["7", "hello", "Monday"]])
     run(table, tmp_path / "out.jsonl", keep=["day", "id"])
     (row,) = read_rows(tmp_path / "out.jsonl")
@@ -341,7 +353,7 @@ def test_kept_columns_are_those_that_are_named(tmp_path: Path) -> None:
     assert list(read_rows(tmp_path / "none.jsonl")[0])[:2] == ["row", "topic"]
 
 
-def test_a_column_of_the_input_never_hides_one_of_the_output(tmp_path: Path) -> None:
+def test_an_input_column_never_replaces_an_output_column(tmp_path: Path) -> None:
     header = ["topic", "input_topic", "error", "body"]
     table = write_csv(tmp_path / "in.csv", [header, ["sales", "x", "none", "hello"]])
     run(table, tmp_path / "out.jsonl")
@@ -353,29 +365,29 @@ def test_a_column_of_the_input_never_hides_one_of_the_output(tmp_path: Path) -> 
     assert row["topic"] in ("billing", "sales", True)
 
 
-LIKE_OURS = ("review", "team_label", "team_option_mass", "team_probabilities", "team_confidence")
+OUTPUT_NAMES = ("review", "team_label", "team_option_mass", "team_probabilities", "team_confidence")
 
 
 @pytest.mark.parametrize(
     "suffix", [".csv", ".jsonl", pytest.param(".parquet", marks=needs_pyarrow)]
 )
-def test_a_kept_column_is_never_taken_for_one_of_the_output(tmp_path: Path, suffix: str) -> None:
-    row: dict[str, Any] = {"body": "hello", **dict.fromkeys(LIKE_OURS, "MINE"), "review": "true"}
+def test_a_kept_column_is_never_read_as_an_output_column(tmp_path: Path, suffix: str) -> None:
+    row: dict[str, Any] = {"body": "hello", **dict.fromkeys(OUTPUT_NAMES, "MINE"), "review": "true"}
     table = write_jsonl(tmp_path / "in.jsonl", [row, {**row, "body": "other"}])
     team = (Choice("Which?", ["billing", "sales"], "team"),)
     output = tmp_path / f"out{suffix}"
-    for _ in range(2):  # counted as it is written, and as it is read back
+    for _ in range(2):  # the second run counts the rows of the first
         result = run(table, output, questions=team)
         assert (result.counts.rows, result.counts.review) == (2, 0)
     for found in read_rows(output):
-        shown = {name: found.get(f"input_{name}", found.get(name)) for name in LIKE_OURS}
-        assert shown == {name: row[name] for name in LIKE_OURS}
+        shown = {name: found.get(f"input_{name}", found.get(name)) for name in OUTPUT_NAMES}
+        assert shown == {name: row[name] for name in OUTPUT_NAMES}
         assert 0.0 <= float(found["team_confidence"]) <= 1.0
         assert isinstance(found.get("input_team_probabilities", ""), str)
 
 
 @needs_pyarrow
-def test_a_kept_column_called_like_ours_has_its_own_type_in_parquet(tmp_path: Path) -> None:
+def test_a_renamed_kept_column_keeps_its_type_in_parquet(tmp_path: Path) -> None:
     path = tmp_path / "in.parquet"
     pq.write_table(pa.table({"body": ["x"], "team_label": [7], "team": [8], "review": [9]}), path)
     run(path, tmp_path / "out.parquet", questions=(Choice("?", ["a", "b"], "team"),))
@@ -385,7 +397,7 @@ def test_a_kept_column_called_like_ours_has_its_own_type_in_parquet(tmp_path: Pa
         assert found[name].to_pylist() == [value]
 
 
-def test_questions_whose_columns_would_have_one_name_are_refused() -> None:
+def test_questions_with_colliding_columns_are_rejected() -> None:
     questions = (Predicate("x", "a"), Predicate("y", "a_probability"))
     with pytest.raises(InvalidArgumentError, match="'a_probability'"):
         OutputColumns(questions)
@@ -393,7 +405,7 @@ def test_questions_whose_columns_would_have_one_name_are_refused() -> None:
         OutputColumns((Predicate("x", "error"),))
 
 
-def test_all_columns_of_a_jsonl_file_are_kept_also_late_ones(tmp_path: Path) -> None:
+def test_columns_that_appear_late_in_jsonl_are_kept(tmp_path: Path) -> None:
     rows = [{"body": "x", "n": i} for i in range(150)] + [{"body": "y", "late": [1]}]
     table = write_jsonl(tmp_path / "in.jsonl", rows)
     run(table, tmp_path / "out.jsonl")
@@ -402,7 +414,7 @@ def test_all_columns_of_a_jsonl_file_are_kept_also_late_ones(tmp_path: Path) -> 
     assert found[0]["late"] is None
 
 
-def test_rows_of_little_confidence_are_for_review(tmp_path: Path) -> None:
+def test_rows_with_low_confidence_are_marked_for_review(tmp_path: Path) -> None:
     table = table_of(tmp_path, ".csv")
     result = run(table, tmp_path / "out.jsonl", min_confidence=0.3)
     rows = read_rows(tmp_path / "out.jsonl")
@@ -413,7 +425,7 @@ def test_rows_of_little_confidence_are_for_review(tmp_path: Path) -> None:
     assert 0 < result.counts.review <= 20
 
 
-def test_what_the_model_abstained_from_is_no_answer_and_for_review() -> None:
+def test_an_abstention_is_an_empty_answer_marked_for_review() -> None:
     question = Choice("?", ["a", "b"], "q")
     columns = OutputColumns([question], min_confidence=0.0)
     answer = answer_of(question, [0.6, 0.4], abstain_below=0.7)
@@ -426,7 +438,7 @@ def test_what_the_model_abstained_from_is_no_answer_and_for_review() -> None:
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".tsv"])
-def test_the_counts_read_back_are_those_that_were_written(tmp_path: Path, suffix: str) -> None:
+def test_a_second_run_counts_the_same_answers(tmp_path: Path, suffix: str) -> None:
     table = table_of(tmp_path, ".csv")
     first = run(table, tmp_path / f"out{suffix}", min_confidence=0.3).counts
     again = run(table, tmp_path / f"out{suffix}", min_confidence=0.3)
@@ -436,10 +448,10 @@ def test_the_counts_read_back_are_those_that_were_written(tmp_path: Path, suffix
     assert set(first.answers["anger"]) <= {"calm", "cross", "furious"}
 
 
-# ---- rows that go wrong ------------------------------------------------------------------------
+# ---- rows with errors ---------------------------------------------------------------------------
 
 
-def test_bad_rows_have_an_error_and_do_not_stop_the_others(tmp_path: Path) -> None:
+def test_a_row_with_an_error_does_not_stop_the_others(tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
     path.write_text(
         '{"body": "fine"}\n{"body": null}\n{"id": 1}\nnonsense\n{"body": "  "}\n'
@@ -458,14 +470,14 @@ def test_bad_rows_have_an_error_and_do_not_stop_the_others(tmp_path: Path) -> No
     assert errors[1] == "in.jsonl, line 2: no value in column 'body'"
     assert errors[2] == "in.jsonl, line 3: no value in column 'body'"
     assert errors[3].startswith("in.jsonl, line 4: malformed: not JSON")
-    assert errors[4] == "in.jsonl, line 5: nothing in column 'body'"
+    assert errors[4] == "in.jsonl, line 5: column 'body' is empty"
     assert errors[5] == "in.jsonl, line 6: 9,000 tokens do not fit the context"
     assert errors[6:] == [None, None]
     assert (result.counts.rows, result.counts.errors) == (8, 5)
 
 
 @pytest.mark.parametrize("error", [NativeFault("gone"), ChatTemplateError("none"), OSError("io")])
-def test_what_is_wrong_with_the_model_stops_the_job_and_it_can_go_on(
+def test_a_model_failure_stops_the_job_which_can_be_resumed(
     tmp_path: Path, error: Exception
 ) -> None:
     table = table_of(tmp_path, ".csv", 12)
@@ -483,7 +495,7 @@ def test_what_is_wrong_with_the_model_stops_the_job_and_it_can_go_on(
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
-def test_a_column_that_is_not_there_stops_the_job_at_once(tmp_path: Path, suffix: str) -> None:
+def test_a_missing_column_stops_the_job_at_once(tmp_path: Path, suffix: str) -> None:
     table = table_of(tmp_path, suffix)
     with pytest.raises(
         InvalidArgumentError, match=r"no column 'text'; its columns are 'id', 'body'"
@@ -494,7 +506,7 @@ def test_a_column_that_is_not_there_stops_the_job_at_once(tmp_path: Path, suffix
     assert not (tmp_path / "out.jsonl").exists()
 
 
-# ---- going on ----------------------------------------------------------------------------------
+# ---- resuming ----------------------------------------------------------------------------------
 
 ANY_SUFFIX = pytest.mark.parametrize(
     "suffix", [".csv", ".jsonl", ".tsv", pytest.param(".parquet", marks=needs_pyarrow)]
@@ -510,7 +522,7 @@ def job_of(output: Path) -> Path:
 
 
 def kill_after(command: list[str], n_rows: int, seconds: float) -> int:
-    """Kill a job so many seconds after it has said that rows are decided; return how many."""
+    """Kill a job `seconds` after it reported `n_rows` rows; return the last number it reported."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
@@ -520,42 +532,40 @@ def kill_after(command: list[str], n_rows: int, seconds: float) -> int:
     time.sleep(seconds)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
-    said = process.stdout.read().splitlines(keepends=True)
-    return max([n_rows, *(int(line) for line in said if line.endswith("\n"))])
+    rest = process.stdout.read().splitlines(keepends=True)
+    return max([n_rows, *(int(line) for line in rest if line.endswith("\n"))])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
-def test_killed_at_any_byte_a_job_keeps_every_row_that_was_decided(
-    tmp_path: Path, suffix: str
-) -> None:
+def test_a_job_killed_at_any_byte_keeps_all_decided_rows(tmp_path: Path, suffix: str) -> None:
     table = table_of(tmp_path, ".csv", 8)
     output = tmp_path / f"out{suffix}"
     database, log = job_of(output), tmp_path / f"out{suffix}.job-wal"
     logs: list[bytes] = []
-    begun: list[bytes] = []
+    databases: list[bytes] = []
 
     def note(step: TableStep) -> None:
-        begun.append(database.read_bytes())
+        databases.append(database.read_bytes())
         logs.append(log.read_bytes())
 
     settings: dict[str, Any] = {"questions": QUESTIONS[:1], "keep": ["body"], "at_once": 1}
     run(table, output, progress=note, **settings)
     whole, written = output.read_bytes(), logs[-1]
-    assert len(set(begun)) == 1, "nothing went from the log into the database before the end"
+    assert len(set(databases)) == 1, "the log was copied into the database before the end"
     assert all(written.startswith(each) for each in logs)
     ends = [len(each) for each in logs]
     near = {end + shift for end in (0, *ends) for shift in (-2, -1, 0, 1, 2)}
     for size in sorted(n for n in near | set(range(0, ends[-1], 1009)) if 0 <= n <= ends[-1]):
         output.unlink()
-        database.write_bytes(begun[0])
+        database.write_bytes(databases[0])
         log.write_bytes(written[:size])
         result = run(table, output, **settings)
         assert output.read_bytes() == whole, size
         assert result.new_rows == sum(end > size for end in ends), size
 
 
-def test_what_a_loss_of_power_leaves_behind_the_rows_is_ignored(tmp_path: Path) -> None:
+def test_garbage_after_the_rows_from_a_power_failure_is_ignored(tmp_path: Path) -> None:
     table = table_of(tmp_path, ".csv", 8)
     output = tmp_path / "out.csv"
     files = [job_of(output), tmp_path / "out.csv.job-wal"]
@@ -572,9 +582,7 @@ def test_what_a_loss_of_power_leaves_behind_the_rows_is_ignored(tmp_path: Path) 
 
 @pytest.mark.slow
 @ANY_SUFFIX
-def test_killed_three_times_a_job_loses_no_row_and_has_none_twice(
-    tmp_path: Path, suffix: str
-) -> None:
+def test_a_job_killed_three_times_writes_every_row_once(tmp_path: Path, suffix: str) -> None:
     table = table_of(tmp_path, ".csv", 400)
     output = tmp_path / f"out{suffix}"
     random_times = random.Random(7)
@@ -594,7 +602,7 @@ def test_killed_three_times_a_job_loses_no_row_and_has_none_twice(
     assert [int(row["row"]) for row in read_rows(output)] == list(range(1, 401))
 
 
-def test_a_row_that_takes_long_holds_back_no_more_than_the_look_ahead(tmp_path: Path) -> None:
+def test_a_slow_row_lets_only_the_look_ahead_be_read(tmp_path: Path) -> None:
     read: list[int] = []
 
     def rows() -> Iterator[TableRow]:
@@ -608,7 +616,7 @@ def test_a_row_that_takes_long_holds_back_no_more_than_the_look_ahead(tmp_path: 
     assert len(read) <= 20
 
 
-def test_an_interrupt_leaves_a_job_that_goes_on(tmp_path: Path) -> None:
+def test_an_interrupted_job_can_be_resumed(tmp_path: Path) -> None:
     table = table_of(tmp_path, ".csv", 30)
 
     def interrupted(step: TableStep) -> None:
@@ -627,7 +635,7 @@ def test_an_interrupt_leaves_a_job_that_goes_on(tmp_path: Path) -> None:
     assert steps[-1].done == 1.0
 
 
-def test_a_limit_ends_a_job_and_a_higher_one_goes_on(tmp_path: Path) -> None:
+def test_a_run_with_a_higher_limit_resumes_the_job(tmp_path: Path) -> None:
     table = table_of(tmp_path, ".jsonl", 20)
     output = tmp_path / "out.csv"
     assert run(table, output, limit=5).is_whole is False
@@ -639,7 +647,7 @@ def test_a_limit_ends_a_job_and_a_higher_one_goes_on(tmp_path: Path) -> None:
     assert output.read_bytes() == (tmp_path / "whole.csv").read_bytes()
 
 
-def test_a_low_limit_writes_the_rows_that_an_interrupted_run_decided(tmp_path: Path) -> None:
+def test_a_low_limit_writes_the_rows_of_an_interrupted_run(tmp_path: Path) -> None:
     table, output = table_of(tmp_path, ".csv", 30), tmp_path / "out.csv"
 
     def interrupted(step: TableStep) -> None:
@@ -654,14 +662,12 @@ def test_a_low_limit_writes_the_rows_that_an_interrupted_run_decided(tmp_path: P
     assert len(read_rows(output)) == 30
 
 
-# ---- rows with errors, once more ---------------------------------------------------------------
+# ---- retries of rows with errors ---------------------------------------------------------------
 
 
 @ANY_SUFFIX
 @pytest.mark.parametrize("of", [".csv", ".jsonl"])
-def test_rows_with_errors_are_decided_anew_and_no_others(
-    tmp_path: Path, suffix: str, of: str
-) -> None:
+def test_a_retry_decides_only_rows_with_errors(tmp_path: Path, suffix: str, of: str) -> None:
     table = table_of(tmp_path, of, 60)
     output, whole = tmp_path / f"out{suffix}", tmp_path / f"whole{suffix}"
     run(table, output, decide=table_work.fail_some)
@@ -690,7 +696,7 @@ def test_rows_with_errors_are_decided_anew_and_no_others(
 
 
 @needs_pyarrow
-def test_a_retry_from_parquet_to_parquet_keeps_the_columns_as_they_are(tmp_path: Path) -> None:
+def test_a_retry_from_parquet_to_parquet_keeps_copied_columns(tmp_path: Path) -> None:
     table = write_odd_parquet(tmp_path / "in.parquet")
     output = tmp_path / "out.parquet"
     run(table, output, decide=table_work.fail_some, keep=["day", "when"])
@@ -703,9 +709,7 @@ def test_a_retry_from_parquet_to_parquet_keeps_the_columns_as_they_are(tmp_path:
 
 @pytest.mark.slow
 @ANY_SUFFIX
-def test_killed_again_and_again_a_retry_ends_with_what_it_would_have_written(
-    tmp_path: Path, suffix: str
-) -> None:
+def test_a_retry_killed_three_times_writes_the_same_output(tmp_path: Path, suffix: str) -> None:
     table = table_of(tmp_path, ".csv", 500)
     output, whole = tmp_path / f"out{suffix}", tmp_path / f"whole{suffix}"
     TableJob(open_table(table), "body", QUESTIONS, output, settings=SETTINGS).run(
@@ -728,7 +732,7 @@ def test_killed_again_and_again_a_retry_ends_with_what_it_would_have_written(
     assert stored(output, "SELECT * FROM retried") == []
 
 
-def test_a_retry_that_ended_before_its_rows_took_their_place_goes_on(
+def test_a_retry_interrupted_before_replacing_rows_can_be_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, output = table_of(tmp_path, ".csv", 30), tmp_path / "out.csv"
@@ -743,13 +747,13 @@ def test_a_retry_that_ended_before_its_rows_took_their_place_goes_on(
         with pytest.raises(KeyboardInterrupt):
             run(table, output, retry_errors=True)
     assert output.read_bytes() == before
-    assert run(table, output).new_rows == 0  # which leaves the retry where it is
+    assert run(table, output).new_rows == 0  # this run does not touch the retry
     assert run(table, output, retry_errors=True).new_rows == 0
     run(table, tmp_path / "whole.csv")
     assert output.read_bytes() == (tmp_path / "whole.csv").read_bytes()
 
 
-def test_a_retry_ends_at_the_limit_and_an_unfinished_output_is_gone_on_with(
+def test_a_retry_ends_at_the_limit_and_then_resumes_the_job(
     tmp_path: Path,
 ) -> None:
     table, output = table_of(tmp_path, ".jsonl", 30), tmp_path / "out.jsonl"
@@ -766,24 +770,24 @@ def test_a_retry_ends_at_the_limit_and_an_unfinished_output_is_gone_on_with(
     assert output.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
 
 
-def test_a_retry_of_another_job_or_beside_another_process_is_refused(tmp_path: Path) -> None:
+def test_a_retry_of_another_job_or_during_another_run_is_rejected(tmp_path: Path) -> None:
     table, output = table_of(tmp_path, ".csv", 12), tmp_path / "out.csv"
     run(table, output, decide=table_work.fail_some)
     before = output.read_bytes()
-    with pytest.raises(InvalidArgumentError, match="other settings: model"):
+    with pytest.raises(InvalidArgumentError, match="different settings: model"):
         run(table, output, retry_errors=True, settings={"model": "another"})
 
-    def beside(step: TableStep) -> None:
+    def second(step: TableStep) -> None:
         with pytest.raises(ElizaError, match="another process is writing"):
             run(table, output, retry_errors=True)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run(table, output, retry_errors=True, progress=beside)
+        run(table, output, retry_errors=True, progress=second)
     assert output.read_bytes() == before
 
 
-def test_a_job_that_begins_anew_forgets_a_retry_that_was_begun(tmp_path: Path) -> None:
+def test_overwrite_discards_an_unfinished_retry(tmp_path: Path) -> None:
     table, output = table_of(tmp_path, ".csv", 12), tmp_path / "out.csv"
     run(table, output, decide=table_work.fail_some)
 
@@ -802,7 +806,7 @@ def test_a_job_that_begins_anew_forgets_a_retry_that_was_begun(tmp_path: Path) -
 
 
 def damage(path: Path, how: str) -> None:
-    """Do to a file what other programs may do to it at any time."""
+    """Change a file as another program might."""
     data = path.read_bytes()
     if how == "delete":
         path.unlink()
@@ -821,7 +825,7 @@ def damage(path: Path, how: str) -> None:
 
 
 def once_at(row: int, act: Callable[[], Any]) -> Callable[[TableStep], None]:
-    """Return a progress callback that acts at one row."""
+    """Return a progress callback that calls `act` at one row."""
     return lambda step: act() if step.new_rows == row else None
 
 
@@ -839,7 +843,7 @@ def test_a_job_fails_if_its_input_changed_during_the_run(
     assert not output.exists()
     for content_now in (second, first):
         table.write_bytes(content_now)
-        with pytest.raises(InvalidArgumentError, match="other settings: input"):
+        with pytest.raises(InvalidArgumentError, match="different settings: input"):
             run(table, output)
     result = run(table, output, overwrite=True)
     assert (result.counts.rows, result.is_whole) == (60, True)
@@ -896,7 +900,7 @@ CHANGES = ["truncate", "append", "overwrite"]
 
 @ANY_SUFFIX
 @pytest.mark.parametrize("how", ["delete", "replace", *CHANGES])
-def test_a_job_writes_all_rows_although_its_output_changed_during_the_run(
+def test_a_job_writes_all_rows_even_if_its_output_changed(
     tmp_path: Path, suffix: str, how: str
 ) -> None:
     table, output = table_of(tmp_path, ".csv", 20), tmp_path / f"out{suffix}"
@@ -908,7 +912,7 @@ def test_a_job_writes_all_rows_although_its_output_changed_during_the_run(
 
 @pytest.mark.parametrize("how", ["delete", "replace", *CHANGES])
 @pytest.mark.parametrize("suffix", [".job", ".job-wal"])
-def test_a_damaged_database_of_rows_never_ends_in_an_output_that_lacks_some(
+def test_a_damaged_database_never_leads_to_missing_rows(
     tmp_path: Path, suffix: str, how: str
 ) -> None:
     table, output = table_of(tmp_path, ".csv", 20), tmp_path / "out.csv"
@@ -945,42 +949,40 @@ OTHER_JOBS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("named", OTHER_JOBS)
-def test_the_output_of_another_job_is_refused_and_stays_as_it_is(
-    tmp_path: Path, named: str
-) -> None:
+def test_the_output_of_another_job_is_rejected_and_not_changed(tmp_path: Path, named: str) -> None:
     table = table_of(tmp_path, ".csv", 4)
     output = tmp_path / "out.jsonl"
     run(table, output)
     before = output.read_bytes()
-    with pytest.raises(InvalidArgumentError, match=f"other settings: .*{named}.*--overwrite"):
+    with pytest.raises(InvalidArgumentError, match=f"different settings: .*{named}.*--overwrite"):
         run(table, output, **OTHER_JOBS[named])
     assert output.read_bytes() == before
     assert run(table, output, overwrite=True, **OTHER_JOBS[named]).new_rows == 4
     assert run(table, output, **OTHER_JOBS[named]).new_rows == 0
-    with pytest.raises(InvalidArgumentError, match="other settings"):
+    with pytest.raises(InvalidArgumentError, match="different settings"):
         run(table, output)
 
 
-def test_another_input_is_another_job(tmp_path: Path) -> None:
+def test_a_changed_input_is_another_job(tmp_path: Path) -> None:
     table = table_of(tmp_path, ".csv", 4)
     run(table, tmp_path / "out.jsonl")
     table.write_text(table.read_text(encoding="utf-8") + "9,more\n", encoding="utf-8")
-    with pytest.raises(InvalidArgumentError, match="other settings: input"):
+    with pytest.raises(InvalidArgumentError, match="different settings: input"):
         run(table, tmp_path / "out.jsonl")
 
 
 def test_a_misspelt_column_of_a_wide_table_gets_a_hint(tmp_path: Path) -> None:
     table = write_csv(tmp_path / "in.csv", [[*(f"c{i}" for i in range(500)), "body"]])
-    said = "no column 'bdy'; its columns are 'c0', .* 'c19' and 481 more; did you mean 'body'?"
-    with pytest.raises(InvalidArgumentError, match=said):
+    message = "no column 'bdy'; its columns are 'c0', .* 'c19' and 481 more; did you mean 'body'?"
+    with pytest.raises(InvalidArgumentError, match=message):
         run(table, tmp_path / "out.csv", "bdy")
 
 
-def test_a_file_that_nobody_knows_is_never_written_to(tmp_path: Path) -> None:
+def test_an_unknown_file_is_never_overwritten(tmp_path: Path) -> None:
     table = table_of(tmp_path, ".csv", 4)
     output = tmp_path / "out.csv"
     output.write_text("mine", encoding="utf-8")
-    with pytest.raises(InvalidArgumentError, match="exists, and out.csv.job is not beside it"):
+    with pytest.raises(InvalidArgumentError, match="exists, but out.csv.job does not"):
         run(table, output)
     assert output.read_text(encoding="utf-8") == "mine"
     with pytest.raises(InvalidArgumentError, match="is the input"):
@@ -989,7 +991,7 @@ def test_a_file_that_nobody_knows_is_never_written_to(tmp_path: Path) -> None:
 
 @ANY_SUFFIX
 @pytest.mark.parametrize("how", CHANGES)
-def test_an_output_that_was_changed_by_hand_is_refused_and_left_alone(
+def test_an_edited_output_is_rejected_and_not_changed(
     tmp_path: Path, suffix: str, how: str
 ) -> None:
     table, output = table_of(tmp_path, ".csv", 6), tmp_path / f"out{suffix}"
@@ -1003,19 +1005,19 @@ def test_an_output_that_was_changed_by_hand_is_refused_and_left_alone(
 
 
 @pytest.mark.parametrize("data", ['{"format": 1, "whole": true, "rows": 4}\n', "x" * 9000])
-def test_a_job_file_that_is_no_database_is_refused(tmp_path: Path, data: str) -> None:
-    """Version 0.2.0 wrote JSON."""
+def test_a_job_file_that_is_not_a_database_is_rejected(tmp_path: Path, data: str) -> None:
+    """Version 0.2.0 wrote JSON files."""
     table, output = table_of(tmp_path, ".csv", 4), tmp_path / "out.csv"
     output.write_text("row,text\n1,mine\n", encoding="utf-8")
     job_of(output).write_text(data, encoding="utf-8")
-    with pytest.raises(InvalidArgumentError, match=r"out\.csv\.job is damaged, or of another ver"):
+    with pytest.raises(InvalidArgumentError, match=r"out\.csv\.job is damaged or from another ver"):
         run(table, output)
     assert job_of(output).read_text(encoding="utf-8") == data
     assert output.read_text(encoding="utf-8") == "row,text\n1,mine\n"
     assert run(table, output, overwrite=True).new_rows == 4
 
 
-def test_a_job_of_a_newer_format_is_refused(tmp_path: Path) -> None:
+def test_a_job_in_a_newer_format_is_rejected(tmp_path: Path) -> None:
     table, output = table_of(tmp_path, ".csv", 4), tmp_path / "out.csv"
     run(table, output)
     with closing(sqlite3.connect(job_of(output))) as database:
@@ -1025,29 +1027,29 @@ def test_a_job_of_a_newer_format_is_refused(tmp_path: Path) -> None:
     assert run(table, output, overwrite=True).new_rows == 4
 
 
-def test_two_processes_never_write_one_output(tmp_path: Path) -> None:
+def test_two_processes_never_write_the_same_output(tmp_path: Path) -> None:
     table = table_of(tmp_path, ".csv", 4)
-    said: list[str] = []
+    errors: list[str] = []
 
     def second(step: TableStep) -> None:
         for overwrite in (False, True):
             with pytest.raises(ElizaError, match="another process is writing") as error:
                 run(table, tmp_path / "out.csv", overwrite=overwrite)
-            said.append(str(error.value))
+            errors.append(str(error.value))
 
     run(table, tmp_path / "out.csv", progress=second)
-    assert len(said) == 8
+    assert len(errors) == 8
     assert len(read_rows(tmp_path / "out.csv")) == 4
 
 
-def test_of_two_jobs_that_begin_together_one_is_refused_and_says_nothing(tmp_path: Path) -> None:
+def test_of_two_jobs_started_together_only_one_runs(tmp_path: Path) -> None:
     table = table_of(tmp_path, ".csv", 6)
     for round in range(20):
         output = tmp_path / f"out{round}.csv"
         both = threading.Barrier(2)
         ended: dict[str, bool] = {}
 
-        def begin(model: str, output: Path = output, both: Any = both, ended: Any = ended) -> None:
+        def start(model: str, output: Path = output, both: Any = both, ended: Any = ended) -> None:
             both.wait()
             try:
                 run(table, output, settings={"model": model}, at_once=1)
@@ -1056,18 +1058,18 @@ def test_of_two_jobs_that_begin_together_one_is_refused_and_says_nothing(tmp_pat
             else:
                 ended[model] = True
 
-        threads = [threading.Thread(target=begin, args=(model,)) for model in "AB"]
+        threads = [threading.Thread(target=start, args=(model,)) for model in "AB"]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
         (winner,) = [model for model, is_done in ended.items() if is_done]
-        ((said,),) = stored(output, "SELECT description FROM job")
-        assert json.loads(said)["model"] == winner
+        ((description,),) = stored(output, "SELECT description FROM job")
+        assert json.loads(description)["model"] == winner
         assert run(table, output, settings={"model": winner}).new_rows == 0
 
 
-def test_who_holds_the_rows_is_asked_before_the_job_is_looked_at(tmp_path: Path) -> None:
+def test_the_lock_is_checked_before_the_settings(tmp_path: Path) -> None:
     table = table_of(tmp_path, ".csv", 4)
     other: dict[str, Any] = {"settings": {"model": "another"}}
 
@@ -1080,7 +1082,7 @@ def test_who_holds_the_rows_is_asked_before_the_job_is_looked_at(tmp_path: Path)
     assert run(table, tmp_path / "out.csv").new_rows == 0
 
 
-def test_a_job_without_a_row_binds_nobody(tmp_path: Path) -> None:
+def test_a_job_without_rows_can_be_started_with_different_settings(tmp_path: Path) -> None:
     table, output = table_of(tmp_path, ".csv", 4), tmp_path / "out.csv"
 
     def fail(given: Any) -> Decision:
@@ -1089,11 +1091,11 @@ def test_a_job_without_a_row_binds_nobody(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="gone"):
         run(table, output, decide=fail)
     assert run(table, output, questions=QUESTIONS[:1]).new_rows == 4
-    with pytest.raises(InvalidArgumentError, match="other settings: questions"):
+    with pytest.raises(InvalidArgumentError, match="different settings: questions"):
         run(table, output)
 
 
-def test_a_limit_of_all_rows_leaves_nothing_to_do(tmp_path: Path) -> None:
+def test_a_limit_of_all_rows_decides_the_whole_table(tmp_path: Path) -> None:
     table = table_of(tmp_path, ".csv", 4)
     assert run(table, tmp_path / "out.csv", limit=3).is_whole is False
     assert run(table, tmp_path / "out.csv", limit=4).is_whole is True
@@ -1101,7 +1103,7 @@ def test_a_limit_of_all_rows_leaves_nothing_to_do(tmp_path: Path) -> None:
     assert run(table, tmp_path / "out.csv", limit=5).is_whole is True
 
 
-def test_a_row_that_is_longer_than_its_input_can_be_gone_on_behind(
+def test_a_job_resumes_after_a_row_longer_than_the_line_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lines_module, "MOST_BYTES", 1000)
@@ -1111,7 +1113,7 @@ def test_a_row_that_is_longer_than_its_input_can_be_gone_on_behind(
         assert run(table, output).new_rows == 1
 
 
-def test_a_full_disk_leaves_a_job_that_goes_on(tmp_path: Path) -> None:
+def test_a_job_can_be_resumed_after_a_full_disk(tmp_path: Path) -> None:
     table = table_of(tmp_path, ".csv", 40)
     output = tmp_path / "out.jsonl"
     program = (
@@ -1139,7 +1141,7 @@ def test_a_full_disk_leaves_a_job_that_goes_on(tmp_path: Path) -> None:
 # ---- Parquet -----------------------------------------------------------------------------------
 
 
-def test_without_pyarrow_parquet_says_what_to_install(
+def test_parquet_without_pyarrow_names_the_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
@@ -1152,7 +1154,7 @@ def test_without_pyarrow_parquet_says_what_to_install(
 
 
 @needs_pyarrow
-def test_parquet_rows_may_be_left_out_at_the_beginning(tmp_path: Path) -> None:
+def test_parquet_rows_at_the_beginning_can_be_skipped(tmp_path: Path) -> None:
     path = tmp_path / "in.parquet"
     pq.write_table(pa.table({"n": list(range(50)), "b": ["x"] * 50}), path, row_group_size=7)
     for after in (0, 3, 7, 20, 49, 50, 60):
@@ -1163,7 +1165,7 @@ def test_parquet_rows_may_be_left_out_at_the_beginning(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @needs_pyarrow
-def test_parquet_keeps_the_inputs_types(tmp_path: Path) -> None:
+def test_parquet_output_keeps_the_types_of_a_parquet_input(tmp_path: Path) -> None:
     schema = pa.schema(
         [
             ("when", pa.timestamp("us", tz="UTC")),
@@ -1196,9 +1198,7 @@ def test_parquet_keeps_the_inputs_types(tmp_path: Path) -> None:
 
 @needs_pyarrow
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
-def test_parquet_of_other_tables_has_types_where_all_values_have_one(
-    tmp_path: Path, suffix: str
-) -> None:
+def test_parquet_output_infers_the_types_of_other_inputs(tmp_path: Path, suffix: str) -> None:
     if suffix == ".csv":
         table = table_of(tmp_path, suffix)
     else:
@@ -1215,12 +1215,12 @@ def test_parquet_of_other_tables_has_types_where_all_values_have_one(
     else:
         assert types | {"id": "int64", "f": "double", "m": "string", "big": "string"} == types
         assert found["m"].to_pylist() == ["1", "x"]
-        assert found["error"].to_pylist() == [None, "in.jsonl, line 2: nothing in column 'body'"]
+        assert found["error"].to_pylist() == [None, "in.jsonl, line 2: column 'body' is empty"]
 
 
 @needs_pyarrow
 @pytest.mark.parametrize("key", [b"\\ud800", b"\xff"])
-def test_a_key_that_parquet_cannot_hold_is_rejected_before_any_row(
+def test_a_key_unsupported_by_parquet_is_rejected_before_any_row(
     tmp_path: Path, key: bytes
 ) -> None:
     table = tmp_path / "in.jsonl"
@@ -1231,8 +1231,8 @@ def test_a_key_that_parquet_cannot_hold_is_rejected_before_any_row(
         asked.append(given)
         return decide(given)
 
-    said = r"in\.jsonl, line 2: the key '\\ud.*cannot name a column .*--keep"
-    with pytest.raises(InvalidArgumentError, match=said):
+    message = r"in\.jsonl, line 2: the key '\\ud.*cannot name a column .*--keep"
+    with pytest.raises(InvalidArgumentError, match=message):
         run(table, tmp_path / "out.parquet", decide=work)
     assert asked == []
     assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
@@ -1241,14 +1241,14 @@ def test_a_key_that_parquet_cannot_hold_is_rejected_before_any_row(
 
 
 @needs_pyarrow
-def test_a_question_name_that_parquet_cannot_hold_is_rejected(tmp_path: Path) -> None:
+def test_a_question_name_unsupported_by_parquet_is_rejected(tmp_path: Path) -> None:
     table = table_of(tmp_path, ".csv", 2)
     with pytest.raises(InvalidArgumentError, match=r"question's name 'a\\ud800' cannot name"):
         run(table, tmp_path / "out.parquet", questions=(Predicate("x", "a\ud800"),))
 
 
 @needs_pyarrow
-def test_values_that_parquet_cannot_hold_as_they_are_lose_no_row(tmp_path: Path) -> None:
+def test_values_unsupported_by_parquet_are_converted(tmp_path: Path) -> None:
     table = tmp_path / os.fsdecode(b"in\xff.jsonl")
     table.write_bytes(
         b'{"body": "x", "v": "\\ud800", "n": 9007199254740993, "i": 9007199254740993}\n'
@@ -1258,11 +1258,11 @@ def test_values_that_parquet_cannot_hold_as_they_are_lose_no_row(tmp_path: Path)
     first, second = pq.read_table(tmp_path / "out.parquet").to_pylist()
     assert (first["v"], first["n"], first["i"]) == ("\ufffd", "9007199254740993", 2**53 + 1)
     assert (json.loads(second["v"]), second["n"], second["i"]) == ({"\ufffd": 1}, "0.5", 1)
-    assert second["error"] == "in\ufffd.jsonl, line 2: nothing in column 'body'"
+    assert second["error"] == "in\ufffd.jsonl, line 2: column 'body' is empty"
 
 
 @needs_pyarrow
-def test_a_parquet_job_goes_on_and_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
+def test_a_parquet_job_resumes_and_writes_its_output_atomically(tmp_path: Path) -> None:
     table = table_of(tmp_path, ".parquet", 30)
     output = tmp_path / "out.parquet"
 
@@ -1281,7 +1281,7 @@ def test_a_parquet_job_goes_on_and_is_there_whole_or_not_at_all(tmp_path: Path) 
     run(table, tmp_path / "whole.parquet")
     whole = pq.read_table(tmp_path / "whole.parquet")
     assert pq.read_table(output).equals(whole)
-    with pytest.raises(InvalidArgumentError, match="other settings"):
+    with pytest.raises(InvalidArgumentError, match="different settings"):
         run(table, output, keep=[])
     run(table, output, keep=[], overwrite=True)
     assert pq.read_table(output).schema.names[:2] == ["row", "topic"]
@@ -1289,7 +1289,7 @@ def test_a_parquet_job_goes_on_and_is_there_whole_or_not_at_all(tmp_path: Path) 
 
 @ANY_SUFFIX
 @pytest.mark.parametrize("broken", ["write_output", "replace_file"])
-def test_a_job_that_ended_while_its_output_was_written_writes_it_again(
+def test_an_output_whose_writing_was_interrupted_is_written_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, broken: str
 ) -> None:
     table, output = table_of(tmp_path, ".csv", 9), tmp_path / f"out{suffix}"
@@ -1312,7 +1312,7 @@ def test_a_job_that_ended_while_its_output_was_written_writes_it_again(
 
 
 def write_odd_parquet(path: Path) -> Path:
-    """Write 7 rows; the third one's time, the fourth one's body and the fifth one's day are odd."""
+    """Write 7 rows. Python cannot represent one cell of each of the rows 3, 4 and 5."""
     texts = [b"a", b"b", b"c", b"\xe9t\xe9", b"e", b"f", None]
     offsets = [sum(map(len, filter(None, texts[:i]))) for i in range(len(texts) + 1)]
     buffers = [
@@ -1330,7 +1330,7 @@ def write_odd_parquet(path: Path) -> Path:
 
 
 @needs_pyarrow
-def test_a_cell_of_parquet_that_python_cannot_hold_spoils_its_own_row_only(tmp_path: Path) -> None:
+def test_an_unreadable_parquet_cell_is_an_error_only_in_its_row(tmp_path: Path) -> None:
     table = write_odd_parquet(tmp_path / "in.parquet")
     run(table, tmp_path / "out.jsonl")
     rows = read_rows(tmp_path / "out.jsonl")
@@ -1349,7 +1349,7 @@ def test_a_cell_of_parquet_that_python_cannot_hold_spoils_its_own_row_only(tmp_p
 
 
 @needs_pyarrow
-def test_odd_cells_of_other_types_are_named_or_read_as_csv_has_them(tmp_path: Path) -> None:
+def test_unreadable_parquet_cells_of_other_types_are_named(tmp_path: Path) -> None:
     bad = [None, pa.py_buffer(struct.pack("<3q", 0, 1, 3)), pa.py_buffer(b"ab\xe9")]
     texts = pa.Array.from_buffers(pa.large_string(), 2, bad)
     columns = {
@@ -1371,7 +1371,7 @@ def test_odd_cells_of_other_types_are_named_or_read_as_csv_has_them(tmp_path: Pa
 
 
 @needs_pyarrow
-def test_nanoseconds_are_read_as_python_times_with_or_without_pandas(tmp_path: Path) -> None:
+def test_nanosecond_columns_are_read_as_python_times(tmp_path: Path) -> None:
     moment = datetime.datetime(1970, 1, 1, microsecond=2)
     kinds = {"when": pa.timestamp("ns"), "span": pa.duration("ns"), "time": pa.time64("ns")}
     columns = {name: pa.array([2000, None], kind) for name, kind in kinds.items()}
@@ -1400,7 +1400,7 @@ def test_nanoseconds_are_read_as_python_times_with_or_without_pandas(tmp_path: P
 
 
 @needs_pyarrow
-def test_columns_that_are_only_copied_spoil_no_row(tmp_path: Path) -> None:
+def test_copied_parquet_columns_cause_no_errors(tmp_path: Path) -> None:
     table = write_odd_parquet(tmp_path / "in.parquet")
     output = tmp_path / "out.parquet"
     run(table, output, keep=["day", "when"])
@@ -1411,9 +1411,9 @@ def test_columns_that_are_only_copied_spoil_no_row(tmp_path: Path) -> None:
 
 
 @needs_pyarrow
-def test_a_parquet_file_that_is_none_is_named(tmp_path: Path) -> None:
+def test_a_malformed_parquet_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "in.parquet").write_bytes(b"nonsense")
-    with pytest.raises(InvalidArgumentError, match=r"in\.parquet is no Parquet file"):
+    with pytest.raises(InvalidArgumentError, match=r"in\.parquet is not a Parquet file"):
         open_table(tmp_path / "in.parquet")
     with pytest.raises(FileNotFoundError):
         open_table(tmp_path / "none.parquet")
