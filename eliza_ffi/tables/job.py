@@ -308,7 +308,7 @@ class TableJob:
         """
         numbers = store.failed(limit)
         if not numbers:
-            store.take_retried()  # if a killed run left some
+            store.replace_retried()  # if a killed run left some
             return 0
         steps = _Progress(store, progress)
         rows = (row for row in self._rows_after(min(numbers) - 1) if row.number in numbers)
@@ -319,7 +319,7 @@ class TableJob:
         if not self._is_same_input(description):
             store.forget_retried()
             raise self._input_changed()
-        store.take_retried()
+        store.replace_retried()
         return steps.n_reported
 
     def _write(self, store: JobStore, description: Mapping[str, Any]) -> None:
