@@ -83,7 +83,7 @@ def admission_for(model: AsyncModel, settings: ServeSettings) -> Admission:
     """Return the limits for running and waiting requests of a model."""
     session = model.session
     n_decided = session.decisions_at_once(None)
-    n_prepared = (n_decided + 1) // 2  # read and check their requests while the others run
+    n_prepared = (n_decided + 1) // 2  # requests to read and check while the others run
     return Admission(n_decided + n_prepared, settings.n_waiting)
 
 
@@ -104,6 +104,6 @@ async def _answer_http_exception(request: Request, error: Exception) -> Response
 
 
 async def _answer_failure(_: Request, __: Exception) -> Response:
-    # The error itself may name files, so that it goes only into the log.
+    # The error is only logged, because its message may name files.
     message = "the server failed; its log has the details under this response's x-request-id"
     return refusal_response(Refusal(500, message, "internal_error"))

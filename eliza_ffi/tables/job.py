@@ -326,9 +326,8 @@ class TableJob:
         """Write the output to a temporary file, and move it into place."""
         part = self.output.with_name(self.output.name + ".part")
         write_output(part, self._format, store, self.columns, self.table)
-        if self._copies_kept and not self._is_same_input(
-            description
-        ):  # the table was just read again
+        # If kept columns are copied, the table was read again for this output.
+        if self._copies_kept and not self._is_same_input(description):
             store.invalidate()
             raise self._input_changed()
         store.note_output(part)

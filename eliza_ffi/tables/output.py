@@ -52,9 +52,8 @@ def write_jsonl(file: BinaryIO, rows: Iterable[Mapping[str, Any]]) -> None:
     """Write the rows as lines of JSON."""
     for cells in rows:
         text = json.dumps(cells, ensure_ascii=False, allow_nan=False)
-        file.write(
-            text.encode("utf-8", "backslashreplace") + b"\n"
-        )  # the same escape is valid in JSON
+        # The escapes of lone surrogates that backslashreplace writes are valid in JSON.
+        file.write(text.encode("utf-8", "backslashreplace") + b"\n")
 
 
 def write_csv(

@@ -258,7 +258,8 @@ class JobStore:
 
     def _insert(self, table: str, cells: Mapping[str, Any]) -> None:
         text = json.dumps(cells, ensure_ascii=False, allow_nan=False)
-        text = text.encode("utf-8", "backslashreplace").decode()  # the same escape is valid in JSON
+        # The escapes of lone surrogates that backslashreplace writes are valid in JSON.
+        text = text.encode("utf-8", "backslashreplace").decode()
         with self._named_errors():
             self._database.execute(
                 f"INSERT INTO {table} VALUES (?, ?, ?)", [cells[ROW], has_error(cells), text]
