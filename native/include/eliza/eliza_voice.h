@@ -1,21 +1,20 @@
 /*
- * The voice and vision surface of elizaOS's ABI version 12, which this library exports and does not
- * serve.
+ * The voice and vision functions of elizaOS's ABI version 12. This library exports them but does not implement
+ * them.
  *
- * elizaOS's loader binds the functions of the ABI in families and leaves a whole family out when one
- * of its symbols is missing. Some voice functions belong to the family that text needs. So all of
- * them are here, and every one says the truth:
+ * elizaOS's loader binds the functions of the ABI in families, and leaves out a whole family if one of its symbols
+ * is missing. Some voice functions belong to a family that text generation needs. Therefore all of them are
+ * exported, and they report that they are not implemented:
  *
- *   - the *_supported() functions return 0;
- *   - every other call returns ELIZA_ERR_NOT_IMPLEMENTED, whatever its arguments are, and *err, where
- *     `err` is not NULL, receives a text that names what is missing, to be freed with
- *     eliza_inference_free_string();
- *   - the functions that open something return NULL, so the functions that take what they open are
- *     never given a live handle; closing NULL, or anything else, does nothing;
- *   - of the results, counts and numbers become 0, pointers NULL and texts empty, where the caller
- *     gave room for them. Arrays of samples, labels and embeddings are left as they were.
+ *   - The *_supported() functions return 0.
+ *   - Functions that open something return NULL. Functions that close something do nothing.
+ *   - Every other call returns ELIZA_ERR_NOT_IMPLEMENTED, whatever its arguments are (cancel_tts returns ELIZA_OK).
+ *   - *err, if `err` is not NULL, receives a message that names the missing feature. Free it with
+ *     eliza_inference_free_string().
+ *   - Outputs that are not NULL are cleared: numbers become 0, pointers NULL and strings empty. Arrays of samples,
+ *     labels and embeddings are not touched.
  *
- * eliza_inference_mmap_acquire() and _evict() (eliza_inference.h) answer alike for voice regions.
+ * eliza_inference_mmap_acquire() and _evict() (eliza_inference.h) do the same for voice regions.
  */
 #ifndef ELIZA_VOICE_H
 #define ELIZA_VOICE_H
@@ -29,7 +28,7 @@
 extern "C" {
 #endif
 
-/* Never created here; the types keep a caller's handles apart. */
+/* Never created. Distinct types keep a caller from mixing up handles. */
 typedef struct EliAsrStream EliAsrStream;
 typedef struct EliVad EliVad;
 typedef struct EliWakeWord EliWakeWord;
@@ -38,7 +37,7 @@ typedef struct EliDiariz EliDiariz;
 
 /* ---- Text to speech --------------------------------------------------------------------------- */
 
-/* Would write samples at 24 kHz to `pcm`, room for `cap` of them, and return how many. */
+/* Would write up to `cap` samples at 24 kHz to `pcm` and return their number. */
 ELIZA_API int eliza_inference_tts_synthesize(EliInferenceContext * ctx, const char * text, size_t len,
                                              const char * preset, float * pcm, size_t cap, char ** err);
 
@@ -50,7 +49,7 @@ ELIZA_API int eliza_inference_tts_synthesize_stream(EliInferenceContext * ctx, c
                                                     const char * preset, eliza_tts_chunk_cb on_chunk, void * user,
                                                     char ** err);
 
-/* ELIZA_OK: to cancel where nothing runs is no error. */
+/* Returns ELIZA_OK, because cancelling when nothing is running is not an error. */
 ELIZA_API int eliza_inference_cancel_tts(EliInferenceContext * ctx, char ** err);
 
 /* Would encode a reference voice into *K codebooks of *T tokens each. */
@@ -65,18 +64,19 @@ ELIZA_API int eliza_inference_kokoro_load(EliInferenceContext * ctx, const char 
 ELIZA_API int eliza_inference_kokoro_synthesize(EliInferenceContext * ctx, const char * text, size_t len, float speed,
                                                 float * pcm, size_t cap, char ** err);
 
-/* Hertz of the loaded voice; here always ELIZA_ERR_NOT_IMPLEMENTED. */
+/* Would return the sample rate of the loaded voice in hertz; always returns ELIZA_ERR_NOT_IMPLEMENTED. */
 ELIZA_API int eliza_inference_kokoro_sample_rate(EliInferenceContext * ctx);
 
 /* ---- Speech recognition ----------------------------------------------------------------------- */
 
-/* Would write what was said and return its length in bytes. */
+/* Would write the transcript and return its length in bytes. */
 ELIZA_API int eliza_inference_asr_transcribe(EliInferenceContext * ctx, const float * pcm, size_t n, int rate,
                                              char * text, size_t cap, char ** err);
 
 ELIZA_API int eliza_inference_asr_timestamps_supported(void); /* 0 */
 
-/* The same with a time span per word; *io_n is the room for words and becomes their number. */
+/* Would also write the start and end time of each word. *io_n is the capacity in words, and would become their
+ * number. */
 ELIZA_API int eliza_inference_asr_transcribe_timed(EliInferenceContext * ctx, const float * pcm, size_t n, int rate,
                                                    char * text, size_t cap, int * start_ms, int * end_ms, size_t * io_n,
                                                    char ** err);
@@ -115,14 +115,14 @@ ELIZA_API EliSpeaker * eliza_inference_speaker_open(EliInferenceContext * ctx, c
 ELIZA_API int eliza_inference_speaker_embed(EliSpeaker * speaker, const float * pcm, size_t n, float * embedding,
                                             char ** err);
 
-/* Does nothing: the array of eliza_inference_speaker_embed() is the caller's own. */
+/* Does nothing, because the caller owns the array passed to eliza_inference_speaker_embed(). */
 ELIZA_API void eliza_inference_speaker_free(float * embedding);
 ELIZA_API void eliza_inference_speaker_close(EliSpeaker * speaker);
 
 ELIZA_API int eliza_inference_diariz_supported(void); /* 0 */
 ELIZA_API EliDiariz * eliza_inference_diariz_open(EliInferenceContext * ctx, const char * path, char ** err);
 
-/* Would write who speaks in each frame; *io_n is the room for labels and becomes their number. */
+/* Would write the speaker of each frame. *io_n is the capacity in labels, and would become their number. */
 ELIZA_API int eliza_inference_diariz_segment(EliDiariz * diariz, const float * pcm, size_t n, int8_t * labels,
                                              size_t * io_n, char ** err);
 ELIZA_API void eliza_inference_diariz_close(EliDiariz * diariz);
@@ -131,7 +131,7 @@ ELIZA_API void eliza_inference_diariz_close(EliDiariz * diariz);
 
 ELIZA_API int eliza_inference_vision_supported(void); /* 0 */
 
-/* Would describe the image in `bytes` (a PNG, JPEG or WebP file) and return the text's length. */
+/* Would describe the image in `bytes` (a PNG, JPEG or WebP file) and return the length of the text. */
 ELIZA_API int eliza_inference_describe_image(EliInferenceContext * ctx, const unsigned char * bytes, size_t n,
                                              const char * mmproj, const char * prompt, char * text, size_t cap,
                                              char ** err);
