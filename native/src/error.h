@@ -18,7 +18,7 @@ private:
     eliza_status status_;
 };
 
-// A stream that meets one keeps what it holds, and can go on once there is room.
+// The KV cache is full. The stream keeps its tokens and can resume once there is room.
 class ContextFull : public Error {
 public:
     explicit ContextFull(const std::string & text) : Error(ELIZA_ERR_CONTEXT_FULL, "context full: " + text) {}

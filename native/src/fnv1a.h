@@ -1,4 +1,4 @@
-// The 64-bit hash FNV-1a (Fowler, Noll and Vo), of bytes that come piece by piece.
+// The 64-bit hash FNV-1a (Fowler, Noll and Vo), computed incrementally.
 #pragma once
 
 #include <cstddef>

@@ -49,7 +49,8 @@ std::string Json::dump() const {
 
 namespace {
 
-// Escapes and the shortest digits of a fraction are nlohmann's. A value without items takes nothing to take down.
+// Lets nlohmann format one scalar: it escapes strings and finds the shortest digits of a fraction. Destroying a scalar
+// does not allocate.
 template <typename Scalar>
 std::string dump_scalar(const Scalar & value) {
     return nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);

@@ -1,6 +1,5 @@
-// A JSON value. The parser is nlohmann's; the tree is ours, because taking one of nlohmann's down allocates, in a
-// destructor, and where memory has run out that ends the process. Taking this down is recursive, and as deep as
-// parse_json lets a text be nested.
+// A JSON value. We use nlohmann's parser, but our own tree: nlohmann's destructor allocates memory, so destroying its
+// tree when memory has run out ends the process. Our destructor is recursive; parse_json limits the depth.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +17,8 @@ namespace eliza {
 class Json {
 public:
     using Array = std::vector<Json>;
-    using Object = std::vector<std::pair<std::string, Json>>;  // as they came; of two with one name the last holds
+    // In input order. If a name is repeated, the last member counts.
+    using Object = std::vector<std::pair<std::string, Json>>;
 
     Json() = default;
     Json(bool value) : value_(value) {}
@@ -53,7 +53,7 @@ public:
     bool is_object() const noexcept { return holds<Members>(); }
     const char * type_name() const noexcept;
 
-    // Each of these is asked only of what holds such a value; a number becomes any kind of number.
+    // Call each of these only on a value of its kind. A number converts to any numeric type.
     const std::string & text() const { return *std::get<Text>(value_); }
     bool boolean() const { return std::get<bool>(value_); }
     template <typename Number>
@@ -63,7 +63,7 @@ public:
         return static_cast<Number>(std::get<double>(value_));
     }
 
-    // Of an array; nothing else has items.
+    // For arrays. Values of other kinds have size 0.
     size_t size() const noexcept { return is_array() ? items().size() : 0; }
     bool empty() const noexcept { return size() == 0; }
     const Json & operator[](size_t i) const { return items()[i]; }
@@ -71,12 +71,12 @@ public:
     Array::const_iterator end() const { return items().end(); }
     Json & push_back(Json value);
 
-    // Of an object.
+    // For objects.
     const Object & members() const { return *std::get<Members>(value_); }
-    const Json * find(std::string_view name) const;  // nullptr where there is none
+    const Json * find(std::string_view name) const;  // nullptr if there is none
     Json & add(std::string name, Json value);        // returns the value
 
-    // In one line. What is no UTF-8 is replaced, character by character, by U+FFFD.
+    // Returns the value as one line. Invalid UTF-8 is replaced by U+FFFD.
     std::string dump() const;
 
 private:

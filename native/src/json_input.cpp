@@ -31,7 +31,7 @@ void check_depth(std::string_view text, const char * what) {
     }
 }
 
-// Builds the tree from what nlohmann's parser comes upon, and keeps what it says is wrong.
+// Builds the tree from the events of nlohmann's parser, and keeps the position and kind of an error.
 class TreeBuilder {
 public:
     using number_integer_t = nlohmann::json::number_integer_t;
@@ -87,7 +87,8 @@ private:
         return true;
     }
 
-    std::vector<Json *> open_;  // what is open grows at its end alone, so they stay where they are
+    // Elements are only added to the innermost open array or object, so these pointers stay valid.
+    std::vector<Json *> open_;
     std::string name_;
 };
 
@@ -100,7 +101,7 @@ Json parse_json(std::string_view text, const char * what) {
         return std::move(builder.root);
     }
     if (builder.number_is_too_large) {
-        throw invalid_argument(std::string(what) + " holds a number that is too large");
+        throw invalid_argument(std::string(what) + " contains a number that is too large");
     }
     throw invalid_argument(std::string(what) + " is not JSON: byte " + std::to_string(builder.error_byte) + " of " +
                            std::to_string(text.size()));

@@ -1,16 +1,16 @@
-// What llama.cpp's `common` logs goes where all our log lines go; its own log would write to the console.
+// Sends the log lines of llama.cpp's `common` to our log. Its own log would write to the console.
 
 #include <array>
 #include <cstdarg>
 #include <cstdio>
 
 #include "log.h"
-// After log.h of this project: the header has the same name.
+// Must follow our log.h, because it includes a header of the same name.
 #include "ggml.h"
 
 struct common_log;
 
-// The lines of the level "info" and above are formatted at all.
+// The level from which on lines are formatted: "info".
 int common_log_get_verbosity_thold() { return 3; }
 
 common_log * common_log_main() { return nullptr; }

@@ -26,7 +26,7 @@ LogLevel level_of(ggml_log_level level) {
     }
 }
 
-// llama.cpp logs in destructors, too, where nothing may be thrown: without memory for it a line is lost.
+// llama.cpp also logs in destructors, which must not throw. If there is no memory for a line, the line is lost.
 void receive_llama_log(ggml_log_level level, const char * text, void *) noexcept {
     try {
         const LogLevel own_level = level_of(level);
@@ -50,7 +50,7 @@ void log(LogLevel level, const std::string & text) {
     eliza_log_callback callback;
     void * user;
     {
-        // Not held during the call, so that a callback may log or replace itself.
+        // Not held during the call, so that the callback may log or replace itself.
         const std::lock_guard<std::mutex> lock(callback_mutex);
         callback = user_callback;
         user = user_data;
@@ -60,7 +60,7 @@ void log(LogLevel level, const std::string & text) {
     }
     try {
         callback(static_cast<int>(level), text.c_str(), user);
-    } catch (...) {  // a C++ program's callback: the line is lost, the call that logged it goes on
+    } catch (...) {  // A C++ program's callback may throw. Its line is lost; the call that logged it continues.
     }
 }
 
@@ -92,7 +92,7 @@ Error LlamaErrorCapture::error(eliza_status status, const std::string & text) co
 }
 
 void init_backend() {
-    // Not std::call_once: with the compiler's runtime linked in, what is thrown there ends the process.
+    // Not std::call_once: with a statically linked compiler runtime, an exception thrown inside it ends the process.
     [[maybe_unused]] static const bool is_done = [] {
         check_cpu();  // before ggml computes its first table
         llama_log_set(receive_llama_log, nullptr);

@@ -1,4 +1,4 @@
-// Where log lines go: nowhere, or to the one callback a program has set.
+// The log: lines go to the callback that the program has set, or nowhere.
 #pragma once
 
 #include <string>
@@ -27,8 +27,8 @@ public:
     LogLevel note(LogLevel level, const char * text);
     void note_no_memory() { ran_out_of_memory_ = true; }
 
-    // What to throw: `text` and, where one was logged, that error. Where llama.cpp logged that it ran out of memory,
-    // that is the status, whatever `status` says.
+    // Returns the Error to throw: `text`, followed by the captured error, if any. If llama.cpp logged that it ran out
+    // of memory, the status is ELIZA_ERR_OOM instead of `status`.
     Error error(eliza_status status, const std::string & text) const;
 
 private:
@@ -38,7 +38,8 @@ private:
     bool ran_out_of_memory_ = false;
 };
 
-// Starts llama.cpp once per process, its log in our hands. Throws Error on a CPU that it was not compiled for.
+// Starts llama.cpp once per process and redirects its log. Throws an Error on a CPU that the library was not compiled
+// for.
 void init_backend();
 
 }  // namespace eliza

@@ -1,5 +1,5 @@
-// Values that are expensive to make, shared by all who ask for the same, forgotten when not asked for
-// longest. Safe from any thread.
+// A cache of shared values that are expensive to compute. It drops the least recently used entries first. Safe from any
+// thread.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +13,9 @@
 
 namespace eliza {
 
-// Entries are found by a View, so that a long key need not be copied to be looked up. A Key is made from
-// a View, and a View from a `const Key &`, from which it may borrow. A Value says its size_bytes(), without
-// its key's.
+// Entries are looked up by a View, so that a long key need not be copied for a lookup. A Key can be constructed from a
+// View, and a View from a `const Key &`, whose memory it may borrow. Value::size_bytes() returns the size of a value
+// without its key.
 template <typename Key, typename Value, typename View = Key, typename Hash = std::hash<View>>
 class LruCache {
 public:
@@ -23,17 +23,17 @@ public:
 
     LruCache(size_t most_entries, size_t most_bytes) : most_entries_(most_entries), most_bytes_(most_bytes) {}
 
-    // The value under the key, made by `make()` if it is not here. What make() throws goes through, and
-    // nothing is remembered. An entry that is dropped lives on for those who hold it.
+    // Returns the value for the key, and calls `make()` if there is none. An exception from make() is passed on, and
+    // nothing is cached. A dropped entry stays alive while callers hold it.
     template <typename Make>
     Shared get(const View & key, const Make & make) {
         if (Shared known = find(key)) {
             return known;
         }
-        Shared made = make();  // outside the lock: what takes long does not hold up the other threads
+        Shared made = make();  // outside the lock, so that a slow make() does not block other threads
         const std::lock_guard<std::mutex> lock(mutex_);
         if (const auto found = index_.find(key); found != index_.end()) {
-            return found->second->value;  // another thread made the same one meanwhile
+            return found->second->value;  // another thread has made the same value in the meantime
         }
         entries_.push_front({Key(key), made, made->size_bytes() + bytes_of(key)});
         try {
@@ -68,7 +68,7 @@ private:
     };
     using Entries = std::list<Entry>;
 
-    // Of a text, a number, or what says it itself.
+    // The size of a key that is a string or a number, or has a size_bytes() of its own.
     static size_t bytes_of(const View & key) {
         if constexpr (std::is_convertible_v<const View &, std::string_view>) {
             return std::string_view(key).size();
@@ -92,7 +92,7 @@ private:
     const size_t most_entries_, most_bytes_;
     size_t n_bytes_ = 0;
     mutable std::mutex mutex_;
-    Entries entries_;  // most recently used first; where an entry is, it stays
+    Entries entries_;  // most recently used first; iterators stay valid
     std::unordered_map<View, typename Entries::iterator, Hash> index_;
 };
 

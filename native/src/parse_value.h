@@ -1,4 +1,4 @@
-// Reading the values of options, which are text.
+// Parsers for option values, which are strings.
 #pragma once
 
 #include <charconv>
@@ -11,14 +11,15 @@
 
 namespace eliza {
 
-// True where all of the text is a number that the type holds, as std::from_chars reads one.
+// Reads a number as std::from_chars does. Returns false unless the whole text is one number that fits the type.
 template <typename Number>
 bool read_number(const std::string & text, Number & value) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     return error == std::errc() && end == text.data() + text.size();
 }
 
-// The same for floating point, which LLVM's library reads so from version 20 on alone; what is not finite is left out.
+// The same for floating-point numbers, because LLVM's standard library has std::from_chars for them only from version
+// 20 on. Infinities and NaN are rejected.
 template <typename Number>
 bool read_number_from_stream(const std::string & text, Number & value) {
     if (text.empty() || text[0] == '+' || text.find_first_not_of("0123456789+-.eE") != std::string::npos) {
@@ -41,7 +42,7 @@ inline bool read_number(const std::string & text, double & value) {
 }
 #endif
 
-// False, and `out` unchanged, unless all of the text is a number from low to high.
+// Returns false and leaves `out` unchanged, unless the whole text is a number from low to high.
 template <typename Number>
 bool parse_number(const std::string & text, Number low, Number high, Number & out) {
     Number value{};
@@ -52,7 +53,7 @@ bool parse_number(const std::string & text, Number low, Number high, Number & ou
     return true;
 }
 
-// False, and `out` unchanged, unless the text is one of the names.
+// Returns false and leaves `out` unchanged, unless the text is one of the names.
 template <typename Value>
 bool parse_name(const std::string & text, const std::vector<std::pair<const char *, Value>> & names, Value & out) {
     for (const auto & [name, value] : names) {

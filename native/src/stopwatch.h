@@ -5,7 +5,7 @@
 
 namespace eliza {
 
-// Adds the time it lives to a count of nanoseconds.
+// Adds its own lifetime to a counter of nanoseconds.
 class Stopwatch {
 public:
     explicit Stopwatch(int64_t & nanoseconds) : nanoseconds_(nanoseconds), start_(Clock::now()) {}

@@ -9,7 +9,7 @@
 
 namespace eliza {
 
-// "" for a control token, unless `special`: then the text it is written as.
+// Returns "" for a control token, unless `special` is set: then its name.
 inline std::string token_piece(const llama_vocab * vocab, llama_token token, bool special) {
     std::string bytes(32, '\0');
     const auto run = [&] {

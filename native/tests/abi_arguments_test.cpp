@@ -277,12 +277,12 @@ TEST(Voice, FailuresNameTheFamily) {
     ErrorText error;
     EXPECT_EQ(eliza_inference_tts_synthesize(nullptr, "hi", 2, nullptr, nullptr, 0, error.out()),
               ELIZA_ERR_NOT_IMPLEMENTED);
-    EXPECT_EQ(error.text(), "this build has no text-to-speech; it serves text alone (see eliza_voice.h)");
+    EXPECT_EQ(error.text(), "text-to-speech is not supported: this library generates text only (see eliza_voice.h)");
     EXPECT_EQ(eliza_inference_vad_open(nullptr, 16000, error.out()), nullptr);
-    EXPECT_EQ(error.text().find("this build has no voice activity detection"), 0u) << error.text();
+    EXPECT_EQ(error.text().find("voice activity detection is not supported"), 0u) << error.text();
     EXPECT_EQ(eliza_inference_describe_image(nullptr, nullptr, 0, nullptr, nullptr, nullptr, 0, error.out()),
               ELIZA_ERR_NOT_IMPLEMENTED);
-    EXPECT_EQ(error.text().find("this build has no vision"), 0u) << error.text();
+    EXPECT_EQ(error.text().find("vision is not supported"), 0u) << error.text();
     EXPECT_EQ(eliza_inference_kokoro_sample_rate(nullptr), ELIZA_ERR_NOT_IMPLEMENTED);
 }
 

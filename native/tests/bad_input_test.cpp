@@ -94,7 +94,7 @@ TEST_F(BadInput, ClosedHandlesAreRecognised) {
     EXPECT_NE(other.get(), closed);
     const int32_t token = 5;
     EXPECT_EQ(eliza_inference_llm_stream_prefill(closed, &token, 1, error.out()), ELIZA_ERR_INVALID_ARG);
-    EXPECT_EQ(error.text(), "the stream is closed or was never one");
+    EXPECT_EQ(error.text(), "the stream is closed, or its handle is invalid");
     eliza_inference_llm_stream_close(closed);
 }
 
@@ -104,7 +104,7 @@ TEST_F(BadInput, DestroyClosesTheStreams) {
     context.reset();
     const Output output = pull(stream);
     EXPECT_EQ(output.status, ELIZA_ERR_INVALID_ARG);
-    EXPECT_EQ(output.error, "the stream is closed or was never one");
+    EXPECT_EQ(output.error, "the stream is closed, or its handle is invalid");
 }
 
 TEST_F(BadInput, GeneratingWithoutAPromptIsAnError) {
@@ -170,7 +170,7 @@ TEST_F(BadInput, SlotsAreTakenOnce) {
     EXPECT_EQ(error.text(), "slot 1 is in use by another open stream (option slot_wait_ms)");
     cfg.slot_id = 2;
     EXPECT_EQ(eliza_inference_llm_stream_open(context.get(), &cfg, error.out()), nullptr);
-    EXPECT_EQ(error.text(), "slot_id 2 is not -1 or 0 to 1 (option n_slots)");
+    EXPECT_EQ(error.text(), "slot_id: expected -1 (any) or 0 to 1 (option n_slots), got 2");
     const StreamHandle second = open(context);
     EXPECT_EQ(eliza_inference_llm_stream_open(context.get(), nullptr, error.out()), nullptr);
     EXPECT_EQ(error.text(), "all 2 slots are in use by open streams (options n_slots, slot_wait_ms)");
@@ -182,9 +182,8 @@ TEST_F(BadInput, BadConfigurationsAreRefused) {
     eliza_llm_stream_config_t cfg = config();
     cfg.cache_type_k = "q7";
     EXPECT_EQ(eliza_inference_llm_stream_open(context.get(), &cfg, error.out()), nullptr);
-    EXPECT_EQ(
-        error.text(),
-        "cache_type_k: \"q7\" is not a KV cache type; there are f32, f16, bf16, q8_0, q4_0, q4_1, iq4_nl, q5_0, q5_1");
+    EXPECT_EQ(error.text(),
+              "cache_type_k: expected one of f32, f16, bf16, q8_0, q4_0, q4_1, iq4_nl, q5_0, q5_1, got \"q7\"");
     cfg = config();
     cfg.gbnf_grammar = "root ::= (";
     EXPECT_EQ(eliza_inference_llm_stream_open(context.get(), &cfg, error.out()), nullptr);
@@ -345,7 +344,7 @@ TEST_F(BadInput, ALeafNameThatDoesNotFitIsNotCut) {
     char name[9] = "untouch";
     EXPECT_EQ(eliza_inference_token_trie_leaf(stream.get(), name, 8, nullptr), ELIZA_ERR_INVALID_ARG);
     EXPECT_STREQ(name, "untouch");
-    EXPECT_STREQ(eliza_inference_last_error(stream.get()), "cap is 8, the leaf's name needs 9 bytes");
+    EXPECT_STREQ(eliza_inference_last_error(stream.get()), "cap: expected room for the leaf's name, 9 bytes, got 8");
     EXPECT_EQ(eliza_inference_token_trie_leaf(stream.get(), name, 9, nullptr), 0);
     EXPECT_STREQ(name, "REMINDER");
 }

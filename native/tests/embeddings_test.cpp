@@ -119,10 +119,10 @@ TEST_F(Embeddings, SayHowMuchRoomTheyNeed) {
     float one = 7.0f;
     ErrorText error;
     EXPECT_EQ(eliza_inference_embed(context.get(), "a", 1, 1, &one, 1, &size, error.out()), ELIZA_ERR_INVALID_ARG);
-    EXPECT_EQ(error.text(), "cap is 1, an embedding has " + std::to_string(size) + " numbers");
+    EXPECT_EQ(error.text(), "cap: expected room for " + std::to_string(size) + " numbers, got 1");
     EXPECT_EQ(one, 7.0f);
     EXPECT_EQ(eliza_inference_embed(context.get(), "a", 1, 4, &one, 1, &size, error.out()), ELIZA_ERR_INVALID_ARG);
-    EXPECT_EQ(error.text(), "pooling 4 is not 1 (mean), 2 (cls) or 3 (last)");
+    EXPECT_EQ(error.text(), "pooling: expected 1 (mean), 2 (first) or 3 (last), got 4");
 }
 
 TEST_F(Embeddings, TheScoreOfATokenIsItsProbability) {

@@ -295,8 +295,8 @@ protected:
 TEST_F(RefusedEndings, SayWhatIsWrongAndLeaveTheStreamUsable) {
     EXPECT_EQ(refusal(good()), "no prompt: prefill at least one token before generating");
     prefill(stream, prompt);
-    EXPECT_EQ(refusal(good(), 0), "there are no endings");
-    EXPECT_EQ(refusal(good(), 1, 1), "cap is 1, there are 2 leaves");
+    EXPECT_EQ(refusal(good(), 0), "expected one ending or more, got none");
+    EXPECT_EQ(refusal(good(), 1, 1), "cap: expected room for 2 leaves, got 1");
     EXPECT_EQ(refusal({nullptr, 3, choices.get()}), "endings[0]: tokens is NULL");
     EXPECT_EQ(refusal({tokens.data(), 1, nullptr}), "endings[0]: the choices are NULL");
     tokens[0] = 1 << 30;

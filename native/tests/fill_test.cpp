@@ -237,7 +237,7 @@ TEST_F(Fill, WhatIsWrongIsNamedAndChangesNothing) {
               "dfa.classes[0]: expected a number of a state or class, found number");
     EXPECT_EQ(refusal(R"({"dfa":)" + std::string(200000, '[') + std::string(200000, ']') + "}"),
               "span is nested deeper than 64 levels, at byte 70");
-    EXPECT_EQ(refusal(R"({"json":"string","max_tokens":1e999})").rfind("span holds a number", 0), 0u);
+    EXPECT_EQ(refusal(R"({"json":"string","max_tokens":1e999})").rfind("span contains a number", 0), 0u);
     EXPECT_EQ(refusal(R"({"choices":["a"],"stop":1})").rfind("span: unknown member \"stop\"; known are after", 0), 0u);
     EXPECT_NE(refusal(R"({"before":"\u0000","grammar":"root ::= [a]"})").find("U+0000"), std::string::npos);
     EXPECT_NE(refusal(R"({"grammar":"root ::= ("})").find("gbnf_grammar"), std::string::npos);

@@ -74,7 +74,7 @@ TEST_F(ModelFiles, ThatWereReplacedDoNotTakeTheirPredecessorsSlotFiles) {
     ASSERT_EQ(eliza_inference_llm_stream_save_slot(stream.get(), slot_file.c_str(), error.out()), 0) << error.text();
     EXPECT_EQ(eliza_inference_llm_stream_restore_slot(other.get(), slot_file.c_str(), error.out()),
               ELIZA_ERR_FFI_FAULT);
-    EXPECT_NE(error.text().find("of another model or cache"), std::string::npos) << error.text();
+    EXPECT_NE(error.text().find("saved with another model or cache"), std::string::npos) << error.text();
     const StreamHandle again = open(before);
     EXPECT_EQ(eliza_inference_llm_stream_restore_slot(again.get(), slot_file.c_str(), error.out()), 0) << error.text();
 }

@@ -329,7 +329,8 @@ TEST_P(Mtp, AHeadThatDoesNotFitIsRefused) {
     const eliza_llm_stream_config_t plain = config();
     ErrorText error;
     EXPECT_EQ(eliza_inference_llm_stream_open(alone.get(), &plain, error.out()), nullptr);
-    EXPECT_EQ(error.text(), "the model " + head + " is a head for another one (mtp_drafter_path)");
+    EXPECT_EQ(error.text(), "the model " + head +
+                                " contains only an MTP head: pass it as mtp_drafter_path of the model it was made for");
     // It is for another model.
     const ContextHandle other = create({{"n_ctx", "512"}}, f32_model_path());
     const eliza_llm_stream_config_t cfg = drafting(3, head.c_str());

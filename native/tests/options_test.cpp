@@ -44,22 +44,22 @@ TEST(Options, AreSetByName) {
 }
 
 TEST(Options, ErrorsNameTheOptionAndWhatItAllows) {
-    EXPECT_EQ(error_of("n_slots", "0"), "option n_slots: \"0\" is not 1 to 64");
-    EXPECT_EQ(error_of("n_slots", "65"), "option n_slots: \"65\" is not 1 to 64");
-    EXPECT_EQ(error_of("n_ctx", "many"), "option n_ctx: \"many\" is not 0 (from the model) to 16777216 tokens");
-    EXPECT_EQ(error_of("n_ctx", "12x"), "option n_ctx: \"12x\" is not 0 (from the model) to 16777216 tokens");
-    EXPECT_EQ(error_of("min_p", "nan"), "option min_p: \"nan\" is not 0 (off) to 1");
-    EXPECT_EQ(error_of("strategy", ""), "option strategy: \"\" is not auto, tree, skip-ahead or token-by-token");
-    EXPECT_NE(error_of("n_context", "1").find("unknown option \"n_context\"; known are n_gpu_layers, "),
+    EXPECT_EQ(error_of("n_slots", "0"), "option n_slots: expected 1 to 64, got \"0\"");
+    EXPECT_EQ(error_of("n_slots", "65"), "option n_slots: expected 1 to 64, got \"65\"");
+    EXPECT_EQ(error_of("n_ctx", "many"), "option n_ctx: expected 0 (from the model) to 16777216 tokens, got \"many\"");
+    EXPECT_EQ(error_of("n_ctx", "12x"), "option n_ctx: expected 0 (from the model) to 16777216 tokens, got \"12x\"");
+    EXPECT_EQ(error_of("min_p", "nan"), "option min_p: expected 0 (off) to 1, got \"nan\"");
+    EXPECT_EQ(error_of("strategy", ""), "option strategy: expected auto, tree, skip-ahead or token-by-token, got \"\"");
+    EXPECT_NE(error_of("n_context", "1").find("unknown option \"n_context\"; known options: n_gpu_layers, "),
               std::string::npos);
 }
 
 TEST(Options, ComeTooLateOnceTheyAreInUse) {
     EXPECT_EQ(error_of("n_gpu_layers", "1", ContextStage::model_loaded),
-              "option n_gpu_layers: too late, it must be set before the model is loaded");
+              "option n_gpu_layers: too late; set it before the model is loaded");
     EXPECT_EQ(error_of("n_ctx", "512", ContextStage::model_loaded), "");
     EXPECT_EQ(error_of("n_ctx", "512", ContextStage::stream_opened),
-              "option n_ctx: too late, it must be set before the first stream is opened");
+              "option n_ctx: too late; set it before the first stream is opened");
     EXPECT_EQ(error_of("seed", "1", ContextStage::stream_opened), "");
 }
 

@@ -76,17 +76,18 @@ TEST(SamplingParams, WhatIsWrongIsNamedWithWhatIsAllowed) {
               "samplers: \"top_k\" stands twice in \"top_k;min_p;top_k\"");
     EXPECT_EQ(refusal(R"({"samplers":"adaptive_p;top_k"})"),
               "samplers: adaptive_p chooses the token, so \"top_k\" cannot come after it");
-    EXPECT_EQ(refusal(R"({"top_p":1.5})"), "option top_p: \"1.5\" is not 0 to 1 (off)");
-    EXPECT_EQ(refusal(R"({"temperature":-1})"), "option temperature: \"-1\" is not 0 (greedy) to 1000000");
-    EXPECT_EQ(refusal(R"({"temperature":"nan"})"), "option temperature: \"nan\" is not 0 (greedy) to 1000000");
-    EXPECT_EQ(refusal(R"({"mirostat":3})"), "option mirostat: \"3\" is not 0 (off), 1 or 2");
+    EXPECT_EQ(refusal(R"({"top_p":1.5})"), "option top_p: expected 0 to 1 (off), got \"1.5\"");
+    EXPECT_EQ(refusal(R"({"temperature":-1})"), "option temperature: expected 0 (greedy) to 1000000, got \"-1\"");
+    EXPECT_EQ(refusal(R"({"temperature":"nan"})"), "option temperature: expected 0 (greedy) to 1000000, got \"nan\"");
+    EXPECT_EQ(refusal(R"({"mirostat":3})"), "option mirostat: expected 0 (off), 1 or 2, got \"3\"");
     EXPECT_EQ(refusal(R"({"preset":"wild"})"),
-              "option preset: \"wild\" is not greedy, balanced, creative, very-creative or code");
-    EXPECT_EQ(refusal(R"({"draw":"dice"})"), "option draw: \"dice\" is not cdf or gumbel");
+              "option preset: expected greedy, balanced, creative, very-creative or code, got \"wild\"");
+    EXPECT_EQ(refusal(R"({"draw":"dice"})"), "option draw: expected cdf or gumbel, got \"dice\"");
     EXPECT_EQ(refusal(R"({"logit_bias":[[1]]})"), "logit_bias[0]: expected [token, bias] with a number or \"-inf\"");
     EXPECT_EQ(refusal(R"({"logit_bias":{"1":2}})"), "logit_bias: expected an array of [token, bias], found object");
     EXPECT_EQ(refusal(R"({"dry_sequence_breakers":"x"})"), "dry_sequence_breakers is not JSON: byte 1 of 1");
-    EXPECT_EQ(refusal(R"({"top_kk":1})").rfind("sampling: unknown key \"top_kk\"; known are preset, samplers", 0), 0u);
+    EXPECT_EQ(refusal(R"({"top_kk":1})").rfind("sampling: unknown key \"top_kk\"; known keys: preset, samplers", 0),
+              0u);
     EXPECT_EQ(refusal("[1]"), "sampling: expected an object, found array");
     EXPECT_EQ(refusal(R"({"samplers":"top_k;"})").rfind("samplers: \"\" is not one of penalties", 0), 0u);
     EXPECT_EQ(refusal(R"({"dry_sequence_breakers":{}})"),
@@ -388,7 +389,7 @@ TEST_F(SamplingInAStream, ARefusedSettingChangesNothing) {
     const std::string json = R"({"top_k":5,"top_p":7})";
     EXPECT_EQ(eliza_inference_llm_stream_set_sampling(stream.get(), json.data(), json.size(), error.out()),
               ELIZA_ERR_INVALID_ARG);
-    EXPECT_EQ(error.text(), "option top_p: \"7\" is not 0 to 1 (off)");
+    EXPECT_EQ(error.text(), "option top_p: expected 0 to 1 (off), got \"7\"");
     EXPECT_EQ(chain(stream), "greedy");
 }
 
@@ -509,7 +510,7 @@ TEST_F(Reasoning, WhatIsWrongIsNamed) {
         return error.text();
     };
     EXPECT_EQ(refused(R"({"reasoning_budget":-2})"),
-              "option reasoning_budget: \"-2\" is not -1 (no limit) to 2147483647 tokens");
+              "option reasoning_budget: expected -1 (no limit) to 2147483647 tokens, got \"-2\"");
     EXPECT_EQ(refused(R"({"reasoning_budget":5,"reasoning_start":""})"),
               "reasoning_start: \"\" has no tokens in this vocabulary");
 }

@@ -139,7 +139,7 @@ TEST_F(SavedSlots, AreOfOneKindOfCache) {
     const StreamHandle quantized = open(context, cfg);
     std::string error;
     EXPECT_EQ(restore(quantized, path, &error), ELIZA_ERR_FFI_FAULT);
-    EXPECT_NE(error.find("of another model or cache"), std::string::npos) << error;
+    EXPECT_NE(error.find("saved with another model or cache"), std::string::npos) << error;
     prefill(quantized, chat_prompt(context, "hello"));
     ASSERT_EQ(save(quantized, path), 0);
     const Output expected = pull(quantized, 5);
@@ -155,7 +155,7 @@ TEST_F(SavedSlots, OfAnotherModelAreRefused) {
     const StreamHandle foreign = open(other);
     std::string error;
     EXPECT_EQ(restore(foreign, path, &error), ELIZA_ERR_FFI_FAULT);
-    EXPECT_NE(error.find("of another model or cache"), std::string::npos) << error;
+    EXPECT_NE(error.find("saved with another model or cache"), std::string::npos) << error;
 }
 
 TEST_F(SavedSlots, ThatAreDamagedAreRefusedAndChangeNothing) {
@@ -172,7 +172,7 @@ TEST_F(SavedSlots, ThatAreDamagedAreRefusedAndChangeNothing) {
     EXPECT_EQ(refused(""), "not a slot file");
     EXPECT_EQ(refused("GGUF and more"), "not a slot file");
     for (size_t size = 8; size < good.size(); size += 1 + good.size() / 40) {
-        EXPECT_EQ(refused(good.substr(0, size)), "cut short, or damaged") << size;
+        EXPECT_EQ(refused(good.substr(0, size)), "truncated or damaged") << size;
     }
     uint64_t fingerprint_size = 0;  // what follows the magic, the version and this
     std::memcpy(&fingerprint_size, good.data() + 12, sizeof fingerprint_size);
@@ -182,10 +182,10 @@ TEST_F(SavedSlots, ThatAreDamagedAreRefusedAndChangeNothing) {
         bad[at] = static_cast<char>(bad[at] ^ 0x20);
         const std::string text = refused(bad);
         if (at < behind_fingerprint) {
-            EXPECT_TRUE(text == "cut short, or damaged" || text.rfind("of another model or cache: ", 0) == 0)
+            EXPECT_TRUE(text == "truncated or damaged" || text.rfind("saved with another model or cache: ", 0) == 0)
                 << at << ": " << text;
         } else {
-            EXPECT_EQ(text, "cut short, or damaged") << at;
+            EXPECT_EQ(text, "truncated or damaged") << at;
         }
     }
     std::string newer = good;
@@ -341,7 +341,7 @@ TEST_F(SavedSlots, AreWrittenWholeOrNotAtAll) {
     EXPECT_EQ(save(stream, (folder / "nowhere" / "a.slot").string(), &error), ELIZA_ERR_FFI_FAULT);
     EXPECT_NE(error.find("cannot be written"), std::string::npos) << error;
     EXPECT_EQ(save(stream, folder.string(), &error), ELIZA_ERR_FFI_FAULT);
-    EXPECT_NE(error.find("something other than a file is there"), std::string::npos) << error;
+    EXPECT_NE(error.find("the path exists and is not a regular file"), std::string::npos) << error;
     // A file that may not grow any more is what a full disk is.
     std::signal(SIGXFSZ, SIG_IGN);
     rlimit limit{};
@@ -401,7 +401,7 @@ TEST_F(SavedSlots, OfAnySizeAreRejectedByWhatTheyBeginWith) {
     write(foreign);
     grow();
     EXPECT_EQ(restore(stream, path, &error), ELIZA_ERR_FFI_FAULT);
-    EXPECT_NE(error.find("of another model or cache"), std::string::npos) << error;
+    EXPECT_NE(error.find("saved with another model or cache"), std::string::npos) << error;
 
     uint64_t fingerprint_size = 0;
     std::memcpy(&fingerprint_size, good.data() + 12, sizeof fingerprint_size);

@@ -303,7 +303,7 @@ TEST_F(Strategies, ScoresAskedTooLateOrWithTooLittleRoomAreErrors) {
     EXPECT_EQ(eliza_inference_token_trie_scores(stream.get(), logprobs, 2), ELIZA_ERR_INVALID_ARG);
     set_trie(stream, payload(Leaves{{300, 301}, {300, 302}, {300, 303}}), ELIZA_TRIE_ARGMAX);
     EXPECT_EQ(eliza_inference_token_trie_scores(stream.get(), logprobs, 2), ELIZA_ERR_INVALID_ARG);
-    EXPECT_STREQ(eliza_inference_last_error(stream.get()), "cap is 2, there are 3 leaves");
+    EXPECT_STREQ(eliza_inference_last_error(stream.get()), "cap: expected room for 3 leaves, got 2");
     pull(stream, 1);
     double enough[3];
     EXPECT_EQ(eliza_inference_token_trie_scores(stream.get(), enough, 3), ELIZA_ERR_INVALID_ARG);

@@ -54,7 +54,7 @@ test("what is served is said to be, and what is not is not", () => {
 test("voice is refused with a text that names what is missing", () => {
   const error = new ErrorText(library.symbols);
   expect(library.symbols.eliza_inference_vad_open!(null, 16000, error.out)).toBeNull();
-  expect(error.take()).toStartWith("this build has no voice activity detection");
+  expect(error.take()).toStartWith("voice activity detection is not supported");
   const rate = library.symbols.eliza_inference_kokoro_sample_rate!(null);
   expect(rate).toBe(status.notImplemented);
 });

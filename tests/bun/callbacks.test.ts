@@ -85,7 +85,7 @@ test("a callback that closes its stream ends the generation", () => {
   );
   expect(error.status).toBe(status.cancelled);
   expect(calls).toBe(1);
-  expect(failure(() => stream.next()).message).toBe("the stream is closed or was never one");
+  expect(failure(() => stream.next()).message).toBe("the stream is closed, or its handle is invalid");
 });
 
 test("a context that is destroyed under its streams closes them", () => {

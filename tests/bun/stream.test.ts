@@ -180,7 +180,7 @@ describe("errors", () => {
     const engine = context();
     expect(() => new Context(library, "/no/such/model.gguf")).toThrow("/no/such/model.gguf");
     expect(() => engine.open({ grammar: "root ::= (" })).toThrow("gbnf_grammar");
-    expect(() => engine.open({ cacheTypeK: "q7" })).toThrow('"q7" is not a KV cache type');
+    expect(() => engine.open({ cacheTypeK: "q7" })).toThrow('cache_type_k: expected one of f32, f16, ');
     expect(() => engine.open().prefill(Int32Array.of(-3))).toThrow("outside the vocabulary");
   });
 
@@ -193,7 +193,7 @@ describe("errors", () => {
     } catch (error) {
       expect(error).toBeInstanceOf(ElizaError);
       expect((error as ElizaError).status).toBe(status.invalidArgument);
-      expect((error as ElizaError).message).toBe("the stream is closed or was never one");
+      expect((error as ElizaError).message).toBe("the stream is closed, or its handle is invalid");
     }
   });
 

@@ -96,7 +96,7 @@ def test_a_message_is_in_the_sources(message: str, sources: list[str]) -> None:
 def test_the_options_are_those_of_the_library(library: Library) -> None:
     with pytest.raises(errors.InvalidArgumentError) as refusal:
         Model(library=library, options={"no_such_option": "1"})
-    known = str(refusal.value).partition("known are ")[2].partition(" (status")[0]
+    known = str(refusal.value).partition("known options: ")[2].partition(" (status")[0]
     listed = first_cells(OPTIONS)
     assert sorted(listed) == sorted(known.split(", "))
 

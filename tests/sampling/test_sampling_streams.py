@@ -208,7 +208,7 @@ def test_a_preset_by_name_equals_its_settings(sampled: Sampled, preset: str) -> 
         ("samplers", "top_k;best", ", ".join(SAMPLER_NAMES)),
         ("samplers", "top_k;top_p;top_k", "stands twice"),
         ("samplers", "adaptive_p;top_k", "cannot come after it"),
-        ("topk", "5", "known are n_gpu_layers"),
+        ("topk", "5", "known options: n_gpu_layers"),
     ],
 )
 def test_a_rejected_option_names_the_allowed_values_and_changes_nothing(
@@ -225,7 +225,7 @@ def test_a_rejected_option_names_the_allowed_values_and_changes_nothing(
 def test_an_unknown_option_lists_every_setting(sampled: Sampled) -> None:
     with pytest.raises(ElizaError) as error:
         sampled.binding.set_option(sampled.ctx, "topk", "5")
-    listed = str(error.value).partition("known are ")[2].replace(" (status -2)", "").split(", ")
+    listed = str(error.value).partition("known options: ")[2].replace(" (status -2)", "").split(", ")
     assert {field.name for field in fields(Sampling)} <= set(listed)
 
 

@@ -8,7 +8,7 @@ namespace eliza {
 void CallGate::enter() {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (is_closed_) {
-        throw invalid_argument("the stream is closed or was never one");
+        throw invalid_argument("the stream is closed, or its handle is invalid");
     }
     if (caller_ != std::thread::id()) {
         throw invalid_argument("another call is running on this stream");
@@ -98,7 +98,7 @@ eliza_status read_current_error(std::string & text) noexcept {
             text = "unknown failure";
             return ELIZA_ERR_FFI_FAULT;
         }
-    } catch (...) {  // no memory even for the text
+    } catch (...) {  // not enough memory for the message
         return ELIZA_ERR_OOM;
     }
 }
@@ -113,11 +113,12 @@ eliza_status current_error(std::string & text) noexcept {
 eliza_status last_status() noexcept { return status_of_last_error; }
 
 std::shared_ptr<InferenceContext> require_context(EliInferenceContext * handle) {
-    return require_object(contexts(), handle, "the context is NULL", "the context is destroyed or was never one");
+    return require_object(contexts(), handle, "the context is NULL",
+                          "the context is destroyed, or its handle is invalid");
 }
 
 std::shared_ptr<StreamEntry> require_stream(EliLlmStream * handle) {
-    return require_object(streams(), handle, "the stream is NULL", "the stream is closed or was never one");
+    return require_object(streams(), handle, "the stream is NULL", "the stream is closed, or its handle is invalid");
 }
 
 }  // namespace eliza

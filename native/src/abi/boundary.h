@@ -1,4 +1,4 @@
-// The border between C callers and the engine: handles in, exceptions stopped, errors out.
+// The boundary between C callers and the engine: it resolves handles, catches exceptions and reports errors.
 #pragma once
 
 #include <condition_variable>
@@ -18,40 +18,40 @@
 
 namespace eliza {
 
-// Lets one call at a time into a stream.
+// Allows one call at a time into a stream.
 class CallGate {
 public:
-    // Throws Error when a call is running, or none may any more.
+    // Throws an Error if a call is running or the gate is closed.
     void enter();
     void leave();
 
-    // Waits until no call is running; from then on none may. False from inside one: there it returns at once.
+    // Waits for the running call, then closes the gate for good. From inside the running call it returns false at once.
     bool close();
 
 private:
     std::mutex mutex_;
     std::condition_variable idle_;
-    std::thread::id caller_;  // of the running call; no thread when none runs
+    std::thread::id caller_;  // the thread of the running call, or no thread
     bool is_closed_ = false;
 };
 
 struct StreamEntry {
-    std::shared_ptr<Stream> stream;  // until close(); used by whoever is inside the gate
+    std::shared_ptr<Stream> stream;  // until close(); used only inside the gate
     EliInferenceContext * context;
     CallGate gate;
 
-    // Safe from any thread, as is the next.
+    // cancel() and close() are safe from any thread.
     void cancel();
 
-    // Cancels the call that runs and waits for its end; afterwards the stream is gone, whoever holds the entry.
-    // From inside one of its calls, once that has ended.
+    // Cancels the running call, waits for it to end, and destroys the stream, even if others still hold this entry. If
+    // called from inside one of the stream's own calls, the stream is destroyed after that call ends.
     void close();
 
     void set_last_error(const std::string & text);
     std::string last_error();
 
 private:
-    std::mutex stream_mutex_;  // against a cancel while the stream goes
+    std::mutex stream_mutex_;  // keeps cancel() from using a stream that is being destroyed
     std::mutex error_mutex_;
     std::string error_;
 };
@@ -59,13 +59,13 @@ private:
 HandleTable<InferenceContext, EliInferenceContext> & contexts();
 HandleTable<StreamEntry, EliLlmStream> & streams();
 
-// A heap copy for the caller, freed with eliza_inference_free_string(). NULL when memory is out.
+// Returns a heap copy, which the caller frees with eliza_inference_free_string(). NULL if memory is exhausted.
 char * new_c_string(const std::string & text);
 
-// Turns the exception being handled into a status and a text, and keeps the status as this thread's last one.
+// Turns the exception that is being handled into a status and a message, and stores the status for last_status().
 eliza_status current_error(std::string & text) noexcept;
 
-// The status of the last call that failed on this thread.
+// Returns the status of the last failed call on this thread.
 eliza_status last_status() noexcept;
 
 inline void report(char ** err, const std::string & text) {
@@ -74,7 +74,7 @@ inline void report(char ** err, const std::string & text) {
     }
 }
 
-// Runs `body`, which returns an int, and turns what it throws into a status and *err.
+// Runs `body`, which returns an int, and turns its exceptions into a status and *err.
 template <typename Body>
 int guarded(char ** err, Body body) noexcept {
     try {
@@ -93,7 +93,7 @@ inline void require(bool condition, const char * what) {
     }
 }
 
-// The object of a handle, or an Error: `if_null` or `if_unknown`.
+// Returns the object of a handle. Throws an Error with the text `if_null` or `if_unknown`.
 template <typename Object, typename Handle>
 std::shared_ptr<Object> require_object(const HandleTable<Object, Handle> & table, Handle * handle, const char * if_null,
                                        const char * if_unknown) {
@@ -109,13 +109,13 @@ std::shared_ptr<Object> require_object(const HandleTable<Object, Handle> & table
 std::shared_ptr<InferenceContext> require_context(EliInferenceContext * handle);
 std::shared_ptr<StreamEntry> require_stream(EliLlmStream * handle);
 
-// Runs `body(InferenceContext &)` on a live context.
+// Runs `body(InferenceContext &)` on an open context.
 template <typename Body>
 int with_context(EliInferenceContext * handle, char ** err, Body body) noexcept {
     return guarded(err, [&] { return body(*require_context(handle)); });
 }
 
-// Runs `body(Stream &)` as the one call on a live stream, and keeps its error for last_error.
+// Runs `body(Stream &)` as the only call on an open stream, and keeps its error for last_error.
 template <typename Body>
 int with_stream(EliLlmStream * handle, char ** err, Body body) noexcept {
     return guarded(err, [&] {
@@ -136,7 +136,7 @@ int with_stream(EliLlmStream * handle, char ** err, Body body) noexcept {
     });
 }
 
-// An out parameter that may be NULL.
+// Writes an output parameter that may be NULL.
 template <typename T, typename Value>
 void write_if_asked(T * out, const Value & value) noexcept {
     if (out != nullptr) {
@@ -144,7 +144,7 @@ void write_if_asked(T * out, const Value & value) noexcept {
     }
 }
 
-// A caller's text. A length that cannot be meant is refused before anything is read.
+// Returns a caller's text. Rejects an implausible length before anything is read.
 inline std::string_view require_text(const char * text, size_t len, const char * what) {
     require(text != nullptr, (std::string(what) + " is NULL").c_str());
     if (len > INT32_MAX) {

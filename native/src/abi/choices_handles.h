@@ -14,7 +14,8 @@ inline HandleTable<const PreparedChoices, EliChoices> & choices_handles() {
 }
 
 inline std::shared_ptr<const PreparedChoices> require_choices(EliChoices * handle) {
-    return require_object(choices_handles(), handle, "the choices are NULL", "the choices were freed or never there");
+    return require_object(choices_handles(), handle, "the choices are NULL",
+                          "the choices are freed, or their handle is invalid");
 }
 
 }  // namespace eliza

@@ -1,4 +1,4 @@
-// Library, context, options and tokens.
+// Functions for the library, contexts, options, tokens and embeddings.
 
 #include <algorithm>
 #include <cstdlib>
@@ -59,14 +59,15 @@ Region parse_region(const char * region) {
         }
     }
     throw invalid_argument("unknown region \"" + std::string(name) +
-                           "\"; there are text, tts, asr, mtp, dflash, vad and wakeword");
+                           "\"; regions: text, tts, asr, mtp, dflash, vad, wakeword");
 }
 
 template <typename OnText>
 int with_region(EliInferenceContext * ctx, const char * region, char ** err, OnText on_text) {
     return with_context(ctx, err, [&](InferenceContext & context) {
         if (parse_region(region) == Region::voice) {
-            throw Error(ELIZA_ERR_NOT_IMPLEMENTED, "region \"" + std::string(region) + "\": this library serves text");
+            throw Error(ELIZA_ERR_NOT_IMPLEMENTED,
+                        "region \"" + std::string(region) + "\": not supported, this library generates text only");
         }
         on_text(context);
         return ELIZA_OK;
@@ -172,9 +173,9 @@ int eliza_inference_vocabulary(EliInferenceContext * ctx, int64_t * ends_out, ui
             require(ends_out != nullptr && kinds_out != nullptr && bytes_out != nullptr,
                     "ends_out, kinds_out or bytes_out is NULL");
             if (n_tokens_cap < n_tokens || n_bytes_cap < bytes.size()) {
-                throw invalid_argument("the caps are " + std::to_string(n_tokens_cap) + " tokens and " +
-                                       std::to_string(n_bytes_cap) + " bytes, the vocabulary has " +
-                                       std::to_string(n_tokens) + " and " + std::to_string(bytes.size()));
+                throw invalid_argument("expected room for " + std::to_string(n_tokens) + " tokens and " +
+                                       std::to_string(bytes.size()) + " bytes, got " + std::to_string(n_tokens_cap) +
+                                       " and " + std::to_string(n_bytes_cap));
             }
             std::copy(ends.begin(), ends.end(), ends_out);
             std::copy(bytes.begin(), bytes.end(), bytes_out);
@@ -198,7 +199,8 @@ Pooling pooling_from(int pooling) {
         case 1: return LLAMA_POOLING_TYPE_MEAN;
         case 2: return LLAMA_POOLING_TYPE_CLS;
         case 3: return LLAMA_POOLING_TYPE_LAST;
-        default: throw invalid_argument("pooling " + std::to_string(pooling) + " is not 1 (mean), 2 (cls) or 3 (last)");
+        default:
+            throw invalid_argument("pooling: expected 1 (mean), 2 (first) or 3 (last), got " + std::to_string(pooling));
     }
 }
 
@@ -214,8 +216,8 @@ int eliza_inference_embed(EliInferenceContext * ctx, const char * text, size_t l
         const std::shared_ptr<Embedder> embedder = context.embedder();
         *out_dim = embedder->size();
         if (cap < static_cast<size_t>(*out_dim)) {
-            throw invalid_argument("cap is " + std::to_string(cap) + ", an embedding has " + std::to_string(*out_dim) +
-                                   " numbers");
+            throw invalid_argument("cap: expected room for " + std::to_string(*out_dim) + " numbers, got " +
+                                   std::to_string(cap));
         }
         const std::vector<float> embedding = embedder->embed(bytes, type);
         std::copy(embedding.begin(), embedding.end(), out);
@@ -228,7 +230,7 @@ int eliza_inference_llm_eot_supported(void) { return 1; }
 int eliza_inference_llm_eot_score(EliInferenceContext * ctx, const int32_t * tokens, size_t n, int32_t target,
                                   float * out_prob, int32_t * out_top, float * out_top_prob, char ** err) {
     return with_context(ctx, err, [&](InferenceContext & context) {
-        require(tokens != nullptr && n > 0, "there are no tokens to score what follows them");
+        require(tokens != nullptr && n > 0, "expected one token or more, got none");
         const InferenceContext::NextToken next = context.score_next(tokens, n, target);
         write_if_asked(out_prob, next.probability);
         write_if_asked(out_top, next.top);

@@ -1,8 +1,8 @@
-// Handles: numbers that stand for objects. A number is never given out twice, so a handle that was
-// closed is known to be, and nothing a caller passes is ever dereferenced.
+// Handles: numbers that stand for objects. A number is never reused, so a closed handle is recognized, and nothing that
+// a caller passes is ever dereferenced.
 //
-// A forked process gets copies of all objects, but not of the threads that some of them own and wait for when they are
-// destroyed. So a table finds and destroys only the objects of its own process.
+// A forked process has copies of all objects, but not of the threads that some objects own and wait for when they are
+// destroyed. Therefore a table finds and destroys only the objects of its own process.
 #pragma once
 
 #include <cstdint>
@@ -25,14 +25,14 @@ public:
     ~HandleTable() {
         for (auto & [number, entry] : objects_) {
             if (!entry.is_own()) {
-                new std::shared_ptr<Object>(std::move(entry.object));  // never deleted
+                new std::shared_ptr<Object>(std::move(entry.object));  // intentionally leaked
             }
         }
     }
 
     Handle * add(std::shared_ptr<Object> object) {
         const std::lock_guard<std::mutex> lock(mutex_);
-        next_ += 16;  // looks like an aligned pointer, and stays exact as a JavaScript number
+        next_ += 16;  // looks like an aligned pointer, and is exact as a JavaScript number
         objects_.emplace(next_, Entry{std::move(object), fork_depth()});
         return reinterpret_cast<Handle *>(next_);
     }
@@ -43,7 +43,7 @@ public:
         return found != objects_.end() && found->second.is_own() ? found->second.object : nullptr;
     }
 
-    // True if the handle's object belongs to a process that this one was forked from.
+    // Returns true if the handle's object was created by a process from which this one was forked.
     bool is_of_parent(Handle * handle) const {
         const std::lock_guard<std::mutex> lock(mutex_);
         const auto found = objects_.find(reinterpret_cast<uintptr_t>(handle));
@@ -76,7 +76,7 @@ public:
 private:
     struct Entry {
         std::shared_ptr<Object> object;
-        uint32_t process;  // fork_depth() of the process that made it
+        uint32_t process;  // fork_depth() of the process that created it
 
         bool is_own() const { return process == fork_depth(); }
     };

@@ -1,5 +1,5 @@
-// Samplers for a program's own llama.cpp chain. They return NULL for whatever is wrong: that is all their interface can
-// say.
+// Samplers for a program's own llama.cpp chain. Their interface cannot report a reason, so they return NULL for every
+// error.
 
 #include <exception>
 #include <string_view>

@@ -1,4 +1,4 @@
-// Choices.
+// Functions for spans of labels.
 
 #include <algorithm>
 #include <cstring>
@@ -26,13 +26,14 @@ namespace {
 
 constexpr size_t max_endings = 65536;
 
-// `name` is that of the ending.
+// `name` names the ending in errors.
 Ending read_ending(const eliza_ending_t & ending, const std::string & name) {
     if (ending.tokens == nullptr && ending.n_tokens > 0) {
         throw invalid_argument(name + ": tokens is NULL");
     }
     if (ending.n_tokens > INT32_MAX) {
-        throw invalid_argument(name + ": " + std::to_string(ending.n_tokens) + " tokens are too many");
+        throw invalid_argument(name + ": expected at most " + std::to_string(INT32_MAX) + " tokens, got " +
+                               std::to_string(ending.n_tokens));
     }
     try {
         return {{ending.tokens, ending.tokens + ending.n_tokens}, require_choices(ending.choices)};
@@ -83,9 +84,10 @@ int eliza_inference_llm_stream_score_endings(EliLlmStream * stream, const eliza_
                                              double * legal_out, double * joint_out, double * option_mass_out,
                                              size_t cap, char ** err) {
     return with_stream(stream, err, [&](Stream & s) {
-        require(endings != nullptr && n_endings > 0, "there are no endings");
+        require(endings != nullptr && n_endings > 0, "expected one ending or more, got none");
         if (n_endings > max_endings) {
-            throw invalid_argument(std::to_string(n_endings) + " endings are more than " + std::to_string(max_endings));
+            throw invalid_argument("expected at most " + std::to_string(max_endings) + " endings, got " +
+                                   std::to_string(n_endings));
         }
         std::vector<Ending> read;
         read.reserve(n_endings);
@@ -95,14 +97,15 @@ int eliza_inference_llm_stream_score_endings(EliLlmStream * stream, const eliza_
             n_leaves += read.back().trie().n_leaves();
         }
         if (n_leaves > INT32_MAX) {
-            throw invalid_argument("the endings have " + std::to_string(n_leaves) + " leaves, more than can be told");
+            throw invalid_argument("expected at most " + std::to_string(INT32_MAX) + " leaves in all endings, got " +
+                                   std::to_string(n_leaves));
         }
         if (cap == 0) {
             return static_cast<int>(n_leaves);
         }
         if (cap < n_leaves) {
-            throw invalid_argument("cap is " + std::to_string(cap) + ", there are " + std::to_string(n_leaves) +
-                                   " leaves");
+            throw invalid_argument("cap: expected room for " + std::to_string(n_leaves) + " leaves, got " +
+                                   std::to_string(cap));
         }
         const WantedScores wanted{legal_out != nullptr, joint_out != nullptr, option_mass_out != nullptr};
         for (const EndingScores & scores : s.score_endings(read, wanted)) {
@@ -136,8 +139,8 @@ int eliza_inference_token_trie_leaf(EliLlmStream * stream, char * name_out, size
         require(leaf.has_value(), "no span has ended on a leaf");
         if (name_out != nullptr) {
             if (leaf->name.size() >= cap) {
-                throw invalid_argument("cap is " + std::to_string(cap) + ", the leaf's name needs " +
-                                       std::to_string(leaf->name.size() + 1) + " bytes");
+                throw invalid_argument("cap: expected room for the leaf's name, " +
+                                       std::to_string(leaf->name.size() + 1) + " bytes, got " + std::to_string(cap));
             }
             std::memcpy(name_out, leaf->name.c_str(), leaf->name.size() + 1);
         }
@@ -154,8 +157,8 @@ int eliza_inference_token_trie_scores(EliLlmStream * stream, double * logprobs_o
         if (cap > 0) {
             require(logprobs_out != nullptr, "logprobs_out is NULL");
             if (cap < n) {
-                throw invalid_argument("cap is " + std::to_string(cap) + ", there are " + std::to_string(n) +
-                                       " leaves");
+                throw invalid_argument("cap: expected room for " + std::to_string(n) + " leaves, got " +
+                                       std::to_string(cap));
             }
             const std::vector<double> & scores = s.leaf_scores();
             std::copy(scores.begin(), scores.end(), logprobs_out);

@@ -1,4 +1,4 @@
-// The voice and vision families: here, so that a loader finds every symbol, and honest about being empty.
+// The voice and vision families. Every symbol exists, so that loaders find it, and reports that it is not implemented.
 
 #include "eliza/eliza_voice.h"
 
@@ -13,7 +13,7 @@ namespace {
 int not_implemented(char ** err, const char * family) noexcept {
     return guarded(err, [&]() -> int {
         throw Error(ELIZA_ERR_NOT_IMPLEMENTED,
-                    std::string("this build has no ") + family + "; it serves text alone (see eliza_voice.h)");
+                    std::string(family) + " is not supported: this library generates text only (see eliza_voice.h)");
     });
 }
 

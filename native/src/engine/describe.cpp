@@ -1,4 +1,5 @@
-// Facts for people and support requests, as JSON. Declared in engine/inference_context.h.
+// Facts about the library and the model as JSON, for users and support requests. Declared in
+// engine/inference_context.h.
 
 #include "engine/inference_context.h"
 #include "ggml-backend.h"
@@ -25,8 +26,8 @@ Json devices() {
     return list;
 }
 
-// Where the layers are computed, in their order, runs of one device together; the output head is the
-// last of them.
+// Lists the devices in the order of the layers they compute. Consecutive layers on one device are one entry; the output
+// head counts as the last layer.
 Json placement(const llama_model * model) {
     struct Run {
         ggml_backend_dev_t device;
@@ -67,7 +68,7 @@ std::string model_metadata(const llama_model * model, const char * key) {
     return text;
 }
 
-// The text of a special token, or null where the vocabulary has none.
+// Returns the text of a special token, or null if the vocabulary does not have it.
 Json token_text(const llama_vocab * vocab, llama_token token) {
     return token == LLAMA_TOKEN_NULL ? Json() : Json(llama_vocab_get_text(vocab, token));
 }

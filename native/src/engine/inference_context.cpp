@@ -11,8 +11,9 @@
 
 namespace eliza {
 
-// How many snapshots of a recurrent state serve drafts of so many tokens. Each holds all of the state, for every
-// slot; few different numbers let streams share a decoder.
+// Returns the number of snapshots of a recurrent state to keep for drafts of up to `longest_draft` tokens. Each
+// snapshot stores the whole state for every slot. Rounding to a few numbers lets streams with different limits share a
+// decoder.
 static int32_t snapshots_for(int32_t longest_draft) {
     for (const int32_t n : {0, 4, 8}) {
         if (longest_draft <= n) {
@@ -52,7 +53,8 @@ std::shared_ptr<Model> InferenceContext::model_locked() {
             progress_);
         if (!model->has_trunk()) {
             throw Error(ELIZA_ERR_BUNDLE_INVALID,
-                        "the model " + model_path_ + " is a head for another one (mtp_drafter_path)");
+                        "the model " + model_path_ +
+                            " contains only an MTP head: pass it as mtp_drafter_path of the model it was made for");
         }
         model_ = model;
     }
@@ -85,7 +87,7 @@ int32_t InferenceContext::option_n_threads() {
 }
 
 bool InferenceContext::has_open_streams_locked() const {
-    // A stream shares its decoder; one that is in no other hands is idle.
+    // Every stream holds its decoder. A decoder with no other owner is idle.
     return std::any_of(decoders_.begin(), decoders_.end(),
                        [](const auto & decoder) { return decoder.second.decoder.use_count() > 1; });
 }
@@ -109,7 +111,8 @@ void InferenceContext::unload_if_idle() {
     }
 }
 
-// The configuration knows five settings; where it leaves one off, as it does all others, the option holds.
+// A stream's configuration has only the five settings below. Each that is off there, and every other setting, comes
+// from the options.
 static SamplingParams with_defaults(const SamplingParams & asked, SamplingParams params) {
     if (asked.temperature > 0.0f) {
         params.temperature = asked.temperature;
@@ -149,7 +152,7 @@ std::shared_ptr<Decoder> InferenceContext::decoder_locked(const DecoderSettings 
     return decoder;
 }
 
-// After a failure the options may still change, unless another stream has come meanwhile.
+// If no stream could be opened, the options may be changed again, unless another stream was opened in the meantime.
 void InferenceContext::note_opened(const DecoderSettings & settings, bool was_opened) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto known = decoders_.find(settings);
@@ -181,7 +184,7 @@ InferenceContext::NextToken InferenceContext::score_next(const llama_token * tok
         slot.most_wait = options_.slot_wait;
     }
     try {
-        if (n > static_cast<size_t>(decoder->n_ctx())) {  // before any of them is read
+        if (n > static_cast<size_t>(decoder->n_ctx())) {  // check the length before reading the tokens
             throw ContextFull(std::to_string(n) + " tokens do not fit the context of " +
                               std::to_string(decoder->n_ctx()) + " (option n_ctx)");
         }
@@ -212,7 +215,7 @@ std::shared_ptr<Stream> InferenceContext::open_stream(OpenRequest request) {
         const std::lock_guard<std::mutex> lock(mutex_);
         if (!stream_opened_ && request.n_gpu_layers && *request.n_gpu_layers != options_.n_gpu_layers) {
             options_.n_gpu_layers = *request.n_gpu_layers;
-            // Loaded for its vocabulary, say, before any stream asked for layers elsewhere.
+            // The model may have been loaded before, for example for its vocabulary, with another number of layers.
             if (model_ != nullptr && llama_supports_gpu_offload() && model_->n_gpu_layers() != options_.n_gpu_layers) {
                 model_.reset();
             }
@@ -231,7 +234,7 @@ std::shared_ptr<Stream> InferenceContext::open_stream(OpenRequest request) {
     }
     std::shared_ptr<Stream> stream;
     try {
-        // Others need not wait while this one waits for a slot or loads a model to draft with.
+        // Outside the lock, because this may wait for a slot or load a draft model.
         stream = std::make_shared<Stream>(decoder, request.stream, options, progress, verifier_);
     } catch (...) {
         decoder.reset();

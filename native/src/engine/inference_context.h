@@ -1,5 +1,5 @@
-// What an EliInferenceContext handle stands for: a model file, its options, and, once needed, the
-// loaded model and its decoders. Safe from any thread.
+// The object of an EliInferenceContext handle: a model file, its options, and, once they are needed, the loaded model
+// and its decoders. Safe from any thread.
 #pragma once
 
 #include <map>
@@ -19,59 +19,59 @@ namespace eliza {
 
 class InferenceContext {
 public:
-    // Throws Error when there is no model at `bundle`.
+    // Throws an Error if there is no model at `bundle`.
     explicit InferenceContext(const std::string & bundle) : model_path_(find_model_file(bundle)) {}
 
     void set_option(const std::string & key, const std::string & value);
     void set_progress(Progress progress);
     void set_verifier(eliza_verifier_callback callback, void * user) { verifier_->set(callback, user); }
 
-    // The model, loaded now if it was not.
+    // Returns the model. Loads it first if necessary.
     std::shared_ptr<Model> model();
 
-    // The choices as tokens of the model, which is loaded now if it was not. Throws Error.
+    // Tokenizes the choices. Loads the model first if necessary. Throws Error.
     std::shared_ptr<const PreparedChoices> prepare_choices(const std::vector<std::string> & texts);
 
-    // And of a payload; see trie_of_payload().
+    // The same for the leaves of a payload; see trie_of_payload().
     std::shared_ptr<const PreparedChoices> prepare_payload(std::string_view payload);
 
-    // No stream can be opened any more; who waits for a slot gets an Error.
+    // Closes the context: no stream can be opened any more, and callers waiting for a slot get an Error.
     void close();
 
-    // Forgets model and KV caches if no stream is open.
+    // Frees the model and the KV caches, unless a stream is open.
     void unload_if_idle();
 
     struct OpenRequest {
         StreamConfig stream;
         KvTypes kv_types;
-        std::optional<int32_t> n_gpu_layers;  // the first stream of a context decides
+        std::optional<int32_t> n_gpu_layers;  // only the first stream's value has an effect
     };
     std::shared_ptr<Stream> open_stream(OpenRequest request);
 
-    // The embedding of a text; see Embedder.
+    // Returns the embedder, which computes embeddings of texts.
     std::shared_ptr<Embedder> embedder();
 
     struct NextToken {
-        float probability;  // of the token that was asked for
-        llama_token top;    // the most likely one
+        float probability;  // of the target token
+        llama_token top;    // the most probable token
         float top_probability;
     };
-    // What may follow the tokens, which take a free slot meanwhile. Throws Error for tokens outside the
+    // Scores the possible successors of the tokens. Uses a free slot meanwhile. Throws an Error for tokens outside the
     // vocabulary.
     NextToken score_next(const llama_token * tokens, size_t n, llama_token target);
 
-    // Facts about the model as JSON text; loads it.
+    // Returns facts about the model as JSON. Loads the model first if necessary.
     std::string describe();
 
 private:
-    // How passes are run, and how many there were.
+    // How forward passes are run, and counts of them.
     struct PassFacts {
         bool are_shared;
         int32_t n_slots, n_batch;
         int64_t slot_wait_ms;
         int64_t n_passes, n_sequences;
         size_t n_parked;
-        int32_t n_ctx;  // 0 before a stream was open
+        int32_t n_ctx;  // 0 before the first stream was opened
     };
 
     std::shared_ptr<Model> model_locked();
@@ -89,18 +89,18 @@ private:
     Progress progress_;
     const std::shared_ptr<VerifierHook> verifier_ = std::make_shared<VerifierHook>();
     std::shared_ptr<Model> model_;
-    std::shared_ptr<ComputeThreads> threads_;  // of the decoders and the embedder
+    std::shared_ptr<ComputeThreads> threads_;  // shared by the decoders and the embedder
     std::shared_ptr<Embedder> embedder_;
     struct KnownDecoder {
         std::shared_ptr<Decoder> decoder;
-        bool was_opened = false;  // by a stream, successfully
+        bool was_opened = false;  // true once a stream was opened on it successfully
     };
     std::map<DecoderSettings, KnownDecoder> decoders_;
     bool stream_opened_ = false;
     bool is_closed_ = false;
 };
 
-// Facts about the library and this machine as JSON text.
+// Returns facts about the library and this machine as JSON.
 std::string describe_library();
 
 }  // namespace eliza

@@ -13,7 +13,7 @@ namespace {
 struct Option {
     const char * key;
     ContextStage until;    // the last stage in which it may be set
-    const char * allowed;  // for the error text
+    const char * allowed;  // for error messages
     std::function<bool(Options &, const std::string &)> set;
 };
 
@@ -106,7 +106,7 @@ const std::vector<Option> & table() {
          }},
         {"backend_sampling", S::model_loaded, "auto, on or off",
          [](Options & o, const std::string & v) {
-             // Until a device has shown a gain, "auto" is what cannot be slower.
+             // Until a device is known to benefit, "auto" is the setting that cannot be slower: off.
              return parse_name<bool>(v, {{"auto", false}, {"on", true}, {"off", false}}, o.backend_sampling);
          }},
         {"strategy", S::stream_opened, "auto, tree, skip-ahead or token-by-token",
@@ -140,16 +140,17 @@ void set_option(Options & options, ContextStage stage, const std::string & key, 
         }
         if (stage > option.until) {
             throw invalid_argument(
-                "option " + key + ": too late, it must be set before " +
+                "option " + key + ": too late; set it before " +
                 (option.until == ContextStage::created ? "the model is loaded" : "the first stream is opened"));
         }
         if (!option.set(options, value)) {
-            throw invalid_argument("option " + key + ": \"" + value + "\" is not " + option.allowed);
+            throw invalid_argument("option " + key + ": expected " + option.allowed + ", got \"" + value + "\"");
         }
         return;
     }
     if (!set_sampling_param(options.sampling, key, value)) {
-        throw invalid_argument("unknown option \"" + key + "\"; known are " + known + ", " + sampling_param_names());
+        throw invalid_argument("unknown option \"" + key + "\"; known options: " + known + ", " +
+                               sampling_param_names());
     }
 }
 

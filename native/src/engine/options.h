@@ -1,4 +1,4 @@
-// What eliza_inference_set_option can set.
+// The options of eliza_inference_set_option.
 #pragma once
 
 #include <chrono>
@@ -18,50 +18,50 @@
 namespace eliza {
 
 enum class Strategy {
-    automatic,       // tree or skip-ahead, whichever the measured costs of a pass favour
-    token_by_token,  // every token of a span is decoded at once, alone: the reference
-    skip_ahead,      // a token is decoded when a later choice needs the logits after it
-    tree,            // all decisions that may follow are decoded in one pass
+    automatic,       // tree or skip-ahead, depending on the measured cost of a pass
+    token_by_token,  // decode each token of a span immediately and alone: the reference implementation
+    skip_ahead,      // decode a token only when a later choice needs the logits after it
+    tree,            // decode all possible decisions in one pass
 };
 
 struct Options {
     int32_t n_gpu_layers = -1;
     bool use_mmap = true;
     DeviceChoice devices;
-    bool with_mtp_head = true;  // where the file has one
+    bool with_mtp_head = true;  // load the MTP head, if the file has one
     std::vector<LoraFile> lora;
 
     int32_t n_ctx = 0;
     int32_t n_slots = 8;
     int32_t n_batch = 512;
-    int32_t park_after = 8;  // passes of others, of what closed streams have left in the KV cache; 0: never
+    int32_t park_after = 8;  // passes that do not use a closed stream's tokens before these are parked; 0: never
     int32_t n_threads = 0;
-    bool share_passes = true;                        // streams go through the model together
-    std::chrono::milliseconds slot_wait{30 * 1000};  // for a slot to become free
+    bool share_passes = true;                        // streams share forward passes
+    std::chrono::milliseconds slot_wait{30 * 1000};  // maximum wait for a free slot
     llama_flash_attn_type flash_attn = LLAMA_FLASH_ATTN_TYPE_AUTO;
 
-    SamplingParams sampling;  // where a stream's configuration says nothing else
+    SamplingParams sampling;  // for settings that a stream's configuration leaves off
     GrammarOrder grammar_order = GrammarOrder::last;
     std::optional<GrammarTriggers> grammar_triggers;
-    bool grammar_by_llama_cpp = false;  // the reference: llama.cpp's own sampler follows the grammar
-    int32_t grammar_budget = GrammarLimits::default_n_steps;  // steps through a grammar for one token
+    bool grammar_by_llama_cpp = false;  // use llama.cpp's own grammar sampler, the reference implementation
+    int32_t grammar_budget = GrammarLimits::default_n_steps;  // maximum steps through a grammar for one token
     std::string model_id;
     int32_t span_limit = Constraint::default_span_limit;
     Strategy strategy = Strategy::automatic;
-    bool restrict_head = true;      // where that is possible, only the logits of legal tokens are computed
-    bool backend_sampling = false;  // or else only they are copied from the device
+    bool restrict_head = true;      // compute only the logits of the allowed tokens, where possible
+    bool backend_sampling = false;  // otherwise, copy only those from the device
 
-    // The reference computes all logits in llama.cpp's own pass.
+    // The reference implementation computes all logits in llama.cpp's own pass.
     bool restricts_head() const { return restrict_head && strategy != Strategy::token_by_token; }
 
-    // Of a grammar whose work `cancelled` ends; it must outlive them.
+    // Limits for a grammar; setting `cancelled` ends its work. `cancelled` must outlive the limits.
     GrammarLimits grammar_limits(CancelFlag & cancelled) const;
 };
 
-// How far a context has come; an option that comes too late is an error.
+// The state of a context. Some options cannot be set after a certain stage.
 enum class ContextStage { created, model_loaded, stream_opened };
 
-// Throws Error that names the option and what it allows; `options` is then unchanged.
+// Sets an option. Throws an Error that names the option and the allowed values; `options` is then unchanged.
 void set_option(Options & options, ContextStage stage, const std::string & key, const std::string & value);
 
 }  // namespace eliza

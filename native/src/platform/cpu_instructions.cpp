@@ -21,14 +21,15 @@ struct Registers {
     uint32_t eax = 0, ebx = 0, ecx = 0, edx = 0;
 };
 
-// All zero where the CPU does not know the leaf.
+// Returns zeros if the CPU does not have the leaf.
 Registers cpuid(uint32_t leaf, uint32_t subleaf) {
     Registers found;
     __get_cpuid_count(leaf, subleaf, &found.eax, &found.ebx, &found.ecx, &found.edx);
     return found;
 }
 
-// The registers that the operating system saves when it switches threads: what it does not save cannot be used.
+// Returns the registers that the operating system saves when it switches threads. Registers it does not save cannot be
+// used.
 uint32_t saved_registers() {
     uint32_t low = 0, high = 0;
     __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
@@ -39,7 +40,7 @@ bool bit(uint32_t word, int place) { return (word >> place & 1U) != 0; }
 
 }  // namespace
 
-// Places as in Intel's manual, volume 2A, CPUID.
+// Bit positions from Intel's manual, volume 2A, CPUID.
 std::vector<CpuInstructions> cpu_instructions() {
     const Registers basic = cpuid(1, 0), extended = cpuid(7, 0), more = cpuid(7, 1);
     const uint32_t saved = bit(basic.ecx, 27) ? saved_registers() : 0;
@@ -62,7 +63,7 @@ std::vector<CpuInstructions> cpu_instructions() {
 
 #elif defined(__aarch64__) && defined(__linux__)
 
-// Places as in Linux's asm/hwcap.h, which older systems have without the newer names.
+// Bit positions from Linux's asm/hwcap.h, written as numbers because older systems lack the newer names.
 std::vector<CpuInstructions> cpu_instructions() {
     const unsigned long here = getauxval(AT_HWCAP), here_too = getauxval(AT_HWCAP2);
     const auto bit = [](unsigned long word, int place) { return (word >> place & 1UL) != 0; };
@@ -90,7 +91,7 @@ void check_cpu(const std::vector<CpuInstructions> & instructions) {
     }
     if (!lacking.empty()) {
         throw Error(ELIZA_ERR_FFI_FAULT, "this CPU lacks instructions that this library was compiled for: " + lacking +
-                                             "; a library built on this machine does without them");
+                                             "; build the library on this machine, or for an older CPU");
     }
 }
 

@@ -1,5 +1,5 @@
-// What this library was compiled to use of a CPU, and what the CPU it runs on has. A build for one machine, or a
-// wheel, may come to an older one, and would be ended there by its first unknown instruction.
+// The instruction sets that this library was compiled to use, and those that this CPU has. A wheel, or a build for
+// another machine, may run on an older CPU, where its first unknown instruction would end the process.
 #pragma once
 
 #include <string>
@@ -13,10 +13,10 @@ struct CpuInstructions {
     bool are_here;
 };
 
-// Those that we can ask about; none on a kind of CPU, or a system, that we cannot ask.
+// Returns the instruction sets that can be queried; none on other kinds of CPU or other systems.
 std::vector<CpuInstructions> cpu_instructions();
 
-// Throws Error (ELIZA_ERR_FFI_FAULT) naming those that are compiled in and not here.
+// Throws an Error (ELIZA_ERR_FFI_FAULT) that names the instruction sets that are compiled in and missing on this CPU.
 void check_cpu(const std::vector<CpuInstructions> & instructions = cpu_instructions());
 
 }  // namespace eliza

@@ -15,7 +15,8 @@ namespace eliza {
 
 File open_regular_file(const std::string & path) {
     File file(nullptr, std::fclose);
-    // Without O_NONBLOCK opening a FIFO waits for who writes to it. What was opened is then what is looked at.
+    // Without O_NONBLOCK, opening a FIFO waits for a writer. The type is checked after opening, on the descriptor, so
+    // that the file cannot be replaced in between.
     const int descriptor = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
     if (descriptor < 0) {
         return file;
@@ -47,12 +48,13 @@ std::string version_of_file(const std::string & path) {
            ":" + std::to_string(changed.tv_sec) + "." + std::to_string(changed.tv_nsec);
 }
 
-// It is locked. Where another process takes it for abandoned before it is, that one removes it.
+// The file is locked. Between its creation and its locking, another process may take it for abandoned and delete it;
+// then st_nlink is 0.
 File create_file_in_use(const std::filesystem::path & path) {
     File file(nullptr, std::fclose);
     const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     struct stat is_there {};
-    // Some file systems know no locks: nobody removes anything there.
+    // Some file systems do not support locks. Nothing is deleted as abandoned there, so the file is still ours.
     const bool is_ours = descriptor >= 0 && (::flock(descriptor, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK);
     if (is_ours && ::fstat(descriptor, &is_there) == 0 && is_there.st_nlink > 0) {
         file.reset(::fdopen(descriptor, "wb"));
@@ -108,7 +110,7 @@ File create_file_in_use(const std::filesystem::path & path) {
 }
 
 void remove_unless_in_use(const std::filesystem::path & path) {
-    std::error_code error;  // what is open somewhere stays
+    std::error_code error;  // Windows does not delete an open file.
     std::filesystem::remove(path, error);
 }
 

@@ -20,7 +20,7 @@ namespace eliza {
 
 namespace {
 
-// True where the system told.
+// Returns true if the system call succeeded.
 bool get_allowed_cpus(cpu_set_t & allowed) { return sched_getaffinity(0, sizeof allowed, &allowed) == 0; }
 
 }  // namespace
@@ -36,7 +36,7 @@ int32_t usable_core_count() {
     if (!get_allowed_cpus(allowed)) {
         return usable_cpu_count();
     }
-    std::set<std::string> cores;  // by the list of hyperthreads that share one
+    std::set<std::string> cores;  // identified by the list of hyperthreads that share the core
     for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
         if (!CPU_ISSET(cpu, &allowed)) {
             continue;

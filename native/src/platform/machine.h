@@ -1,4 +1,4 @@
-// What the system tells of its CPUs and of this process's threads.
+// Information from the operating system about CPUs and about this process's threads.
 #pragma once
 
 #include <cstdint>
@@ -6,18 +6,18 @@
 
 namespace eliza {
 
-// The CPUs this process may run on.
+// Returns the number of CPUs on which this process may run.
 int32_t usable_cpu_count();
 
-// The physical cores among them: two hyperthreads of one core share the units that matrix products keep busy, so a
-// second thread there only waits.
+// Returns the number of physical cores among them. Two hyperthreads of a core share the units that matrix products keep
+// busy, so a second thread on the same core would only wait.
 int32_t usable_core_count();
 
-// Threads of this process, by the system's numbers; empty where it has none.
+// Returns the thread ids of this process; empty if the system does not list them.
 std::vector<int32_t> all_threads();
 
-// How long some threads, and the calling one, have been ready to run and have not run, together, in microseconds:
-// other threads had the cores. Those that sleep do not count. 0 where the system does not tell.
+// Returns the time in microseconds that the given threads and the calling one were ready to run but had no core, added
+// up. Sleeping does not count. Returns 0 if the system does not report it.
 int64_t microseconds_without_core(const std::vector<int32_t> & threads);
 
 }  // namespace eliza

@@ -1,11 +1,11 @@
-// Which process this is.
+// Distinguishes a process from its forked children.
 #pragma once
 
 #include <cstdint>
 
 namespace eliza {
 
-// How many forks lie between the process that loaded the library and this one. Costs no system call.
+// Returns the number of forks between the process that loaded the library and this one. Needs no system call.
 uint32_t fork_depth();
 
 }  // namespace eliza

@@ -238,7 +238,8 @@ bool set_sampling_param(SamplingParams & params, std::string_view key, const std
             continue;
         }
         if (!param.set(params, value)) {
-            throw invalid_argument("option " + std::string(key) + ": \"" + value + "\" is not " + param.allowed);
+            throw invalid_argument("option " + std::string(key) + ": expected " + param.allowed + ", got \"" + value +
+                                   "\"");
         }
         return true;
     }
@@ -260,7 +261,7 @@ SamplingParams parse_sampling(SamplingParams params, std::string_view text) {
     }
     const auto set = [&](const std::string & key, const Json & value) {
         if (!set_sampling_param(params, key, value.is_string() ? value.text() : value.dump())) {
-            throw invalid_argument("sampling: unknown key \"" + key + "\"; known are " + sampling_param_names());
+            throw invalid_argument("sampling: unknown key \"" + key + "\"; known keys: " + sampling_param_names());
         }
     };
     if (const Json * preset = json.find("preset")) {

@@ -15,15 +15,15 @@ class CheckingReader final : public llama_io_read_i {
 public:
     explicit CheckingReader(const std::vector<uint8_t> & state) : state_(state) {}
 
-    // Counts, positions, kinds: none is negative. A cell at such a position, or at the last there is, would be in no
-    // range that is ever asked to be removed.
+    // Counts, positions and kinds are never negative. A cell at such a position, or at INT32_MAX, would lie outside
+    // every range that is ever removed.
     void read(void * out, size_t size) override {
         int32_t number = 0;
         std::memcpy(out, take(size), size);
         if (size == sizeof number) {
             std::memcpy(&number, out, size);
             if (number < 0 || number == INT32_MAX) {
-                throw std::runtime_error("a count or a position that no state has");
+                throw std::runtime_error("a count or a position is out of range");
             }
         }
     }
@@ -31,11 +31,11 @@ public:
     void read_tensor(ggml_tensor * tensor, size_t offset, size_t size) override {
         const uint8_t * data = take(size);
         if (offset > ggml_nbytes(tensor) || size > ggml_nbytes(tensor) - offset) {
-            throw std::runtime_error("more cells than there are");
+            throw std::runtime_error("the state has more cells than the cache");
         }
         is_finite_ = is_finite_ && ggml_validate_row_data(tensor->type, data, size);
         if (!is_finite_) {
-            throw std::runtime_error("a value that is not finite");
+            throw std::runtime_error("a value is not finite");
         }
         writes_.push_back({tensor, data, offset, size});
     }
@@ -74,7 +74,7 @@ private:
 }  // namespace
 
 uint64_t most_state_bytes(llama_context * context) {
-    // Beside its tensors' values a state has counts, and of each cell its position and the like.
+    // In addition to the values of its tensors, a state has counts, and for each cell its position and other metadata.
     constexpr uint64_t bytes_of_counts = uint64_t{1} << 20, bytes_a_cell = 256;
     uint64_t bytes = bytes_of_counts + bytes_a_cell * llama_n_ctx(context);
     for (const auto & [buffer_type, size] : llama_get_memory(context)->memory_breakdown()) {
@@ -89,7 +89,7 @@ StateCheck set_checked_state(llama_context * context, llama_seq_id sequence, con
     CheckingReader reader(state);
     bool fits = false;
     try {
-        uint64_t magic_and_sequence = 0;  // of when it was saved
+        uint64_t magic_and_sequence = 0;  // the sequence's id when it was saved; not used
         reader.read(&magic_and_sequence, sizeof magic_and_sequence);
         memory->state_read(reader, sequence, 0);
         fits = reader.is_at_end();

@@ -1,6 +1,6 @@
-// Puts the state of a sequence into a cache, where that comes from a file: nothing of it is in the cache before all of
-// it was looked at. llama.cpp writes what it reads, and a value that is no number stays in a cell for whoever gets that
-// next: attention takes it times zero, which is no number either.
+// Loads a sequence's state from a file into a KV cache. The whole state is checked before any of it is written.
+// llama.cpp would write values as it reads them, and a NaN that stays in a freed cell harms its next owner: attention
+// multiplies it by zero, which gives NaN again.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@ namespace eliza {
 
 enum class StateCheck {
     good,
-    not_finite,  // the state holds what is no number
+    not_finite,  // the state contains a value that is not finite
     does_not_fit,
 };
 
-// No state of one sequence of this context is larger.
+// Returns an upper bound for the size of one sequence's state in this context.
 uint64_t most_state_bytes(llama_context * context);
 
-// What was in the sequence is gone, whatever becomes of it.
+// Replaces the state of a sequence. Its old contents are lost, whatever the result.
 StateCheck set_checked_state(llama_context * context, llama_seq_id sequence, const std::vector<uint8_t> & state);
 
 }  // namespace eliza

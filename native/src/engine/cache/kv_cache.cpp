@@ -15,8 +15,8 @@ size_t length_shared(const std::vector<llama_token> & held, const llama_token * 
     return static_cast<size_t>(end.first - text);
 }
 
-// A recurrent state is as large for every slot, and read by its own alone. From a device the way to the host and back
-// is long, and its attention fast.
+// Parking pays only for a KV cache on the CPU. A recurrent state has the same size for every slot, and is read by its
+// own slot only. On a device, attention is fast and copying to the host and back is slow.
 bool is_worth_parking(const Model & model) { return !model.is_recurrent() && !model.is_offloaded(); }
 
 }  // namespace
@@ -32,7 +32,7 @@ ggml_type kv_type_from_name(const std::string & option, const std::string & name
         }
         known += (known.empty() ? "" : ", ") + std::string(ggml_type_name(type));
     }
-    throw invalid_argument(option + ": \"" + name + "\" is not a KV cache type; there are " + known);
+    throw invalid_argument(option + ": expected one of " + known + ", got \"" + name + "\"");
 }
 
 KvCache::KvCache(const Model & model, llama_context * context, KvTypes types, int32_t n_slots, int32_t n_lanes,
@@ -55,7 +55,7 @@ std::string KvCache::describe() const {
 size_t KvCache::take_prefix(Slot & slot, const llama_token * text, size_t most) {
     const size_t own = truncate(slot, length_shared(slot.cached, text, most));
     if (own == most || model_.is_recurrent()) {
-        return own;  // what is recurrent is a state, not cells: a part of it cannot be shared
+        return own;  // A recurrent model has a state instead of cells, and no part of a state can be shared.
     }
     const Slot * donor = nullptr;
     size_t longest = own;
@@ -81,7 +81,7 @@ size_t KvCache::truncate(Slot & slot, size_t n) {
     if (slot.cached.size() <= n) {
         return slot.cached.size();
     }
-    // llama.cpp does not know which of the snapshots are of the last pass.
+    // llama.cpp does not know which snapshots belong to the last pass.
     const bool is_possible = !model_.is_recurrent() || slot.cached.size() - n <= slot.n_revocable;
     if (!is_possible || !llama_memory_seq_rm(memory(), slot.id, static_cast<llama_pos>(n), -1) ||
         !holds_window_of(slot, n)) {
@@ -93,7 +93,7 @@ size_t KvCache::truncate(Slot & slot, size_t n) {
     return n;
 }
 
-// llama.cpp overwrites cells that have left a sliding window, and steps back behind them all the same.
+// llama.cpp overwrites cells that have left a sliding window, but still allows removing the cells after them.
 bool KvCache::holds_window_of(const Slot & slot, size_t n) const {
     const auto n_swa = static_cast<size_t>(llama_model_n_swa(model_.get()));
     if (n == 0 || n_swa == 0) {
@@ -116,8 +116,8 @@ bool KvCache::make_room() {
 
 // ---- Parking --------------------------------------------------------------------------------------
 
-// Every token attends to all cells, and to copy a cell away and back costs what a few single tokens take to read it.
-// In a long pass a token reads it faster, as one of many.
+// Every token attends to all cells. Copying a cell to the host and back costs about as much as a few single tokens need
+// to read it. In a long pass, a token reads a cell faster, as one of many.
 void KvCache::count_pass(size_t n_tokens) {
     constexpr size_t tokens_of_a_pass = 16;
     if (park_after_ == 0) {
@@ -133,7 +133,7 @@ void KvCache::count_pass(size_t n_tokens) {
     }
 }
 
-// False where there is no memory for it: it then stays where it is.
+// Returns false if there is not enough memory; the slot is then unchanged.
 bool KvCache::park(Slot & slot) {
     slot.n_idle_passes = 0;
     try {
@@ -158,8 +158,9 @@ void KvCache::count_parked() {
     n_parked_ = n;
 }
 
-// Brings a parked text into the slot where more of it is wanted than n_in_cells tokens, and so much more that the
-// copy costs less than to decode that. True if the slot, or what is parked, is not what it was.
+// Restores a parked text to the slot, if it has more tokens in common with the wanted text than the n_in_cells tokens
+// already in the cache, and copying it is cheaper than decoding the difference. Returns true if the slot or the parked
+// texts have changed.
 bool KvCache::unpark(Slot & slot, const llama_token * text, size_t most, size_t n_in_cells) {
     constexpr size_t copied_while_one_is_decoded = 64;  // tokens
     const auto n_swa = static_cast<size_t>(llama_model_n_swa(model_.get()));
@@ -177,7 +178,7 @@ bool KvCache::unpark(Slot & slot, const llama_token * text, size_t most, size_t 
     if (found == nullptr) {
         return false;
     }
-    ParkedText parked = std::exchange(found->parked, {});  // whoever makes room could drop it
+    ParkedText parked = std::exchange(found->parked, {});  // taken out of the slot, because make_room() could drop it
     const LlamaErrorCapture capture(/*failure_is_usual=*/true);
     const auto put_back = [&] {
         const size_t n_read = llama_state_seq_set_data(context_, parked.state.data(), parked.state.size(), slot.id);
@@ -185,7 +186,8 @@ bool KvCache::unpark(Slot & slot, const llama_token * text, size_t most, size_t 
     };
     const bool is_back = load_state(slot, parked.tokens, put_back) && truncate(slot, longest) == longest;
     if (is_back && longest < parked.tokens.size()) {
-        found->parked = std::move(parked);  // the text goes on otherwise: others may want the rest
+        // The wanted text continues differently. Keep the parked copy for prompts that continue like it.
+        found->parked = std::move(parked);
     }
     count_parked();
     return true;
@@ -201,7 +203,7 @@ std::vector<uint8_t> KvCache::copy_state(const Slot & slot) {
     const LlamaErrorCapture capture;
     std::vector<uint8_t> state(llama_state_seq_get_size(context_, slot.id));
     const size_t size = llama_state_seq_get_data(context_, state.data(), state.size(), slot.id);
-    check_rpc_connections(model_.rpc_servers());  // or part of it may be zeros
+    check_rpc_connections(model_.rpc_servers());  // a broken connection leaves zeros in the state
     if (size == 0) {
         throw capture.error(ELIZA_ERR_FFI_FAULT,
                             "llama.cpp could not copy the state of slot " + std::to_string(slot.id));
@@ -225,10 +227,10 @@ void KvCache::restore_state(Slot & slot, const std::vector<uint8_t> & state, con
     }
 }
 
-// `set` puts the state into the slot, and is asked again while there is room to be made.
+// Calls `set` to put the state into the slot, and calls it again after making room for as long as that helps.
 bool KvCache::load_state(Slot & slot, const std::vector<llama_token> & tokens,
                          const std::function<StateCheck()> & set) {
-    std::vector<llama_token> cached = tokens;  // first, for nothing may fail once the cells are set
+    std::vector<llama_token> cached = tokens;  // copied first, because nothing may fail once the cells are set
     llama_memory_seq_rm(memory(), slot.id, -1, -1);
     slot.cached.clear();
     slot.n_revocable = 0;
@@ -261,7 +263,7 @@ KvCache::Fork::~Fork() {
     for (const llama_seq_id lane : lanes_) {
         llama_memory_seq_rm(cache_.memory(), lane, -1, -1);
     }
-    // There was room for them before.
+    // This cannot allocate, because the lanes were in this vector before.
     cache_.free_lanes_.insert(cache_.free_lanes_.end(), lanes_.begin(), lanes_.end());
 }
 

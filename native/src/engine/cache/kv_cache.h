@@ -1,11 +1,11 @@
-// What a llama_context's KV cache holds: slots that streams live in, and lanes in which a slot forks.
+// The contents of a llama_context's KV cache: slots, one per stream, and lanes, which are temporary branches of a slot.
 //
-// A pass attends to all cells in use, whether or not its streams want them. So what a closed stream has left in its
-// slot is parked: it moves to the host's memory once some passes of others had no use for it, and comes back for a
-// prompt that begins like it.
+// A forward pass attends to all cells in use, whether or not its streams need them. Therefore the tokens of a closed
+// stream are parked: after some passes that did not use them they are moved to host memory, and they are restored for a
+// prompt that begins like them.
 //
-// Not safe from two threads: it is touched by whoever runs passes (engine/pass/pass_queue.h). Only the table
-// of slots is.
+// Not thread-safe: only the thread that runs forward passes may use it (engine/pass/pass_queue.h). The table of slots
+// is thread-safe.
 #pragma once
 
 #include <atomic>
@@ -21,49 +21,50 @@
 
 namespace eliza {
 
-// Which llama.cpp types K and V are stored as.
+// The llama.cpp types in which K and V are stored.
 struct KvTypes {
     ggml_type k = GGML_TYPE_F16;
     ggml_type v = GGML_TYPE_F16;
 };
 
-// Throws Error that lists the names there are.
+// Throws an Error that lists the valid names.
 ggml_type kv_type_from_name(const std::string & option, const std::string & name);
 
 class KvCache {
 public:
-    // Of a context whose first n_slots sequences are slots and the n_lanes behind them lanes. What no stream wants
-    // is parked after so many passes of others, a long one being several; 0: never.
+    // For a context whose first n_slots sequences are slots, followed by n_lanes lanes. Tokens that no stream needs are
+    // parked after park_after passes of other streams (0: never). A long pass counts as several.
     KvCache(const Model & model, llama_context * context, KvTypes types, int32_t n_slots, int32_t n_lanes,
             int32_t park_after);
 
     SlotTable & slots() { return slots_; }
 
-    // How keys and values are stored: what a state depends on.
+    // Describes how keys and values are stored. A saved state can only be restored into a cache with the same
+    // description.
     std::string describe() const;
 
-    // Brings the slot to hold the longest beginning of the text that any slot holds or has parked, of `most` tokens
-    // at the most, and nothing else. Returns its length.
+    // Fills the slot with the longest prefix of the text that any slot holds or has parked, at most `most` tokens, and
+    // removes everything else from the slot. Returns the length of the prefix.
     size_t take_prefix(Slot & slot, const llama_token * text, size_t most);
 
-    // Drops what the slot holds from position n on. Returns how much is left, which is n or, where the model
-    // cannot step back so far, 0.
+    // Removes the slot's tokens from position n on. Returns the number that are left: n, or 0 if the model cannot step
+    // back to n.
     size_t truncate(Slot & slot, size_t n);
 
-    // Frees cells that no open stream wants; false if there are none.
+    // Frees cells that no open stream needs. Returns false if there are none.
     bool make_room();
 
-    // Another pass of so many tokens begins: what was idle for too many of them is parked.
+    // Counts a pass of n_tokens tokens before it begins. Parks slots that have been idle for too many passes.
     void count_pass(size_t n_tokens);
 
-    // How many tokens are parked; no more than there are cells. Safe from any thread.
+    // The number of parked tokens, at most the number of cells. Safe from any thread.
     size_t n_parked() const { return n_parked_.load(std::memory_order_relaxed); }
 
-    // How many of the tokens decoded last can be taken back, wherever a text of n_batch tokens ends.
+    // The number of last decoded tokens that can always be removed again, wherever a text of n_batch tokens ends.
     int32_t most_revocable(int32_t n_batch) const;
 
-    // What the slot holds, and back; restoring makes room by dropping what no stream wants. Throws Error
-    // where it cannot; the slot is then empty.
+    // Copies the state of a slot, and restores it. Restoring makes room by removing tokens that no stream needs. On
+    // failure throws an Error, and the slot is empty.
     std::vector<uint8_t> copy_state(const Slot & slot);
     void restore_state(Slot & slot, const std::vector<uint8_t> & state, const std::vector<llama_token> & tokens);
 
@@ -71,7 +72,7 @@ public:
 
     int32_t n_free_lanes() const { return static_cast<int32_t>(free_lanes_.size()); }
 
-    // Lanes that share what a slot holds now, or hold nothing; empty and free again at the end of the object's life.
+    // Lanes that begin with the contents of a slot, or empty. The destructor clears and frees them.
     class Fork {
     public:
         Fork(KvCache & cache, const Slot * slot, int32_t n_lanes);
@@ -81,7 +82,7 @@ public:
 
         const std::vector<llama_seq_id> & lanes() const { return lanes_; }
 
-        // Has the slot go on with what a lane holds behind the slot's own end: those tokens.
+        // Appends a lane's tokens after the slot's own end to the slot.
         void keep(Slot & slot, llama_seq_id lane, const std::vector<llama_token> & tokens);
 
     private:
@@ -97,7 +98,7 @@ private:
     bool unpark(Slot & slot, const llama_token * text, size_t most, size_t n_in_cells);
     bool load_state(Slot & slot, const std::vector<llama_token> & tokens, const std::function<StateCheck()> & set);
 
-    // True where what attention needs behind the slot's first n tokens is there.
+    // Returns true if the cells that attention needs after the slot's first n tokens are still there.
     bool holds_window_of(const Slot & slot, size_t n) const;
 
     const Model & model_;

@@ -26,8 +26,8 @@ Error system_fault(const std::string & path, const char * doing) {
     return fault(path, std::string(doing) + ": " + std::strerror(errno));
 }
 
-// A file beside another that this process alone is writing to. A process that was killed leaves its own behind, and
-// no lock on it: whoever makes the next one for the same path removes it.
+// A temporary file next to the target, which only this process writes. If the process is killed, the file stays behind
+// without a lock, and the next writer to the same path removes it.
 class TemporaryFile {
 public:
     explicit TemporaryFile(const std::string & path) : file_(nullptr, std::fclose) {
@@ -57,7 +57,7 @@ public:
     std::FILE * get() const { return file_.get(); }
 
     void rename_to(const std::filesystem::path & target, std::error_code & error) {
-        // It is in use until it has its own name: before that it would be taken for abandoned.
+        // Keep the file locked until it is renamed. Otherwise another process could take it for abandoned.
         if (!can_rename_open_files()) {
             file_.reset();
         }
@@ -73,12 +73,12 @@ private:
     static void remove_abandoned(const std::filesystem::path & folder, const std::string & begin) {
         std::vector<std::filesystem::path> found;
         try {
-            // The overload that takes an error_code ends the process where memory runs out.
+            // The overload that takes an error_code ends the process if memory runs out.
             for (const auto & entry : std::filesystem::directory_iterator(folder.empty() ? "." : folder)) {
                 found.push_back(entry.path());
             }
         } catch (const std::filesystem::filesystem_error &) {
-            return;  // whoever writes there says why not
+            return;  // Creating the file will fail too, and report the reason.
         }
         for (const std::filesystem::path & path : found) {
             const std::string name = path.filename().string();
@@ -94,7 +94,7 @@ private:
     std::filesystem::path path_;  // empty: it has another name now
 };
 
-// Writes beside the file, and renames when all of it is on disk.
+// Writes to a temporary file, and renames it when all data is on disk.
 class Writer {
 public:
     explicit Writer(const std::string & path) : path_(path), target_(path), file_(checked(path)) {}
@@ -134,7 +134,7 @@ private:
     static const std::string & checked(const std::string & path) {
         std::error_code error;
         if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error)) {
-            throw fault(path, "cannot be written: something other than a file is there");
+            throw fault(path, "cannot be written: the path exists and is not a regular file");
         }
         return path;
     }
@@ -145,12 +145,12 @@ private:
     Fnv1a hash_;
 };
 
-// Reads a file part by part, so that a file that is wrong in front is never read into memory as a whole.
+// Reads a file part by part, so that a file with a wrong beginning is never read into memory completely.
 class Reader {
 public:
     explicit Reader(const std::string & path) : path_(path), file_(open_regular_file(path)) {
         if (file_ == nullptr) {
-            throw errno == 0 ? fault(path, "cannot be read: not a file") : system_fault(path, "cannot be read");
+            throw errno == 0 ? fault(path, "cannot be read: not a regular file") : system_fault(path, "cannot be read");
         }
         std::error_code error;
         size_ = std::filesystem::file_size(path, error);
@@ -170,28 +170,28 @@ public:
         read(&value, sizeof value);
         return value;
     }
-    // At most so many items of some size.
+    // Reads a part of at most `most` items of item_bytes bytes.
     std::vector<uint8_t> part(uint64_t most, size_t item_bytes, const char * items) {
         const auto length = number<uint64_t>();
         if (length > size_ - at_) {
             throw damaged();
         }
         if (length / item_bytes > most) {
-            throw ContextFull("slot file " + path_ + " holds " + std::to_string(length / item_bytes) + " " + items +
-                              ", the context takes " + std::to_string(most) + " (option n_ctx)");
+            throw ContextFull("slot file " + path_ + " contains " + std::to_string(length / item_bytes) + " " + items +
+                              ", the context has room for " + std::to_string(most) + " (option n_ctx)");
         }
         std::vector<uint8_t> data(length);
         read(data.data(), data.size());
         return data;
     }
 
-    // The hash of all that was read, which comes next and ends the file.
+    // Compares the hash of everything read so far with the stored one, which must be the end of the file.
     bool ends_with_hash() {
         const uint64_t expected = hash_.value();
         return number<uint64_t>() == expected && at_ == size_;
     }
 
-    Error damaged() const { return fault(path_, "cut short, or damaged"); }
+    Error damaged() const { return fault(path_, "truncated or damaged"); }
 
 private:
     void read(void * out, size_t size) {
@@ -231,14 +231,15 @@ SlotFile read_slot_file(const std::string & path, const std::string & fingerprin
         throw fault(path, "not a slot file");
     }
     if (const auto found = reader.number<uint32_t>(); found != version) {
-        throw fault(path, "version " + std::to_string(found) + " of the format; this library reads version " +
-                              std::to_string(version));
+        throw fault(path,
+                    "expected version " + std::to_string(version) + " of the format, got " + std::to_string(found));
     }
     SlotFile file;
     const std::vector<uint8_t> name = reader.part(max_fingerprint, 1, "bytes of a fingerprint");
     file.fingerprint.assign(name.begin(), name.end());
     if (file.fingerprint != fingerprint) {
-        throw fault(path, "of another model or cache: \"" + file.fingerprint + "\", not \"" + fingerprint + "\"");
+        throw fault(path, "saved with another model or cache: expected \"" + fingerprint + "\", got \"" +
+                              file.fingerprint + "\"");
     }
     const std::vector<uint8_t> tokens = reader.part(limits.n_tokens, sizeof(llama_token), "tokens");
     if (tokens.size() % sizeof(llama_token) != 0) {

@@ -14,13 +14,13 @@ SlotTable::SlotTable(int32_t n_slots) {
 
 Slot & SlotTable::acquire(const SlotWish & wish) {
     if (wish.id < -1 || wish.id >= size()) {
-        throw invalid_argument("slot_id " + std::to_string(wish.id) + " is not -1 or 0 to " +
-                               std::to_string(size() - 1) + " (option n_slots)");
+        throw invalid_argument("slot_id: expected -1 (any) or 0 to " + std::to_string(size() - 1) +
+                               " (option n_slots), got " + std::to_string(wish.id));
     }
     std::unique_lock<std::mutex> lock(mutex_);
     const auto place = waiting_.insert(waiting_.end(), &wish);
     Slot * chosen = nullptr;
-    // Whoever came before goes first, unless what it waits for is another slot.
+    // Earlier requests go first, unless they wait for a different slot.
     const auto is_my_turn = [&] {
         chosen = find_free(wish);
         return is_closed_ || (chosen != nullptr && std::none_of(waiting_.begin(), place, [&](const SlotWish * earlier) {
@@ -29,7 +29,7 @@ Slot & SlotTable::acquire(const SlotWish & wish) {
     };
     const bool has_it = released_.wait_for(lock, wish.most_wait, is_my_turn);
     waiting_.erase(place);
-    released_.notify_all();  // who comes behind need not wait for us
+    released_.notify_all();  // Later requests no longer wait behind this one.
     if (is_closed_) {
         throw invalid_argument("the context is destroyed");
     }
@@ -54,7 +54,7 @@ Slot * SlotTable::find_free(const SlotWish & wish) {
         return slot.is_taken_ ? nullptr : &slot;
     }
     Slot * chosen = nullptr;
-    // From the back: who names slots begins at 0.
+    // Search from the highest index, because clients that name slots explicitly start at 0.
     for (auto slot = slots_.rbegin(); slot != slots_.rend(); ++slot) {
         if (slot->is_taken_) {
             continue;

@@ -1,4 +1,4 @@
-// The sequences of a KV cache that streams live in.
+// The slots of a KV cache. Each open stream has one.
 #pragma once
 
 #include <atomic>
@@ -16,26 +16,26 @@
 
 namespace eliza {
 
-// A text outside the KV cache's cells: its tokens, and their cells as llama.cpp writes them.
+// Tokens that have been moved out of the KV cache, with their cells as llama.cpp serializes them.
 struct ParkedText {
     std::vector<llama_token> tokens;
     std::vector<uint8_t> state;
 };
 
-// A slot keeps what it holds when its stream closes, for the next one whose prompt begins the same way.
+// When a stream closes, its slot keeps the tokens for the next stream whose prompt begins the same way.
 struct Slot {
     llama_seq_id id = 0;
 
-    // The tokens in the KV cache, from position 0. Touched by whoever has the turn.
+    // The tokens in the KV cache, from position 0. Only the thread that runs passes uses this.
     std::vector<llama_token> cached;
 
-    // How many of them a recurrent model can take back: those of the last pass but its first.
+    // The number of last tokens that a recurrent model can remove again: those of its last pass, except the first.
     size_t n_revocable = 0;
 
-    // How many of them the stream in the slot still wants; 0 when there is none.
+    // The number of tokens that the slot's stream still needs; 0 if there is no stream.
     std::atomic<size_t> n_wanted{0};
 
-    // What a closed stream has left, once others' passes had gone by without a use for it; and how many have now.
+    // The tokens of a closed stream after they were parked, and the passes since it was last used.
     ParkedText parked;
     int32_t n_idle_passes = 0;
 
@@ -47,31 +47,31 @@ private:
     uint64_t last_used_ = 0;
 };
 
-// Which slot a stream would like.
+// A stream's request for a slot.
 struct SlotWish {
     int32_t id = -1;                         // -1: any
-    std::string cache_key;                   // of any, the one that had this name
-    std::chrono::milliseconds most_wait{0};  // for one to become free
+    std::string cache_key;                   // with id -1: prefer the slot with this name
+    std::chrono::milliseconds most_wait{0};  // maximum wait for a free slot
 };
 
-// Who is in which slot. Safe from any thread.
+// The assignment of slots to streams. Safe from any thread.
 class SlotTable {
 public:
     explicit SlotTable(int32_t n_slots);
 
-    // Takes the slot with this number, or of all the free one named by the key, else one never used, else the
-    // least recently used. Where it is taken, or all are, waits for its turn: first come, first served. Throws
-    // Error (ELIZA_ERR_BUSY) once that has taken too long, or for a slot that there is not.
+    // Takes the requested slot. With id -1 it takes the free slot with the requested name; otherwise one that was never
+    // used; otherwise the least recently used. If no suitable slot is free, waits in the order of arrival. Throws an
+    // Error (ELIZA_ERR_BUSY) when the wait exceeds the limit, or an Error if the slot does not exist.
     Slot & acquire(const SlotWish & wish);
     void release(Slot & slot);
 
-    // Whoever waits, or comes yet, gets an Error.
+    // Makes all waiting and future calls of acquire() fail with an Error.
     void close();
 
-    // The slot that holds tokens nobody wants, least recently used; nullptr if there is none.
+    // Returns the least recently used slot with tokens that no stream needs, or nullptr.
     Slot * least_recently_used();
 
-    // The same of those whose text is parked.
+    // Returns the least recently used slot with parked tokens, or nullptr.
     Slot * least_recently_used_parked();
 
     std::deque<Slot> & all() { return slots_; }
@@ -83,8 +83,8 @@ private:
 
     std::mutex mutex_;
     std::condition_variable released_;
-    std::list<const SlotWish *> waiting_;  // in the order they came
-    std::deque<Slot> slots_;               // where they are, they stay
+    std::list<const SlotWish *> waiting_;  // in the order of arrival
+    std::deque<Slot> slots_;               // a deque, so that slots keep their addresses
     uint64_t clock_ = 0;
     bool is_closed_ = false;
 };
