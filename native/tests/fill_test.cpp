@@ -234,7 +234,7 @@ TEST_F(Fill, WhatIsWrongIsNamedAndChangesNothing) {
     EXPECT_EQ(refusal(R"({"json":"string","temperature":-1})"), "temperature: -1 is not 0.0 to 1000000.0");
     EXPECT_EQ(refusal(R"({"dfa":{"classes":[]}})"), "dfa.transitions: missing");
     EXPECT_EQ(refusal(R"({"dfa":{"classes":[18446744073709551615],"transitions":[[-1]],"accepting":[0]}})"),
-              "dfa.classes[0]: expected a number of a state or class, found number");
+              "dfa.classes[0]: expected the number of a state or class, found number");
     EXPECT_EQ(refusal(R"({"dfa":)" + std::string(200000, '[') + std::string(200000, ']') + "}"),
               "span is nested deeper than 64 levels, at byte 70");
     EXPECT_EQ(refusal(R"({"json":"string","max_tokens":1e999})").rfind("span contains a number", 0), 0u);

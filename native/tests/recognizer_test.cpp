@@ -161,8 +161,8 @@ TEST(Recognizers, ATextSetEndsOnTheNearestText) {
 }
 
 TEST(Recognizers, ATableThatIsNoAutomatonIsRefusedByName) {
-    EXPECT_EQ(error_of(std::vector<int32_t>(3), {{0}}, {0}), "dfa: classes has 3 entries, not 256");
-    EXPECT_EQ(error_of(one_class, {}, {0}), "dfa: 0 states; there must be 1 to 65535");
+    EXPECT_EQ(error_of(std::vector<int32_t>(3), {{0}}, {0}), "dfa: classes: expected 256 entries, got 3");
+    EXPECT_EQ(error_of(one_class, {}, {0}), "dfa: expected 1 to 65535 states, got 0");
     EXPECT_EQ(error_of(std::vector<int32_t>(256, 2), {{0}}, {0}), "dfa: classes[0] is 2, but a row has 1 columns");
     EXPECT_EQ(error_of(one_class, {{0}, {0, 1}}, {0}), "dfa: state 1 has 2 columns, state 0 has 1");
     EXPECT_EQ(error_of(one_class, {{7}}, {0}), "dfa: state 0 leads to 7, outside the 1 states");

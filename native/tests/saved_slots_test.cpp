@@ -190,7 +190,7 @@ TEST_F(SavedSlots, ThatAreDamagedAreRefusedAndChangeNothing) {
     }
     std::string newer = good;
     newer[8] = 9;
-    EXPECT_EQ(refused(newer).rfind("version 9 of the format", 0), 0u);
+    EXPECT_EQ(refused(newer).rfind("expected version 1 of the format, got 9", 0), 0u);
     fs::remove(path);
     EXPECT_EQ(restore(stream, path, &error), ELIZA_ERR_FFI_FAULT);
     EXPECT_NE(error.find("cannot be read"), std::string::npos) << error;

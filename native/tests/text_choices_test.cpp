@@ -223,7 +223,7 @@ TEST_F(TextChoicesInAStream, WhatIsRefusedLeavesTheStreamAsItWas) {
     prefill(plain, prompt);
     EXPECT_EQ(refusal(stream, "[]"), "choices is empty");
     EXPECT_EQ(refusal(stream, R"(["a",""])"), "choices[1] is empty");
-    EXPECT_EQ(refusal(stream, R"(["a","b","a"])"), "choices[2] is \"a\", which is there already");
+    EXPECT_EQ(refusal(stream, R"(["a","b","a"])"), "choices[2] is a duplicate: \"a\"");
     EXPECT_EQ(refusal(stream, R"(["a",1])"), "choices[1]: expected a string, found number");
     EXPECT_EQ(refusal(stream, R"({"a":1})"), "choices: expected an array of strings, found object");
     EXPECT_EQ(refusal(stream, R"(["a)"), "choices is not JSON: byte 4 of 3");

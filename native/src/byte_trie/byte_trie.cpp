@@ -8,8 +8,8 @@
 namespace eliza {
 namespace {
 
-// Sorts by text, and tokens of the same text by number. Comparing the first 8 bytes as one number
-// settles most pairs without touching the texts.
+// Sorts tokens by their text; tokens with the same text by number. Comparing the first 8 bytes as one integer settles
+// most comparisons without reading the texts.
 std::vector<Token> sort_by_text(const std::vector<std::string_view> & texts) {
     struct Entry {
         uint64_t beginning;
@@ -44,8 +44,8 @@ std::vector<Token> sort_by_text(const std::vector<std::string_view> & texts) {
 ByteTrie::ByteTrie(const std::vector<std::string_view> & texts) {
     constexpr size_t max_tokens = (size_t(1) << 24) - 1;
     if (texts.size() > max_tokens) {
-        throw invalid_argument("a vocabulary of " + std::to_string(texts.size()) + " tokens is beyond the limit of " +
-                               std::to_string(max_tokens));
+        throw invalid_argument("expected a vocabulary of at most " + std::to_string(max_tokens) + " tokens, got " +
+                               std::to_string(texts.size()));
     }
     size_t total = 0;
     for (size_t i = 0; i < texts.size(); ++i) {
@@ -74,7 +74,7 @@ ByteTrie::ByteTrie(const std::vector<std::string_view> & texts) {
 void ByteTrie::add_nodes(const std::vector<Token> & by_text) {
     const auto none = static_cast<uint32_t>(n_vocab());
     nodes_.emplace_back(uint8_t(0), none);
-    std::vector<uint32_t> path = {0};  // the nodes from the root to the last one added
+    std::vector<uint32_t> path = {0};  // the nodes from the root to the node added last
     std::string_view last;
     Token last_token = -1;
     for (const Token token : by_text) {
@@ -102,7 +102,7 @@ void ByteTrie::add_nodes(const std::vector<Token> & by_text) {
     nodes_[0].size_and_parents_ = static_cast<uint32_t>(nodes_.size());
 }
 
-// The next node will stand at `depth` + 1: what is deeper on the path is complete.
+// Completes all nodes on the path below `depth`. The next node will be at depth + 1.
 void ByteTrie::close_nodes(std::vector<uint32_t> & path, size_t depth) {
     while (path.size() - 1 > depth) {
         const auto n_parents = static_cast<uint32_t>(path.size() - 1 - depth);

@@ -1,20 +1,21 @@
-// The vocabulary as bytes: a trie of all tokens' texts, flattened in depth-first order.
+// A vocabulary as bytes: a trie of the texts of all tokens, flattened in depth-first order.
 //
 //     tokens     a = 0   b = 1   ax = 2   ayz = 3
 //
 //     node           0     1    2    3    4    5
 //     byte           -     a    x    y    z    b
 //     token          none  0    2    none 3    1
-//     subtree_size   6     4    1    2    1    1      itself included
+//     subtree_size   6     4    1    2    1    1      including the node
 //     n_parents      0     1    1    2    3    1
 //
-// n_parents says how many bytes to take back to stand at the parent of the node that follows the
-// subtree: behind node 4 (ayz) comes node 5 (b), whose parent is the root, three bytes up.
+// n_parents is the number of bytes to remove to get to the parent of the node that follows the subtree. After node 4
+// (ayz) comes node 5 (b), whose parent is the root, three bytes up.
 //
-// Whether a token is legal is asked of all tokens at once: one walk over the nodes, which skips the
-// subtree of every byte that is refused. A node is 8 bytes, and the walk reads them in order.
+// One walk over the nodes finds all allowed tokens. It skips the subtree of every byte that is not allowed. A node has
+// 8 bytes, and the walk reads nodes in order.
 //
-// The layout and the walk are those of llguidance's toktrie, as its notes describe them. Nothing
+// The layout and the walk are those of llguidance's toktrie, as described in its documentation. This folder does not
+// depend on llama.cpp.
 // here knows llama.cpp.
 #pragma once
 
@@ -29,7 +30,7 @@ namespace eliza {
 
 class ByteTrie {
 public:
-    // The longest text of a token, in bytes: what n_parents can count.
+    // The longest text of a token in bytes, limited by the range of n_parents.
     static constexpr size_t max_token_bytes = 1023;
 
     class Node {
@@ -37,7 +38,7 @@ public:
         Node(uint8_t byte, uint32_t token) : byte_and_token_(token << 8 | byte) {}
 
         uint8_t byte() const { return static_cast<uint8_t>(byte_and_token_); }
-        uint32_t token() const { return byte_and_token_ >> 8; }  // n_vocab = none
+        uint32_t token() const { return byte_and_token_ >> 8; }  // n_vocab if no token ends here
         uint32_t subtree_size() const { return size_and_parents_ & max_nodes; }
         uint32_t n_parents() const { return size_and_parents_ >> size_bits; }
 
@@ -49,28 +50,28 @@ public:
         uint32_t byte_and_token_;
         uint32_t size_and_parents_ = 0;
     };
-    static_assert(sizeof(Node) == 8, "the walk reads one node per cache line's eighth");
+    static_assert(sizeof(Node) == 8, "eight nodes fit into a cache line");
 
-    // texts[i] are the bytes of token i; an empty one stands for no text (control tokens, say). Of
-    // tokens with the same bytes, all are found. Throws Error where a text or the vocabulary is too
-    // large for the layout.
+    // texts[i] are the bytes of token i. An empty text marks a token without text, such as a control token. If several
+    // tokens have the same bytes, all of them are found. Throws an Error if a text or the vocabulary is too large for
+    // the layout.
     explicit ByteTrie(const std::vector<std::string_view> & texts);
 
     size_t n_vocab() const { return text_begin_.size() - 1; }
     const std::vector<Node> & nodes() const { return nodes_; }
     size_t size_bytes() const;
 
-    // The bytes of a token, "" where it stands for no text.
+    // Returns the bytes of a token, "" if it has no text.
     std::string_view text(Token token) const {
         const auto i = static_cast<size_t>(token);
         return std::string_view(texts_).substr(text_begin_[i], text_begin_[i + 1] - text_begin_[i]);
     }
     size_t longest_text() const { return longest_text_; }
 
-    // The child of a node by its byte; 0, which is nobody's child, if there is none.
+    // Returns the child of a node for a byte, or 0 if there is none. 0 is the root, which is never a child.
     uint32_t child(uint32_t node, uint8_t byte) const;
 
-    // Other tokens with the same bytes as `token`, which is the one that stands in the nodes.
+    // Visits the other tokens with the same bytes as `token`, which must be the one stored in the trie.
     template <typename Visit>
     void for_each_twin(Token token, const Visit & visit) const {
         auto twin = std::lower_bound(twins_.begin(), twins_.end(), Twin{token, 0});
@@ -79,10 +80,10 @@ public:
         }
     }
 
-    // Adds the tokens whose bytes can be pushed one after the other. `stack` has
-    //   bool try_push_byte(uint8_t)   pushes the byte and is true, or is false and changes nothing
-    //   void pop_bytes(size_t n)      takes the last n bytes back
-    // and is left as it was.
+    // Adds all tokens whose bytes can be pushed one after another. `stack` has the following methods, and is unchanged
+    // afterwards:
+    //   bool try_push_byte(uint8_t)   pushes the byte and returns true, or returns false and changes nothing
+    //   void pop_bytes(size_t n)      removes the last n bytes
     template <typename Stack>
     void add_allowed(Stack & stack, TokenSet & allowed) const {
         const Node * node = nodes_.data() + 1;
@@ -92,7 +93,8 @@ public:
             stack.pop_bytes(to_pop);
             if (stack.try_push_byte(node->byte())) {
                 allowed.add(node->token());
-                // A leaf takes back all bytes up to the next node's parent, another node none; no branch.
+                // After a leaf, remove all bytes down to the parent of the next node; after another node, none. This is
+                // branchless.
                 to_pop = node->subtree_size() == 1 ? node->n_parents() : 0;
                 ++node;
             } else {

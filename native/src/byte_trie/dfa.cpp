@@ -14,12 +14,12 @@ std::string state_name(size_t state) { return "dfa: state " + std::to_string(sta
 Dfa::Dfa(const std::vector<int32_t> & classes, const std::vector<std::vector<int32_t>> & transitions,
          const std::vector<int32_t> & accepting) {
     if (classes.size() != 256) {
-        throw invalid_argument("dfa: classes has " + std::to_string(classes.size()) + " entries, not 256");
+        throw invalid_argument("dfa: classes: expected 256 entries, got " + std::to_string(classes.size()));
     }
     const size_t n_states = transitions.size();
     if (n_states == 0 || n_states > max_states) {
-        throw invalid_argument("dfa: " + std::to_string(n_states) + " states; there must be 1 to " +
-                               std::to_string(max_states));
+        throw invalid_argument("dfa: expected 1 to " + std::to_string(max_states) + " states, got " +
+                               std::to_string(n_states));
     }
     const size_t n_classes = transitions[0].size();
     for (size_t byte = 0; byte < classes.size(); ++byte) {
@@ -43,7 +43,8 @@ Dfa::Dfa(const std::vector<int32_t> & classes, const std::vector<std::vector<int
             }
         }
         for (size_t byte = 0; byte < 256; ++byte) {
-            next_[state << 8 | byte] = static_cast<State>(row[static_cast<size_t>(classes[byte])]);  // -1 is none
+            // -1 becomes `none`.
+            next_[state << 8 | byte] = static_cast<State>(row[static_cast<size_t>(classes[byte])]);
         }
     }
     for (const int32_t state : accepting) {

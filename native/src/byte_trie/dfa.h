@@ -1,4 +1,4 @@
-// A recognizer given as a table: a deterministic finite automaton over bytes.
+// A recognizer that is defined by a table: a deterministic finite automaton over bytes.
 #pragma once
 
 #include <array>
@@ -17,10 +17,10 @@ public:
     static constexpr State none = 0xffffffff;
     static constexpr size_t max_states = 65535;
 
-    // classes[byte] is the column of a byte in transitions, which has a row for each state: the next
-    // state, or -1 for none. State 0 is the first. Throws Error that names the state where the table is
-    // not rectangular, leads outside itself, has no accepting state, one that is never reached
-    // (unreachable) or one from which none is (dangling).
+    // classes[byte] is the column of the byte in `transitions`. `transitions` has one row per state with the next state
+    // for each column, or -1 for none. State 0 is the initial state. Throws an Error that names the state if the table
+    // is not rectangular, a transition leads outside it, a state cannot be reached from state 0, or no accepting state
+    // can be reached from a state.
     Dfa(const std::vector<int32_t> & classes, const std::vector<std::vector<int32_t>> & transitions,
         const std::vector<int32_t> & accepting);
 
@@ -46,15 +46,15 @@ private:
     friend class DfaBuilder;
     explicit Dfa(size_t n_states) : next_(n_states << 8, none), accepting_(n_states) {}
 
-    void check();  // and finds the way to an end
+    void check();  // also computes byte_to_end_
 
-    // No alphabet compression: one read fewer per byte.
+    // Without alphabet compression, which saves one memory access per byte.
     std::vector<State> next_;
     std::vector<uint8_t> accepting_;
-    std::vector<int16_t> byte_to_end_;  // the first byte of a shortest way to an accepting state
+    std::vector<int16_t> byte_to_end_;  // the first byte of a shortest path to an accepting state
 };
 
-// Builds one edge by edge.
+// Builds a Dfa edge by edge.
 class DfaBuilder {
 public:
     explicit DfaBuilder(size_t n_states) : dfa_(n_states) {}

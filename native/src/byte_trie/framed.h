@@ -1,4 +1,4 @@
-// A recognizer of a value between two known texts.
+// A recognizer of a value between two fixed texts.
 #pragma once
 
 #include <algorithm>
@@ -10,26 +10,25 @@
 
 namespace eliza {
 
-// The text before a value, which has to come first, and the one behind it.
+// The fixed text before a value, and the fixed text after it.
 struct Frame {
     std::string before, after;
 };
 
-// What comes next whatever is chosen.
+// The text that must come next, because there is no alternative.
 struct ForcedText {
     std::string text;
-    size_t n_before = 0;      // bytes of it that are of the known text before the value
-    bool ends_value = false;  // with it the value is complete and cannot go on
+    size_t n_before = 0;      // bytes of it that belong to the fixed text before the value
+    bool ends_value = false;  // after it the value is complete and cannot continue
 };
 
-// Where the value can go on with a byte and the text behind it begins with the same one, the value
-// goes on.
+// If both the value and the text after it can continue with the next byte, the value continues.
 template <typename Recognizer>
 class Framed {
 public:
     struct State {
         typename Recognizer::State value;
-        uint32_t position = 0;  // in `before`, then at its end while the value lasts, then beyond it
+        uint32_t position = 0;  // the position in `before`; stays at its end inside the value, and counts on in `after`
         bool operator==(const State & other) const { return value == other.value && position == other.position; }
     };
 
@@ -67,17 +66,17 @@ public:
 
     bool in_value(const State & state) const { return state.position == frame_.before.size(); }
 
-    // How many bytes of the text behind the value were read.
+    // Returns the number of bytes read of the text after the value.
     size_t n_after(const State & state) const {
         return state.position > frame_.before.size() ? state.position - frame_.before.size() : 0;
     }
 
-    // The value is complete, whether or not it could go on.
+    // Returns true if the value is complete, even if it could continue.
     bool may_end(const State & state) const {
         return state.position >= frame_.before.size() && (n_after(state) > 0 || recognizer_.may_end(state.value));
     }
 
-    // The value is complete and cannot go on.
+    // Returns true if the value is complete and cannot continue.
     bool is_over(const State & state) const {
         if (!may_end(state)) {
             return false;
@@ -91,7 +90,7 @@ public:
         return true;
     }
 
-    // Whether no more than so many bytes may come next.
+    // Returns true if at most `most` different bytes are allowed next.
     bool is_narrow(const State & state, int32_t most) const {
         for (int32_t byte = 0; byte < 256 && most >= 0; ++byte) {
             State with_byte = state;
@@ -100,7 +99,7 @@ public:
         return most >= 0;
     }
 
-    // Up to where the value is complete, or there are two ways to go on.
+    // Returns the text up to the point where the value is complete or there are two ways to continue.
     ForcedText forced(State state) const {
         ForcedText forced;
         forced.n_before = frame_.before.size() - std::min<size_t>(state.position, frame_.before.size());
@@ -131,7 +130,7 @@ public:
         return key;
     }
 
-    // Bytes that complete the value.
+    // Returns the bytes that complete the value.
     std::string shortest_end(const State & state) const {
         if (n_after(state) > 0) {
             return "";

@@ -8,28 +8,28 @@ namespace eliza {
 namespace {
 
 enum StringState : uint32_t {
-    before,  // the opening quote
+    before,  // before the opening quote
     body,
     escape,
-    hex_3,  // so many digits of \uXXXX are missing
+    hex_3,  // three digits of \uXXXX are missing, and so on
     hex_2,
     hex_1,
     hex_4,
-    hex_after_d,  // \uD: a surrogate, or not
-    high_2,       // of a high surrogate, two digits are missing
+    hex_after_d,  // after \uD: a surrogate, or an ordinary character
+    high_2,       // two digits of a high surrogate are missing
     high_1,
-    low_backslash,  // a low surrogate has to follow
+    low_backslash,  // a low surrogate must follow
     low_u,
     low_d,
     low_digit,
-    tail_1,  // so many bytes of a UTF-8 character are missing
+    tail_1,  // one byte of a UTF-8 character is missing, and so on
     tail_2,
     tail_3,
-    tail_e0,  // the second byte after these is limited
+    tail_e0,  // the next byte has a restricted range after these lead bytes
     tail_ed,
     tail_f0,
     tail_f4,
-    after,  // the closing quote
+    after,  // after the closing quote
     n_string_states
 };
 
@@ -80,7 +80,7 @@ Dfa literal_dfa() {
 Dfa json_string_dfa() {
     DfaBuilder dfa(n_string_states);
     add_string_body(dfa, 0);
-    // The quote ends it; 0x20 to 0x7f above has it as text.
+    // This replaces the transition of the quote, which the range 0x20 to 0x7f above treats as text.
     return dfa.on(before, "\"", body).on(body, "\"", after).accept(after).build();
 }
 
@@ -128,8 +128,8 @@ Dfa json_integer_dfa() {
 JsonRecognizer::JsonRecognizer(int32_t max_depth, JsonBrackets most)
     : max_depth_(static_cast<size_t>(max_depth)), most_(most) {
     if (max_depth < 1 || max_depth > max_depth_limit) {
-        throw invalid_argument("a JSON depth of " + std::to_string(max_depth) + " is not 1 to " +
-                               std::to_string(max_depth_limit));
+        throw invalid_argument("JSON depth: expected 1 to " + std::to_string(max_depth_limit) + ", got " +
+                               std::to_string(max_depth));
     }
     std::array<uint8_t, 256> nothing;
     nothing.fill(refuse);
@@ -167,8 +167,8 @@ JsonRecognizer::JsonRecognizer(int32_t max_depth, JsonBrackets most)
     }
 }
 
-// Adds the states of a DFA as lexemes and returns the number of the first. A state that nothing leads
-// on from, such as that behind a closing quote, is `after` itself.
+// Adds the states of a DFA as lexemes and returns the number of the first one. A state without outgoing transitions,
+// such as the one after a closing quote, becomes `after_it` itself.
 uint8_t JsonRecognizer::embed(const Dfa & dfa, uint8_t after_it) {
     std::vector<uint8_t> lexeme_of(dfa.n_states());
     const uint8_t first = n_lexemes_;
@@ -248,12 +248,12 @@ bool JsonRecognizer::act(State & state, uint8_t action) const {
             state.lexeme = in_object ? at_key : at_value;
             break;
         case space:
-            // Not around the whole value: that is for what comes before and after it.
+            // Not around the whole value, where white space belongs to the text before or after it.
             if (state.depth == 0 || state.spaces == max_spaces) {
                 return false;
             }
             if (is_value_complete_[state.lexeme] != 0) {
-                state.lexeme = after_value;  // a number, for one, does not go on behind it
+                state.lexeme = after_value;  // for example, a number cannot continue after white space
             }
             ++state.spaces;
             return true;
@@ -264,7 +264,7 @@ bool JsonRecognizer::act(State & state, uint8_t action) const {
 
 std::string JsonRecognizer::shortest_end(const State & state) const {
     std::string text = is_value_complete_[state.lexeme] != 0 ? "" : rest_[state.lexeme];
-    // The places after an opening bracket are completed by closing it.
+    // States directly after an opening bracket are completed by closing that bracket.
     int32_t n_open = state.depth - (state.lexeme == at_value_or_end || state.lexeme == at_key_or_end ? 1 : 0);
     uint64_t open = n_open < state.depth ? state.open >> 1 : state.open;
     for (; n_open > 0; --n_open, open >>= 1) {
@@ -273,8 +273,8 @@ std::string JsonRecognizer::shortest_end(const State & state) const {
     return text;
 }
 
-// The outer brackets do not matter to a token that cannot close so many, but for the one it may come to
-// stand in, and the depth not to one that cannot open so many: all such states are one.
+// States that allow the same tokens get the same key. A token that closes at most n brackets depends only on the n + 1
+// innermost ones, and a token that opens at most n brackets depends on the depth only near the limit.
 MaskKey JsonRecognizer::key(const State & state) const {
     uint64_t open = state.open;
     size_t depth = state.depth;

@@ -1,4 +1,4 @@
-// What JSON text may look like, byte by byte (RFC 8259).
+// A recognizer of JSON text (RFC 8259), byte by byte.
 #pragma once
 
 #include <array>
@@ -12,41 +12,41 @@
 
 namespace eliza {
 
-// A string with its quotes: valid UTF-8 without control characters, and escapes that decode to
-// valid Unicode, so a surrogate comes in pairs only.
+// Accepts a string with its quotes: valid UTF-8 without control characters, and escapes that decode to valid Unicode,
+// so surrogates only occur in pairs.
 Dfa json_string_dfa();
 
-// Where the states of json_string_body_dfa() begin in it; only a quote leaves them.
+// The first state in json_string_dfa() that belongs to json_string_body_dfa(). Only a quote leaves those states.
 constexpr Dfa::State json_string_body_begin = 1;
 
-// What stands between the quotes of one.
+// Accepts the text between the quotes of a string.
 Dfa json_string_body_dfa();
 
 Dfa json_number_dfa();
 Dfa json_integer_dfa();
 
-// The most brackets that one token of a vocabulary closes, or opens.
+// The largest numbers of brackets that a token of a vocabulary closes and opens.
 struct JsonBrackets {
     size_t closed = 64, opened = 64;
 };
 JsonBrackets most_json_brackets(const ByteTrie & vocabulary);
 
-// Any value, nested as deep as a stack of bits allows.
+// Accepts any value. The nesting depth is limited by the bits of a 64-bit stack.
 class JsonRecognizer {
 public:
     static constexpr int32_t max_depth_limit = 64;
-    // Bytes of white space in a row: a model that does nothing else would never end.
+    // The limit of consecutive white space. Without it, a model could write white space for ever.
     static constexpr uint8_t max_spaces = 20;
 
-    // Throws Error unless max_depth, the objects and arrays inside each other, is 1 to 64. What is
-    // known of the vocabulary makes more states share a mask.
+    // max_depth is the number of objects and arrays that may be nested: 1 to 64; throws Error otherwise. With the
+    // vocabulary's bracket counts, more states share a mask.
     explicit JsonRecognizer(int32_t max_depth, JsonBrackets most = {});
 
     struct State {
-        uint64_t open = 0;   // innermost in bit 0; 1 = object, 0 = array
-        uint8_t depth = 0;   // how many are open
-        uint8_t lexeme = 0;  // where in one
-        uint8_t spaces = 0;  // in a row, so far
+        uint64_t open = 0;   // the stack of open brackets, innermost in bit 0; 1 = object, 0 = array
+        uint8_t depth = 0;   // number of open brackets
+        uint8_t lexeme = 0;  // the state of the current lexeme
+        uint8_t spaces = 0;  // consecutive white space so far
         bool operator==(const State & other) const {
             return open == other.open && depth == other.depth && lexeme == other.lexeme && spaces == other.spaces;
         }
@@ -67,14 +67,14 @@ public:
     MaskKey key(const State & state) const;
     size_t size_bytes() const { return next_.size() * (sizeof next_[0] + sizeof rest_[0] + 1); }
 
-    // Inside a string: the state of json_string_body_dfa() there.
+    // Inside a string, returns the corresponding state of json_string_body_dfa(); otherwise nothing.
     std::optional<Dfa::State> inside_string(const State & state) const;
 
 private:
-    // Where a lexeme is not inside a string, a number or a name.
+    // Lexeme states outside strings, numbers and literals.
     enum Place : uint8_t { at_value, at_value_or_end, at_key_or_end, at_key, at_colon, after_value, n_places };
 
-    // Entries of next_ that are more than a change of the lexeme.
+    // Entries of next_ that do more than change the lexeme.
     static constexpr uint8_t first_action = 0xf0;
     enum Action : uint8_t { open_object = first_action, open_array, close_object, close_array, comma, space };
     static constexpr uint8_t refuse = 0xff;
@@ -87,7 +87,7 @@ private:
     size_t max_depth_;
     JsonBrackets most_;
     uint8_t n_lexemes_ = n_places;
-    uint8_t key_string_ = 0, value_string_ = 0;  // the first lexeme of each
+    uint8_t key_string_ = 0, value_string_ = 0;  // the first lexeme of a key and of a string value
     std::vector<std::array<uint8_t, 256>> next_;
     std::vector<uint8_t> is_value_complete_;
     std::vector<std::string> rest_;  // bytes that complete the lexeme, up to after_value

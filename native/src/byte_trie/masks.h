@@ -1,9 +1,9 @@
-// The legal tokens in each state of a recognizer, computed when first asked for and kept.
+// The allowed tokens in each state of a recognizer, computed on first use and cached.
 //
-// A mask is a walk over the whole vocabulary, and inside a string nearly all of it is legal: the walk
-// skips nothing. But of these tokens only those that leave the string depend on what is around it. So
-// the mask of the inside is computed once, and for each place only the tokens with a closing quote are
-// walked. The same holds for a value and the text behind it.
+// Computing a mask is a walk over the whole vocabulary. Inside a string nearly every token is allowed, so the walk can
+// skip nothing. But only the tokens that leave the string depend on its surroundings. Therefore the mask of the
+// string's inside is computed once, and for each surrounding state only the tokens that contain a quote are walked. The
+// same is done for a value and the text after it.
 #pragma once
 
 #include <algorithm>
@@ -25,19 +25,19 @@ struct TokenMask {
     explicit TokenMask(TokenSet legal) : tokens(std::move(legal)), only(tokens.only()) {}
 
     TokenSet tokens;
-    Token only;  // the single one, where there is no other; else -1
+    Token only;  // the only allowed token, or -1 if there are several
 
     size_t size_bytes() const { return tokens.n_vocab() / 8 + sizeof *this; }
 };
 using SharedMask = std::shared_ptr<const TokenMask>;
 
-// The masks of one vocabulary, whatever recognizer they are of. The least recently used are forgotten:
-// at 262k tokens one is 32 KiB. Safe from any thread.
+// The masks of all recognizers over one vocabulary. The least recently used ones are dropped; with 262k tokens one mask
+// has 32 KiB. Safe from any thread.
 class MaskCache {
 public:
     MaskCache() : masks_(most_entries, most_bytes) {}
 
-    // What `compute()` returns, kept under the recognizer's number and its state's key.
+    // Returns the result of `compute()`, cached under the recognizer's number and the key of its state.
     template <typename Compute>
     SharedMask get(uint64_t recognizer, const MaskKey & state, const Compute & compute) {
         return masks_.get({recognizer, state}, [&] { return std::make_shared<const TokenMask>(compute()); });
@@ -49,11 +49,11 @@ private:
         uint64_t recognizer;
         MaskKey state;
         bool operator==(const Key & other) const { return recognizer == other.recognizer && state == other.state; }
-        size_t size_bytes() const { return 4 * sizeof *this; }  // here, in the index, and what holds them
+        size_t size_bytes() const { return 4 * sizeof *this; }  // in the list, in the index, and their overhead
     };
     struct Hash {
         size_t operator()(const Key & key) const {
-            // Odd constants spread neighbouring states.
+            // Odd multipliers spread neighbouring states over the table.
             return static_cast<size_t>((key.state.high * 0x9e3779b97f4a7c15u) ^ (key.state.low * 0xc2b2ae3d27d4eb4fu) ^
                                        (key.recognizer * 0xff51afd7ed558ccdu));
         }
@@ -65,14 +65,14 @@ private:
     std::atomic<uint64_t> n_recognizers_{0};
 };
 
-// The tries of a vocabulary, and what was computed with them. Safe from any thread.
+// The tries of a vocabulary and the masks computed with them. Safe from any thread.
 class Vocabulary {
 public:
     explicit Vocabulary(ByteTrie all) : all_(std::move(all)) {}
 
     const ByteTrie & all() const { return all_; }
 
-    // Of the tokens that have this byte somewhere; built when first asked for.
+    // Returns the trie of the tokens that contain this byte, built on first use.
     const ByteTrie & with_byte(uint8_t byte) const;
 
     MaskCache & masks() const { return masks_; }
@@ -97,7 +97,7 @@ class DfaMasks {
 public:
     using Recognizer = Dfa;
 
-    // States from `first` on that are those of another automaton, which only `leaving` leaves.
+    // The states from `first` on are the states of another automaton. Only the byte `leaving` leaves them.
     struct Inside {
         std::shared_ptr<const DfaMasks> masks;
         Dfa::State first;
@@ -143,7 +143,7 @@ class JsonMasks {
 public:
     using Recognizer = JsonRecognizer;
 
-    // `strings` are those of json_string_body_dfa().
+    // `strings` are the masks of json_string_body_dfa().
     JsonMasks(std::shared_ptr<const Vocabulary> vocabulary, JsonRecognizer json,
               std::shared_ptr<const DfaMasks> strings)
         : vocabulary_(std::move(vocabulary)),
@@ -173,7 +173,7 @@ private:
     std::shared_ptr<const DfaMasks> strings_;
 };
 
-// Of a value between two known texts; the value's own masks may serve several frames.
+// Masks for a value between two fixed texts. Several frames may share the value's own masks.
 template <typename Source>
 class FramedMasks {
 public:
@@ -187,7 +187,7 @@ public:
 
     const Recognizer & recognizer() const { return framed_; }
 
-    // With the source, which others may hold, too.
+    // Includes the source, although other frames may share it.
     size_t size_bytes() const {
         return source_->size_bytes() + framed_.frame().before.size() + framed_.frame().after.size() + sizeof *this;
     }

@@ -1,16 +1,16 @@
-// What a recognizer is: which byte strings are legal, told byte by byte.
+// The interface of a recognizer, which decides byte by byte whether a string is accepted.
 //
 //   struct Recognizer {
-//       using State;                                  // small, copied for every byte of a walk
+//       using State;                                  // small; copied for every byte of a walk
 //       State start() const;
-//       bool step(State & state, uint8_t byte) const; // false: the byte is illegal; state unchanged
-//       bool may_end(State state) const;              // what was read is legal as a whole
-//       std::string shortest_end(State state) const;  // bytes that lead to may_end(), as few as there are
-//       MaskKey key(State state) const;               // states with the same one allow the same tokens
+//       bool step(State & state, uint8_t byte) const; // false: the byte is not allowed; state unchanged
+//       bool may_end(State state) const;              // true: the bytes so far are accepted
+//       std::string shortest_end(State state) const;  // a shortest string that leads to may_end()
+//       MaskKey key(State state) const;               // states with equal keys allow the same tokens
 //   };
 //
-// From every state that step() leads to, some legal string can be completed. Recognizers do not
-// change, so several threads may use one.
+// From every state that step() reaches, some accepted string can be completed. Recognizers are immutable, so several
+// threads may share one.
 #pragma once
 
 #include <cstddef>
@@ -25,13 +25,13 @@ struct MaskKey {
     bool operator==(const MaskKey & other) const { return high == other.high && low == other.low; }
 };
 
-// Walks a recognizer forth and back: what ByteTrie::add_allowed asks of.
+// A recognizer with its state history, as ByteTrie::add_allowed() needs it.
 template <typename Recognizer>
 class RecognizerStack {
 public:
     using State = typename Recognizer::State;
 
-    // At most `room` bytes are pushed at a time.
+    // At most `room` bytes can be on the stack.
     RecognizerStack(const Recognizer & recognizer, State state, size_t room)
         : recognizer_(recognizer), states_(room + 1, state), top_(states_.data()) {}
 
@@ -53,7 +53,7 @@ private:
     State * top_;
 };
 
-// Any bytes at all.
+// Accepts any bytes.
 class AnythingRecognizer {
 public:
     struct State {

@@ -1,4 +1,4 @@
-// A recognizer of one of some texts: a trie whose tokens are bytes.
+// A recognizer of a fixed set of strings: a trie whose tokens are bytes.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ class TextSet {
 public:
     using State = TokenTrie::Node;
 
-    // Throws Error if there is no text or one is empty.
+    // Throws an Error if there are no strings or one is empty.
     explicit TextSet(const std::vector<std::string> & texts) : trie_(leaves(texts)) {}
 
     const TokenTrie & trie() const { return trie_; }

@@ -1,4 +1,4 @@
-// A set of tokens of one vocabulary, one bit each.
+// A set of tokens of one vocabulary, with one bit per token.
 #pragma once
 
 #include <cstddef>
@@ -20,15 +20,14 @@ public:
         }
     }
 
-    // `token` may be n_vocab, which stands for no token: its bit exists, to be removed before the rest
-    // is read.
+    // `token` may be n_vocab, which stands for no token. Its bit exists, and must be removed before the set is read.
     void add(size_t token) { words_[token / 64] |= uint64_t(1) << (token % 64); }
     void remove(size_t token) { words_[token / 64] &= ~(uint64_t(1) << (token % 64)); }
     bool contains(size_t token) const { return (words_[token / 64] >> (token % 64) & 1) != 0; }
 
     bool operator==(const TokenSet & other) const { return words_ == other.words_; }
 
-    // The members, ascending.
+    // Returns the members in ascending order.
     std::vector<Token> tokens() const {
         std::vector<Token> members;
         for (size_t i = 0; i < words_.size(); ++i) {
@@ -47,7 +46,7 @@ public:
         return n;
     }
 
-    // The member, if there is just one; otherwise -1.
+    // Returns the member if there is exactly one, otherwise -1.
     Token only() const { return count() == 1 ? tokens().front() : -1; }
 
     size_t n_vocab() const { return n_vocab_; }

@@ -1,4 +1,4 @@
-// A span of choices: which tokens may come next, and whether it is over.
+// A span of labels: it decides which tokens are allowed next, and when the span ends.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@ namespace eliza {
 
 class Constraint {
 public:
-    // Tokens of a span. The first is for payloads of elizaOS; a span of labels ends with one of them.
+    // Limits in tokens. The first is for elizaOS payloads; a span of labels has no limit, because it ends with a label.
     static constexpr int32_t default_span_limit = 500;
     static constexpr int32_t no_span_limit = INT32_MAX;
 
-    // Why the span ended; `open` while it has not.
+    // How the span ended; `open` while it has not.
     enum class End { open, leaf, departed, span_limit, cleared };
 
     virtual ~Constraint() = default;
@@ -22,20 +22,21 @@ public:
     bool active() const { return end_ == End::open; }
     End end() const { return end_; }
 
-    // The legal next tokens, ascending; never empty while active.
+    // Returns the allowed next tokens in ascending order; never empty while the span is active.
     virtual TokenSpan allowed() const = 0;
 
-    // True at a choice that others continue, where a token that is not allowed() ends the span before
-    // it.
+    // Returns true at a label that is the beginning of another one. There, a token that is not allowed() ends the span
+    // before it.
     virtual bool may_end() const = 0;
 
-    // True for an allowed token that is no part of a choice and says that it has ended.
+    // Returns true for an allowed token that is not part of a label but ends it.
     virtual bool is_end_token(Token) const { return false; }
 
-    // Walks on. Outside the choices the span ends: on a leaf where it may, else departed.
+    // Advances by a token. A token that is not allowed ends the span: on a leaf if it may end here, otherwise as
+    // departed.
     void accept(Token token);
 
-    // Ends the span where it stands: on the leaf if that is one.
+    // Ends the span at its current position, on the leaf if there is one.
     void clear() {
         if (active()) {
             end_ = is_leaf() ? End::leaf : End::cleared;
@@ -47,7 +48,7 @@ public:
         to_start();
     }
 
-    // The name of the leaf the span ended on; nothing unless it ended on one.
+    // Returns the name of the leaf on which the span ended, or nullptr.
     const std::string * leaf_name() const { return end_ == End::leaf ? &leaf_here() : nullptr; }
 
 protected:
@@ -56,8 +57,8 @@ protected:
     Constraint & operator=(const Constraint &) = default;
 
     virtual void to_start() = 0;
-    virtual bool walk(Token token) = 0;  // false, and nothing happens, where it is not allowed
-    virtual bool is_leaf() const = 0;    // what was read is a choice
+    virtual bool walk(Token token) = 0;  // returns false and changes nothing if the token is not allowed
+    virtual bool is_leaf() const = 0;    // the tokens so far are a label
     virtual bool can_go_on() const = 0;
     virtual const std::string & leaf_here() const = 0;
 

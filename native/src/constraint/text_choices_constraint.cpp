@@ -17,7 +17,7 @@ std::vector<std::string> behind(const std::string & before, const std::vector<st
             throw invalid_argument(place + " is empty");
         }
         if (!seen.insert(texts[i]).second) {
-            throw invalid_argument(place + " is \"" + texts[i] + "\", which is there already");
+            throw invalid_argument(place + " is a duplicate: \"" + texts[i] + "\"");
         }
         whole.push_back(before + texts[i]);
     }
@@ -43,17 +43,17 @@ TextChoices::TextChoices(std::shared_ptr<const Vocabulary> vocabulary, const std
         every_byte_is_a_token = every_byte_is_a_token && is_token(trie.token(node));
     }
     if (every_byte_is_a_token) {
-        return;  // then every text can be spelled from every place in it
+        return;  // then every text can be spelled, from every position in it
     }
     can_be_completed_.assign(trie.n_nodes(), 1);
-    // A node's children have higher numbers, so they are known before it.
+    // Children have higher numbers than their parent, so they are computed first.
     for (TokenTrie::Node node = static_cast<TokenTrie::Node>(trie.n_nodes()); node-- > 0;) {
         can_be_completed_[node] = texts_.may_end(node) || !find_allowed(node).empty() ? 1 : 0;
     }
     check_spellable();
 }
 
-// Each choice must be reached by tokens, from place to place.
+// Checks that every choice can be reached by a sequence of tokens.
 void TextChoices::check_spellable() const {
     const TokenTrie & trie = texts_.trie();
     std::vector<uint8_t> reached(trie.n_nodes(), 0);
@@ -96,7 +96,7 @@ const std::vector<Token> & TextChoices::allowed(TextSet::State state) const {
     }
     std::vector<Token> found = find_allowed(state);
     const std::lock_guard<std::mutex> lock(mutex_);
-    return allowed_.emplace(state, std::move(found)).first->second;  // what is there stays where it is
+    return allowed_.emplace(state, std::move(found)).first->second;  // rehashing does not move the elements
 }
 
 std::vector<Token> TextChoices::find_allowed(TextSet::State state) const {

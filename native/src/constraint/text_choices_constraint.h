@@ -1,4 +1,4 @@
-// A span over texts: a choice may be cut into tokens in every way there is.
+// A span of labels that may be split into tokens in any way.
 #pragma once
 
 #include <memory>
@@ -14,13 +14,13 @@
 
 namespace eliza {
 
-// The choices and, for each place in their texts that was reached so far, the tokens that are legal
-// there: found by walking the texts' next bytes down the vocabulary, whose size does not matter. Safe
-// from any thread.
+// The labels, and for each position in their texts that was reached so far, the allowed tokens. These are found by
+// following the next bytes of the texts through the vocabulary's trie, so the size of the vocabulary does not matter.
+// Safe from any thread.
 class TextChoices {
 public:
-    // Each choice is spelled `before` + its text; the text is its name. Throws Error if there is none,
-    // or one is empty, stands twice or cannot be spelled with this vocabulary.
+    // Each label is spelled `before` + its text; its name is the text. Throws an Error if there are no labels, or one
+    // is empty, repeated, or cannot be spelled with this vocabulary.
     TextChoices(std::shared_ptr<const Vocabulary> vocabulary, const std::string & before,
                 const std::vector<std::string> & texts);
 
@@ -31,7 +31,7 @@ public:
     }
     const TextSet & texts() const { return texts_; }
 
-    // With about what is found for each place.
+    // Includes an estimate for the tokens found at each position.
     size_t size_bytes() const;
     const ByteTrie & vocabulary() const { return vocabulary_->all(); }
 
@@ -42,15 +42,15 @@ private:
     std::shared_ptr<const Vocabulary> vocabulary_;
     std::vector<std::string> names_;
     TextSet texts_;
-    std::vector<uint8_t> can_be_completed_;  // by state; empty where all can
+    std::vector<uint8_t> can_be_completed_;  // by state; empty if all states can be completed
     mutable std::mutex mutex_;
     mutable std::unordered_map<TextSet::State, std::vector<Token>> allowed_;
 };
 
 class TextChoicesConstraint final : public Constraint {
 public:
-    // Where `end_tokens` (ascending) are given, a choice that others continue ends with one of them and
-    // with no other token.
+    // If `end_tokens` (ascending) are given, a label that is the beginning of another one is ended by one of them and
+    // by no other token.
     TextChoicesConstraint(std::shared_ptr<const TextChoices> choices, std::vector<Token> end_tokens);
 
     TokenSpan allowed() const override { return {allowed_.data(), static_cast<uint32_t>(allowed_.size())}; }
@@ -69,7 +69,7 @@ private:
     std::vector<Token> end_tokens_;
     TextSet::State state_ = TokenTrie::root;
     std::vector<Token> allowed_;
-    bool can_go_on_ = true;  // some token leads on; a longer text may have none that does
+    bool can_go_on_ = true;  // some token continues; even within a longer label there may be none
 };
 
 }  // namespace eliza

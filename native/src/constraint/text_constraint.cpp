@@ -37,7 +37,7 @@ public:
     bool before_value() const override { return !recognizer().in_value(state_) && !may_end(); }
     size_t n_after() const override { return recognizer().n_after(state_); }
     ForcedText forced() const override {
-        // A JSON value is cut as the model likes, as llama.cpp's grammar of it is.
+        // The model chooses how a JSON value is split into tokens, as with llama.cpp's JSON grammar.
         if constexpr (std::is_same_v<Masks, FramedMasks<JsonMasks>>) {
             return {};
         }

@@ -1,4 +1,4 @@
-// A span of free text between two known ones: which tokens may come next, by their bytes.
+// A span of free text between two fixed texts: decides which tokens are allowed next, by their bytes.
 #pragma once
 
 #include <memory>
@@ -8,50 +8,49 @@
 
 namespace eliza {
 
-// Every way to cut the text into tokens is legal, what is forced() left aside. The texts around the value are known:
-// the one before is what token healing has taken back; the one behind tells where the value ends, and may share a token
-// with its last byte.
+// Every tokenization of the text is allowed, except for text that forced() returns. The text before the value is what
+// token healing has taken back. The text after it marks the end of the value, and may share a token with the value's
+// last byte.
 class TextConstraint {
 public:
     virtual ~TextConstraint() = default;
 
-    // Whether one token is legal: a walk over its bytes.
+    // Returns true if the token is allowed: a walk over its bytes.
     virtual bool allows(Token token) const = 0;
 
-    // All legal tokens, never none until the value is over. Kept for the states seen last, so that
-    // most are found and not computed.
+    // Returns all allowed tokens; never empty before the value is over. Masks of recently seen states are cached.
     virtual SharedMask mask() = 0;
 
-    // Walks on with a legal token.
+    // Advances by an allowed token.
     virtual void accept(Token token) = 0;
 
-    // The value is complete: it may still go on, or it cannot.
+    // may_end(): the value is complete, but may be able to continue. is_over(): it cannot continue.
     virtual bool may_end() const = 0;
     virtual bool is_over() const = 0;
 
-    // True while the known text before the value lasts, where few tokens are legal.
+    // Returns true within the fixed text before the value, where few tokens are allowed.
     virtual bool before_value() const = 0;
 
-    // How many bytes of the text behind the value the last token has brought.
+    // Returns the number of bytes of the text after the value that the last token contained.
     virtual size_t n_after() const = 0;
 
-    // Nothing where that is not known.
+    // Returns the text that must come next; empty if unknown.
     virtual ForcedText forced() const { return {}; }
 
-    // Whether few bytes may come next, so that the mask is found fast.
+    // Returns true if few bytes are allowed next, so that the mask is quickly computed.
     virtual bool is_narrow() const { return false; }
 
-    // Bytes that complete the value; nothing where that is not known.
+    // Returns the bytes that complete the value; empty if unknown.
     virtual std::string shortest_end() const = 0;
 
-    // The value's bytes so far.
+    // Returns the bytes of the value so far.
     const std::string & value() const { return value_; }
 
 protected:
     std::string value_;
 };
 
-// Begins constraints of one kind, which share their masks. Safe from any thread.
+// Creates constraints of one kind, which share their masks. Safe from any thread.
 class TextConstraintKind {
 public:
     virtual ~TextConstraintKind() = default;

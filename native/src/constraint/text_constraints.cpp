@@ -9,7 +9,7 @@
 namespace eliza {
 namespace {
 
-// A key of parts that cannot run into each other.
+// Joins parts unambiguously into one key.
 std::string joined(std::initializer_list<std::string_view> parts) {
     std::string key;
     for (const std::string_view part : parts) {
@@ -28,7 +28,7 @@ std::vector<int32_t> parse_ints(const Json & array, const std::string & path) {
     for (const Json & value : array) {
         int64_t number = 0;
         if (!read_int(value, -1, INT32_MAX, number)) {
-            throw invalid_argument(at(path, values.size()) + ": expected a number of a state or class, found " +
+            throw invalid_argument(at(path, values.size()) + ": expected the number of a state or class, found " +
                                    kind_of(value));
         }
         values.push_back(static_cast<int32_t>(number));
@@ -79,7 +79,7 @@ TextConstraints::TextConstraints(std::shared_ptr<const Vocabulary> vocabulary)
     : vocabulary_(std::move(vocabulary)),
       most_brackets_(most_json_brackets(vocabulary_->all())),
       string_bodies_(std::make_shared<const DfaMasks>(vocabulary_, json_string_body_dfa())) {
-    // Nearly the whole vocabulary: better once here than where someone waits for a token.
+    // This mask covers nearly the whole vocabulary. Computing it here keeps the first request from waiting for it.
     string_bodies_->mask(string_bodies_->recognizer().start());
 }
 
@@ -121,7 +121,7 @@ std::shared_ptr<const DfaMasks> TextConstraints::dfa_masks(const ValueSpec & spe
             case ValueKind::json_string_body:
             case ValueKind::json_value: break;  // have masks of their own
         }
-        throw std::logic_error("a kind of value that is no table of states");
+        throw std::logic_error("this kind of value has no DFA");
     });
 }
 

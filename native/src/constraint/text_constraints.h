@@ -1,4 +1,4 @@
-// The constraints by text that the streams of one model share.
+// The text constraints shared by the streams of one model.
 #pragma once
 
 #include <memory>
@@ -12,28 +12,28 @@
 
 namespace eliza {
 
-// What tells the bytes of a value: one of JSON's kinds, or a table of states.
+// What defines the bytes of a value: a JSON type, or a DFA.
 enum class ValueKind { json_string, json_string_body, json_number, json_integer, json_value, dfa };
 
-// By the name it has in a span; nothing for a name that stands for none. "dfa" is none: it needs its table.
+// Returns the kind with this name in a span, or nothing. "dfa" is not included, because it needs a table.
 std::optional<ValueKind> value_kind(std::string_view name);
 
-// Those names, for errors.
+// Returns those names, for error messages.
 std::string value_kind_names();
 
 struct ValueSpec {
     ValueKind kind = ValueKind::json_value;
-    int32_t depth = 16;  // of a JSON value: how deep it may be nested
-    std::string dfa;     // the table, as JSON
+    int32_t depth = 16;  // maximum nesting depth of a JSON value
+    std::string dfa;     // the DFA as JSON
 };
 
-// Least recently used, keyed by content. Safe from any thread.
+// Caches that are keyed by content and drop the least recently used entries. Safe from any thread.
 class TextConstraints {
 public:
     explicit TextConstraints(std::shared_ptr<const Vocabulary> vocabulary);
 
-    // `json` is an array of strings; each choice is spelled `before` + the string. Throws Error that
-    // names what is wrong.
+    // `json` is an array of strings. Each label is spelled `before` + the string. Throws an Error that names the
+    // problem.
     std::shared_ptr<const TextChoices> choices(std::string_view json, const std::string & before);
 
     std::shared_ptr<const TextConstraintKind> value(const ValueSpec & spec, const Frame & frame);
@@ -42,7 +42,7 @@ private:
     std::shared_ptr<const TextConstraintKind> build(const ValueSpec & spec, const Frame & frame);
     std::shared_ptr<const DfaMasks> dfa_masks(const ValueSpec & spec);
 
-    // Each of the caches.
+    // Limits of each cache.
     static constexpr size_t capacity = 128;
     static constexpr size_t most_bytes = size_t(64) << 20;
 

@@ -1,4 +1,4 @@
-// A span over a token trie: a choice has one way to be cut into tokens.
+// A span over a token trie: each label has exactly one tokenization.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace eliza {
 
 class TokenTrieConstraint final : public Constraint {
 public:
-    // Active at once, at the root.
+    // The span starts at the root.
     explicit TokenTrieConstraint(std::shared_ptr<const CachedTrie> trie, int32_t span_limit = no_span_limit)
         : Constraint(span_limit), trie_(std::move(trie)) {}
 
