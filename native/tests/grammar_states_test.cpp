@@ -323,7 +323,7 @@ TEST(GrammarStates, AListWhoseItemsMayBeEmptyIsNone) {
     }
     EXPECT_FALSE(StatesGrammar(vocab.texts, "root ::= root | \"a\"", GrammarLimits()).allows(vocab.texts->ends()[0]));
     StatesGrammar endless(vocab.texts, "root ::= root", GrammarLimits());
-    EXPECT_STREQ(error_of([&] { endless.mask(); }).what(), "gbnf_grammar: there is no text that follows the grammar");
+    EXPECT_STREQ(error_of([&] { endless.mask(); }).what(), "gbnf_grammar: the grammar matches no text");
 }
 
 TEST(GrammarStates, ALazyGrammarBeginsWhereLlamaCppsDoes) {

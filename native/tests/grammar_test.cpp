@@ -65,7 +65,7 @@ TEST_F(GrammarStream, ATrieThatContradictsItIsAnErrorOnlyWhenTheGrammarIsNeededA
     const Output output = pull(stream);
     EXPECT_EQ(output.text, "IGNORE");
     EXPECT_EQ(output.status, ELIZA_ERR_INVALID_ARG);
-    EXPECT_EQ(output.error, "the grammar cannot go on: it does not allow a token that came before");
+    EXPECT_EQ(output.error, "the grammar cannot continue: it does not allow an earlier token");
     ASSERT_EQ(eliza_inference_llm_stream_reset(stream.get()), 0);
     prefill(stream, prompt);
     EXPECT_EQ(pull(stream).text, "yes");
@@ -87,20 +87,20 @@ TEST_F(GrammarStream, OneThatIsNestedTooDeepIsRefused) {
     EXPECT_EQ(error_of(chain(400)), "accepted");
     EXPECT_EQ(error_of(chain(5000)), "accepted");
     EXPECT_EQ(error_of(chain(100000)),
-              "gbnf_grammar: 100002 rules (repetitions count) are more than the limit of 10000");
+              "gbnf_grammar: 100002 rules, with repetitions written out, exceed the limit of 10000");
 }
 
 TEST_F(GrammarStream, RepetitionsThatComeToTooMuchAreRefusedUnparsed) {
-    EXPECT_EQ(error_of("root ::= \"a\"{2,1}"), "gbnf_grammar: the repetition {2,1} ends before it begins");
-    EXPECT_EQ(error_of("root ::= [a-z]{ 1 , 0 }"), "gbnf_grammar: the repetition { 1 , 0 } ends before it begins");
+    EXPECT_EQ(error_of("root ::= \"a\"{2,1}"), "gbnf_grammar: the repetition {2,1} has a maximum below its minimum");
+    EXPECT_EQ(error_of("root ::= [a-z]{ 1 , 0 }"), "gbnf_grammar: the repetition { 1 , 0 } has a maximum below its minimum");
     EXPECT_EQ(error_of("root ::= \"" + std::string(100000, 'x') + "\"{2000}"),
-              "gbnf_grammar: its characters and references (repetitions count) are more than the limit of 1000000");
+              "gbnf_grammar: its characters and references, with repetitions written out, exceed the limit of 1000000");
     EXPECT_NE(
         error_of("root ::= a\n" + std::string(500000, 'a') + " ::= (\"x\")* (\"y\")*").find("longer than 256 bytes"),
         std::string::npos);
     std::string many = "root ::= ";
     for (int i = 0; i < 9000; ++i) many += "\"a\"{0,1999} ";
-    EXPECT_EQ(error_of(many), "gbnf_grammar: its rules (repetitions count) are more than the limit of 10000");
+    EXPECT_EQ(error_of(many), "gbnf_grammar: its rules, with repetitions written out, exceed the limit of 10000");
     EXPECT_NE(error_of("root ::= \"ab\"{1999}{1999}{1999}{1999}"), "accepted");
     for (const char * good :
          {"root ::= \"ab\"{2,3} [a-z]{0,5} (\"x\" | \"y\"){2} .{1,} \"{2,1}\"? # {2,1}",

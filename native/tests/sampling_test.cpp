@@ -73,9 +73,9 @@ TEST(SamplingParams, WhatIsWrongIsNamedWithWhatIsAllowed) {
               "samplers: \"best\" is not one of penalties, dry, top_n_sigma, top_k, typ_p, top_p, min_p, xtc, "
               "temperature, infill, adaptive_p");
     EXPECT_EQ(refusal(R"({"samplers":"top_k;min_p;top_k"})"),
-              "samplers: \"top_k\" stands twice in \"top_k;min_p;top_k\"");
+              "samplers: \"top_k\" is repeated in \"top_k;min_p;top_k\"");
     EXPECT_EQ(refusal(R"({"samplers":"adaptive_p;top_k"})"),
-              "samplers: adaptive_p chooses the token, so \"top_k\" cannot come after it");
+              "samplers: adaptive_p selects the token, so \"top_k\" cannot come after it");
     EXPECT_EQ(refusal(R"({"top_p":1.5})"), "option top_p: expected 0 to 1 (off), got \"1.5\"");
     EXPECT_EQ(refusal(R"({"temperature":-1})"), "option temperature: expected 0 (greedy) to 1000000, got \"-1\"");
     EXPECT_EQ(refusal(R"({"temperature":"nan"})"), "option temperature: expected 0 (greedy) to 1000000, got \"nan\"");
@@ -95,8 +95,8 @@ TEST(SamplingParams, WhatIsWrongIsNamedWithWhatIsAllowed) {
     EXPECT_EQ(refusal(R"({"dry_sequence_breakers":["a",")" + std::string(41, 'x') + R"("]})"),
               "dry_sequence_breakers[1]: expected a string of 1 to 40 bytes without a NUL");
     EXPECT_EQ(refusal(R"({"logit_bias":[[18446744073709551615,1]]})"),
-              "logit_bias[0]: token 18446744073709551615 is not 0 to 2147483647");
-    EXPECT_EQ(refusal(R"({"logit_bias":[[7,1],[7,2]]})"), "logit_bias[1]: token 7 has a bias already, logit_bias[0]");
+              "logit_bias[0]: expected a token from 0 to 2147483647, got 18446744073709551615");
+    EXPECT_EQ(refusal(R"({"logit_bias":[[7,1],[7,2]]})"), "logit_bias[1]: token 7 already has a bias in logit_bias[0]");
     EXPECT_EQ(refusal(R"({"logit_bias":[[7,-1e300]]})").rfind("logit_bias[0]: the bias -1e+300 is not", 0), 0u);
 }
 
@@ -110,13 +110,13 @@ TEST_F(Sampling, SettingsThatWouldBeIgnoredAreRefused) {
         return std::string();
     };
     EXPECT_EQ(refused_chain(R"({"temperature":0.5,"top_k":4,"samplers":"temperature"})"),
-              "top_k is set, and \"top_k\" is missing in samplers");
+              "top_k is set, but \"top_k\" is missing from samplers");
     EXPECT_EQ(refused_chain(R"({"temperature":0.5,"samplers":"top_k"})"),
-              "temperature is set, and \"temperature\" is missing in samplers");
+              "temperature is set, but \"temperature\" is missing from samplers");
     for (const char * json : {R"({"temperature":1,"mirostat":2,"draw":"gumbel"})",
                               R"({"temperature":1,"mirostat":1,"adaptive_target":0.5,"samplers":"adaptive_p"})",
                               R"({"temperature":1,"draw":"gumbel","adaptive_target":0.5,"samplers":"adaptive_p"})"}) {
-        EXPECT_EQ(refused_chain(json), "mirostat, adaptive_p and draw \"gumbel\" each draw the token: choose one");
+        EXPECT_EQ(refused_chain(json), "mirostat, adaptive_p and draw \"gumbel\" each draw the token: use only one of them");
     }
 }
 

@@ -99,16 +99,16 @@ TEST(TriggerPatterns, BeginWhereTheStandardLibrarysDoAtRandom) {
 TEST(TriggerPatterns, ThatCannotBeFollowedAreRefused) {
     EXPECT_EQ(refusal("("), "'(' without ')' (at byte 1 of the pattern)");
     EXPECT_EQ(refusal("a)"), "')' without '(' (at byte 1 of the pattern)");
-    EXPECT_EQ(refusal("(a)\\1"), "references to groups are not supported (at byte 5 of the pattern)");
-    EXPECT_NE(refusal("(?=a)").find("looking ahead"), std::string::npos);
+    EXPECT_EQ(refusal("(a)\\1"), "backreferences are not supported (at byte 5 of the pattern)");
+    EXPECT_NE(refusal("(?=a)").find("lookahead"), std::string::npos);
     EXPECT_NE(refusal("a**").find("nothing to repeat"), std::string::npos);
     EXPECT_NE(refusal("+").find("nothing to repeat"), std::string::npos);
     EXPECT_NE(refusal("[a").find("'[' without ']'"), std::string::npos);
-    EXPECT_NE(refusal("[z-a]").find("ends before it begins"), std::string::npos);
+    EXPECT_NE(refusal("[z-a]").find("less than the first"), std::string::npos);
     EXPECT_NE(refusal("[é]").find("not ASCII"), std::string::npos);
-    EXPECT_NE(refusal("a{3,2}").find("ends before it begins"), std::string::npos);
+    EXPECT_NE(refusal("a{3,2}").find("less than its minimum"), std::string::npos);
     EXPECT_NE(refusal("\\").find("nothing follows"), std::string::npos);
-    EXPECT_NE(refusal("\\q").find("'\\q' is not known"), std::string::npos);
+    EXPECT_NE(refusal("\\q").find("'\\q' is not a known escape"), std::string::npos);
     EXPECT_NE(refusal(std::string(20000, '(') + "a" + std::string(20000, ')')).find("more than 32 groups"),
               std::string::npos);
     std::string deep(65, ')');
@@ -161,7 +161,7 @@ TEST(GrammarTriggers, AreRefusedWithTheirPlace) {
               "grammar_triggers[1].value: '(' without ')' (at byte 1 of the pattern)");
     std::string many = "[";
     for (int i = 0; i < 20; ++i) many += std::string(i > 0 ? "," : "") + R"({"type":"pattern","value":"a{900}"})";
-    EXPECT_EQ(refused(many + "]"), "grammar_triggers[11].value: all patterns together come to more than 10000 steps");
+    EXPECT_EQ(refused(many + "]"), "grammar_triggers[11].value: all patterns together have more than 10000 instructions");
 }
 
 }  // namespace

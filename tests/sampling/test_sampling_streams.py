@@ -206,7 +206,7 @@ def test_a_preset_by_name_equals_its_settings(sampled: Sampled, preset: str) -> 
         ("reasoning_budget", "2147483648", "-1 (no limit) to 2147483647 tokens"),
         ("preset", "wild", "greedy, balanced, creative, very-creative or code"),
         ("samplers", "top_k;best", ", ".join(SAMPLER_NAMES)),
-        ("samplers", "top_k;top_p;top_k", "stands twice"),
+        ("samplers", "top_k;top_p;top_k", "is repeated"),
         ("samplers", "adaptive_p;top_k", "cannot come after it"),
         ("topk", "5", "known options: n_gpu_layers"),
     ],

@@ -16,7 +16,6 @@
 //
 // The layout and the walk are those of llguidance's toktrie, as described in its documentation. This folder does not
 // depend on llama.cpp.
-// here knows llama.cpp.
 #pragma once
 
 #include <array>

@@ -22,7 +22,7 @@ const char * skip_space_and_comments(const char * text) {
     return text;
 }
 
-// llama.cpp reports a syntax error on stderr and keeps it to itself. Its parser's parts throw it.
+// llama.cpp's parser prints syntax errors to stderr and does not return them. The parts of the parser throw them.
 llama_grammar_parser parsed(const llama_vocab * vocab, const std::string & gbnf) {
     check_gbnf_text(gbnf);
     llama_grammar_parser parser(vocab);
@@ -33,14 +33,15 @@ llama_grammar_parser parsed(const llama_vocab * vocab, const std::string & gbnf)
     } catch (const std::bad_alloc &) {
         throw;
     } catch (const std::exception & error) {
-        constexpr size_t most_quoted = 200;  // it quotes all of the grammar that is left
+        constexpr size_t most_quoted = 200;  // the message quotes the whole rest of the grammar
         throw invalid_argument("gbnf_grammar: " + std::string(error.what()).substr(0, most_quoted));
     }
     check_gbnf_rules(parser);
     return parser;
 }
 
-// A character is an element and those behind it that say what else it may be. `i` is moved to the last of them.
+// Adds a character class. It consists of an element and the elements after it with its other alternatives. Moves `i` to
+// the last of them.
 Utf8Classes::Place add_character(const llama_grammar_rule & rule, size_t & i, Utf8Classes & characters) {
     if (rule[i].type == LLAMA_GRETYPE_CHAR_ANY) {
         return characters.add({}, /*inverted=*/true);

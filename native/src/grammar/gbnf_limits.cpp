@@ -17,15 +17,15 @@ namespace {
 constexpr size_t max_group_depth = 256;
 constexpr size_t max_rules = 10000;
 constexpr size_t max_name_bytes = 256;
-constexpr size_t max_elements = 1000000;  // characters, references and ranges, repetitions written out
+constexpr size_t max_elements = 1000000;  // characters, references and ranges, with repetitions written out
 
 Error refused(const std::string & what) { return invalid_argument("gbnf_grammar: " + what); }
 
 [[noreturn]] void refuse_count(const char * what, size_t limit) {
-    throw refused(std::string(what) + " (repetitions count) are more than the limit of " + std::to_string(limit));
+    throw refused(std::string(what) + ", with repetitions written out, exceed the limit of " + std::to_string(limit));
 }
 
-// One walk over the text, which counts what the parser would make of it.
+// Counts in one walk over the text what the parser would create.
 class SizeCheck {
 public:
     explicit SizeCheck(const std::string & gbnf) : text_(gbnf) {}
@@ -50,7 +50,7 @@ private:
         } else if (c == ')') {
             depth_ -= depth_ > 0 ? 1 : 0;
             ++i_;
-            count_symbol(1);  // the rule that the group becomes
+            count_symbol(1);  // the rule that the parser creates for the group
         } else if (c == '*' || c == '+' || c == '?') {
             repeat(c == '+' ? 1 : 0, c == '?' ? 1 : no_most);
             ++i_;
@@ -62,7 +62,7 @@ private:
                    (std::isalnum(static_cast<unsigned char>(text_[i_])) != 0 || text_[i_] == '-')) {
                 ++i_;
             }
-            if (i_ - begin > max_name_bytes) {  // every group in the rule gets a name that begins with it
+            if (i_ - begin > max_name_bytes) {  // the parser derives a name for every group from the rule's name
                 throw refused("the name \"" + text_.substr(begin, 40) + "...\" is longer than " +
                               std::to_string(max_name_bytes) + " bytes");
             }
@@ -75,7 +75,7 @@ private:
         }
     }
 
-    // Returns how many characters there are up to the end of a literal or class, at least 1.
+    // Returns the number of characters up to the end of a literal or class, at least 1.
     size_t skip_quoted(char end) {
         size_t n = 0;
         for (++i_; i_ < text_.size() && text_[i_] != end; ++n) {
@@ -113,12 +113,12 @@ private:
             skip_space();
         }
         if (!least || i_ >= text_.size() || text_[i_] != '}') {
-            return;  // for the parser to refuse
+            return;  // the parser will report it
         }
         ++i_;
         if (*most < *least) {
             throw refused("the repetition " + text_.substr(begin, std::min<size_t>(i_ - begin, 40)) +
-                          " ends before it begins");
+                          " has a maximum below its minimum");
         }
         repeat(*least, *most);
     }
@@ -134,9 +134,9 @@ private:
 
     void skip_space() { i_ += std::strspn(text_.c_str() + i_, " \t\r\n"); }
 
-    // The parser writes the symbol out `least` times, and a rule for each time more that it may come.
+    // The parser writes the symbol out `least` times, and creates a rule for every additional repetition.
     void repeat(size_t least, size_t most) {
-        constexpr size_t unbounded = 2000;  // more than that is as good as no limit to the parser
+        constexpr size_t unbounded = 2000;  // the parser treats a larger count as unbounded
         least = std::min(least, unbounded + 1);
         const size_t n_more = most > unbounded ? 1 : most - std::min(least, most);
         const size_t n_written = last_ * (least > 0 ? least - 1 : 0);
@@ -149,7 +149,7 @@ private:
     const std::string & text_;
     size_t i_ = 0;
     size_t depth_ = 0;
-    size_t last_ = 0;  // elements of what a repetition would repeat
+    size_t last_ = 0;  // the number of elements that a repetition would repeat
     size_t n_elements_ = 0;
     size_t n_rules_ = 0;
 };
@@ -158,11 +158,11 @@ bool is_end(const llama_grammar_element & element) {
     return element.type == LLAMA_GRETYPE_END || element.type == LLAMA_GRETYPE_ALT;
 }
 
-// The rules that can stand for nothing at all: an alternative of theirs has no elements, or only such rules.
+// Returns the rules that can match the empty string: one of their alternatives has no elements, or only such rules.
 std::vector<bool> rules_that_may_be_empty(const llama_grammar_parser & parser) {
     struct Alternative {
         uint32_t rule;
-        size_t n_left;  // references to rules that are not known to be such
+        size_t n_left;  // references to rules that are not known to match the empty string
     };
     std::vector<Alternative> alternatives;
     std::vector<std::vector<size_t>> asked_by(parser.rules.size());
@@ -189,7 +189,7 @@ std::vector<bool> rules_that_may_be_empty(const llama_grammar_parser & parser) {
             if (only_rules && alternative.n_left == 0) {
                 find(rule);
             }
-            alternative.n_left += only_rules ? 0 : 1;  // what is no rule never becomes empty
+            alternative.n_left += only_rules ? 0 : 1;  // an element that is not a rule is never empty
             alternatives.push_back(alternative);
             alternative = {rule, 0};
             only_rules = true;
@@ -207,9 +207,9 @@ std::vector<bool> rules_that_may_be_empty(const llama_grammar_parser & parser) {
     return may_be_empty;
 }
 
-// Finds rules that begin with themselves, by what the rules that can begin a rule have in common: Tarjan's strongly
-// connected components, without recursion. A list that ends with itself may, if what comes before is left out, begin
-// with itself, too; but nothing has to follow then, so that does no harm.
+// Finds rules that begin with themselves. It computes the strongly connected components of the relation "can begin
+// with", with Tarjan's algorithm and without recursion. A right-recursive list whose earlier elements can be empty also
+// begins with itself. It is accepted, because nothing has to follow the inner list.
 class LeftRecursionCheck {
 public:
     explicit LeftRecursionCheck(const llama_grammar_parser & parser)
@@ -226,11 +226,11 @@ public:
 private:
     struct First {
         uint32_t rule;
-        bool is_last;  // nothing has to follow it
+        bool is_last;  // no element has to follow it
     };
     struct Known {
-        size_t number = 0;  // in the order they were come to, from 1 on
-        size_t lowest = 0;  // number that it leads back to
+        size_t number = 0;  // in the order of discovery, from 1
+        size_t lowest = 0;  // the lowest number reachable from here
         bool is_open = false;
         std::vector<First> first;
     };
@@ -271,7 +271,7 @@ private:
         path.push_back({rule, 0});
     }
 
-    // All rules from `root` on begin with one another.
+    // The open rules from `root` on form a component: each can begin with every other.
     void close_component(uint32_t root) {
         const auto begin = std::find(open_.rbegin(), open_.rend(), root).base() - 1;
         const size_t number = known_[root].number;
@@ -288,7 +288,7 @@ private:
         open_.erase(begin, open_.end());
     }
 
-    // The rules that a rule may begin with.
+    // Returns the rules with which a rule can begin.
     std::vector<First> first_rules(const llama_grammar_rule & rule) const {
         std::vector<First> first;
         bool is_first = true;
@@ -315,7 +315,7 @@ private:
     const llama_grammar_parser & parser_;
     const std::vector<bool> may_be_empty_;
     std::vector<Known> known_;
-    std::vector<uint32_t> open_;  // in the order they were come to
+    std::vector<uint32_t> open_;  // in the order of discovery
     size_t n_seen_ = 0;
 };
 

@@ -1,4 +1,5 @@
-// What a grammar may ask of llama.cpp's parser, which follows groups recursively and writes repetitions out, and of us.
+// Limits for a grammar. They protect llama.cpp's parser, which is recursive and writes repetitions out, and our own
+// automaton.
 #pragma once
 
 #include <string>
@@ -7,11 +8,12 @@ struct llama_grammar_parser;
 
 namespace eliza {
 
-// Before it is parsed: groups that are nested too deep, repetitions that come to too much or end before they begin.
-// Throws Error. What is no GBNF is left for the parser to refuse.
+// Checks the text before it is parsed. Throws an Error if groups are nested too deep, or a repetition is too large or
+// has a maximum below its minimum. Other syntax errors are left to the parser.
 void check_gbnf_text(const std::string & gbnf);
 
-// After that: rules that are missing, too many, or that begin with themselves. Throws Error that names one.
+// Checks the parsed rules. Throws an Error that names a rule that is missing or begins with itself, or if there are too
+// many.
 void check_gbnf_rules(const llama_grammar_parser & parser);
 
 }  // namespace eliza

@@ -1,4 +1,4 @@
-// A GBNF grammar, followed token by token.
+// A GBNF grammar that is followed token by token.
 #pragma once
 
 #include "byte_trie/masks.h"
@@ -6,22 +6,23 @@
 
 namespace eliza {
 
-// Not safe from two threads at once. What looks at the grammar throws Error past its limits, and can be called again.
+// Not thread-safe. The functions that evaluate the grammar throw an Error if it exceeds its limits; they can be called
+// again.
 class Grammar {
 public:
     virtual ~Grammar() = default;
 
-    // A lazy grammar waits for a trigger; until it is awake all tokens are legal.
+    // A lazy grammar waits for a trigger. Until it is awake, all tokens are allowed.
     virtual bool is_lazy() const = 0;
     virtual bool is_awake() = 0;
 
     virtual bool allows(llama_token token) = 0;
 
-    // The legal tokens, where it is awake.
+    // The allowed tokens. Only meaningful if the grammar is awake.
     virtual SharedMask mask() = 0;
 
-    // Follows the text. After a token it does not allow, the grammar is out of step for good. Never fails: what does is
-    // done when it is looked at.
+    // Advances by a token. If the grammar does not allow the token, in_step() is false from then on. Never fails: the
+    // evaluation is deferred to the functions above.
     virtual void accept(llama_token token) = 0;
     virtual bool in_step() = 0;
 

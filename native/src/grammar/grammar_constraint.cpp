@@ -11,7 +11,7 @@ constexpr const char * framed_rule = "eliza-framed";
 
 std::string literal(const std::string & text) {
     if (text.find('\0') != std::string::npos) {
-        throw invalid_argument("grammar: the text around the value holds U+0000, which grammars cannot spell");
+        throw invalid_argument("grammar: the text around the value contains U+0000, which grammars cannot spell");
     }
     std::string quoted = "\"";
     for (const char byte : text) {
@@ -51,14 +51,14 @@ void GrammarConstraint::accept(Token token) {
     is_over_ = may_end() && !grammar_->may_go_on();
 }
 
-// The grammar ends behind all of the text that follows the value.
+// The grammar accepts only at the end of the whole text that follows the value.
 size_t GrammarConstraint::n_after() const { return may_end() ? frame_.after.size() : 0; }
 
 std::string GrammarConstraint::shortest_end() const {
     if (may_end()) {
         return "";
     }
-    throw invalid_argument("the grammar did not come to its end within max_tokens, after \"" + value_ + "\"");
+    throw invalid_argument("max_tokens ended the value before the grammar was complete, after \"" + value_ + "\"");
 }
 
 }  // namespace eliza

@@ -1,4 +1,4 @@
-// A span whose value is told by a GBNF grammar.
+// A span whose value is defined by a GBNF grammar.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@ namespace eliza {
 
 class GrammarConstraint final : public TextConstraint {
 public:
-    // The value is what the rule "root" describes, the texts around it are whole characters. End tokens are legal
-    // where the text is complete. Throws Error when the grammar cannot be used.
+    // The rule "root" describes the value. The texts around it consist of whole characters. End tokens are allowed
+    // where the text is complete. Throws an Error if the grammar cannot be used.
     GrammarConstraint(const std::shared_ptr<const GrammarVocabulary> & vocabulary, const std::string & gbnf,
                       const GrammarLimits & limits, const Frame & frame);
 

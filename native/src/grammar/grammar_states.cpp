@@ -40,7 +40,7 @@ void GrammarStates::count_step() {
 }
 
 size_t GrammarStates::n_bytes() const {
-    constexpr size_t hashed = 40;  // about what an entry of a hash table takes
+    constexpr size_t hashed = 40;  // approximate size of a hash table entry
     return next_.size() * sizeof(State) + states_.size() * (sizeof(StateInfo) + hashed) +
            places_.size() * sizeof(Place) + frames_.size() * (sizeof(Frame) + hashed) + followed_.size() * hashed +
            found_.size() * sizeof(Place) + to_follow_.size() * sizeof(Frame);
@@ -49,8 +49,7 @@ size_t GrammarStates::n_bytes() const {
 void GrammarStates::check_bytes() const {
     if (n_bytes() > n_bytes_before_ + limits_.n_bytes) {
         throw invalid_argument(
-            "gbnf_grammar: the next token can stand in too many places of the grammar: their states "
-            "are more than " +
+            "gbnf_grammar: the grammar is too ambiguous: the states for the next token need more than " +
             std::to_string(limits_.n_bytes >> 20) + " MiB");
     }
 }
@@ -66,7 +65,7 @@ uint32_t GrammarStates::pushed(uint32_t element, uint32_t stack) {
     return number;
 }
 
-// Adds to what was found the places that read the next byte or token, from an element on.
+// Adds to found_ all places reachable from an element that read the next byte or token.
 void GrammarStates::follow(uint32_t element, uint32_t stack) {
     using Kind = GrammarRules::Kind;
     const auto go_on_at = [&](uint32_t next, uint32_t below) {
@@ -95,7 +94,7 @@ void GrammarStates::follow(uint32_t element, uint32_t stack) {
                 }
                 break;
             case Kind::rule: {
-                // Nothing is pushed where nothing would follow: lists that end with themselves need no stack.
+                // If nothing follows the reference, nothing is pushed, so that right-recursive lists need no stack.
                 const bool is_last = rules_->elements[at.element + 1].kind == Kind::end;
                 const uint32_t below = is_last ? at.below : pushed(at.element + 1, at.below);
                 for (uint32_t i = rules_->first_of_rule[here.value]; i < rules_->first_of_rule[here.value + 1]; ++i) {
@@ -106,7 +105,7 @@ void GrammarStates::follow(uint32_t element, uint32_t stack) {
     }
 }
 
-// Makes a state of what was found, and finds nothing from then on.
+// Returns the state for found_, and creates it if necessary.
 GrammarStates::State GrammarStates::intern_found() {
     std::sort(found_.begin(), found_.end());
     found_.erase(std::unique(found_.begin(), found_.end()), found_.end());
@@ -130,7 +129,7 @@ GrammarStates::State GrammarStates::intern_found() {
     }
     const auto state = static_cast<State>(states_.size());
     check_bytes();
-    // In this order nothing refers to what is not there, whichever allocation fails.
+    // In this order, nothing refers to missing data, whichever allocation fails.
     const auto first_place = static_cast<uint32_t>(places_.size());
     places_.insert(places_.end(), found_.begin(), found_.end());
     next_.resize((size_t(state) + 1) * n_columns_, unknown);
@@ -212,7 +211,7 @@ GrammarStates::State GrammarStates::adopt(const GrammarStates & other, State sta
     const StateInfo & kept = other.states_[state];
     const auto begin = other.places_.begin() + kept.first_place;
     std::vector<Place> places(begin, begin + kept.n_places);
-    // What is below a frame was pushed before it.
+    // The frame below another one always has a lower number.
     const std::vector<Frame> & frames = other.frames_;
     std::vector<uint32_t> own_stack(frames.size(), 0);
     for (const Place & place : places) {

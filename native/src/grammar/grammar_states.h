@@ -1,9 +1,9 @@
-// Where a text can be in a grammar, byte by byte: an automaton whose states are made when they are first come to.
+// The possible positions of a text in a grammar, byte by byte: an automaton whose states are created on first use.
 //
-// A place in a grammar is an element and, below it, what has to follow when its rule ends: a stack. Stacks share what
-// they have in common, so one is a number. A state is all places that a text may be at. An ambiguous grammar has many,
-// but each only once, however many ways lead to it; and what a byte does to a state is worked out once. Walking the
-// vocabulary, most bytes are one look into a table.
+// A place in a grammar is an element and a stack: the elements that must follow after the ends of the enclosing rules.
+// Stacks share their common parts, so a stack is a number. A state is the set of all places a text may be at. An
+// ambiguous grammar has many places, but each occurs only once in a state, however many derivations lead to it. The
+// transition of a state by a byte is computed once. In a walk over the vocabulary, most bytes need one table lookup.
 //
 //     root ::= "a" list "b"       "a["     state: (list's first element, stack (element "b", nothing))
 //     list ::= "[" list? "]"
@@ -24,21 +24,22 @@ namespace eliza {
 struct GrammarLimits {
     static constexpr int32_t default_n_steps = 10'000'000;
 
-    int64_t n_steps = default_n_steps;       // places looked at in one look at the grammar
-    size_t n_bytes = size_t(64) << 20;       // of states made in one look
-    size_t n_bytes_kept = size_t(16) << 20;  // of states and masks kept from one token to the next
-    std::function<void()> checkpoint;        // called again and again; may throw
+    int64_t n_steps = default_n_steps;       // places examined per token
+    size_t n_bytes = size_t(64) << 20;       // bytes of states created per token
+    size_t n_bytes_kept = size_t(16) << 20;  // bytes of states and masks kept from one token to the next
+    std::function<void()> checkpoint;        // called regularly; may throw
 };
 
-// Not safe from two threads at once.
+// Not thread-safe.
 class GrammarStates {
 public:
     using State = uint32_t;
-    static constexpr State dead = 0;  // no text that begins so is in the grammar
+    static constexpr State dead = 0;  // no text of the grammar begins this way
 
     GrammarStates(std::shared_ptr<const GrammarRules> rules, GrammarLimits limits);
 
-    // The limits count from here on. What is asked for after it throws Error past them; nothing is lost then.
+    // Resets the counters of the limits. The functions below throw an Error when a limit is exceeded; no data is lost
+    // then.
     void begin_token();
 
     State start();
@@ -48,10 +49,11 @@ public:
     }
     bool may_end(State state) const { return states_[state].may_end; }
 
-    // True where a byte may follow, or a token that an element names.
+    // True if a byte may follow, or a token that an element names.
     bool may_go_on(State state) const { return states_[state].n_places > 0; }
 
-    // Where the elements lead that name tokens, not texts. `visit(token, inverted)` for each of them.
+    // Returns the state after the elements that name tokens instead of text. for_each_token_element() calls
+    // `visit(token, inverted)` for each such element.
     State step_by_token(State state, int32_t token);
     template <typename Visit>
     void for_each_token_element(State state, const Visit & visit) const {
@@ -64,10 +66,10 @@ public:
     }
     State either(State a, State b);
 
-    // More than is to be kept from one token to the next, with what others keep of these states.
+    // True if these states, and n_more_bytes that others keep with them, are too large to keep for the next token.
     bool is_large(size_t n_more_bytes) const { return n_bytes() + n_more_bytes > limits_.n_bytes_kept; }
 
-    // Automata of the same grammar, and a state of another one of them.
+    // Returns an empty automaton of the same grammar, and adopts a state of another automaton of that grammar.
     std::unique_ptr<GrammarStates> fresh() const { return std::make_unique<GrammarStates>(rules_, limits_); }
     State adopt(const GrammarStates & other, State state);
 
@@ -76,7 +78,7 @@ private:
 
     struct Place {
         uint32_t element;
-        Utf8Classes::Place byte;  // how far the character is read
+        Utf8Classes::Place byte;  // how much of the character has been read
         uint32_t stack;
         bool operator==(const Place & other) const {
             return element == other.element && byte == other.byte && stack == other.stack;
@@ -91,7 +93,7 @@ private:
         uint32_t first_place, n_places;
         bool may_end, names_tokens;
     };
-    // What follows when a rule ends, on top of what follows then; 0 is nothing.
+    // The element that follows when a rule ends, and the frame below it; 0 is an empty stack.
     struct Frame {
         uint32_t element, below;
     };
@@ -110,20 +112,20 @@ private:
     std::array<uint8_t, 256> column_;
     size_t n_columns_;
 
-    std::vector<State> next_;  // a row for each state, a column for bytes that are not told apart
+    std::vector<State> next_;  // a row per state, a column per class of equivalent bytes
     std::vector<StateInfo> states_;
     std::vector<Place> places_;
     std::unordered_multimap<uint64_t, State> states_by_hash_;
     std::vector<Frame> frames_;
     std::unordered_map<uint64_t, uint32_t> stack_of_;
 
-    // What is being worked out.
+    // The current computation.
     int64_t n_steps_left_ = 0;
     size_t n_bytes_before_ = 0;
     std::vector<Place> found_;
     bool found_end_ = false;
     std::vector<Frame> to_follow_;
-    std::unordered_map<uint64_t, uint64_t> followed_;  // in which round
+    std::unordered_map<uint64_t, uint64_t> followed_;  // the round in which it was last followed
     uint64_t round_ = 0;
 };
 

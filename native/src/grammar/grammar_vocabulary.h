@@ -1,5 +1,5 @@
-// A vocabulary as grammars see it. llama.cpp's describe control tokens by their texts like any other; where a grammar
-// tells a value, they are none.
+// A vocabulary as seen by grammars. A grammar of llama.cpp can match control tokens by their names like other text. A
+// grammar that describes a value cannot match them.
 #pragma once
 
 #include <memory>
@@ -13,19 +13,19 @@ namespace eliza {
 
 class GrammarVocabulary {
 public:
-    // `texts` has those of all tokens but control and end tokens; `ends` are the tokens that end a generation,
-    // ascending.
+    // `texts` has the texts of all tokens except control and end tokens. `ends` are the tokens that end a generation,
+    // in ascending order.
     GrammarVocabulary(const llama_vocab * vocab, std::shared_ptr<const Vocabulary> texts, std::vector<llama_token> ends,
                       bool with_controls);
 
     const llama_vocab * vocab() const { return vocab_; }
     size_t n_vocab() const { return texts_->all().n_vocab(); }
     const ByteTrie & texts() const { return texts_->all(); }
-    const ByteTrie * controls() const { return controls_.get(); }  // nullptr: they are no text
+    const ByteTrie * controls() const { return controls_.get(); }  // nullptr if control tokens do not match text
     const std::vector<llama_token> & ends() const { return ends_; }
     bool is_end(llama_token token) const;
 
-    // "" for what no text stands for.
+    // Returns "" for a token without text.
     std::string_view text(llama_token token) const {
         const std::string_view text = texts().text(token);
         return text.empty() && controls_ != nullptr ? controls_->text(token) : text;

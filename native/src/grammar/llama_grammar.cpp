@@ -13,7 +13,7 @@ namespace eliza {
 
 LlamaGrammar::LlamaGrammar(std::shared_ptr<const GrammarVocabulary> vocabulary, const std::string & gbnf)
     : vocabulary_(std::move(vocabulary)) {
-    parse_gbnf(vocabulary_->vocab(), vocabulary_->n_vocab(), gbnf, "root");  // what is wrong is said once, and well
+    parse_gbnf(vocabulary_->vocab(), vocabulary_->n_vocab(), gbnf, "root");  // for its clear error messages
     const LlamaErrorCapture capture;
     sampler_.reset(llama_sampler_init_grammar(vocabulary_->vocab(), gbnf.c_str(), "root"));
     if (sampler_ == nullptr) {
@@ -44,14 +44,14 @@ SharedMask LlamaGrammar::mask() {
     return std::make_shared<const TokenMask>(std::move(legal));
 }
 
-// Told of a token it does not allow, that sampler throws or aborts the process, so it is asked first.
+// llama.cpp's sampler throws or aborts the process when it accepts a token that it does not allow, so check first.
 void LlamaGrammar::accept(llama_token token) {
     in_step_ = in_step_ && allows(token);
     if (in_step_) {
         try {
             llama_sampler_accept(sampler_.get(), token);
         } catch (const std::bad_alloc &) {
-            in_step_ = false;  // it is half way
+            in_step_ = false;  // its state is incomplete
             throw;
         } catch (const std::exception &) {
             in_step_ = false;

@@ -1,4 +1,4 @@
-// A GBNF grammar, by llama.cpp's own sampler: what ours is compared with.
+// A GBNF grammar, with llama.cpp's own sampler: the reference implementation.
 #pragma once
 
 #include <memory>
@@ -10,10 +10,10 @@
 
 namespace eliza {
 
-// It knows no limits: an ambiguous grammar may take it minutes for a token.
+// It has no limits. An ambiguous grammar may take minutes for one token.
 class LlamaGrammar final : public Grammar {
 public:
-    // Throws Error when the text does not parse or has no start rule.
+    // Throws an Error if the text cannot be parsed or has no start rule.
     LlamaGrammar(std::shared_ptr<const GrammarVocabulary> vocabulary, const std::string & gbnf);
 
     bool is_lazy() const override { return false; }

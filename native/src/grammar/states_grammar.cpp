@@ -8,7 +8,7 @@
 namespace eliza {
 namespace {
 
-// The states as what a walk over the vocabulary asks of; see byte_trie/recognizer.h.
+// An adapter of GrammarStates for a walk over the vocabulary; see byte_trie/recognizer.h.
 struct StatesRecognizer {
     using State = GrammarStates::State;
 
@@ -64,13 +64,13 @@ void StatesGrammar::reset() {
 
 void StatesGrammar::catch_up() {
     if (has_begun_) {
-        forget_if_large();  // what was given up half way has left its states, too
+        forget_if_large();  // an interrupted computation may also have left many states
     }
     states_->begin_token();
     if (!has_begun_) {
         state_ = states_->start();
         if (state_ == GrammarStates::dead) {
-            throw invalid_argument("gbnf_grammar: there is no text that follows the grammar");
+            throw invalid_argument("gbnf_grammar: the grammar matches no text");
         }
         has_begun_ = true;
     }
@@ -97,7 +97,7 @@ void StatesGrammar::catch_up() {
     }
 }
 
-// All at once, or not at all, where memory runs out.
+// Changes the state completely, or not at all if memory runs out.
 void StatesGrammar::wake_or_wait(llama_token token) {
     Piece heard{token, std::string(vocabulary_->text(token))};
     TriggerWatch watch = *triggers_;
@@ -106,7 +106,7 @@ void StatesGrammar::wake_or_wait(llama_token token) {
     if (watch.is_trigger(token)) {
         pieces.push_back(std::move(heard));
     } else if (begin) {
-        // The grammar begins inside a token, maybe, some tokens back.
+        // The grammar may begin inside a token, and several tokens back.
         size_t token_begin = 0;
         const auto add_end = [&](const Piece & piece) {
             const size_t token_end = token_begin + piece.text.size();

@@ -1,8 +1,8 @@
-// A GBNF grammar, followed by the states of an automaton, whose legal tokens are kept.
+// A GBNF grammar that is followed with an automaton, whose masks are cached.
 //
-// They are those of llama.cpp's own sampler, which tries every token in every place of the grammar where the text may
-// be. What differs: no token is legal whose bytes cannot go on to be UTF-8, nor one whose text would have to go on
-// where the grammar names a token.
+// The allowed tokens are those of llama.cpp's own sampler, which tries every token at every possible place of the
+// grammar. There are two differences. A token whose bytes cannot be continued to valid UTF-8 is not allowed. A token is
+// not allowed if its text would have to continue where the grammar names a token.
 #pragma once
 
 #include <deque>
@@ -21,7 +21,7 @@ namespace eliza {
 
 class StatesGrammar final : public Grammar {
 public:
-    // Throws Error when the text does not parse or has no start rule.
+    // Throws an Error if the text cannot be parsed or has no start rule.
     StatesGrammar(std::shared_ptr<const GrammarVocabulary> vocabulary, const std::string & gbnf,
                   const GrammarLimits & limits, const std::optional<GrammarTriggers> & triggers = {},
                   const char * start_rule = "root");
@@ -34,8 +34,8 @@ public:
     bool in_step() override;
     void reset() override;
 
-    bool may_end();    // here, so that end tokens are legal
-    bool may_go_on();  // with a token that is none
+    bool may_end();    // the text is complete here, so end tokens are allowed
+    bool may_go_on();  // a token that is not an end token is possible
 
 private:
     using State = GrammarStates::State;
@@ -52,7 +52,8 @@ private:
     State state_ = GrammarStates::dead;
     bool has_begun_ = false;
 
-    // What was accepted and not followed yet: accepting never fails, and what does can be tried again.
+    // Tokens that were accepted but not followed yet. Therefore accepting never fails, and following them can be
+    // retried.
     struct Piece {
         llama_token token;
         std::string text;
@@ -62,7 +63,7 @@ private:
 
     std::optional<TriggerWatch> triggers_;
     bool waits_;
-    std::vector<Piece> heard_;  // while waiting
+    std::vector<Piece> heard_;  // tokens seen while waiting for a trigger
 };
 
 }  // namespace eliza

@@ -55,8 +55,8 @@ private:
 
     void require_room(size_t n) const {
         if (n > TriggerPattern::max_instructions) {
-            throw refused("the pattern comes to more than " + std::to_string(TriggerPattern::max_instructions) +
-                          " steps, repetitions written out");
+            throw refused("the pattern has more than " + std::to_string(TriggerPattern::max_instructions) +
+                          " instructions with repetitions written out");
         }
     }
 
@@ -139,11 +139,11 @@ private:
         if (take("?:")) {
             program = parse_alternatives();
         } else if (next_is('?')) {
-            throw refused("looking ahead or behind, and names of groups, are not supported");
+            throw refused("lookahead, lookbehind and named groups are not supported");
         } else {
             if (pattern_.n_groups_ == max_groups) {
                 throw refused("more than " + std::to_string(max_groups) +
-                              " groups; (?:...) is one that is not counted");
+                              " groups; use (?:...) for groups that need not be captured");
             }
             const auto border = static_cast<int32_t>(2 * ++pattern_.n_groups_ - 1);
             program = {{Op::border, border}};
@@ -172,7 +172,7 @@ private:
         return program;
     }
 
-    // Behind a backslash.
+    // Parses the character after a backslash.
     std::string escaped_character() {
         const char c = text_[i_++];
         switch (c) {
@@ -187,10 +187,10 @@ private:
             default: break;
         }
         if (c >= '1' && c <= '9') {
-            throw refused("references to groups are not supported");
+            throw refused("backreferences are not supported");
         }
         if (std::isalnum(static_cast<unsigned char>(c)) != 0) {
-            throw refused(std::string("'\\") + c + "' is not known");
+            throw refused(std::string("'\\") + c + "' is not a known escape sequence");
         }
         return std::string(1, c);
     }
@@ -280,7 +280,7 @@ private:
                 last = parse_member();
             }
             if (last < first) {
-                throw refused("a range ends before it begins");
+                throw refused("the last character of a range is less than the first");
             }
             for (size_t byte = first; byte <= last; ++byte) {
                 set.set(byte);
@@ -298,7 +298,7 @@ private:
             member = take("b") ? "\b" : escaped_character();
         }
         if (member.size() > 1 || static_cast<uint8_t>(member[0]) >= 0x80) {
-            throw refused("'[...]' names a character that is not ASCII; use (?:...|...)");
+            throw refused("'[...]' cannot contain a character that is not ASCII; use (?:...|...)");
         }
         return static_cast<uint8_t>(member[0]);
     }
@@ -338,7 +338,7 @@ private:
                 throw refused("'{' without '}'");
             }
             if (most < least) {
-                throw refused("a repetition ends before it begins");
+                throw refused("the maximum of a repetition is less than its minimum");
             }
         } else {
             return false;
@@ -363,7 +363,8 @@ private:
             return lazy ? Program{{Op::split, on, again}} : Program{{Op::split, again, on}};
         };
         const size_t n_written = most == unbounded ? std::max<size_t>(least, 1) : most;
-        require_room(n_written * (atom.size() + 1));  // both are at most max_instructions + 1
+        // No overflow, because both factors are at most max_instructions + 1.
+        require_room(n_written * (atom.size() + 1));
         Program program;
         for (size_t i = 0; i < least; ++i) {
             append(program, atom);
@@ -429,8 +430,8 @@ std::optional<size_t> TriggerSearch::feed(std::string_view bytes) {
     return begin_of_match();
 }
 
-// Of all ways that arrived, and of a new one, unless one came to its end already: that one began no later. A way that
-// comes to its end leaves out those that are less preferred.
+// Follows all threads that read the last byte, and a new thread that begins here. If a thread has already matched, no
+// new one is started, because its match begins no later. A thread that matches discards all less preferred threads.
 bool TriggerSearch::follow_all(int next_byte) {
     waiting_.clear();
     ++round_;
@@ -449,7 +450,7 @@ bool TriggerSearch::follow_all(int next_byte) {
     return follow(0, next_byte);
 }
 
-// From an instruction on to all that read a byte, in the pattern's order. True where the match comes first.
+// Follows a thread to all instructions that read a byte, in order of preference. Returns true if it reaches the match.
 bool TriggerSearch::follow(uint32_t at, int next_byte) {
     using Op = TriggerPattern::Op;
     const auto is_word = [](int byte) {
@@ -484,7 +485,8 @@ bool TriggerSearch::follow(uint32_t at, int next_byte) {
             case Op::jump: go_on(here.to); break;
             case Op::border: {
                 size_t & border = borders_[static_cast<size_t>(here.to)];
-                to_visit_.push_back({0, static_cast<size_t>(here.to), border});  // for the ways that come after
+                // Restores it for the alternatives visited later.
+                to_visit_.push_back({0, static_cast<size_t>(here.to), border});
                 border = n_read_;
                 go_on(1);
                 break;

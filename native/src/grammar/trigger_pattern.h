@@ -1,9 +1,8 @@
-// A regular expression that a text is searched for while it grows, in time that grows with the text and the pattern
-// alone: all ways to match go side by side, byte by byte, as Thompson and Pike describe it.
+// A regular expression for searching a growing text. The time is bounded by the length of the text times the size of
+// the pattern: all threads of the match advance together, byte by byte (Thompson's and Pike's algorithm).
 //
-// The language is ECMAScript's without what needs more: references to groups, and looking ahead or behind. Bytes are
-// matched, not characters: ".", "\D", "\W", "\S" and "[^...]" match each byte of a character that is not ASCII, and
-// "[...]" cannot name one.
+// The syntax is ECMAScript's, without backreferences, lookahead and lookbehind. It matches bytes, not characters: ".",
+// "\D", "\W", "\S" and "[^...]" match each byte of a non-ASCII character, and "[...]" cannot contain one.
 #pragma once
 
 #include <bitset>
@@ -21,7 +20,7 @@ class TriggerPattern {
 public:
     static constexpr size_t max_instructions = 10000;
 
-    // Throws Error that says what is wrong with the pattern, or too large.
+    // Throws an Error if the pattern is invalid or too large.
     explicit TriggerPattern(std::string_view pattern);
 
     size_t size() const { return program_.size(); }
@@ -33,8 +32,8 @@ private:
     enum class Op : uint8_t { byte, split, jump, border, text_begin, text_end, word_border, no_word_border, match };
     struct Instruction {
         Op op;
-        int32_t to = 1;     // of a jump and a split, from here: the way that is preferred; else an index
-        int32_t other = 0;  // of a split
+        int32_t to = 1;     // jump, split: relative target, the preferred one; otherwise an index
+        int32_t other = 0;  // split: the other relative target
     };
     using Program = std::vector<Instruction>;
     using ByteSet = std::bitset<256>;
@@ -44,14 +43,14 @@ private:
     size_t n_groups_ = 0;
 };
 
-// One search in one text. Not safe from two threads at once.
+// One search in one text. Not thread-safe.
 class TriggerSearch {
 public:
     explicit TriggerSearch(std::shared_ptr<const TriggerPattern> pattern);
 
-    // Goes on with the bytes that came. Where the pattern now matches somewhere in the text, returns where the first
-    // of its groups begins that matched anything; without one, where the match begins. Of all matches it is the one
-    // that begins first, and of these the one that the pattern prefers. Nothing is fed after that.
+    // Continues the search with the next bytes. If the pattern now matches somewhere in the text, returns the start of
+    // the first group that matched a non-empty text, or the start of the match if no group did. Among all matches it
+    // takes those that start first, and of these the one the pattern prefers. Do not call it again after a match.
     std::optional<size_t> feed(std::string_view bytes);
     void reset();
 
@@ -59,10 +58,10 @@ private:
     static constexpr size_t unset = static_cast<size_t>(-1);
     static constexpr int text_ends = -1;
 
-    // Ways to match, the preferred ones first.
+    // The threads of the match, in descending order of preference.
     struct Ways {
-        std::vector<uint32_t> at;     // in the program
-        std::vector<size_t> borders;  // of the match's begin and of all groups, for each way
+        std::vector<uint32_t> at;     // instruction in the program
+        std::vector<size_t> borders;  // start of the match, and start and end of all groups, for each thread
 
         void clear() {
             at.clear();
@@ -71,7 +70,7 @@ private:
     };
     struct Visit {
         uint32_t at;
-        size_t border, value;  // to put back before, where `border` is one
+        size_t border, value;  // `border` is restored to `value` first, unless it is `unset`
     };
 
     bool follow_all(int next_byte);
@@ -80,13 +79,13 @@ private:
 
     const std::shared_ptr<const TriggerPattern> pattern_;
     const size_t n_borders_;
-    Ways arrived_;                // behind the last byte, before what is there is looked at
-    Ways waiting_;                // for the next byte
-    std::vector<uint64_t> seen_;  // in which round an instruction was last come to
+    Ways arrived_;                // after the last byte, not followed yet
+    Ways waiting_;                // waiting for the next byte
+    std::vector<uint64_t> seen_;  // the round in which an instruction was last visited
     uint64_t round_ = 0;
     std::vector<Visit> to_visit_;
-    std::vector<size_t> borders_;  // of the way that is being followed
-    std::vector<size_t> match_;    // borders of the best match so far; none: empty
+    std::vector<size_t> borders_;  // of the thread that is being followed
+    std::vector<size_t> match_;    // borders of the best match so far; empty if there is none
     size_t n_read_ = 0;
     int last_byte_ = text_ends;
 };

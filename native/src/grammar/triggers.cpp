@@ -16,8 +16,8 @@ GrammarTriggers parse_grammar_triggers(const std::string & text) {
     }
     constexpr size_t max_triggers = 10000;
     if (json.size() > max_triggers) {
-        throw invalid_argument("grammar_triggers: " + std::to_string(json.size()) + " triggers; the limit is " +
-                               std::to_string(max_triggers));
+        throw invalid_argument("grammar_triggers: expected at most " + std::to_string(max_triggers) +
+                               " triggers, got " + std::to_string(json.size()));
     }
     GrammarTriggers triggers;
     size_t pattern_size = 0;
@@ -28,7 +28,7 @@ GrammarTriggers parse_grammar_triggers(const std::string & text) {
             int64_t token = 0;
             if (!read_int(member(json[i], "value", &Json::is_number_integer, "a token id", place), 0, INT32_MAX,
                           token)) {
-                throw invalid_argument(place + ".value: a token id is 0 to " + std::to_string(INT32_MAX));
+                throw invalid_argument(place + ".value: expected a token id from 0 to " + std::to_string(INT32_MAX));
             }
             triggers.tokens.push_back(static_cast<llama_token>(token));
             continue;
@@ -44,17 +44,17 @@ GrammarTriggers parse_grammar_triggers(const std::string & text) {
             }
             pattern_size += triggers.texts.back().pattern->size();
             if (pattern_size > TriggerPattern::max_instructions) {
-                throw invalid_argument(place + ".value: all patterns together come to more than " +
-                                       std::to_string(TriggerPattern::max_instructions) + " steps");
+                throw invalid_argument(place + ".value: all patterns together have more than " +
+                                       std::to_string(TriggerPattern::max_instructions) + " instructions");
             }
         } else {
-            throw invalid_argument(place + ".type: \"" + type + "\" is not word, pattern or token");
+            throw invalid_argument(place + ".type: expected word, pattern or token, got \"" + type + "\"");
         }
     }
     return triggers;
 }
 
-// As Knuth, Morris and Pratt describe it.
+// The algorithm of Knuth, Morris and Pratt.
 WordSearch::WordSearch(std::string word) : word_(std::move(word)), fallback_(word_.size() + 1, 0) {
     size_t n_matched = 0;
     for (size_t i = 1; i < word_.size(); ++i) {

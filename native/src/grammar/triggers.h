@@ -1,4 +1,4 @@
-// What a lazy grammar waits for; until then it allows everything.
+// The triggers of a lazy grammar. Until one of them occurs, the grammar allows everything.
 #pragma once
 
 #include <memory>
@@ -14,42 +14,41 @@ namespace eliza {
 
 struct GrammarTriggers {
     struct Text {
-        std::string word;                               // or, where it is set,
-        std::shared_ptr<const TriggerPattern> pattern;  // matches in what was generated
+        std::string word;                               // used if `pattern` is null
+        std::shared_ptr<const TriggerPattern> pattern;  // searched for in the generated text
     };
     std::vector<Text> texts;
     std::vector<llama_token> tokens;
 };
 
-// `json` is an array of {"type": "word" | "pattern" | "token", "value": ...}. Throws Error that names the
-// place.
+// Parses a JSON array of {"type": "word" | "pattern" | "token", "value": ...}. Throws an Error that names the element.
 GrammarTriggers parse_grammar_triggers(const std::string & json);
 
-// Searches a text that grows for the first place where a word stands; each byte is looked at once.
+// Searches a growing text for the first occurrence of a word. Each byte is examined once.
 class WordSearch {
 public:
     explicit WordSearch(std::string word);
 
-    // Goes on with the bytes that came. Where the word is among what came, returns where it begins.
+    // Continues the search with the next bytes. If the word has occurred, returns its position in the text.
     std::optional<size_t> feed(std::string_view bytes);
     void reset() { n_matched_ = n_read_ = 0; }
 
 private:
     std::string word_;
-    std::vector<size_t> fallback_;  // how much of the word still matches where its next byte does not, by how much did
+    std::vector<size_t> fallback_;  // for each matched length, the length that still matches after a mismatch
     size_t n_matched_ = 0;
     size_t n_read_ = 0;
 };
 
-// Whether what was generated so far has brought one of the triggers. Not safe from two threads at once.
+// Detects when the generated text contains one of the triggers. Not thread-safe.
 class TriggerWatch {
 public:
     explicit TriggerWatch(const GrammarTriggers & triggers);
 
     bool is_trigger(llama_token token) const;
 
-    // Goes on with a token's bytes. Where they bring a trigger, returns where in the text the grammar begins: of the
-    // first trigger, in the order they were given, that is there.
+    // Continues the search with a token's bytes. If a trigger has occurred, returns the position in the text where the
+    // grammar begins. If several have, the first one in the list counts.
     std::optional<size_t> feed(std::string_view bytes);
     void reset();
 

@@ -13,7 +13,7 @@ struct ByteRange {
     uint8_t first, last;
 };
 
-// Characters whose bytes are one range each, one behind the other.
+// Splits a range of code points into sets of byte sequences in which every byte has one range.
 template <typename Visit>
 void for_each_sequence(uint32_t first, uint32_t last, const Visit & visit) {
     constexpr uint32_t longest_of_length[] = {0x7f, 0x7ff, 0xffff, last_code_point};
@@ -27,7 +27,7 @@ void for_each_sequence(uint32_t first, uint32_t last, const Visit & visit) {
         for_each_sequence(longest + 1, last, visit);
         return;
     }
-    // Where the leading bits differ, those behind them have to be free.
+    // Where the leading bits of `first` and `last` differ, the bits after them must be unrestricted.
     for (size_t n_free = 1; n_free < length; ++n_free) {
         const uint32_t free = (1u << (6 * n_free)) - 1;
         if ((first & ~free) == (last & ~free)) {
@@ -54,7 +54,7 @@ void for_each_sequence(uint32_t first, uint32_t last, const Visit & visit) {
     visit(bytes, length);
 }
 
-// Ascending, apart from each other, and without what is no character.
+// Returns sorted, disjoint ranges without code points that are not characters.
 std::vector<std::pair<uint32_t, uint32_t>> normalized(std::vector<CodePoints> ranges, bool inverted) {
     std::sort(ranges.begin(), ranges.end(),
               [](const CodePoints & a, const CodePoints & b) { return a.first < b.first; });
@@ -101,7 +101,7 @@ std::vector<std::pair<uint32_t, uint32_t>> normalized(std::vector<CodePoints> ra
 
 struct Utf8Classes::Branch {
     ByteRange bytes;
-    std::vector<Branch> next;  // none: the character ends
+    std::vector<Branch> next;  // empty if the character ends here
 };
 
 Utf8Classes::Place Utf8Classes::add(std::vector<CodePoints> ranges, bool inverted) {
@@ -109,7 +109,7 @@ Utf8Classes::Place Utf8Classes::add(std::vector<CodePoints> ranges, bool inverte
     if (const auto known = known_.find(characters); known != known_.end()) {
         return known->second;
     }
-    // Sequences come in order, so one that begins like another begins like the last one.
+    // Sequences are added in ascending order, so only the last branch can have the same beginning.
     Branch root{{0, 0}, {}};
     for (const auto & [first, last] : characters) {
         for_each_sequence(first, last, [&](const ByteRange * bytes, size_t length) {

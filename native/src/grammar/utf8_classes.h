@@ -1,6 +1,6 @@
-// Sets of characters as the bytes that UTF-8 writes them with.
+// Sets of characters, as byte sequences in UTF-8.
 //
-// A set is a small automaton. Its places are numbered with those of all other sets, and equal sets are one:
+// A set is a small automaton. All sets share one numbering of places, and equal sets are stored once:
 //
 //     [a-zé]     place 0   'a' .. 'z'  complete      place 1   A9  complete
 //                          C3          place 1
@@ -25,14 +25,14 @@ public:
     static constexpr Place none = 0xffffffff;
     static constexpr Place complete = none - 1;  // the character has been read
 
-    // The place before a character of the set, or of all others where `inverted`. Ranges may overlap and may be empty;
-    // U+0000, surrogates and what is beyond U+10FFFF are in no set.
+    // Returns the place before a character of the set, or with `inverted` of its complement. Ranges may overlap or be
+    // empty. U+0000, surrogates and values beyond U+10FFFF are in no set.
     Place add(std::vector<CodePoints> ranges, bool inverted);
 
-    // Where a byte leads; none where it leads nowhere.
+    // Returns the place after a byte; `none` if the byte does not match.
     Place step(Place place, uint8_t byte) const;
 
-    // Bytes that no place tells apart have the same number, from 0 up.
+    // Numbers the bytes so that bytes which no place distinguishes have the same number, from 0 up.
     std::array<uint8_t, 256> bytes_told_apart() const;
 
 private:
@@ -45,8 +45,8 @@ private:
     struct Branch;
     Place add_place(const Branch & branch);
 
-    std::vector<Edge> edges_;            // of all places, each one's ascending
-    std::vector<uint32_t> begin_ = {0};  // of each place's edges
+    std::vector<Edge> edges_;            // of all places, in ascending order for each place
+    std::vector<uint32_t> begin_ = {0};  // the first edge of each place
     std::map<Normal, Place> known_;
 };
 

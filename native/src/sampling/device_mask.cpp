@@ -14,14 +14,14 @@ void DeviceMask::add(ggml_context * context, llama_sampler_data & data) {
         tokens_ = new_graph_input(context, GGML_TYPE_I32, width_, "trie_tokens");
         kept_ = ggml_reshape_2d(context, new_graph_input(context, GGML_TYPE_F32, width_, "trie_kept"), 1, width_);
     }
-    // A column of n numbers: 0 in the rows to keep, what is left out elsewhere.
+    // Returns a column of n numbers: 0 in the rows to keep, and left_out_ in all others.
     const auto mask_of = [&](int64_t n, ggml_tensor * rows) {
         ggml_tensor * mask = ggml_repeat_4d(context, left_out_, 1, n, 1, 1);
         ggml_tensor * zeros = ggml_view_2d(context, kept_, 1, rows->ne[0], kept_->nb[1], 0);
         return ggml_set_rows(context, mask, zeros, rows);
     };
     const int64_t n = ggml_nelements(data.logits);
-    // llama.cpp also tries the sampler on vocabularies of other sizes.
+    // llama.cpp also tests the sampler with vocabularies of other sizes.
     ggml_tensor * mask = mask_of(data.candidates != nullptr ? n_vocab_ : n, tokens_);
     if (data.candidates != nullptr) {
         mask = ggml_get_rows(context, mask, ggml_reshape_1d(context, data.candidates, n));

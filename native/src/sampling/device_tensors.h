@@ -1,4 +1,4 @@
-// What samplers need that run in the compute graph, on the device where the logits are.
+// Helpers for samplers that run in the compute graph, on the device that holds the logits.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ void upload(ggml_tensor * tensor, const std::vector<T> & values) {
     ggml_backend_tensor_set(tensor, values.data(), 0, values.size() * sizeof(T));
 }
 
-// Whether a device computes all that the sampler adds to a graph. The CPU does.
+// Returns true if the device supports all operations that the sampler adds to a graph. The CPU does.
 bool device_supports(llama_sampler * sampler, ggml_backend_buffer_type_t where);
 
 }  // namespace eliza

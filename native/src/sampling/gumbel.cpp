@@ -22,7 +22,7 @@ float noise(float uniform) { return -std::log(-std::log(uniform)); }
 
 struct GumbelSampler {
     uint32_t seed_offset;
-    uint32_t position = 0;  // tokens accepted so far: the place of the next one in the sequence
+    uint32_t position = 0;  // tokens accepted so far, which is the position of the next one
 };
 
 GumbelSampler & self(const llama_sampler * sampler) { return *static_cast<GumbelSampler *>(sampler->ctx); }
@@ -39,7 +39,8 @@ void apply(llama_sampler * sampler, llama_token_data_array * candidates) {
         return candidate.logit +
                noise(gumbel_uniform(gumbel.position, gumbel.seed_offset, static_cast<uint32_t>(candidate.id)));
     };
-    // From the likeliest: no noise lifts what is too far below its score.
+    // Start with the most probable candidate. Candidates whose logit is far below its score can be skipped, because
+    // noise is bounded.
     size_t best = 0;
     for (size_t i = 1; i < candidates->size; ++i) {
         if (candidates->data[i].logit > candidates->data[best].logit) {

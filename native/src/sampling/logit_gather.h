@@ -1,5 +1,4 @@
-// The logits of a few tokens, picked out of all on the device that computed them: only they are copied
-// to the host.
+// Picks the logits of a few tokens on the device that computed all of them, so that only these are copied to the host.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +10,8 @@
 
 namespace eliza {
 
-// A sampler of llama.cpp's backend interface, to be attached to a sequence with llama_set_sampler().
-// How many tokens it picks is fixed, so that one graph serves all decisions; which, is not.
+// A sampler of llama.cpp's backend interface, to be attached to a sequence with llama_set_sampler(). The number of
+// tokens it picks is fixed, so that one graph serves all decisions; the tokens themselves can change.
 class LogitGather {
 public:
     static constexpr uint32_t least_width = 64;
@@ -25,14 +24,14 @@ public:
 
     uint32_t width() const { return static_cast<uint32_t>(tokens_.size()); }
 
-    // The tokens of the passes to come, 1 to width() of them. Their logits come first in what
-    // llama_get_sampled_logits_ith() returns.
+    // Sets the tokens for the following passes, 1 to width() of them. llama_get_sampled_logits_ith() then returns their
+    // logits first.
     void set_tokens(TokenSpan tokens);
 
-    // What is attached. The gather must outlive it.
+    // Returns the sampler chain to attach. This object must outlive it.
     llama_sampler * chain() const { return chain_.get(); }
 
-    // Once attached: whether the device can do it.
+    // After attaching: true if the device supports it.
     bool is_supported() const { return is_supported_; }
 
 private:
@@ -41,7 +40,7 @@ private:
 
     std::vector<int32_t> tokens_;
     bool is_supported_ = false;
-    ggml_tensor * tokens_input_ = nullptr;  // of the current graph
+    ggml_tensor * tokens_input_ = nullptr;  // the current graph's input
     llama_sampler_ptr chain_;
 };
 

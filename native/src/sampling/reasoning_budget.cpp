@@ -82,12 +82,12 @@ void ReasoningBudget::accept(llama_token token) {
     const std::optional<llama_token> expected = forced();
     has_just_ended_ = false;
     if (expected && token != *expected) {
-        return;  // a choice came first: what is forced still waits
+        return;  // a span of labels took precedence; the forced token is still due
     }
     llama_sampler_accept(sampler_.get(), token);
     n_forced_ = expected ? n_forced_ + 1 : 0;
     has_just_ended_ = was_inside && !in_block();
-    // The prompt may be continued: from here.
+    // If the prompt is continued, it continues from this state.
     if (was_inside != in_block() || prompt_is_open_ != in_block()) {
         llama_sampler_reset(prompt_.get());
         prompt_is_open_ = in_block();

@@ -14,8 +14,8 @@ namespace eliza {
 namespace {
 
 constexpr size_t min_keep = 1;
-constexpr int32_t mirostat_m = 100;         // tokens that mirostat 1 estimates the distribution from
-constexpr float least_temperature = 1e-6f;  // below, logits / temperature would overflow
+constexpr int32_t mirostat_m = 100;         // number of tokens from which mirostat 1 estimates the distribution
+constexpr float least_temperature = 1e-6f;  // below this, logits / temperature would overflow
 
 void require_finite(const llama_token_data_array & candidates) {
     for (size_t i = 0; i < candidates.size; ++i) {
@@ -32,18 +32,18 @@ void require_any_left(const llama_token_data_array & candidates) {
             return;
         }
     }
-    throw invalid_argument("no token is left to choose from: logit_bias bans all that are legal");
+    throw invalid_argument("no token is left to choose from: logit_bias bans every allowed token");
 }
 
-// llama.cpp marks tokens it leaves out by -infinity, for which its typical sampler takes 0 * log(0), and
-// XTC counts them among those it keeps.
+// Removes candidates that llama.cpp has excluded by setting their logit to -infinity. Its typical sampler would compute
+// 0 * log(0) for them, and XTC would count them as kept.
 void drop_left_out(llama_token_data_array & candidates) {
     llama_token_data * end = std::remove_if(candidates.data, candidates.data + candidates.size,
                                             [](const llama_token_data & each) { return each.logit == -INFINITY; });
     candidates.size = static_cast<size_t>(end - candidates.data);
 }
 
-// The token <think> of reasoning models; LLAMA_TOKEN_NULL where the vocabulary has no such token.
+// Returns the token <think> of reasoning models, or LLAMA_TOKEN_NULL if the vocabulary does not have it.
 llama_token think_token(const llama_vocab * vocab) {
     const std::string text = "<think>";
     llama_token token = LLAMA_TOKEN_NULL;
@@ -54,8 +54,8 @@ llama_token think_token(const llama_vocab * vocab) {
 
 bool between_0_and_1(float value) { return value > 0.0f && value < 1.0f; }
 
-// Orderings of logits that are no numbers are undefined. Without branches: the loops over a vocabulary
-// that ask this stay vector loops.
+// Checks logits for NaN and infinity, because sorting with NaN is undefined. It is branchless, so that the loops over a
+// vocabulary that use it can be vectorized.
 class Oddities {
 public:
     void look_at(float logit) {
@@ -103,7 +103,7 @@ llama_token_data_array & Candidates::filled(bool sorted, bool any_infinite) {
 }
 
 llama_token_data_array & Candidates::fill_top(const float * logits, int32_t n_vocab, size_t k) {
-    // A heap of the best so far, the least of them in front. Most blocks have nothing above that.
+    // A heap of the best candidates so far, with the worst of them in front. Most blocks contain no better one.
     constexpr int32_t block = 64;
     const auto better = [](const llama_token_data & a, const llama_token_data & b) { return a.logit > b.logit; };
     data_.clear();
@@ -195,7 +195,7 @@ SamplerChain::SamplerChain(const llama_vocab * vocab, const SamplingParams & par
 }
 
 size_t SamplerChain::count_candidates(const SamplingParams & params) const {
-    // Penalties that can only lower a logit push out at most as many tokens as they look back on.
+    // Penalties that can only lower a logit push at most repeat_last_n tokens out of the top.
     const bool penalized = !logit_samplers_.empty() && names_[0] == sampler_name(SamplerKind::penalties);
     const bool only_lowers =
         params.repeat_penalty >= 1.0f && params.frequency_penalty >= 0.0f && params.presence_penalty >= 0.0f;
@@ -206,11 +206,11 @@ size_t SamplerChain::count_candidates(const SamplingParams & params) const {
     return static_cast<size_t>(params.top_k) + (first == 1 ? static_cast<size_t>(params.repeat_last_n) : 0);
 }
 
-// What is off is not there, so that the chain is as short as it can be.
+// Samplers that are off are not added, to keep the chain short.
 void SamplerChain::add_in_order(const llama_vocab * vocab, const SamplingParams & params, SamplerKind kind) {
     const char * name = sampler_name(kind);
     if (kind == SamplerKind::penalties) {
-        // llama.cpp divides by the penalty; 0 stands for off, as in elizaOS's configuration.
+        // llama.cpp divides by the penalty. 0 means off, as in elizaOS's configuration.
         const float repeat = params.repeat_penalty > 0.0f ? params.repeat_penalty : 1.0f;
         if (params.repeat_last_n > 0 &&
             (repeat != 1.0f || params.frequency_penalty != 0.0f || params.presence_penalty != 0.0f)) {
@@ -234,7 +234,7 @@ void SamplerChain::add_in_order(const llama_vocab * vocab, const SamplingParams 
         }
         return;
     }
-    // What follows shapes a distribution: a greedy choice needs none, and mirostat does it alone.
+    // The samplers below shape a distribution. Greedy selection does not use one, and mirostat replaces them.
     if (greedy_ || (params.mirostat != 0 && kind != SamplerKind::temperature)) {
         return;
     }
@@ -286,9 +286,9 @@ void SamplerChain::add_in_order(const llama_vocab * vocab, const SamplingParams 
             infill_ = llama_sampler_chain_n(chain_.get());
             add_shaping(llama_sampler_init_infill(vocab), name);
             break;
-        case SamplerKind::adaptive_p: break;  // selects: add_selection()
+        case SamplerKind::adaptive_p: break;  // selects the token: see add_selection()
         case SamplerKind::penalties:
-        case SamplerKind::dry: break;  // moved single logits above
+        case SamplerKind::dry: break;  // handled above: they change single logits
     }
 }
 
@@ -329,7 +329,8 @@ void SamplerChain::add_drawing(const char * name, std::vector<float> settings, b
             }
         }
     }
-    // One that is to be taken from there is made all the same: until it is, this chain is whole without it.
+    // A sampler that will be taken from the old chain is created nevertheless, so that this chain is complete without
+    // it.
     llama_sampler * sampler = make(nth_seed(seed_, drawing.n_begun));
     drawing.n_begun += drawing.place_before < 0 ? 1 : 0;
     drawing_.push_back(std::move(drawing));
@@ -341,7 +342,8 @@ void SamplerChain::add_drawing(const char * name, std::vector<float> settings, b
 }
 
 void SamplerChain::take_from(SamplerChain & before) {
-    // llama.cpp's chains can be added to at the end and taken from anywhere; its copies of samplers forget their draws.
+    // llama.cpp can append samplers to a chain and remove them from anywhere, but copies of samplers lose the state of
+    // their random generator.
     const auto all_of = [](SamplerChain & chain) {
         std::vector<llama_sampler_ptr> samplers;
         while (llama_sampler_chain_n(chain.chain_.get()) > 0) {

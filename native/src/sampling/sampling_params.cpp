@@ -55,10 +55,10 @@ std::vector<SamplerKind> parse_order(const std::string & text) {
         }
         for (const SamplerKind earlier : order) {
             if (earlier == kind) {
-                throw invalid_argument("samplers: \"" + name + "\" stands twice in \"" + text + "\"");
+                throw invalid_argument("samplers: \"" + name + "\" is repeated in \"" + text + "\"");
             }
             if (earlier == SamplerKind::adaptive_p) {
-                throw invalid_argument("samplers: adaptive_p chooses the token, so \"" + name +
+                throw invalid_argument("samplers: adaptive_p selects the token, so \"" + name +
                                        "\" cannot come after it");
             }
         }
@@ -68,7 +68,7 @@ std::vector<SamplerKind> parse_order(const std::string & text) {
     return order;
 }
 
-// What JSON has no number for.
+// JSON cannot represent infinity, so it is a string.
 bool is_minus_infinity(const Json & value) { return value.is_string() && value.text() == "-inf"; }
 
 std::vector<llama_logit_bias> parse_logit_bias(const std::string & text) {
@@ -83,14 +83,16 @@ std::vector<llama_logit_bias> parse_logit_bias(const std::string & text) {
         }
         int64_t token = 0;
         if (!read_int(pair[0], 0, max_int, token)) {
-            throw invalid_argument(place + ": token " + pair[0].dump() + " is not 0 to " + std::to_string(max_int));
+            throw invalid_argument(place + ": expected a token from 0 to " + std::to_string(max_int) + ", got " +
+                                   pair[0].dump());
         }
         const double bias = pair[1].is_number() ? pair[1].number<double>() : -HUGE_VAL;
         if (pair[1].is_number() && !(std::abs(bias) <= largest)) {
-            throw invalid_argument(place + ": the bias " + pair[1].dump() + " is not -1000000 to 1000000 or \"-inf\"");
+            throw invalid_argument(place + ": expected a bias from -1000000 to 1000000 or \"-inf\", got " +
+                                   pair[1].dump());
         }
         if (const auto [before, is_new] = known.emplace(token, biases.size()); !is_new) {
-            throw invalid_argument(place + ": token " + std::to_string(token) + " has a bias already, " +
+            throw invalid_argument(place + ": token " + std::to_string(token) + " already has a bias in " +
                                    at("logit_bias", before->second));
         }
         biases.push_back({static_cast<llama_token>(token), static_cast<float>(bias)});
@@ -103,7 +105,7 @@ std::vector<std::string> parse_breakers(const std::string & text, const char * w
     const Json listed = parse_array(text, what, "strings");
     for (const Json & each : listed) {
         const std::string breaker = each.is_string() ? each.text() : "";
-        // llama.cpp cuts longer ones, and all of them at a NUL.
+        // llama.cpp truncates longer strings, and all strings at a NUL.
         if (breaker.empty() || breaker.size() > longest_breaker || breaker.find('\0') != std::string::npos) {
             throw invalid_argument(at(what, strings.size()) + ": expected a string of 1 to " +
                                    std::to_string(longest_breaker) + " bytes without a NUL");
@@ -139,11 +141,11 @@ bool set_preset(SamplingParams & params, const std::string & name) {
 
 struct Param {
     const char * key;
-    const char * allowed;  // for the error text
+    const char * allowed;  // for error messages
     std::function<bool(SamplingParams &, const std::string &)> set;
 };
 
-// A number in a range, the way most of them are.
+// A numeric parameter with a range.
 template <typename Number>
 Param number(const char * key, Number SamplingParams::*member, Number low, Number high, const char * allowed) {
     return {key, allowed,
@@ -297,13 +299,13 @@ void check_together(const SamplingParams & p) {
     };
     for (const auto & [kind, setting, is_on] : settings) {
         if (is_on && !in_order(kind)) {
-            throw invalid_argument(std::string(setting) + " is set, and \"" + sampler_name(kind) +
-                                   "\" is missing in samplers");
+            throw invalid_argument(std::string(setting) + " is set, but \"" + sampler_name(kind) +
+                                   "\" is missing from samplers");
         }
     }
     const bool adaptive = p.adaptive_target >= 0.0f;
     if (!greedy && (p.mirostat != 0) + adaptive + (p.draw == Draw::gumbel) > 1) {
-        throw invalid_argument("mirostat, adaptive_p and draw \"gumbel\" each draw the token: choose one");
+        throw invalid_argument("mirostat, adaptive_p and draw \"gumbel\" each draw the token: use only one of them");
     }
 }
 

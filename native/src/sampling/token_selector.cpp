@@ -11,10 +11,10 @@ namespace eliza {
 
 namespace {
 
-// exp(x) for x <= 0, to seven digits where it is not negligible: 2 to a whole number times a polynomial of
-// the rest. Without calls and branches, so that loops over it become vector loops.
+// exp(x) for x <= 0, accurate to seven digits where the result is not negligible: a power of two times a polynomial. It
+// has no calls and no branches, so that loops over it can be vectorized.
 inline float exp_of_negative(float x) {
-    constexpr float to_nearest = 12582912.0f;  // 1.5 * 2^23: adding it drops the fraction
+    constexpr float to_nearest = 12582912.0f;  // 1.5 * 2^23: adding and subtracting it rounds to an integer
     const float exponent = (x > -87.0f ? x : -87.0f) * 1.44269504f;
     const float whole = (exponent + to_nearest) - to_nearest;
     const float rest = exponent - whole;
@@ -32,8 +32,8 @@ inline float exp_of_negative(float x) {
 
 }  // namespace
 
-// 2 to a whole number times a value about 1, whose logarithm is a series. The library's own takes a table, which a
-// forward pass has driven out of the caches: fetching it took longer than all else of a decision.
+// Splits x into a power of two and a factor near 1, whose logarithm is a series. The standard library's log reads a
+// table, which a forward pass has evicted from the caches; loading the table took longer than the rest of a decision.
 double log_of_positive(double x) {
     constexpr uint64_t one_half_root = 0x3fe6a09e667f3bcd;  // the bits of the square root of 1/2
     constexpr double ln_2 = 0.6931471805599453;
@@ -63,7 +63,7 @@ double log_sum_exp(const float * logits, size_t n) {
     double sum = 0.0;
     size_t i = 0;
     while (i + n_lanes <= n) {
-        float lanes[n_lanes] = {};  // summed up in double often enough to lose nothing
+        float lanes[n_lanes] = {};  // accumulated in double often enough not to lose precision
         for (size_t round = 0; round < n_rounds && i + n_lanes <= n; ++round, i += n_lanes) {
             for (size_t lane = 0; lane < n_lanes; ++lane) {
                 lanes[lane] += exp_of_negative(logits[i + lane] - largest);
@@ -120,7 +120,7 @@ std::string TokenSelector::describe() const {
     return grammar_order_ == GrammarOrder::first ? "grammar;" + chain : chain + ";grammar";
 }
 
-// The index of the winner among the allowed tokens.
+// Returns the index of the winner among the allowed tokens.
 uint32_t TokenSelector::pick(const float * logits, TokenSpan allowed, bool sampled) {
     if (!sampled && chain_.keeps_logits()) {
         return static_cast<uint32_t>(argmax(logits, static_cast<int32_t>(allowed.size)));
@@ -163,7 +163,7 @@ llama_token TokenSelector::select(const float * logits, std::optional<llama_toke
         return drawn ? *drawn : pick_from_vocabulary(logits, true);
     }
     if (!grammar_->in_step()) {
-        throw invalid_argument("the grammar cannot go on: it does not allow a token that came before");
+        throw invalid_argument("the grammar cannot continue: it does not allow an earlier token");
     }
     if (grammar_order_ == GrammarOrder::last) {
         const llama_token token = drawn ? *drawn : pick_from_vocabulary(logits, true);
@@ -180,7 +180,7 @@ TokenSelector::SpanChoice TokenSelector::select_in_span(SpanLogits logits, const
         const uint32_t winner = pick(logits.children, allowed, sampled);
         return {allowed[winner], logits.children[winner] - log_sum_exp(logits.children, allowed.size), false};
     }
-    // The span may end here, so every token is a candidate: a child walks on, any other ends it.
+    // The span may end here, so every token is a candidate. A child continues the span; any other token ends it.
     const llama_token token = pick_from_vocabulary(logits.vocabulary, sampled);
     const double total = log_sum_exp(logits.vocabulary, static_cast<size_t>(n_vocab_));
     if (std::binary_search(allowed.begin(), allowed.end(), token)) {
@@ -205,7 +205,7 @@ std::optional<llama_token> TokenSelector::select_in_text(const float * logits, T
     const std::vector<Token> legal = text.mask()->tokens.tokens();
     if (legal.empty()) {
         throw Error(ELIZA_ERR_FFI_FAULT,
-                    "no token of the vocabulary spells what has to follow \"" + text.value() + "\"");
+                    "no token of the vocabulary spells the text that must follow \"" + text.value() + "\"");
     }
     return pick_of_legal(logits, {legal.data(), static_cast<uint32_t>(legal.size())});
 }
@@ -228,7 +228,7 @@ llama_token TokenSelector::pick_of_legal(const float * logits, TokenSpan legal) 
     return chain_.greedy() ? chain_.argmax(candidates) : chain_.sample(candidates, true);
 }
 
-// Where top-k comes first and all of the top are legal, the legal ones' top is the same.
+// If top-k comes first and all of the top k tokens are allowed, they are also the top k of the allowed tokens.
 template <typename Legal>
 std::optional<llama_token> TokenSelector::pick_if_top_is_legal(const float * logits, const Legal & legal) {
     if (chain_.n_candidates() == 0) {
@@ -247,7 +247,7 @@ double TokenSelector::logprob_in_text(const float * logits, TextConstraint & tex
         legal.push_back(logits[each]);
     }
     const double of_legal = log_sum_exp(legal.data(), legal.size());
-    // Where any other token ends the value, all are legal.
+    // If any other token ends the value, all tokens are possible.
     const double total = ends_freely ? log_sum_exp(logits, static_cast<size_t>(n_vocab_)) : of_legal;
     return token ? logits[*token] - total : log_of_rest(of_legal - total);
 }
@@ -271,7 +271,7 @@ void TokenSelector::accept(llama_token token) {
     if (!rests) {
         grammar_->accept(token);
     } else if (!budget_->in_block()) {
-        for (const llama_token end : budget_->ended_with()) {  // it may be what the grammar waits for
+        for (const llama_token end : budget_->ended_with()) {  // the grammar may be waiting for this tag
             grammar_->accept(end);
         }
     }

@@ -1,5 +1,5 @@
-// Picks the next token from one row of logits: inside a span among the k legal tokens, outside it
-// among the vocabulary under the grammar.
+// Selects the next token from one row of logits: in a span among the allowed tokens, otherwise from the vocabulary,
+// under the grammar if there is one.
 #pragma once
 
 #include <memory>
@@ -17,17 +17,17 @@
 namespace eliza {
 
 enum class GrammarOrder {
-    last,   // sample, check that token, and only if it is illegal mask the vocabulary and resample
-    first,  // mask the vocabulary, then sample
+    last,   // sample a token, check it, and apply the grammar to the vocabulary only if it is not allowed
+    first,  // apply the grammar to the vocabulary, then sample
 };
 
-// The natural logarithm of a normal number above 0, to the last digit but one.
+// The natural logarithm of a positive normal number, accurate to about the last digit.
 double log_of_positive(double x);
 
-// log(sum(exp(logits[0 .. n)))), shifted by the largest so that it cannot overflow; -infinity for none.
+// log(sum(exp(logits[0 .. n)))), shifted by the largest logit so that it cannot overflow; -infinity if n is 0.
 double log_sum_exp(const float * logits, size_t n);
 
-// log(1 - exp(log_share)): the share of everything else.
+// log(1 - exp(log_share)): the logarithm of the remaining probability.
 double log_of_rest(double log_share);
 
 class TokenSelector {
@@ -36,53 +36,54 @@ public:
     TokenSelector(const llama_vocab * vocab, const SamplingParams & params, std::unique_ptr<Grammar> grammar = nullptr,
                   GrammarOrder order = GrammarOrder::last);
 
-    // Goes on with other settings, told of the tokens so far. What the settings leave as it is goes on where it was:
-    // draws, what mirostat has learned, a reasoning budget. Throws Error, and nothing changes, where they do not fit
-    // the vocabulary.
+    // Changes the settings. `tokens` are all tokens so far. State that the new settings do not affect is kept: random
+    // generators, mirostat's estimate, a reasoning budget. If the settings do not fit the vocabulary, throws an Error
+    // and changes nothing.
     void set_sampling(const SamplingParams & params, const llama_token * tokens, size_t n);
 
-    // The names of the samplers in the order they act, with ';' between them.
+    // The names of the samplers in the order in which they act, separated by ';'.
     std::string describe() const;
     bool has_grammar() const { return grammar_ != nullptr; }
 
-    // Outside spans. `drawn` is a token that was already drawn from these logits, if any; it is kept
-    // where the grammar allows it.
+    // Selects outside spans. `drawn` is a token already drawn from these logits, if any; it is returned if the grammar
+    // allows it.
     llama_token select(const float * logits, std::optional<llama_token> drawn = std::nullopt);
 
     // The logits of a decision inside a span.
     struct SpanLogits {
         const float * children;    // of the allowed tokens, in their order
-        const float * vocabulary;  // of all tokens; needed only where the span may end
+        const float * vocabulary;  // of all tokens; only needed if the span may end
     };
 
     struct SpanChoice {
-        llama_token token;  // meaningless where `ended`, but under sampling it is a fair draw
-        double logprob;     // natural logarithm, of this outcome among the legal ones, from raw logits
-        bool ended;         // the span ends before this token
+        llama_token token;  // if `ended`, only a fair draw when sampling, and otherwise meaningless
+        // Natural logarithm of this outcome's probability among the possible outcomes, from unmodified logits.
+        double logprob;
+        bool ended;  // the span ends before this token
     };
 
-    // Inside an active span. `sampled` draws through the chain, otherwise the most likely one wins.
+    // Selects in an active span. `sampled` draws with the chain; otherwise the most probable token wins.
     SpanChoice select_in_span(SpanLogits logits, const Constraint & span, bool sampled);
 
-    // Under a constraint by text: the winner of the whole vocabulary, if it is legal, for then no mask
-    // is needed; otherwise that of the legal tokens. Samplers that look at all candidates, such as
-    // top-p, see the legal ones only. Nothing where the winner is not legal and `ends_freely`: anything
-    // but the value's own tokens ends it then. Throws Error where no token is legal.
+    // Selects under a text constraint. If the winner of the whole vocabulary is allowed, it is returned, and no mask is
+    // needed; otherwise the winner of the allowed tokens is. Samplers that depend on all candidates, such as top-p, see
+    // only the allowed ones. Returns nothing if the winner is not allowed and `ends_freely` is set, because any other
+    // token then ends the value. Throws an Error if no token is allowed.
     std::optional<llama_token> select_in_text(const float * logits, TextConstraint & text, bool ends_freely);
 
-    // Under a mask: samplers that look at all candidates see the legal tokens only. From the logits of all tokens, or
-    // from those of the legal ones, in their order.
+    // Selects under a mask. Samplers that depend on all candidates see only the allowed tokens. The first function
+    // takes the logits of all tokens, the second those of the allowed tokens, in their order.
     llama_token select_in_mask(const float * logits, const LegalTokens & mask);
     llama_token select_of_legal(const float * logits, TokenSpan legal);
 
-    // So many legal ones are picked out of a row.
+    // Up to this many allowed tokens, only their logits are read.
     static constexpr uint32_t few_tokens = 1024;
 
-    // The natural logarithm of that outcome's probability among the legal ones, from raw logits.
+    // The natural logarithm of that outcome's probability among the possible outcomes, from unmodified logits.
     double logprob_in_text(const float * logits, TextConstraint & text, bool ends_freely,
                            std::optional<llama_token> token) const;
 
-    // A token of the prompt counts for the chain only; the grammar describes what is generated.
+    // Accepts a token of the prompt. The grammar ignores it, because it describes only generated text.
     void accept_prompt(llama_token token);
     void accept(llama_token token);
     void reset();
@@ -95,7 +96,7 @@ private:
     std::optional<llama_token> pick_if_top_is_legal(const float * logits, const Legal & legal);
     llama_token pick_of_legal(const float * logits, TokenSpan legal);
 
-    // A lazy grammar does not look into reasoning.
+    // A lazy grammar ignores reasoning blocks.
     bool has_lazy_grammar() const { return grammar_ != nullptr && grammar_->is_lazy(); }
     bool grammar_rests() const { return has_lazy_grammar() && budget_ && budget_->in_block(); }
 

@@ -1,4 +1,4 @@
-// The token trie as a llama_sampler. See eliza/eliza_token_trie_sampler.h for what it promises.
+// The token trie as a llama_sampler; documented in eliza/eliza_token_trie_sampler.h.
 
 #include "sampling/token_trie_sampler.h"
 
@@ -26,7 +26,7 @@ struct TokenTrieSampler {
           mode(trie_mode),
           device_mask(n_vocab, most_children(constraint.trie()), trie_mode == ELIZA_TRIE_ARGMAX) {}
 
-    // What is legal next; nothing where nothing is masked.
+    // Returns the allowed next tokens, or nothing if nothing is masked.
     TokenSpan masked_to() const {
         return constraint.active() && !constraint.may_end() ? constraint.allowed() : TokenSpan{};
     }
@@ -46,8 +46,8 @@ const char * sampler_name(const llama_sampler *) { return "token-trie"; }
 
 void sampler_accept(llama_sampler * sampler, llama_token token) { self(sampler).constraint.accept(token); }
 
-// Sets the logits of all but the allowed tokens to -infinity; returns the place of the most likely
-// one that is left, or -1.
+// Sets the logits of all tokens that are not allowed to -infinity. Returns the index of the most probable allowed one,
+// or -1.
 int64_t mask(TokenSpan allowed, llama_token_data_array & candidates) {
     const auto in_its_place = [&](Token token) {
         return static_cast<size_t>(token) < candidates.size && candidates.data[token].id == token;
@@ -59,7 +59,7 @@ int64_t mask(TokenSpan allowed, llama_token_data_array & candidates) {
         }
     };
     if (std::all_of(allowed.begin(), allowed.end(), in_its_place)) {
-        // As llama.cpp hands them out, sorted by id: no candidate needs to be looked up.
+        // The candidates are sorted by id, as llama.cpp passes them, so none need be searched for.
         std::vector<float> kept;
         kept.reserve(allowed.size);
         for (const Token token : allowed) {
@@ -114,7 +114,7 @@ llama_sampler_i make_interface() {
     interface.clone = sampler_clone;
     interface.free = sampler_free;
     interface.backend_init = [](llama_sampler * sampler, ggml_backend_buffer_type_t where, uint32_t n_outputs) {
-        // Several outputs of one sequence are several places of the trie, and one mask.
+        // Several outputs of one sequence would be at different positions of the trie, but there is only one mask.
         return n_outputs == 1 && self(sampler).device_mask.can_be_added() && device_supports(sampler, where);
     };
     interface.backend_apply = [](llama_sampler * sampler, ggml_context * context, ggml_cgraph *,
