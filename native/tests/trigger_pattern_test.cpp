@@ -117,7 +117,7 @@ TEST(TriggerPatterns, ThatCannotBeFollowedAreRefused) {
     for (const std::string & large :
          {std::string("(?:a{1000}){1000}"), std::string("(?:(?:a{0,999}){0,999}){0,999}"),
           std::string("a{99999999999999999999}"), std::string(20000, 'x'), "a" + std::string(50000, '|')}) {
-        EXPECT_NE(refusal(large).find("more than 10000 steps"), std::string::npos) << large.substr(0, 40);
+        EXPECT_NE(refusal(large).find("more than 10000 instructions"), std::string::npos) << large.substr(0, 40);
     }
     EXPECT_EQ(refusal("{\"name\"}"), "accepted");  // no repetition, and so itself
 }

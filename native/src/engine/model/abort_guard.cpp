@@ -12,7 +12,7 @@ thread_local int n_guards = 0;
 
 void on_abort(const char * text) {
     if (n_guards > 0) throw std::runtime_error(text);
-    std::fprintf(stderr, "%s\n", text);  // what ggml writes without a callback; then it ends the process
+    std::fprintf(stderr, "%s\n", text);  // as ggml does without a callback; then ggml ends the process
 }
 
 }  // namespace

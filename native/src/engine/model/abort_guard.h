@@ -1,15 +1,15 @@
-// llama.cpp ends the process where an assertion fails. Many of its assertions are about a model's file, and fail while
-// the model is loaded or its first graph is built, on the thread that asked: there one can be an error instead.
+// llama.cpp ends the process when an assertion fails. Many of its assertions check a model's file, and fail while the
+// model is loaded or its first graph is built, on the calling thread. There they can become errors.
 #pragma once
 
 namespace eliza {
 
-// While one is alive, an assertion that fails on this thread throws std::runtime_error with its text, through
-// llama.cpp, which catches it where models are loaded and contexts are made. On other threads, such as those that
-// compute, and elsewhere it ends the process, as ever.
+// While an object exists, a failed assertion on this thread throws std::runtime_error with its text. The exception
+// passes through llama.cpp, which catches it when it loads models or creates contexts. On other threads, such as
+// compute threads, a failed assertion still ends the process.
 //
-// What ggml holds in C is compiled with unwind tables (the default of Linux on x86-64 and Arm, of macOS, and
-// -fexceptions); its memory is lost where it is thrown through.
+// The C parts of ggml must be compiled with unwind tables (the default on Linux for x86-64 and Arm, and on macOS;
+// otherwise -fexceptions). Memory that they hold is leaked when an exception passes through.
 class AbortGuard {
 public:
     AbortGuard() noexcept;

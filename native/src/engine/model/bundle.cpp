@@ -1,4 +1,4 @@
-// Finding the model file of a bundle. Declared in engine/model/model.h.
+// Finds the model file of a bundle. Declared in engine/model/model.h.
 
 #include <algorithm>
 #include <array>
@@ -19,14 +19,14 @@ namespace fs = std::filesystem;
 
 Error bundle_error(const std::string & text) { return {ELIZA_ERR_BUNDLE_INVALID, text}; }
 
-// Files that lie beside the model and are not it.
+// Files next to the model that are not models.
 bool is_companion(const std::string & name) {
     const std::array<const char *, 3> companions{"mmproj", "tokenizer", "codec"};
     return std::any_of(companions.begin(), companions.end(),
                        [&](const char * part) { return name.find(part) != std::string::npos; });
 }
 
-// The model files of a folder, sorted by name, so that the first part of a split model is the first.
+// Returns the model files in a folder, sorted by name, so that the first part of a split model comes first.
 std::vector<fs::path> models_in(const fs::path & directory) {
     std::error_code error;
     std::vector<fs::path> models;
@@ -43,7 +43,7 @@ std::vector<fs::path> models_in(const fs::path & directory) {
     return models;
 }
 
-// What to do about a folder that is not a bundle.
+// Returns the next step for the user if a folder is not a bundle.
 std::string next_step(const fs::path & folder) {
     const std::vector<fs::path> models = models_in(folder);
     if (!models.empty()) {
@@ -70,16 +70,17 @@ fs::path model_of(const fs::path & bundle) {
     }
     const std::vector<fs::path> models = models_in(folder);
     if (models.empty()) {
-        throw bundle_error("no model in " + folder.string() + " (looked for *.gguf, not mmproj, tokenizer or codec)");
+        throw bundle_error("no model in " + folder.string() +
+                           " (expected *.gguf, other than mmproj, tokenizer or codec)");
     }
     return models.front();
 }
 
-// Before it is opened: nobody may ever write to a pipe.
+// The type is checked before the file is opened, because opening a pipe may wait for ever.
 void check_header(const fs::path & file) {
     std::error_code error;
     if (!fs::is_regular_file(file, error)) {
-        throw bundle_error(file.string() + " is not a file");
+        throw bundle_error(file.string() + " is not a regular file");
     }
     if (fs::file_size(file, error) == 0) {
         throw bundle_error(file.string() + " is not a GGUF file: it is empty");

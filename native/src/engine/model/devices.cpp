@@ -25,7 +25,7 @@ bool is_endpoint(const std::string & text) {
     return colon != std::string::npos && colon > 0 && parse_number(text.substr(colon + 1), 1, 65535, port);
 }
 
-// What is worth offloading to, as llama.cpp sees it: all GPUs, or else an integrated one.
+// Returns the devices worth offloading to, as llama.cpp chooses them: all GPUs, or else an integrated one.
 std::vector<ggml_backend_dev_t> usual_devices() {
     for (const auto type : {GGML_BACKEND_DEVICE_TYPE_GPU, GGML_BACKEND_DEVICE_TYPE_IGPU}) {
         std::vector<ggml_backend_dev_t> found;
@@ -59,12 +59,12 @@ Endpoints parse_rpc_servers(const std::string & list) {
     init_backend();
     if (rpc_add_server() == nullptr) {
         throw Error(ELIZA_ERR_NOT_IMPLEMENTED,
-                    "option rpc: this library was built without RPC; 'make rpc' builds one that has it");
+                    "option rpc: this library was built without RPC; build one with 'make rpc'");
     }
     Endpoints endpoints = split(list);
     for (const std::string & endpoint : endpoints) {
         if (!is_endpoint(endpoint)) {
-            throw invalid_argument("option rpc: \"" + endpoint + "\" is not host:port, as in 10.0.0.2:50052");
+            throw invalid_argument("option rpc: expected host:port, as in 10.0.0.2:50052, got \"" + endpoint + "\"");
         }
     }
     return endpoints;
@@ -84,7 +84,7 @@ void parse_devices(const std::string & list, DeviceChoice & choice) {
             for (size_t i = 0; i < ggml_backend_dev_count(); ++i) {
                 known += ", " + std::string(ggml_backend_dev_name(ggml_backend_dev_get(i)));
             }
-            throw invalid_argument("option device: there is no \"" + name + "\"; there are auto, none" + known);
+            throw invalid_argument("option device: unknown device \"" + name + "\"; known devices: auto, none" + known);
         }
     }
     choice.local = std::move(names);
@@ -98,7 +98,7 @@ std::vector<ggml_backend_dev_t> open_devices(const DeviceChoice & choice) {
         const ggml_backend_reg_t server = rpc_add_server()(endpoint.c_str());
         check_rpc_connections({endpoint});
         if (server == nullptr) {
-            throw Error(ELIZA_ERR_FFI_FAULT, "RPC server " + endpoint + ": it offers no device");
+            throw Error(ELIZA_ERR_FFI_FAULT, "RPC server " + endpoint + ": it has no devices");
         }
         for (size_t i = 0; i < ggml_backend_reg_dev_count(server); ++i) {
             devices.push_back(ggml_backend_reg_dev_get(server, i));

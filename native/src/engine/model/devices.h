@@ -1,4 +1,4 @@
-// Which devices a model is put on: those of this machine, and those that RPC servers offer.
+// The devices on which a model is placed: those of this machine, and those of RPC servers.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@ namespace eliza {
 
 struct DeviceChoice {
     Endpoints rpc;                   // in the order in which they get layers
-    std::vector<std::string> local;  // names; empty: all that are worth it
-    bool local_is_chosen = false;    // with no names: none, the CPU alone
+    std::vector<std::string> local;  // names; if empty, all that are worth using
+    bool local_is_chosen = false;    // if true and there are no names, the CPU only
 
     bool is_default() const { return rpc.empty() && !local_is_chosen; }
     friend bool operator<(const DeviceChoice & a, const DeviceChoice & b) {
@@ -21,14 +21,14 @@ struct DeviceChoice {
     }
 };
 
-// Reads "host:port,..."; empty: none. Throws Error where one is malformed or the library has no RPC.
+// Parses "host:port,..."; "" is no servers. Throws an Error if an address is malformed or the library has no RPC.
 Endpoints parse_rpc_servers(const std::string & list);
 
-// Reads "auto", "none" or names joined by commas into what is local. Throws Error that names an unknown one.
+// Parses "auto", "none" or names joined by commas into the local devices. Throws an Error that names an unknown device.
 void parse_devices(const std::string & list, DeviceChoice & choice);
 
-// The devices in the order in which they get layers; connects to the servers, which stay known to the
-// process. Throws Error where one cannot be used.
+// Returns the devices in the order in which they get layers. Connects to the servers; the connections last as long as
+// the process. Throws an Error if a server cannot be used.
 std::vector<ggml_backend_dev_t> open_devices(const DeviceChoice & choice);
 
 }  // namespace eliza

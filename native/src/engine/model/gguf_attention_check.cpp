@@ -6,7 +6,7 @@
 namespace eliza {
 namespace {
 
-// Their products are 32 bits wide in llama.cpp, and would be small again.
+// llama.cpp multiplies these in 32 bits, and the products would overflow.
 constexpr uint32_t max_heads = 65'536;
 constexpr uint32_t max_head_size = 32'768;
 
@@ -14,7 +14,7 @@ bool is_one_of(const std::string & arch, std::initializer_list<std::string_view>
     return std::find(list.begin(), list.end(), arch) != list.end();
 }
 
-// llama_model_rope_type: those that have no rotary positions, whatever the file says.
+// Returns false for the architectures of llama_model_rope_type that never have rotary positions.
 bool has_rope(const std::string & arch) {
     return !is_one_of(arch, {"gpt2",        "mpt",
                              "refact",      "bloom",
@@ -29,7 +29,8 @@ bool has_rope(const std::string & arch) {
                              "glm5-next"});
 }
 
-// The same: those whose positions have several parts, and those that have them where the file says so.
+// Also from llama_model_rope_type: architectures whose positions have several parts, and those that have them if the
+// file says so.
 bool needs_sections(const std::string & arch) {
     return is_one_of(
         arch, {"qwen2vl", "paddleocr", "qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", "clef", "qwen4exp", "qwen3tts"});
@@ -52,7 +53,7 @@ public:
         for (const std::string name : {"attention.key_length", "attention.value_length"}) {
             require(u32_or(name, 0) <= max_head_size, name, u32_or(name, 0), max_head_size);
         }
-        if (heads_.empty() || heads_[0] == 0) return;  // then llama.cpp looks at no sizes
+        if (heads_.empty() || heads_[0] == 0) return;  // llama.cpp then ignores the sizes
         const uint32_t size = u32_or("attention.key_length", u32_or("embedding_length", 0) / heads_[0]);
         if (has_rope(arch_)) {
             const uint32_t n_rotated = u32_or("rope.dimension_count", size);
@@ -75,28 +76,28 @@ private:
         }
     }
 
-    // ops.cpp asserts, in each thread, that pairs are rotated and that there are so many.
+    // ops.cpp asserts in every thread that an even number of values is rotated, and no more than a head has.
     void check_rotated(const std::string & name, uint32_t n, uint32_t size) const {
         if (n % 2 != 0 || n > size) {
-            throw file_.error(key(name) + " is " + std::to_string(n) + "; pairs of the " + std::to_string(size) +
-                              " numbers of a head are rotated");
+            throw file_.error(key(name) + " is " + std::to_string(n) + "; expected an even number of at most " +
+                              std::to_string(size) + ", the size of a head");
         }
     }
 
-    // And that the parts of a position are not beyond a head; where there have to be any, that one of the first three
-    // is not empty. Their sum divides: numbers below 0 could make it 0.
+    // ops.cpp also asserts that the parts of a position fit a head, and, where parts are required, that one of the
+    // first three is not empty. llama.cpp divides by their sum, which negative numbers could make 0.
     void check_sections(uint32_t size) const {
         const std::string name = key("rope.dimension_sections");
         const std::vector<uint32_t> sections = file_.per_layer(name, 4);
         uint64_t sum = 0;
         for (const uint32_t section : sections) sum += section;
         if (sum > size) {
-            throw file_.error(name + " add up to " + std::to_string(sum) + "; a head has " + std::to_string(size) +
-                              " numbers");
+            throw file_.error(name + " add up to " + std::to_string(sum) + "; expected at most " +
+                              std::to_string(size) + ", the size of a head");
         }
         if (needs_sections(arch_) && (sections.empty() || sum == sections[3])) {
-            throw file_.error(name + " is missing, or its first three numbers are 0; the architecture " + arch_ +
-                              " needs it");
+            throw file_.error(name + " is missing, or its first three numbers are 0, but the architecture " + arch_ +
+                              " requires it");
         }
     }
 

@@ -1,4 +1,4 @@
-// Whether a file's numbers of heads, their sizes and their rotary positions fit each other.
+// Checks that a file's head counts, head sizes and rotary positions are consistent.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace eliza {
 
-// Throws Error where they would end the process when a graph is computed. `arch` is what the keys begin with.
+// Throws an Error for values that would end the process when a graph is computed. `arch` is the prefix of the keys.
 void check_attention(const GgufHeader & file, const std::string & arch, uint32_t n_layers);
 
 }  // namespace eliza

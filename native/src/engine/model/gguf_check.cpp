@@ -44,16 +44,17 @@ private:
     std::string arch_;
 };
 
-// llama-model.cpp asserts these in llama_model_base::load_hparams.
+// The assertions of llama_model_base::load_hparams in llama-model.cpp.
 uint32_t check_layers(const Settings & settings) {
     const auto n_layers = settings.u32("block_count");
-    if (!n_layers) throw settings.file().error(settings.key("block_count") + " is missing or no 32-bit number");
+    if (!n_layers) throw settings.file().error(settings.key("block_count") + " is missing or is not a 32-bit number");
     settings.require(*n_layers >= 1 && *n_layers <= max_layers, "block_count", *n_layers,
-                     "a model has 1 to " + std::to_string(max_layers) + " layers");
-    // It asserts no more than all; with all of them heads, none is left to compute with.
+                     "expected 1 to " + std::to_string(max_layers));
+    // llama.cpp only asserts that there are no more heads than layers. But if all layers are heads, no layer is left to
+    // compute with.
     const uint32_t n_heads = settings.u32_or("nextn_predict_layers", 0);
     settings.require(n_heads < *n_layers, "nextn_predict_layers", n_heads,
-                     "the model has " + std::to_string(*n_layers) + " layers, heads among them");
+                     "the model has " + std::to_string(*n_layers) + " layers, including heads");
     if (settings.is_one_of({"wavtokenizer-dec"})) {
         for (const std::string name : {"posnet.block_count", "convnext.block_count"}) {
             settings.require(settings.u32_or(name, 0) <= *n_layers, name, settings.u32_or(name, 0),
@@ -63,7 +64,7 @@ uint32_t check_layers(const Settings & settings) {
     return *n_layers;
 }
 
-// The same.
+// Further assertions of load_hparams.
 void check_experts(const Settings & settings, uint32_t n_layers) {
     uint32_t n_experts = settings.u32_or("expert_count", 0);
     std::vector<uint32_t> used = settings.file().per_layer(settings.key("expert_used_count"), n_layers);
@@ -89,7 +90,7 @@ void check_experts(const Settings & settings, uint32_t n_layers) {
     }
 }
 
-// The code that routes to no experts at all reads what is not there.
+// The code for a layer that uses no experts would read a missing tensor.
 void check_routed_layers(const Settings & settings, const GgufHeader & part, uint32_t n_layers) {
     if (settings.u32_or("expert_count", 0) == 0) return;
     const std::string name = "expert_used_count";
@@ -97,42 +98,43 @@ void check_routed_layers(const Settings & settings, const GgufHeader & part, uin
     for (size_t layer = 0; layer < used.size(); ++layer) {
         const std::string router = "blk." + std::to_string(layer) + ".ffn_gate_inp.weight";
         if (used[layer] == 0 && part.tensor(router) != nullptr) {
-            throw part.error(settings.key(name) + "[" + std::to_string(layer) + "] is 0, and there is the tensor " +
-                             router);
+            throw part.error(settings.key(name) + "[" + std::to_string(layer) +
+                             "] is 0, but the layer has the tensor " + router);
         }
     }
 }
 
-// llama_rope_scaling_type_from_string and LLM_CLS_ACT_TYPES_FROM_STRING, of which the caller asserts a result.
+// The values of llama_rope_scaling_type_from_string and LLM_CLS_ACT_TYPES_FROM_STRING. Their callers assert one of
+// them.
 void check_names(const Settings & settings) {
     const auto require_one_of = [&](const std::string & name, std::initializer_list<std::string_view> known) {
         const auto value = settings.file().text(settings.key(name));
         if (!value || std::find(known.begin(), known.end(), *value) != known.end()) return;
         std::string list;
         for (const std::string_view each : known) list += (list.empty() ? "" : ", ") + std::string(each);
-        settings.require(false, name, '"' + std::string(value->substr(0, 40)) + '"', "llama.cpp knows " + list);
+        settings.require(false, name, '"' + std::string(value->substr(0, 40)) + '"', "expected one of " + list);
     };
     require_one_of("rope.scaling.type", {"none", "linear", "yarn", "longrope"});
     require_one_of("classifier.activation", {"gelu", "silu", "tanh"});
 }
 
-// Rows of an embedding are read by this size, of a tensor that has the width of the model.
+// Rows of embeddings are read with this size, from a tensor that has the width of the model.
 void check_output_width(const Settings & settings) {
     const uint32_t width = settings.u32_or("embedding_length", 0);
     const uint32_t out = settings.u32_or("embedding_length_out", 0);
     const uint32_t dense = settings.u32_or("dense_3_feat_out", 0);
-    // Two kinds of models keep several streams side by side.
+    // Two architectures keep several streams in parallel.
     const bool has_streams = settings.is_one_of({"deepseek4", "qwen4exp"});
     settings.require(out <= std::max(width, dense) || has_streams, "embedding_length_out", out,
                      "the limit is " + settings.key("embedding_length") + ", " + std::to_string(width));
 }
 
-// The norms' operators assert eps >= 0, which NaN is not.
+// The operators of the norms assert eps >= 0, which is false for NaN.
 void check_epsilons(const Settings & settings) {
     for (const std::string name :
          {"attention.layer_norm_epsilon", "attention.layer_norm_rms_epsilon", "attention.group_norm_epsilon"}) {
         const float value = settings.file().f32(settings.key(name)).value_or(0.0f);
-        settings.require(value >= 0.0f, name, std::to_string(value), "it may not be negative");
+        settings.require(value >= 0.0f, name, std::to_string(value), "expected 0 or more");
     }
 }
 
@@ -144,23 +146,23 @@ uint32_t check_settings(const Settings & settings) {
     check_epsilons(settings);
     check_output_width(settings);
     check_attention(file, settings.arch(), n_layers);
-    // Read as a signed number where caches are sized.
+    // llama.cpp reads it as a signed number when it computes the sizes of caches.
     const uint32_t n_ctx = settings.u32_or("context_length", 1);
     settings.require(n_ctx >= 1 && n_ctx <= INT32_MAX, "context_length", n_ctx,
-                     "the limit is 1 to " + std::to_string(INT32_MAX) + " tokens");
+                     "expected 1 to " + std::to_string(INT32_MAX) + " tokens");
     return n_layers;
 }
 
-// The parts of a model in several files, after the first. llama.cpp asserts the type of each one's number.
+// Returns the files of a split model after the first. llama.cpp asserts the type of each file's number.
 std::vector<std::string> other_parts(const GgufHeader & first, const std::string & path) {
     const auto n_parts = first.number<uint16_t>("split.count", GGUF_TYPE_UINT16);
     if (!n_parts || *n_parts < 2) return {};
-    // llama_split_prefix and llama_split_path want room for a path.
+    // llama_split_prefix and llama_split_path need a buffer for a path.
     std::string prefix(path.size() + 1, '\0');
     const int length = llama_split_prefix(prefix.data(), prefix.size(), path.c_str(), 0, *n_parts);
     if (length <= 0) {
-        throw first.error("is a part of a model in " + std::to_string(*n_parts) +
-                          " files (split.count), but its name does not say that it is the first");
+        throw first.error("is one part of a model in " + std::to_string(*n_parts) +
+                          " files (split.count), but its name is not that of the first part");
     }
     std::vector<std::string> paths;
     for (int i = 1; i < *n_parts; ++i) {
@@ -176,7 +178,7 @@ std::vector<std::string> other_parts(const GgufHeader & first, const std::string
 std::vector<GgufFile> check_model_file(const std::string & path) {
     const GgufHeader file(path);
     const auto arch = file.text("general.architecture");
-    if (!arch || arch->empty()) throw file.error("general.architecture is missing or no text");
+    if (!arch || arch->empty()) throw file.error("general.architecture is missing or is not a string");
     const Settings settings(file, *arch);
     const uint32_t n_layers = check_settings(settings);
     check_vocabulary(file);
@@ -186,7 +188,7 @@ std::vector<GgufFile> check_model_file(const std::string & path) {
     for (const std::string & part_path : other_parts(file, path)) {
         const GgufHeader part(part_path);
         if (!part.is_scalar("split.no", GGUF_TYPE_UINT16)) {
-            throw part.error("split.no is missing or no 16-bit number");
+            throw part.error("split.no is missing or is not a 16-bit number");
         }
         check_model_tensors(part);
         check_routed_layers(settings, part, n_layers);
@@ -197,13 +199,13 @@ std::vector<GgufFile> check_model_file(const std::string & path) {
 
 GgufFile check_adapter_file(const std::string & path) {
     const GgufHeader file(path);
-    // llama-adapter.cpp asks for these without looking at their types, which gguf.cpp asserts.
+    // llama-adapter.cpp reads these without checking their types, which gguf.cpp asserts.
     for (const std::string key : {"general.type", "general.architecture", "adapter.type"}) {
         if (!file.is_scalar(key, GGUF_TYPE_STRING))
-            throw file.error(key + " is missing or no text: this is no LoRA adapter");
+            throw file.error(key + " is missing or is not a string: this is not a LoRA adapter");
     }
     if (const std::string key = "adapter.lora.alpha"; file.has(key) && !file.f32(key)) {
-        throw file.error(key + " is no 32-bit floating-point number");
+        throw file.error(key + " is not a 32-bit floating-point number");
     }
     check_adapter_tensors(file);
     return file.file();

@@ -1,5 +1,5 @@
-// Whether a model file can be handed to llama.cpp. Much of what a broken file holds makes llama.cpp end the process or
-// never come back, where it could refuse the file. Who opens a file of unknown origin asks here first.
+// Checks model files before llama.cpp reads them. With many broken files, llama.cpp ends the process or never returns,
+// although it could reject the file. These checks make it safe to open a file of unknown origin.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace eliza {
 
-// Throws Error (ELIZA_ERR_BUNDLE_INVALID) that names the file, the key or the tensor, its value and the limit. Checks
-// and returns all files of a split model. What llama.cpp refuses by itself is left to it.
+// Checks all files of a split model and returns them. Throws an Error (ELIZA_ERR_BUNDLE_INVALID) that names the file,
+// the key or tensor, its value and the limit. Files that llama.cpp rejects by itself are left to it.
 std::vector<GgufFile> check_model_file(const std::string & path);
 
-// The same for a file that holds a LoRA adapter.
+// The same for a file with a LoRA adapter.
 GgufFile check_adapter_file(const std::string & path);
 
 }  // namespace eliza

@@ -1,4 +1,4 @@
-// A GGUF file as it was when it was read: files are replaced while programs run.
+// Identifies the version of a GGUF file that was read, because files may be replaced while a program runs.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@ struct GgufFile {
     std::string version;  // see version_of_file()
     uint64_t header_bytes = 0;
 
-    // True while the file was neither written to nor replaced.
+    // Returns true if the file has not been written to or replaced.
     bool is_unchanged() const;
 
-    // Tells its contents from those of other files, here and on other machines, by its size, its whole header and
-    // samples of its tensors. Throws Error if it cannot be read.
+    // Returns a string that distinguishes the contents from those of other files, also on other machines. It is
+    // computed from the size, the whole header and samples of the tensors. Throws an Error if the file cannot be read.
     std::string fingerprint() const;
 };
 

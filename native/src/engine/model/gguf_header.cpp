@@ -11,9 +11,9 @@
 namespace eliza {
 namespace {
 
-// Far beyond any model's: the largest vocabularies are 0.3 M tokens and their header 16 MiB.
+// Far beyond any existing model: the largest vocabularies have 0.3 M tokens, and a header of 16 MiB.
 constexpr uint64_t max_header_bytes = uint64_t{1} << 29;
-constexpr uint64_t max_items = uint64_t{1} << 24;  // of an array
+constexpr uint64_t max_items = uint64_t{1} << 24;  // of one array
 constexpr uint64_t max_keys = 65'536;
 constexpr uint64_t max_tensors = 65'536;
 constexpr uint64_t first_bytes = uint64_t{1} << 16;
@@ -22,7 +22,7 @@ Error file_error(const std::string & path, const std::string & text) {
     return {ELIZA_ERR_BUNDLE_INVALID, path + ": " + text};
 }
 
-// Bytes of one value; 0 for texts, whose size is in the file.
+// The size of one value in bytes; 0 for strings, whose size is in the file.
 uint64_t size_of(gguf_type type) {
     switch (type) {
         case GGUF_TYPE_UINT8:
@@ -43,26 +43,26 @@ uint64_t size_of(gguf_type type) {
 File opened(const std::string & path) {
     File file = open_regular_file(path);
     if (file == nullptr) {
-        throw file_error(path,
-                         errno == 0 ? "is no regular file" : std::string("cannot be opened: ") + std::strerror(errno));
+        throw file_error(
+            path, errno == 0 ? "is not a regular file" : std::string("cannot be opened: ") + std::strerror(errno));
     }
     return file;
 }
 
 }  // namespace
 
-// Reads a file from its beginning, as much of it as is asked for and at most max_header_bytes.
+// Reads a file from its beginning, on demand and up to max_header_bytes.
 class GgufHeader::Reader {
 public:
     explicit Reader(GgufHeader & header) : header_(header), file_(opened(header.file_.path)) {
         std::error_code error;
         file_size_ = std::filesystem::file_size(header.file_.path, error);
-        if (error) throw header_.error("has no size: " + error.message());
+        if (error) throw header_.error("its size cannot be read: " + error.message());
     }
 
     size_t position() const { return position_; }
 
-    // Returns where `n` bytes begin, which were read.
+    // Reads `n` bytes and returns the position where they begin.
     size_t take(uint64_t n, const std::string & what) {
         if (n > max_header_bytes || position_ + n > max_header_bytes) {
             throw header_.error("the header is larger than " + std::to_string(max_header_bytes >> 20) + " MiB at " +
@@ -80,7 +80,7 @@ public:
         return header_.at<T>(begin);
     }
 
-    // A text is known by its place until the header is complete: the memory moves while it grows.
+    // A string is stored as a position until the header is complete, because the buffer may be reallocated.
     struct Text {
         size_t begin;
         size_t size;
@@ -95,7 +95,7 @@ private:
         std::string & data = header_.data_;
         const size_t had = data.size();
         if (end <= had) return;
-        if (end > file_size_) throw header_.error("ends inside " + what);  // before room is made for it
+        if (end > file_size_) throw header_.error("ends inside " + what);  // before memory is allocated for it
         data.resize(std::min<size_t>(std::min<size_t>(max_header_bytes, file_size_),
                                      std::max<size_t>({end, 2 * had, first_bytes})));
         const size_t got = std::fread(data.data() + had, 1, data.size() - had, file_.get());
@@ -116,7 +116,7 @@ GgufHeader::GgufHeader(const std::string & path) : file_{path, version_of_file(p
         throw error("is not a GGUF file: it does not begin with the letters GGUF");
     const auto version = reader.number<uint32_t>("the version");
     if (version < 2 || version > GGUF_VERSION) {
-        throw error("is a GGUF file of version " + std::to_string(version) + "; this library reads 2 to " +
+        throw error("has version " + std::to_string(version) + " of the GGUF format; supported versions: 2 to " +
                     std::to_string(GGUF_VERSION));
     }
     const auto limited = [&](const std::string & what, uint64_t most) {
@@ -147,7 +147,7 @@ GgufHeader::GgufHeader(const std::string & path) : file_{path, version_of_file(p
             }
         }
         if (type >= GGUF_TYPE_COUNT || type == GGUF_TYPE_ARRAY) {
-            throw error(number + " has the type " + std::to_string(type) + ", which GGUF does not know");
+            throw error(number + " has the type " + std::to_string(type) + ", which GGUF does not define");
         }
         value.type = static_cast<gguf_type>(type);
         value.begin = reader.position();
@@ -175,7 +175,8 @@ GgufHeader::GgufHeader(const std::string & path) : file_{path, version_of_file(p
         tensors_.push_back(std::move(tensor));
     }
 
-    // gguf.cpp looks keys up by what is before a NUL, and finds the first. Names that are twice in a file it refuses.
+    // gguf.cpp compares keys up to the first NUL, and uses the first match. It rejects a file with duplicate names
+    // itself.
     const auto view = [&](const Reader::Text & text) {
         const std::string_view name = std::string_view(data_).substr(text.begin, text.size);
         return name.substr(0, name.find('\0'));
@@ -183,10 +184,10 @@ GgufHeader::GgufHeader(const std::string & path) : file_{path, version_of_file(p
     for (const auto & [key, value] : values) values_.emplace(view(key), value);
     for (size_t i = 0; i < names.size(); ++i) tensors_[i].name = view(names[i]);
 
-    // gguf.cpp wants a power of two in 32 bits.
+    // gguf.cpp expects a 32-bit power of two.
     const uint64_t alignment = u32("general.alignment").value_or(GGUF_DEFAULT_ALIGNMENT);
     if (alignment == 0 || (alignment & (alignment - 1)) != 0) {
-        throw error("general.alignment is " + std::to_string(alignment) + ", which is no power of 2");
+        throw error("general.alignment is " + std::to_string(alignment) + ", expected a power of 2");
     }
     data_offset_ = (reader.position() + alignment - 1) / alignment * alignment;
     file_.header_bytes = data_offset_;

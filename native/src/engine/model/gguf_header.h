@@ -1,5 +1,5 @@
-// What a GGUF file says of itself: its metadata and its tensors' names, types and sizes, read with bounds on all
-// that a hostile file could make large. llama.cpp reads the file itself; this is for what must be known before.
+// The metadata of a GGUF file, and the names, types and sizes of its tensors. Reads them with limits for everything
+// that a malicious file could make large. llama.cpp reads the file itself; this is for checks before that.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +18,16 @@ namespace eliza {
 
 struct GgufTensor {
     std::string_view name;
-    std::vector<uint64_t> dims;  // 1 where the file has none
-    uint32_t type = 0;           // a ggml_type, if the file is sound
-    uint64_t offset = 0;         // in the tensors' part of the file
+    std::vector<uint64_t> dims;  // dimensions beyond the file's are 1
+    uint32_t type = 0;           // a ggml_type, if the file is valid
+    uint64_t offset = 0;         // in the file's tensor data
 
     uint64_t dim(size_t i) const { return i < dims.size() ? dims[i] : 1; }
 };
 
 class GgufHeader {
 public:
-    // Throws Error (ELIZA_ERR_BUNDLE_INVALID) that names the file, the place and the limit.
+    // Throws an Error (ELIZA_ERR_BUNDLE_INVALID) that names the file, the position and the limit.
     explicit GgufHeader(const std::string & path);
     GgufHeader(const GgufHeader &) = delete;
     GgufHeader & operator=(const GgufHeader &) = delete;
@@ -35,7 +35,7 @@ public:
     bool has(std::string_view key) const { return find(key) != nullptr; }
     bool is_scalar(std::string_view key, gguf_type type) const;
 
-    // The value of a key, where the file has it with this type.
+    // Returns the value of a key if the file has it with this type.
     template <class T>
     std::optional<T> number(std::string_view key, gguf_type type) const {
         const Value * value = find(key);
@@ -45,10 +45,10 @@ public:
     std::optional<uint32_t> u32(std::string_view key) const { return number<uint32_t>(key, GGUF_TYPE_UINT32); }
     std::optional<float> f32(std::string_view key) const { return number<float>(key, GGUF_TYPE_FLOAT32); }
     std::optional<bool> boolean(std::string_view key) const;
-    // As llama.cpp reads it: to the first NUL.
+    // Ends at the first NUL, as in llama.cpp.
     std::optional<std::string_view> text(std::string_view key) const;
 
-    // The items of an array, where the file has it with items of this type; else none.
+    // Returns the items of an array if the file has it with items of this type; otherwise nothing.
     template <class T>
     std::vector<T> numbers(std::string_view key, gguf_type type) const {
         const Value * value = find(key);
@@ -59,18 +59,19 @@ public:
     }
     std::vector<std::string_view> texts(std::string_view key) const;
 
-    // A number for each layer: an array of as many, or one number for all. None where llama.cpp takes neither.
+    // Returns a number for each layer, from an array of that length or from one number for all layers. Returns nothing
+    // if the file has neither, as llama.cpp requires one of them.
     std::vector<uint32_t> per_layer(std::string_view key, uint32_t n_layers) const;
 
     std::vector<std::string_view> keys() const;
     const std::vector<GgufTensor> & tensors() const { return tensors_; }
     const GgufTensor * tensor(std::string_view name) const;
-    uint64_t data_offset() const { return data_offset_; }  // where the tensors' part of the file begins
+    uint64_t data_offset() const { return data_offset_; }  // where the tensor data begins
 
-    // As it was just before it was read.
+    // The file's identity just before it was read.
     const GgufFile & file() const { return file_; }
 
-    // "FILE: what is wrong"
+    // Returns an Error with the text "FILE: text".
     Error error(const std::string & text) const;
 
 private:
@@ -93,7 +94,7 @@ private:
     class Reader;
 
     GgufFile file_;
-    std::string data_;  // the header, which all names and texts are views of
+    std::string data_;  // the header; all names and strings are views of it
     std::unordered_map<std::string_view, Value> values_;
     std::vector<GgufTensor> tensors_;
     uint64_t data_offset_ = 0;

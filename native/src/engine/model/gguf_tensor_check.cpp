@@ -30,7 +30,7 @@ bool is_number_table(std::string_view name) {
     return name == "d2t" || ends_with(name, "_tid2eid.weight") || name.find("token_ordering") != std::string_view::npos;
 }
 
-// The matrix product has no code for these types, and calls it.
+// The matrix product calls a null pointer for these types.
 void check_type(const GgufHeader & file, const GgufTensor & tensor) {
     constexpr std::array<ggml_type, 8> unusable{GGML_TYPE_I8,  GGML_TYPE_I16,  GGML_TYPE_I32,  GGML_TYPE_I64,
                                                 GGML_TYPE_F64, GGML_TYPE_Q8_1, GGML_TYPE_Q8_K, GGML_TYPE_COUNT};
@@ -38,12 +38,12 @@ void check_type(const GgufHeader & file, const GgufTensor & tensor) {
     if (is_number_table(tensor.name) && (type == GGML_TYPE_I32 || type == GGML_TYPE_I64)) return;
     if (std::find(unusable.begin(), unusable.end(), type) != unusable.end()) {
         throw file.error("the tensor " + std::string(tensor.name) + " has the type " + type_name(tensor.type) +
-                         ", which no weights can have");
+                         ", which is not supported for weights");
     }
 }
 
-// What is multiplied with or added to activations, element by element, must have their type; a few operators of models
-// that keep states want it, too. binary-ops.cpp and ops.cpp assert it in each thread.
+// Tensors that are multiplied with or added to activations element by element must have their type, f32. So must those
+// of a few operators of recurrent models. binary-ops.cpp and ops.cpp assert this in every thread.
 bool is_elementwise(std::string_view name) {
     constexpr std::array<std::string_view, 11> ends{
         ".bias",  ".scale", ".scales",      "_scale.weight", "_score.weight",   "_base.weight",
@@ -58,7 +58,7 @@ bool is_elementwise(std::string_view name) {
 void check_elementwise(const GgufHeader & file, const GgufTensor & tensor) {
     if (is_elementwise(tensor.name) && tensor.type != GGML_TYPE_F32) {
         throw file.error("the tensor " + std::string(tensor.name) + " has the type " + type_name(tensor.type) +
-                         "; norms, biases and scales are f32");
+                         "; norms, biases and scales must be f32");
     }
 }
 
@@ -68,10 +68,10 @@ void check_model_tensors(const GgufHeader & file) {
     for (const GgufTensor & tensor : file.tensors()) {
         check_type(file, tensor);
         check_elementwise(file, tensor);
-        // ggml-backend.cpp asserts it of the first that is mapped into memory.
+        // ggml-backend.cpp asserts this for the first tensor that is mapped into memory.
         if ((file.data_offset() + tensor.offset) % tensor_alignment != 0) {
             throw file.error("the tensor " + std::string(tensor.name) + " begins at byte " +
-                             std::to_string(file.data_offset() + tensor.offset) + ", which is no multiple of " +
+                             std::to_string(file.data_offset() + tensor.offset) + ", expected a multiple of " +
                              std::to_string(tensor_alignment));
         }
     }
@@ -79,13 +79,13 @@ void check_model_tensors(const GgufHeader & file) {
 
 void check_adapter_tensors(const GgufHeader & file) {
     for (const GgufTensor & tensor : file.tensors()) {
-        if (ends_with(tensor.name, "_norm.weight")) continue;  // which are not read
+        if (ends_with(tensor.name, "_norm.weight")) continue;  // llama.cpp does not read these
         check_type(file, tensor);
-        // ggml_mul_mat asserts that both are matrices, and its code divides by their sizes.
+        // ggml_mul_mat asserts that both tensors are matrices, and its code divides by their sizes.
         const bool has_more = tensor.dim(2) != 1 || tensor.dim(3) != 1;
         if (has_more || tensor.dim(0) == 0 || tensor.dim(1) == 0) {
             throw file.error("the tensor " + std::string(tensor.name) + " has the shape " + shape_of(tensor) +
-                             "; an adapter has matrices of at least one row and column");
+                             "; expected a matrix with at least one row and column");
         }
     }
 }

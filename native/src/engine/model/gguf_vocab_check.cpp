@@ -20,12 +20,12 @@ bool is_one_of(std::string_view text, std::initializer_list<std::string_view> li
     return std::find(list.begin(), list.end(), text) != list.end();
 }
 
-// What llama.cpp takes for a kind of tokenizer where the file says nothing: ids, and whether they are added to texts.
+// The defaults of llama.cpp for each kind of tokenizer: token ids, and whether the tokens are added to texts.
 struct Defaults {
     std::optional<uint32_t> bos{}, eos{}, sep{};
     bool add_bos = false;
     bool add_eos = false;
-    bool always_adds = false;  // the first and the separator, whatever the file says
+    bool always_adds = false;  // BOS and the separator are added, whatever the file says
 };
 
 Defaults defaults_for(std::string_view model, std::string_view pre) {
@@ -45,13 +45,13 @@ Defaults defaults_for(std::string_view model, std::string_view pre) {
     return {};
 }
 
-// An id of the file counts if it is in the vocabulary, and else the default.
+// An id from the file counts if it is in the vocabulary; otherwise the default is used.
 bool has_id(const GgufHeader & file, const std::string & name, std::optional<uint32_t> by_default, size_t n_tokens) {
     const auto inside = [&](std::optional<uint32_t> id) { return id && *id < n_tokens; };
     return inside(file.u32("tokenizer.ggml." + name)) || inside(by_default);
 }
 
-// llama-vocab.cpp asserts that a token that is to be added to a text exists.
+// llama-vocab.cpp asserts that every token that it adds to a text exists.
 void check_added_tokens(const GgufHeader & file, std::string_view model, std::string_view pre, size_t n_tokens) {
     const Defaults defaults = defaults_for(model, pre);
     const bool adds_bos = file.boolean("tokenizer.ggml.add_bos_token").value_or(defaults.add_bos) ||
@@ -60,17 +60,18 @@ void check_added_tokens(const GgufHeader & file, std::string_view model, std::st
     const bool adds_eos = file.boolean("tokenizer.ggml.add_eos_token").value_or(defaults.add_eos);
     const auto require = [&](bool adds, const std::string & name, std::optional<uint32_t> by_default) {
         if (adds && !has_id(file, name, by_default, n_tokens)) {
-            throw file.error("tokenizer.ggml." + name + " is none of the " + std::to_string(n_tokens) +
-                             " tokens, and the tokenizer " + quoted(model) + " adds it to texts");
+            throw file.error("tokenizer.ggml." + name + " is not one of the " + std::to_string(n_tokens) +
+                             " tokens, but the tokenizer " + quoted(model) + " adds it to texts");
         }
     };
-    if (is_one_of(model, {"rwkv", "test"})) return;  // which add none
+    if (is_one_of(model, {"rwkv", "test"})) return;  // these add no tokens
     require(adds_bos, "bos_token_id", defaults.bos);
     require(adds_eos && model != "bert", "eos_token_id", defaults.eos);
     require(defaults.always_adds, "seperator_token_id", defaults.sep);
 }
 
-// Texts by their hashes, in one piece of memory: a node for each of 0.3 M would cost more than all else here.
+// A hash set of strings in one allocation. One node per string would use more memory than everything else here, because
+// there are up to 0.3 M strings.
 class TextSet {
 public:
     explicit TextSet(size_t n) {
@@ -79,7 +80,7 @@ public:
         slots_.resize(size);
     }
 
-    // False if it is there already. The text is not empty.
+    // Returns false if the text is already in the set. The text must not be empty.
     bool insert(std::string_view text) {
         std::string_view & slot = find(text);
         if (!slot.empty()) return false;
@@ -95,10 +96,10 @@ private:
         return slots_[i];
     }
 
-    std::vector<std::string_view> slots_;  // half of them empty, or more
+    std::vector<std::string_view> slots_;  // at least half of them are empty
 };
 
-// llama-vocab.cpp asserts that no two tokens have one text. An empty one becomes "[EMPTY_n]".
+// llama-vocab.cpp asserts that all tokens have different texts. It changes an empty text to "[EMPTY_n]".
 void check_distinct(const GgufHeader & file, const Tokens & tokens) {
     TextSet seen(tokens.size());
     std::vector<size_t> empty;
@@ -107,18 +108,18 @@ void check_distinct(const GgufHeader & file, const Tokens & tokens) {
             empty.push_back(i);
         } else if (!seen.insert(tokens[i])) {
             throw file.error(tokens_key + "[" + std::to_string(i) + "] is " + quoted(tokens[i]) +
-                             ", which another token is, too");
+                             ", the same as another token");
         }
     }
     for (const size_t i : empty) {
         if (const std::string name = "[EMPTY_" + std::to_string(i) + "]"; seen.has(name)) {
-            throw file.error(tokens_key + "[" + std::to_string(i) + "] is empty, which llama.cpp reads as " + name +
-                             ", and another token is that");
+            throw file.error(tokens_key + "[" + std::to_string(i) + "] is empty; llama.cpp names it " + name +
+                             ", which is another token's text");
         }
     }
 }
 
-// The first byte of a token of the RWKV tokenizer, whose texts are written with escapes; none where it is empty.
+// Returns the first byte of a token of the RWKV tokenizer, whose texts contain escapes; nothing if the token is empty.
 std::optional<uint8_t> first_byte(std::string_view text, size_t & n_bytes) {
     std::optional<uint8_t> first;
     n_bytes = 0;
@@ -128,7 +129,7 @@ std::optional<uint8_t> first_byte(std::string_view text, size_t & n_bytes) {
             if (++i == text.size()) break;
             byte = static_cast<uint8_t>(text[i]);
             if (text[i] == 'x') {
-                // As llama.cpp reads digits, whether they are any or not.
+                // Like llama.cpp, does not check that these are digits.
                 const auto digit = [](char c) { return c >= 'a' ? c - 'a' + 10 : c - '0'; };
                 if (i + 2 >= text.size()) break;
                 byte = static_cast<uint8_t>((digit(text[i + 1]) << 4) + digit(text[i + 2]));
@@ -147,8 +148,8 @@ std::optional<uint8_t> first_byte(std::string_view text, size_t & n_bytes) {
     return first;
 }
 
-// The RWKV tokenizer never ends where tokens begin with a byte that is no token itself: it then finds none, and
-// begins again with the text's first.
+// If tokens begin with a byte that is not a token itself, the RWKV tokenizer can loop for ever: it finds no token for
+// the byte and starts again at the first byte of the text.
 void check_rwkv(const GgufHeader & file, const Tokens & tokens) {
     std::array<bool, 256> begins{};
     std::array<bool, 256> is_token{};
@@ -162,32 +163,33 @@ void check_rwkv(const GgufHeader & file, const Tokens & tokens) {
     for (size_t byte = 0; byte < begins.size(); ++byte) {
         if (begins[byte] && !is_token[byte]) {
             throw file.error(tokens_key + ": tokens begin with the byte " + std::to_string(byte) +
-                             ", which is no token itself; the tokenizer \"rwkv\" needs it");
+                             ", which is not a token itself, but the tokenizer \"rwkv\" requires it");
         }
     }
 }
 
-// These tokenizers keep tokens in a tree as deep as the longest is long, and go down it by recursion.
+// These tokenizers store tokens in a tree whose depth is the longest token's length, and traverse it recursively.
 void check_lengths(const GgufHeader & file, const Tokens & tokens) {
     constexpr size_t longest = 4096;
     for (size_t i = 0; i < tokens.size(); ++i) {
         if (tokens[i].size() > longest) {
             throw file.error(tokens_key + "[" + std::to_string(i) + "] is " + std::to_string(tokens[i].size()) +
-                             " bytes long; the limit of this tokenizer is " + std::to_string(longest));
+                             " bytes long; the limit for this tokenizer is " + std::to_string(longest));
         }
     }
 }
 
-// The PLaMo tokenizers keep every end of every token: a token of n bytes costs n * n.
+// The PLaMo tokenizers store every suffix of every token, so a token of n bytes costs n * n.
 void check_plamo(const GgufHeader & file, const Tokens & tokens) {
     constexpr uint64_t most = uint64_t{1} << 28;
     uint64_t cost = 0;
     for (const std::string_view token : tokens) {
         cost += uint64_t{token.size()} * token.size();
         if (token.size() > 65'536 || cost > most) {
-            throw file.error(tokens_key +
-                             " are too long for a PLaMo tokenizer: the squares of their lengths may add up to " +
-                             std::to_string(most));
+            throw file.error(
+                tokens_key +
+                " are too long for a PLaMo tokenizer; the limit for the sum of the squares of their lengths is " +
+                std::to_string(most));
         }
     }
 }
@@ -200,21 +202,22 @@ void check_vocabulary(const GgufHeader & file) {
     if (is_one_of(model, {"no_vocab", "none"})) throw file.error("has no vocabulary");
     const Tokens tokens = file.texts(tokens_key);
     if (tokens.empty()) {
-        throw file.error(tokens_key + " is missing or empty; a model has at least one token");
+        throw file.error(tokens_key + " is missing or empty; expected at least one token");
     }
     check_distinct(file, tokens);
     check_added_tokens(file, model, pre, tokens.size());
     if (pre == "whitespace" && model != "whitespace" && model != "gemma4") {
-        // find_bpe_rank asserts that words have no spaces, which this kind of splitting leaves in.
-        throw file.error("tokenizer.ggml.pre is \"whitespace\" and tokenizer.ggml.model " + quoted(model) +
-                         "; they go together only");
+        // find_bpe_rank asserts that words contain no spaces, but this pre-tokenizer leaves spaces in words.
+        throw file.error("tokenizer.ggml.pre is \"whitespace\", but tokenizer.ggml.model is " + quoted(model) +
+                         "; expected \"whitespace\" or \"gemma4\"");
     }
     if (model == "bert") {
-        // token_to_byte ends the process for this kind.
+        // token_to_byte ends the process for byte tokens of this tokenizer.
         constexpr int32_t byte_type = 6;
         const auto types = file.numbers<int32_t>("tokenizer.ggml.token_type", GGUF_TYPE_INT32);
         if (std::find(types.begin(), types.end(), byte_type) != types.end()) {
-            throw file.error("tokenizer.ggml.token_type has byte tokens, which the tokenizer \"bert\" has not");
+            throw file.error(
+                "tokenizer.ggml.token_type has byte tokens, which the tokenizer \"bert\" does not support");
         }
     }
     if (is_one_of(model, {"rwkv", "t5"})) check_lengths(file, tokens);

@@ -1,11 +1,11 @@
-// Whether a file's vocabulary is one that llama.cpp can load and tokenize with.
+// Checks that llama.cpp can load a file's vocabulary and tokenize with it.
 #pragma once
 
 #include "engine/model/gguf_header.h"
 
 namespace eliza {
 
-// Throws Error where the vocabulary would end the process or keep it for ever.
+// Throws an Error for a vocabulary with which llama.cpp would end the process or never return.
 void check_vocabulary(const GgufHeader & file);
 
 }  // namespace eliza

@@ -1,4 +1,4 @@
-// LoRA adapters: small matrices in files of their own that are added to a model's.
+// LoRA adapters: small matrices in separate files that are added to a model's matrices.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ struct LoraFile {
     }
 };
 
-// Reads [{"path": "...", "scale": 1.0}, ...]; "" is none. Throws Error that names the place.
+// Parses [{"path": "...", "scale": 1.0}, ...]; "" is no adapters. Throws an Error that names the element.
 std::vector<LoraFile> parse_lora(const std::string & text);
 
 }  // namespace eliza

@@ -23,7 +23,7 @@ using Key = std::pair<std::string, ModelSettings>;
 
 struct Loaded {
     std::weak_ptr<Model> model;
-    std::vector<GgufFile> files;  // it was loaded from
+    std::vector<GgufFile> files;  // the files it was loaded from
 };
 
 std::mutex registry_mutex;
@@ -35,7 +35,7 @@ const GgufFile * first_changed(const std::vector<GgufFile> & files) {
     return found == files.end() ? nullptr : &*found;
 }
 
-// The fingerprints of a model's files, and of its adapters' with the scales they are added with.
+// Returns the fingerprints of a model's files and of its adapters, with the scales of the adapters.
 std::string fingerprint_of(const std::vector<GgufFile> & files, const std::vector<LoraFile> & adapters) {
     std::string fingerprint;
     const size_t n_own = files.size() - adapters.size();
@@ -43,7 +43,7 @@ std::string fingerprint_of(const std::vector<GgufFile> & files, const std::vecto
         fingerprint += (i > 0 ? " " : "") + files[i].fingerprint();
         if (i >= n_own) {
             char scale[32];
-            std::snprintf(scale, sizeof scale, " x %a", static_cast<double>(adapters[i - n_own].scale));  // exactly
+            std::snprintf(scale, sizeof scale, " x %a", static_cast<double>(adapters[i - n_own].scale));  // exact
             fingerprint += scale;
         }
     }
@@ -57,8 +57,8 @@ bool report_progress(float fraction, void * progress) {
 
 int32_t checked_size(size_t size, const char * what) {
     if (size > INT32_MAX) {
-        throw invalid_argument(std::string(what) + " of " + std::to_string(size) + " is beyond the limit of " +
-                               std::to_string(INT32_MAX));
+        throw invalid_argument(std::string(what) + ": expected at most " + std::to_string(INT32_MAX) + ", got " +
+                               std::to_string(size));
     }
     return static_cast<int32_t>(size);
 }
@@ -77,7 +77,7 @@ Model::Model(llama_model * model, const ModelSettings & settings, std::string fi
 std::shared_ptr<Model> Model::load(const std::string & path, const ModelSettings & settings,
                                    const Progress & progress) {
     init_backend();
-    // Held while loading, so that two who ask for one file at once do not load it twice.
+    // Held while loading, so that two concurrent requests for the same file do not load it twice.
     const std::lock_guard<std::mutex> lock(registry_mutex);
     Loaded & known = registry[{path, settings}];
     if (auto model = known.model.lock(); model != nullptr && first_changed(known.files) == nullptr) {
@@ -135,7 +135,7 @@ void Model::load_adapters() {
         }
         if (llama_adapter_get_alora_n_invocation_tokens(adapter) > 0) {
             throw invalid_argument("the LoRA adapter " + file.path +
-                                   " acts from certain tokens on (aLoRA); this library applies adapters to all");
+                                   " is activated by certain tokens (aLoRA), which is not supported");
         }
         adapters_.push_back(adapter);
     }
@@ -177,8 +177,8 @@ bool Model::is_one_of(std::initializer_list<std::string_view> architectures) con
     return std::find(architectures.begin(), architectures.end(), architecture()) != architectures.end();
 }
 
-// llama.cpp ends the process where it is asked to run a head that it has no graph for, that lacks a part, or
-// more heads than the graph takes.
+// llama.cpp ends the process when it runs a head that it has no graph for or that lacks a part, or more heads than the
+// graph supports.
 bool Model::has_mtp_head() const {
     struct Architecture {
         std::string_view name;
@@ -201,23 +201,23 @@ bool Model::has_mtp_head() const {
 }
 
 bool Model::has_trunk() const {
-    // What llama.cpp looks for, too.
+    // the same condition as in llama.cpp
     return llama_model_n_layer_nextn(get()) == 0 || get()->get_tensor("blk.0.attn_norm.weight") != nullptr;
 }
 
 std::vector<llama_token> Model::tokenize(std::string_view text, bool add_special, bool parse_special) const {
-    const int32_t length = checked_size(text.size(), "a text length in bytes");
-    // A token is one byte or more, but for the special ones that may be added at the ends.
+    const int32_t length = checked_size(text.size(), "the text's length in bytes");
+    // Every token has at least one byte, except for special tokens added at the ends.
     std::vector<llama_token> tokens(text.size() + 2);
     const auto run = [&] {
         try {
-            const int32_t room = checked_size(tokens.size(), "a token count");
+            const int32_t room = checked_size(tokens.size(), "the number of tokens");
             return llama_tokenize(vocab(), text.data(), length, tokens.data(), room, add_special, parse_special);
         } catch (const Error &) {
             throw;
         } catch (const std::bad_alloc &) {
             throw;
-        } catch (const std::exception & error) {  // such as bytes that are no UTF-8
+        } catch (const std::exception & error) {  // for example invalid UTF-8
             throw invalid_argument(std::string("the text cannot be tokenized: ") + error.what());
         }
     };
@@ -234,12 +234,13 @@ std::vector<llama_token> Model::tokenize(std::string_view text, bool add_special
 }
 
 std::string Model::detokenize(const llama_token * tokens, size_t n, bool remove_special, bool unparse_special) const {
-    const int32_t n_tokens = checked_size(n, "a token count");
+    const int32_t n_tokens = checked_size(n, "the number of tokens");
     check_tokens(tokens, n);
     std::string text(n * 8 + 16, '\0');
     const auto run = [&] {
-        return llama_detokenize(vocab(), tokens, n_tokens, text.data(), checked_size(text.size(), "a text size"),
-                                remove_special, unparse_special);
+        return llama_detokenize(vocab(), tokens, n_tokens, text.data(),
+                                checked_size(text.size(), "the text's length in bytes"), remove_special,
+                                unparse_special);
     };
     int32_t size = run();
     if (size < 0) {
@@ -256,8 +257,8 @@ std::string Model::detokenize(const llama_token * tokens, size_t n, bool remove_
 std::string Model::piece(llama_token token) const { return token_piece(vocab(), token, /*special=*/false); }
 
 std::optional<std::vector<llama_token>> Model::tokens_inside(std::string_view text) const {
-    // SentencePiece puts a space in front of whatever a text begins with: for it, the text is
-    // tokenized behind a line break, whose tokens are then taken off again.
+    // SentencePiece adds a space before the beginning of a text. In that case the text is tokenized after a line break,
+    // whose tokens are then removed.
     static const std::string anchor = "\n";
     const auto spells_text = [&](const std::vector<llama_token> & tokens) {
         std::string spelled;
@@ -280,7 +281,7 @@ std::optional<std::vector<llama_token>> Model::tokens_inside(std::string_view te
             }
         }
     } catch (const Error &) {
-        // Bytes that are no text, such as half a character.
+        // The bytes are not valid text, for example half a character.
     }
     return std::nullopt;
 }

@@ -1,4 +1,4 @@
-// A loaded model: its weights, shared by all that use the same file, and its vocabulary.
+// A loaded model: its weights, which are shared by all users of the same file, and its vocabulary.
 #pragma once
 
 #include <algorithm>
@@ -22,18 +22,18 @@
 
 namespace eliza {
 
-// stage is "load" or "prefill", fraction 0 to 1.
+// `stage` is "load" or "prefill"; `fraction` runs from 0 to 1.
 using Progress = std::function<void(const char * stage, float fraction)>;
 
-// The model file of an elizaOS bundle directory, or the .gguf file itself. Throws Error
-// (ELIZA_ERR_BUNDLE_INVALID) that says what was looked for where.
+// Returns the model file of an elizaOS bundle directory, or the .gguf file itself. Throws an Error
+// (ELIZA_ERR_BUNDLE_INVALID) that says what was expected.
 std::string find_model_file(const std::string & bundle);
 
 struct ModelSettings {
     int32_t n_gpu_layers = 0;  // -1: all
     bool use_mmap = true;
     DeviceChoice devices{};
-    bool with_mtp_head = false;  // where the file has one
+    bool with_mtp_head = false;  // load the head, if the file has one
     std::vector<LoraFile> lora{};
 
     friend bool operator<(const ModelSettings & a, const ModelSettings & b) {
@@ -44,7 +44,7 @@ struct ModelSettings {
 
 class Model {
 public:
-    // Loads the file, or shares it if it is loaded already with the same settings and was not changed since.
+    // Loads the file, or shares the model if it was already loaded with the same settings and the file has not changed.
     static std::shared_ptr<Model> load(const std::string & path, const ModelSettings & settings,
                                        const Progress & progress = {});
 
@@ -52,48 +52,48 @@ public:
     const llama_vocab * vocab() const { return llama_model_get_vocab(model_.get()); }
     int32_t n_vocab() const { return llama_vocab_n_tokens(vocab()); }
     int32_t n_gpu_layers() const { return settings_.n_gpu_layers; }
-    bool is_offloaded() const;  // to a device other than the CPU, if only in part
+    bool is_offloaded() const;  // completely or partly on a device other than the CPU
     const Endpoints & rpc_servers() const { return settings_.devices.rpc; }
 
-    // True where a state stands for all that was decoded, in some layers at least, and not cells that can
-    // be dropped one by one.
+    // True if some layers keep one state for the whole sequence, instead of cells that can be removed one by one.
     bool is_recurrent() const;
 
-    // True where llama.cpp can keep snapshots of that state.
+    // True if llama.cpp can keep snapshots of that state.
     bool can_keep_snapshots() const;
 
-    // A context in which the adapters act. `purpose` completes the Error "cannot create a context ..." of a failure.
+    // Creates a context with the adapters applied. `purpose` completes the message "cannot create a context ..." on
+    // failure.
     llama_context_ptr new_context(const llama_context_params & params, const std::string & purpose) const;
 
     const std::vector<LoraFile> & lora() const { return settings_.lora; }
 
-    // Tells these weights, with their adapters, from others: what was computed with other weights is of no use here.
+    // Distinguishes these weights and adapters from others. State computed with other weights cannot be used here.
     const std::string & fingerprint() const { return fingerprint_; }
 
     std::string architecture() const;  // as llama.cpp names it, such as "llama"
 
-    // ---- What some of llama.cpp's graphs cannot do, found by scripts/check_architectures.py ----
+    // ---- Limitations of some of llama.cpp's graphs, found by scripts/check_architectures.py ----
 
-    // True where passes compute the logits of all tokens, whichever are asked for: then all must be, or llama.cpp
-    // gives out the wrong rows (cogvlm), or ends the process where none is (chameleon).
+    // True if passes always compute the logits of all tokens. In that case all must be requested; otherwise llama.cpp
+    // returns wrong rows (cogvlm), or ends the process if none is requested (chameleon).
     bool computes_all_rows() const { return is_one_of({"cogvlm", "chameleon"}); }
 
-    // False where a pass of several sequences mixes up their states.
+    // False if a pass with several sequences mixes up their states.
     bool can_share_passes() const { return !is_one_of({"plamo2"}); }
 
-    // False where values come without heads, which flash attention asks for.
+    // False if values have no heads, which flash attention requires.
     bool takes_flash_attention() const { return !is_one_of({"plm"}); }
 
-    // False where a pass ends in embeddings.
+    // False if a pass ends in embeddings instead of logits.
     bool has_output_head() const { return !is_one_of({"llama-embed"}); }
 
-    // True if a token is read with those before it alone.
+    // True if each token attends only to the tokens before it.
     bool is_causal() const;
 
-    // False where the rows of a pass have another width than llama.cpp copies: it ends the process then.
+    // False if the rows of a pass have a different width than llama.cpp copies, in which case it ends the process.
     bool can_embed() const { return !is_one_of({"deepseek4", "qwen4exp"}); }
 
-    // Tokens of images, which a text must not hold. llama.cpp rules them out in the first row of a pass alone.
+    // Image tokens, which must not be generated in text. llama.cpp excludes them only in the first row of a pass.
     struct TokenRange {
         llama_token first, end;
     };
@@ -101,39 +101,41 @@ public:
         return is_one_of({"chameleon"}) ? TokenRange{4, std::clamp(n_vocab(), 4, 8196)} : TokenRange{0, 0};
     }
 
-    // True where a head that predicts further tokens was loaded, and this llama.cpp can run it.
+    // True if a multi-token prediction head was loaded and this llama.cpp can run it.
     bool has_mtp_head() const;
 
-    // False where the file holds such a head and no model.
+    // False if the file contains only such a head and no model.
     bool has_trunk() const;
 
     std::vector<llama_token> tokenize(std::string_view text, bool add_special, bool parse_special) const;
     std::string detokenize(const llama_token * tokens, size_t n, bool remove_special, bool unparse_special) const;
 
-    // The tokens of a text as it stands in the middle of another, where the tokenizer has any that spell it exactly.
+    // Returns the tokens of a text as it would be tokenized in the middle of another one, or nothing if no tokens spell
+    // it exactly.
     std::optional<std::vector<llama_token>> tokens_inside(std::string_view text) const;
 
-    // The same; bytes that no tokenizer takes are spelled by the longest tokens there are. Throws Error if there are
-    // none.
+    // The same, but bytes that the tokenizer cannot handle are spelled with the longest matching tokens. Throws an
+    // Error if there are none.
     std::vector<llama_token> tokenize_inside(std::string_view text) const;
 
-    // The bytes of one token, "" for control tokens.
+    // Returns the bytes of one token, "" for control tokens.
     std::string piece(llama_token token) const;
 
-    // The tokens that end a generation, ascending.
+    // The tokens that end a generation, in ascending order.
     const std::vector<llama_token> & end_tokens() const { return end_tokens_; }
 
-    // The texts of all tokens but control and end tokens; built when first asked for.
+    // The texts of all tokens except control and end tokens; built on first use.
     std::shared_ptr<const Vocabulary> vocabulary() const;
 
-    // The same for the grammars of values, and for those of whole generations, which describe control tokens, too.
+    // The same for grammars that describe values, and for grammars that describe whole generations, which can match
+    // control tokens.
     std::shared_ptr<const GrammarVocabulary> grammar_values() const;
     std::shared_ptr<const GrammarVocabulary> grammar_texts() const;
 
-    // What spans of this vocabulary share.
+    // The constraints shared by the spans of this vocabulary.
     TextConstraints & text_constraints() const;
 
-    // Throws Error that names the first token that is outside the vocabulary.
+    // Throws an Error that names the first token outside the vocabulary.
     void check_tokens(const llama_token * tokens, size_t n) const;
 
 private:
@@ -146,10 +148,10 @@ private:
     llama_model_ptr model_;
     const ModelSettings settings_;
     const std::string fingerprint_;
-    std::vector<llama_adapter_lora *> adapters_;  // the model's
+    std::vector<llama_adapter_lora *> adapters_;  // owned by the model
     std::vector<llama_token> end_tokens_;
 
-    // Built when first asked for, all at once.
+    // Built together on first use.
     struct Texts {
         std::shared_ptr<const Vocabulary> vocabulary;
         std::unique_ptr<TextConstraints> constraints;
@@ -160,7 +162,7 @@ private:
 
     mutable std::mutex texts_mutex_;
     mutable std::unique_ptr<const Texts> texts_;
-    mutable std::shared_ptr<const GrammarVocabulary> grammar_values_, grammar_texts_;  // where a grammar asks for one
+    mutable std::shared_ptr<const GrammarVocabulary> grammar_values_, grammar_texts_;  // built on first use
 };
 
 }  // namespace eliza

@@ -26,7 +26,7 @@ namespace eliza {
 namespace {
 
 constexpr int connect_limit_ms = 10 * 1000;
-constexpr int answer_limit_s = 600;  // a pass may take long; a machine that is gone is noticed sooner
+constexpr int answer_limit_s = 600;  // a pass may take long; a lost machine is noticed sooner
 constexpr int peer_gone_s = 30;
 
 struct Failure {
@@ -72,7 +72,7 @@ void set_limits(int fd) {
     setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
 }
 
-// Connects within the limit. Returns 0 or an errno.
+// Connects within the time limit. Returns 0 or an errno value.
 int connect_within(int fd, const addrinfo & address) {
     const int flags = fcntl(fd, F_GETFL);
     fcntl(fd, F_SETFL, flags | O_NONBLOCK);
@@ -92,7 +92,7 @@ int connect_within(int fd, const addrinfo & address) {
     return error;
 }
 
-// Returns a connected socket, or -1 and why.
+// Returns a connected socket, or -1 and sets `reason`.
 int open_connection(const char * host, int port, std::string & reason) {
     addrinfo hints = {};
     hints.ai_family = AF_UNSPEC;
@@ -143,12 +143,12 @@ void forget_failed_attempt(const std::string & endpoint) {
 
 }  // namespace eliza
 
-// The connection as ggml's client sees it. It never fails: see rpc_connections.h.
+// The connection as seen by ggml's client. It never fails; see rpc_connections.h.
 struct socket_t::impl {
     std::string endpoint;
     int fd = -1;
     bool greeted = false;
-    bool awaits_size = true;  // of the next answer
+    bool awaits_size = true;  // the next bytes received are the size of an answer
     eliza::RpcRequest request;
 
     ~impl() { disconnect(); }
@@ -175,7 +175,7 @@ struct socket_t::impl {
         }
     }
 
-    // Each runs the system call until all bytes are through. Returns false once the connection is broken.
+    // Repeats the system call until all bytes are transferred. Returns false if the connection is broken.
     template <class Byte, class Call>
     bool transfer(Byte * data, size_t size, const Call & call) {
         while (fd >= 0 && size > 0) {
@@ -198,8 +198,8 @@ struct socket_t::impl {
         uint64_t stated = 0;
         receive(&stated, sizeof(stated));
         if (fd >= 0 && stated != request.answer_size()) {
-            fail("answered with " + std::to_string(stated) + " bytes where " + std::to_string(request.answer_size()) +
-                 " were due");
+            fail("answered with " + std::to_string(stated) + " bytes, expected " +
+                 std::to_string(request.answer_size()));
         }
         stated = request.answer_size();
         std::memcpy(data, &stated, std::min(size, sizeof(stated)));
@@ -210,8 +210,8 @@ struct socket_t::impl {
         if (fd >= 0 && request.is_hello()) {
             const uint8_t * version = static_cast<const uint8_t *>(data);
             if (version[0] != RPC_PROTO_MAJOR_VERSION || version[1] > RPC_PROTO_MINOR_VERSION) {
-                fail("speaks version " + std::to_string(version[0]) + "." + std::to_string(version[1]) +
-                     " of the protocol, this library " + std::to_string(RPC_PROTO_MAJOR_VERSION) + "." +
+                fail("has version " + std::to_string(version[0]) + "." + std::to_string(version[1]) +
+                     " of the RPC protocol, expected " + std::to_string(RPC_PROTO_MAJOR_VERSION) + "." +
                      std::to_string(RPC_PROTO_MINOR_VERSION));
             }
         }
@@ -253,7 +253,7 @@ bool socket_t::recv_data(void * data, size_t size) {
     return true;
 }
 
-// Other transports than TCP are not offered.
+// Only TCP is supported.
 void socket_t::get_caps(uint8_t * local_caps) { std::memset(local_caps, 0, RPC_CONN_CAPS_SIZE); }
 void socket_t::update_caps(const uint8_t *) {}
 
@@ -268,7 +268,7 @@ socket_ptr socket_t::connect(const char * host, int port) {
     return socket_ptr(new socket_t(std::move(connection)));
 }
 
-// The library is a client alone; the program rpc-server has ggml's own transport.
+// This library is only a client; the program rpc-server uses ggml's own transport.
 socket_ptr socket_t::create_server(const char *, int) { return nullptr; }
 socket_ptr socket_t::accept() { return nullptr; }
 

@@ -1,9 +1,9 @@
 // Connections to servers of llama.cpp's RPC backend that may break without ending the process.
 //
-// ggml's RPC client aborts the process when a connection breaks. It reaches the network through one
-// class, socket_t, which rpc_connections.cpp defines in place of ggml's own: a connection that breaks is
-// noted here, and from then on answers every request by itself, with what lets the client go on. What
-// is computed with it is worthless, so whoever runs a pass asks here before the result is used.
+// ggml's RPC client aborts the process when a connection breaks. It uses the network through one class, socket_t, which
+// rpc_connections.cpp defines in place of ggml's own. A broken connection is recorded here. From then on it answers
+// every request itself, with data that lets the client continue. The results are worthless, so the thread that runs a
+// pass must call check_rpc_connections() before it uses them.
 #pragma once
 
 #include <string>
@@ -13,11 +13,11 @@ namespace eliza {
 
 using Endpoints = std::vector<std::string>;  // "host:port"
 
-// Throws Error (ELIZA_ERR_FFI_FAULT) that names the first of the servers whose connection is broken.
+// Throws an Error (ELIZA_ERR_FFI_FAULT) that names the first server whose connection is broken.
 void check_rpc_connections(const Endpoints & endpoints);
 
-// A server that could not be reached may be asked again; one that was lost in the midst of its work may
-// not: the client remembers what it answered. Throws Error for such a one.
+// Allows another attempt to reach a server that could not be reached. Throws an Error for a server that was lost after
+// it had answered, because the client caches its answers.
 void forget_failed_attempt(const std::string & endpoint);
 
 }  // namespace eliza

@@ -1,4 +1,4 @@
-// What rpc_connections.h declares in a library without RPC: no connection is ever made.
+// Implements rpc_connections.h for a library without RPC, which has no connections.
 
 #include "engine/model/rpc_connections.h"
 

@@ -1,5 +1,4 @@
-// A request of ggml's RPC client as it goes over the connection: how long its answer has to be, and an
-// answer to it where there is no server any more.
+// A request of ggml's RPC client: computes the size of its answer, and makes up an answer if the server is lost.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +6,14 @@
 
 #include "ggml-rpc.h"
 
-// The commands, sizes and places below are those of this version of the protocol.
-static_assert(RPC_PROTO_MAJOR_VERSION == 8, "look at the answers of the RPC protocol anew");
+// The commands, sizes and offsets below are those of this version of the protocol.
+static_assert(RPC_PROTO_MAJOR_VERSION == 8, "the RPC protocol has changed: review the answers below");
 
 namespace eliza {
 
 class RpcRequest {
 public:
-    // Takes the request part by part: one byte that says what is asked, the size of the rest, the rest.
+    // Processes the request in parts: a byte with the command, the size of the rest, and the rest.
     void add(const void * data, size_t size) {
         if (part_ == 0) {
             command_ = *static_cast<const uint8_t *>(data);
@@ -32,13 +31,15 @@ public:
 
     bool is_hello() const { return command_ == hello; }
 
-    // Of a request that is answered.
+    // Only for requests that have an answer.
     uint64_t answer_size() const {
         switch (command_) {
             case alloc_buffer:
             case get_device_memory: return 16;
-            case get_tensor: return last_[2];                // its size
-            case get_tensor_2d: return last_[0] * last_[1];  // the size of a row, and how many; a stride follows
+            case get_tensor:
+                return last_[2];  // the tensor's size
+            // The size of a row and the number of rows; a stride follows.
+            case get_tensor_2d: return last_[0] * last_[1];
             case set_tensor_hash:
             case copy_tensor:
             case comm_init: return 1;
@@ -48,7 +49,7 @@ public:
         }
     }
 
-    // An answer that the client goes on with: every buffer is granted, every value is zero.
+    // Makes up an answer with which the client continues: every allocation succeeds, every value is zero.
     void make_up(void * answer, size_t size) const {
         std::memset(answer, 0, size);
         const auto write = [&](uint64_t value, size_t at) {
@@ -67,7 +68,7 @@ public:
         }
     }
 
-    static constexpr uint64_t hello_answer_size = 28;  // three numbers, padding, what the connection can do
+    static constexpr uint64_t hello_answer_size = 28;  // three numbers, padding, the capabilities of the connection
 
 private:
     enum Command : uint8_t {  // the protocol's numbers
@@ -86,7 +87,7 @@ private:
     };
     int part_ = 0;
     uint8_t command_ = 0;
-    uint64_t last_[3] = {};  // the last numbers of the rest
+    uint64_t last_[3] = {};  // the last three 64-bit numbers of the rest
 };
 
 }  // namespace eliza
