@@ -396,7 +396,7 @@ TEST_F(BadModelFiles, AreNamed) {
     const std::string text = write("text.gguf", "not a model");
     EXPECT_EQ(create_error(text), text + " is not a GGUF file: it does not begin with the letters GGUF");
     EXPECT_EQ(create_error(directory.string()),
-              "no model in " + (directory / "text").string() + " (looked for *.gguf, not mmproj, tokenizer or codec)");
+              "no model in " + (directory / "text").string() + " (expected *.gguf, other than mmproj, tokenizer or codec)");
 }
 
 TEST_F(BadModelFiles, ATruncatedOneFailsWhenItLoads) {

@@ -260,14 +260,14 @@ const Case cases[] = {
          h.text("tokenizer.ggml.model", "rwkv");
          h.texts("tokenizer.ggml.tokens", {"a", "ab", "\\x62", "\\ncd"});
      },
-     "tokens begin with the byte 10, which is no token itself"},
+     "tokens begin with the byte 10, which is not a token itself"},
     {"ATreeAsDeepAsAToken",
      [](Header & h) {
          const std::string deep(5000, 'a');
          h.text("tokenizer.ggml.model", "t5");
          h.texts("tokenizer.ggml.tokens", {"<pad>", "</s>", "<unk>", deep.c_str()});
      },
-     "tokens[3] is 5000 bytes long; the limit of this tokenizer is 4096"},
+     "tokens[3] is 5000 bytes long; the limit for this tokenizer is 4096"},
     {"EndsOfATokenThatFillMemory",
      [](Header & h) {
          const std::string huge(70'000, 'a');

@@ -159,7 +159,7 @@ def test_invalid_adapters_are_rejected(
     with pytest.raises(ModelError, match=r"missing\.gguf"):
         load((tmp_path / "missing.gguf", 1.0))
     with pytest.raises(
-        ModelError, match="general.type is missing or no text: this is no LoRA adapter"
+        ModelError, match="general.type is missing or is not a string: this is not a LoRA adapter"
     ):
         load((base, 1.0))
     wrong = {"blk.9.attn_q.weight": (np.ones((2, 64), "f4"), np.ones((64, 2), "f4"))}

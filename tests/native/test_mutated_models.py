@@ -48,15 +48,15 @@ def test_no_broken_file_crashes_the_process(opener: Opener, mutations: list[Muta
 @pytest.mark.parametrize(
     ("what", "reason"),
     [
-        ("llama.block_count = 0 (type 4)", "llama.block_count is 0; a model has 1 to 512 layers"),
+        ("llama.block_count = 0 (type 4)", "llama.block_count is 0; expected 1 to 512"),
         ("llama.attention.layer_norm_rms_epsilon = nan (type 6)", "rms_epsilon is nan; "),
-        ("tokenizer.ggml.tokens: all the same", "which another token is, too"),
+        ("tokenizer.ggml.tokens: all the same", "the same as another token"),
         ("output_norm.weight: of type 1, zeros", "output_norm.weight has the type f16; "),
-        ("rwkv, plain", "which is no token itself"),
+        ("rwkv, plain", "which is not a token itself"),
         ("second without split.no", "split.no is missing"),
         (
             "adapter: general.architecture = 1 (type 4)",
-            "general.architecture is missing or no text",
+            "general.architecture is missing or is not a string",
         ),
         ("adapter: three dimensions, type 0", "has the shape "),
     ],
