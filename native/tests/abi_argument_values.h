@@ -1,4 +1,4 @@
-// What abi_arguments_test.cpp passes for each type of argument: a good value first, then bad ones.
+// The values that abi_arguments_test.cpp passes for each type of argument: a good one first, then bad ones.
 #pragma once
 
 #include <array>
@@ -19,11 +19,12 @@
 
 namespace eliza::test::abi_arguments {
 
-inline constexpr size_t room = 4096;  // of every buffer, in elements; lengths beyond it must be refused unread
+// Of every buffer, in elements; larger lengths must be rejected before anything is read.
+inline constexpr size_t room = 4096;
 
 inline std::string model;  // absolute path
 
-// A context and a stream in use, and handles that are none.
+// A context and a stream in use, and invalid handles.
 struct World {
     ContextHandle context = create({{"n_ctx", "256"}, {"n_slots", "3"}, {"n_threads", "1"}}, model);
     StreamHandle stream = open(context);
@@ -39,7 +40,7 @@ struct World {
     }
 };
 
-// What is allocated by the library and handed out during one call, one slot per argument.
+// What the library allocates during one call, one slot per argument.
 struct HandedOut {
     std::array<char *, 12> texts{};
     std::array<int *, 12> tokens{};
@@ -53,10 +54,10 @@ struct HandedOut {
 struct Pool {
     World & world;
     HandedOut & handed_out;
-    size_t argument;  // place in the call
+    size_t argument;  // index in the call
 };
 
-// The values of a type of argument; the first is one that a caller should pass.
+// The values for a type of argument. The first one is valid.
 template <typename T, typename = void>
 struct Values;
 
@@ -74,7 +75,7 @@ struct Values<EliLlmStream *> {
     }
 };
 
-// Buffers to be written to.
+// Buffers for output.
 template <typename T>
 struct Buffers {
     static std::vector<T *> of(const Pool & pool) {
@@ -109,7 +110,7 @@ struct Values<const llama_vocab *> {
     static std::vector<const llama_vocab *> of(const Pool &) { return {nullptr}; }
 };
 
-// Every text is followed by NULs up to `room`, so a length up to that is the truth.
+// Every text is followed by NULs up to `room`, so every length up to `room` is valid.
 template <>
 struct Values<const char *> {
     static std::vector<const char *> of(const Pool &) {
@@ -125,7 +126,7 @@ struct Values<const char *> {
     }
 };
 
-// A token, none, and all that there is room for.
+// No tokens, one, or as many as fit.
 template <>
 struct Values<const uint32_t *> {
     static std::vector<const uint32_t *> of(const Pool &) {
@@ -193,13 +194,13 @@ struct Values<float> {
     static std::vector<float> of(const Pool &) { return {1.0f, 0.0f, -1.0f, NAN, INFINITY, FLT_MAX}; }
 };
 
-// Arrays to read and to write. Each argument has its own, as a caller's would be.
+// Arrays for input and output. Each argument has its own array, as a caller's would.
 template <typename T>
 struct Values<T *, std::enable_if_t<std::is_arithmetic_v<std::remove_const_t<T>> && !std::is_same_v<T, const char>>> {
     static std::vector<T *> of(const Pool & pool) {
         static std::array<std::vector<std::remove_const_t<T>>, 12> arrays;
         auto & array = arrays[pool.argument];
-        // A capacity beyond the array is a lie the library cannot see through, so whatever it writes has to fit.
+        // The library cannot detect a capacity that exceeds the array, so everything it writes must fit.
         array.assign(std::is_same_v<T, char> ? 64 * room : room, std::remove_const_t<T>(1));
         return {array.data(), nullptr};
     }
@@ -213,7 +214,7 @@ struct Values<eliza_llm_stream_stats_t *> {
     }
 };
 
-// As many as `room`, of one leaf each, so that the scores of all of them fit.
+// `room` endings with one leaf each, so that all scores fit.
 template <>
 struct Values<const eliza_ending_t *> {
     static std::vector<const eliza_ending_t *> of(const Pool & pool) {
@@ -229,7 +230,7 @@ struct Values<const eliza_ending_t *> {
     }
 };
 
-// As many labels as `room`.
+// `room` labels.
 template <>
 struct Values<const char * const *> {
     static std::vector<const char * const *> of(const Pool &) {
@@ -289,7 +290,7 @@ struct Values<void *> {
     static std::vector<void *> of(const Pool &) { return {nullptr, reinterpret_cast<void *>(8)}; }
 };
 
-// A callback that says stop, whatever it is told.
+// A callback that always asks to stop.
 template <typename R, typename... A>
 struct Values<R (*)(A...)> {
     static R stop(A...) { return R(1); }

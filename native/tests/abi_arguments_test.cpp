@@ -1,6 +1,6 @@
-// Every function of the ABI under arguments that no caller should pass: NULL, zero, negative, huge and
-// odd ones, each alone and in drawn combinations. Always a code and a text or NULL, never a crash, and
-// a stream that works afterwards. What the single errors say is in bad_input_test.cpp.
+// Calls every function of the ABI with bad arguments: NULL, zero, negative, huge and odd values, one at a time and in
+// random combinations. Every call must return a status and a message, or NULL. It must never crash, and the stream must
+// work afterwards. bad_input_test.cpp tests the individual messages.
 
 #include <array>
 #include <filesystem>
@@ -20,7 +20,7 @@ using namespace abi_arguments;
 
 constexpr int most_combinations = 1500;
 
-// ---- One call and what must hold after it ----------------------------------------------------------
+// ---- One call and its postconditions ----------------------------------------------------------
 
 void release(EliInferenceContext * context) { eliza_inference_destroy(context); }
 void release(EliLlmStream * stream) { eliza_inference_llm_stream_close(stream); }
@@ -32,7 +32,7 @@ void release(T * nothing) {
 }
 void release(const char *) {}  // static texts
 
-// Failure comes with a text where there is room for one, success without.
+// A failure has a message if there is room for one; a success has none.
 template <typename R, typename Last>
 void judge(R result, Last last) {
     bool failed;
@@ -70,7 +70,8 @@ void call(R (*function)(A...), World & world, const std::array<size_t, sizeof...
     }
 }
 
-// All combinations where these are few; otherwise every value alone, the others being good, and drawn ones.
+// All combinations if there are few. Otherwise each value once with good values for the others, and random
+// combinations.
 template <typename R, typename... A>
 void call_with_everything(R (*function)(A...), World & world) {
     constexpr size_t n = sizeof...(A);
@@ -115,7 +116,7 @@ struct Function {
         #name, [](World & world) { call_with_everything(&name, world); } \
     }
 
-// Frees what it is given, so what it is given is NULL or was never handed out.
+// Frees its argument, so the argument is NULL or a handle that was never issued.
 #define ARGUMENTS_NULL(name)                  \
     Function {                                \
         #name, [](World &) { name(nullptr); } \
@@ -229,7 +230,7 @@ const Function table[] = {
 
 void PrintTo(const Function & function, std::ostream * out) { *out << function.name; }
 
-// In a folder of its own: some functions write the file that a text of the pool names.
+// In a folder of its own, because some functions write a file that a value of the pool names.
 class AbiArguments : public testing::TestWithParam<Function> {
 protected:
     const std::filesystem::path home = std::filesystem::current_path();
@@ -247,12 +248,12 @@ protected:
     }
 };
 
-TEST_P(AbiArguments, GiveACodeOrNullAndAStreamThatWorksAfterwards) {
+TEST_P(AbiArguments, ReturnAStatusOrNullAndLeaveTheStreamUsable) {
     World world;
     GetParam().call(world);
     eliza_inference_set_log_callback(nullptr, nullptr);
 
-    // A fresh stream, since a function of the table may have ended the old one or its context.
+    // A new stream, because a function of the table may have closed the old one or its context.
     if (world.context != nullptr && eliza_inference_mmap_acquire(world.context.get(), "text", nullptr) != 0) {
         world.context.release();
         world.context = create({}, model);
@@ -271,7 +272,7 @@ TEST_P(AbiArguments, GiveACodeOrNullAndAStreamThatWorksAfterwards) {
 INSTANTIATE_TEST_SUITE_P(Every, AbiArguments, testing::ValuesIn(table),
                          [](const auto & info) { return std::string(info.param.name); });
 
-// ---- What voice says ---------------------------------------------------------------------------------
+// ---- Voice functions ---------------------------------------------------------------------------------
 
 TEST(Voice, FailuresNameTheFamily) {
     ErrorText error;
@@ -286,7 +287,7 @@ TEST(Voice, FailuresNameTheFamily) {
     EXPECT_EQ(eliza_inference_kokoro_sample_rate(nullptr), ELIZA_ERR_NOT_IMPLEMENTED);
 }
 
-TEST(Voice, CancellingNothingIsNoError) {
+TEST(Voice, CancellingNothingIsNotAnError) {
     ErrorText error;
     EXPECT_EQ(eliza_inference_cancel_tts(nullptr, error.out()), ELIZA_OK);
     EXPECT_EQ(error.text(), "");

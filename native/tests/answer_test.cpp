@@ -1,4 +1,4 @@
-// A structured answer, without the stream.
+// A structured answer without a stream.
 
 #include "engine/answer/answer.h"
 
@@ -34,13 +34,13 @@ protected:
     Answer answer{sequence, choice, options, stats};
 };
 
-TEST_F(AnswerTest, KnownTextTakesNoPass) {
+TEST_F(AnswerTest, FixedTextTakesNoPass) {
     fill(R"({"after": "It is "})");
     EXPECT_EQ(sequence.counts().passes, 0);
     EXPECT_EQ(text_of(told().answer), "It is ");
 }
 
-TEST_F(AnswerTest, AChoiceStandsBetweenItsKnownTexts) {
+TEST_F(AnswerTest, AChoiceStandsBetweenItsFixedTexts) {
     const FillResult result = fill(R"({"before": "It is ", "choices": ["blue", "green"], "after": "."})");
     EXPECT_TRUE(result.complete);
     EXPECT_EQ(result.text, result.choice == 0 ? "blue" : "green");
@@ -48,7 +48,7 @@ TEST_F(AnswerTest, AChoiceStandsBetweenItsKnownTexts) {
     EXPECT_FALSE(choice.is_active());
 }
 
-TEST_F(AnswerTest, WhatCannotBeFilledLeavesTheAnswerAsItWas) {
+TEST_F(AnswerTest, AFailedSpanLeavesTheAnswerUnchanged) {
     fill(R"({"after": "It is "})");
     const std::vector<llama_token> before = sequence.tokens();
     FillResult result;
@@ -59,7 +59,7 @@ TEST_F(AnswerTest, WhatCannotBeFilledLeavesTheAnswerAsItWas) {
     EXPECT_EQ(text_of(told().answer), "It is blue");
 }
 
-TEST_F(AnswerTest, BytesOfItsTokensAddUpToItsText) {
+TEST_F(AnswerTest, ItsTokensSpellItsText) {
     fill(R"({"before": "It is ", "json": "string", "max_tokens": 8})");
     const FillResult all = told();
     size_t n_bytes = 0;
@@ -67,7 +67,7 @@ TEST_F(AnswerTest, BytesOfItsTokensAddUpToItsText) {
     EXPECT_EQ(n_bytes, text_of(all.answer).size());
 }
 
-// Passes the calls on, and counts those that walk over all forced text.
+// Forwards the calls, and counts those that walk over all forced text.
 class CountingConstraint : public TextConstraint {
 public:
     explicit CountingConstraint(std::unique_ptr<TextConstraint> inner) : inner_(std::move(inner)) {}
@@ -95,9 +95,9 @@ private:
     std::unique_ptr<TextConstraint> inner_;
 };
 
-TEST_F(AnswerTest, ForcedBytesThatAreNoTextAreWalkedOnce) {
-    const std::string bytes(60, '\xfe');  // in no UTF-8 text
-    // One state after the other: that byte, and at the end an a or a b.
+TEST_F(AnswerTest, ForcedBytesThatAreNotUtf8AreWalkedOnce) {
+    const std::string bytes(60, '\xfe');  // never part of UTF-8 text
+    // A chain of states with that byte as the only transition, and at the end an a or a b.
     std::vector<int32_t> classes(256, 0);
     classes[0xfe] = 1;
     classes['a'] = classes['b'] = 2;
@@ -118,10 +118,10 @@ TEST_F(AnswerTest, ForcedBytesThatAreNoTextAreWalkedOnce) {
     EXPECT_LE(constraint.n_walks, 4);
 }
 
-TEST_F(AnswerTest, ACancelStopsTheCuttingOfChoices) {
+TEST_F(AnswerTest, ACancelStopsTheTokenizingOfChoices) {
     cancelled.set();
     try {
-        fill(R"({"choices": ["a", "a"]})");  // found to be the same once all are cut
+        fill(R"({"choices": ["a", "a"]})");  // found to be duplicates after all are tokenized
         FAIL() << "it was filled";
     } catch (const Error & error) {
         EXPECT_EQ(error.status(), ELIZA_ERR_CANCELLED) << error.what();

@@ -1,6 +1,6 @@
-// Sampling in the compute graph: the token trie as a llama.cpp backend sampler, and decisions that copy
-// the logits of legal tokens only. Against the same on the host, which must be equal bit by bit where the
-// graph runs on the CPU.
+// Sampling in the compute graph: the token trie as a backend sampler of llama.cpp, and decisions that copy only the
+// logits of the allowed tokens. The results are compared with sampling on the host. They must be equal bit for bit if
+// the graph runs on the CPU.
 
 #include <cmath>
 #include <random>
@@ -22,13 +22,13 @@ std::map<std::string, std::vector<int32_t>> random_leaves(std::mt19937 & random,
     return leaves;
 }
 
-TEST(BackendSampling, DecisionsOnTheLegalLogitsAloneAreThoseOnAll) {
+TEST(BackendSampling, DecisionsNeedOnlyTheAllowedLogits) {
     std::map<std::string, ContextHandle> contexts;
     for (const char * setting : {"on", "off"}) {
         contexts.emplace(setting,
                          create({{"backend_sampling", setting}, {"n_threads", "1"}, {"restricted_head", "off"}}));
     }
-    // The head has to be computed for it: what the option's "auto" asks of a device, "on" does here.
+    // This requires that the head is computed. The option's "auto" would need a device for that; "on" works here.
     std::mt19937 random(31);
     for (int round = 0; round < 200; ++round) {
         const std::string trie = payload(random_leaves(random, 1 + random() % 20));
@@ -45,7 +45,7 @@ TEST(BackendSampling, DecisionsOnTheLegalLogitsAloneAreThoseOnAll) {
             const StreamHandle stream = open(context, cfg);
             prefill(stream, prompt);
             set_trie(stream, trie, mode);
-            tokens.push_back(pull(stream, 8).tokens);  // beyond the span: there all logits are needed again
+            tokens.push_back(pull(stream, 8).tokens);  // beyond the span, where all logits are needed again
             const auto go_on = [&] {
                 const Output output = pull(stream, 1);
                 EXPECT_GE(output.status, 0) << output.error;
@@ -62,7 +62,7 @@ TEST(BackendSampling, DecisionsOnTheLegalLogitsAloneAreThoseOnAll) {
     }
 }
 
-TEST(BackendSampling, CopiesTheLegalLogitsAlone) {
+TEST(BackendSampling, CopiesOnlyTheAllowedLogits) {
     const auto row = static_cast<int64_t>(sizeof(float)) * load_model()->n_vocab();
     for (const char * setting : {"on", "off"}) {
         const ContextHandle context = create({{"backend_sampling", setting},
@@ -72,7 +72,7 @@ TEST(BackendSampling, CopiesTheLegalLogitsAlone) {
         const StreamHandle stream = open(context);
         prefill(stream, {30, 31, 32});
         const int64_t after_prompt = stats(stream).bytes_copied;
-        EXPECT_EQ(after_prompt, row);  // what is to be chosen from is not known yet
+        EXPECT_EQ(after_prompt, row);  // the allowed tokens are not known yet
         pull(stream, 1);
         set_trie(stream, payload({{"a", {300, 301}}, {"b", {300, 302}}, {"c", {303}}}), ELIZA_TRIE_STOP_AT_LEAF);
         pull(stream, 1);
@@ -87,12 +87,12 @@ TEST(BackendSampling, CopiesTheLegalLogitsAlone) {
     }
 }
 
-// Greedy decoding through a chain of trie and greedy, attached to the context or applied on the host.
+// Greedy decoding with a chain of trie and greedy, attached to the context or applied on the host.
 std::vector<llama_token> decode(const Model & model, const std::string & trie, int mode, bool on_backend, bool top_k) {
     llama_sampler_ptr chain(llama_sampler_chain_init(llama_sampler_chain_default_params()));
     if (top_k) llama_sampler_chain_add(chain.get(), llama_sampler_init_top_k(700));
     llama_sampler_chain_add(chain.get(), llama_sampler_init_token_trie(model.vocab(), trie.c_str(), mode));
-    // llama.cpp's greedy sampler takes places for tokens where candidates were dropped in the graph.
+    // llama.cpp's greedy sampler returns indices instead of tokens if candidates were dropped in the graph.
     llama_sampler_chain_add(chain.get(), top_k ? llama_sampler_init_dist(1) : llama_sampler_init_greedy());
     llama_sampler_seq_config attached{0, chain.get()};
     llama_context_params params = llama_context_default_params();
@@ -108,7 +108,7 @@ std::vector<llama_token> decode(const Model & model, const std::string & trie, i
     for (int i = 0; i < 8; ++i) {
         EXPECT_EQ(llama_decode(context.get(), llama_batch_get_one(tokens.data(), static_cast<int32_t>(tokens.size()))),
                   0);
-        // Without a token from the graph, llama_sampler_sample() runs the chain on the host.
+        // If the graph did not select a token, llama_sampler_sample() runs the chain on the host.
         EXPECT_EQ(llama_get_sampled_token_ith(context.get(), -1) != LLAMA_TOKEN_NULL, on_backend);
         output.push_back(llama_sampler_sample(chain.get(), context.get(), -1));
         tokens = {output.back()};
@@ -116,7 +116,7 @@ std::vector<llama_token> decode(const Model & model, const std::string & trie, i
     return output;
 }
 
-TEST(BackendSampling, TheTrieInTheGraphIsTheTrieOnTheHost) {
+TEST(BackendSampling, TheTrieWorksInTheGraphAsOnTheHost) {
     const auto model = load_model();
     std::mt19937 random(7);
     for (int round = 0; round < 40; ++round) {
@@ -125,7 +125,7 @@ TEST(BackendSampling, TheTrieInTheGraphIsTheTrieOnTheHost) {
             ASSERT_EQ(decode(*model, trie, mode, true, false), decode(*model, trie, mode, false, false))
                 << trie << " mode " << mode;
         }
-        // Behind top-k the trie's tokens are found among the candidates; mode 0 leaves one to draw.
+        // After top-k, the trie's tokens must be found among the candidates. Mode 0 leaves one of them.
         const std::vector<llama_token> in_graph = decode(*model, trie, 0, true, true);
         const std::vector<llama_token> on_host = decode(*model, trie, 0, false, true);
         ASSERT_EQ(in_graph.front(), on_host.front()) << trie;

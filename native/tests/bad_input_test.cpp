@@ -1,4 +1,4 @@
-// What callers get wrong: every time a code and a text, and a stream that still works.
+// Mistakes of callers: each one returns a status and a message, and the stream still works.
 
 #include <cmath>
 #include <cstdint>
@@ -62,7 +62,7 @@ TEST_F(BadInput, NullHandlesAreErrors) {
     eliza_inference_free_tokens(nullptr);
 }
 
-TEST_F(BadInput, NullArgumentsOfALiveStreamAreErrors) {
+TEST_F(BadInput, NullArgumentsAreErrors) {
     const StreamHandle stream = open(context);
     int32_t token = 0;
     size_t n = 0;
@@ -86,7 +86,7 @@ TEST_F(BadInput, NullArgumentsOfALiveStreamAreErrors) {
     EXPECT_STREQ(eliza_inference_last_error(stream.get()), "no span has ended on a leaf");
 }
 
-TEST_F(BadInput, ClosedHandlesAreRecognised) {
+TEST_F(BadInput, ClosedHandlesAreRejected) {
     StreamHandle stream = open(context);
     EliLlmStream * closed = stream.get();
     stream.reset();
@@ -124,7 +124,7 @@ TEST_F(BadInput, TokensOutsideTheVocabularyAreNamed) {
     EXPECT_EQ(eliza_inference_detokenize(context.get(), bad, 3, 0, 0, nullptr, 0, nullptr), ELIZA_ERR_INVALID_ARG);
 }
 
-TEST_F(BadInput, APromptLongerThanTheContextLeavesTheStreamAsItWas) {
+TEST_F(BadInput, APromptLongerThanTheContextLeavesTheStreamUnchanged) {
     const StreamHandle stream = open(context);
     prefill(stream, {5, 6, 7});
     const std::vector<int32_t> huge(300, 5);
@@ -136,7 +136,7 @@ TEST_F(BadInput, APromptLongerThanTheContextLeavesTheStreamAsItWas) {
     EXPECT_EQ(pull(stream, 1).status, 0);
 }
 
-TEST_F(BadInput, AFullContextEndsTheGenerationWithATextAfterAllItsTokens) {
+TEST_F(BadInput, AFullContextEndsTheGenerationAfterAllItsTokens) {
     ASSERT_EQ(eliza_inference_set_option(context.get(), "strategy", "token-by-token", nullptr), 0);
     const StreamHandle slow = open(context);
     prefill(slow, std::vector<int32_t>(250, 5));
@@ -144,7 +144,7 @@ TEST_F(BadInput, AFullContextEndsTheGenerationWithATextAfterAllItsTokens) {
     const Output output = pull(slow);
     EXPECT_EQ(output.status, ELIZA_ERR_CONTEXT_FULL);
     EXPECT_EQ(output.error.find("context full: no room for 1 more tokens after 256"), 0u) << output.error;
-    EXPECT_EQ(output.tokens.size(), 7u);  // six decoded and a last one that needed no pass to be chosen
+    EXPECT_EQ(output.tokens.size(), 7u);  // six decoded ones, and a last one whose logits came with the sixth
     EXPECT_EQ(stats(slow).finish_reason, ELIZA_FINISH_CONTEXT_FULL);
     EXPECT_EQ(eliza_inference_llm_stream_reset(slow.get()), 0);
     prefill(slow, {5, 6});
@@ -161,7 +161,7 @@ TEST_F(BadInput, IdleSlotsMakeRoom) {
     EXPECT_EQ(stats(stream).n_past, 250);
 }
 
-TEST_F(BadInput, SlotsAreTakenOnce) {
+TEST_F(BadInput, ASlotHasOneStream) {
     eliza_inference_set_option(context.get(), "slot_wait_ms", "0", nullptr);
     eliza_llm_stream_config_t cfg = config();
     cfg.slot_id = 1;
@@ -178,7 +178,7 @@ TEST_F(BadInput, SlotsAreTakenOnce) {
     EXPECT_NE(open(context), nullptr);
 }
 
-TEST_F(BadInput, BadConfigurationsAreRefused) {
+TEST_F(BadInput, BadConfigurationsAreRejected) {
     eliza_llm_stream_config_t cfg = config();
     cfg.cache_type_k = "q7";
     EXPECT_EQ(eliza_inference_llm_stream_open(context.get(), &cfg, error.out()), nullptr);
@@ -200,12 +200,12 @@ TEST_F(BadInput, BadConfigurationsAreRefused) {
     cfg = config();
     cfg.max_tokens = -1;
     EXPECT_EQ(eliza_inference_llm_stream_open(context.get(), &cfg, error.out()), nullptr);
-    for (int i = 0; i < 3; ++i) {  // none of the refused ones kept a slot
+    for (int i = 0; i < 3; ++i) {  // no rejected configuration has kept a slot
         EXPECT_NE(open(context), nullptr);
     }
 }
 
-TEST_F(BadInput, NumbersThatAreNoneAreRefused) {
+TEST_F(BadInput, NanAndInfinityAreRejected) {
     for (const float bad : {NAN, INFINITY, -INFINITY}) {
         for (float eliza_llm_stream_config_t::*field :
              {&eliza_llm_stream_config_t::temperature, &eliza_llm_stream_config_t::top_p,
@@ -217,14 +217,14 @@ TEST_F(BadInput, NumbersThatAreNoneAreRefused) {
         }
     }
     eliza_llm_stream_config_t cfg = config();
-    cfg.temperature = 1e-40f;  // as good as greedy
+    cfg.temperature = 1e-40f;  // treated as greedy
     const StreamHandle cold = open(context, cfg), greedy = open(context);
     prefill(cold, {5, 6, 7});
     prefill(greedy, {5, 6, 7});
     EXPECT_EQ(pull(cold, 5).tokens, pull(greedy, 5).tokens);
 }
 
-TEST_F(BadInput, AFailedOpenLeavesTheOptionsOpen) {
+TEST_F(BadInput, OptionsCanBeSetAfterAFailedOpen) {
     eliza_llm_stream_config_t cfg = config();
     cfg.gbnf_grammar = "root ::= (";
     EXPECT_EQ(eliza_inference_llm_stream_open(context.get(), &cfg, error.out()), nullptr);
@@ -235,14 +235,14 @@ TEST_F(BadInput, AFailedOpenLeavesTheOptionsOpen) {
     EXPECT_EQ(error.text(), "all 1 slots are in use by open streams (options n_slots, slot_wait_ms)");
 }
 
-TEST_F(BadInput, AnySlotLeavesTheFirstOnesToThoseWhoNameThem) {
+TEST_F(BadInput, AnySlotTakesTheHighestSlotIdFirst) {
     const StreamHandle any = open(context);
     eliza_llm_stream_config_t cfg = config();
     cfg.slot_id = 0;
     const StreamHandle named = open(context, cfg);
 }
 
-TEST_F(BadInput, AResetStreamMakesRoomForTheOthers) {
+TEST_F(BadInput, AResetStreamMakesRoomForOthers) {
     const StreamHandle first = open(context), second = open(context);
     prefill(first, std::vector<int32_t>(200, 5));
     ASSERT_EQ(eliza_inference_llm_stream_reset(first.get()), 0);
@@ -250,7 +250,7 @@ TEST_F(BadInput, AResetStreamMakesRoomForTheOthers) {
     EXPECT_EQ(stats(second).n_past, 200);
 }
 
-TEST_F(BadInput, AnAbsurdTokenCountIsRefusedBeforeItIsRead) {
+TEST_F(BadInput, AnAbsurdTokenCountIsRejectedUnread) {
     const StreamHandle stream = open(context);
     const int32_t token = 5;
     for (const size_t n : {SIZE_MAX, SIZE_MAX / 4, size_t(1) << 40}) {
@@ -259,7 +259,7 @@ TEST_F(BadInput, AnAbsurdTokenCountIsRefusedBeforeItIsRead) {
     }
 }
 
-TEST_F(BadInput, TextThatIsNoUtf8IsTheCallersMistakeIfAnybodys) {
+TEST_F(BadInput, TextThatIsNotUtf8IsAtMostAnInvalidArgument) {
     for (const std::string & text : {std::string("\xF4\x90\x80\x80"), std::string("\xFF\xFE"), std::string("a\xC3")}) {
         int * tokens = nullptr;
         size_t n = 0;
@@ -270,7 +270,7 @@ TEST_F(BadInput, TextThatIsNoUtf8IsTheCallersMistakeIfAnybodys) {
     }
 }
 
-TEST_F(BadInput, AQuantizedCacheWithoutFlashAttentionIsRefused) {
+TEST_F(BadInput, AQuantizedCacheWithoutFlashAttentionIsRejected) {
     ASSERT_EQ(eliza_inference_set_option(context.get(), "flash_attn", "off", nullptr), 0);
     eliza_llm_stream_config_t cfg = config();
     cfg.cache_type_v = "q8_0";
@@ -278,13 +278,13 @@ TEST_F(BadInput, AQuantizedCacheWithoutFlashAttentionIsRefused) {
     EXPECT_EQ(error.text(), "cache_type_v q8_0 needs flash attention, which option flash_attn has switched off");
 }
 
-TEST_F(BadInput, AStepThatWaitedIsNotTheLastOnceTheGenerationGoesOn) {
+TEST_F(BadInput, AWaitingStepIsNotFinalAfterTheGenerationResumes) {
     eliza_llm_stream_config_t cfg = config();
     cfg.max_tokens = 1;
     cfg.gbnf_grammar = long_text_grammar;
     const StreamHandle stream = open(context, cfg);
     prefill(stream, {5, 6, 7});
-    EXPECT_EQ(pull(stream, 1, 1).status, ELIZA_ERR_TEXT_CAP);  // does not fit, and waits
+    EXPECT_EQ(pull(stream, 1, 1).status, ELIZA_ERR_TEXT_CAP);  // does not fit, and remains available
     prefill(stream, {8});
     const Output output = pull(stream, 1);
     EXPECT_EQ(output.status, 0);
@@ -299,13 +299,13 @@ TEST_F(BadInput, TrieModesAndPayloadsAreChecked) {
         EXPECT_EQ(eliza_inference_set_token_trie(stream.get(), good.data(), good.size(), mode), ELIZA_ERR_INVALID_ARG)
             << mode;
     }
-    // The length counts, not a NUL: a payload cut short is refused.
+    // The length counts, not a NUL: a truncated payload is rejected.
     EXPECT_EQ(eliza_inference_set_token_trie(stream.get(), good.data(), good.size() - 1, 0), ELIZA_ERR_INVALID_ARG);
     EXPECT_EQ(stats(stream).trie_active, 0);
     EXPECT_EQ(stats(stream).spans, 0);
 }
 
-TEST_F(BadInput, ACallFromInsideTheCallbackGetsAnError) {
+TEST_F(BadInput, ACallFromInsideTheCallbackFails) {
     struct Nested {
         EliLlmStream * stream;
         int status = 0;
@@ -336,7 +336,7 @@ TEST_F(BadInput, CloseFromInsideTheCallbackEndsTheGeneration) {
     const StreamHandle first = open(context), second = open(context);  // its slot is free again
 }
 
-TEST_F(BadInput, ALeafNameThatDoesNotFitIsNotCut) {
+TEST_F(BadInput, ALeafNameThatDoesNotFitIsNotTruncated) {
     const StreamHandle stream = open(context);
     prefill(stream, {5});
     set_trie(stream, payload({{"REMINDER", {300}}}), ELIZA_TRIE_STOP_AT_LEAF);
@@ -395,8 +395,8 @@ TEST_F(BadModelFiles, AreNamed) {
     EXPECT_EQ(create_error(empty), empty + " is not a GGUF file: it is empty");
     const std::string text = write("text.gguf", "not a model");
     EXPECT_EQ(create_error(text), text + " is not a GGUF file: it does not begin with the letters GGUF");
-    EXPECT_EQ(create_error(directory.string()),
-              "no model in " + (directory / "text").string() + " (expected *.gguf, other than mmproj, tokenizer or codec)");
+    EXPECT_EQ(create_error(directory.string()), "no model in " + (directory / "text").string() +
+                                                    " (expected *.gguf, other than mmproj, tokenizer or codec)");
 }
 
 TEST_F(BadModelFiles, ATruncatedOneFailsWhenItLoads) {
@@ -410,7 +410,7 @@ TEST_F(BadModelFiles, ATruncatedOneFailsWhenItLoads) {
     EXPECT_EQ(error.text().find("cannot load the model " + cut + ": "), 0u) << error.text();
 }
 
-TEST_F(BadModelFiles, ABundlesModelIsFoundBesideItsCompanions) {
+TEST_F(BadModelFiles, ABundlesModelIsFoundNextToItsCompanions) {
     std::filesystem::create_symlink(std::filesystem::absolute(model_path()), directory / "text" / "model.gguf");
     write("text/a-mmproj.gguf", "GGUF");
     write("text/a-tokenizer.gguf", "GGUF");
@@ -419,7 +419,7 @@ TEST_F(BadModelFiles, ABundlesModelIsFoundBesideItsCompanions) {
     EXPECT_FALSE(tokenize(context, "hello").empty());
 }
 
-// llama.cpp ends the process where a batch has less room than there are sequences.
+// llama.cpp ends the process if a batch has less room than there are sequences.
 TEST_F(BadInput, TheSmallestSizesWork) {
     for (const auto & options : std::vector<std::map<std::string, std::string>>{{{"n_ctx", "1"}},
                                                                                 {{"n_ctx", "33"}, {"n_slots", "64"}},

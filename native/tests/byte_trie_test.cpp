@@ -1,4 +1,4 @@
-// The vocabulary's trie against the simple, recursive way over the same tokens.
+// The vocabulary's trie, compared with a simple recursive walk over the same tokens.
 
 #include "byte_trie/byte_trie.h"
 
@@ -22,7 +22,7 @@ using Texts = std::vector<std::string>;
 
 ByteTrie trie_of(const Texts & texts) { return ByteTrie(std::vector<std::string_view>(texts.begin(), texts.end())); }
 
-// The notes' first version of the walk: a tree of maps, one call for each node.
+// The first version of the walk in toktrie's notes: a tree of maps, with one call for each node.
 struct SimpleNode {
     std::vector<Token> tokens;
     std::map<uint8_t, std::unique_ptr<SimpleNode>> children;
@@ -67,7 +67,7 @@ std::vector<Token> by_recursion(const Texts & texts, const Recognizer & recogniz
     return {allowed.begin(), allowed.end()};
 }
 
-// Short texts over few bytes: prefixes of each other, with gaps and twice the same.
+// Short texts over few bytes: some are prefixes of others, some are missing, and some occur twice.
 Texts random_texts(std::mt19937 & random, const std::string & alphabet, size_t n, size_t longest) {
     Texts texts(n);
     for (std::string & text : texts) {
@@ -78,7 +78,7 @@ Texts random_texts(std::mt19937 & random, const std::string & alphabet, size_t n
 }
 
 TEST(ByteTrie, LaysOutTheTreeOfTheNotes) {
-    // a -> (x, y -> (a, b), z -> q); ay has no token. Token numbers count parents in the notes.
+    // a -> (x, y -> (a, b), z -> q); ay is not a token. The notes number tokens by their parents.
     const ByteTrie trie = trie_of({"a", "b", "c", "ax", "aya", "ayb", "az", "azq"});
     struct Expected {
         char byte;
@@ -97,7 +97,7 @@ TEST(ByteTrie, LaysOutTheTreeOfTheNotes) {
     }
 }
 
-TEST(ByteTrie, FindsWhatTheSimpleWayFindsForTextSets) {
+TEST(ByteTrie, AgreesWithTheSimpleWalkForTextSets) {
     std::mt19937 random(1);
     for (int round = 0; round < 2000; ++round) {
         const Texts vocabulary = random_texts(random, "abc", 1 + random() % 60, 6);
@@ -111,7 +111,7 @@ TEST(ByteTrie, FindsWhatTheSimpleWayFindsForTextSets) {
     }
 }
 
-TEST(ByteTrie, FindsWhatTheSimpleWayFindsForRandomAutomata) {
+TEST(ByteTrie, AgreesWithTheSimpleWalkForRandomAutomata) {
     std::mt19937 random(2);
     int n_tried = 0;
     for (int round = 0; round < 3000; ++round) {
@@ -138,13 +138,13 @@ TEST(ByteTrie, FindsWhatTheSimpleWayFindsForRandomAutomata) {
     EXPECT_GT(n_tried, 500);
 }
 
-TEST(ByteTrie, FindsWhatTheSimpleWayFindsInsideJson) {
+TEST(ByteTrie, AgreesWithTheSimpleWalkInsideJson) {
     std::mt19937 random(3);
     const JsonRecognizer json(4);
     for (int round = 0; round < 300; ++round) {
         const Texts vocabulary = random_texts(random, "{}[]\",:0 1t\\u", 300, 4);
         const ByteTrie trie = trie_of(vocabulary);
-        // Walk a random document and compare at every place.
+        // Follow a random document and compare at every position.
         JsonRecognizer::State state = json.start();
         for (int i = 0; i < 40; ++i) {
             ASSERT_EQ(by_walk(trie, json, state), by_recursion(vocabulary, json, state));
@@ -153,8 +153,8 @@ TEST(ByteTrie, FindsWhatTheSimpleWayFindsInsideJson) {
     }
 }
 
-// What the masks put together from parts is what one walk over everything finds.
-TEST(Masks, AreThoseOfOneWalkWhateverTheFrame) {
+// Masks that are combined from parts equal the result of one walk over everything.
+TEST(Masks, EqualThoseOfOneWalkForEveryFrame) {
     std::mt19937 random(4);
     for (int round = 0; round < 60; ++round) {
         const Texts texts = random_texts(random, "{}[]\",: 1t\\u", 400, 5);
@@ -184,7 +184,7 @@ TEST(ByteTrie, AnythingAllowsEveryTokenThatHasAText) {
     EXPECT_EQ(by_walk(trie_of(vocabulary), AnythingRecognizer(), {}), (std::vector<Token>{1, 2, 3, 4}));
 }
 
-TEST(ByteTrie, LeavesTheStackAsItWas) {
+TEST(ByteTrie, LeavesTheStackUnchanged) {
     const ByteTrie trie = trie_of({"abc", "abd", "xyz"});
     const TextSet texts({"abcd", "xyz"});
     RecognizerStack<TextSet> stack(texts, texts.start(), trie.longest_text());
@@ -194,7 +194,7 @@ TEST(ByteTrie, LeavesTheStackAsItWas) {
     EXPECT_EQ(allowed.tokens(), (std::vector<Token>{0, 2}));
 }
 
-TEST(ByteTrie, GivesTheTextsAndTheChildren) {
+TEST(ByteTrie, ReturnsTextsAndChildren) {
     const ByteTrie trie = trie_of({"b", "", "ab", "b"});
     EXPECT_EQ(trie.text(2), "ab");
     EXPECT_EQ(trie.text(1), "");
@@ -209,7 +209,7 @@ TEST(ByteTrie, GivesTheTextsAndTheChildren) {
     EXPECT_EQ(twins, (std::vector<Token>{3}));
 }
 
-TEST(ByteTrie, RefusesATextThatIsTooLong) {
+TEST(ByteTrie, RejectsATextThatIsTooLong) {
     EXPECT_NO_THROW(trie_of({std::string(ByteTrie::max_token_bytes, 'a')}));
     EXPECT_THROW(trie_of({"a", std::string(ByteTrie::max_token_bytes + 1, 'a')}), Error);
     EXPECT_EQ(trie_of({}).nodes().size(), 1u);

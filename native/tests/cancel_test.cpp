@@ -7,14 +7,14 @@
 namespace eliza::test {
 namespace {
 
-// A prompt whose decoding takes long enough to be cancelled in the middle.
+// A prompt that takes long enough to decode to be cancelled in the middle.
 std::vector<int32_t> long_prompt(size_t n) {
     std::vector<int32_t> tokens(n);
     for (size_t i = 0; i < n; ++i) tokens[i] = static_cast<int32_t>(5 + i % 200);
     return tokens;
 }
 
-// Cancels a prefill 20 ms after its beginning: as a rule inside its first pass, which takes much longer.
+// Cancels a prefill 20 ms after it began: usually inside its first pass, which takes much longer.
 int cancel_soon(const StreamHandle & stream, const std::vector<int32_t> & prompt, ErrorText & error) {
     std::atomic<bool> started{false};
     std::thread canceller([&] {
@@ -29,8 +29,8 @@ int cancel_soon(const StreamHandle & stream, const std::vector<int32_t> & prompt
 }
 
 TEST(Cancel, StopsARunningPrefillWithinOnePass) {
-    // On a machine that is busy elsewhere a cancel may come too late, but hardly each time. One that is heard
-    // only at the end of a pass never leaves 0 passes.
+    // On a busy machine a cancel may come too late, but hardly every time. If cancels took effect only at the end of a
+    // pass, there would never be 0 passes.
     for (int attempt = 1;; ++attempt) {
         const ContextHandle context = create({{"n_ctx", "8192"}, {"n_batch", "4096"}});
         const StreamHandle stream = open(context);
@@ -53,7 +53,7 @@ TEST(Cancel, StopsARunningPrefillWithinOnePass) {
     }
 }
 
-TEST(Cancel, WithNoCallRunningStopsTheNextOneOnce) {
+TEST(Cancel, WithoutARunningCallStopsTheNextOneOnce) {
     const ContextHandle context = create();
     const StreamHandle stream = open(context);
     prefill(stream, {5, 6, 7});

@@ -1,4 +1,4 @@
-// The choices of a stream, without the stream.
+// The choices of a stream, without a stream.
 
 #include "engine/choice/choice.h"
 
@@ -39,7 +39,7 @@ protected:
     Choice choice{sequence, options, stats};
 };
 
-TEST_F(ChoiceTest, EndsOnTheLeafWhoseTokensItGave) {
+TEST_F(ChoiceTest, EndsOnTheLeafWhoseTokensItReturned) {
     read("The action is ");
     begin({"REPLY", "SEND_EMAIL", "SEND_MESSAGE"}, ELIZA_TRIE_ARGMAX);
     const std::vector<llama_token> tokens = walk();
@@ -49,7 +49,7 @@ TEST_F(ChoiceTest, EndsOnTheLeafWhoseTokensItGave) {
     EXPECT_GE(stats.decisions, 1);
 }
 
-TEST_F(ChoiceTest, OfOneLeafTakesNoPass) {
+TEST_F(ChoiceTest, WithOneLeafTakesNoPass) {
     read("The action is ");
     begin({"SEND_MESSAGE"}, ELIZA_TRIE_ARGMAX);
     EXPECT_EQ(walk(), tokens_of("SEND_MESSAGE"));
@@ -57,7 +57,7 @@ TEST_F(ChoiceTest, OfOneLeafTakesNoPass) {
     EXPECT_EQ(stats.tokens_forced, static_cast<int64_t>(tokens_of("SEND_MESSAGE").size()));
 }
 
-TEST_F(ChoiceTest, ForgetsScoresWhereThePromptGoesOnBeforeTheSpan) {
+TEST_F(ChoiceTest, DropsScoresIfThePromptContinuesBeforeTheSpan) {
     read("The action is ");
     begin({"REPLY", "STOP"}, ELIZA_TRIE_BEST_LEAF);
     const std::vector<double> before = choice.leaf_scores();
@@ -66,7 +66,7 @@ TEST_F(ChoiceTest, ForgetsScoresWhereThePromptGoesOnBeforeTheSpan) {
     EXPECT_NE(choice.leaf_scores(), before);
 }
 
-TEST_F(ChoiceTest, KeepsTheLeafItIsOnTheWayToWhereThePromptGoesOnInsideTheSpan) {
+TEST_F(ChoiceTest, KeepsItsBestLeafIfThePromptContinuesInsideTheSpan) {
     read("The action is ");
     begin({"CREATE_NOTE", "CREATE_TASK"}, ELIZA_TRIE_BEST_LEAF);
     const std::optional<llama_token> first = choice.next(selector);
@@ -80,7 +80,7 @@ TEST_F(ChoiceTest, KeepsTheLeafItIsOnTheWayToWhereThePromptGoesOnInsideTheSpan) 
     EXPECT_EQ(tokens_of(choice.leaf()->name)[0], *first);
 }
 
-TEST_F(ChoiceTest, TellsNoScoresWithoutASpan) {
+TEST_F(ChoiceTest, HasNoScoresWithoutASpan) {
     read("The action is ");
     EXPECT_THROW(choice.leaf_scores(), Error);
 }

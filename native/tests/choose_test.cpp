@@ -1,4 +1,4 @@
-// Choosing in one call.
+// The functions that choose in one call.
 
 #include <cmath>
 #include <future>
@@ -17,7 +17,7 @@ constexpr const char * prompt = "message: could you look at this?\naction: ";
 
 class ChooseTest : public testing::Test {
 protected:
-    // The labels share first tokens, and one begins with another.
+    // Labels that share first tokens; one is the beginning of another.
     std::vector<const char *> labels = {"SEND_MAIL", "SEND_MAIL_TO_ALL", "SEND_MESSAGE", "IGNORE", "STOP"};
     ContextHandle context = create({{"n_threads", "1"}, {"n_ctx", "1024"}, {"seed", "7"}}, f32_model_path());
     ErrorText error;
@@ -47,7 +47,7 @@ protected:
     eliza_choice_t choice{};
 };
 
-TEST_F(ChooseTest, GivesWhatAStreamGives) {
+TEST_F(ChooseTest, GivesTheSameResultAsAStream) {
     for (const eliza_trie_mode mode : {ELIZA_TRIE_ARGMAX, ELIZA_TRIE_BEST_LEAF}) {
         const ContextHandle other = create({{"n_threads", "1"}, {"n_ctx", "1024"}}, f32_model_path());
         const ChoicesHandle prepared{
@@ -73,7 +73,7 @@ TEST_F(ChooseTest, GivesWhatAStreamGives) {
     }
 }
 
-TEST_F(ChooseTest, CountsThePromptAndWhatWasCached) {
+TEST_F(ChooseTest, CountsThePromptAndItsCachedTokens) {
     ASSERT_EQ(choose(), 0) << error.text();
     const auto n_tokens = static_cast<int32_t>(tokenize(context, prompt, true, true).size());
     EXPECT_EQ(choice.prompt_tokens, n_tokens);
@@ -84,7 +84,7 @@ TEST_F(ChooseTest, CountsThePromptAndWhatWasCached) {
     EXPECT_GT(choice.prompt_tokens_cached, n_tokens / 2);
 }
 
-TEST_F(ChooseTest, SamplesEveryLabelInTime) {
+TEST_F(ChooseTest, EventuallySamplesEveryLabel) {
     const ContextHandle unseeded = create({{"n_threads", "1"}}, f32_model_path());
     auto wanted = options(ELIZA_TRIE_SAMPLE);
     wanted.temperature = 50.0f;
@@ -113,7 +113,7 @@ TEST_F(ChooseTest, GivesTheSameWithPreparedLabels) {
     EXPECT_NEAR(choice.logprob, first.logprob, 1e-4);
 }
 
-TEST_F(ChooseTest, ReadsControlTokensOnlyWhereThePromptMayNameThem) {
+TEST_F(ChooseTest, ReadsControlTokensUnlessThePromptIsPlain) {
     const char * chat = "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n";
     auto wanted = options(ELIZA_TRIE_ARGMAX);
     for (const bool is_plain : {false, true}) {
@@ -140,7 +140,7 @@ TEST_F(ChooseTest, GivesTheSameFromManyThreads) {
     for (auto & each : found) EXPECT_EQ(each.get(), choice.label);
 }
 
-TEST_F(ChooseTest, NamesWhatIsWrong) {
+TEST_F(ChooseTest, ErrorsNameTheArgument) {
     const auto call = [&](const char * text, const char * const * given, uint64_t n) {
         return refusal(eliza_inference_choose(context.get(), text, given, n, nullptr, &choice, nullptr, error.out()));
     };

@@ -1,4 +1,4 @@
-// How many threads passes get.
+// The number of threads for a pass.
 
 #include "engine/pass/compute_threads.h"
 
@@ -25,12 +25,12 @@ TEST(BusyMachineGuard, AllowsAllThreadsWhileTheMachineIsIdle) {
     BusyMachineGuard guard;
     for (int pass = 0; pass < 100; ++pass) {
         EXPECT_EQ(guard.limit(8), 8);
-        guard.note_pass(2000, 100);       // a moment now and then happens anywhere
-        guard.note_pass(5000000, 50000);  // also a longer one, in a pass that is long
+        guard.note_pass(2000, 100);       // a short wait occasionally happens anywhere
+        guard.note_pass(5000000, 50000);  // also a longer one, in a long pass
     }
 }
 
-TEST(BusyMachineGuard, GoesDownToOneThreadLongerEachTimeAndComesBack) {
+TEST(BusyMachineGuard, UsesOneThreadForLongerEachTimeAndRecovers) {
     BusyMachineGuard guard;
     const auto passes_on_one = [&] {
         int n = 0;
@@ -71,7 +71,7 @@ TEST(UsefulThreadCount, GrowsWithTheWorkOfAPass) {
     }
 }
 
-// What `body` returns in a process of its own, 0 to 255; -1 where that did not come to its end.
+// Returns the result of `body` in a child process, 0 to 255, or -1 if the child did not finish.
 template <typename Body>
 int in_a_child(const Body & body) {
     const pid_t child = fork();
@@ -88,15 +88,15 @@ int in_a_child(const Body & body) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-// Not root, whom the limit does not bind, and no thread more.
+// Runs as a user other than root, because the limit does not apply to root, and allows no further thread.
 bool forbid_threads() {
     const rlimit none{1, 1};
     return (geteuid() != 0 || setuid(65534) == 0) && setrlimit(RLIMIT_NPROC, &none) == 0;
 }
 
-TEST(StartableThreadCount, IsAllWhereTheSystemAllowsThem) { EXPECT_EQ(startable_thread_count(4), 4); }
+TEST(StartableThreadCount, IsAllIfTheSystemAllowsIt) { EXPECT_EQ(startable_thread_count(4), 4); }
 
-TEST(StartableThreadCount, IsWhatTheSystemAllows) {
+TEST(StartableThreadCount, IsLimitedByTheSystem) {
     constexpr int cannot_forbid = 200;
     const int n = in_a_child([&] { return forbid_threads() ? startable_thread_count(4) : cannot_forbid; });
     if (n == cannot_forbid) GTEST_SKIP() << "this user's number of processes cannot be bounded";
@@ -105,7 +105,7 @@ TEST(StartableThreadCount, IsWhatTheSystemAllows) {
 
 class ThreadsOfPasses : public test::EngineParts {};
 
-TEST_F(ThreadsOfPasses, PassesRunWhereTheSystemAllowsNoThreads) {
+TEST_F(ThreadsOfPasses, PassesRunIfTheSystemAllowsNoThreads) {
     options.n_threads = 2;
     const auto decodes = [&] {
         const auto own = std::make_shared<Decoder>(model, std::make_shared<ComputeThreads>(options.n_threads), options,
@@ -117,7 +117,7 @@ TEST_F(ThreadsOfPasses, PassesRunWhereTheSystemAllowsNoThreads) {
     EXPECT_EQ(in_a_child([&] { return forbid_threads() ? decodes() : 0; }), 0);
 }
 
-TEST_F(ThreadsOfPasses, TextsAreEmbeddedWhereTheSystemAllowsNoThreads) {
+TEST_F(ThreadsOfPasses, EmbeddingWorksIfTheSystemAllowsNoThreads) {
     const auto embeds = [&] {
         Embedder embedder(model, std::make_shared<ComputeThreads>(4));
         return embedder.embed("the cat", LLAMA_POOLING_TYPE_MEAN).empty() ? 1 : 0;
@@ -125,7 +125,7 @@ TEST_F(ThreadsOfPasses, TextsAreEmbeddedWhereTheSystemAllowsNoThreads) {
     EXPECT_EQ(in_a_child([&] { return forbid_threads() ? embeds() : 0; }), 0);
 }
 
-TEST(ComputeThreadsTurns, ComeInTheOrderInWhichTheyAreAskedFor) {
+TEST(ComputeThreadsTurns, AreGivenInTheOrderOfRequests) {
     ComputeThreads threads(1);
     std::vector<int> order;
     std::vector<std::thread> others;
@@ -148,7 +148,7 @@ TEST(ComputeThreadsTurns, ComeInTheOrderInWhichTheyAreAskedFor) {
     EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3}));
 }
 
-TEST(ComputeThreadsTurns, LeaveTheCoresThatOwnThreadsWorkOn) {
+TEST(ComputeThreadsTurns, LeaveOutTheCoresThatOwnThreadsUse) {
     ComputeThreads threads(0);
     constexpr uint64_t many_weights = 7'000'000'000;
     const auto n_threads = [&] { return ComputeThreads::Turn(threads, many_weights, 1).n_threads(); };
@@ -160,8 +160,9 @@ TEST(ComputeThreadsTurns, LeaveTheCoresThatOwnThreadsWorkOn) {
     EXPECT_EQ(n_threads(), threads.size());
 }
 
-// While a text is cut into tokens or embedded beside a pass, that takes its cores: this says nothing of the machine.
-TEST(OwnThreads, AreSeenByWhoeverWatchedMeanwhile) {
+// While a text is tokenized or embedded next to a pass, it takes cores from the pass. That does not mean that the
+// machine is busy.
+TEST(OwnThreads, AreSeenByEveryoneWatchingMeanwhile) {
     OwnThreads::Mark mark = OwnThreads::mark();
     EXPECT_FALSE(OwnThreads::ran_since(mark));
     { const OwnThreads between(2); }
@@ -174,7 +175,7 @@ TEST(OwnThreads, AreSeenByWhoeverWatchedMeanwhile) {
     EXPECT_FALSE(OwnThreads::ran_since(OwnThreads::mark()));
 }
 
-TEST_F(ThreadsOfPasses, AreNoMoreThanTheCpusThereAre) {
+TEST_F(ThreadsOfPasses, AreAtMostTheNumberOfCpus) {
     EXPECT_EQ(in_a_child([] {
                   cpu_set_t one;
                   CPU_ZERO(&one);
@@ -184,7 +185,7 @@ TEST_F(ThreadsOfPasses, AreNoMoreThanTheCpusThereAre) {
               1);
 }
 
-TEST(MicrosecondsWithoutCore, GrowWhereAnotherThreadHasTheOnlyCpu) {
+TEST(MicrosecondsWithoutCore, GrowWhileAnotherThreadHasTheOnlyCpu) {
     if (!std::ifstream("/proc/self/schedstat").good()) GTEST_SKIP() << "this system does not tell";
     const int grew = in_a_child([] {
         cpu_set_t one;

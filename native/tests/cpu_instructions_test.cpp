@@ -12,7 +12,7 @@
 namespace eliza {
 namespace {
 
-// What Linux says of the first CPU, word by word.
+// What Linux reports about the first CPU, as a set of words.
 std::set<std::string> words_of_cpuinfo() {
     std::ifstream file("/proc/cpuinfo");
     std::set<std::string> words;
@@ -28,7 +28,7 @@ std::set<std::string> words_of_cpuinfo() {
     return words;
 }
 
-TEST(CpuInstructions, AreThoseThatLinuxNames) {
+TEST(CpuInstructions, AgreeWithLinux) {
     const std::map<std::string, std::string> linux_names = {
         {"SSSE3", "ssse3"},
         {"AVX", "avx"},
@@ -56,9 +56,9 @@ TEST(CpuInstructions, AreThoseThatLinuxNames) {
     }
 }
 
-TEST(CpuInstructions, OfThisBuildAreHere) { EXPECT_NO_THROW(check_cpu()); }
+TEST(CpuInstructions, OfThisBuildAreOnThisCpu) { EXPECT_NO_THROW(check_cpu()); }
 
-TEST(CpuInstructions, ThatAreCompiledInAndNotHereAreNamed) {
+TEST(CpuInstructions, ThatAreMissingAreNamed) {
     try {
         check_cpu({{"AVX", true, true}, {"AVX2", true, false}, {"FMA", true, false}, {"SVE", false, false}});
         FAIL() << "nothing was thrown";

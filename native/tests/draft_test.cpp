@@ -1,4 +1,4 @@
-// Drafts of a stream, without the stream: what is guessed by the text itself, and what is told of it.
+// Drafts without a stream: predictions from the text itself, and the reports about them.
 
 #include "engine/draft/draft.h"
 
@@ -24,7 +24,7 @@ protected:
     Draft draft{{1, 4, ""}, sequence, options, hook, stats};
 };
 
-TEST_F(DraftTest, GuessesThatARepetitionGoesOn) {
+TEST_F(DraftTest, ContinuesARepetition) {
     read("one two three one two three one two three one two");
     ASSERT_TRUE(draft.is_on());
     draft.decode(/*most=*/100, /*n_generated=*/0);
@@ -34,13 +34,13 @@ TEST_F(DraftTest, GuessesThatARepetitionGoesOn) {
     EXPECT_FALSE(sequence.has_undecoded());
 }
 
-TEST_F(DraftTest, TellsOfWhatWasAcceptedAndOfWhatWasNot) {
+TEST_F(DraftTest, ReportsAcceptedAndRejectedTokens) {
     const std::vector<llama_token> three = tokens_of(" three");
     read("one two three one two three one two three one two");
     draft.decode(100, /*n_generated=*/10);
     const size_t n_ahead = sequence.n_ahead();
     ASSERT_GT(n_ahead, 0u);
-    draft.compare(0);  // which it cannot be
+    draft.compare(0);  // which cannot match
     EXPECT_EQ(stats.tokens_drafted, static_cast<int64_t>(n_ahead));
     EXPECT_EQ(stats.tokens_accepted, 0);
     ASSERT_EQ(events.size(), 1u);
@@ -49,7 +49,7 @@ TEST_F(DraftTest, TellsOfWhatWasAcceptedAndOfWhatWasNot) {
     EXPECT_EQ(events[0].rejected_to, 10 + static_cast<int>(n_ahead) - 1);
 }
 
-TEST_F(DraftTest, TellsNothingOfADraftThatWasDropped) {
+TEST_F(DraftTest, DoesNotReportADroppedDraft) {
     read("one two three one two three one two three one two");
     draft.decode(100, 0);
     draft.drop();
@@ -58,7 +58,7 @@ TEST_F(DraftTest, TellsNothingOfADraftThatWasDropped) {
     EXPECT_EQ(stats.tokens_drafted, 0);
 }
 
-TEST_F(DraftTest, DecodesNothingWhereThereIsNothingToGuess) {
+TEST_F(DraftTest, DecodesNothingWithoutADraft) {
     read("one two three one two three one two three one two");
     draft.decode(/*most=*/0, 0);
     EXPECT_EQ(sequence.counts().passes, 0);

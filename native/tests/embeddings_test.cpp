@@ -1,4 +1,4 @@
-// Embeddings and the score of an end of turn.
+// Embeddings, and the score of an end-of-turn token.
 
 #include <cmath>
 
@@ -36,20 +36,20 @@ protected:
     }
 };
 
-TEST_F(Embeddings, AreOfUnitLengthAndTheSameForTheSameText) {
+TEST_F(Embeddings, HaveUnitLengthAndDependOnlyOnTheText) {
     for (const int pooling : {1, 2, 3}) {
         const std::vector<float> cat = embed("the cat", pooling);
         ASSERT_EQ(cat.size(), static_cast<size_t>(llama_model_n_embd_out(load_model()->get())));
         EXPECT_NEAR(product(cat, cat), 1.0, 1e-5);
         EXPECT_NEAR(product(cat, embed("the cat", pooling)), 1.0, 1e-5);
-        // The first token of a model that reads forward knows nothing of the text.
+        // In a causal model, the first token does not depend on the rest of the text.
         const double other = product(cat, embed("send an email to Bob", pooling));
         EXPECT_EQ(other < 0.9999, pooling != 2) << other;
     }
     EXPECT_LT(product(embed("the cat", 1), embed("the cat", 3)), 0.9999);
 }
 
-TEST_F(Embeddings, OfLongTextsNeedNoMoreThanTheirTokens) {
+TEST_F(Embeddings, OfLongTextsWorkUpToTheModelsLimit) {
     std::string text;
     while (tokenize(context, text, true).size() < 700) text += "many words and ";
     const std::vector<float> values = embed(text);
@@ -65,7 +65,7 @@ TEST_F(Embeddings, OfLongTextsNeedNoMoreThanTheirTokens) {
     EXPECT_NE(error.text().find("tokens, the model takes"), std::string::npos) << error.text();
 }
 
-// llama.cpp pools what one pass holds: the reference has all of the text in one.
+// llama.cpp pools the tokens of one pass, so the reference computes the whole text in one.
 std::vector<float> embed_in_one_pass(const std::vector<llama_token> & tokens, enum llama_pooling_type pooling) {
     const auto model = load_model();
     llama_context_params params = llama_context_default_params();
@@ -86,7 +86,7 @@ std::vector<float> embed_in_one_pass(const std::vector<llama_token> & tokens, en
     return embedding;
 }
 
-TEST_F(Embeddings, OfATextInSeveralPassesAreThoseOfOnePass) {
+TEST_F(Embeddings, DoNotDependOnTheNumberOfPasses) {
     std::string text;
     while (tokenize(context, text, true).size() < 1300) text += "many words and ";
     const std::vector<int32_t> tokens = tokenize(context, text, true);
@@ -99,7 +99,7 @@ TEST_F(Embeddings, OfATextInSeveralPassesAreThoseOfOnePass) {
 }
 
 #ifdef __GLIBC__
-TEST_F(Embeddings, OfALongTextGiveTheirMemoryBack) {
+TEST_F(Embeddings, OfALongTextFreeTheirMemory) {
     const auto allocated = [] {
         const struct mallinfo2 info = mallinfo2();
         return info.uordblks + info.hblkhd;
@@ -114,7 +114,7 @@ TEST_F(Embeddings, OfALongTextGiveTheirMemoryBack) {
 }
 #endif
 
-TEST_F(Embeddings, SayHowMuchRoomTheyNeed) {
+TEST_F(Embeddings, ReportTheRoomTheyNeed) {
     int size = 0;
     float one = 7.0f;
     ErrorText error;

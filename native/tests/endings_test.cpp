@@ -1,4 +1,4 @@
-// Questions behind one prompt: together they get the scores that each gets alone.
+// Questions after one prompt: scored together, they get the same scores as one by one.
 
 #include <cmath>
 #include <random>
@@ -56,7 +56,7 @@ Scores score(const ContextHandle & context, const StreamHandle & stream, const s
     return scores;
 }
 
-// Probability of one token after others, from the whole row.
+// Returns the probability of a token after others, from the whole row of logits.
 double probability(const ContextHandle & context, const Tokens & tokens, int32_t target) {
     float p = 0.0f;
     ErrorText error;
@@ -72,7 +72,7 @@ void expect_near(const std::vector<double> & a, const std::vector<double> & b, d
     for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], tolerance) << "place " << i;
 }
 
-// Endings that share beginnings, contain each other, repeat and may be empty; leaves over a small alphabet.
+// Endings that share beginnings, contain each other, repeat, and may be empty; leaves over a small alphabet.
 std::vector<Question> random_questions(std::mt19937 & random, size_t n, size_t longest, int32_t first_token) {
     const auto token = [&](uint32_t alphabet) { return first_token + static_cast<int32_t>(random() % alphabet); };
     std::vector<Question> questions(n);
@@ -94,7 +94,7 @@ std::vector<Question> random_questions(std::mt19937 & random, size_t n, size_t l
 
 const Tokens prompt = {300, 301, 302, 303, 304, 305, 306, 307, 308, 309};
 
-TEST(Endings, TogetherHaveTheScoresTheyHaveOneByOne) {
+TEST(Endings, TogetherHaveTheSameScoresAsOneByOne) {
     const ContextHandle together = make_context("auto"), alone = make_context("token-by-token");
     std::mt19937 random{3};
     for (int round = 0; round < 12; ++round) {
@@ -111,7 +111,7 @@ TEST(Endings, TogetherHaveTheScoresTheyHaveOneByOne) {
     }
 }
 
-TEST(Endings, HaveTheProbabilitiesOfWholeRows) {
+TEST(Endings, AgreeWithWholeRowsOfLogits) {
     const ContextHandle context = make_context("auto");
     const std::vector<Question> questions = {{{320, 321, 322}, {{330, 331, 332}, {330, 333}, {334}}},
                                              {{}, {{335}, {336, 337}}}};
@@ -140,7 +140,7 @@ TEST(Endings, HaveTheProbabilitiesOfWholeRows) {
     }
 }
 
-TEST(Endings, HaveTheLegalScoresOfASpanBehindThem) {
+TEST(Endings, HaveTheLegalScoresOfASpanAfterThem) {
     const ContextHandle context = make_context("auto", f32_model_path());
     std::mt19937 random{5};
     const std::vector<Question> questions = random_questions(random, 6, 8, 310);
@@ -187,7 +187,7 @@ TEST(Endings, ThatDoNotFitOnePassFollowInTheNext) {
     EXPECT_GT(stats(a).forward_passes, stats(b).forward_passes);
 }
 
-TEST(Endings, LongerThanABatchAreScoredAllTheSame) {
+TEST(Endings, LongerThanABatchAreScoredCorrectly) {
     const ContextHandle small = make_context("auto", f32_model_path(), "32"), large = make_context("auto");
     Tokens ending(100);
     for (size_t i = 0; i < ending.size(); ++i) ending[i] = 310 + static_cast<int32_t>(i % 17);
@@ -214,7 +214,7 @@ TEST(Endings, LongerThanABatchGoThroughTheModelOnce) {
     prefill(stream, prompt);
     const Scores together = score(context, stream, questions);
     ASSERT_EQ(together.status, 120) << together.error;
-    // For each question four passes over its 100 tokens, and some over the 40 nodes behind them.
+    // Each question takes four passes over its 100 tokens, and some over the 40 nodes after them.
     EXPECT_LE(stats(stream).forward_passes, 1 + 3 * (4 + 6));
     const ContextHandle alone = make_context("token-by-token");
     const StreamHandle slow = open(alone, full_precision_config());
@@ -223,7 +223,7 @@ TEST(Endings, LongerThanABatchGoThroughTheModelOnce) {
     EXPECT_EQ(stats(stream).n_past, static_cast<int32_t>(prompt.size()));
 }
 
-TEST(Endings, LeaveTheConversationAsItWas) {
+TEST(Endings, LeaveTheConversationUnchanged) {
     const ContextHandle context = make_context("auto");
     std::mt19937 random{9};
     const StreamHandle asked = open(context, full_precision_config());
@@ -238,8 +238,8 @@ TEST(Endings, LeaveTheConversationAsItWas) {
 
 class EndingsOfModels : public testing::TestWithParam<const char *> {};
 
-// Models whose memory cannot fork take the endings one after the other.
-TEST_P(EndingsOfModels, HaveTheScoresOfAStreamOfTheirOwn) {
+// Models whose memory cannot fork process the endings one after another.
+TEST_P(EndingsOfModels, HaveTheScoresOfSeparateStreams) {
     const std::string model = mtp_model_path({GetParam(), MtpHead::random});
     const ContextHandle context = make_context("auto", model);
     std::mt19937 random{13};
@@ -292,7 +292,7 @@ protected:
     eliza_ending_t good() { return {tokens.data(), tokens.size(), choices.get()}; }
 };
 
-TEST_F(RefusedEndings, SayWhatIsWrongAndLeaveTheStreamUsable) {
+TEST_F(RefusedEndings, HaveAReasonAndLeaveTheStreamUsable) {
     EXPECT_EQ(refusal(good()), "no prompt: prefill at least one token before generating");
     prefill(stream, prompt);
     EXPECT_EQ(refusal(good(), 0), "expected one ending or more, got none");
@@ -309,7 +309,7 @@ TEST_F(RefusedEndings, SayWhatIsWrongAndLeaveTheStreamUsable) {
     EXPECT_EQ(scores.status, 2) << scores.error;
 }
 
-TEST_F(RefusedEndings, WhereTheContextIsFull) {
+TEST_F(RefusedEndings, IfTheContextIsFull) {
     prefill(stream, Tokens(2040, 300));
     tokens.assign(20, 321);
     EXPECT_EQ(refusal(good()), "context full: endings[0] comes to 2061 tokens (option n_ctx is 2048)");
@@ -317,8 +317,8 @@ TEST_F(RefusedEndings, WhereTheContextIsFull) {
     EXPECT_EQ(pull(stream, 3).tokens.size(), 3u) << "the stream goes on";
 }
 
-// The cells are shared: what fits alone may not fit beside others.
-TEST_F(RefusedEndings, WhereOthersFillTheContext) {
+// The cells are shared: an ending that fits alone may not fit next to other streams.
+TEST_F(RefusedEndings, IfOthersFillTheContext) {
     const StreamHandle other = open(context);
     prefill(other, Tokens(1200, 301));
     prefill(stream, Tokens(800, 300));

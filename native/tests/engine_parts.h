@@ -1,4 +1,4 @@
-// A decoder and a sequence without a stream around them, for tests of what a stream is made of.
+// A decoder and a sequence without a stream, for tests of the parts of a stream.
 #pragma once
 
 #include <gtest/gtest.h>

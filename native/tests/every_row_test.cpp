@@ -1,5 +1,5 @@
-// Models whose graph computes the logits after every token, whichever are wanted ("cogvlm"): llama.cpp then
-// hands out those after the first tokens of a pass. The answers are those of passes over single tokens.
+// Models whose graph always computes the logits after every token ("cogvlm"). Without special care, llama.cpp returns
+// those after the first tokens of a pass. The results must equal those of passes over single tokens.
 
 #include <algorithm>
 #include <filesystem>
@@ -30,7 +30,7 @@ protected:
         for (const std::string block : {"blk.0.", "blk.1."}) {
             file.add_constant(block + "attn_norm.weight", width, 1.0f);
             file.add_constant(block + "ffn_norm.weight", width, 1.0f);
-            // The second half is for images, which nobody shows it.
+            // The second half is for images, which are not used here.
             for (const std::string expert : {"attn_", "vis_attn_"}) {
                 file.add_random(block + expert + "qkv.weight", {width, 3 * width}, 1.5f);
                 file.add_random(block + expert + "output.weight", {width, width}, 1.0f);
@@ -45,7 +45,7 @@ protected:
     }
     void TearDown() override { std::filesystem::remove(path); }
 
-    // The logits after the last token, one pass for each.
+    // The logits after the last token, with one pass per token.
     std::vector<float> slow_logits(const std::vector<int32_t> & tokens) {
         const llama_model_ptr model(llama_model_load_from_file(path.c_str(), llama_model_default_params()));
         llama_context_params params = llama_context_default_params();
@@ -64,7 +64,7 @@ protected:
         (std::filesystem::temp_directory_path() / ("eliza-every-row-" + std::to_string(getpid()) + ".gguf")).string();
 };
 
-TEST_F(EveryRow, WritesWhatSingleTokensWrite) {
+TEST_F(EveryRow, GeneratesTheSameAsSingleTokens) {
     const ContextHandle context = create({{"n_ctx", "256"}, {"n_threads", "1"}}, path);
     std::vector<int32_t> text = tokenize(context, "Say hello to everyone. ", true);
     const StreamHandle stream = open(context, full_precision_config());
@@ -76,11 +76,11 @@ TEST_F(EveryRow, WritesWhatSingleTokensWrite) {
     }
 }
 
-TEST_F(EveryRow, ChoosesWhatSingleTokensChoose) {
+TEST_F(EveryRow, ChoosesTheSameAsSingleTokens) {
     for (const char * strategy : {"auto", "token-by-token", "tree"}) {
         const ContextHandle context = create({{"n_ctx", "256"}, {"n_threads", "1"}, {"strategy", strategy}}, path);
         const std::vector<int32_t> prompt = tokenize(context, "The action: ", true);
-        // Token by token the best legal one.
+        // The best allowed token at each step.
         std::map<std::string, std::vector<int32_t>> left;
         for (const std::string & name : action_names) left[name] = tokenize(context, name);
         std::vector<int32_t> text = prompt;

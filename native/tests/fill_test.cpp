@@ -44,7 +44,7 @@ protected:
                                                                    text.data(), text.size(), nullptr)));
         return text;
     }
-    // The automaton of n letters.
+    // The automaton that accepts n letters.
     static Json letters(int n) {
         Json classes = Json::array(), transitions = Json::array();
         for (int byte = 0; byte < 256; ++byte) classes.push_back(byte >= 'a' && byte <= 'z' ? 0 : 1);
@@ -54,7 +54,7 @@ protected:
     static std::string quoted(const std::string & text) { return Json(text).dump(); }
 };
 
-TEST_F(Fill, WritesAnAnswerOfKnownTextAndValues) {
+TEST_F(Fill, WritesAnAnswerOfFixedTextAndValues) {
     const StreamHandle stream = prompted();
     const Filled action =
         fill(stream, R"({"before":"{\"action\":","choices":["\"REPLY\"","\"SEND_EMAIL\""],"after":",\"text\":"})");
@@ -71,11 +71,11 @@ TEST_F(Fill, WritesAnAnswerOfKnownTextAndValues) {
     EXPECT_EQ(answer, "{\"action\":" + action.result["text"].get<std::string>() +
                           ",\"text\":" + text.result["text"].get<std::string>() +
                           ",\"n\":" + number.result["text"].get<std::string>() + "}");
-    // And the generation can go on behind it.
+    // Generation can continue after it.
     EXPECT_GE(pull(stream, 3).status, 0);
 }
 
-TEST_F(Fill, KnownTextIsCutAsTheTokenizerCutsTheWhole) {
+TEST_F(Fill, FixedTextIsTokenizedAsAWhole) {
     for (const std::vector<std::string> & choices :
          {std::vector<std::string>{"RESPOND", "IGNORE", "STOP"}, std::vector<std::string>{"yes", "no"}}) {
         const StreamHandle stream = prompted();
@@ -89,7 +89,7 @@ TEST_F(Fill, KnownTextIsCutAsTheTokenizerCutsTheWhole) {
     }
 }
 
-TEST_F(Fill, KnownTextTakesNoPass) {
+TEST_F(Fill, FixedTextTakesNoPass) {
     const StreamHandle stream = prompted();
     const int64_t passes = stats(stream).forward_passes;
     fill(stream, R"({"before":"{\"reply\": true, \"text\": \"what a long beginning\""})");
@@ -97,7 +97,7 @@ TEST_F(Fill, KnownTextTakesNoPass) {
     EXPECT_EQ(stats(stream).forward_passes, passes);
 }
 
-TEST_F(Fill, EveryValueIsWhatItsKindSays) {
+TEST_F(Fill, EveryValueIsOfItsKind) {
     for (int round = 0; round < 25; ++round) {
         const StreamHandle stream = open(context);
         std::vector<int32_t> prompt(8);
@@ -119,7 +119,7 @@ TEST_F(Fill, EveryValueIsWhatItsKindSays) {
     }
 }
 
-TEST_F(Fill, AValueEndsWhereTheTextBehindItBegins) {
+TEST_F(Fill, AValueEndsWhereTheTextAfterItBegins) {
     // The closing quote may share a token with the text that follows.
     const StreamHandle stream = prompted();
     const Filled filled = fill(stream, R"({"before":"{\"t\":\"","json":"string-body","after":"\"}","max_tokens":8})");
@@ -128,7 +128,7 @@ TEST_F(Fill, AValueEndsWhereTheTextBehindItBegins) {
     EXPECT_EQ(Json::parse("\"" + filled.result["text"].get<std::string>() + "\""), value["t"]);
 }
 
-TEST_F(Fill, AValueThatIsTooLongIsBroughtToItsEnd) {
+TEST_F(Fill, AValueThatIsTooLongIsCompleted) {
     const StreamHandle stream = prompted();
     Json span = {{"before", "["}, {"dfa", letters(40)}, {"after", "]"}, {"max_tokens", 2}};
     const Filled filled = fill(stream, span.dump());
@@ -138,7 +138,7 @@ TEST_F(Fill, AValueThatIsTooLongIsBroughtToItsEnd) {
     EXPECT_EQ(text_of(filled.result["answer_tokens"]), "[" + filled.result["text"].get<std::string>() + "]");
 }
 
-TEST_F(Fill, ATableSaysWhatAValueMayBe) {
+TEST_F(Fill, ADfaDefinesAValue) {
     Json classes = Json::array();
     for (int byte = 0; byte < 256; ++byte) classes.push_back(byte == 'a' ? 0 : byte == 'b' ? 1 : 2);
     // (ab)+
@@ -155,7 +155,7 @@ TEST_F(Fill, ATableSaysWhatAValueMayBe) {
     EXPECT_EQ(text.size() % 2, 0u);
 }
 
-TEST_F(Fill, AGrammarSaysWhatAValueMayBe) {
+TEST_F(Fill, AGrammarDefinesAValue) {
     const StreamHandle stream = prompted();
     const Filled filled = fill(stream, R"({"before":"<","grammar":"root ::= [a-c] [0-9] [0-9]","after":">."})");
     ASSERT_EQ(filled.status, 0) << filled.error;
@@ -164,7 +164,7 @@ TEST_F(Fill, AGrammarSaysWhatAValueMayBe) {
     EXPECT_EQ(text_of(filled.result["answer_tokens"]), "<" + text + ">.");
 }
 
-TEST_F(Fill, ChoicesAreThoseOfTheTokenTrie) {
+TEST_F(Fill, ChoicesAgreeWithTheTokenTrie) {
     context = create({{"n_threads", "1"}}, f32_model_path());
     for (int round = 0; round < 30; ++round) {
         std::vector<int32_t> prompt(10);
@@ -184,14 +184,14 @@ TEST_F(Fill, ChoicesAreThoseOfTheTokenTrie) {
     }
 }
 
-TEST_F(Fill, LogprobsOfValuesAreGivenWhenAsked) {
+TEST_F(Fill, LogprobsOfValuesAreOptional) {
     const StreamHandle stream = prompted();
     EXPECT_TRUE(fill(stream, R"({"json":"integer","after":",","max_tokens":3})").result["logprob"].is_null());
     const Json asked = fill(stream, R"({"json":"integer","after":",","max_tokens":3,"logprobs":true})").result;
     EXPECT_LE(asked["logprob"].get<double>(), 0.0);
 }
 
-TEST_F(Fill, HealsThePromptsEdgeWhenAsked) {
+TEST_F(Fill, CanHealThePromptsLastToken) {
     const std::string whole = R"({"action":"SEND_EMAIL"})";
     const StreamHandle stream = open(context);
     prefill(stream, tokenize(context, whole.substr(0, whole.size() - 4)));
@@ -200,10 +200,10 @@ TEST_F(Fill, HealsThePromptsEdgeWhenAsked) {
     EXPECT_EQ(filled.result["choice"].get<int>() >= 0, true);
 }
 
-TEST_F(Fill, AFullContextGivesWhatThereIsAndTheStreamCanBeReset) {
+TEST_F(Fill, AFullContextReturnsAPartialValue) {
     context = create({{"n_threads", "1"}, {"n_ctx", "64"}, {"n_slots", "1"}});
     const StreamHandle stream = prompted();
-    // 2,000 letters, which no 64 tokens of this vocabulary are.
+    // 2,000 letters, which need more than 64 tokens of this vocabulary.
     const Filled filled = fill(stream, Json{{"dfa", letters(2000)}, {"max_tokens", 0}}.dump());
     EXPECT_EQ(filled.status, ELIZA_ERR_CONTEXT_FULL);
     EXPECT_EQ(filled.error.rfind("context full", 0), 0u) << filled.error;
@@ -214,7 +214,7 @@ TEST_F(Fill, AFullContextGivesWhatThereIsAndTheStreamCanBeReset) {
     EXPECT_EQ(fill(stream, R"({"choices":["a","b"]})").status, 0);
 }
 
-TEST_F(Fill, WhatIsWrongIsNamedAndChangesNothing) {
+TEST_F(Fill, ErrorsNameTheReasonAndChangeNothing) {
     const StreamHandle stream = prompted(), plain = prompted();
     const auto refusal = [&](const std::string & span) {
         const Filled filled = fill(stream, span);
@@ -249,7 +249,7 @@ TEST_F(Fill, WhatIsWrongIsNamedAndChangesNothing) {
     EXPECT_EQ(pull(stream, 8).tokens, pull(plain, 8).tokens);
 }
 
-TEST_F(Fill, AFailedSpanTakesNothingOfWhatWasThere) {
+TEST_F(Fill, AFailedSpanKeepsTheEarlierText) {
     context = create({{"n_threads", "1"}, {"n_ctx", "64"}, {"n_slots", "2"}});
     const StreamHandle stream = prompted(), plain = prompted();
     const std::string known = R"({"before":"{\"reply\": \"yes"})";
@@ -266,7 +266,7 @@ TEST_F(Fill, AFailedSpanTakesNothingOfWhatWasThere) {
     }
     const std::string rest = R"({"before":"\",","choices":["\"a\"","\"b\""],"after":"}"})";
     EXPECT_EQ(fill(stream, rest).result["answer_tokens"], fill(plain, rest).result["answer_tokens"]);
-    // Of a value there is something, which stays.
+    // Part of a value was written, and stays.
     const Filled value = fill(stream, Json{{"json", "integer"}, {"after", much}, {"max_tokens", 2}}.dump());
     EXPECT_EQ(value.status, ELIZA_ERR_CONTEXT_FULL);
     EXPECT_NE(value.result["text"], "");
@@ -346,8 +346,8 @@ TEST_F(Fill, LogprobsOfAValueThatEndsFreelyCountItsEnd) {
     EXPECT_LT(result["logprob"].get<double>(), 0.0);
 }
 
-TEST_F(Fill, TruncationActsOnTheLegalTokens) {
-    // With top_k 1 over the whole vocabulary the winner would be illegal and the draw free again.
+TEST_F(Fill, TruncationActsOnTheAllowedTokens) {
+    // With top_k 1 over the whole vocabulary, the winner would not be allowed and the draw would be unrestricted again.
     const StreamHandle greedy = prompted();
     const std::string span = R"({"json":"integer","after":"|","max_tokens":6)";
     const Json best = fill(greedy, span + "}").result;
@@ -365,7 +365,7 @@ TEST_F(Fill, NeedsAPromptAndNoActiveSpan) {
     EXPECT_EQ(fill(stream, R"({"choices":["a"]})").error, "a span of choices is active: clear it before filling");
 }
 
-TEST_F(Fill, CancelStopsItAndTheStreamCanGoOn) {
+TEST_F(Fill, CancelStopsItAndTheStreamCanResume) {
     const StreamHandle stream = prompted();
     const Json known = fill(stream, R"({"before":"{\"a\":"})").result["answer_tokens"];
     eliza_inference_llm_stream_cancel(stream.get());

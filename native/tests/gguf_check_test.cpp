@@ -1,5 +1,5 @@
-// Files that would make llama.cpp end the process, or never come back, are refused before it sees them; those that it
-// can load are not.
+// Files with which llama.cpp would end the process or never return are rejected before it reads them. Files that it can
+// load are accepted.
 
 #include "engine/model/gguf_check.h"
 
@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The header of a small model, with nothing behind it: what is checked is in the header.
+// The header of a small model without tensor data, because only the header is checked.
 class Header {
 public:
     Header() : gguf_(gguf_init_empty()), memory_(ggml_init({size_t{1} << 20, nullptr, true})) {
@@ -84,7 +84,7 @@ protected:
         return (folder / name).string();
     }
 
-    // The Error's text without the folder, "" where there is none.
+    // Returns the message of the Error without the folder, or "".
     std::string refusal(const std::string & path,
                         const std::function<void(const std::string &)> & check = check_model_file) const {
         try {
@@ -104,7 +104,7 @@ protected:
     }
 };
 
-TEST_F(GgufCheck, AcceptsWhatIsSound) {
+TEST_F(GgufCheck, AcceptsValidFiles) {
     EXPECT_EQ(refusal_of([](Header &) {}), "");
     EXPECT_NO_THROW(check_model_file(model_path()));
     EXPECT_NO_THROW(check_model_file(f32_model_path()));
@@ -120,7 +120,7 @@ TEST_F(GgufCheck, AcceptsTheVocabulariesOfWellKnownModels) {
     EXPECT_GT(n, 10u);
 }
 
-TEST_F(GgufCheck, NamesTheKeyItsValueAndTheLimit) {
+TEST_F(GgufCheck, ErrorsNameTheKeyItsValueAndTheLimit) {
     EXPECT_EQ(refusal_of([](Header & h) { h.number("llama.block_count", 0); }),
               "model.gguf: llama.block_count is 0; expected 1 to 512");
 }
@@ -288,7 +288,7 @@ TEST_P(Refused, WithAReason) {
 INSTANTIATE_TEST_SUITE_P(GgufCheck, Refused, testing::ValuesIn(cases),
                          [](const auto & info) { return std::string(info.param.name); });
 
-TEST_F(GgufCheck, AcceptsATokenizerThatEnds) {
+TEST_F(GgufCheck, AcceptsATokenizerThatTerminates) {
     EXPECT_EQ(refusal_of([](Header & h) {
                   h.text("tokenizer.ggml.model", "rwkv");
                   h.texts("tokenizer.ggml.tokens", {"a", "ab", "\\x62", "\\n", "\\ncd", "b\\xff"});
@@ -296,7 +296,7 @@ TEST_F(GgufCheck, AcceptsATokenizerThatEnds) {
               "");
 }
 
-TEST_F(GgufCheck, RefusesWhatIsNoRegularFileWithoutWaiting) {
+TEST_F(GgufCheck, RejectsSpecialFilesWithoutWaiting) {
     const std::string fifo = (folder / "fifo").string();
     ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
     EXPECT_EQ(refusal(fifo), "fifo: is not a regular file");
@@ -306,9 +306,9 @@ TEST_F(GgufCheck, RefusesWhatIsNoRegularFileWithoutWaiting) {
     EXPECT_NE(refusal((folder / "nothing").string()).find("cannot be opened"), std::string::npos);
 }
 
-TEST_F(GgufCheck, RefusesAHeaderThatEndsAnywhere) {
+TEST_F(GgufCheck, RejectsEveryTruncatedHeader) {
     const std::string whole = Header().bytes();
-    // Behind the last tensor only what fills up to the first one's data is missing.
+    // Only the padding before the first tensor's data follows the last tensor's entry.
     for (size_t n = 0; n + 32 < whole.size(); ++n) {
         EXPECT_NE(refusal(write(whole.substr(0, n))), "") << n;
     }
@@ -316,7 +316,7 @@ TEST_F(GgufCheck, RefusesAHeaderThatEndsAnywhere) {
     EXPECT_NE(refusal(write("MZ" + whole)).find("is not a GGUF file"), std::string::npos);
 }
 
-TEST_F(GgufCheck, RefusesCountsThatNoFileCanHold) {
+TEST_F(GgufCheck, RejectsImpossibleCounts) {
     const std::string whole = Header().bytes();
     const auto with_count = [&](size_t place, uint64_t count) {
         std::string bytes = whole;
@@ -335,7 +335,7 @@ TEST_F(GgufCheck, RefusesCountsThatNoFileCanHold) {
 }
 
 TEST_F(GgufCheck, ReadsNamesAsLlamaCppDoes) {
-    // Its look-up ends at a NUL and takes the first that fits.
+    // llama.cpp's lookup ends at a NUL and returns the first match.
     Header header;
     header.remove("llama.block_count");
     header.number("llama.block_count?", 0);
@@ -345,7 +345,7 @@ TEST_F(GgufCheck, ReadsNamesAsLlamaCppDoes) {
     EXPECT_EQ(refusal(write(bytes)), "model.gguf: llama.block_count is 0; expected 1 to 512");
 }
 
-TEST_F(GgufCheck, RefusesTensorsThatAreNotAligned) {
+TEST_F(GgufCheck, RejectsUnalignedTensors) {
     EXPECT_NE(refusal_of([](Header & h) {
                   h.number("general.alignment", 1);
                   h.add("blk.0.ffn_norm.weight", GGML_TYPE_F32, {1});
@@ -356,11 +356,11 @@ TEST_F(GgufCheck, RefusesTensorsThatAreNotAligned) {
     header.number("general.alignment", 64);
     std::string bytes = header.bytes();
     const std::string key = "general.alignment";
-    bytes[bytes.find(key) + key.size() + sizeof(uint32_t)] = 48;  // behind the key and the type
+    bytes[bytes.find(key) + key.size() + sizeof(uint32_t)] = 48;  // after the key and the type
     EXPECT_EQ(refusal(write(bytes)), "model.gguf: general.alignment is 48, expected a power of 2");
 }
 
-TEST_F(GgufCheck, LooksAtAllPartsOfAModel) {
+TEST_F(GgufCheck, ChecksAllPartsOfAModel) {
     const auto part = [](uint16_t number) {
         Header header;
         header.short_number("split.count", 2);
@@ -381,7 +381,7 @@ TEST_F(GgufCheck, LooksAtAllPartsOfAModel) {
     EXPECT_NE(refusal(first).find("m-00002-of-00002.gguf: the tensor output_norm.weight"), std::string::npos);
 }
 
-TEST_F(GgufCheck, LooksAtAdapters) {
+TEST_F(GgufCheck, ChecksAdapters) {
     const auto adapter = [](const std::function<void(Header &)> & change) {
         Header header;
         header.text("general.type", "adapter");
@@ -413,7 +413,7 @@ TEST_F(GgufCheck, LooksAtAdapters) {
               std::string::npos);
 }
 
-TEST(AbortGuard, TurnsAnAssertionOfThisThreadIntoAnError) {
+TEST(AbortGuard, TurnsAFailedAssertionIntoAnError) {
     try {
         const AbortGuard guard;
         GGML_ASSERT(2 * 2 == 5);
@@ -423,7 +423,7 @@ TEST(AbortGuard, TurnsAnAssertionOfThisThreadIntoAnError) {
     }
 }
 
-TEST(AbortGuard, IsThrownThroughGgmlInC) {
+TEST(AbortGuard, ThrowsThroughGgmlsCCode) {
     const ggml_context_ptr memory(ggml_init({size_t{1} << 20, nullptr, true}));
     ggml_tensor * a = ggml_new_tensor_2d(memory.get(), GGML_TYPE_F32, 4, 4);
     ggml_tensor * b = ggml_new_tensor_2d(memory.get(), GGML_TYPE_F32, 5, 4);
@@ -432,7 +432,7 @@ TEST(AbortGuard, IsThrownThroughGgmlInC) {
     EXPECT_NE(ggml_mul_mat(memory.get(), a, a), nullptr);
 }
 
-TEST(AbortGuardDeathTest, LeavesTheProcessToItsEndElsewhere) {
+TEST(AbortGuardDeathTest, OtherwiseAnAssertionEndsTheProcess) {
     { const AbortGuard guard; }
     EXPECT_DEATH(GGML_ABORT("nobody guards this"), "nobody guards this");
 }

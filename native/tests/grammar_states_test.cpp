@@ -1,4 +1,4 @@
-// Our grammars against llama.cpp's: the same legal tokens wherever a text may be.
+// Our grammars, compared with llama.cpp's: the same tokens must be allowed at every position.
 
 #include <algorithm>
 #include <map>
@@ -44,7 +44,7 @@ const Vocab & vocab_of(const std::string & name) {
 
 std::vector<llama_token> allowed(StatesGrammar & grammar) { return grammar.mask()->tokens.tokens(); }
 
-// The bytes that a text may begin with so that it goes on to be UTF-8.
+// Returns true if the bytes can be continued to valid UTF-8.
 bool may_become_utf8(const std::string & bytes) {
     for (size_t i = 0; i < bytes.size();) {
         const auto at = [&](size_t k) { return static_cast<uint8_t>(bytes[k]); };
@@ -104,7 +104,7 @@ size_t compare(const Vocab & vocab, const std::string & gbnf, std::mt19937 & ran
         }
         EXPECT_EQ(allowed(ours), expected) << gbnf << "\nafter " << text;
         if (expected.empty() || allowed(ours) != expected) return step;
-        // Short tokens take the longer way.
+        // Short tokens make longer walks.
         llama_token token = expected[random() % expected.size()];
         for (int i = 0; i < 3; ++i) {
             const llama_token other = expected[random() % expected.size()];
@@ -176,7 +176,7 @@ TEST(GrammarStates, AllowWhatLlamaCppAllowsInRandomGrammars) {
     EXPECT_GT(n_steps, 500u);
 }
 
-// llama.cpp allows tokens here whose text only begins in front of a named one, and then fails to accept them.
+// llama.cpp allows tokens here whose text only begins before a named token, and then fails to accept them.
 TEST(GrammarStates, TokensCanBeNamed) {
     const Vocab & vocab = vocab_of("qwen2");
     const auto token_of = [&](const std::string & text) {
@@ -193,7 +193,7 @@ TEST(GrammarStates, TokensCanBeNamed) {
     StatesGrammar turn(vocab.texts, "root ::= <|im_start|> \"user\" (!" + name(dot) + ")* " + name(dot),
                        GrammarLimits());
     EXPECT_EQ(allowed(turn), std::vector<llama_token>{start});
-    EXPECT_FALSE(turn.allows(token_of("<")));  // the same text in other tokens is another thing
+    EXPECT_FALSE(turn.allows(token_of("<")));  // the same text as other tokens does not count
     turn.accept(start);
     EXPECT_TRUE(turn.allows(user));
     EXPECT_FALSE(turn.allows(users));
@@ -204,7 +204,7 @@ TEST(GrammarStates, TokensCanBeNamed) {
     turn.accept(dot);
     EXPECT_EQ(allowed(turn), vocab.texts->ends());
 
-    // By its text and by its name at once.
+    // Both by its text and by its name.
     StatesGrammar both(vocab.texts, "root ::= [a-c] \"b\" | " + name(a) + " | !" + name(b) + " \"!\"", GrammarLimits());
     EXPECT_TRUE(both.allows(ab));
     EXPECT_TRUE(both.allows(b));
@@ -216,7 +216,7 @@ TEST(GrammarStates, TokensCanBeNamed) {
     EXPECT_FALSE(both.allows(dot));
 }
 
-TEST(GrammarStates, NamesOfTokensThatAreNoneAreRefused) {
+TEST(GrammarStates, UnknownTokenNamesAreRejected) {
     for (const char * name : {"<[151936]>", "!<[2147483648]>", "<[4294967295]>"}) {
         EXPECT_NE(std::string(error_of([&] {
                                   StatesGrammar(vocab_of("gpt-2").texts, "root ::= \"a\" | " + std::string(name),
@@ -228,12 +228,12 @@ TEST(GrammarStates, NamesOfTokensThatAreNoneAreRefused) {
     }
 }
 
-TEST(GrammarStates, AnAmbiguousGrammarTakesAsManyStepsAsItHasPlaces) {
+TEST(GrammarStates, StepsOfAnAmbiguousGrammarGrowWithItsPlaces) {
     std::string optional = "root ::= ", letters = "root ::= ";
     for (int i = 0; i < 400; ++i) optional += "\"a\"? ";
     for (int i = 0; i < 300; ++i) letters += "[a-z]? ";
     GrammarLimits limits;
-    limits.n_steps = 100'000;  // where every stack is followed by itself there are 10 million
+    limits.n_steps = 100'000;  // with a stack for every combination there would be 10 million
     for (const std::string & gbnf : {optional, letters}) {
         StatesGrammar grammar(vocab_of("qwen2").texts, gbnf, limits);
         EXPECT_GT(grammar.mask()->tokens.count(), 5u);
@@ -241,10 +241,10 @@ TEST(GrammarStates, AnAmbiguousGrammarTakesAsManyStepsAsItHasPlaces) {
     }
 }
 
-// 2 to the power of n stacks after n characters: no sharing helps.
+// 2 to the power of n stacks after n characters, which share nothing.
 constexpr const char * exploding = R"(root ::= "a" root "b" | "a" root "c" | "a" root "d" | "e")";
 
-TEST(GrammarStates, BeyondTheirLimitsAreAnErrorAndTheTextStands) {
+TEST(GrammarStates, ExceedingALimitIsAnErrorAndKeepsTheText) {
     const Vocab & vocab = vocab_of("gpt-2");
     GrammarLimits limits;
     limits.n_steps = 1000;
@@ -275,7 +275,7 @@ TEST(GrammarStates, BeyondTheirLimitsAreAnErrorAndTheTextStands) {
     EXPECT_NE(std::string(error_of([&] { large.mask(); }).what()).find("more than 1 MiB"), std::string::npos);
 }
 
-TEST(GrammarStates, LookAtTheCheckpointWhileTheyWork) {
+TEST(GrammarStates, CallTheCheckpointWhileTheyWork) {
     GrammarLimits limits;
     int n_calls = 0;
     limits.checkpoint = [&] {
@@ -286,9 +286,9 @@ TEST(GrammarStates, LookAtTheCheckpointWhileTheyWork) {
     EXPECT_EQ(error_of([&] { grammar.mask(); }).status(), ELIZA_ERR_CANCELLED);
 }
 
-TEST(GrammarStates, WhatIsForgottenIsFoundAgain) {
+TEST(GrammarStates, DroppedStatesAreRecomputed) {
     GrammarLimits limits;
-    limits.n_bytes_kept = 0;  // after every token
+    limits.n_bytes_kept = 0;  // drop everything after every token
     const Vocab & vocab = vocab_of("llama-spm");
     std::mt19937 random(5);
     for (const char * gbnf : grammars) {
@@ -304,7 +304,7 @@ TEST(GrammarStates, WhatIsForgottenIsFoundAgain) {
     }
 }
 
-TEST(GrammarStates, LeftRecursionIsRefusedHoweverItIsHidden) {
+TEST(GrammarStates, HiddenLeftRecursionIsRejected) {
     for (const char * gbnf :
          {"root ::= root \"a\" | \"b\"", "root ::= x root \"y\" | \"z\"\nx ::= y\ny ::= | \"q\"",
           "root ::= a\na ::= b \"x\"\nb ::= c? a | \"t\"\nc ::= \"u\"", "root ::= a root | \"b\"\na ::= root?"}) {
@@ -315,7 +315,7 @@ TEST(GrammarStates, LeftRecursionIsRefusedHoweverItIsHidden) {
     }
 }
 
-TEST(GrammarStates, AListWhoseItemsMayBeEmptyIsNone) {
+TEST(GrammarStates, AListWithEmptyItemsIsNotLeftRecursive) {
     std::mt19937 random(6);
     const Vocab & vocab = vocab_of("llama-spm");
     for (const char * gbnf : {"root ::= (\"a\"? | \"z\")* \"!\"", "root ::= (x \"b\"?)+\nx ::= y?\ny ::= \"c\"?"}) {
@@ -368,7 +368,7 @@ TEST(GrammarStates, ALazyGrammarBeginsWhereLlamaCppsDoes) {
                 ours.accept(token);
                 try {
                     theirs.accept(token);
-                } catch (const std::exception &) {  // it does not allow what was generated since the trigger
+                } catch (const std::exception &) {  // it does not allow the text generated since the trigger
                     EXPECT_FALSE(ours.in_step()) << each.json << " in " << text;
                     break;
                 }

@@ -8,7 +8,7 @@ namespace {
 
 class GrammarStream : public testing::Test {
 protected:
-    // In full precision: what is drawn does not hang on which part of a prompt was in a slot.
+    // In full precision, so that draws do not depend on how much of a prompt was in a slot.
     ContextHandle context = create({{"n_ctx", "512"}}, f32_model_path());
     std::vector<int32_t> prompt = tokenize(context, "Pick a colour.", true);
 
@@ -52,14 +52,14 @@ TEST_F(GrammarStream, BothOrdersGiveTheSameGreedyTokens) {
     EXPECT_EQ(last.tokens, first.tokens);
 }
 
-TEST_F(GrammarStream, ATrieReplacesItInsideTheSpanAndItIsInStepAfterwards) {
+TEST_F(GrammarStream, ATrieReplacesItDuringTheSpan) {
     const StreamHandle stream = prompted("root ::= \"REPLY\" \" to \" [a-z]+ \".\"");
     set_trie(stream, payload_of(context, {"REPLY"}), ELIZA_TRIE_ARGMAX);
     const Output output = pull(stream, 40);
     EXPECT_EQ(output.text.find("REPLY to "), 0u) << output.text;
 }
 
-TEST_F(GrammarStream, ATrieThatContradictsItIsAnErrorOnlyWhenTheGrammarIsNeededAgain) {
+TEST_F(GrammarStream, AContradictingTrieFailsWhenTheGrammarIsNeededAgain) {
     const StreamHandle stream = prompted("root ::= \"yes\"");
     set_trie(stream, payload_of(context, {"IGNORE"}), ELIZA_TRIE_ARGMAX);
     const Output output = pull(stream);
@@ -71,7 +71,7 @@ TEST_F(GrammarStream, ATrieThatContradictsItIsAnErrorOnlyWhenTheGrammarIsNeededA
     EXPECT_EQ(pull(stream).text, "yes");
 }
 
-TEST_F(GrammarStream, OneThatIsNestedTooDeepIsRefused) {
+TEST_F(GrammarStream, AGrammarThatIsNestedTooDeepIsRejected) {
     const auto groups = [](size_t depth) {
         return "root ::= " + std::string(depth, '(') + "\"a\"" + std::string(depth, ')');
     };
@@ -90,9 +90,10 @@ TEST_F(GrammarStream, OneThatIsNestedTooDeepIsRefused) {
               "gbnf_grammar: 100002 rules, with repetitions written out, exceed the limit of 10000");
 }
 
-TEST_F(GrammarStream, RepetitionsThatComeToTooMuchAreRefusedUnparsed) {
+TEST_F(GrammarStream, TooLargeRepetitionsAreRejectedUnparsed) {
     EXPECT_EQ(error_of("root ::= \"a\"{2,1}"), "gbnf_grammar: the repetition {2,1} has a maximum below its minimum");
-    EXPECT_EQ(error_of("root ::= [a-z]{ 1 , 0 }"), "gbnf_grammar: the repetition { 1 , 0 } has a maximum below its minimum");
+    EXPECT_EQ(error_of("root ::= [a-z]{ 1 , 0 }"),
+              "gbnf_grammar: the repetition { 1 , 0 } has a maximum below its minimum");
     EXPECT_EQ(error_of("root ::= \"" + std::string(100000, 'x') + "\"{2000}"),
               "gbnf_grammar: its characters and references, with repetitions written out, exceed the limit of 1000000");
     EXPECT_NE(
@@ -109,7 +110,7 @@ TEST_F(GrammarStream, RepetitionsThatComeToTooMuchAreRefusedUnparsed) {
     }
 }
 
-// Each rule tries the next one twice, so the first character stands in 2 to the power of n places.
+// Each rule tries the next one twice, so the first character has 2 to the power of n places.
 std::string doubling(int n) {
     std::string grammar;
     for (int i = 0; i < n; ++i) {
@@ -138,7 +139,7 @@ TEST_F(GrammarStream, LlamaCppsOwnSamplerGivesTheSameTokens) {
     }
 }
 
-TEST_F(GrammarStream, OneThatIsTooAmbiguousIsAnErrorAndHoldsUpNobody) {
+TEST_F(GrammarStream, AnAmbiguousGrammarFailsWithoutBlockingOthers) {
     set_option("grammar_budget", "20000");
     const StreamHandle stream = prompted(doubling(60).c_str());
     const Output output = pull(stream);
@@ -147,7 +148,7 @@ TEST_F(GrammarStream, OneThatIsTooAmbiguousIsAnErrorAndHoldsUpNobody) {
     EXPECT_EQ(pull(prompted(doubling(6).c_str()), 1).text.substr(0, 1), "c");
 }
 
-TEST_F(GrammarStream, WorkOnOneIsCancelledAtOnceAndOthersGoOnMeanwhile) {
+TEST_F(GrammarStream, WorkOnAGrammarIsCancelledAtOnceWithoutBlockingOthers) {
     set_option("grammar_budget", "2147483647");
     const StreamHandle stream = prompted(doubling(60).c_str());
     std::atomic<bool> over{false};
@@ -162,11 +163,11 @@ TEST_F(GrammarStream, WorkOnOneIsCancelledAtOnceAndOthersGoOnMeanwhile) {
     EXPECT_EQ(pull(other).status, 1);
     eliza_inference_llm_stream_cancel(stream.get());
     working.join();
-    // Either was in time: the states that a token may need are bounded, too.
+    // Either one was in time, because the states for one token are bounded too.
     EXPECT_TRUE(error == "cancelled" || error.find("MiB") != std::string::npos) << error;
 }
 
-TEST_F(GrammarStream, AnEndTokenInsideALeafDoesNotUpsetIt) {
+TEST_F(GrammarStream, AnEndTokenInsideALeafIsAccepted) {
     const StreamHandle stream = prompted("root ::= \"yes\"");
     const auto model = load_model();
     set_trie(stream, payload({{"end", {llama_vocab_eos(model->vocab())}}}), ELIZA_TRIE_STOP_AT_LEAF);

@@ -1,4 +1,4 @@
-// What slots share and give back.
+// Sharing and freeing of slots.
 
 #include "engine/cache/kv_cache.h"
 
@@ -24,7 +24,7 @@ protected:
     }
 };
 
-TEST_F(KvCacheTest, ASlotFindsTheBeginningThatAnotherHolds) {
+TEST_F(KvCacheTest, ASlotReusesAPrefixOfAnother) {
     decode_text();
     Slot & other = free_slot();
     EXPECT_EQ(cache.take_prefix(other, text.data(), text.size() - 1), text.size() - 1);
@@ -33,15 +33,15 @@ TEST_F(KvCacheTest, ASlotFindsTheBeginningThatAnotherHolds) {
     EXPECT_EQ(cache.take_prefix(other, different.data(), different.size()), 0u);
 }
 
-TEST_F(KvCacheTest, RoomIsMadeOfWhatNobodyWants) {
+TEST_F(KvCacheTest, RoomIsMadeByRemovingUnneededTokens) {
     decode_text();
-    EXPECT_FALSE(cache.make_room());  // the sequence wants all it has
+    EXPECT_FALSE(cache.make_room());  // the sequence needs all of its tokens
     sequence.truncate(3);
     EXPECT_TRUE(cache.make_room());
     EXPECT_FALSE(cache.make_room());
 }
 
-TEST_F(KvCacheTest, LanesComeBackWhateverBecomesOfTheFork) {
+TEST_F(KvCacheTest, LanesAreFreedAfterTheFork) {
     decode_text();
     const int32_t n_free = cache.n_free_lanes();
     ASSERT_GE(n_free, 8);
@@ -57,8 +57,8 @@ TEST_F(KvCacheTest, LanesComeBackWhateverBecomesOfTheFork) {
     EXPECT_EQ(cache.n_free_lanes(), n_free);
 }
 
-// Slots fill from the last one on, so the first is empty and says nothing.
-TEST_F(KvCacheTest, ALaneCostsMoreBehindALongerText) {
+// Slots are filled from the last one on, so the first slot is empty and needs no check.
+TEST_F(KvCacheTest, ALaneCostsMoreAfterALongerText) {
     const std::vector<llama_token> long_text(900, 40);
     sequence.append(long_text.data(), long_text.size());
     sequence.logits();
@@ -71,7 +71,7 @@ TEST_F(KvCacheTest, ALaneCostsMoreBehindALongerText) {
     EXPECT_GT(behind_long_text->lane, behind_one_token->lane);
 }
 
-TEST_F(KvCacheTest, AStateComesBackAsItWas) {
+TEST_F(KvCacheTest, AStateIsRestoredUnchanged) {
     decode_text();
     const std::vector<uint8_t> state = sequence.copy_state();
     Sequence other(decoder, {}, cancelled);
@@ -84,7 +84,7 @@ TEST_F(KvCacheTest, AStateComesBackAsItWas) {
     for (size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(got[i], expected[i], 1e-4) << i;
 }
 
-TEST_F(KvCacheTest, AStateOfAnotherLengthIsRefused) {
+TEST_F(KvCacheTest, AStateOfAnotherLengthIsRejected) {
     decode_text();
     const std::vector<uint8_t> state = sequence.copy_state();
     Sequence other(decoder, {}, cancelled);
@@ -102,7 +102,7 @@ protected:
         const float * logits = any.logits();
         return {logits, logits + model->n_vocab()};
     }
-    // Opens a stream, lets it decode the tokens and closes it.
+    // Opens a stream, lets it decode the tokens, and closes it.
     std::vector<float> decode_and_close(const std::vector<llama_token> & tokens) {
         Sequence closed(decoder, {}, cancelled);
         return logits_after(closed, tokens);
@@ -121,7 +121,7 @@ protected:
     }
 };
 
-TEST_F(ParkedTextsTest, WhatPassesOfOthersHadNoUseForLeavesItsCells) {
+TEST_F(ParkedTextsTest, TokensUnusedByOtherPassesLeaveTheirCells) {
     decode_and_close(text);
     run_passes(options.park_after);
     EXPECT_EQ(cache.n_parked(), 0u);
@@ -134,7 +134,7 @@ TEST_F(ParkedTextsTest, WhatPassesOfOthersHadNoUseForLeavesItsCells) {
     }
 }
 
-TEST_F(ParkedTextsTest, ALongPassIsAsManyAsItsTokensAre) {
+TEST_F(ParkedTextsTest, ALongPassCountsAsSeveral) {
     decode_and_close(text);
     const auto n_tokens = static_cast<size_t>(16 * options.park_after + 1);
     ASSERT_LT(n_tokens, static_cast<size_t>(options.n_batch));
@@ -143,7 +143,7 @@ TEST_F(ParkedTextsTest, ALongPassIsAsManyAsItsTokensAre) {
     EXPECT_EQ(cache.n_parked(), text.size());
 }
 
-TEST_F(ParkedTextsTest, ComesBackForAPromptThatBeginsTheSame) {
+TEST_F(ParkedTextsTest, AreRestoredForAPromptThatBeginsTheSame) {
     std::vector<llama_token> longer = text;
     longer.push_back(tokens_of(" and").back());
     const std::vector<float> expected = decode_and_close(longer);
@@ -155,11 +155,11 @@ TEST_F(ParkedTextsTest, ComesBackForAPromptThatBeginsTheSame) {
     const std::vector<float> got = logits_after(again, longer);
     EXPECT_EQ(again.counts().tokens_reused, static_cast<int64_t>(text.size()));
     EXPECT_EQ(again.counts().passes, 1);
-    EXPECT_EQ(cache.n_parked(), longer.size());  // the shorter one was taken, all of it
+    EXPECT_EQ(cache.n_parked(), longer.size());  // the shorter one was restored completely
     for (size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(got[i], expected[i], 1e-4) << i;
 }
 
-TEST_F(ParkedTextsTest, StaysParkedWhereOnlyItsBeginningIsWanted) {
+TEST_F(ParkedTextsTest, StayParkedIfOnlyTheirBeginningIsUsed) {
     decode_and_close(text);
     run_passes(options.park_after + 1);
     std::vector<llama_token> other(text.begin(), text.end() - 3);
@@ -177,7 +177,7 @@ TEST_F(ParkedTextsTest, StaysParkedWhereOnlyItsBeginningIsWanted) {
     for (size_t i = 0; i < expected.size(); ++i) ASSERT_NEAR(got[i], expected[i], 1e-4) << i;
 }
 
-TEST_F(ParkedTextsTest, IsNotFetchedForLessThanItCosts) {
+TEST_F(ParkedTextsTest, AreNotRestoredIfDecodingIsCheaper) {
     const std::vector<llama_token> parked = distinct_text(1, 300);
     decode_and_close(parked);
     run_passes(options.park_after + 1);
@@ -187,7 +187,7 @@ TEST_F(ParkedTextsTest, IsNotFetchedForLessThanItCosts) {
     EXPECT_EQ(cache.n_parked(), parked.size());
 }
 
-TEST_F(ParkedTextsTest, AreNoMoreThanTheCellsThereAre) {
+TEST_F(ParkedTextsTest, AreAtMostAsManyAsTheCells) {
     const auto n_ctx = static_cast<size_t>(decoder->n_ctx());
     for (llama_token seed = 0; seed < 3; ++seed) {
         decode_and_close(distinct_text(seed, n_ctx * 2 / 5));
@@ -199,7 +199,7 @@ TEST_F(ParkedTextsTest, AreNoMoreThanTheCellsThereAre) {
     EXPECT_EQ(again.counts().tokens_reused, 0);  // the oldest was dropped
 }
 
-TEST_F(ParkedTextsTest, MakeRoomWhereTheCellsAreFull) {
+TEST_F(ParkedTextsTest, MakeRoomIfTheCellsAreFull) {
     const auto n_ctx = static_cast<size_t>(decoder->n_ctx());
     const std::vector<llama_token> first = distinct_text(0, n_ctx * 2 / 3);
     decode_and_close(first);
@@ -208,7 +208,7 @@ TEST_F(ParkedTextsTest, MakeRoomWhereTheCellsAreFull) {
     EXPECT_EQ(cache.n_parked(), first.size());
 }
 
-TEST_F(ParkedTextsTest, AreNoneWhereTheOptionSaysNever) {
+TEST_F(ParkedTextsTest, DoNotExistIfTheOptionIsOff) {
     options.park_after = 0;
     const auto never = std::make_shared<Decoder>(model, std::make_shared<ComputeThreads>(options.n_threads), options,
                                                  DecoderSettings{{GGML_TYPE_F32, GGML_TYPE_F32}});

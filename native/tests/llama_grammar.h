@@ -1,4 +1,4 @@
-// llama.cpp's own sampler of a GBNF grammar, which ours is compared with.
+// llama.cpp's own GBNF sampler, the reference implementation for our grammars.
 #pragma once
 
 #include <cmath>
@@ -24,7 +24,7 @@ public:
         if (sampler_ == nullptr) throw std::runtime_error("llama.cpp refuses the grammar " + gbnf);
     }
 
-    // The legal tokens, ascending.
+    // The allowed tokens, in ascending order.
     std::vector<llama_token> allowed() const {
         std::vector<llama_token_data> data(static_cast<size_t>(n_vocab_));
         for (llama_token id = 0; id < n_vocab_; ++id) data[static_cast<size_t>(id)] = {id, 0.0f, 0.0f};
@@ -36,7 +36,7 @@ public:
         }
         return tokens;
     }
-    // One that is allowed, or the process ends.
+    // The token must be allowed, or the process ends.
     void accept(llama_token token) { llama_sampler_accept(sampler_.get(), token); }
 
 private:

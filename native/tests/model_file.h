@@ -1,4 +1,4 @@
-// A small model with random weights around the vocabulary of model_path(), as a GGUF file.
+// Writes a small model with random weights and the vocabulary of model_path() as a GGUF file.
 #pragma once
 
 #include <algorithm>
@@ -15,8 +15,9 @@
 
 namespace eliza::test {
 
-// A GGUF file in the making. The random numbers of a tensor depend on its name alone, and on no distribution of
-// the standard library: a head in a file of its own is that of the whole model, and so on all platforms.
+// A GGUF file under construction. The random numbers of a tensor depend only on its name, and are not drawn by the
+// standard library's distributions. Therefore a head in a file of its own has the same weights as in the whole model,
+// on every platform.
 class ModelFile {
 public:
     ModelFile(const std::string & arch, size_t width) : arch_(arch), gguf_(gguf_init_empty()) {
@@ -28,7 +29,7 @@ public:
             if (key.rfind("tokenizer.", 0) != 0) gguf_remove_key(gguf_.get(), key.c_str());
         }
         gguf_set_val_str(gguf_.get(), "general.architecture", arch.c_str());
-        const size_t words = 2 * token_types().size() * width * sizeof(float);  // of the embedding and the output
+        const size_t words = 2 * token_types().size() * width * sizeof(float);  // for the embedding and the output
         memory_.reset(ggml_init({words + (size_t{16} << 20), nullptr, false}));
         if (memory_ == nullptr) throw std::runtime_error("no memory for the weights of a model");
     }
@@ -48,7 +49,7 @@ public:
         return ggml_get_data_f32(tensor);
     }
     void add_constant(const std::string & name, int64_t n, float value) { std::fill_n(add(name, {n}), n, value); }
-    // An input with values of size 1 gives an output with values of the size of the gain.
+    // Inputs of magnitude 1 give outputs of magnitude `gain`.
     float * add_random(const std::string & name, std::initializer_list<int64_t> size, float gain) {
         std::seed_seq seed(name.begin(), name.end());
         std::mt19937 random(seed);

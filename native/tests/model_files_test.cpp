@@ -21,20 +21,20 @@ protected:
     }
     void TearDown() override { fs::remove_all(folder); }
 
-    // As a download does that is complete.
+    // As a finished download does.
     void replace_with(const std::string & other) const {
         fs::copy_file(other, path + ".part");
         fs::rename(path + ".part", path);
     }
 };
 
-TEST_F(ModelFiles, AreSharedWhileTheyAreTheSame) {
+TEST_F(ModelFiles, AreSharedWhileUnchanged) {
     const auto first = Model::load(path, {});
     EXPECT_EQ(Model::load(path, {}), first);
-    EXPECT_EQ(first->fingerprint(), load_model()->fingerprint());  // of the same contents in another file
+    EXPECT_EQ(first->fingerprint(), load_model()->fingerprint());  // the same contents in another file
 }
 
-TEST_F(ModelFiles, AreLoadedAnewOnceTheyAreReplaced) {
+TEST_F(ModelFiles, AreReloadedAfterTheyAreReplaced) {
     const auto first = Model::load(path, {});
     replace_with(f32_model_path());
     const auto second = Model::load(path, {});
@@ -43,8 +43,8 @@ TEST_F(ModelFiles, AreLoadedAnewOnceTheyAreReplaced) {
     EXPECT_EQ(second->fingerprint(), Model::load(f32_model_path(), {})->fingerprint());
 }
 
-TEST_F(ModelFiles, DifferInTheirFingerprintsWhereTheirHeadersDo) {
-    // The last bytes of the header, which no sample need hit.
+TEST_F(ModelFiles, HaveDifferentFingerprintsIfTheirHeadersDiffer) {
+    // The last bytes of the header, which no sample needs to contain.
     const auto first = Model::load(path, {});
     std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
     std::string bytes(1 << 20, '\0');
@@ -53,7 +53,7 @@ TEST_F(ModelFiles, DifferInTheirFingerprintsWhereTheirHeadersDo) {
     const std::string name = "general.name";
     const size_t at = bytes.find(name);
     ASSERT_NE(at, std::string::npos);
-    const size_t value = at + name.size() + 4 + 8;  // behind its type and its length
+    const size_t value = at + name.size() + 4 + 8;  // after its type and its length
     file.clear();
     file.seekp(static_cast<std::streamoff>(value));
     file.put(static_cast<char>(bytes[value] ^ 1));
@@ -61,7 +61,7 @@ TEST_F(ModelFiles, DifferInTheirFingerprintsWhereTheirHeadersDo) {
     EXPECT_NE(Model::load(path, {})->fingerprint(), first->fingerprint());
 }
 
-TEST_F(ModelFiles, ThatWereReplacedDoNotTakeTheirPredecessorsSlotFiles) {
+TEST_F(ModelFiles, RejectSlotFilesOfTheirPredecessor) {
     const std::string slot_file = (folder / "talk.slot").string();
     const ContextHandle before = create({{"n_threads", "1"}}, path);
     const StreamHandle stream = open(before);
@@ -70,7 +70,7 @@ TEST_F(ModelFiles, ThatWereReplacedDoNotTakeTheirPredecessorsSlotFiles) {
     const ContextHandle after = create({{"n_threads", "1"}}, path);
     const StreamHandle other = open(after);
     ErrorText error;
-    // Saved by whoever loaded the old weights, after the new ones are there: it is of the old ones still.
+    // A slot file saved by a context with the old weights belongs to these, even if the new file is already there.
     ASSERT_EQ(eliza_inference_llm_stream_save_slot(stream.get(), slot_file.c_str(), error.out()), 0) << error.text();
     EXPECT_EQ(eliza_inference_llm_stream_restore_slot(other.get(), slot_file.c_str(), error.out()),
               ELIZA_ERR_FFI_FAULT);
@@ -79,14 +79,14 @@ TEST_F(ModelFiles, ThatWereReplacedDoNotTakeTheirPredecessorsSlotFiles) {
     EXPECT_EQ(eliza_inference_llm_stream_restore_slot(again.get(), slot_file.c_str(), error.out()), 0) << error.text();
 }
 
-TEST_F(ModelFiles, OfNoBytesAreNamedAsEmpty) {
+TEST_F(ModelFiles, ThatAreEmptyAreReported) {
     fs::resize_file(path, 0);
     ErrorText error;
     EXPECT_EQ(eliza_inference_create(path.c_str(), error.out()), nullptr);
     EXPECT_EQ(error.text(), path + " is not a GGUF file: it is empty");
 }
 
-TEST_F(ModelFiles, OfAFolderThatIsNoBundleAreNamed) {
+TEST_F(ModelFiles, InAFolderThatIsNotABundleAreReported) {
     const auto error_of = [](const fs::path & path) {
         ErrorText error;
         EXPECT_EQ(eliza_inference_create(path.c_str(), error.out()), nullptr);

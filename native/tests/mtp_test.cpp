@@ -1,5 +1,5 @@
-// Speculation by a head for multi-token prediction: the same tokens as without it, on models of attention
-// alone and on recurrent ones, whatever else happens to the stream.
+// Speculation with a multi-token prediction head gives the same tokens as no speculation, on attention-only and
+// recurrent models, whatever else happens to the stream.
 
 #include <gtest/gtest.h>
 
@@ -81,7 +81,7 @@ TEST_P(Mtp, AHeadThatAgreesSavesPasses) {
     for (const StreamHandle * stream : {&alone, &with}) {
         prefill(*stream, tokenize(context, prompts[0], true));
     }
-    const int n_heads = GetParam().n_heads;  // where there are several, each guesses one token
+    const int n_heads = GetParam().n_heads;  // if there are several, each predicts one token
     EXPECT_EQ(generate(with, 40), generate(alone, 40));
     const eliza_llm_stream_stats_t counts = stats(with);
     EXPECT_EQ(counts.tokens_accepted, counts.tokens_drafted);
@@ -89,7 +89,7 @@ TEST_P(Mtp, AHeadThatAgreesSavesPasses) {
     EXPECT_LE(counts.forward_passes, stats(alone).forward_passes * 10 / (n_heads > 1 ? 10 * n_heads / 2 : 35));
 }
 
-TEST_P(Mtp, AHeadThatAgreesNowAndThenIsFollowedNowAndThen) {
+TEST_P(Mtp, AHeadThatSometimesAgreesIsSometimesFollowed) {
     const ContextHandle context = context_of(MtpHead::random);
     int64_t drafted = 0, accepted = 0;
     for (const std::string & prompt : prompts) {
@@ -103,8 +103,8 @@ TEST_P(Mtp, AHeadThatAgreesNowAndThenIsFollowedNowAndThen) {
     EXPECT_LT(accepted, drafted);
 }
 
-// A recurrent state can be taken back to where a snapshot was made: in the last pass alone.
-TEST_P(Mtp, WhatIsTakenBackLeavesNoTrace) {
+// A recurrent state can be restored to where a snapshot was made, within the last pass.
+TEST_P(Mtp, RemovedTokensLeaveNoTrace) {
     Options options;
     options.n_ctx = 512;
     options.n_threads = 1;
@@ -145,8 +145,8 @@ TEST_P(Mtp, WhatIsTakenBackLeavesNoTrace) {
     }
 }
 
-// Another way of decoding the same tokens must leave the head with the same knowledge.
-TEST_P(Mtp, DraftsDoNotDependOnHowTheTokensCame) {
+// Decoding the same tokens in a different way must leave the head in the same state.
+TEST_P(Mtp, DraftsDoNotDependOnHowTokensWereDecoded) {
     Options options;
     options.n_ctx = 512;
     options.n_threads = 1;
@@ -157,7 +157,8 @@ TEST_P(Mtp, DraftsDoNotDependOnHowTheTokensCame) {
     const DraftConfig config{1, 4, ""};
     const std::vector<llama_token> tokens = model->tokenize(prompts[2] + prompts[1], true, false);
 
-    // Decodes all but the last token, in pieces of so many, with so many wrong tokens decoded ahead of each.
+    // Decodes all but the last token in pieces of a given size, with a given number of wrong tokens decoded ahead of
+    // each.
     const auto draft = [&](size_t piece, size_t n_wrong, int32_t n_batch) {
         options.n_batch = n_batch;
         const auto decoder = std::make_shared<Decoder>(model, std::make_shared<ComputeThreads>(options.n_threads),
@@ -188,7 +189,7 @@ TEST_P(Mtp, DraftsDoNotDependOnHowTheTokensCame) {
     EXPECT_EQ(draft(1, 3, 512), expected);
 }
 
-TEST_P(Mtp, WhateverElseHappensTheTokensAreTheSame) {
+TEST_P(Mtp, GivesTheSameTokensWhateverElseHappens) {
     const ContextHandle context = context_of(MtpHead::random);
     const std::string path =
         (std::filesystem::temp_directory_path() / ("eliza-mtp-slot-" + std::to_string(getpid()))).string();
@@ -201,7 +202,7 @@ TEST_P(Mtp, WhateverElseHappensTheTokensAreTheSame) {
         for (int i = 0; i < 5; ++i) {                         // in turns
             told.push_back(generate(other, 2));
         }
-        // Pulled in full: a checked draft brings several tokens at once.
+        // Taken completely, because a checked draft returns several tokens at once.
         eliza_inference_llm_stream_reset_keep(stream.get(), 4);
         prefill(stream, tokenize(context, prompts[2]));
         Output pushed = push(stream, 17);
@@ -222,7 +223,7 @@ TEST_P(Mtp, WhateverElseHappensTheTokensAreTheSame) {
     std::filesystem::remove(path);
 }
 
-TEST_P(Mtp, StreamsOnSeveralThreadsDraftBesideEachOther) {
+TEST_P(Mtp, StreamsOnSeveralThreadsDraftConcurrently) {
     const ContextHandle context = context_of(MtpHead::random);
     std::vector<std::vector<int32_t>> expected;
     for (const std::string & prompt : prompts) {
@@ -260,7 +261,7 @@ TEST_P(Mtp, SmallBatchesAndAFullContextChangeNothing) {
     EXPECT_EQ(lengths[0], lengths[1]);
 }
 
-// What has left a sliding window may be gone when a stream steps back behind it, or another one shares it.
+// Tokens that have left a sliding window may be gone when a stream steps back or another stream shares the window.
 TEST_P(Mtp, StepsBackFurtherThanASlidingWindow) {
     const ContextHandle context = context_of(MtpHead::random);
     const StreamHandle stream = open(context, drafting(0)), other = open(context, drafting(0));
@@ -287,7 +288,7 @@ TEST_P(Mtp, StepsBackFurtherThanASlidingWindow) {
     EXPECT_EQ(generate(stream, 12), tokens);
 }
 
-TEST_P(Mtp, AHeadInAFileOfItsOwnIsAsGood) {
+TEST_P(Mtp, AHeadMayBeInASeparateFile) {
     const std::string head = mtp_model_path(spec(MtpHead::random, false));
     const ContextHandle with = context_of(MtpHead::random),
                         without = context_of(MtpHead::random, {{"mtp_head", "off"}});
@@ -302,10 +303,10 @@ TEST_P(Mtp, AHeadInAFileOfItsOwnIsAsGood) {
     }
 }
 
-TEST_P(Mtp, WithoutAHeadOneGuessesByWhatFollowedBefore) {
+TEST_P(Mtp, WithoutAHeadEarlierTextIsRepeated) {
     std::vector<ContextHandle> contexts;
     contexts.push_back(context_of(MtpHead::random, {{"mtp_head", "off"}}));
-    if (GetParam().arch != std::string("qwen35")) {  // of which llama.cpp loads no file that lacks a part
+    if (GetParam().arch != std::string("qwen35")) {  // llama.cpp does not load such a file with missing parts
         contexts.push_back(context_of(MtpHead::absent));
     }
     for (const ContextHandle & context : contexts) {
@@ -322,16 +323,16 @@ TEST_P(Mtp, WithoutAHeadOneGuessesByWhatFollowedBefore) {
     }
 }
 
-TEST_P(Mtp, AHeadThatDoesNotFitIsRefused) {
+TEST_P(Mtp, AHeadThatDoesNotFitIsRejected) {
     const std::string head = mtp_model_path(spec(MtpHead::random, false));
-    // It is no model.
+    // It is not a complete model.
     const ContextHandle alone = create({{"n_ctx", "512"}}, head);
     const eliza_llm_stream_config_t plain = config();
     ErrorText error;
     EXPECT_EQ(eliza_inference_llm_stream_open(alone.get(), &plain, error.out()), nullptr);
     EXPECT_EQ(error.text(), "the model " + head +
                                 " contains only an MTP head: pass it as mtp_drafter_path of the model it was made for");
-    // It is for another model.
+    // It belongs to another model.
     const ContextHandle other = create({{"n_ctx", "512"}}, f32_model_path());
     const eliza_llm_stream_config_t cfg = drafting(3, head.c_str());
     EXPECT_EQ(eliza_inference_llm_stream_open(other.get(), &cfg, error.out()), nullptr);

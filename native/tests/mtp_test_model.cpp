@@ -28,17 +28,17 @@ constexpr uint32_t value_width = delta_heads * delta_width;
 constexpr uint32_t conv_width = value_width + 2 * delta_groups * delta_width;  // values, keys and queries
 constexpr uint32_t attention_interval = 4, sliding_window = 64;
 
-// The logit of the next word of the cycle, and the standard deviation of all others, about that of a trained
-// model. The best of two thousand others comes to 9.
+// The logit of the next word of the cycle, and the standard deviation of all other logits, which is about that of a
+// trained model. The largest of two thousand others is about 9.
 constexpr float next_logit = 14.0f, logit_std = 2.5f;
 
-// What the layers of a random model add together and how much a random head takes in of the trunk's hidden state,
-// as parts of the size of an embedding. Larger ones make heads that never guess right, smaller ones heads that
-// always do.
+// The total that the layers of a random model add, and the part of the trunk's hidden state that a random head uses,
+// relative to the size of an embedding. With larger values heads never predict correctly; with smaller ones they always
+// do.
 constexpr float trunk_gain = 0.7f, hidden_gain = 0.7f;
 
-// The embedding, and an output in which each word's logit is large after the word before it in the cycle. The
-// logits of control tokens are zero: nothing ends.
+// The embedding, and an output in which each word has a large logit after its predecessor in the cycle. The logits of
+// control tokens are zero, so that nothing ends.
 void add_words(ModelFile & file) {
     const std::vector<int32_t> types = file.token_types();
     const auto n_vocab = static_cast<int64_t>(types.size());
@@ -65,9 +65,9 @@ void add_words(ModelFile & file) {
     file.add_constant("output_norm.weight", width, 1.0f);
 }
 
-// gain: of what attention or the feed-forward network adds.
+// `gain` scales the output of attention and of the feed-forward network.
 void add_attention(ModelFile & file, const std::string & block, uint32_t query_width, float gain) {
-    // Sharp queries: attention that picks tokens rather than averages them.
+    // Sharp queries, so that attention picks tokens instead of averaging them.
     file.add_random(block + "attn_q.weight", {width, query_width}, 1.5f);
     file.add_random(block + "attn_k.weight", {width, kv_width}, 1.5f);
     file.add_random(block + "attn_v.weight", {width, kv_width}, 1.0f);
@@ -86,14 +86,14 @@ void add_delta_net(ModelFile & file, const std::string & block, float gain) {
     file.add_random(block + "attn_gate.weight", {width, value_width}, 1.0f);
     file.add_random(block + "ssm_conv1d.weight", {conv_length, conv_width}, 1.0f);
     file.add_constant(block + "ssm_dt.bias", delta_heads, 0.0f);
-    file.add_constant(block + "ssm_a", delta_heads, -0.1f);  // remembers for some ten tokens
+    file.add_constant(block + "ssm_a", delta_heads, -0.1f);  // remembers about ten tokens
     file.add_random(block + "ssm_alpha.weight", {width, delta_heads}, 1.0f);
     file.add_random(block + "ssm_beta.weight", {width, delta_heads}, 1.0f);
     file.add_constant(block + "ssm_norm.weight", delta_width, 1.0f);
     file.add_random(block + "ssm_out.weight", {value_width, width}, 2.0f * gain);
 }
 
-// Half of what it adds is that of the shared expert.
+// Half of the sum comes from the shared expert.
 void add_experts(ModelFile & file, const std::string & block, float gain) {
     file.add_random(block + "ffn_gate_inp.weight", {width, n_experts}, 1.0f);
     file.add_constant(block + "exp_probs_b.bias", n_experts, 0.0f);
@@ -103,7 +103,7 @@ void add_experts(ModelFile & file, const std::string & block, float gain) {
     add_feed_forward(file, block, "_shexp.weight", expert_width, gain / 2.0f);
 }
 
-// What an architecture asks for besides what all of them do: its keys, and its layers by number.
+// The specifics of an architecture: its keys, and its layers by number.
 struct Architecture {
     uint32_t n_trunk;
     void (*set_keys)(ModelFile & file, uint32_t n_layers);
@@ -155,7 +155,7 @@ void set_step35_keys(ModelFile & file, uint32_t n_layers) {
     std::vector<uint8_t> slides(n_layers, 1);
     for (uint32_t layer = 0; layer < n_layers; layer += 2) slides[layer] = 0;
     file.set_array("attention.sliding_window_pattern", GGUF_TYPE_BOOL, slides);
-    file.set("expert_feed_forward_length", expert_width);  // wanted even where there are no experts
+    file.set("expert_feed_forward_length", expert_width);  // required even without experts
 }
 
 void add_step35_layer(ModelFile & file, const std::string & block, uint32_t, bool, float gain) {
@@ -170,7 +170,7 @@ const std::map<std::string, Architecture> architectures = {
     {"step35", {2, set_step35_keys, add_step35_layer}},
 };
 
-// What makes a layer a head: the embedding of the last word joined with the hidden state that came before it.
+// The additional tensors of a head: they combine the embedding of the last word with the previous hidden state.
 void add_join(ModelFile & file, const std::string & block, float gain) {
     file.add_constant(block + "nextn.enorm.weight", width, 1.0f);
     file.add_constant(block + "nextn.hnorm.weight", width, 1.0f);

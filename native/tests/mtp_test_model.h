@@ -1,32 +1,33 @@
-// Small models with a multi-token-prediction head, which none of the project's own models has.
+// Small models with a multi-token prediction head, which none of the project's own models has.
 //
-// Random weights in full precision around the vocabulary of model_path(). The words that are no control tokens
-// form one cycle, and the last word alone says which comes next. Where the layers add nothing a model goes along
-// that cycle and never ends; where they add something they lead away from it, by all that came before.
+// They have random weights in full precision and the vocabulary of model_path(). The words that are not control tokens
+// form a cycle, and the output favours the successor of the last word. If the layers add nothing, a model follows that
+// cycle and never ends. If they add something, they lead away from the cycle, depending on all earlier tokens.
 #pragma once
 
 #include <string>
 
 namespace eliza::test {
 
-// What the head of a model guesses, beside what the model itself goes on with.
+// What the head predicts, compared with the model itself.
 enum class MtpHead {
-    agrees,  // the same, as far ahead as one asks: no layer adds anything
-    random,  // the same now and then: all layers add something, those of the head something else
-    absent,  // nothing: the metadata names the head of `random`, its tensors are left out. llama.cpp loads such a
-             // "glm4moe" or "step35" all the same and refuses such a "qwen35".
+    agrees,  // always the same as the model: no layer adds anything
+    random,  // sometimes the same: all layers add something, and those of the head add something else
+    // Nothing: the metadata names the head of `random`, but its tensors are missing. llama.cpp nevertheless loads such
+    // a "glm4moe" or "step35", and rejects such a "qwen35".
+    absent,
 };
 
 struct MtpModelSpec {
     const char * arch;  // "glm4moe" (attention, experts), "qwen35" (three delta nets, one attention) or "step35"
                         // (attention with and without a sliding window)
     MtpHead head;
-    int n_heads = 1;    // heads one after the other; llama.cpp runs more than one in "step35" alone
-    bool trunk = true;  // false: a file of the head alone, for use beside the file of the whole model
+    int n_heads = 1;    // consecutive heads; llama.cpp runs more than one only in "step35"
+    bool trunk = true;  // false: a file with only the head, to use together with the file of the whole model
 };
 
-// Path of the model, written on the first call in this process and removed at its end. Throws
-// std::invalid_argument for a spec that makes no sense, std::runtime_error if the file cannot be written.
+// Returns the path of the model, which is written on the first call in this process and removed at its end. Throws
+// std::invalid_argument for an inconsistent spec, and std::runtime_error if the file cannot be written.
 std::string mtp_model_path(const MtpModelSpec & spec);
 
 }  // namespace eliza::test

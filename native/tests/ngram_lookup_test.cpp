@@ -1,4 +1,4 @@
-// Guesses by what followed the same tokens before.
+// Drafts that repeat what followed the same tokens before.
 
 #include "engine/draft/ngram_lookup.h"
 
@@ -37,7 +37,7 @@ struct Counts {
     size_t passes = 0, drafted = 0, right = 0;
 };
 
-// What a model that writes the text from `begin` on would have of the drafts.
+// Simulates a model that writes the text from `begin` on, and counts the use of the drafts.
 Counts write(NGramLookup & lookup, const Tokens & text, size_t begin, int32_t most) {
     Counts counts;
     for (size_t n = begin; n < text.size(); ++n) {
@@ -51,21 +51,21 @@ Counts write(NGramLookup & lookup, const Tokens & text, size_t begin, int32_t mo
     return counts;
 }
 
-TEST(NGramLookup, GuessesNothingWithoutARepetition) {
+TEST(NGramLookup, DraftsNothingWithoutARepetition) {
     NGramLookup lookup;
     EXPECT_TRUE(lookup.draft({}, 8).empty());
     EXPECT_TRUE(lookup.draft({1}, 8).empty());
     EXPECT_TRUE(lookup.draft({1, 2, 3, 4, 5}, 8).empty());
-    EXPECT_TRUE(lookup.draft({1, 2, 3, 4, 5, 1}, 8).empty());  // one token tells too little
+    EXPECT_TRUE(lookup.draft({1, 2, 3, 4, 5, 1}, 8).empty());  // one matching token is not enough
 }
 
-TEST(NGramLookup, GuessesWhatFollowedTheSameTokens) {
+TEST(NGramLookup, DraftsWhatFollowedTheSameTokens) {
     NGramLookup lookup;
     const Tokens list = {10, 11, 12, 13, 14, 15, 16, 17};
     EXPECT_EQ(lookup.draft(list + Tokens{1, 10, 11, 12, 13, 14, 15}, 2), (Tokens{16, 17}));
 }
 
-TEST(NGramLookup, GuessesNoMoreThanIsAskedFor) {
+TEST(NGramLookup, DraftsAtMostTheRequestedNumber) {
     NGramLookup lookup;
     const Tokens text = repeat({1, 2, 3, 4, 5}, 20);
     EXPECT_EQ(lookup.draft(text, 1), (Tokens{1}));
@@ -73,33 +73,33 @@ TEST(NGramLookup, GuessesNoMoreThanIsAskedFor) {
     EXPECT_EQ(lookup.draft(text, -1), (Tokens{}));
 }
 
-TEST(NGramLookup, GoesOnPastTheEndWithAnyPeriod) {
+TEST(NGramLookup, ContinuesARepetitionOfAnyPeriod) {
     for (const Tokens & period : {Tokens{7}, Tokens{7, 8}, Tokens{7, 8, 9}, Tokens{1, 2, 3, 4, 5, 6, 7}}) {
         NGramLookup lookup;
         const Tokens text = Tokens{100, 101} + repeat(period, 140 / period.size());
-        EXPECT_LT(write(lookup, text, 3 * period.size() + 2, 20).passes, 30u);  // drafts grow as they are right
+        EXPECT_LT(write(lookup, text, 3 * period.size() + 2, 20).passes, 30u);  // drafts grow while they are correct
         Tokens expected = repeat(period, 20);
         expected.resize(20);
         EXPECT_EQ(lookup.draft(text, 20), expected);
     }
 }
 
-TEST(NGramLookup, TakesTheLongestMatchAndOfSeveralTheLatest) {
+TEST(NGramLookup, TakesTheLongestAndThenTheLatestMatch) {
     const Tokens longest = {1, 2, 3, 4, 5, 60}, shorter = {9, 4, 5, 70}, latest = {8, 2, 3, 4, 5, 80};
     EXPECT_EQ(NGramLookup().draft(longest + shorter + Tokens{1, 2, 3, 4, 5}, 1), (Tokens{60}));
     EXPECT_EQ(NGramLookup().draft(longest + latest + shorter + Tokens{7, 2, 3, 4, 5}, 1), (Tokens{80}));
 }
 
-TEST(NGramLookup, TheFirstTokensOfATextAreFoundToo) {
+TEST(NGramLookup, FindsTheFirstTokensOfAText) {
     EXPECT_EQ(NGramLookup().draft({1, 2, 3, 4, 5, 1, 2, 3}, 1), (Tokens{4}));
 }
 
-TEST(NGramLookup, GuessesTheSameWhetherTheTextCameAtOnceOrByTheToken) {
+TEST(NGramLookup, DoesNotDependOnHowTheTextArrives) {
     const Tokens text = random_tokens(2000, 4, 1);
     NGramLookup grown;
     for (size_t n = 1; n <= text.size(); ++n) {
         const Tokens so_far(text.begin(), text.begin() + static_cast<ptrdiff_t>(n));
-        // One is guessed, but what it has learnt makes the other draft less: so only the first is compared.
+        // One token is drafted. Feedback makes the other lookup draft less, so only the first token is compared.
         const Tokens a = grown.draft(so_far, 1), b = NGramLookup().draft(so_far, 1);
         if (!a.empty() && !b.empty()) {
             ASSERT_EQ(a, b) << n;
@@ -107,25 +107,26 @@ TEST(NGramLookup, GuessesTheSameWhetherTheTextCameAtOnceOrByTheToken) {
     }
 }
 
-TEST(NGramLookup, FollowsATextThatIsCutAndGoesOnOtherwise) {
+TEST(NGramLookup, FollowsATextThatIsTruncatedAndContinued) {
     NGramLookup lookup;
     const Tokens head = {1, 2, 3, 4, 5, 6}, old_tail = {50, 51, 52, 53, 54}, new_tail = {50, 51, 52, 90, 91};
     EXPECT_EQ(lookup.draft(head + old_tail + Tokens{50, 51, 52}, 1), (Tokens{53}));
-    EXPECT_EQ(lookup.draft(head + new_tail + Tokens{50, 51, 52}, 1), (Tokens{90}));  // 53 is no more
+    EXPECT_EQ(lookup.draft(head + new_tail + Tokens{50, 51, 52}, 1), (Tokens{90}));  // 53 is gone
     EXPECT_EQ(lookup.draft(head + Tokens{1, 2, 3}, 1), (Tokens{4}));
     EXPECT_TRUE(lookup.draft({70, 71}, 1).empty());
     EXPECT_EQ(lookup.draft(head + old_tail + Tokens{50, 51, 52}, 1), (Tokens{53}));
 }
 
-TEST(NGramLookup, ATextThatHasChangedFarBackMisleadsNobody) {
-    // It is taken for the one it was as long as its last tokens are the same: what is guessed is in the new one.
+TEST(NGramLookup, DraftsComeFromTheTextAfterAnEarlyChange) {
+    // The text is taken for the old one as long as its last tokens are the same; the draft then comes from the new
+    // text.
     NGramLookup lookup;
     const Tokens tail = random_tokens(200, 1000, 2);
     lookup.draft(Tokens{1, 2, 3, 4, 5} + tail, 4);
     EXPECT_TRUE(lookup.draft(Tokens{1, 2, 3, 9, 9} + tail + Tokens{3, 4}, 4).empty());
 }
 
-TEST(NGramLookup, CopyingAListIsAllDrafts) {
+TEST(NGramLookup, CopyingAListUsesOnlyDrafts) {
     NGramLookup lookup;
     const Tokens list = random_tokens(500, 1000, 3);
     const Counts counts = write(lookup, list + Tokens{2000} + list, list.size() + 4, 8);
@@ -134,15 +135,15 @@ TEST(NGramLookup, CopyingAListIsAllDrafts) {
     EXPECT_LT(counts.passes, 75u);
 }
 
-TEST(NGramLookup, LearnsNotToGuessWhereItIsWrong) {
-    // Pairs come again, but never what followed them.
+TEST(NGramLookup, StopsDraftingWhileItIsWrong) {
+    // Pairs of tokens recur, but never with the same successor.
     NGramLookup lookup;
     const Counts counts = write(lookup, random_tokens(4000, 20, 4), 10, 8);
     EXPECT_LT(counts.drafted, 200u);
     EXPECT_EQ(counts.passes + counts.right, 3990u);
 }
 
-TEST(NGramLookup, LearnsToGuessAgainWhereTheTextRepeats) {
+TEST(NGramLookup, ResumesDraftingWhenTheTextRepeats) {
     NGramLookup lookup;
     const Tokens noise = random_tokens(3000, 20, 5), list = random_tokens(300, 1000, 6);
     write(lookup, noise, 10, 8);
@@ -150,8 +151,8 @@ TEST(NGramLookup, LearnsToGuessAgainWhereTheTextRepeats) {
     EXPECT_GT(counts.right, 200u);
 }
 
-TEST(NGramLookup, AVeryRepetitiveTextTakesNoLonger) {
-    // Every token matches every other one: without a limit this would take minutes.
+TEST(NGramLookup, AVeryRepetitiveTextIsNotSlow) {
+    // Every token matches every other one. Without a limit this would take minutes.
     NGramLookup lookup;
     Tokens text;
     for (int i = 0; i < 20000; ++i) {

@@ -43,7 +43,7 @@ TEST(Options, AreSetByName) {
     EXPECT_EQ(options.sampling.seed, LLAMA_DEFAULT_SEED);
 }
 
-TEST(Options, ErrorsNameTheOptionAndWhatItAllows) {
+TEST(Options, ErrorsNameTheOptionAndTheAllowedValues) {
     EXPECT_EQ(error_of("n_slots", "0"), "option n_slots: expected 1 to 64, got \"0\"");
     EXPECT_EQ(error_of("n_slots", "65"), "option n_slots: expected 1 to 64, got \"65\"");
     EXPECT_EQ(error_of("n_ctx", "many"), "option n_ctx: expected 0 (from the model) to 16777216 tokens, got \"many\"");
@@ -54,7 +54,7 @@ TEST(Options, ErrorsNameTheOptionAndWhatItAllows) {
               std::string::npos);
 }
 
-TEST(Options, ComeTooLateOnceTheyAreInUse) {
+TEST(Options, CannotBeSetOnceTheyAreInUse) {
     EXPECT_EQ(error_of("n_gpu_layers", "1", ContextStage::model_loaded),
               "option n_gpu_layers: too late; set it before the model is loaded");
     EXPECT_EQ(error_of("n_ctx", "512", ContextStage::model_loaded), "");
@@ -63,7 +63,7 @@ TEST(Options, ComeTooLateOnceTheyAreInUse) {
     EXPECT_EQ(error_of("seed", "1", ContextStage::stream_opened), "");
 }
 
-TEST(Numbers, AreReadAlikeInBothWays) {
+TEST(Numbers, BothParsersGiveTheSameResult) {
     for (const char * text : {"0",      "1",      "-1.5", "0.25", ".5",    "5.", "1e3", "1E-3", "1e+3",  "-0",
                               "0.1",    "3.4e38", "007",  "",     " 1",    "1 ", "+1",  "--1",  "1e",    "1e400",
                               "-1e400", "1x",     "0x10", "1,5",  "1.2.3", "e5", ".",   "-",    "1_000", "1\n"}) {
@@ -76,7 +76,7 @@ TEST(Numbers, AreReadAlikeInBothWays) {
     }
 }
 
-TEST(Options, AreUnchangedByARefusedValue) {
+TEST(Options, StayUnchangedAfterARejectedValue) {
     Options options;
     EXPECT_THROW(set_option(options, ContextStage::created, "n_batch", "-5"), Error);
     EXPECT_EQ(options.n_batch, 512);

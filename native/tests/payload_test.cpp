@@ -32,7 +32,7 @@ TEST(Payload, JoinsTheLeavesOfAllDescriptorsInOrder) {
     EXPECT_EQ(payload.leaves[2].name, "C");
 }
 
-TEST(Payload, IgnoresMembersItDoesNotKnow) {
+TEST(Payload, IgnoresUnknownMembers) {
     EXPECT_EQ(
         error_of(
             R"({"modelId":"m","version":3,"descriptors":[{"path":"x","hint":1,"leaves":[{"name":"A","tokens":[1],"w":2}]}]})"),
@@ -50,7 +50,7 @@ struct BadPayload {
 
 class BadPayloads : public testing::TestWithParam<BadPayload> {};
 
-TEST_P(BadPayloads, AreRefusedWithTheirPlace) { EXPECT_EQ(error_of(GetParam().json), GetParam().error); }
+TEST_P(BadPayloads, AreRejectedWithTheirPosition) { EXPECT_EQ(error_of(GetParam().json), GetParam().error); }
 
 INSTANTIATE_TEST_SUITE_P(
     Table, BadPayloads,
@@ -91,7 +91,7 @@ TEST(Payload, SurvivesDeepNesting) {
     EXPECT_EQ(error_of(with_leaves(brackets_in_text + R"("tokens":[1]})")), "accepted");
 }
 
-TEST(Payload, ErrorsStaySmallWhateverTheyAreAbout) {
+TEST(Payload, ErrorsDoNotQuoteLongInput) {
     const std::string huge(3000000, 'x');
     EXPECT_LT(error_of(with_leaves(R"({"name":"A","tokens":[")" + huge + "\"]}")).size(), 200u);
 }

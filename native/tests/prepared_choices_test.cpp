@@ -1,4 +1,4 @@
-// Choices that are cut into tokens once.
+// Labels that are tokenized once.
 
 #include <nlohmann/json.hpp>
 #include <string>
@@ -48,11 +48,11 @@ Texts many(size_t n) {
     return texts;
 }
 
-TEST_F(PreparedChoicesTest, GiveWhatThePayloadOfTheirTokensGives) {
+TEST_F(PreparedChoicesTest, GiveTheSameResultAsAPayloadOfTheirTokens) {
     for (const Texts & texts : {Texts{"REPLY", "IGNORE", "STOP"}, many(700), Texts{"A", "AB", "ABC", " x"}}) {
         std::map<std::string, std::vector<int32_t>> leaves;
         for (const std::string & text : texts) {
-            // As it stands behind a line break.
+            // As it is tokenized after a line break.
             std::vector<int32_t> tokens = tokenize(context, "\n" + text);
             tokens.erase(tokens.begin(), tokens.begin() + static_cast<long>(tokenize(context, "\n").size()));
             leaves[text] = tokens;
@@ -76,8 +76,8 @@ TEST_F(PreparedChoicesTest, GiveWhatThePayloadOfTheirTokensGives) {
     }
 }
 
-TEST_F(PreparedChoicesTest, OfAnyLengthThatFitsTheContextAreChosenToTheirEnd) {
-    // The long ones differ behind the 500th token, where a span of a payload would have let go.
+TEST_F(PreparedChoicesTest, MayBeAsLongAsTheContextAllows) {
+    // The long labels differ after their 500th token, where a payload's span would have been deactivated.
     std::string common;
     while (tokenize(context, common).size() < 600) common += "many words and ";
     const Texts texts = {common + "yes", common + "no"};
@@ -93,7 +93,7 @@ TEST_F(PreparedChoicesTest, OfAnyLengthThatFitsTheContextAreChosenToTheirEnd) {
     EXPECT_EQ(stats(stream).span_limit_hits, 0);
 }
 
-TEST_F(PreparedChoicesTest, LongerThanTheContextAreRejectedByTheirPlace) {
+TEST_F(PreparedChoicesTest, LongerThanTheContextAreRejectedByIndex) {
     std::string text;
     while (tokenize(context, text).size() <= 1024) text += "many words and ";
     const ChoicesHandle choices = prepare(Texts{"short", text});
@@ -105,7 +105,7 @@ TEST_F(PreparedChoicesTest, LongerThanTheContextAreRejectedByTheirPlace) {
               "choices[1] has " + std::to_string(longest) + " tokens, the context holds 1024 (option n_ctx)");
 }
 
-TEST_F(PreparedChoicesTest, ScoresComeInTheOrderOfTheTexts) {
+TEST_F(PreparedChoicesTest, ScoresAreInTheOrderOfTheTexts) {
     const Texts texts = {"STOP", "REPLY", "IGNORE"};
     const ChoicesHandle choices = prepare(texts);
     const StreamHandle stream = open(context);
@@ -123,7 +123,7 @@ TEST_F(PreparedChoicesTest, ScoresComeInTheOrderOfTheTexts) {
     EXPECT_DOUBLE_EQ(scores[2], again[0]);
 }
 
-TEST_F(PreparedChoicesTest, SaysWhichTextIsWrong) {
+TEST_F(PreparedChoicesTest, ErrorsNameTheInvalidText) {
     EXPECT_EQ(refusal("[]"), "choices: there are none");
     EXPECT_EQ(refusal(R"(["A",""])"), "choices[1] is empty");
     EXPECT_EQ(refusal(R"(["A","B","A"])"), "choices[2] is the same as choices[0]");
@@ -135,7 +135,7 @@ TEST_F(PreparedChoicesTest, SaysWhichTextIsWrong) {
     EXPECT_EQ(eliza_inference_prepare_choices(context.get(), "[]", 2, nullptr, nullptr), nullptr);
 }
 
-TEST_F(PreparedChoicesTest, ATextWithANulIsLikeAnyOther) {
+TEST_F(PreparedChoicesTest, ATextMayContainNul) {
     const ChoicesHandle choices = prepare(R"(["a\u0000b","c"])");
     ASSERT_NE(choices, nullptr) << error.text();
     const StreamHandle stream = open(context);
@@ -144,7 +144,7 @@ TEST_F(PreparedChoicesTest, ATextWithANulIsLikeAnyOther) {
     EXPECT_FALSE(pull(stream).tokens.empty());
 }
 
-TEST_F(PreparedChoicesTest, AreForTheirModelAlone) {
+TEST_F(PreparedChoicesTest, AreRejectedByAnotherModel) {
     const ContextHandle other = create({{"n_threads", "1"}}, model_path());
     const ChoicesHandle choices = prepare(Texts{"A", "B"});
     const StreamHandle stream = open(other);
@@ -156,7 +156,7 @@ TEST_F(PreparedChoicesTest, AreForTheirModelAlone) {
     EXPECT_EQ(stats.trie_active, 0);
 }
 
-TEST_F(PreparedChoicesTest, OutliveTheModelsUnloading) {
+TEST_F(PreparedChoicesTest, RemainUsableAfterTheModelIsUnloaded) {
     const ChoicesHandle choices = prepare(Texts{"REPLY", "IGNORE"});
     ASSERT_EQ(eliza_inference_mmap_evict(context.get(), "text", error.out()), 0) << error.text();
     const StreamHandle stream = open(context);
@@ -168,7 +168,7 @@ TEST_F(PreparedChoicesTest, OutliveTheModelsUnloading) {
     EXPECT_EQ(set(elsewhere, choices), 0) << "the same file";
 }
 
-TEST_F(PreparedChoicesTest, MayBeFreedWhileASpanOfThemGoesOn) {
+TEST_F(PreparedChoicesTest, MayBeFreedDuringTheirSpan) {
     ChoicesHandle choices = prepare(Texts{"REPLY", "IGNORE"});
     const StreamHandle stream = open(context);
     prefill(stream, {5, 6});
@@ -182,7 +182,7 @@ TEST_F(PreparedChoicesTest, MayBeFreedWhileASpanOfThemGoesOn) {
     eliza_inference_free_choices(nullptr);
 }
 
-TEST_F(PreparedChoicesTest, ThreadsShareThem) {
+TEST_F(PreparedChoicesTest, ThreadsCanShareThem) {
     const ChoicesHandle choices = prepare(many(300));
     std::vector<std::string> leaves(4);
     std::vector<std::thread> threads;

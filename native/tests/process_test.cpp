@@ -1,4 +1,4 @@
-// Processes that fork, callbacks that throw, and what is logged.
+// Forked processes, throwing callbacks, and the log.
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,14 +14,14 @@
 
 static bool is_forked_child = false;
 
-// LeakSanitizer asks this at exit. A forked child leaves its parent's objects alone.
+// LeakSanitizer calls this at exit. A forked child intentionally leaks its parent's objects.
 extern "C" __attribute__((visibility("default"))) int __lsan_is_turned_off();
 extern "C" int __lsan_is_turned_off() { return is_forked_child ? 1 : 0; }
 
 namespace eliza::test {
 namespace {
 
-// The exit status of a child that ends as main() does; -1 if a signal ended it, as one does a child that hangs.
+// Returns the exit status of a child, or -1 if a signal ended it, which also happens to a child that hangs.
 int status_of_child(const std::function<void()> & body) {
     const pid_t child = fork();
     if (child == 0) {
@@ -43,7 +43,7 @@ void decide(const ContextHandle & context) {
 
 class ForkedProcess : public testing::Test {
 protected:
-    // On two threads, one of which no child has.
+    // With two threads, one of which does not exist in any child.
     ContextHandle context = create({{"n_threads", "2"}});
     StreamHandle stream = open(context);
 
@@ -55,16 +55,16 @@ TEST_F(ForkedProcess, EndsNormally) {
     decide(context);
 }
 
-TEST_F(ForkedProcess, EndsNormallyAfterUsingAModelOfItsOwn) {
+TEST_F(ForkedProcess, EndsNormallyAfterUsingItsOwnModel) {
     EXPECT_EQ(status_of_child([] { decide(create({{"n_threads", "2"}})); }), 0);
     EXPECT_EQ(status_of_child([] {
-                  static const ContextHandle kept = create({{"n_threads", "2"}});  // open to the end
+                  static const ContextHandle kept = create({{"n_threads", "2"}});  // open until the process ends
                   decide(kept);
               }),
               0);
 }
 
-TEST_F(ForkedProcess, CannotTouchItsParentsModel) {
+TEST_F(ForkedProcess, CannotUseItsParentsModel) {
     EXPECT_EQ(status_of_child([&] {
                   ErrorText error;
                   const int32_t token = 5;
@@ -72,14 +72,14 @@ TEST_F(ForkedProcess, CannotTouchItsParentsModel) {
                       eliza_inference_llm_stream_prefill(stream.get(), &token, 1, error.out()) == ELIZA_ERR_INVALID_ARG;
                   const bool is_named = error.text().find("forked") != std::string::npos;
                   stream.reset();   // does nothing
-                  context.reset();  // nor does this
+                  context.reset();  // does nothing either
                   if (!is_rejected || !is_named) std::_Exit(8);
               }),
               0);
     decide(context);
 }
 
-TEST(LastStatus, TellsWhyThereIsNoHandle) {
+TEST(LastStatus, GivesTheReasonForANullHandle) {
     ErrorText error;
     EXPECT_EQ(eliza_inference_create("/no/such/model", error.out()), nullptr);
     EXPECT_EQ(eliza_inference_last_status(), ELIZA_ERR_BUNDLE_INVALID);
@@ -92,7 +92,7 @@ TEST(LastStatus, TellsWhyThereIsNoHandle) {
     EXPECT_EQ(eliza_inference_last_status(), ELIZA_ERR_INVALID_ARG);
 }
 
-TEST(Callbacks, OfProgressMayThrow) {
+TEST(Callbacks, ForProgressMayThrow) {
     const ContextHandle context = create({{"n_ctx", "8192"}, {"n_batch", "64"}, {"n_threads", "1"}});
     ASSERT_EQ(eliza_inference_set_progress_callback(
                   context.get(),
@@ -109,7 +109,7 @@ TEST(Callbacks, OfProgressMayThrow) {
     EXPECT_EQ(error.text(), "the window is closed");
     eliza_inference_set_progress_callback(context.get(), nullptr, nullptr, nullptr);
     const StreamHandle quiet = open(context);
-    prefill(quiet, {5, 6, 7});  // nobody is left in the queue
+    prefill(quiet, {5, 6, 7});  // nothing is left in the queue
     EXPECT_EQ(pull(quiet, 2).tokens.size(), 2u);
 }
 
@@ -126,10 +126,10 @@ struct Lines {
     ~Lines() { eliza_inference_set_log_callback(nullptr, nullptr); }
 };
 
-TEST(Log, HasNoWarningsOfFullCachesThatMakeRoom) {
+TEST(Log, HasNoWarningsAboutFullCachesThatMakeRoom) {
     const ContextHandle context = create({{"n_ctx", "512"}, {"n_slots", "4"}, {"n_threads", "1"}});
     const Lines lines;
-    for (int32_t round = 0; round < 12; ++round) {  // what the rounds before have left goes
+    for (int32_t round = 0; round < 12; ++round) {  // the tokens of earlier rounds are removed
         const StreamHandle stream = open(context);
         prefill(stream, std::vector<int32_t>(300, 40 + round));
         EXPECT_EQ(pull(stream, 2).status, 0);
@@ -137,7 +137,7 @@ TEST(Log, HasNoWarningsOfFullCachesThatMakeRoom) {
     EXPECT_EQ(lines.severe, std::vector<std::string>{});
 }
 
-TEST(Log, KeepsTheReasonOfAnOuterFailureAfterAnInnerOne) {
+TEST(Log, KeepsTheOuterReasonAfterAnInnerFailure) {
     init_backend();
     const auto fail = [](const std::string & path) {
         const llama_model_ptr model(llama_model_load_from_file(path.c_str(), llama_model_default_params()));
@@ -155,7 +155,7 @@ TEST(Log, KeepsTheReasonOfAnOuterFailureAfterAnInnerOne) {
     EXPECT_NE(text.find("first.gguf"), std::string::npos) << text;
 }
 
-TEST(Log, KeepsWhatAnInnerCaptureSawForTheOuterOne) {
+TEST(Log, InnerErrorsReachTheOuterCapture) {
     init_backend();
     const LlamaErrorCapture outer;
     { const LlamaErrorCapture inner; }

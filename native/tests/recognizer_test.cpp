@@ -1,4 +1,4 @@
-// What the recognizers accept, and how they bring a text to its end.
+// The texts that recognizers accept, and how they complete a text.
 
 #include <gtest/gtest.h>
 
@@ -35,7 +35,7 @@ std::string error_of(const std::vector<int32_t> & classes, const std::vector<std
 
 const std::vector<int32_t> one_class(256, 0);
 
-TEST(Recognizers, JsonStringsAreThoseOfTheStandard) {
+TEST(Recognizers, JsonStringsFollowTheStandard) {
     const Dfa string = json_string_dfa(), body = json_string_body_dfa();
     const std::vector<std::string> good = {
         "",     "abc", "\\n\\\\\\\"\\/", "\\u00e9",         "\\ud83d\\ude00", "\\uD83D\\uDE00", "é",
@@ -55,7 +55,7 @@ TEST(Recognizers, JsonStringsAreThoseOfTheStandard) {
     EXPECT_FALSE(accepts(string, "abc"));
 }
 
-TEST(Recognizers, JsonNumbersAreThoseOfTheStandard) {
+TEST(Recognizers, JsonNumbersFollowTheStandard) {
     for (const char * text : {"0", "-0", "7", "10", "-12.5", "0.10", "1e9", "1E+9", "2.5e-10"}) {
         EXPECT_TRUE(accepts(json_number_dfa(), text)) << text;
     }
@@ -66,7 +66,7 @@ TEST(Recognizers, JsonNumbersAreThoseOfTheStandard) {
     EXPECT_FALSE(accepts(json_integer_dfa(), "1.0"));
 }
 
-TEST(Recognizers, JsonValuesAreWhatAParserReads) {
+TEST(Recognizers, JsonValuesAgreeWithAParser) {
     const JsonRecognizer json(5);
     for (const char * text : {"{}", "[]", "null", "true", "-1.5", "\"a\"", "[1,2]", "{\"a\":[{}]}",
                               "{\"a\": 1, \"b\" :[ ] }", "[ 1 , 2\n]", "[[[[[]]]]]", "{\"\":\"\"}"}) {
@@ -82,11 +82,12 @@ TEST(Recognizers, JsonValuesAreWhatAParserReads) {
     EXPECT_THROW(JsonRecognizer(65), Error);
 }
 
-// Random walks that only take legal bytes end, once completed, on text that a parser reads.
-TEST(Recognizers, EveryTextCanBeCompletedFromEveryPlace) {
+// Random walks over allowed bytes, once completed, give text that a parser accepts.
+TEST(Recognizers, EveryTextCanBeCompletedFromEveryPosition) {
     std::mt19937 random(5);
     const JsonRecognizer json(6);
-    // Of the digits 0 alone: an exponent of several others is too large for the parser, not for JSON.
+    // Only the digit 0, because an exponent with several other digits is too large for the parser, although it is valid
+    // JSON.
     const std::string bytes = "{}[]\",: \n0000.eE+-truefalsn\\udac\xc3\xa9xyz";
     for (int round = 0; round < 3000; ++round) {
         auto state = json.start();
@@ -101,9 +102,9 @@ TEST(Recognizers, EveryTextCanBeCompletedFromEveryPlace) {
     }
 }
 
-// States that share a mask key allow the same texts, up to what one token of the vocabulary may close
-// and open.
-TEST(Recognizers, JsonStatesOfOneKeyAllowTheSameTokens) {
+// States with the same mask key allow the same texts, as far as one token of the vocabulary can close and open
+// brackets.
+TEST(Recognizers, JsonStatesWithOneKeyAllowTheSameTokens) {
     std::mt19937 random(6);
     std::vector<std::string> texts;
     for (int i = 0; i < 200; ++i) {
@@ -160,7 +161,7 @@ TEST(Recognizers, ATextSetEndsOnTheNearestText) {
     EXPECT_THROW(TextSet({"a", ""}), Error);
 }
 
-TEST(Recognizers, ATableThatIsNoAutomatonIsRefusedByName) {
+TEST(Recognizers, AnInvalidTableIsRejectedWithAReason) {
     EXPECT_EQ(error_of(std::vector<int32_t>(3), {{0}}, {0}), "dfa: classes: expected 256 entries, got 3");
     EXPECT_EQ(error_of(one_class, {}, {0}), "dfa: expected 1 to 65535 states, got 0");
     EXPECT_EQ(error_of(std::vector<int32_t>(256, 2), {{0}}, {0}), "dfa: classes[0] is 2, but a row has 1 columns");

@@ -1,5 +1,5 @@
-// What takes the place of a lost RPC server: answers of the length that ggml's client waits for, which
-// compares it with its own and ends the process where it differs.
+// The answers that replace those of a lost RPC server. ggml's client compares their length with its own expectation,
+// and ends the process if they differ.
 
 #include "engine/model/rpc_request.h"
 
@@ -35,34 +35,36 @@ std::vector<char> made_up(const RpcRequest & request) {
     return answer;
 }
 
-TEST(RpcRequest, ATensorIsAsLongAsTheRequestSays) {
+TEST(RpcRequest, ATensorHasTheRequestedSize) {
     constexpr size_t tensor = 296;
     EXPECT_EQ(request(8, tensor, {/*offset=*/7, /*size=*/1000}).answer_size(), 1000u);
     EXPECT_EQ(request(19, tensor, {/*offset=*/7, /*size=*/100, /*copies=*/6, /*stride=*/4096}).answer_size(), 600u);
     EXPECT_EQ(made_up(request(8, tensor, {0, 3})), std::vector<char>(3, '\0'));
 }
 
-TEST(RpcRequest, WhatAsksForANumberGetsOneOfItsSize) {
-    EXPECT_EQ(request(15, 0, {}).answer_size(), 4u);   // how many devices
+TEST(RpcRequest, NumbersHaveTheExpectedSize) {
+    EXPECT_EQ(request(15, 0, {}).answer_size(), 4u);   // number of devices
     EXPECT_EQ(request(11, 4, {}).answer_size(), 16u);  // memory of a device
-    EXPECT_EQ(request(13, 4, {}).answer_size(), 8u);   // what a tensor takes
+    EXPECT_EQ(request(13, 4, {}).answer_size(), 8u);   // size of a tensor
     EXPECT_EQ(request(7, 296, {0, 1}).answer_size(), 1u);
     EXPECT_EQ(request(9, 592, {}).answer_size(), 1u);
     EXPECT_EQ(request(20, 80, {}).answer_size(), 1u);
 }
 
-TEST(RpcRequest, EveryBufferIsGrantedAsLongAsItWasAskedFor) {
+TEST(RpcRequest, EveryBufferIsGrantedAtTheRequestedSize) {
     const std::vector<char> answer = made_up(request(0, 4, {12345}));
     ASSERT_EQ(answer.size(), 16u);
     EXPECT_NE(number_at(answer, 0), 0u);
     EXPECT_EQ(number_at(answer, 8), 12345u);
-    EXPECT_NE(number_at(made_up(request(3, 0, {1})), 0), 0u);       // it lies somewhere
-    EXPECT_EQ(number_at(made_up(request(1, 4, {})), 0) % 128, 0u);  // and is aligned
+    EXPECT_NE(number_at(made_up(request(3, 0, {1})), 0), 0u);       // it has an address
+    EXPECT_EQ(number_at(made_up(request(1, 4, {})), 0) % 128, 0u);  // which is aligned
 }
 
-TEST(RpcRequest, ServersAreNotSaidToBeJoined) { EXPECT_EQ(made_up(request(20, 80, {})), std::vector<char>(1, '\0')); }
+TEST(RpcRequest, ServersAreReportedAsNotConnected) {
+    EXPECT_EQ(made_up(request(20, 80, {})), std::vector<char>(1, '\0'));
+}
 
-TEST(RpcRequest, TheGreetingIsOfThisVersion) {
+TEST(RpcRequest, TheHelloAnswerHasThisVersion) {
     const RpcRequest hello = request(14, 24, {});
     EXPECT_TRUE(hello.is_hello());
     const std::vector<char> answer = made_up(hello);

@@ -19,7 +19,7 @@ void put(std::string & out, uint32_t value) {
     for (int shift = 0; shift < 32; shift += 8) out += static_cast<char>(value >> shift & 0xFF);
 }
 
-// The slow, obvious encoder: a tree of maps, numbered depth first.
+// A slow, obvious encoder: a tree of maps, numbered depth first.
 std::string encode(const std::set<std::vector<Token>> & leaves, const std::string & path = "action") {
     struct Tree {
         bool terminal = false;
@@ -78,7 +78,7 @@ TEST(Rtkt, IsReadDepthFirst) {
     EXPECT_EQ(payload.leaves[2].name, "2");
 }
 
-TEST(Rtkt, GivesBackWhatTheObviousEncoderWrote) {
+TEST(Rtkt, ReadsWhatTheObviousEncoderWrites) {
     std::mt19937 random(2);
     for (int round = 0; round < 300; ++round) {
         std::set<std::vector<Token>> leaves;
@@ -95,14 +95,14 @@ TEST(Rtkt, GivesBackWhatTheObviousEncoderWrote) {
     }
 }
 
-TEST(Rtkt, EveryTruncationAndAnyTailIsRefused) {
+TEST(Rtkt, EveryTruncationAndAnyTailIsRejected) {
     for (size_t size = 0; size < small.size(); ++size) {
         EXPECT_NE(error_of(small.substr(0, size)), "accepted") << size;
     }
     EXPECT_EQ(error_of(small + "x").find("the RTKT payload is malformed at byte "), 0u);
 }
 
-TEST(Rtkt, EveryChangedByteIsRefusedOrAnotherTree) {
+TEST(Rtkt, AChangedByteIsRejectedOrGivesAnotherTree) {
     for (size_t at = 4; at < small.size(); ++at) {
         for (int value = 0; value < 256; ++value) {
             std::string changed = small;
@@ -128,7 +128,7 @@ TEST(Rtkt, ErrorsNameTheByteAndTheNode) {
     EXPECT_EQ(error_of(many).find("the RTKT payload is malformed at byte 22: 4294967295 nodes do not fit the "), 0u);
 }
 
-TEST(Rtkt, ADeepChainIsNoTrouble) {
+TEST(Rtkt, ADeepChainIsSupported) {
     const std::vector<Token> chain(100000, 3);
     std::string bytes = "RTKT";
     put(bytes, 1);
@@ -143,14 +143,14 @@ TEST(Rtkt, ADeepChainIsNoTrouble) {
     EXPECT_EQ(parse_rtkt(bytes, 0).leaves.at(0).tokens, chain);
 }
 
-TEST(Rtkt, IsToldFromJsonByItsFirstBytes) {
+TEST(Rtkt, IsDistinguishedFromJsonByItsFirstBytes) {
     TrieCache cache;
     EXPECT_EQ(cache.get(small, 100)->trie.n_leaves(), 3u);
     EXPECT_EQ(cache.get(small, 100), cache.get(small, 100));
     EXPECT_THROW(cache.get("RTKT but not really", 100), Error);
 }
 
-TEST(Rtkt, MakesASampler) {
+TEST(Rtkt, CanCreateASampler) {
     const auto bytes = reinterpret_cast<const uint8_t *>(small.data());
     const llama_sampler_ptr sampler(eliza_llama_sampler_init_token_tree(100, bytes, small.size()));
     ASSERT_NE(sampler, nullptr);

@@ -31,7 +31,7 @@ protected:
     std::string chain_of(const std::string & json) const {
         return SamplerChain(model->vocab(), params_of(json)).describe();
     }
-    // How often each of n tokens is drawn from the logits.
+    // Counts how often each of n tokens is drawn from the logits.
     std::vector<int> draw(const std::string & json, const std::vector<float> & logits, int n_draws) const {
         SamplerChain chain(model->vocab(), params_of(json));
         Candidates candidates;
@@ -47,7 +47,7 @@ protected:
     }
 };
 
-TEST_F(Sampling, TheChainHasWhatIsOnInItsOrder) {
+TEST_F(Sampling, TheChainHasTheActiveSamplersInOrder) {
     EXPECT_EQ(chain_of("{}"), "greedy");
     EXPECT_EQ(chain_of(R"({"temperature":1})"), "dist");
     EXPECT_EQ(chain_of(R"({"preset":"balanced"})"), "top_k;top_p;min_p;temperature;dist");
@@ -65,10 +65,11 @@ TEST_F(Sampling, TheChainHasWhatIsOnInItsOrder) {
     EXPECT_EQ(chain_of(R"({"temperature":1,"adaptive_target":0.5,"samplers":"min_p;adaptive_p"})"), "adaptive_p");
     EXPECT_EQ(chain_of(R"({"temperature":1,"logit_bias":[[5,-1.5],[6,"-inf"]],"samplers":"infill"})"),
               "logit_bias;infill;dist");
-    EXPECT_EQ(chain_of(R"({"top_k":40,"repeat_penalty":1.1})"), "penalties;greedy");  // a greedy choice needs no more
+    // Greedy selection needs nothing else.
+    EXPECT_EQ(chain_of(R"({"top_k":40,"repeat_penalty":1.1})"), "penalties;greedy");
 }
 
-TEST(SamplingParams, WhatIsWrongIsNamedWithWhatIsAllowed) {
+TEST(SamplingParams, ErrorsNameTheAllowedValues) {
     EXPECT_EQ(refusal(R"({"samplers":"top_k;best"})"),
               "samplers: \"best\" is not one of penalties, dry, top_n_sigma, top_k, typ_p, top_p, min_p, xtc, "
               "temperature, infill, adaptive_p");
@@ -100,7 +101,7 @@ TEST(SamplingParams, WhatIsWrongIsNamedWithWhatIsAllowed) {
     EXPECT_EQ(refusal(R"({"logit_bias":[[7,-1e300]]})").rfind("logit_bias[0]: the bias -1e+300 is not", 0), 0u);
 }
 
-TEST_F(Sampling, SettingsThatWouldBeIgnoredAreRefused) {
+TEST_F(Sampling, SettingsThatWouldBeIgnoredAreRejected) {
     const auto refused_chain = [&](const std::string & json) {
         try {
             chain_of(json);
@@ -116,11 +117,12 @@ TEST_F(Sampling, SettingsThatWouldBeIgnoredAreRefused) {
     for (const char * json : {R"({"temperature":1,"mirostat":2,"draw":"gumbel"})",
                               R"({"temperature":1,"mirostat":1,"adaptive_target":0.5,"samplers":"adaptive_p"})",
                               R"({"temperature":1,"draw":"gumbel","adaptive_target":0.5,"samplers":"adaptive_p"})"}) {
-        EXPECT_EQ(refused_chain(json), "mirostat, adaptive_p and draw \"gumbel\" each draw the token: use only one of them");
+        EXPECT_EQ(refused_chain(json),
+                  "mirostat, adaptive_p and draw \"gumbel\" each draw the token: use only one of them");
     }
 }
 
-TEST_F(Sampling, ABiasOutsideTheVocabularyIsRefused) {
+TEST_F(Sampling, ABiasOutsideTheVocabularyIsRejected) {
     EXPECT_THROW(SamplerChain(model->vocab(), params_of(R"({"logit_bias":[[99999999,1]]})")), Error);
 }
 
@@ -154,7 +156,7 @@ TEST(LogOfPositive, IsTheLogarithm) {
     }
 }
 
-TEST_F(Sampling, ALogitThatIsNoNumberIsAnError) {
+TEST_F(Sampling, ANanLogitIsAnError) {
     for (const char * json : {"{}", R"({"temperature":1})", R"({"temperature":1,"top_k":2,"draw":"gumbel"})"}) {
         EXPECT_THROW(draw(json, {1.0f, NAN, 2.0f}, 1), Error) << json;
         EXPECT_THROW(draw(json, {-INFINITY, -INFINITY}, 1), Error) << json;
@@ -163,7 +165,7 @@ TEST_F(Sampling, ALogitThatIsNoNumberIsAnError) {
     EXPECT_EQ(draw(R"({"temperature":1})", {0.0f}, 5)[0], 5);
 }
 
-TEST_F(Sampling, WhereSomeLogitsAreInfiniteOnlyThoseAreDrawn) {
+TEST_F(Sampling, OnlyInfiniteLogitsAreDrawnIfThereAreSome) {
     for (const char * json : {R"({"temperature":1})", R"({"temperature":1,"top_k":2})", R"({"temperature":0})",
                               R"({"temperature":1,"draw":"gumbel","min_p":0.1})"}) {
         EXPECT_EQ(draw(json, {1.0f, INFINITY, 50.0f, -INFINITY}, 20)[1], 20) << json;
@@ -188,7 +190,7 @@ TEST_F(Sampling, BiasesThatBanEveryTokenAreAnError) {
     }
 }
 
-// With the most likely tokens as candidates the chain draws what it draws from the whole vocabulary.
+// With only the most probable tokens as candidates, the chain draws the same tokens as from the whole vocabulary.
 TEST_F(Sampling, TopKFirstNeedsNoOtherCandidates) {
     std::mt19937 random(8);
     std::normal_distribution<float> normal(0.0f, 4.0f);
@@ -214,8 +216,8 @@ TEST_F(Sampling, TopKFirstNeedsNoOtherCandidates) {
     }
 }
 
-// The hash of the seed's kernel, worked out by hand in docs/sampling.md.
-TEST(Gumbel, UniformsAreThoseOfTheHash) {
+// The hash of the seed kernel, worked out by hand in docs/sampling.md.
+TEST(Gumbel, UniformsAgreeWithTheHash) {
     const auto by_hand = [](uint32_t position, uint32_t offset, uint32_t token) {
         const uint64_t m = uint64_t(1) << 32;
         const uint64_t start = (uint64_t(position) + offset) % m * 2654435761u % m;
@@ -228,8 +230,8 @@ TEST(Gumbel, UniformsAreThoseOfTheHash) {
     }
 }
 
-// Both ways of drawing follow the same probabilities: chi-square with 5 degrees of freedom, whose value
-// exceeds 20.5 once in 1,000 draws of a sample. Seeds are fixed.
+// Both ways of drawing follow the same probabilities: a chi-square test with 5 degrees of freedom, which exceeds 20.5
+// in one of 1,000 samples. Seeds are fixed.
 TEST_F(Sampling, CdfAndGumbelDrawFromTheSoftmax) {
     const std::vector<float> logits = {0.0f, 1.0f, 2.0f, -1.0f, 0.5f, 1.5f};
     constexpr int n_draws = 20000;
@@ -250,7 +252,7 @@ TEST_F(Sampling, CdfAndGumbelDrawFromTheSoftmax) {
     }
 }
 
-TEST(Gumbel, TheDrawOfATokenDoesNotDependOnWhatElseThereIs) {
+TEST(Gumbel, ADrawDoesNotDependOnOtherCandidates) {
     std::mt19937 random(4);
     for (uint32_t position = 0; position < 500; ++position) {
         std::vector<llama_token_data> all(50), some;
@@ -265,13 +267,13 @@ TEST(Gumbel, TheDrawOfATokenDoesNotDependOnWhatElseThereIs) {
             llama_sampler_apply(sampler.get(), &array);
             return from[static_cast<size_t>(array.selected)].id;
         };
-        // If the winner of all is among some, it wins there too.
+        // If the overall winner is among a subset, it wins there too.
         const llama_token winner = selected(all);
         const bool is_there = std::any_of(some.begin(), some.end(), [&](const auto & c) { return c.id == winner; });
         if (is_there) {
             EXPECT_EQ(selected(some), winner);
         }
-        EXPECT_EQ(selected(all), winner);  // nothing is remembered
+        EXPECT_EQ(selected(all), winner);  // there is no state between draws
         llama_sampler_ptr copy(llama_sampler_clone(sampler.get()));
         llama_token_data_array array{all.data(), all.size(), -1, false};
         llama_sampler_apply(copy.get(), &array);
@@ -305,8 +307,8 @@ protected:
     }
 };
 
-// Callers that set the temperature before each token, say.
-TEST_F(SamplingInAStream, SettingsThatStayAsTheyAreDoNotBeginAnew) {
+// For example, a caller may set the temperature before each token.
+TEST_F(SamplingInAStream, UnchangedSettingsKeepTheirState) {
     for (const std::string & settings :
          {std::string(R"("temperature":1.5,"seed":7)"), std::string(R"("temperature":1.5,"seed":7,"draw":"gumbel")"),
           std::string(R"("temperature":1.5,"seed":7,"mirostat":1)"),
@@ -333,7 +335,7 @@ TEST_F(SamplingInAStream, SettingsThatStayAsTheyAreDoNotBeginAnew) {
     }
 }
 
-TEST_F(SamplingInAStream, OtherSettingsUnderTheSameSeedDrawOtherNumbers) {
+TEST_F(SamplingInAStream, ChangedSettingsDrawOtherNumbers) {
     const auto first_token_after = [&](const std::string & earlier) {
         const StreamHandle stream = open(context, full_precision_config());
         prefill(stream, chat_prompt(context, "hello"));
@@ -383,7 +385,7 @@ TEST_F(SamplingInAStream, DescribesItsChain) {
     EXPECT_EQ(chain(open(context)), "greedy");
 }
 
-TEST_F(SamplingInAStream, ARefusedSettingChangesNothing) {
+TEST_F(SamplingInAStream, ARejectedSettingChangesNothing) {
     const StreamHandle stream = open(context);
     ErrorText error;
     const std::string json = R"({"top_k":5,"top_p":7})";
@@ -436,7 +438,7 @@ protected:
     }
 };
 
-TEST_F(Reasoning, IsEndedWhenItsBudgetIsSpent) {
+TEST_F(Reasoning, EndsWhenItsBudgetIsUsedUp) {
     const std::string prompt = "Say hello. <plan>";
     const std::vector<int32_t> end = tokenize(context, " enough</plan>");
     for (const int budget : {0, 1, 5}) {
@@ -447,7 +449,7 @@ TEST_F(Reasoning, IsEndedWhenItsBudgetIsSpent) {
         ASSERT_EQ(expected.size(), static_cast<size_t>(budget));
         expected.insert(expected.end(), end.begin(), end.end());
         EXPECT_EQ(pull(stream, expected.size()).tokens, expected);
-        EXPECT_GE(pull(stream, 3).status, 0);  // and goes on freely
+        EXPECT_GE(pull(stream, 3).status, 0);  // and then continues freely
     }
 }
 
@@ -463,7 +465,7 @@ TEST_F(Reasoning, CountsOnlyInsideTheBlock) {
     }
 }
 
-TEST_F(Reasoning, AnActiveTrieComesFirst) {
+TEST_F(Reasoning, AnActiveTrieTakesPrecedence) {
     const std::string prompt = "Say hello. <plan>";
     const StreamHandle stream = thinking(R"(,"reasoning_budget":1)", prompt);
     const StreamHandle plain = open(context);
@@ -477,13 +479,13 @@ TEST_F(Reasoning, AnActiveTrieComesFirst) {
     }
     std::string name = leaf(stream);
     EXPECT_EQ(in_span, tokenize(context, name));
-    // The choice's tokens have used the budget up.
+    // The tokens of the label have used up the budget.
     const std::vector<int32_t> end = tokenize(context, "</plan>");
     EXPECT_EQ(pull(stream, end.size()).tokens, end);
 }
 
-TEST_F(Reasoning, ALazyGrammarDoesNotLookIntoIt) {
-    // What would trigger the grammar stands in the reasoning, where it is forced to stand.
+TEST_F(Reasoning, ALazyGrammarIgnoresIt) {
+    // The reasoning contains the trigger of the grammar, because it is forced to.
     const std::string triggers = R"([{"type":"word","value":"go:"}])";
     ASSERT_EQ(eliza_inference_set_option(context.get(), "grammar_triggers", triggers.c_str(), nullptr), 0);
     eliza_llm_stream_config_t cfg = config();
@@ -501,7 +503,7 @@ TEST_F(Reasoning, ALazyGrammarDoesNotLookIntoIt) {
     EXPECT_NE(text.find("go:</plan>"), std::string::npos) << text;
 }
 
-TEST_F(Reasoning, WhatIsWrongIsNamed) {
+TEST_F(Reasoning, ErrorsNameTheReason) {
     const StreamHandle stream = open(context);
     const auto refused = [&](const std::string & json) {
         ErrorText error;

@@ -1,5 +1,5 @@
-// Conversations on disk: what is restored goes on as if it had never left; what is not ours is refused and
-// changes nothing.
+// Conversations on disk. A restored conversation continues as if it had never been interrupted. An invalid file is
+// rejected and changes nothing.
 
 #include <sys/resource.h>
 
@@ -54,22 +54,22 @@ protected:
     void write(const std::string & bytes) const { std::ofstream(path, std::ios::binary) << bytes; }
 };
 
-TEST_F(SavedSlots, GoOnWithoutAPrefillInAnotherProcessToo) {
-    const StreamHandle stream = prompted("Who are you?");  // answered in more than 16 tokens
+TEST_F(SavedSlots, ContinueWithoutAPrefillInAnotherProcess) {
+    const StreamHandle stream = prompted("Who are you?");  // the answer has more than 16 tokens
     pull(stream, 4);
     ASSERT_EQ(save(stream, path), 0);
     const Output expected = pull(stream, 12);
     EXPECT_EQ(stats(stream).finish_reason, ELIZA_FINISH_NONE);
-    context = create({{"n_threads", "1"}});  // as in another process: another model, another cache
+    context = create({{"n_threads", "1"}});  // like another process: another model object, another cache
     const StreamHandle restored = open(context);
     ASSERT_EQ(restore(restored, path), 0);
     EXPECT_EQ(pull(restored, 12).tokens, expected.tokens);
-    // The last token was decoded for its logits, and then one pass a token.
+    // The last token was decoded for its logits, and then one pass per token.
     EXPECT_LE(stats(restored).forward_passes, 12);
     EXPECT_EQ(stats(restored).prompt_tokens, 0);
 }
 
-TEST_F(SavedSlots, HoldWhatWasChosenAndNotYetDecoded) {
+TEST_F(SavedSlots, IncludeTokensThatWereNotYetDecoded) {
     const StreamHandle stream = prompted(), plain = prompted();
     for (const StreamHandle * each : {&stream, &plain}) {
         set_trie(*each, payload_of(context, action_names), 0);
@@ -84,7 +84,7 @@ TEST_F(SavedSlots, HoldWhatWasChosenAndNotYetDecoded) {
     EXPECT_EQ(pull(stream, 6).tokens, expected.tokens);
 }
 
-TEST_F(SavedSlots, HoldNothingOfADraft) {
+TEST_F(SavedSlots, DoNotIncludeADraft) {
     context = create({{"n_threads", "1"}}, f32_model_path());
     eliza_llm_stream_config_t cfg = config();
     cfg.cache_type_k = cfg.cache_type_v = "f32";
@@ -116,7 +116,7 @@ TEST_F(SavedSlots, HoldNothingOfADraft) {
     }
 }
 
-TEST_F(SavedSlots, TakeThePlaceOfWhatAStreamHeld) {
+TEST_F(SavedSlots, ReplaceAStreamsConversation) {
     const StreamHandle stream = prompted();
     ASSERT_EQ(save(stream, path), 0);
     const Output expected = pull(stream, 8);
@@ -131,7 +131,7 @@ TEST_F(SavedSlots, TakeThePlaceOfWhatAStreamHeld) {
     EXPECT_EQ(pull(other, 2).status, 0);
 }
 
-TEST_F(SavedSlots, AreOfOneKindOfCache) {
+TEST_F(SavedSlots, RequireTheSameKindOfCache) {
     const StreamHandle stream = prompted();
     ASSERT_EQ(save(stream, path), 0);
     eliza_llm_stream_config_t cfg = config();
@@ -148,7 +148,7 @@ TEST_F(SavedSlots, AreOfOneKindOfCache) {
     EXPECT_EQ(pull(again, 5).tokens, expected.tokens);
 }
 
-TEST_F(SavedSlots, OfAnotherModelAreRefused) {
+TEST_F(SavedSlots, OfAnotherModelAreRejected) {
     const StreamHandle stream = prompted();
     ASSERT_EQ(save(stream, path), 0);
     const ContextHandle other = create({{"n_threads", "1"}}, f32_model_path());
@@ -158,7 +158,7 @@ TEST_F(SavedSlots, OfAnotherModelAreRefused) {
     EXPECT_NE(error.find("saved with another model or cache"), std::string::npos) << error;
 }
 
-TEST_F(SavedSlots, ThatAreDamagedAreRefusedAndChangeNothing) {
+TEST_F(SavedSlots, ThatAreDamagedAreRejectedAndChangeNothing) {
     const StreamHandle stream = prompted(), plain = prompted();
     ASSERT_EQ(save(stream, path), 0);
     const std::string good = read();
@@ -174,7 +174,7 @@ TEST_F(SavedSlots, ThatAreDamagedAreRefusedAndChangeNothing) {
     for (size_t size = 8; size < good.size(); size += 1 + good.size() / 40) {
         EXPECT_EQ(refused(good.substr(0, size)), "truncated or damaged") << size;
     }
-    uint64_t fingerprint_size = 0;  // what follows the magic, the version and this
+    uint64_t fingerprint_size = 0;  // the size after the magic, the version and this number
     std::memcpy(&fingerprint_size, good.data() + 12, sizeof fingerprint_size);
     const size_t behind_fingerprint = 20 + fingerprint_size;
     for (size_t at = 12; at < good.size(); at += at < behind_fingerprint ? 1 : 1 + good.size() / 60) {
@@ -198,7 +198,7 @@ TEST_F(SavedSlots, ThatAreDamagedAreRefusedAndChangeNothing) {
     EXPECT_EQ(pull(stream, 8).tokens, pull(plain, 8).tokens);
 }
 
-// What somebody makes who knows the format: with the hash that belongs to it.
+// A file made by somebody who knows the format, with the correct hash.
 std::string with_state(const std::string & good, const std::function<void(std::string &)> & change) {
     size_t at = 12;  // the magic and the version
     for (int part = 0; part < 2; ++part) {
@@ -217,7 +217,7 @@ std::string with_state(const std::string & good, const std::function<void(std::s
     return bytes.append(reinterpret_cast<const char *>(&hash), sizeof hash);
 }
 
-// The answers to other prompts, each in cells that whatever was restored has left.
+// The answers to other prompts, each in cells that a restored state has left.
 std::vector<std::vector<int32_t>> answers_of(const ContextHandle & context) {
     std::vector<std::vector<int32_t>> answers;
     for (int32_t i = 0; i < 25; ++i) {
@@ -228,7 +228,7 @@ std::vector<std::vector<int32_t>> answers_of(const ContextHandle & context) {
     return answers;
 }
 
-TEST_F(SavedSlots, WithValuesThatAreNoNumbersAreRefusedAndPoisonNobody) {
+TEST_F(SavedSlots, WithNanValuesAreRejectedAndDoNotAffectOthers) {
     const std::vector<std::vector<int32_t>> expected = answers_of(create({{"n_threads", "1"}}));
     {
         const StreamHandle stream = prompted();
@@ -249,7 +249,7 @@ TEST_F(SavedSlots, WithValuesThatAreNoNumbersAreRefusedAndPoisonNobody) {
     EXPECT_EQ(answers_of(context), expected);
 }
 
-TEST_F(SavedSlots, WithWrongCountsAndPlacesHarmNobody) {
+TEST_F(SavedSlots, WithWrongCountsAndPositionsDoNotAffectOthers) {
     const std::vector<std::vector<int32_t>> expected = answers_of(create({{"n_threads", "1"}}));
     size_t n_cells = 0;
     {
@@ -267,7 +267,7 @@ TEST_F(SavedSlots, WithWrongCountsAndPlacesHarmNobody) {
                 return;
             }
             if (round % 4 == 1) state += "more";
-            // Counts, positions, sequences, layers: what is before the values.
+            // Everything before the values: counts, positions, sequences, layers.
             for (int i = 0; i < 3; ++i) {
                 static const int32_t values[] = {0, 1, -1, 7, 4096, INT32_MAX, INT32_MIN};
                 const int32_t value = values[random() % 7];
@@ -281,12 +281,12 @@ TEST_F(SavedSlots, WithWrongCountsAndPlacesHarmNobody) {
     EXPECT_EQ(answers_of(context), expected);
 }
 
-TEST_F(SavedSlots, RemoveWhatAKilledProcessLeftOfTheSameFile) {
+TEST_F(SavedSlots, RemoveTemporaryFilesOfAKilledProcess) {
     const auto leave = [&](const std::string & name) { std::ofstream(folder / name) << "half"; };
     leave("talk.slot.123-4.part");
     leave("talk.slot.99999-1.part");
-    leave("talk.slot.x.part");       // somebody's own
-    leave("other.slot.123-4.part");  // of another file
+    leave("talk.slot.x.part");       // an unrelated file
+    leave("other.slot.123-4.part");  // belongs to another file
     const StreamHandle stream = prompted();
     ASSERT_EQ(save(stream, path), 0);
     std::set<std::string> names;
@@ -294,7 +294,7 @@ TEST_F(SavedSlots, RemoveWhatAKilledProcessLeftOfTheSameFile) {
     EXPECT_EQ(names, (std::set<std::string>{"talk.slot", "talk.slot.x.part", "other.slot.123-4.part"}));
 }
 
-TEST_F(SavedSlots, OfOnePathAreSavedByManyThreadsAtOnce) {
+TEST_F(SavedSlots, CanBeSavedToOnePathByManyThreads) {
     std::vector<std::thread> threads;
     for (int t = 0; t < 4; ++t) {
         threads.emplace_back([&, t] {
@@ -308,11 +308,11 @@ TEST_F(SavedSlots, OfOnePathAreSavedByManyThreadsAtOnce) {
     EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 1);
 }
 
-TEST_F(SavedSlots, ThatAreNoneOfOursAreNotEvenRead) {
+TEST_F(SavedSlots, ThatAreForeignAreNotRead) {
     {
         std::ofstream file(path, std::ios::binary);
         file << "GGUF";
-        file.seekp((1ll << 40) - 1);  // a hole: a terabyte that takes no room
+        file.seekp((1ll << 40) - 1);  // a hole: a terabyte that uses no disk space
         file << "x";
         if (!file.good()) GTEST_SKIP() << "no such large files here";
     }
@@ -322,7 +322,7 @@ TEST_F(SavedSlots, ThatAreNoneOfOursAreNotEvenRead) {
     EXPECT_EQ(error, "slot file " + path + ": not a slot file");
 }
 
-TEST_F(SavedSlots, AreReadThroughALinkAndTakeItsPlace) {
+TEST_F(SavedSlots, AreReadThroughALinkAndReplaceItWhenWritten) {
     const StreamHandle stream = prompted();
     ASSERT_EQ(save(stream, path), 0);
     const std::string link = (folder / "link.slot").string();
@@ -333,7 +333,7 @@ TEST_F(SavedSlots, AreReadThroughALinkAndTakeItsPlace) {
     EXPECT_TRUE(fs::exists(path));
 }
 
-TEST_F(SavedSlots, AreWrittenWholeOrNotAtAll) {
+TEST_F(SavedSlots, AreWrittenCompletelyOrNotAtAll) {
     const StreamHandle stream = prompted();
     ASSERT_EQ(save(stream, path), 0);
     const std::string before = read();
@@ -342,7 +342,7 @@ TEST_F(SavedSlots, AreWrittenWholeOrNotAtAll) {
     EXPECT_NE(error.find("cannot be written"), std::string::npos) << error;
     EXPECT_EQ(save(stream, folder.string(), &error), ELIZA_ERR_FFI_FAULT);
     EXPECT_NE(error.find("the path exists and is not a regular file"), std::string::npos) << error;
-    // A file that may not grow any more is what a full disk is.
+    // A file size limit has the same effect as a full disk.
     std::signal(SIGXFSZ, SIG_IGN);
     rlimit limit{};
     getrlimit(RLIMIT_FSIZE, &limit);
@@ -356,7 +356,7 @@ TEST_F(SavedSlots, AreWrittenWholeOrNotAtAll) {
     EXPECT_EQ(save(stream, path), 0);
 }
 
-TEST_F(SavedSlots, ThatDoNotFitLeaveTheStreamAsItWas) {
+TEST_F(SavedSlots, ThatDoNotFitLeaveTheStreamUnchanged) {
     const StreamHandle large = open(context);
     prefill(large, std::vector<int32_t>(180, 40));
     ASSERT_EQ(save(large, path), 0);
@@ -390,14 +390,14 @@ TEST_F(SavedSlots, NeedATokenAndRoom) {
     EXPECT_EQ(pull(narrow, 2).status, 0);
 }
 
-// As large as no memory is: only what fits this context is ever read.
-TEST_F(SavedSlots, OfAnySizeAreRejectedByWhatTheyBeginWith) {
+// Larger than any memory. Only as much as fits this context is ever read.
+TEST_F(SavedSlots, OfAnySizeAreRejectedByTheirBeginning) {
     const StreamHandle stream = prompted();
     ASSERT_EQ(save(stream, path), 0);
     const std::string good = read();
     const auto grow = [&] { fs::resize_file(path, uintmax_t{1} << 40); };
     std::string foreign = good, error;
-    foreign[20] = static_cast<char>(foreign[20] ^ 1);  // of the fingerprint
+    foreign[20] = static_cast<char>(foreign[20] ^ 1);  // in the fingerprint
     write(foreign);
     grow();
     EXPECT_EQ(restore(stream, path, &error), ELIZA_ERR_FFI_FAULT);
@@ -407,14 +407,14 @@ TEST_F(SavedSlots, OfAnySizeAreRejectedByWhatTheyBeginWith) {
     std::memcpy(&fingerprint_size, good.data() + 12, sizeof fingerprint_size);
     std::string longest = good;
     const uint64_t n_bytes = uint64_t{1} << 39;
-    std::memcpy(longest.data() + 20 + fingerprint_size, &n_bytes, sizeof n_bytes);  // of the tokens
+    std::memcpy(longest.data() + 20 + fingerprint_size, &n_bytes, sizeof n_bytes);  // the size of the tokens
     write(longest);
     grow();
     EXPECT_EQ(restore(stream, path, &error), ELIZA_ERR_CONTEXT_FULL);
     EXPECT_EQ(pull(stream, 2).status, 0);
 }
 
-TEST_F(SavedSlots, MakeRoomAmongWhatNobodyWants) {
+TEST_F(SavedSlots, MakeRoomByRemovingUnneededTokens) {
     context = create({{"n_threads", "1"}, {"n_ctx", "512"}, {"n_slots", "3"}});
     {
         const StreamHandle stream = open(context);

@@ -1,8 +1,8 @@
-// Stories of streams, drawn by a seed: each is told alone, every request in passes of its own, and then beside
-// others on several threads, all sharing passes, with what closed streams leave parked at once. In full precision
-// both must come to the same tokens.
+// Random scripts for streams, called stories. Each story is run alone, with every request in its own passes, and then
+// together with others on several threads. There all share passes, and the tokens of closed streams are parked
+// immediately. In full precision both runs must give the same tokens.
 //
-// ELIZA_STRESS_STORIES=N tells N of them on each model (default 50).
+// ELIZA_STRESS_STORIES=N runs N of them on each model (default 50).
 
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@
 namespace eliza::test {
 namespace {
 
-// A conversation's tokens after each chapter, and the scores that were asked for.
+// The tokens of a conversation after each chapter, and the requested scores.
 struct Told {
     std::vector<std::vector<int32_t>> chapters;
     std::vector<std::string> names;  // of the chapters
@@ -62,7 +62,7 @@ private:
     int draw(int n) { return static_cast<int>(random_() % static_cast<uint32_t>(n)); }
 
     std::vector<int32_t> prompt() {
-        // Some begin alike, so that slots share what they hold.
+        // Some stories begin with the same prompt, so that slots share cells.
         std::string text = draw(2) == 0 ? "The user asks for an answer to all of the messages of today. " : "";
         const char * words[] = {"send", "note", "mail", "reply", "stop", "remind", "hello", "nine", "list", "today"};
         for (int i = 3 + draw(25); i > 0; --i) text += std::string(words[draw(10)]) + " ";
@@ -74,7 +74,7 @@ private:
         eliza_llm_stream_config_t cfg = full_precision_config();
         cfg.draft_min = draft_max_ > 0 ? 1 : 0;
         cfg.draft_max = draft_max_;
-        const std::lock_guard<std::mutex> lock(opening_);  // the strategy is the context's until then
+        const std::lock_guard<std::mutex> lock(opening_);  // the strategy is a setting of the context until then
         eliza_inference_set_option(context_.get(), "strategy", strategy_, nullptr);
         stream_ = open(context_, cfg);
         ASSERT_NE(stream_, nullptr);
@@ -129,7 +129,7 @@ private:
         char * out = nullptr;
         EXPECT_EQ(eliza_inference_llm_stream_fill(stream_.get(), span.data(), span.size(), &out, error.out()), 0)
             << error.text();
-        // The answer's tokens are told as a list of numbers, counted from the last prompt.
+        // The tokens of the answer are reported as a list, beginning after the last prompt.
         std::string json = out != nullptr ? out : "";
         eliza_inference_free_string(out);
         const size_t begin = json.find("\"answer_tokens\":[") + 17;
@@ -143,7 +143,7 @@ private:
         text_.resize(n_past - answer.size());
         text_.insert(text_.end(), answer.begin(), answer.end());
         chapter("fill");
-        read(tokenize(context_, " then ", false));  // what comes next is no more part of the answer
+        read(tokenize(context_, " then ", false));  // the text after this is no longer part of the answer
     }
 
     void save_and_restore() {
@@ -160,7 +160,7 @@ private:
         chapter("save");
     }
 
-    // Comes before, in, or after the call; whatever it meets is taken back.
+    // May come before, during or after the call. The call that it cancels is repeated.
     void cancel() {
         const int wait_us = draw(2000);
         const std::vector<int32_t> tokens(150, 60 + draw(50));
@@ -209,7 +209,7 @@ protected:
                       arch != nullptr ? mtp_model_path({arch, MtpHead::random}) : f32_model_path());
     }
 
-    // Whether both tokens were as good as equally likely behind the text: rounding may then decide.
+    // Returns true if both tokens were about equally probable after the text, so that rounding may decide.
     static bool is_near_tie(const ContextHandle & alone, const std::vector<int32_t> & text, size_t n, int32_t a,
                             int32_t b) {
         float p_a = 0, p_b = 0;

@@ -1,4 +1,4 @@
-// Streams that go through the model together: the same answers as alone, nobody starved, nobody's work lost.
+// Streams that share forward passes: same results as alone, no starvation, no lost work.
 
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ ContextHandle create_f32(Options options = {}) {
     return create(options, f32_model_path());
 }
 
-// Runs body(0) to body(n - 1), each on a thread of its own.
+// Runs body(0) to body(n - 1), each on its own thread.
 void on_threads(int n, const std::function<void(int)> & body) {
     std::vector<std::thread> threads;
     for (int i = 0; i < n; ++i) threads.emplace_back(body, i);
@@ -39,7 +39,7 @@ std::vector<int32_t> prompt_of(const ContextHandle & context, int i) {
     return tokenize(context, "Request number " + std::to_string(i) + ": please send an answer to all", true);
 }
 
-// Streams that generate, one after the other pass, until the object's end.
+// Streams that generate continuously until the object is destroyed.
 class Generating {
 public:
     Generating(const ContextHandle & context, int n) {
@@ -69,7 +69,7 @@ public:
     int n_tokens() const { return n_tokens_; }
 
 private:
-    // While a call runs the stream answers nothing else.
+    // While a call is running, the stream rejects other calls.
     static int64_t stats_of(const StreamHandle & stream) {
         eliza_llm_stream_stats_t stats{};
         const int status = eliza_inference_llm_stream_stats(stream.get(), &stats, sizeof stats);
@@ -82,7 +82,7 @@ private:
     std::vector<std::thread> threads_;
 };
 
-TEST(SharedPasses, GiveTheTokensThatEachStreamGetsAlone) {
+TEST(SharedPasses, GiveEachStreamTheSameTokensAsAlone) {
     constexpr int n_streams = 8;
     const auto run = [](const ContextHandle & context, int i) {
         const StreamHandle stream = open(context, endless_config());
@@ -115,7 +115,7 @@ TEST(SharedPasses, AreCounted) {
     }
 }
 
-TEST(SharedPasses, AreNoneWhereBatchingIsOff) {
+TEST(SharedPasses, DoNotHappenIfBatchingIsOff) {
     const ContextHandle context = create_f32({{"batching", "off"}});
     std::vector<StreamHandle> streams;
     for (int i = 0; i < 4; ++i) {
@@ -129,9 +129,9 @@ TEST(SharedPasses, AreNoneWhereBatchingIsOff) {
     }
 }
 
-// On the quantized model, where another batch would show in the third digit. Each text stays in its slot: in another
-// one's cells it would be summed up in another order.
-TEST(SharedPasses, ScoresAreTheSameToTheLastBitWhereBatchingIsOff) {
+// On the quantized model, where a different batch would change the third digit. Each text stays in its slot, because in
+// another slot's cells the order of sums would differ.
+TEST(SharedPasses, ScoresAreBitIdenticalIfBatchingIsOff) {
     const ContextHandle context = create({{"batching", "off"}, {"n_threads", "1"}, {"n_slots", "8"}});
     const std::string choices = payload_of(context, action_names);
     const auto scores = [&](int i) {
@@ -152,10 +152,10 @@ TEST(SharedPasses, ScoresAreTheSameToTheLastBitWhereBatchingIsOff) {
     }
 }
 
-// Counted in passes, so that it holds on any machine: the pass that runs, its own, and for a second decision
-// one that it may just have missed and its own again. Where the system lets this thread wait for a core, passes
-// go by before it asks, so not every round tells.
-TEST(SharedPasses, WhoComesWhileOthersGenerateIsServedInThePassesToCome) {
+// Counted in passes, so that it holds on any machine: the running pass, its own pass, and for a second decision one
+// that it may just have missed and its own. If the operating system makes this thread wait for a core, passes go by
+// before the request, so not every round is conclusive.
+TEST(SharedPasses, ANewRequestIsServedInTheNextPasses) {
     const std::shared_ptr<Model> model = Model::load(f32_model_path(), {});
     eliza::Options options;
     options.n_ctx = 4096;
@@ -196,7 +196,7 @@ TEST(SharedPasses, WhoComesWhileOthersGenerateIsServedInThePassesToCome) {
     for (std::thread & thread : threads) thread.join();
 }
 
-TEST(SharedPasses, ALongPromptDoesNotHoldUpWhoGenerates) {
+TEST(SharedPasses, ALongPromptDoesNotBlockGeneration) {
     const ContextHandle context = create_f32({{"n_ctx", "8192"}, {"n_batch", "128"}});
     const StreamHandle generating = open(context, endless_config());
     prefill(generating, prompt_of(context, 1));
@@ -213,7 +213,7 @@ TEST(SharedPasses, ALongPromptDoesNotHoldUpWhoGenerates) {
     EXPECT_GE(n_meanwhile, 10);
 }
 
-TEST(SharedPasses, AFullContextEndsTheStreamThatFilledItAndNoOther) {
+TEST(SharedPasses, AFullContextEndsOnlyTheStreamThatFilledIt) {
     const ContextHandle context = create_f32({{"n_ctx", "1024"}, {"n_slots", "4"}});
     std::vector<std::vector<int32_t>> got(3);
     std::vector<int> status(4, 0);
@@ -229,7 +229,7 @@ TEST(SharedPasses, AFullContextEndsTheStreamThatFilledItAndNoOther) {
             got[static_cast<size_t>(i)] = std::move(output.tokens);
             return;
         }
-        // 300 tokens and what the others have would do; 1000 do not.
+        // There is room for 300 tokens besides the others' tokens, but not for 1000.
         const StreamHandle stream = open(context, full_precision_config());
         ErrorText error;
         const std::vector<int32_t> prompt(1000, 60);
@@ -247,7 +247,7 @@ TEST(SharedPasses, AFullContextEndsTheStreamThatFilledItAndNoOther) {
     }
 }
 
-TEST(SharedPasses, WhoIsCancelledIsTakenOutAndTheOthersGoOn) {
+TEST(SharedPasses, ACancelledStreamDoesNotStopOthers) {
     const ContextHandle context = create_f32({{"n_ctx", "16384"}, {"n_batch", "4096"}});
     const ContextHandle alone = create_f32({{"batching", "off"}});
     const auto run = [](const ContextHandle & in, int i) {
@@ -280,7 +280,7 @@ TEST(SharedPasses, WhoIsCancelledIsTakenOutAndTheOthersGoOn) {
     for (int i = 0; i < 3; ++i) EXPECT_EQ(got[static_cast<size_t>(i)], run(alone, i));
 }
 
-TEST(SharedPasses, WhatPromptsBeginWithIsDecodedOnce) {
+TEST(SharedPasses, ACommonBeginningOfPromptsIsDecodedOnce) {
     const ContextHandle context = create_f32({{"n_ctx", "8192"}});
     constexpr int n_streams = 4;
     const std::vector<int32_t> beginning(1000, 60);
@@ -295,7 +295,7 @@ TEST(SharedPasses, WhatPromptsBeginWithIsDecodedOnce) {
     for (const StreamHandle & stream : streams) {
         n_decoded += stats(stream).prompt_tokens - stats(stream).prompt_tokens_reused;
     }
-    EXPECT_LE(n_decoded, 1000 + 4 * 100);  // once, and what little was not worth a wait
+    EXPECT_LE(n_decoded, 1000 + 4 * 100);  // once, plus small parts that were not worth waiting for
 }
 
 TEST(SharedPasses, TreesOfSeveralStreamsShareThePassAndItsLanes) {
@@ -320,7 +320,7 @@ TEST(SharedPasses, TreesOfSeveralStreamsShareThePassAndItsLanes) {
     }
 }
 
-TEST(SharedPasses, OneWordTokensPassesOfOneTokenStillComeToAnEnd) {
+TEST(SharedPasses, PromptsInPassesOfOneTokenTerminate) {
     const ContextHandle context = create_f32({{"n_batch", "1"}, {"n_slots", "3"}});
     const ContextHandle alone = create_f32({{"batching", "off"}});
     const auto run = [](const ContextHandle & in, int i) {
@@ -335,7 +335,7 @@ TEST(SharedPasses, OneWordTokensPassesOfOneTokenStillComeToAnEnd) {
 
 // ---- Waiting for a slot ---------------------------------------------------------------------------
 
-TEST(WaitingForASlot, EverybodyGetsOne) {
+TEST(WaitingForASlot, EveryRequestGetsOne) {
     const ContextHandle context = create_f32({{"n_slots", "2"}});
     std::atomic<int> n_done{0};
     on_threads(12, [&](int i) {
@@ -347,7 +347,7 @@ TEST(WaitingForASlot, EverybodyGetsOne) {
     EXPECT_EQ(n_done, 12);
 }
 
-TEST(WaitingForASlot, EndsWithBusyOnceItHasTakenTooLong) {
+TEST(WaitingForASlot, EndsWithBusyAfterTheTimeout) {
     const ContextHandle context = create_f32({{"n_slots", "2"}, {"slot_wait_ms", "0"}});
     eliza_llm_stream_config_t cfg = config();
     cfg.slot_id = 1;

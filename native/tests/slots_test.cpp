@@ -1,4 +1,4 @@
-// Which slot a stream gets, and whose tokens make room.
+// The assignment of slots to streams, and the order in which tokens are removed.
 
 #include "engine/cache/slots.h"
 
@@ -29,7 +29,7 @@ TEST(Slots, TheLeastRecentlyUsedFreeOneIsTaken) {
     EXPECT_EQ(slots.acquire(wish(-1, "")).id, c.id);
 }
 
-TEST(Slots, OneThatWasNeverUsedComesBeforeOneThatHoldsTokens) {
+TEST(Slots, AnUnusedSlotIsTakenBeforeOneWithTokens) {
     SlotTable slots(2);
     Slot & first = slots.acquire(wish(-1, ""));
     first.cached = {1, 2, 3};
@@ -45,7 +45,7 @@ TEST(Slots, AKeyFindsItsSlotAgain) {
     EXPECT_EQ(slots.acquire(wish(-1, "room-7")).id, keyed.id);
 }
 
-TEST(Slots, RoomIsMadeWhereTokensAreWantedByNobodyLeastRecentlyUsedFirst) {
+TEST(Slots, UnneededTokensAreRemovedLeastRecentlyUsedFirst) {
     SlotTable slots(3);
     Slot & a = slots.acquire(wish(-1, ""));
     Slot & b = slots.acquire(wish(-1, ""));
@@ -62,7 +62,7 @@ TEST(Slots, RoomIsMadeWhereTokensAreWantedByNobodyLeastRecentlyUsedFirst) {
     EXPECT_EQ(slots.least_recently_used(), &a);
 }
 
-TEST(Slots, OneThatIsTakenOrNotThereIsAnError) {
+TEST(Slots, ATakenOrUnknownSlotIsAnError) {
     SlotTable slots(1);
     slots.acquire(wish(0, ""));
     EXPECT_THROW(slots.acquire(wish(0, "")), Error);

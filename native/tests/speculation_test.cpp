@@ -1,7 +1,7 @@
-// Speculative decoding changes nothing but the number of passes: the same tokens with drafters that agree
-// always, partly and never; events and counts that add up.
+// Speculative decoding changes only the number of passes. The tokens are the same with drafters that agree always,
+// sometimes and never, and events and counts are consistent.
 //
-// In full precision, where a batch differs from single tokens by the order of sums alone.
+// In full precision, where a batch differs from single tokens only by the order of sums.
 
 #include <algorithm>
 #include <cmath>
@@ -14,9 +14,9 @@ namespace {
 class Speculation : public testing::Test {
 protected:
     ContextHandle context = create({{"n_ctx", "1024"}, {"n_threads", "1"}}, f32_model_path());
-    // A list that the model goes on and on with.
+    // A list that the model continues for ever.
     const std::string endless = "Actions:\n- ";
-    // Its end looks like what came before: what n-grams are for.
+    // Its end repeats earlier text, which n-grams detect.
     const std::string repeating = "one two three four five six. one two three four five six. one two three four";
 
     struct Settings {
@@ -96,7 +96,7 @@ TEST_F(Speculation, ADrafterThatAgreesSavesPasses) {
     EXPECT_LT(with.counts.forward_passes, alone.counts.forward_passes / 3);
 }
 
-TEST_F(Speculation, NGramsSavePassesWhereTheTextRepeats) {
+TEST_F(Speculation, NGramsSavePassesIfTheTextRepeats) {
     const std::string grammar = "root ::= (\"one two three four \")+";
     const Run alone = run({0, "", grammar}, "Count: ");
     const Run with = run({4, "", grammar}, "Count: ");
@@ -106,14 +106,14 @@ TEST_F(Speculation, NGramsSavePassesWhereTheTextRepeats) {
 }
 
 TEST_F(Speculation, ADrafterThatNeverAgreesIsNeverFollowed) {
-    // What the grammar wants nobody would guess.
+    // The grammar requires text that no drafter would predict.
     const Run with = run({4, f32_model_path(), R"(root ::= "xk7!qv0Zj%4wP2hR9bY5mT1sD8fG3nL6cK")"}, "Say hello. ");
     EXPECT_EQ(with.output.text, "xk7!qv0Zj%4wP2hR9bY5mT1sD8fG3nL6cK");
     EXPECT_GT(with.counts.tokens_drafted, 20);
     EXPECT_LE(with.counts.tokens_accepted, 1);
 }
 
-TEST_F(Speculation, EventsTellWhatBecameOfEveryDraft) {
+TEST_F(Speculation, EventsReportTheOutcomeOfEveryDraft) {
     struct Event {
         std::vector<int> accepted, corrected;
         int from, to;
@@ -128,7 +128,7 @@ TEST_F(Speculation, EventsTellWhatBecameOfEveryDraft) {
                           e->rejected_to});
     };
     ASSERT_EQ(eliza_inference_set_verifier_callback(context.get(), record, &events, nullptr), 0);
-    // The penalty is what the drafter does not know of.
+    // The drafter does not know about the penalty.
     const StreamHandle stream = open_with({4, f32_model_path(), "", 1.5f});
     prefill(stream, tokenize(context, endless, true));
     std::vector<int32_t> tokens;
@@ -182,7 +182,7 @@ TEST_F(Speculation, SpansNeverDraft) {
     }
     EXPECT_EQ(pull(plain, 5).tokens, [&] {
         std::vector<int32_t> tokens;
-        while (tokens.size() < 5) {  // one at a time: a checked draft brings several
+        while (tokens.size() < 5) {  // one at a time, because a checked draft returns several
             int32_t token = 0;
             size_t n = 0;
             char text[64];
@@ -209,7 +209,7 @@ TEST_F(Speculation, SpansNeverDraft) {
     EXPECT_EQ(got, expected);
 }
 
-TEST_F(Speculation, EndsWhereItWouldHave) {
+TEST_F(Speculation, EndsAtTheSameToken) {
     for (const int max_tokens : {1, 2, 7}) {
         eliza_llm_stream_config_t cfg = full_precision_config();
         cfg.max_tokens = max_tokens;
@@ -227,7 +227,7 @@ TEST_F(Speculation, EndsWhereItWouldHave) {
         EXPECT_EQ(outputs[0].text, outputs[1].text);
         EXPECT_EQ(outputs[1].status, 1);
     }
-    // A context that fills up.
+    // The context becomes full.
     context = create({{"n_ctx", "256"}, {"n_slots", "1"}, {"n_threads", "1"}}, f32_model_path());
     std::vector<size_t> lengths;
     for (const int draft_max : {0, 5}) {
@@ -241,7 +241,7 @@ TEST_F(Speculation, EndsWhereItWouldHave) {
     EXPECT_EQ(lengths[0], lengths[1]);
 }
 
-TEST_F(Speculation, WhatIsWrongIsNamed) {
+TEST_F(Speculation, ErrorsNameTheReason) {
     eliza_llm_stream_config_t cfg = config();
     const auto refused = [&](int least, int most, const char * path) {
         cfg.draft_min = least;
@@ -255,7 +255,7 @@ TEST_F(Speculation, WhatIsWrongIsNamed) {
     EXPECT_EQ(refused(5, 4, nullptr), "draft_min is above draft_max");
     EXPECT_EQ(refused(1, 257, nullptr), "draft_max is above 256");
     EXPECT_NE(refused(1, 4, "/nowhere/model.gguf").find("/nowhere/model.gguf"), std::string::npos);
-    // Another vocabulary; the file has nothing else.
+    // Another vocabulary; the file contains nothing else.
     const std::string other = std::string(ELIZA_TEST_VOCABULARIES) + "/ggml-vocab-qwen2.gguf";
     EXPECT_NE(refused(1, 4, other.c_str()), "");
     cfg.draft_min = cfg.draft_max = 0;

@@ -1,5 +1,5 @@
-// Every strategy gives the tokens of the slow, obvious one, and the scores are those of brute force.
-// In full precision, so that what differs between a batch and single tokens is the order of sums.
+// Every strategy gives the tokens of the slow, obvious one, and the scores equal those of brute force. In full
+// precision, so that a batch and single tokens differ only by the order of sums.
 
 #include <algorithm>
 #include <cmath>
@@ -73,8 +73,8 @@ protected:
         for (int32_t & token : prompt) token = static_cast<int32_t>(20 + random() % 900);
         return prompt;
     }
-    // The least difference between the logarithms of the best and the next probability over the
-    // decisions of a walk: where it is near 0, rounding decides.
+    // The smallest difference between the log-probabilities of the best and the second outcome over the decisions of a
+    // walk. If it is near 0, rounding decides.
     static double margin(const Leaves & leaves, const std::vector<double> & logprobs,
                          const std::vector<int32_t> & walk) {
         double least = INFINITY;
@@ -98,7 +98,7 @@ protected:
     }
 };
 
-// In four parts, which run side by side.
+// In four parts, which can run in parallel.
 class StrategiesOnRandomTries : public Strategies, public testing::WithParamInterface<uint32_t> {};
 
 TEST_P(StrategiesOnRandomTries, GiveTheSameTokens) {
@@ -135,7 +135,7 @@ TEST_F(Strategies, GiveTheSameTokensAfterTheSpan) {
             const StreamHandle stream = prompted(strategy, prompt);
             set_trie(stream, payload(leaves), ELIZA_TRIE_ARGMAX);
             outputs.push_back(pull(stream, 14).tokens);
-            // And after the next part of a conversation, for which the queue is decoded with it.
+            // And after the next part of a conversation, with which the queued tokens are decoded.
             prefill(stream, {40, 41, 42});
             const Output more = pull(stream, 4);
             outputs.back().insert(outputs.back().end(), more.tokens.begin(), more.tokens.end());
@@ -144,14 +144,14 @@ TEST_F(Strategies, GiveTheSameTokensAfterTheSpan) {
     }
 }
 
-TEST_F(Strategies, HandleTheShapesThatTriesCanHave) {
+TEST_F(Strategies, HandleEveryShapeOfTrie) {
     Leaves deep_chains, shared_suffixes, combs;
     for (int32_t i = 0; i < 6; ++i) {
         std::vector<int32_t> chain(120, 310);
         chain[static_cast<size_t>(20 * i)] = 311 + i;
         deep_chains.push_back(chain);
         shared_suffixes.push_back({300 + i, 400, 401, 402});
-        combs.push_back(std::vector<int32_t>(static_cast<size_t>(i + 1), 305));  // each continues the one before
+        combs.push_back(std::vector<int32_t>(static_cast<size_t>(i + 1), 305));  // each continues the previous one
     }
     for (const Leaves & leaves : {Leaves{{300}}, Leaves{{300, 301, 302}}, deep_chains, shared_suffixes, combs,
                                   Leaves{{300, 301}, {300, 301}, {300, 301}}}) {
@@ -178,7 +178,7 @@ TEST_F(Strategies, HandleThreeThousandLeaves) {
     for (size_t i = 0; i < leaves.size(); ++i) ASSERT_NEAR(fast[i], slow[i], 1e-4) << i;
 }
 
-TEST_F(Strategies, TheRestrictedHeadGivesTheLogitsOfTheWholeOne) {
+TEST_F(Strategies, TheRestrictedHeadGivesTheSameLogits) {
     for (int round = 0; round < 60; ++round) {
         const Leaves leaves = random_leaves(random, 20, 6, 4);
         const std::vector<int32_t> prompt = random_prompt();
@@ -202,8 +202,8 @@ TEST_F(Strategies, TreeModeTakesAtMostOnePassBeyondThePrompt) {
     }
 }
 
-TEST_F(Strategies, TheStatsSayWhichRan) {
-    // Three decisions: the prompt's, and two that one pass can hold.
+TEST_F(Strategies, TheStatsReportWhichRan) {
+    // Three decisions: one after the prompt, and two that fit one pass.
     Leaves leaves;
     for (int32_t i = 0; i < 8; ++i) leaves.push_back({300 + i / 4, 310, 320 + i / 2 % 2, 330, 340 + i % 2});
     const std::vector<int32_t> prompt = random_prompt();
@@ -222,7 +222,7 @@ TEST_F(Strategies, ALeafDecidedByItsFirstTokenTakesNoPass) {
     }
 }
 
-TEST_F(Strategies, SamplingAgreesWithTheSeedWhateverTheStrategy) {
+TEST_F(Strategies, SamplingDoesNotDependOnTheStrategy) {
     ASSERT_EQ(eliza_inference_set_option(context.get(), "seed", "77", nullptr), 0);
     for (int round = 0; round < 30; ++round) {
         const Leaves leaves = random_leaves(random, 15, 5, 3);
@@ -241,7 +241,7 @@ TEST_F(Strategies, SamplingAgreesWithTheSeedWhateverTheStrategy) {
     }
 }
 
-TEST_F(Strategies, ScoresAreThoseOfBruteForceAndSumToOne) {
+TEST_F(Strategies, ScoresAgreeWithBruteForceAndSumToOne) {
     for (int round = 0; round < 25; ++round) {
         Leaves leaves = random_leaves(random, 1 + random() % 25, 5, 4);
         std::sort(leaves.begin(), leaves.end());
@@ -256,7 +256,7 @@ TEST_F(Strategies, ScoresAreThoseOfBruteForceAndSumToOne) {
             total += std::exp(fast[i]);
         }
         EXPECT_NEAR(total, 1.0, 1e-6);
-        // The leaf that argmax walks to has the probability its score says.
+        // The leaf chosen by argmax has the probability that its score says.
         const Choice choice = choose("auto", prompt, leaves);
         EXPECT_NEAR(choice.logprob, slow[std::stoul(choice.name)], 1e-4);
     }
@@ -279,10 +279,10 @@ TEST_F(Strategies, ModeTwoIsTheLeafWithTheHighestScore) {
         EXPECT_EQ(best.tokens, leaves[std::stoul(best.name)]);
         n_differ += best.tokens != choose("auto", prompt, leaves).tokens ? 1 : 0;
     }
-    EXPECT_GT(n_differ, 0);  // a greedy walk does not always find it
+    EXPECT_GT(n_differ, 0);  // greedy decoding does not always find it
 }
 
-TEST_F(Strategies, ScoresMakeTheChoiceFree) {
+TEST_F(Strategies, AChoiceAfterScoresTakesNoPass) {
     const Leaves leaves = random_leaves(random, 20, 5, 3);
     const StreamHandle stream = prompted("auto", random_prompt());
     set_trie(stream, payload(leaves), ELIZA_TRIE_ARGMAX | ELIZA_TRIE_STOP_AT_LEAF);
@@ -293,11 +293,11 @@ TEST_F(Strategies, ScoresMakeTheChoiceFree) {
     pull(stream);
     EXPECT_EQ(stats(stream).forward_passes, passes);
     std::vector<double> again(20);
-    EXPECT_EQ(eliza_inference_token_trie_scores(stream.get(), again.data(), 20), 20);  // still there
+    EXPECT_EQ(eliza_inference_token_trie_scores(stream.get(), again.data(), 20), 20);  // still available
     EXPECT_EQ(again, logprobs);
 }
 
-TEST_F(Strategies, ScoresAskedTooLateOrWithTooLittleRoomAreErrors) {
+TEST_F(Strategies, ScoresRequestedTooLateOrWithTooLittleRoomAreErrors) {
     const StreamHandle stream = prompted("auto", random_prompt());
     double logprobs[2];
     EXPECT_EQ(eliza_inference_token_trie_scores(stream.get(), logprobs, 2), ELIZA_ERR_INVALID_ARG);
@@ -343,7 +343,7 @@ TEST_F(Strategies, StreamsShareTheLanesWithoutMixing) {
     EXPECT_EQ(of_b, alone_b.tokens);
 }
 
-TEST_F(Strategies, APromptThatIsContinuedInsideASpanIsDecidedAnew) {
+TEST_F(Strategies, ContinuingThePromptInsideASpanRepeatsTheDecision) {
     for (const std::string & strategy : strategies) {
         for (int round = 0; round < 10; ++round) {
             const Leaves leaves = random_leaves(random, 12, 4, 5);
@@ -362,7 +362,7 @@ TEST_F(Strategies, APromptThatIsContinuedInsideASpanIsDecidedAnew) {
     }
 }
 
-TEST_F(Strategies, ATreeOfJustAsManyTokensAsABatchLeavesRoomForTheOneThatWaits) {
+TEST_F(Strategies, ATreeLeavesRoomForTheQueuedToken) {
     for (const int n_batch : {100, 101, 102, 103}) {
         const ContextHandle narrow =
             create({{"n_batch", std::to_string(n_batch)}, {"n_slots", "1"}, {"strategy", "tree"}}, f32_model_path());

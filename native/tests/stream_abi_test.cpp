@@ -18,7 +18,7 @@ protected:
     }
 };
 
-TEST_F(StreamAbi, PullAndPushGiveTheSameTokensAndText) {
+TEST_F(StreamAbi, NextAndGenerateGiveTheSameTokensAndText) {
     const Output pulled = pull(prompted(), 40);
     const Output pushed = push(prompted(), 40);
     EXPECT_FALSE(pulled.tokens.empty());
@@ -26,7 +26,7 @@ TEST_F(StreamAbi, PullAndPushGiveTheSameTokensAndText) {
     EXPECT_EQ(pulled.text, pushed.text);
 }
 
-TEST_F(StreamAbi, PushGoesOnWhereItStopped) {
+TEST_F(StreamAbi, GenerateResumesWhereItStopped) {
     const Output whole = push(prompted(), 30);
     const StreamHandle stream = prompted();
     Output parts = push(stream, 10);
@@ -51,7 +51,7 @@ TEST_F(StreamAbi, MaxTokensEndsTheGenerationUntilTheNextPrefill) {
     EXPECT_EQ(pull(stream).tokens.size(), 5u);
 }
 
-TEST_F(StreamAbi, ATokenThatDoesNotFitWaitsForTheNextCall) {
+TEST_F(StreamAbi, ATokenThatDoesNotFitIsReturnedByTheNextCall) {
     const Output roomy = pull(prompted(), 30);
     const StreamHandle stream = prompted();
     Output tight;
@@ -89,7 +89,7 @@ TEST_F(StreamAbi, EveryChoiceIsOneOfTheLeaves) {
     }
 }
 
-TEST_F(StreamAbi, SkippingAheadGivesTheTokensAndProbabilityOfTokenByToken) {
+TEST_F(StreamAbi, SkippingAheadGivesTheSameTokensAndProbability) {
     context = create({{"n_threads", "1"}}, f32_model_path());
     double logprob[2];
     Output output[2];
@@ -121,7 +121,7 @@ TEST_F(StreamAbi, ASingleLeafNeedsNoPassAndHasProbabilityOne) {
     EXPECT_EQ(stats(stream).decisions, 0);
 }
 
-TEST_F(StreamAbi, WithoutTheFlagTheGenerationGoesOnAfterTheLeaf) {
+TEST_F(StreamAbi, WithoutTheFlagTheGenerationContinuesAfterTheLeaf) {
     const StreamHandle stream = prompted();
     set_trie(stream, payload_of(context, {"IGNORE"}), ELIZA_TRIE_ARGMAX);
     const size_t leaf_size = tokenize(context, "IGNORE").size();
@@ -130,7 +130,7 @@ TEST_F(StreamAbi, WithoutTheFlagTheGenerationGoesOnAfterTheLeaf) {
     EXPECT_EQ(output.status, 0);
     EXPECT_EQ(stats(stream).trie_active, 0);
 
-    // What follows is what follows the same text given as a prompt.
+    // The continuation equals that of the same text given as a prompt.
     const StreamHandle reference = open(context);
     std::vector<int32_t> tokens = prompt_tokens;
     tokens.insert(tokens.end(), output.tokens.begin(), output.tokens.end());
@@ -138,8 +138,8 @@ TEST_F(StreamAbi, WithoutTheFlagTheGenerationGoesOnAfterTheLeaf) {
     EXPECT_EQ(pull(stream, 5).tokens, pull(reference, 5).tokens);
 }
 
-TEST_F(StreamAbi, AtALeafThatOthersContinueTheWholeVocabularyDecides) {
-    // The token the model itself wants next decides which of these two tries can walk on.
+TEST_F(StreamAbi, TheWholeVocabularyDecidesWhetherToEndOnAPrefixLeaf) {
+    // The next token that the model prefers decides which of these two tries can continue.
     const int32_t wanted = pull(prompted(), 1).tokens.at(0);
     const StreamHandle probe = prompted();
     const std::vector<int32_t> two = pull(probe, 2).tokens;
@@ -163,7 +163,7 @@ TEST_F(StreamAbi, AtALeafThatOthersContinueTheWholeVocabularyDecides) {
     EXPECT_EQ(leaf(goes_on), "short");
 }
 
-TEST_F(StreamAbi, TheProbabilityIsTheSoftmaxOfPlainLogitsOverTheLegalTokens) {
+TEST_F(StreamAbi, TheProbabilityIsTheSoftmaxOfPlainLogitsOverTheAllowedTokens) {
     const auto model = load_model();
     const auto logits_after = [&](const std::vector<int32_t> & tokens) {
         llama_context_params params = llama_context_default_params();
@@ -196,8 +196,8 @@ TEST_F(StreamAbi, TheProbabilityIsTheSoftmaxOfPlainLogitsOverTheLegalTokens) {
     EXPECT_NEAR(std::exp(logprob), expected, 0.02);
 }
 
-TEST_F(StreamAbi, BytesHeldBackComeOutWhenTheContextIsFull) {
-    // The first bytes of an emoji as byte tokens, then no room for the rest.
+TEST_F(StreamAbi, HeldBackBytesAreReturnedWhenTheContextIsFull) {
+    // The first bytes of an emoji as byte tokens, and then no room for the rest.
     const ContextHandle small = create({{"n_ctx", "256"}});
     const std::vector<int32_t> emoji = tokenize(small, "\xF0\x9F\xA6\x84");
     ASSERT_EQ(emoji.size(), 4u) << "the vocabulary has a token for this character";
@@ -212,7 +212,7 @@ TEST_F(StreamAbi, BytesHeldBackComeOutWhenTheContextIsFull) {
     EXPECT_EQ(rest.text, "\xEF\xBF\xBD");
 }
 
-TEST_F(StreamAbi, TheSpanLimitLetsGo) {
+TEST_F(StreamAbi, TheSpanEndsAtItsLimit) {
     const ContextHandle limited = create({{"span_limit", "3"}});
     const StreamHandle stream = open(limited);
     prefill(stream, prompt_tokens);
@@ -223,7 +223,7 @@ TEST_F(StreamAbi, TheSpanLimitLetsGo) {
     EXPECT_EQ(leaf(stream), "");
 }
 
-TEST_F(StreamAbi, AForeignModelIdIsRefusedAndTheStreamUnchanged) {
+TEST_F(StreamAbi, AForeignModelIdIsRejected) {
     const ContextHandle named = create({{"model_id", "mine"}});
     const StreamHandle stream = open(named);
     prefill(stream, prompt_tokens);
@@ -246,7 +246,7 @@ TEST_F(StreamAbi, ClearEndsTheSpan) {
     EXPECT_EQ(leaf(stream), "");
 }
 
-TEST_F(StreamAbi, ANewStreamReusesThePromptItsSlotHolds) {
+TEST_F(StreamAbi, ANewStreamReusesThePromptInItsSlot) {
     const Output first = pull(prompted(), 10);
     const StreamHandle stream = prompted();
     const auto count = stats(stream);
@@ -254,7 +254,7 @@ TEST_F(StreamAbi, ANewStreamReusesThePromptItsSlotHolds) {
     EXPECT_EQ(pull(stream, 10).tokens, first.tokens);
 }
 
-TEST_F(StreamAbi, ResetKeepGoesBackAndTheRestIsDecodedAgain) {
+TEST_F(StreamAbi, ResetKeepRemovesTheLaterTokens) {
     const StreamHandle stream = prompted();
     const Output first = pull(stream, 8);
     EXPECT_EQ(eliza_inference_llm_stream_reset_keep(stream.get(), static_cast<int32_t>(prompt_tokens.size())),
@@ -267,7 +267,7 @@ TEST_F(StreamAbi, ResetKeepGoesBackAndTheRestIsDecodedAgain) {
     EXPECT_EQ(eliza_inference_llm_stream_reset_keep(stream.get(), 1 << 30), stats(stream).n_past);
 }
 
-TEST_F(StreamAbi, APromptInPiecesIsThePrompt) {
+TEST_F(StreamAbi, APromptMayBePassedInPieces) {
     const Output whole = pull(prompted(), 8);
     const StreamHandle stream = open(context);
     const auto middle = prompt_tokens.begin() + static_cast<long>(prompt_tokens.size() / 2);
@@ -277,7 +277,7 @@ TEST_F(StreamAbi, APromptInPiecesIsThePrompt) {
     EXPECT_EQ(pull(stream, 8).tokens, whole.tokens);
 }
 
-TEST_F(StreamAbi, RepeatPenaltyReachesChoices) {
+TEST_F(StreamAbi, RepeatPenaltyAffectsChoices) {
     std::map<std::string, std::vector<int32_t>> leaves;
     for (int32_t token = 300; token < 340; ++token) {
         if (std::find(prompt_tokens.begin(), prompt_tokens.end(), token) == prompt_tokens.end()) {
@@ -294,8 +294,8 @@ TEST_F(StreamAbi, RepeatPenaltyReachesChoices) {
         set_trie(stream, payload(leaves), ELIZA_TRIE_ARGMAX | ELIZA_TRIE_STOP_AT_LEAF);
         return pull(stream).tokens.at(0);
     };
-    // A penalty far below 1 is a reward: the token of the prompt wins where its logit is positive,
-    // and nothing changes for the others.
+    // A penalty far below 1 is a reward: the token from the prompt wins if its logit is positive. For the others
+    // nothing changes.
     int n_changed = 0;
     for (const auto & [name, tokens] : leaves) {
         const int32_t seen = tokens[0];
@@ -342,7 +342,7 @@ TEST_F(StreamAbi, TokenizesAndDetokenizes) {
     EXPECT_TRUE(tokenize(context, "").empty());
 }
 
-TEST(BestLeaf, IsFollowedToItsEndThoughThePromptGoesOnInsideTheSpan) {
+TEST(BestLeaf, IsFollowedEvenIfThePromptContinuesInsideTheSpan) {
     const ContextHandle context = create();
     const StreamHandle stream = open(context);
     prefill(stream, chat_prompt(context, "Remind me at nine"));

@@ -1,4 +1,4 @@
-// The model the native tests run: the project's own small one.
+// The model for the native tests: the project's own small one.
 #pragma once
 
 #include <unistd.h>
@@ -19,13 +19,13 @@ inline std::string model_path() {
     return path != nullptr ? path : ELIZA_TEST_MODEL;
 }
 
-// A folder for files, not shared with other runs of the tests on this machine.
+// A folder that is not shared with other test runs on this machine.
 inline std::filesystem::path own_folder(const std::string & name) {
     return std::filesystem::temp_directory_path() / ("eliza-" + name + "-" + std::to_string(getpid()));
 }
 
-// The same model with its weights in full precision. Quantized ones round activations too, which
-// turns the last bit in which a batch differs from single tokens into a hundredth of a logit.
+// The same model with its weights in full precision. A quantized model also rounds activations. There, a difference in
+// the last bit between a batch and single tokens becomes a hundredth of a logit.
 inline std::string f32_model_path() {
     struct Copy {
         std::string path =

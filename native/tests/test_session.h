@@ -1,4 +1,4 @@
-// The C ABI in the few lines a test wants, failing the test where a call fails.
+// Short helpers over the C ABI. Each one fails the test if its call fails.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 
 namespace eliza::test {
 
-// Owns an error text of the ABI.
+// Owns an error message of the ABI.
 class ErrorText {
 public:
     ~ErrorText() { eliza_inference_free_string(text_); }
@@ -49,7 +49,7 @@ inline eliza_llm_stream_config_t config() {
     return config;
 }
 
-// With f32_model_path(): passes of different shapes then differ by the order of sums alone.
+// With f32_model_path(): passes of different shapes then differ only by the order of sums.
 inline eliza_llm_stream_config_t full_precision_config() {
     eliza_llm_stream_config_t cfg = config();
     cfg.cache_type_k = cfg.cache_type_v = "f32";
@@ -91,7 +91,7 @@ struct Output {
     std::string error;
 };
 
-// Pulls until the end, or `limit` tokens.
+// Calls next() until the end, or until `limit` tokens.
 inline Output pull(const StreamHandle & stream, size_t limit = 1000, size_t text_cap = 1024) {
     Output output;
     ErrorText error;
@@ -119,7 +119,7 @@ inline int collect(int32_t token, const char * text, void * user) {
     return 0;
 }
 
-// Pushes at most max_tokens tokens.
+// Calls generate() with at most max_tokens tokens.
 inline Output push(const StreamHandle & stream, int32_t max_tokens) {
     Output output;
     ErrorText error;
@@ -147,7 +147,7 @@ inline std::string payload(const std::map<std::string, std::vector<int32_t>> & l
 
 using Leaves = std::vector<std::vector<int32_t>>;
 
-// Of leaves that are named by their place.
+// A payload with leaves that are named by their index.
 inline std::string payload(const Leaves & leaves) {
     std::string json = R"({"modelId":"","descriptors":[{"path":"p","leaves":[)";
     for (size_t i = 0; i < leaves.size(); ++i) {
@@ -175,19 +175,19 @@ inline eliza_llm_stream_stats_t stats(const StreamHandle & stream) {
     return stats;
 }
 
-// The name of the leaf the last span ended on; "" if it ended on none.
+// Returns the name of the leaf on which the last span ended, "" if it ended on none.
 inline std::string leaf(const StreamHandle & stream, double * logprob = nullptr) {
     char name[256] = "";
     eliza_inference_token_trie_leaf(stream.get(), name, sizeof name, logprob);
     return name;
 }
 
-// A question in the model's own format, so that it answers rather than ends at once.
+// A question in the model's chat format, so that it answers instead of ending immediately.
 inline std::vector<int32_t> chat_prompt(const ContextHandle & context, const std::string & question) {
     return tokenize(context, "<|im_start|>user\n" + question + "<|im_end|>\n<|im_start|>assistant\n", true, true);
 }
 
-// Keeps a model from ending before 300 characters.
+// Keeps a model from ending before it has written 300 characters.
 inline constexpr const char * long_text_grammar = "root ::= [a-z ]{300}";
 
 inline const std::vector<std::string> action_names = {"REPLY",       "SEND_EMAIL",  "SEND_MESSAGE", "CREATE_REMINDER",

@@ -1,5 +1,5 @@
-// Choices by text against llama.cpp's grammar of the same strings: the same legal tokens at every step,
-// and greedily the same tokens.
+// Labels as text, compared with llama.cpp's grammar of the same strings: the same tokens are allowed at every step, and
+// greedy selection gives the same tokens.
 
 #include <algorithm>
 #include <cmath>
@@ -27,7 +27,7 @@ std::string json_of(const Texts & texts) {
     return json + "]";
 }
 
-// Made of the pieces that action names are, so that they share prefixes and contain each other.
+// Built from the parts of action names, so that they share prefixes and contain each other.
 Texts random_texts(std::mt19937 & random, size_t most) {
     static const Texts pieces = {"SEND", "_", "EMAIL", "MESSAGE", "GO",     "A",   "é",
                                  "日",   " ", "x",     "1",       "create", "Note"};
@@ -123,18 +123,18 @@ TEST_F(TextChoicesInAStream, GiveTheSameTokensWithAndWithoutTheWholeHead) {
     }
 }
 
-TEST_F(TextChoicesInAStream, TheLeafsLogprobIsTheProductOfItsSteps) {
+TEST_F(TextChoicesInAStream, TheLeafsProbabilityIsTheProductOfItsSteps) {
     const StreamHandle stream = open(context);
     prefill(stream, tokenize(context, "Do it? "));
     ASSERT_EQ(set_choices(stream, R"(["yes"])", ELIZA_TRIE_STOP_AT_LEAF), 0);
     double logprob = 1.0;
     pull(stream);
     EXPECT_EQ(leaf(stream, &logprob), "yes");
-    EXPECT_LE(logprob, 0.0);  // one text, but several ways to spell it
+    EXPECT_LE(logprob, 0.0);  // one text, but several tokenizations
     EXPECT_TRUE(std::isfinite(logprob));
 }
 
-TEST_F(TextChoicesInAStream, WithoutStopTheGenerationGoesOnBehindTheChoice) {
+TEST_F(TextChoicesInAStream, WithoutStopTheGenerationContinuesAfterTheLabel) {
     const StreamHandle stream = open(context);
     prefill(stream, chat_prompt(context, "hello"));
     ASSERT_EQ(set_choices(stream, R"(["GO","GO_ON"])", ELIZA_TRIE_ARGMAX), 0);
@@ -144,9 +144,9 @@ TEST_F(TextChoicesInAStream, WithoutStopTheGenerationGoesOnBehindTheChoice) {
     EXPECT_NE(leaf(stream), "");
 }
 
-// The prompt ends inside a word whose token reaches further: healed, the choice is spelled with the
-// token that the whole text has.
-TEST_F(TextChoicesInAStream, HealingTakesTheLastTokenBackAndGivesItsTextOnce) {
+// The prompt ends inside a word whose token is longer. With healing, the label is spelled with the token of the whole
+// text.
+TEST_F(TextChoicesInAStream, HealingReplacesTheLastTokenAndReturnsItsTextOnce) {
     const std::string whole = R"({"action":"SEND_EMAIL")";
     const std::vector<int32_t> tokens = tokenize(context, whole);
     const std::string cut = whole.substr(0, whole.size() - 3);  // inside EMAIL
@@ -160,7 +160,7 @@ TEST_F(TextChoicesInAStream, HealingTakesTheLastTokenBackAndGivesItsTextOnce) {
     EXPECT_EQ(leaf(stream), "IL");
 }
 
-TEST_F(TextChoicesInAStream, ClearingBeforeTheFirstTokenGivesTheHealedOneBack) {
+TEST_F(TextChoicesInAStream, ClearingBeforeTheFirstTokenRestoresTheHealedOne) {
     const StreamHandle stream = open(context), plain = open(context);
     const std::vector<int32_t> prompt = chat_prompt(context, "hello");
     prefill(stream, prompt);
@@ -173,7 +173,7 @@ TEST_F(TextChoicesInAStream, ClearingBeforeTheFirstTokenGivesTheHealedOneBack) {
     EXPECT_EQ(a.text, b.text);
 }
 
-TEST_F(TextChoicesInAStream, HealedTwiceBeforeTheFirstTokenSpellTheSamePrompt) {
+TEST_F(TextChoicesInAStream, HealingTwiceKeepsTheSamePrompt) {
     const std::vector<int32_t> prompt = tokenize(context, "The answer is SEND_EM");
     const StreamHandle once = open(context), twice = open(context);
     for (const StreamHandle * stream : {&once, &twice}) prefill(*stream, prompt);
@@ -190,7 +190,7 @@ TEST_F(TextChoicesInAStream, HealedTwiceBeforeTheFirstTokenSpellTheSamePrompt) {
     EXPECT_TRUE(expected.text == "AIL" || expected.text == "ESSAGE") << expected.text;
 }
 
-TEST_F(TextChoicesInAStream, APrefillBehindATokenThatWasTakenOffIsRefused) {
+TEST_F(TextChoicesInAStream, APrefillDuringPendingHealingIsRejected) {
     const StreamHandle stream = open(context);
     prefill(stream, tokenize(context, "The answer is SEND_EM"));
     const int32_t n_before = stats(stream).n_past;
@@ -205,7 +205,7 @@ TEST_F(TextChoicesInAStream, APrefillBehindATokenThatWasTakenOffIsRefused) {
     EXPECT_EQ(stats(stream).n_past, n_before + 1);
 }
 
-TEST_F(TextChoicesInAStream, HealingIsRefusedUnderAGrammar) {
+TEST_F(TextChoicesInAStream, HealingIsRejectedUnderAGrammar) {
     eliza_llm_stream_config_t cfg = config();
     cfg.gbnf_grammar = "root ::= [a-z]+";
     const StreamHandle stream = open(context, cfg);
@@ -216,7 +216,7 @@ TEST_F(TextChoicesInAStream, HealingIsRefusedUnderAGrammar) {
     EXPECT_NE(std::string(eliza_inference_last_error(stream.get())).find("grammar"), std::string::npos);
 }
 
-TEST_F(TextChoicesInAStream, WhatIsRefusedLeavesTheStreamAsItWas) {
+TEST_F(TextChoicesInAStream, ARejectedCallLeavesTheStreamUnchanged) {
     const StreamHandle stream = open(context), plain = open(context);
     const std::vector<int32_t> prompt = chat_prompt(context, "hello");
     prefill(stream, prompt);
@@ -236,7 +236,7 @@ TEST_F(TextChoicesInAStream, WhatIsRefusedLeavesTheStreamAsItWas) {
     EXPECT_EQ(pull(stream, 10).tokens, pull(plain, 10).tokens);
 }
 
-TEST_F(TextChoicesInAStream, ATextMayHoldNul) {
+TEST_F(TextChoicesInAStream, ATextMayContainNul) {
     const StreamHandle stream = open(context);
     prefill(stream, chat_prompt(context, "hello"));
     const std::string json = R"(["a\u0000b"])";
@@ -246,7 +246,7 @@ TEST_F(TextChoicesInAStream, ATextMayHoldNul) {
               "b");
 }
 
-TEST_F(TextChoicesInAStream, ScoresAreRefused) {
+TEST_F(TextChoicesInAStream, ScoresAreRejected) {
     const StreamHandle stream = open(context);
     prefill(stream, chat_prompt(context, "hello"));
     ASSERT_EQ(set_choices(stream, R"(["a","b"])", 0), 0);
@@ -254,8 +254,8 @@ TEST_F(TextChoicesInAStream, ScoresAreRefused) {
     EXPECT_EQ(eliza_inference_token_trie_scores(stream.get(), scores, 2), ELIZA_ERR_INVALID_ARG);
 }
 
-// Sampled tokens follow the softmax of the legal ones.
-TEST_F(TextChoicesInAStream, SamplingFollowsTheProbabilitiesOfTheLegalTokens) {
+// Sampled tokens follow the softmax of the allowed ones.
+TEST_F(TextChoicesInAStream, SamplingFollowsTheProbabilitiesOfTheAllowedTokens) {
     eliza_llm_stream_config_t cfg = config();
     cfg.temperature = 1.0f;
     std::map<std::string, int> counts;
@@ -280,13 +280,13 @@ TEST_F(TextChoicesInAStream, SamplingFollowsTheProbabilitiesOfTheLegalTokens) {
 
 }  // namespace
 
-// A vocabulary whose single bytes are no tokens can spell some texts only.
-TEST(TextChoices, ThatTheVocabularyCannotSpellAreRefused) {
+// A vocabulary without tokens for all single bytes cannot spell every text.
+TEST(TextChoices, ThatTheVocabularyCannotSpellAreRejected) {
     const std::vector<std::string_view> texts = {"ab", "c", "abc", "d"};
     const auto vocabulary = std::make_shared<const Vocabulary>(ByteTrie(texts));
     const TextChoices choices(vocabulary, "", {"abc", "dab"});
     EXPECT_EQ(choices.allowed(TokenTrie::root), (std::vector<Token>{0, 2, 3}));
-    // "ab" begins "abd" and "aba", but only one of them can be finished.
+    // "ab" is the beginning of "abd" and "aba", but only one of them can be completed.
     const TextChoices finished(vocabulary, "", {"abd"});
     EXPECT_EQ(finished.allowed(TokenTrie::root), (std::vector<Token>{0}));
     try {
@@ -297,8 +297,8 @@ TEST(TextChoices, ThatTheVocabularyCannotSpellAreRefused) {
     }
 }
 
-// "abc" continues "ab", but not by any token: there the choice is over.
-TEST(TextChoices, AChoiceThatNoTokenContinuesIsOver) {
+// "abc" continues "ab", but no token does: there the label is complete.
+TEST(TextChoices, ALabelThatNoTokenContinuesIsComplete) {
     const std::vector<std::string_view> texts = {"ab", "abc", "d"};
     const auto vocabulary = std::make_shared<const Vocabulary>(ByteTrie(texts));
     const auto choices =

@@ -30,7 +30,7 @@ TEST(Threads, StreamsOfOneContextDoNotDisturbEachOther) {
     EXPECT_EQ(together, alone);
 }
 
-TEST(Threads, ASecondCallOnOneStreamGetsAnErrorAndTheFirstGoesOn) {
+TEST(Threads, ASecondCallOnOneStreamFailsAndTheFirstContinues) {
     const ContextHandle context = create();
     eliza_llm_stream_config_t cfg = config();
     cfg.gbnf_grammar = long_text_grammar;
@@ -78,7 +78,7 @@ TEST(Threads, CloseCancelsTheRunningCallAndWaitsForIt) {
     });
     while (!shared.inside) std::this_thread::yield();
     eliza_inference_llm_stream_close(stream);
-    // Nothing runs any more: the only slot is free, and no token comes.
+    // Nothing is running: the only slot is free, and no more tokens come.
     const int n_tokens = shared.n_tokens;
     EXPECT_NE(open(context), nullptr);
     runner.join();
@@ -86,7 +86,7 @@ TEST(Threads, CloseCancelsTheRunningCallAndWaitsForIt) {
     EXPECT_EQ(shared.status, ELIZA_ERR_CANCELLED);
 }
 
-// A stream whose long prompt is being read, piece by piece, on a thread of its own.
+// A stream whose long prompt is decoded piece by piece on its own thread.
 class LongPrefill {
 public:
     explicit LongPrefill(const ContextHandle & context) : stream_(open(context)), runner_([this] { run(); }) {
@@ -138,7 +138,7 @@ TEST_F(BesideALongPrefill, OtherStreamsOpenTokenizeGenerateAndClose) {
     EXPECT_TRUE(other.is_running());
 }
 
-TEST_F(BesideALongPrefill, AStreamThatWaitsForItsTurnCanBeCancelled) {
+TEST_F(BesideALongPrefill, AWaitingStreamCanBeCancelled) {
     const LongPrefill other(context);
     const StreamHandle stream = open(context);
     std::atomic<int> status{1};

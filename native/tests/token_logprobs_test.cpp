@@ -1,4 +1,4 @@
-// How likely generated tokens were, against the log-softmax of llama.cpp's own logits.
+// The log-probabilities of generated tokens, compared with the log-softmax of llama.cpp's own logits.
 
 #include <algorithm>
 #include <cmath>
@@ -13,7 +13,7 @@ namespace {
 
 using Entry = eliza_token_logprob_t;
 
-// The log-softmax behind every token of a text, by a context of its own.
+// Returns the log-softmax after every token of a text, computed in a separate context.
 class Reference {
 public:
     Reference() {
@@ -63,13 +63,13 @@ protected:
     ErrorText error;
 };
 
-TEST_F(TokenLogprobsTest, AreTheLogSoftmaxOfEveryTokensRow) {
+TEST_F(TokenLogprobsTest, AreTheLogSoftmaxOfEachRow) {
     constexpr int n_top = 5;
     Reference reference;
     std::vector<int32_t> text = {5, 60, 71, 8};
     eliza_llm_stream_config_t cfg = full_precision_config();
     cfg.max_tokens = 12;
-    cfg.temperature = 0.9f;  // what is told does not go by the sampling
+    cfg.temperature = 0.9f;  // the reported values do not depend on the sampling
     const StreamHandle stream = open(context, cfg);
     prefill(stream, text);
     ASSERT_EQ(set(stream, n_top), 0) << error.text();
@@ -96,7 +96,7 @@ TEST_F(TokenLogprobsTest, AreTheLogSoftmaxOfEveryTokensRow) {
     EXPECT_TRUE(take(stream, 0, n_top).empty()) << "they were taken";
 }
 
-TEST_F(TokenLogprobsTest, AreThoseOfGuessedTokensToo) {
+TEST_F(TokenLogprobsTest, AreReportedForDraftedTokensToo) {
     const std::vector<int32_t> prompt = {5, 6, 7, 8, 5, 6, 7, 8, 5, 6, 7, 8};
     std::vector<std::vector<Entry>> found;
     for (const int32_t draft : {0, 8}) {
@@ -117,7 +117,7 @@ TEST_F(TokenLogprobsTest, AreThoseOfGuessedTokensToo) {
     }
 }
 
-TEST_F(TokenLogprobsTest, ATokenOfAChoiceHasNone) {
+TEST_F(TokenLogprobsTest, ATokenOfALabelHasNone) {
     const StreamHandle stream = open(context);
     prefill(stream, {5, 6});
     ASSERT_EQ(set(stream, 1), 0);
@@ -131,9 +131,9 @@ TEST_F(TokenLogprobsTest, ATokenOfAChoiceHasNone) {
     EXPECT_TRUE(std::isnan(entries[1].logprob));
 }
 
-TEST_F(TokenLogprobsTest, ATokenThatEndedTheTextIsNotToldOfTheNext) {
+TEST_F(TokenLogprobsTest, AnEndTokenDoesNotAffectTheNextToken) {
     const StreamHandle stream = open(context);
-    prefill(stream, chat_prompt(context, "Who are you?"));  // it answers in a sentence, and ends
+    prefill(stream, chat_prompt(context, "Who are you?"));  // it answers in one sentence and then ends
     ASSERT_EQ(set(stream, 0), 0);
     const size_t n = pull(stream).tokens.size();
     eliza_llm_stream_stats_t stats{};
@@ -148,7 +148,7 @@ TEST_F(TokenLogprobsTest, ATokenThatEndedTheTextIsNotToldOfTheNext) {
     EXPECT_TRUE(std::isnan(entries[0].logprob));
 }
 
-TEST_F(TokenLogprobsTest, AreToldOfWhatWasGivenOutAlone) {
+TEST_F(TokenLogprobsTest, AreReportedOnlyForReturnedTokens) {
     const StreamHandle stream = open(context);
     prefill(stream, {5, 60, 71, 8});
     Entry entries[8];

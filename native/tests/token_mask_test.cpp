@@ -1,4 +1,4 @@
-// Masks of the next token: what they allow is chosen as if all other tokens were biased away.
+// Masks for the next token: the result is the same as if all other tokens had a bias of -infinity.
 
 #include <algorithm>
 #include <random>
@@ -53,7 +53,7 @@ protected:
             << error.text();
     }
 
-    // The slow way: a bias against every token that is not legal.
+    // The slow way: a bias against every token that is not allowed.
     void bias_away(const StreamHandle & s, const Tokens & legal) {
         const Bits bits = bits_of(legal, n_vocab);
         std::string json = R"({"logit_bias":[)";
@@ -94,7 +94,7 @@ TEST_F(TokenMasks, AreBiasesAgainstAllOtherTokens) {
                     const Output ours = pull(masked, 1), theirs = pull(biased, 1);
                     ASSERT_EQ(ours.tokens, theirs.tokens) << setting << " " << n_legal << " " << head << " " << step;
                     ASSERT_EQ(ours.text, theirs.text);
-                    if (ours.status != 0) break;  // both drew an end
+                    if (ours.status != 0) break;  // both drew an end token
                     ASSERT_EQ(theirs.status, 0);
                 }
             }
@@ -120,7 +120,7 @@ TEST_F(TokenMasks, TheOnlyTokenTakesNoPass) {
     EXPECT_EQ(generated, forced);
     EXPECT_EQ(stats(stream).forward_passes, passes);
     EXPECT_EQ(stats(stream).tokens_forced, static_cast<int64_t>(forced.size()));
-    // The first came where the prompt's logits were known already.
+    // For the first one, the prompt's logits were already known.
     EXPECT_EQ(stats(stream).forward_passes_saved, static_cast<int64_t>(forced.size()) - 1);
     EXPECT_EQ(pull(stream, 5).tokens, pull(known, 5).tokens);
     EXPECT_EQ(stats(stream).forward_passes, passes + 5);
@@ -232,7 +232,7 @@ TEST_F(ForcedTokens, InvalidOnesAreRejectedAndChangeNothing) {
     force(stream, forced, "a span of choices is active");
 }
 
-TEST_F(TokenMasks, AreForgottenByWhateverChangesTheConversation) {
+TEST_F(TokenMasks, AreRemovedWhenTheConversationChanges) {
     const StreamHandle free_of_masks = open(context);
     prefill(stream, prompt);
     prefill(free_of_masks, prompt);
@@ -263,11 +263,11 @@ TEST_F(TokenMasks, AreForgottenByWhateverChangesTheConversation) {
 
     begin_anew();
     set_mask(stream, other);
-    set_mask(stream, Tokens{free_tokens[0]});  // the later one holds
+    set_mask(stream, Tokens{free_tokens[0]});  // the later one counts
     EXPECT_EQ(pull(stream, 4).tokens, free_tokens);
 }
 
-TEST_F(TokenMasks, AnEndThatIsChosenEndsTheGeneration) {
+TEST_F(TokenMasks, AChosenEndTokenEndsTheGeneration) {
     const Tokens end = tokenize(context, "<|im_end|>", false, true);
     prefill(stream, prompt);
     set_mask(stream, end);
@@ -279,7 +279,7 @@ TEST_F(TokenMasks, AnEndThatIsChosenEndsTheGeneration) {
     EXPECT_EQ(stats(stream).finish_reason, ELIZA_FINISH_END);
 }
 
-TEST_F(TokenMasks, WhatIsRefusedLeavesTheStreamAsItWas) {
+TEST_F(TokenMasks, ARejectedCallLeavesTheStreamUnchanged) {
     const StreamHandle same = open(context);
     prefill(same, prompt);
     const Tokens legal = draw(50);
@@ -310,7 +310,7 @@ TEST(LegalTokens, ATokenBeyondTheVocabularyIsNamed) {
     EXPECT_EQ(LegalTokens(all.data(), all.size(), 128).tokens().size, 128u);
 }
 
-TEST_F(TokenMasks, SpansAndGrammarsComeAlone) {
+TEST_F(TokenMasks, CannotBeCombinedWithSpansOrGrammars) {
     prefill(stream, prompt);
     set_trie(stream, payload_of(context, action_names), ELIZA_TRIE_ARGMAX);
     set_mask(stream, bits_of({5}, n_vocab), "a span of choices is active");
@@ -323,7 +323,7 @@ TEST_F(TokenMasks, SpansAndGrammarsComeAlone) {
     set_mask(with_grammar, bits_of({5}, n_vocab), "the stream has a grammar");
 }
 
-TEST_F(TokenMasks, TellLogprobsOfTheWholeRow) {
+TEST_F(TokenMasks, ReportLogprobsOfTheWholeRow) {
     StreamHandle free_of_masks = open(context);
     for (const StreamHandle * s : {&stream, &free_of_masks}) {
         ASSERT_EQ(eliza_inference_llm_stream_set_logprobs(s->get(), n_vocab > 1024 ? 1024 : n_vocab, nullptr), 0);
@@ -332,7 +332,7 @@ TEST_F(TokenMasks, TellLogprobsOfTheWholeRow) {
     pull(free_of_masks, 1);
     std::vector<eliza_token_logprob_t> all(1025), ours(1025);
     ASSERT_EQ(eliza_inference_llm_stream_take_logprobs(free_of_masks.get(), all.data(), all.size(), nullptr), 1);
-    for (const int place : {1, 7}) {  // the likeliest, and another
+    for (const int place : {1, 7}) {  // the most probable one, and another
         ASSERT_EQ(eliza_inference_llm_stream_reset(stream.get()), 0);
         prefill(stream, prompt);
         set_mask(stream, Tokens{all[static_cast<size_t>(place)].token});
@@ -376,7 +376,7 @@ TEST_F(TokenMasks, ACancelledPassKeepsTheMask) {
     EXPECT_NE(std::find(again.begin(), again.end(), second[0]), again.end());
 }
 
-TEST_F(TokenMasks, DraftsWait) {
+TEST_F(TokenMasks, DisableDrafts) {
     eliza_llm_stream_config_t cfg = config();
     cfg.draft_min = 1;
     cfg.draft_max = 4;

@@ -22,7 +22,7 @@ TEST(TokenTrieConstraint, IsActiveAtTheRootAndEndsOnALeaf) {
     EXPECT_FALSE(span.active());
     EXPECT_EQ(span.end(), End::leaf);
     EXPECT_EQ(*span.leaf_name(), "THINK");
-    span.accept(200);  // after its end, nothing moves it
+    span.accept(200);  // after its end, the span ignores tokens
     EXPECT_EQ(*span.leaf_name(), "THINK");
 }
 
@@ -33,7 +33,7 @@ TEST(TokenTrieConstraint, DepartsOnATokenOutsideTheTrie) {
     EXPECT_EQ(span.leaf_name(), nullptr);
 }
 
-TEST(TokenTrieConstraint, EndsOnAShortLeafWhenSomethingElseFollows) {
+TEST(TokenTrieConstraint, EndsOnAShortLeafWhenAnotherTokenFollows) {
     auto span = constraint_of({{"short", {1}}, {"long", {1, 2}}});
     EXPECT_FALSE(span.may_end());
     span.accept(1);
@@ -46,7 +46,7 @@ TEST(TokenTrieConstraint, EndsOnAShortLeafWhenSomethingElseFollows) {
     EXPECT_EQ(*other.leaf_name(), "short");
 }
 
-TEST(TokenTrieConstraint, ClearEndsItOnTheLeafWhereItStands) {
+TEST(TokenTrieConstraint, ClearEndsItOnTheCurrentLeaf) {
     auto span = constraint_of({{"short", {1}}, {"long", {1, 2, 3}}});
     auto at_root = span;
     at_root.clear();
@@ -56,7 +56,7 @@ TEST(TokenTrieConstraint, ClearEndsItOnTheLeafWhereItStands) {
     EXPECT_EQ(*span.leaf_name(), "short");
 }
 
-TEST(TokenTrieConstraint, LetsGoAtTheSpanLimitUnlessTheLeafComesFirst) {
+TEST(TokenTrieConstraint, EndsAtTheSpanLimitOrOnALeaf) {
     const std::vector<Token> long_path(600, 3);
     auto span = constraint_of({{"long", long_path}});
     for (int i = 0; i < 499; ++i) span.accept(3);
@@ -64,7 +64,7 @@ TEST(TokenTrieConstraint, LetsGoAtTheSpanLimitUnlessTheLeafComesFirst) {
     span.accept(3);
     EXPECT_EQ(span.end(), End::span_limit);
 
-    // Standing on a leaf that others continue, it ends on that.
+    // On a leaf that is the beginning of another one, it ends on that leaf.
     auto on_leaf = constraint_of({{"short", {1, 2}}, {"long", {1, 2, 3}}}, 2);
     on_leaf.accept(1);
     on_leaf.accept(2);

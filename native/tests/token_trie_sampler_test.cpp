@@ -65,7 +65,7 @@ TEST(TokenTrieSampler, CloneKeepsItsPosition) {
     const auto sampler = make(think_and_execute);
     llama_sampler_accept(sampler.get(), 100);
     const llama_sampler_ptr clone(llama_sampler_clone(sampler.get()));
-    llama_sampler_accept(sampler.get(), 101);  // the original moves on alone
+    llama_sampler_accept(sampler.get(), 101);  // only the original advances
     Candidates candidates({100, 101});
     llama_sampler_apply(clone.get(), &candidates.array);
     EXPECT_FALSE(candidates.legal(0));
@@ -83,7 +83,7 @@ TEST(TokenTrieSampler, ResetReturnsToTheRoot) {
     EXPECT_TRUE(candidates.legal(2));
 }
 
-TEST(TokenTrieSampler, LeavesTheVocabularyOpenAtALeafThatOthersContinue) {
+TEST(TokenTrieSampler, MasksNothingAtALeafThatOthersContinue) {
     const auto sampler = make(prefixes);
     llama_sampler_accept(sampler.get(), 1);
     Candidates candidates({1, 2, 3});
@@ -131,7 +131,7 @@ TEST(TokenTrieSampler, ModeZeroIsTheArgmaxWhateverFollowsIt) {
         llama_sampler_ptr chain(llama_sampler_chain_init(llama_sampler_chain_default_params()));
         llama_sampler_chain_add(chain.get(), llama_sampler_init_token_trie(nullptr, think_and_execute, 0));
         llama_sampler_chain_add(chain.get(), llama_sampler_init_dist(seed));
-        Candidates candidates({100, 101, 200, 300});  // 300 has the highest logit, 200 the highest legal one
+        Candidates candidates({100, 101, 200, 300});  // 300 has the highest logit, 200 the highest allowed one
         llama_sampler_apply(chain.get(), &candidates.array);
         EXPECT_EQ(candidates.array.data[candidates.array.selected].id, 200);
     }
@@ -153,7 +153,7 @@ TEST(TokenTrieSampler, MasksSortedAndShuffledCandidatesAlike) {
     EXPECT_FLOAT_EQ(sorted.data[200].logit, 201.0f);
 }
 
-TEST(TokenTrieSampler, ModeOneSamplesAmongTheLegalTokens) {
+TEST(TokenTrieSampler, ModeOneSamplesAmongTheAllowedTokens) {
     llama_sampler_ptr chain(llama_sampler_chain_init(llama_sampler_chain_default_params()));
     llama_sampler_chain_add(chain.get(), llama_sampler_init_token_trie(nullptr, think_and_execute, 1));
     llama_sampler_chain_add(chain.get(), llama_sampler_init_dist(1));

@@ -39,7 +39,7 @@ TEST(TokenTrie, NamesANodeAfterTheFirstOfEqualLeaves) {
     EXPECT_EQ(trie.leaf_name(trie.leaf(1)), "first");
 }
 
-TEST(TokenTrie, RefusesNoLeavesAndEmptyLeaves) {
+TEST(TokenTrie, RejectsNoLeavesAndEmptyLeaves) {
     EXPECT_THROW(TokenTrie({}), Error);
     EXPECT_THROW(TokenTrie({{"A", {1}}, {"empty", {}}}), Error);
 }

@@ -10,8 +10,8 @@ namespace {
 
 constexpr TreeLimits roomy{1000, 1000, 1000};
 
-TEST(TreeBatch, HoldsTheBranchesAndWhatLeadsToThem) {
-    // root -1- (2, 3 -4- (5, 6)), 7 -8: below the root only "1", "3", "4" have something to decide.
+TEST(TreeBatch, ContainsTheBranchesAndThePathsToThem) {
+    // root -1- (2, 3 -4- (5, 6)), 7 -8: below the root, only "1", "3" and "4" have decisions.
     const TokenTrie trie({{"a", {1, 2}}, {"b", {1, 3, 4, 5}}, {"c", {1, 3, 4, 6}}, {"d", {7, 8}}});
     const auto batches = plan_tree(trie, TokenTrie::root, roomy);
     ASSERT_EQ(batches.size(), 1u);
@@ -28,11 +28,11 @@ TEST(TreeBatch, HoldsTheBranchesAndWhatLeadsToThem) {
     EXPECT_TRUE(nodes[2].wants_logits);
 }
 
-TEST(TreeBatch, IsEmptyWhereNothingIsToBeDecidedLater) {
+TEST(TreeBatch, IsEmptyWithoutLaterDecisions) {
     EXPECT_TRUE(plan_tree(TokenTrie({{"a", {1, 2}}, {"b", {3, 4}}}), TokenTrie::root, roomy).empty());
 }
 
-TEST(TreeBatch, CountsOnRandomTriesAreThoseOfThePlan) {
+TEST(TreeBatch, CountsOnRandomTriesAgreeWithThePlan) {
     std::mt19937 random(3);
     for (int round = 0; round < 200; ++round) {
         std::vector<Leaf> leaves(1 + random() % 40);
@@ -53,7 +53,7 @@ TEST(TreeBatch, CountsOnRandomTriesAreThoseOfThePlan) {
             }
             ASSERT_EQ(wanted.size(), undecided.branches);
         }
-        // Cut small, the batches keep their limits and still ask for every branch, once.
+        // Split into small batches, the limits still hold, and every branch occurs once.
         const TreeLimits small{7, 3, 2};
         std::set<TokenTrie::Node> asked;
         for (const TreeBatch & batch : plan_tree(trie, TokenTrie::root, small)) {
@@ -82,7 +82,7 @@ TEST(TreeBatch, CountsOnRandomTriesAreThoseOfThePlan) {
     }
 }
 
-TEST(TreeBatch, GivesUpOnAPathLongerThanABatch) {
+TEST(TreeBatch, RejectsAPathLongerThanABatch) {
     std::vector<Token> path(20, 1);
     auto other = path;
     other.back() = 2;

@@ -27,7 +27,7 @@ TEST(TrieCache, ChecksTokensForEachVocabulary) {
     EXPECT_THROW(cache.get(payload_with_token(9), 9), Error);
 }
 
-TEST(TrieCache, DropsTheLeastRecentlyUsedAndItsHoldersKeepIt) {
+TEST(TrieCache, DroppedEntriesStayAliveForTheirHolders) {
     TrieCache cache(2);
     const auto first = cache.get(payload_with_token(1), 0);
     const auto second = cache.get(payload_with_token(2), 0);
@@ -39,7 +39,7 @@ TEST(TrieCache, DropsTheLeastRecentlyUsedAndItsHoldersKeepIt) {
     EXPECT_EQ(second->trie.children(TokenTrie::root)[0], 2);
 }
 
-TEST(TrieCache, IsBoundedByBytesToo) {
+TEST(TrieCache, IsLimitedInBytes) {
     TrieCache cache(128, 10000);
     const std::string large = payload_with_token(1) + std::string(6000, ' ');
     const auto first = cache.get(large, 0);
@@ -48,13 +48,13 @@ TEST(TrieCache, IsBoundedByBytesToo) {
         cache.get(payload_with_token(token), 0);
         EXPECT_LE(cache.size_bytes(), 10000u);
     }
-    EXPECT_NE(cache.get(large, 0), first);  // it made room
-    // One that is larger than the cache is used, and the only one that stays.
+    EXPECT_NE(cache.get(large, 0), first);  // it was dropped to make room
+    // An entry that is larger than the cache is used, and stays as the only one.
     cache.get(payload_with_token(1) + std::string(20000, ' '), 0);
     EXPECT_EQ(cache.size(), 1u);
 }
 
-TEST(TrieCache, DoesNotRememberWhatItRefused) {
+TEST(TrieCache, DoesNotCacheFailures) {
     TrieCache cache;
     EXPECT_THROW(cache.get("nonsense", 0), Error);
     EXPECT_EQ(cache.size(), 0u);

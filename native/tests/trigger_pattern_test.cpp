@@ -1,4 +1,5 @@
-// What a lazy grammar waits for, against std::regex, which llama.cpp searches the whole text with after every token.
+// The triggers of a lazy grammar, compared with std::regex, with which llama.cpp searches the whole text after every
+// token.
 
 #include <random>
 #include <regex>
@@ -70,7 +71,7 @@ TEST(TriggerPatterns, BeginWhereTheStandardLibrarysDo) {
     }
 }
 
-TEST(TriggerPatterns, BeginWhereTheStandardLibrarysDoAtRandom) {
+TEST(TriggerPatterns, BeginWhereTheStandardLibrarysDoForRandomPatterns) {
     std::mt19937 random(2);
     const char * const atoms[] = {"a", "b", "c", "[ab]", "[^a]", ".", "\\w", "\\s", "$", "^", "\\b"};
     std::function<std::string(int)> any = [&](int depth) {
@@ -79,7 +80,7 @@ TEST(TriggerPatterns, BeginWhereTheStandardLibrarysDoAtRandom) {
             const bool group = depth < 3 && random() % 3 == 0;
             const size_t atom = random() % (group ? 8 : 11);
             std::string term = group ? (random() % 2 == 0 ? "(" : "(?:") + any(depth + 1) + ")" : atoms[atom];
-            // Repeating what may be empty is where the standard library takes its own ways.
+            // The standard library behaves differently when it repeats a group that may be empty.
             if (!group && atom < 8) {
                 static const char * const counts[] = {"", "", "*", "+?", "?", "{1,2}", "+", "??"};
                 term += counts[random() % 8];
@@ -96,7 +97,7 @@ TEST(TriggerPatterns, BeginWhereTheStandardLibrarysDoAtRandom) {
     }
 }
 
-TEST(TriggerPatterns, ThatCannotBeFollowedAreRefused) {
+TEST(TriggerPatterns, ThatAreUnsupportedAreRejected) {
     EXPECT_EQ(refusal("("), "'(' without ')' (at byte 1 of the pattern)");
     EXPECT_EQ(refusal("a)"), "')' without '(' (at byte 1 of the pattern)");
     EXPECT_EQ(refusal("(a)\\1"), "backreferences are not supported (at byte 5 of the pattern)");
@@ -119,18 +120,18 @@ TEST(TriggerPatterns, ThatCannotBeFollowedAreRefused) {
           std::string("a{99999999999999999999}"), std::string(20000, 'x'), "a" + std::string(50000, '|')}) {
         EXPECT_NE(refusal(large).find("more than 10000 instructions"), std::string::npos) << large.substr(0, 40);
     }
-    EXPECT_EQ(refusal("{\"name\"}"), "accepted");  // no repetition, and so itself
+    EXPECT_EQ(refusal("{\"name\"}"), "accepted");  // not a repetition, so it matches itself
 }
 
-// Each of these takes a search by backtracking longer than anyone waits.
-TEST(TriggerPatterns, TakeTimeThatGrowsWithTheTextAlone) {
+// A backtracking search would not finish any of these in reasonable time.
+TEST(TriggerPatterns, TakeTimeLinearInTheText) {
     for (const char * pattern : {"(a*)*$b", "(a|a)*b", "([a-zA-Z .,]*)*!{9}#", "(?:a?){30}a{30}b", "(x+x+)+y"}) {
         TriggerSearch search(std::make_shared<const TriggerPattern>(pattern));
         for (int i = 0; i < 200; ++i) EXPECT_EQ(search.feed(std::string(50, "ax"[i % 2])), std::nullopt) << pattern;
     }
 }
 
-TEST(WordSearches, FindAWordHoweverItIsCut) {
+TEST(WordSearches, FindAWordInAnyPieces) {
     std::mt19937 random(3);
     for (int round = 0; round < 2000; ++round) {
         std::string word, text;
@@ -148,7 +149,7 @@ TEST(WordSearches, FindAWordHoweverItIsCut) {
     }
 }
 
-TEST(GrammarTriggers, AreRefusedWithTheirPlace) {
+TEST(GrammarTriggers, AreRejectedWithTheirPosition) {
     const auto refused = [](const std::string & json) -> std::string {
         try {
             parse_grammar_triggers(json);
@@ -161,7 +162,8 @@ TEST(GrammarTriggers, AreRefusedWithTheirPlace) {
               "grammar_triggers[1].value: '(' without ')' (at byte 1 of the pattern)");
     std::string many = "[";
     for (int i = 0; i < 20; ++i) many += std::string(i > 0 ? "," : "") + R"({"type":"pattern","value":"a{900}"})";
-    EXPECT_EQ(refused(many + "]"), "grammar_triggers[11].value: all patterns together have more than 10000 instructions");
+    EXPECT_EQ(refused(many + "]"),
+              "grammar_triggers[11].value: all patterns together have more than 10000 instructions");
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ TEST(Utf8Assembler, HoldsBackAnUnfinishedCharacter) {
     EXPECT_EQ(assembler.finish(), "");
 }
 
-TEST(Utf8Assembler, GivesTheSameTextHoweverItIsCut) {
+TEST(Utf8Assembler, GivesTheSameTextForAnyPieces) {
     const std::string text = "na\xC3\xAFve \xE2\x82\xAC \xF0\x9F\x98\x80!";
     for (size_t cut = 0; cut <= text.size(); ++cut) {
         EXPECT_EQ(all_of({text.substr(0, cut), text.substr(cut)}), text) << "cut at " << cut;
@@ -48,8 +48,8 @@ INSTANTIATE_TEST_SUITE_P(Table, InvalidBytes,
                                          Invalid{"\xED\xA0\x80", replacement + replacement + replacement},  // surrogate
                                          Invalid{"\xF4\x90\x80\x80",
                                                  replacement + replacement + replacement + replacement},
-                                         Invalid{"\xE2\x82", replacement},         // cut off at the end
-                                         Invalid{"\xE2\x82z", replacement + "z"},  // cut off in the middle
+                                         Invalid{"\xE2\x82", replacement},         // truncated at the end
+                                         Invalid{"\xE2\x82z", replacement + "z"},  // truncated in the middle
                                          Invalid{std::string("a\0b", 3), "a" + replacement + "b"}));
 
 }  // namespace
