@@ -1,21 +1,21 @@
-# What each value of ELIZA_BACKEND asks of llama.cpp, and what it links into the library. Every backend
-# keeps the CPU beside it.
+# The build options of llama.cpp and the link libraries for each value of ELIZA_BACKEND. Every backend also
+# includes the CPU backend.
 #
 # Sets _backend_args, the arguments of llama.cpp's CMake, and defines eliza_link_backend(), which is
-# called once llama.cpp has been found: as a static library it leaves most of its system libraries to us.
-# scripts/check_toolchain.py says what a backend's tools and headers are and how to get them.
+# called after llama.cpp has been found. llama.cpp is a static library, so we must link most of the system
+# libraries it needs. scripts/check_toolchain.py lists the tools and headers for each backend and how to get them.
 
 set(ELIZA_BACKENDS cpu cuda vulkan metal hip sycl opencl blas rpc)
 set_property(CACHE ELIZA_BACKEND PROPERTY STRINGS ${ELIZA_BACKENDS})
 if(NOT ELIZA_BACKEND IN_LIST ELIZA_BACKENDS)
   list(JOIN ELIZA_BACKENDS ", " _known)
-  message(FATAL_ERROR "ELIZA_BACKEND: \"${ELIZA_BACKEND}\" is not a backend this build knows; there are ${_known}")
+  message(FATAL_ERROR "ELIZA_BACKEND: \"${ELIZA_BACKEND}\" is not a known backend; expected one of ${_known}")
 endif()
 
 set(ELIZA_CUDA_ARCHITECTURES "" CACHE STRING "cuda: compute capabilities, 90 or 80;90; empty: the GPUs of this machine")
-set(ELIZA_CUBLAS_DIR "" CACHE PATH "cuda: folder with include/ and lib/ of cuBLAS where the toolkit has none")
-set(ELIZA_BLAS_VENDOR "OpenBLAS" CACHE STRING "blas: a vendor that CMake's FindBLAS knows")
-set(VULKAN_INCLUDE_DIR "" CACHE PATH "vulkan: folder with vulkan/ and spirv/ headers newer than the system's")
+set(ELIZA_CUBLAS_DIR "" CACHE PATH "cuda: folder with include/ and lib/ of cuBLAS, if the toolkit does not include it")
+set(ELIZA_BLAS_VENDOR "OpenBLAS" CACHE STRING "blas: a vendor name of CMake's FindBLAS")
+set(VULKAN_INCLUDE_DIR "" CACHE PATH "vulkan: folder with vulkan/ and spirv/ headers, if the system's are too old")
 
 option(ELIZA_RPC "Add llama.cpp's RPC client to the backend; ELIZA_BACKEND=rpc does" OFF)
 if(ELIZA_BACKEND STREQUAL "rpc")
@@ -24,7 +24,7 @@ endif()
 
 set(_backend_args "")
 if(ELIZA_RPC)
-  # A system library that happens to be here must not become one that is needed elsewhere.
+  # A library that happens to be installed on this machine must not become a requirement on others.
   list(APPEND _backend_args -DGGML_RPC=ON -DGGML_RPC_RDMA=OFF)
   set(ELIZA_RPC_SOURCES src/engine/model/rpc_connections.cpp)
   set_source_files_properties(${ELIZA_RPC_SOURCES} PROPERTIES
@@ -35,7 +35,7 @@ endif()
 if(ELIZA_BACKEND STREQUAL "cuda")
   list(APPEND _backend_args
     -DGGML_CUDA=ON
-    # Calls to the driver's own library would keep ours from loading where there is no driver.
+    # Calls to the driver's library would keep our library from loading on a machine without the driver.
     -DGGML_CUDA_NO_VMM=ON
     -DGGML_CUDA_NCCL=OFF)
   if(ELIZA_CUDA_ARCHITECTURES)
@@ -43,10 +43,10 @@ if(ELIZA_BACKEND STREQUAL "cuda")
     list(APPEND _backend_args "-DCMAKE_CUDA_ARCHITECTURES=${_architectures}")
   endif()
   if(ELIZA_CUBLAS_DIR)
-    # As a wheel from a package index lays it out: no libcublas.so, only the versioned name.
+    # A wheel of cuBLAS has no libcublas.so, only the versioned file name.
     file(GLOB _cublas ${ELIZA_CUBLAS_DIR}/lib/libcublas.so ${ELIZA_CUBLAS_DIR}/lib/libcublas.so.*)
     if(NOT _cublas)
-      message(FATAL_ERROR "ELIZA_CUBLAS_DIR: there is no lib/libcublas.so in ${ELIZA_CUBLAS_DIR}")
+      message(FATAL_ERROR "ELIZA_CUBLAS_DIR: expected lib/libcublas.so in ${ELIZA_CUBLAS_DIR}")
     endif()
     list(GET _cublas 0 _cublas)
     set(CUDA_cublas_LIBRARY ${_cublas} CACHE FILEPATH "" FORCE)
@@ -73,7 +73,7 @@ elseif(ELIZA_BACKEND STREQUAL "blas")
   list(APPEND _backend_args -DGGML_BLAS=ON -DGGML_BLAS_VENDOR=${ELIZA_BLAS_VENDOR})
 endif()
 
-# What the configuration file of ggml looks for must be the same as what ggml was built with.
+# The configuration file of ggml must find the same libraries that ggml was built with.
 if(ELIZA_BACKEND STREQUAL "blas")
   set(BLA_VENDOR ${ELIZA_BLAS_VENDOR})
 endif()
@@ -81,7 +81,7 @@ endif()
 function(eliza_link_backend)
   if(ELIZA_BACKEND STREQUAL "cuda")
     find_package(CUDAToolkit REQUIRED)
-    # The runtime is linked in and opens the driver when it is first used; cuBLAS, of half a gigabyte, is not.
+    # The runtime is linked statically and loads the driver on first use. cuBLAS is not: it has half a gigabyte.
     set_property(TARGET ggml::ggml-cuda APPEND PROPERTY INTERFACE_LINK_LIBRARIES CUDA::cudart_static)
     if(ELIZA_CUBLAS_DIR)
       set_property(TARGET ggml::ggml-cuda APPEND PROPERTY INTERFACE_LINK_LIBRARIES ${CUDA_cublas_LIBRARY})
@@ -97,7 +97,7 @@ function(eliza_link_backend)
   endif()
 endfunction()
 
-# llama.cpp's own server, from the same source: both ends must speak one version of the protocol.
+# llama.cpp's own server, built from the same source, because both ends must use the same version of the protocol.
 function(eliza_add_rpc_server)
   if(ELIZA_RPC)
     add_executable(rpc-server ${LLAMA_CPP_SOURCE_DIR}/tools/rpc/rpc-server.cpp)

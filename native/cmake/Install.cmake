@@ -1,5 +1,5 @@
-# `cmake --install`: the library, its headers, and what find_package and pkg-config read. All of it can be
-# moved: nothing that is installed names the prefix, unless the folders were given as absolute paths.
+# `cmake --install` installs the library, its headers, and the files for find_package and pkg-config. The
+# installation can be moved: no file contains the prefix, unless the folders were given as absolute paths.
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -15,7 +15,7 @@ install(FILES ${LLAMA_CPP_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR
 install(EXPORT elizainference-targets NAMESPACE elizainference:: DESTINATION ${_packages})
 configure_package_config_file(cmake/elizainference-config.cmake.in
   ${CMAKE_CURRENT_BINARY_DIR}/elizainference-config.cmake INSTALL_DESTINATION ${_packages})
-# Functions and struct fields are only ever added under one major version.
+# Within one major version, functions and struct fields are only added.
 write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/elizainference-config-version.cmake
   COMPATIBILITY SameMajorVersion)
 install(FILES
@@ -26,12 +26,12 @@ install(FILES
 if(IS_ABSOLUTE ${CMAKE_INSTALL_LIBDIR})
   set(ELIZA_PC_PREFIX ${CMAKE_INSTALL_PREFIX})
 else()
-  # From lib/pkgconfig, where the file lies, up to the prefix.
+  # The path from lib/pkgconfig, the location of the file, up to the prefix.
   cmake_path(RELATIVE_PATH CMAKE_INSTALL_LIBDIR BASE_DIRECTORY . OUTPUT_VARIABLE _libdir)
   string(REGEX REPLACE "[^/]+" ".." _up ${_libdir}/pkgconfig)
   set(ELIZA_PC_PREFIX "\${pcfiledir}/${_up}")
 endif()
-# What is appended stands alone where it is absolute.
+# An absolute folder replaces the prefix.
 cmake_path(APPEND ELIZA_PC_LIBDIR "\${prefix}" ${CMAKE_INSTALL_LIBDIR})
 cmake_path(APPEND ELIZA_PC_INCLUDEDIR "\${prefix}" ${CMAKE_INSTALL_INCLUDEDIR})
 configure_file(cmake/elizainference.pc.in elizainference.pc @ONLY)

@@ -1,4 +1,4 @@
-# Of llama.cpp's `common` only what we use, the reasoning budget and speculative decoding; the rest of it
+# Builds the parts of llama.cpp's `common` that we use: the reasoning budget and speculative decoding. The rest
 # is for command line programs. Defines the target `llama_common_parts`.
 
 set(_common ${LLAMA_CPP_SOURCE_DIR}/common)
@@ -15,7 +15,7 @@ add_library(llama_common_parts STATIC
 target_include_directories(llama_common_parts SYSTEM PUBLIC ${_common} ${LLAMA_CPP_SOURCE_DIR}/vendor)
 target_link_libraries(llama_common_parts PUBLIC llama)
 target_compile_options(llama_common_parts PRIVATE -w -ffunction-sections -fdata-sections)
-# Functions that are not used, and what they would need, are dropped by the linker.
+# The linker removes unused functions and their dependencies.
 if(APPLE)
   target_link_options(llama_common_parts INTERFACE -Wl,-dead_strip)
 else()

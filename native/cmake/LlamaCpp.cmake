@@ -1,12 +1,12 @@
-# llama.cpp as static libraries, built once per source, backend, compiler and configuration into the
-# user's cache, so that building this project again takes seconds.
+# Builds llama.cpp as static libraries, once per source, backend, compiler and configuration, in the user's
+# cache, so that building this project again takes seconds.
 #
 # Sets LLAMA_CPP_SOURCE_DIR and LLAMA_CPP_COMMIT and defines the imported target `llama`.
 
 find_package(Python3 3.10 REQUIRED COMPONENTS Interpreter)
 set(_fetch ${CMAKE_CURRENT_LIST_DIR}/../../scripts/fetch_llama_cpp.py)
 
-# Sets `variable` to what the script prints.
+# Sets `variable` to the output of the script.
 function(eliza_ask_fetch_script variable)
   execute_process(COMMAND ${Python3_EXECUTABLE} ${_fetch} ${ARGN}
     OUTPUT_VARIABLE _answer OUTPUT_STRIP_TRAILING_WHITESPACE RESULT_VARIABLE _result)
@@ -20,7 +20,7 @@ eliza_ask_fetch_script(LLAMA_CPP_SOURCE_DIR)
 eliza_ask_fetch_script(_cache --print-cache-dir)
 message(STATUS "llama.cpp source: ${LLAMA_CPP_SOURCE_DIR}")
 
-# A user's own checkout may change between two builds, the pinned tree may not.
+# A user's own checkout may change between two builds; the pinned tree does not.
 if(DEFINED ENV{LLAMA_CPP_SOURCE} AND NOT "$ENV{LLAMA_CPP_SOURCE}" STREQUAL "")
   set(_pinned FALSE)
   execute_process(COMMAND git -C ${LLAMA_CPP_SOURCE_DIR} rev-parse --short=9 HEAD
@@ -34,11 +34,11 @@ else()
 endif()
 
 if(CMAKE_CROSSCOMPILING)
-  set(ELIZA_NATIVE OFF)  # this machine's CPU is not the one that it will run on
+  set(ELIZA_NATIVE OFF)  # the library will run on a different CPU
 endif()
 set(_flags "-ffunction-sections -fdata-sections")
 if(ELIZA_ZIG AND CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64")
-  string(APPEND _flags " -mcpu=generic+v8_2a+dotprod")  # zig's way to say -march
+  string(APPEND _flags " -mcpu=generic+v8_2a+dotprod")  # zig's equivalent of -march
 endif()
 set(_args
   -DCMAKE_BUILD_TYPE=Release
@@ -56,7 +56,7 @@ set(_args
   -DLLAMA_OPENSSL=OFF
   -DLLAMA_BUILD_COMMIT=${LLAMA_CPP_COMMIT}
   -DLLAMA_BUILD_NUMBER=0
-  # ggml's own thread pool, which we attach: no libgomp to ship, no pool per calling thread.
+  # Use ggml's own thread pool, which we attach. It needs no libgomp and no pool per calling thread.
   -DGGML_OPENMP=OFF
   -DGGML_NATIVE=${ELIZA_NATIVE})
 if(NOT ELIZA_NATIVE AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
@@ -66,7 +66,7 @@ elseif(NOT ELIZA_NATIVE AND NOT ELIZA_ZIG AND CMAKE_SYSTEM_PROCESSOR MATCHES "aa
 endif()
 include(Backends)
 list(APPEND _args ${_backend_args})
-# Another machine's compiler is told by its toolchain file; the NDK's and ours for zig want to know more.
+# For cross-compilation the toolchain file selects the compiler. The NDK's file and ours for zig need more settings.
 set(_toolchain "")
 if(CMAKE_TOOLCHAIN_FILE)
   file(SHA256 ${CMAKE_TOOLCHAIN_FILE} _toolchain)
@@ -78,12 +78,13 @@ if(CMAKE_TOOLCHAIN_FILE)
 endif()
 list(APPEND _args ${LLAMA_CPP_CMAKE_ARGS})
 
-# The CPU counts under ELIZA_NATIVE: a cache on a shared home must not serve another machine's code.
+# With ELIZA_NATIVE the CPU is part of the key, because a cache in a shared home directory may be used by machines
+# with different CPUs.
 set(_cpu "")
 if(ELIZA_NATIVE AND EXISTS /proc/cpuinfo)
   file(STRINGS /proc/cpuinfo _cpu REGEX "^(model name|flags|Features)" LIMIT_COUNT 2)
 endif()
-# One compiler has several names: cc, gcc, gcc-12. Zig lies in a virtual environment, of which there are many.
+# A compiler may have several names: cc, gcc, gcc-12. Zig is in a virtual environment, of which there may be many.
 file(REAL_PATH ${CMAKE_CXX_COMPILER} _compiler)
 set(_told ${_args})
 if(ELIZA_ZIG)
@@ -94,20 +95,20 @@ string(SHA256 _key
   "${_toolchain}${LLAMA_CPP_SOURCE_DIR};${_compiler};${CMAKE_CXX_COMPILER_ID};${CMAKE_CXX_COMPILER_VERSION};${_told};${_cpu}")
 string(SUBSTRING ${_key} 0 12 _key)
 
-set(LLAMA_CPP_INSTALL "" CACHE PATH "llama.cpp of the same source, installed by another build of this one, to be linked as it is")
+set(LLAMA_CPP_INSTALL "" CACHE PATH "a llama.cpp that another build of this project has installed from the same source, to link unchanged")
 
 set(_build ${_cache}/build/llama.cpp-${LLAMA_CPP_COMMIT}-${ELIZA_BACKEND}-${_key})
 set(_prefix ${_build}/install)
 
-# Runs one command; on failure shows the errors of its output and stops.
+# Runs one command. On failure, prints the errors in its output and stops.
 function(eliza_llama_cpp_step)
-  cmake_parse_arguments(PARSE_ARGV 0 _step "" "" "")  # ARGN would cut an argument at its semicolons
+  cmake_parse_arguments(PARSE_ARGV 0 _step "" "" "")  # ARGN would split an argument at its semicolons
   set(_log ${_build}/last-step.log)
   execute_process(COMMAND ${_step_UNPARSED_ARGUMENTS} OUTPUT_FILE ${_log} ERROR_FILE ${_log} RESULT_VARIABLE _result)
   if(NOT _result EQUAL 0)
     file(STRINGS ${_log} _errors REGEX "rror|FAILED")
     list(JOIN _errors "\n" _errors)
-    message(FATAL_ERROR "llama.cpp did not build:\n${_errors}\n(all of it: ${_log})")
+    message(FATAL_ERROR "building llama.cpp failed:\n${_errors}\n(full log: ${_log})")
   endif()
 endfunction()
 
@@ -140,7 +141,7 @@ if(NOT LLAMA_CPP_INSTALL AND (NOT _pinned OR NOT EXISTS ${_build}/complete))
 endif()
 file(LOCK ${_build}.lock RELEASE)
 
-# What an earlier configuration of this build folder found may be another build of llama.cpp.
+# An earlier configuration of this build folder may have found another build of llama.cpp.
 get_cmake_property(_variables CACHE_VARIABLES)
 foreach(_variable IN LISTS _variables)
   string(FIND "$CACHE{${_variable}}" "${_cache}/build/llama.cpp-" _in_cache)

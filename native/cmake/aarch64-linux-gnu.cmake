@@ -1,4 +1,4 @@
-# 64-bit Arm Linux, with Debian's cross-compiler (g++-aarch64-linux-gnu) and qemu-user to run what it makes.
+# 64-bit Arm Linux, with Debian's cross-compiler (g++-aarch64-linux-gnu), and qemu-user to run the programs.
 
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_SYSTEM_PROCESSOR aarch64)

@@ -1,5 +1,5 @@
-# Linux of an older glibc than this machine's, x86-64 or 64-bit Arm: what wheels are built with. The compiler is clang
-# in the Python package `ziglang`, which brings every glibc's list of functions and a C++ runtime to link in.
+# Linux with an older glibc than this machine's, for x86-64 or 64-bit Arm. Used to build wheels. The compiler is the
+# clang in the Python package `ziglang`, which includes the symbols of every glibc version and a C++ runtime to link.
 #
 #   ELIZA_ZIG         the program zig
 #   ELIZA_ZIG_TARGET  x86_64-linux-gnu.2.28, aarch64-linux-gnu.2.28
@@ -9,7 +9,7 @@ string(REGEX MATCH "^[^-]+" CMAKE_SYSTEM_PROCESSOR "${ELIZA_ZIG_TARGET}")
 set(CMAKE_SYSTEM_NAME Linux)
 set(CMAKE_C_COMPILER ${ELIZA_ZIG} cc -target ${ELIZA_ZIG_TARGET})
 set(CMAKE_CXX_COMPILER ${ELIZA_ZIG} c++ -target ${ELIZA_ZIG_TARGET})
-# `ar` of this machine may know its own kind of object files alone.
+# This machine's `ar` may support only its own object files.
 foreach(_language C CXX)
   set(CMAKE_${_language}_ARCHIVE_CREATE "${ELIZA_ZIG} ar qc <TARGET> <OBJECTS>")
   set(CMAKE_${_language}_ARCHIVE_APPEND "${ELIZA_ZIG} ar q <TARGET> <OBJECTS>")

@@ -1,4 +1,4 @@
-// Loads a model and lets it choose an action:  choose [MODEL.gguf]
+// Loads a model and lets it choose an action: choose [MODEL.gguf]
 #include <stdio.h>
 
 #include "eliza/eliza_inference.h"
@@ -17,7 +17,7 @@ int main(int argc, char ** argv) {
         eliza_inference_destroy(ctx);
         return 1;
     }
-    printf("chosen: %s, in %d forward passes beyond the prompt's\n", labels[choice.label], choice.forward_passes);
+    printf("chosen: %s, in %d forward passes after the prompt\n", labels[choice.label], choice.forward_passes);
     for (int i = 0; i < 3; ++i) {
         printf("%8s %.4f\n", labels[i], probabilities[i]);
     }

@@ -20,7 +20,7 @@ static void check(bool ok, const char * what) {
 }
 
 static std::vector<llama_token> tokenize(const llama_vocab * vocab, const std::string & text, bool add_special) {
-    std::vector<llama_token> tokens(text.size() + 2);  // a token has at least one byte; two may be added
+    std::vector<llama_token> tokens(text.size() + 2);  // every token has at least one byte; two may be added
     const int32_t n = llama_tokenize(vocab, text.data(), static_cast<int32_t>(text.size()), tokens.data(),
                                      static_cast<int32_t>(tokens.size()), add_special, /*parse_special=*/false);
     check(n > 0, "cannot tokenize");
@@ -37,7 +37,7 @@ int main(int argc, char ** argv) {
     check(model != nullptr, "cannot load the model");
     const llama_vocab * vocab = llama_model_get_vocab(model.get());
 
-    // What the sampler reads: the tokens of every choice.
+    // The payload for the sampler: the tokens of every choice.
     std::vector<std::vector<llama_token>> leaves;
     std::string json;
     for (const std::string & choice : choices) {
@@ -53,7 +53,7 @@ int main(int argc, char ** argv) {
 
     const llama_sampler_ptr chain(llama_sampler_chain_init(llama_sampler_chain_default_params()));
     llama_sampler * trie = llama_sampler_init_token_trie(vocab, json.c_str(), ELIZA_TRIE_SAMPLE);
-    check(trie != nullptr, "the sampler refused the choices");
+    check(trie != nullptr, "the sampler rejected the choices");
     llama_sampler_chain_add(chain.get(), trie);
     llama_sampler_chain_add(chain.get(), llama_sampler_init_greedy());  // or temp and dist, to sample
 
@@ -67,16 +67,16 @@ int main(int argc, char ** argv) {
     params.n_threads = static_cast<int32_t>(std::max(1u, std::thread::hardware_concurrency() / 2));
     params.n_threads_batch = params.n_threads;
     const llama_context_ptr context(llama_init_from_model(model.get(), params));
-    check(context != nullptr, "cannot make a context");
+    check(context != nullptr, "cannot create a context");
 
-    // llama.cpp's usual loop, until no choice goes on from the tokens so far. Where one choice begins
-    // another, any other token than the longer one's next ends it.
+    // llama.cpp's usual loop, until no choice continues the tokens so far. If one choice is the beginning of another,
+    // any token other than the longer one's next token ends it.
     std::vector<llama_token> so_far;
     std::string chosen;
     for (bool goes_on = true; goes_on;) {
         const llama_batch batch = llama_batch_get_one(tokens.data(), static_cast<int32_t>(tokens.size()));
         check(llama_decode(context.get(), batch) == 0, "cannot decode");
-        tokens = {llama_sampler_sample(chain.get(), context.get(), -1)};  // which also tells the chain of it
+        tokens = {llama_sampler_sample(chain.get(), context.get(), -1)};  // also calls accept on the chain
         so_far.push_back(tokens[0]);
         goes_on = false;
         for (size_t i = 0; i < leaves.size(); ++i) {

@@ -1,4 +1,4 @@
-// What a GGUF file says of its model, written key by key.
+// Writes the metadata of a GGUF file, key by key.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ namespace eliza {
 
 class Metadata {
 public:
-    // Keys of the model itself begin with its architecture's name.
+    // Keys of the model itself have its architecture's name as a prefix.
     explicit Metadata(std::string architecture) : architecture_(std::move(architecture)), gguf_(gguf_init_empty()) {
         gguf_set_val_str(get(), "general.architecture", architecture_.c_str());
-        // No model's name: llama.cpp looks for some.
+        // No model name, because llama.cpp recognizes some names.
         gguf_set_val_str(get(), "general.name", "random weights");
     }
 
@@ -30,11 +30,11 @@ public:
     void set(const std::string & key, const std::vector<uint64_t> & values) { set(key, GGUF_TYPE_UINT64, values); }
     void set(const std::string & key, const std::vector<float> & values) { set(key, GGUF_TYPE_FLOAT32, values); }
 
-    // For the few that belong to no architecture.
+    // For the few keys without that prefix.
     void set_shared(const char * key, float value) { gguf_set_val_f32(get(), key, value); }
     void set_shared(const char * key, uint32_t value) { gguf_set_val_u32(get(), key, value); }
 
-    // Takes over all that another file says under keys that begin so.
+    // Copies all keys with this prefix from another file.
     void copy(const gguf_context * other, const std::string & prefix) {
         const gguf_context_ptr kept(gguf_init_empty());
         gguf_set_kv(kept.get(), other);

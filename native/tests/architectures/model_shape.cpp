@@ -10,22 +10,22 @@ namespace {
 using Names = std::set<std::string>;
 
 constexpr uint32_t n_ctx = 1024;
-constexpr uint32_t window = 32;      // tokens that a sliding window holds
-constexpr uint32_t n_attended = 24;  // tokens that sparse attention picks
+constexpr uint32_t window = 32;      // tokens in a sliding window
+constexpr uint32_t n_attended = 24;  // tokens that sparse attention selects
 constexpr uint32_t n_experts = 4, n_experts_used = 2;
 
-// Attention through a compressed latent state.
+// Architectures with attention through a compressed latent state.
 const Names with_latent_attention = {"deepseek2",   "deepseek32", "glm-dsa",   "dots3note", "kimi-linear",
                                      "bailingmoe3", "kimi-k3",    "glm5-next", "mistral4",  "hy_v4"};
 
-// The same, unpacked before it is kept.
+// The same, decompressed before it is cached.
 const Names with_unpacked_latent_attention = {"minicpm3", "plm"};
 
-// Layers of two kinds, told apart by their numbers of heads.
+// Architectures with two kinds of layers, distinguished by their numbers of heads.
 const Names with_heads_by_layer = {"plamo2",  "jamba",       "nemotron_h",  "nemotron_h_moe", "granitehybrid", "lfm2",
                                    "lfm2moe", "kimi-linear", "bailingmoe3", "kimi-k3",        "glm5-next"};
 
-// Whose loader wants a list of the layers with a sliding window, where others want a period.
+// Architectures whose loader expects a list of the layers with a sliding window instead of a period.
 const Names with_listed_windows = {"cohere2moe",  "mimo2",     "step35", "spark2_5", "muse-glimmer",
                                    "granite_swa", "dots3note", "maple",  "gemma4"};
 
@@ -49,20 +49,20 @@ struct Shape {
 Shape shape_of(const std::string & name) {
     Shape shape;
     if (name == "llama4" || name == "deepseek4") {
-        shape.n_layers = 4;  // every fourth is of another kind
+        shape.n_layers = 4;  // every fourth layer is of another kind
     } else if (name == "nemotron_h" || name == "nemotron_h_moe") {
-        shape.n_layers = 3;  // one of each kind
+        shape.n_layers = 3;  // one layer of each kind
     } else if (name == "gemma4") {
         shape.n_layers = 5;
     } else if (name == "hrm_text") {
-        shape.n_layers = 6;  // two layers, gone through in cycles
+        shape.n_layers = 6;  // two layers, repeated
     } else if (name == "gemma3n") {
-        shape.n_layers = 22;  // the first 20 keep keys and values
+        shape.n_layers = 22;  // the first 20 cache keys and values
         shape.n_embd = 32;
         shape.n_ff = 64;
     }
     if (name == "qwen3" || name == "muse-glimmer" || name == "afmoe" || name == "llama") {
-        shape.n_heads = 4;  // of which two share keys
+        shape.n_heads = 4;  // two of them share keys
     }
     if (with_latent_attention.count(name) > 0) {
         shape.n_kv_heads = 1;  // the latent state
@@ -136,7 +136,7 @@ void describe_heads(Metadata & metadata, const Shape & shape) {
     metadata.set("full_attention_interval", uint32_t{2});
 
     const uint32_t quarter = shape.head_size() / 4;
-    // Pairs of rotated values: time, height and width. With latent attention only a part is rotated.
+    // Pairs of rotated values for time, height and width. With latent attention, only a part is rotated.
     metadata.set("rope.dimension_sections",
                  name == "bailingmoe3" ? std::vector<uint32_t>{4, 6, 6, 0} : std::vector<uint32_t>(4, quarter));
     if (name == "k2-horizon") {
@@ -191,7 +191,7 @@ void describe_windows(Metadata & metadata, const Shape & shape) {
     }
 }
 
-// Which of the earlier tokens are attended to is found by an indexer, a small attention of its own.
+// An indexer, a small attention of its own, selects the tokens to attend to.
 void describe_sparse_attention(Metadata & metadata, const Shape & shape) {
     const std::string & name = metadata.architecture();
     metadata.set("attention.indexer.head_count", name == "minimax-m3" ? shape.n_kv_heads : uint32_t{64});
@@ -264,7 +264,7 @@ void describe_hyper_connections(Metadata & metadata, const Shape & shape) {
     metadata.set("hyper_connection.low_rank", uint32_t{8});
     metadata.set("hyper_connection.magnitude", 2.0f);
     if (name == "deepseek4") {
-        // Layers that see all, every fourth token and every 128th.
+        // Layers that see every token, every fourth and every 128th.
         metadata.set("attention.compress_ratios", std::vector<uint32_t>{0, 0, 4, 128});
         metadata.set("attention.compress_rope_freq_base", 160000.0f);
         metadata.set("attention.output_group_count", uint32_t{8});
@@ -300,7 +300,7 @@ void describe_ngram_embeddings(Metadata & metadata, const Shape & shape) {
     metadata.set("embedding_length_per_layer_input", shape.n_embd / n_heads);
 }
 
-// Adapters that certain tokens switch on: two of the llama-spm vocabulary that the checker's prompts have.
+// Adapters that certain tokens activate: two tokens of the llama-spm vocabulary that occur in the checker's prompts.
 void describe_adapters(Metadata & metadata) {
     if (metadata.architecture() != "graniteswitch") {
         return;

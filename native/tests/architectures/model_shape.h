@@ -1,4 +1,4 @@
-// The sizes of a small model of each architecture that llama.cpp knows.
+// The dimensions of a small model for each architecture of llama.cpp.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 namespace eliza {
 
-// Writes what an architecture's loader asks for besides the vocabulary: two layers, or the fewest that
-// show all kinds there are; sliding windows, sparse attention and experts narrower than the checker's
-// prompts, so that something is left out. Most keys mean nothing to most architectures.
+// Writes the metadata that an architecture's loader requires, except the vocabulary. The model has two layers, or the
+// fewest that include every kind of layer. Sliding windows, sparse attention and the number of experts are smaller than
+// the checker's prompts need, so that something is left out. Most architectures ignore most of the keys.
 void describe_model(Metadata & metadata, uint32_t n_vocab);
 
 }  // namespace eliza

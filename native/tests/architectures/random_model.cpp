@@ -17,7 +17,7 @@
 namespace eliza {
 namespace {
 
-// Of the logits: about that of trained models, and wide enough that two tokens rarely tie.
+// The standard deviation of the logits: about that of trained models, and large enough that two tokens rarely tie.
 constexpr float logit_deviation = 2.5f;
 
 bool contains(std::string_view name, std::string_view part) { return name.find(part) != std::string_view::npos; }
@@ -26,7 +26,7 @@ bool ends_with(std::string_view name, std::string_view end) {
     return name.size() >= end.size() && name.substr(name.size() - end.size()) == end;
 }
 
-// Numbers that the name alone decides, the same on every machine.
+// Random numbers that depend only on the name, the same on every machine.
 class Random {
 public:
     explicit Random(std::string_view name) {
@@ -35,7 +35,7 @@ public:
         }
     }
 
-    // With mean 0 and deviation 1: four even numbers of 16 bits, added.
+    // Mean 0 and standard deviation 1: the sum of four uniform numbers of 16 bits.
     float next() {
         uint64_t bits = state_ += 0x9e3779b97f4a7c15u;  // SplitMix64
         bits = (bits ^ (bits >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -49,7 +49,7 @@ private:
     uint64_t state_ = 0xcbf29ce484222325u;
 };
 
-// How a tensor's values are spread, so that what goes through the model keeps its size.
+// The distribution of a tensor's values, chosen so that activations keep their magnitude.
 struct Spread {
     float mean, deviation;
 };
@@ -76,7 +76,7 @@ Spread spread_of(const ggml_tensor & tensor) {
     if (name == "output.weight") {
         return {0.0f, logit_deviation * keeps_size};
     }
-    // Attention that picks tokens: logits then depend on the whole context.
+    // Attention that picks single tokens, so that logits depend on the whole context.
     const bool picks = contains(name, "attn_q") || contains(name, "attn_k") || contains(name, "indexer");
     return {0.0f, (picks ? 1.5f : 1.0f) * keeps_size};
 }
@@ -106,14 +106,14 @@ void fill_tensor(ggml_tensor * tensor, void * tensors) {
         ggml_backend_tensor_set(tensor, bytes.data(), 0, bytes.size());
     }
     auto & all = *static_cast<Tensors *>(tensors);
-    // What is used twice may be there twice, with the same values.
+    // A tensor that is used twice may be stored twice, with the same values.
     const std::string_view name = tensor->name;
     if (std::none_of(all.begin(), all.end(), [&](const ggml_tensor * other) { return name == other->name; })) {
         all.push_back(tensor);
     }
 }
 
-// Tensors with a row for each token; all others are in single precision.
+// Tensors with a row for each token. All others are in single precision.
 constexpr struct {
     const char * name;
     ggml_type type;
@@ -121,12 +121,12 @@ constexpr struct {
                               {"output.weight", GGML_TYPE_F16},
                               {"per_layer_token_embd.weight", GGML_TYPE_Q4_0}};
 
-// Here llama.cpp makes every tensor that it would take, also where files have either one or the other.
+// For these, llama.cpp creates every tensor that it would accept, even if files contain either one or the other.
 bool is_left_out(const std::string & architecture, std::string_view tensor) {
     return architecture == "rwkv6qwen2" && contains(tensor, "time_mix_first");
 }
 
-// What llama.cpp takes for the type it shall make such a tensor in.
+// Returns the type in which llama.cpp should create a tensor.
 void ask_for_type(Metadata & metadata, const char * name, ggml_type type) {
     ggml_tensor tensor{};
     tensor.type = type;
@@ -149,9 +149,9 @@ void write_random_model(const std::string & architecture, const gguf_context * v
     const llama_model_ptr model(
         llama_model_init_from_user(metadata.get(), fill_tensor, &tensors, llama_model_default_params()));
     if (model == nullptr) {
-        throw std::runtime_error("llama.cpp refuses it");
+        throw std::runtime_error("llama.cpp rejects it");
     }
-    // llama_model_save_to_file leaves out what some architectures need, and knows others not at all.
+    // llama_model_save_to_file omits keys that some architectures need, and does not support some architectures.
     for (const ggml_tensor * tensor : tensors) {
         if (!is_left_out(architecture, tensor->name)) {
             gguf_add_tensor(written.get(), tensor);

@@ -13,7 +13,8 @@ constexpr const char * texts_key = "tokenizer.ggml.tokens";
 constexpr const char * scores_key = "tokenizer.ggml.scores";
 constexpr const char * types_key = "tokenizer.ggml.token_type";
 
-// Chameleon's tokens 4 to 8195 are pieces of images, which llama.cpp does not let be chosen: its texts are behind them.
+// Chameleon's tokens 4 to 8195 are image tokens, which llama.cpp does not allow to be chosen. Its text tokens follow
+// them.
 constexpr size_t first_image_token = 4, n_image_tokens = 8192;
 
 std::vector<std::string> texts(const gguf_context * gguf) {

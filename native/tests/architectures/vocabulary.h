@@ -1,4 +1,4 @@
-// The vocabulary of a small model: a real one, as an architecture wants it.
+// The vocabulary of a small model: a real one, adapted to an architecture.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace eliza {
 
-// Takes over all that a file says of its tokenizer; returns how many tokens there are. Throws
-// std::runtime_error where it lacks some of what every tokenizer has.
+// Copies all of a file's tokenizer metadata and returns the number of tokens. Throws std::runtime_error if a key is
+// missing that every tokenizer has.
 uint32_t describe_vocabulary(Metadata & metadata, const gguf_context * vocabulary);
 
 }  // namespace eliza

@@ -1,11 +1,11 @@
-// Writes a small model with random weights for each architecture that llama.cpp knows:
+// Writes a small model with random weights for each architecture of llama.cpp:
 //
 //     $ write_architectures --list
 //     $ write_architectures VOCABULARY.gguf FOLDER [ARCHITECTURE ...]
 //
-// A line on standard output for each: "NAME: FOLDER/NAME.gguf", or "NAME: cannot be made: REASON". Each is
-// made in a process of its own, because llama.cpp ends the process over shapes that it did not expect. The
-// exit code is 0 unless nothing could be tried. For scripts/check_architectures.py.
+// Prints one line for each architecture: "NAME: FOLDER/NAME.gguf", or "NAME: cannot be made: REASON". Each model is
+// created in its own process, because llama.cpp ends the process for unexpected shapes. The exit status is 0 unless
+// nothing could be tried. Used by scripts/check_architectures.py.
 
 #include <sys/wait.h>
 #include <unistd.h>
@@ -36,7 +36,7 @@ std::vector<std::string> all_architectures() {
     return names;
 }
 
-// The errors that llama.cpp has logged, in one line, without the names of its functions.
+// The errors that llama.cpp has logged, as one line, without the names of its functions.
 std::string logged;
 
 void keep_errors(ggml_log_level level, const char * text, void *) {
@@ -53,7 +53,7 @@ void keep_errors(ggml_log_level level, const char * text, void *) {
     _exit(status);
 }
 
-std::string in_process;  // the architecture that is being made
+std::string in_process;  // the architecture that is being created
 
 void say_why(const char * message) { end(in_process + ": cannot be made: " + message, 1); }
 

@@ -1,4 +1,4 @@
-// What libFuzzer calls. A program defines run(), which may throw Error and nothing else.
+// The entry point for libFuzzer. A program defines run(), which may throw only Error.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@ namespace eliza::fuzz {
 
 void run(std::string_view input);
 
-// What must hold.
+// Aborts if the condition does not hold.
 inline void require(bool holds) {
     if (!holds) std::abort();
 }
 
-// Some tokens that share beginnings, cut characters, and one that stands twice.
+// Some tokens that share beginnings or split characters, and one that occurs twice.
 inline std::shared_ptr<const Vocabulary> small_vocabulary() {
     static const auto vocabulary = [] {
         std::vector<std::string> texts;

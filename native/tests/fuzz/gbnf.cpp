@@ -16,14 +16,14 @@ const llama_vocab * vocab() {
 
 }  // namespace
 
-// What the mask says a token is told one by one, what is allowed can be accepted, and what is too much can be asked for
-// again.
+// The mask must agree with the single tokens, allowed tokens can be accepted, and a call that exceeded a limit can be
+// repeated.
 void eliza::fuzz::run(std::string_view input) {
     static const auto vocabulary = std::make_shared<const GrammarVocabulary>(
         vocab(), small_vocabulary(), std::vector<llama_token>{267}, /*with_controls=*/false);
     GrammarLimits limits;
     limits.n_steps = 20000;
-    if (input.size() % 2 == 0) limits.n_bytes_kept = 0;  // all is forgotten after every token
+    if (input.size() % 2 == 0) limits.n_bytes_kept = 0;  // drop everything after every token
     StatesGrammar grammar(vocabulary, std::string(input), limits);
     for (size_t step = 0; step < 12; ++step) {
         SharedMask mask;

@@ -2,7 +2,7 @@
 
 #include "fuzz_target.h"
 
-// Every leaf of what is accepted can be walked to.
+// Every leaf of an accepted payload can be reached.
 void eliza::fuzz::run(std::string_view input) {
     const Payload payload = parse_payload(input, 1000);
     const TokenTrie trie(payload.leaves);

@@ -1,7 +1,7 @@
 #include "fuzz_target.h"
 #include "sampling/sampling_params.h"
 
-// What is accepted is accepted again, on top of itself.
+// Accepted settings are accepted again, on top of themselves.
 void eliza::fuzz::run(std::string_view input) {
     const SamplingParams params = parse_sampling({}, input);
     check_together(params);

@@ -2,7 +2,7 @@
 
 #include "temporary_file.h"
 
-// With the hash that belongs to it, or nothing behind the hash would ever be read.
+// Appends the correct hash, because otherwise no input would get past the check of the hash.
 void eliza::fuzz::run(std::string_view input) {
     std::string bytes(input);
     uint64_t hash = 0xcbf29ce484222325u;

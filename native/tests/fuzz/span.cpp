@@ -3,7 +3,7 @@
 #include "constraint/text_constraints.h"
 #include "fuzz_target.h"
 
-// From wherever a value can come to, it can be brought to its end.
+// From every reachable state, a value can be completed.
 void eliza::fuzz::run(std::string_view input) {
     const SpanSpec spec = parse_span(input);
     if (spec.kind != SpanSpec::Kind::value) return;

@@ -1,4 +1,4 @@
-// The input as a file, in memory where that is to be had.
+// The input as a file, in memory if possible.
 #pragma once
 
 #include <unistd.h>

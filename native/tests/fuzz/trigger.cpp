@@ -1,8 +1,8 @@
 #include "fuzz_target.h"
 #include "grammar/trigger_pattern.h"
 
-// A pattern, a line break, and the text: where it is found does not depend on how the text is cut, but for what the
-// end of a piece is to "$" and "\b".
+// A pattern, a line break and the text. The position of the match does not depend on how the text is split into pieces,
+// except that "$" and "\b" match the end of a piece.
 void eliza::fuzz::run(std::string_view input) {
     const size_t line = input.find('\n');
     const std::string_view pattern = input.substr(0, line);

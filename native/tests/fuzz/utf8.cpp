@@ -2,7 +2,7 @@
 
 #include "fuzz_target.h"
 
-// However bytes are cut, the same characters come out, and nothing but characters.
+// However the bytes are split, the same characters are returned, and only whole characters.
 void eliza::fuzz::run(std::string_view input) {
     Utf8Assembler whole, cut;
     const std::string expected = whole.push(input) + whole.finish();

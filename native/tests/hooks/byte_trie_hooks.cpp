@@ -1,5 +1,5 @@
-// The byte trie, its recognizers and masks, over any vocabulary: for the Python tests, which compare them
-// with the simple way, and for the benchmark of masks.
+// The byte trie, its recognizers and masks, over any vocabulary. The Python tests compare them with simple
+// implementations, and the benchmark of masks measures them.
 
 #include <algorithm>
 #include <chrono>
@@ -27,7 +27,7 @@ int64_t now_ns() {
 
 thread_local std::string last_error;
 
-// Runs `body`; a failure is -1 and the text of eliza_test_last_error().
+// Runs `body`. On failure returns -1 and sets the text of eliza_test_last_error().
 template <typename Body>
 int64_t guarded(const Body & body) {
     try {
@@ -43,7 +43,7 @@ struct TestVocabulary {
     std::unique_ptr<TextConstraints> constraints;
 };
 
-// Either of the two kinds of constraint, asked in one way.
+// One interface for both kinds of constraint.
 struct Walk {
     std::shared_ptr<const Vocabulary> tries;
     std::unique_ptr<TextConstraint> text;
@@ -54,7 +54,7 @@ struct Walk {
 
 ELIZA_TEST_API const char * eliza_test_last_error() { return last_error.c_str(); }
 
-// texts are the tokens' bytes one after the other; text i ends at ends[i].
+// `texts` are the bytes of all tokens one after another; text i ends at ends[i].
 ELIZA_TEST_API void * eliza_test_vocabulary(const char * texts, const uint64_t * ends, size_t n, int64_t * build_ns) {
     TestVocabulary * vocabulary = nullptr;
     guarded([&] {
@@ -78,7 +78,7 @@ ELIZA_TEST_API int64_t eliza_test_vocabulary_nodes(void * vocabulary) {
 ELIZA_TEST_API int64_t eliza_test_vocabulary_bytes(void * vocabulary) {
     return static_cast<int64_t>(static_cast<TestVocabulary *>(vocabulary)->tries->all().size_bytes());
 }
-// Forgets the masks that were computed, but not the tries of tokens with one byte.
+// Drops the cached masks, but keeps the tries of tokens with one byte.
 ELIZA_TEST_API void eliza_test_vocabulary_forget(void * vocabulary) {
     auto & v = *static_cast<TestVocabulary *>(vocabulary);
     v.constraints = std::make_unique<TextConstraints>(v.tries);
@@ -105,7 +105,7 @@ ELIZA_TEST_API void * eliza_test_walk(void * vocabulary, const char * span, size
 }
 ELIZA_TEST_API void eliza_test_walk_free(void * walk) { delete static_cast<Walk *>(walk); }
 
-// The legal next tokens, ascending; returns how many, or -1.
+// Writes the allowed next tokens in ascending order. Returns their number, or -1.
 ELIZA_TEST_API int64_t eliza_test_walk_allowed(void * walk, int32_t * out, size_t cap) {
     return guarded([&] {
         auto & w = *static_cast<Walk *>(walk);
@@ -132,8 +132,8 @@ ELIZA_TEST_API void eliza_test_walk_accept(void * walk, int32_t token) {
 ELIZA_TEST_API int eliza_test_walk_may_end(void * walk) { return static_cast<Walk *>(walk)->text->may_end() ? 1 : 0; }
 ELIZA_TEST_API int eliza_test_walk_is_over(void * walk) { return static_cast<Walk *>(walk)->text->is_over() ? 1 : 0; }
 
-// Walks along tokens and writes the nanoseconds that each mask took before its token was accepted, with
-// the accepting if `with_accept`.
+// Walks along tokens and writes the time in nanoseconds for each mask before its token is accepted, including the
+// acceptance if `with_accept`.
 ELIZA_TEST_API int64_t eliza_test_walk_time(void * walk, const int32_t * tokens, size_t n, int with_accept,
                                             int64_t * ns_out) {
     return guarded([&] {

@@ -1,4 +1,4 @@
-// How well the text itself guesses how it goes on, for bench/guessing.py: no model runs.
+// Measures how well a text predicts its own continuation, for bench/guessing.py. No model runs.
 
 #include <algorithm>
 #include <chrono>
@@ -10,9 +10,9 @@
 
 #define ELIZA_TEST_API extern "C" __attribute__((visibility("default")))
 
-// Has the tokens behind the first n_prompt written with drafts of at most `most` tokens, as a model does that
-// would write just them: by the library's way, or by llama.cpp's simple one with 3 tokens. Counts passes,
-// drafted and right tokens, and the nanoseconds of all drafts and of the slowest but the first.
+// Simulates a model that generates exactly the tokens after the first n_prompt, with drafts of at most `most` tokens:
+// from the library's lookup, or from llama.cpp's simple one with 3 tokens. Counts passes, drafted tokens and correct
+// tokens, and the nanoseconds of all drafts and of the slowest one except the first.
 ELIZA_TEST_API void eliza_test_guessing(const int32_t * tokens, size_t n, size_t n_prompt, int32_t most, int as_common,
                                         int64_t counts[5]) {
     using clock = std::chrono::steady_clock;

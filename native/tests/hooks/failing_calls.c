@@ -1,11 +1,11 @@
 /*
- * Makes one call fail, for scripts/check_faults.py: the n-th allocation, open, read, write, ... that the
- * library under test makes. To be preloaded (LD_PRELOAD), on Linux with glibc.
+ * Makes one call fail, for scripts/check_faults.py: the n-th allocation, open, read, write, ... of the library
+ * under test. Load it with LD_PRELOAD, on Linux with glibc.
  *
- * Counted are the calls that come from the library's own code, llama.cpp's and libstdc++'s that are linked
- * into it, and those that libc makes for it, such as fopen's of malloc. Whatever else the process does is
- * left alone. Where the call that failed was made, and where the process died of it, is written into
- * memory that the parent process sees.
+ * It counts the calls from the library's own code and from the llama.cpp and libstdc++ linked into it, and the
+ * calls that libc makes for it, such as fopen's calls of malloc. Other calls of the process are not affected. The
+ * stack of the failed call, and the stack where the process died, are written to memory shared with the parent
+ * process.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -32,14 +32,14 @@ enum kind { NONE, ALLOCATION, OPEN, READ, WRITE, SYNC, RENAME, CLOSE, SEEK, STAT
 
 enum { MOST_FRAMES = 64, ALTERNATE_STACK = 1 << 16 };
 
-/* As scripts/faults/preloaded.py reads it. */
+/* The layout that scripts/faults/preloaded.py reads. */
 typedef struct {
-    int32_t n_calls;  /* of the armed kind, since it was armed */
-    int32_t n_failed; /* of those */
-    int32_t signal;   /* that ended the process, or 0 */
+    int32_t n_calls;  /* calls of the armed kind since it was armed */
+    int32_t n_failed; /* failed ones of these */
+    int32_t signal;   /* the signal that ended the process, or 0 */
     int32_t n_failed_frames, n_died_frames;
     int32_t unused;
-    void * failed_at[MOST_FRAMES]; /* who made the first call that failed, innermost first */
+    void * failed_at[MOST_FRAMES]; /* stack of the first failed call, innermost frame first */
     void * died_at[MOST_FRAMES];
 } report;
 
@@ -52,9 +52,9 @@ static report * told = &no_report;
 static range library, libc;
 static atomic_int armed_kind, n_calls;
 static int fails_at, fails_on;
-static __thread int is_inside; /* what this file calls itself is not counted */
+static __thread int is_inside; /* calls from this file are not counted */
 
-/* ---- What scripts/faults/preloaded.py calls ------------------------------------------------------- */
+/* ---- Functions for scripts/faults/preloaded.py ---------------------------------------------------- */
 
 static int find_ranges(struct dl_phdr_info * info, size_t size, void * name) {
     (void)size;
@@ -84,12 +84,12 @@ static void died(int number) {
     raise(number);
 }
 
-/* Says whose calls are counted, by the path it was loaded from, and where to tell of them; returns the
- * address it was loaded to, or NULL where nothing of that path is loaded. */
+/* Sets the library whose calls are counted, by the path it was loaded from, and where to report them. Returns the
+ * address of the library, or NULL if nothing was loaded from that path. */
 HOOK void * eliza_faults_watch(const char * path, report * where) {
     static char stack[ALTERNATE_STACK];
     void * frames[MOST_FRAMES];
-    backtrace(frames, MOST_FRAMES); /* the first call loads a library */
+    backtrace(frames, MOST_FRAMES); /* the first call of backtrace() loads a library */
     dl_iterate_phdr(find_ranges, (void *)(uintptr_t)path);
     told = where;
     const stack_t alternate = {.ss_sp = stack, .ss_size = sizeof stack};
@@ -100,7 +100,7 @@ HOOK void * eliza_faults_watch(const char * path, report * where) {
     return (void *)library.begin;
 }
 
-/* From now on the n-th call of a kind fails, and with `lasting` all that follow it; n = 0 counts alone. */
+/* Makes the n-th following call of a kind fail, and with `lasting` all later ones too. n = 0 only counts calls. */
 HOOK void eliza_faults_arm(int kind, int n, int lasting) {
     atomic_store(&n_calls, 0);
     told->n_calls = told->n_failed = 0;
@@ -114,7 +114,7 @@ HOOK void eliza_faults_disarm(void) {
     told->n_calls = atomic_load(&n_calls);
 }
 
-/* ---- Whether a call fails --------------------------------------------------------------------------- */
+/* ---- Deciding whether a call fails ------------------------------------------------------------------ */
 
 static int is_in(range place, const void * address) {
     return (uintptr_t)address >= place.begin && (uintptr_t)address < place.end;
@@ -146,7 +146,7 @@ static int fails(enum kind kind, const void * caller) {
 
 #define FAILS(kind) fails(kind, __builtin_return_address(0))
 
-/* What stands behind the function of this name here. */
+/* The original function that the function of this name replaces. */
 #define REAL(name) ((__typeof__(name) *)real(#name))
 
 static void * real(const char * name) {
@@ -169,7 +169,7 @@ static void * no_memory(void) {
 
 /* ---- Memory ----------------------------------------------------------------------------------------- */
 
-/* Not through dlsym, which allocates itself. */
+/* Not looked up with dlsym, which itself allocates. */
 void * __libc_malloc(size_t size);
 void * __libc_calloc(size_t count, size_t size);
 void * __libc_realloc(void * memory, size_t size);
@@ -249,7 +249,7 @@ HOOK ssize_t writev(int fd, const struct iovec * parts, int count) {
 HOOK ssize_t pwrite(int fd, const void * data, size_t size, off_t offset) {
     return FAILS(WRITE) ? with_errno(ENOSPC) : REAL(pwrite)(fd, data, size, offset);
 }
-/* A disk that fills up takes some of it. */
+/* A full disk accepts a part of the data. */
 HOOK size_t fwrite(const void * data, size_t size, size_t count, FILE * file) {
     if (FAILS(WRITE)) {
         const size_t written = REAL(fwrite)(data, size, count / 2, file);
@@ -268,7 +268,7 @@ HOOK int rename(const char * from, const char * to) {
     return FAILS(RENAME) ? with_errno(EACCES) : REAL(rename)(from, to);
 }
 
-/* The file is closed all the same, as close() itself has it. */
+/* The file is closed nevertheless, as with close() itself. */
 HOOK int close(int fd) {
     const int is_failing = FAILS(CLOSE);
     const int result = REAL(close)(fd);

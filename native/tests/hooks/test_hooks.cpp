@@ -1,5 +1,5 @@
-// The slow, obvious way, for the Python tests to compare with: plain llama.cpp logits, and the
-// native trie's legal tokens along a walk.
+// Slow, obvious implementations for the Python tests to compare with: plain llama.cpp logits, and the native trie's
+// allowed tokens along a walk.
 
 #include <algorithm>
 #include <chrono>
@@ -22,8 +22,8 @@
 
 using namespace eliza;
 
-// Decodes n tokens with a llama_context of its own; writes the logits after the last one.
-// Returns the vocabulary size, or -1.
+// Decodes n tokens with a separate llama_context and writes the logits after the last one. Returns the vocabulary size,
+// or -1.
 ELIZA_TEST_API int eliza_test_logits(const char * model_path, const int32_t * tokens, size_t n, float * logits_out,
                                      size_t cap) {
     static std::string loaded_path;
@@ -52,9 +52,9 @@ ELIZA_TEST_API int eliza_test_logits(const char * model_path, const int32_t * to
     return n_vocab;
 }
 
-// Builds the trie and, for i = 0 .. n_tokens, appends to allowed_out the legal tokens after the first
-// i tokens and writes their number to counts_out[i]: SIZE_MAX once the span has ended. Returns 0, or
-// -1 for a payload that is refused and -2 when allowed_out is too small.
+// Builds the trie. For i = 0 .. n_tokens, appends to allowed_out the allowed tokens after the first i tokens, and
+// writes their number to counts_out[i], or SIZE_MAX once the span has ended. Returns 0, -1 if the payload is rejected,
+// or -2 if allowed_out is too small.
 ELIZA_TEST_API int eliza_test_trie_walk(const char * payload, size_t len, int32_t n_vocab, const int32_t * tokens,
                                         size_t n_tokens, int32_t * allowed_out, size_t cap, size_t * counts_out) {
     try {
@@ -81,10 +81,10 @@ ELIZA_TEST_API int eliza_test_trie_walk(const char * payload, size_t len, int32_
     }
 }
 
-// Runs the sampler chain of a model's vocabulary, with settings as eliza_inference_llm_stream_set_sampling
-// takes them, over n candidates: token ids[i] with logits[i]. Before that, the chain is told of the
-// accepted tokens. Writes the candidates that are left (their ids, logits and probabilities, for which
-// there must be room for n) and the token selected; returns how many are left, or -1 and a text.
+// Runs the sampler chain for a model's vocabulary over n candidates: token ids[i] with logits[i]. The settings are
+// those of eliza_inference_llm_stream_set_sampling. First the chain accepts the given tokens. Writes the remaining
+// candidates (ids, logits and probabilities; there must be room for n) and the selected token. Returns the number of
+// remaining candidates, or -1 and a message.
 ELIZA_TEST_API int eliza_test_chain(const char * model_path, const char * settings, const int32_t * ids,
                                     const float * logits, size_t n, const int32_t * accepted, size_t n_accepted,
                                     int32_t * ids_out, float * logits_out, float * probs_out, int32_t * selected_out,
@@ -114,9 +114,9 @@ ELIZA_TEST_API int eliza_test_chain(const char * model_path, const char * settin
     }
 }
 
-// Samples `repeats` times from n logits, by our chain or (`as_common`) as llama.cpp's common_sampler does
-// with the same settings: all samplers in its order, those that are off included. Writes the nanoseconds
-// of each time, from the logits to the token.
+// Samples `repeats` times from n logits, with our chain or, if `as_common`, with llama.cpp's common_sampler and the
+// same settings, which runs all samplers in its order, including those that are off. Writes the nanoseconds of each
+// repetition, from the logits to the token.
 ELIZA_TEST_API int eliza_test_chain_time(const char * model_path, const char * settings, const float * logits, size_t n,
                                          int as_common, size_t repeats, int64_t * ns_out) {
     try {
