@@ -10,7 +10,7 @@
 
 struct common_log;
 
-// The level from which on lines are formatted: "info".
+// Lines below the level "info" are not formatted.
 int common_log_get_verbosity_thold() { return 3; }
 
 common_log * common_log_main() { return nullptr; }

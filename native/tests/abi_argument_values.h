@@ -40,7 +40,7 @@ struct World {
     }
 };
 
-// What the library allocates during one call, one slot per argument.
+// Memory that the library allocates during one call, one slot per argument.
 struct HandedOut {
     std::array<char *, 12> texts{};
     std::array<int *, 12> tokens{};

@@ -46,7 +46,7 @@ void judge(R result, Last last) {
     }
     if constexpr (std::is_same_v<Last, char **>) {
         if (last != nullptr) {
-            EXPECT_EQ(failed, *last != nullptr) << (*last != nullptr ? *last : "a failure without a text");
+            EXPECT_EQ(failed, *last != nullptr) << (*last != nullptr ? *last : "a failure without a message");
             EXPECT_TRUE(*last == nullptr || **last != '\0') << "an empty error text";
         }
     }

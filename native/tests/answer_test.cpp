@@ -67,7 +67,7 @@ TEST_F(AnswerTest, ItsTokensSpellItsText) {
     EXPECT_EQ(n_bytes, text_of(all.answer).size());
 }
 
-// Forwards the calls, and counts those that walk over all forced text.
+// Forwards the calls, and counts the walks over all forced text.
 class CountingConstraint : public TextConstraint {
 public:
     explicit CountingConstraint(std::unique_ptr<TextConstraint> inner) : inner_(std::move(inner)) {}

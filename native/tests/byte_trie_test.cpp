@@ -67,7 +67,7 @@ std::vector<Token> by_recursion(const Texts & texts, const Recognizer & recogniz
     return {allowed.begin(), allowed.end()};
 }
 
-// Short texts over few bytes: some are prefixes of others, some are missing, and some occur twice.
+// Short strings over few bytes: some are prefixes of others, some are missing, and some occur twice.
 Texts random_texts(std::mt19937 & random, const std::string & alphabet, size_t n, size_t longest) {
     Texts texts(n);
     for (std::string & text : texts) {

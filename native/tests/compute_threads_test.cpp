@@ -160,7 +160,7 @@ TEST(ComputeThreadsTurns, LeaveOutTheCoresThatOwnThreadsUse) {
     EXPECT_EQ(n_threads(), threads.size());
 }
 
-// While a text is tokenized or embedded next to a pass, it takes cores from the pass. That does not mean that the
+// Tokenizing or embedding next to a pass takes cores from the pass. That does not mean that the
 // machine is busy.
 TEST(OwnThreads, AreSeenByEveryoneWatchingMeanwhile) {
     OwnThreads::Mark mark = OwnThreads::mark();

@@ -314,7 +314,7 @@ TEST_F(RefusedEndings, IfTheContextIsFull) {
     tokens.assign(20, 321);
     EXPECT_EQ(refusal(good()), "context full: endings[0] comes to 2061 tokens (option n_ctx is 2048)");
     EXPECT_EQ(score(context, stream, {{{321, 321}, {{340}, {341}}}}).status, 2);
-    EXPECT_EQ(pull(stream, 3).tokens.size(), 3u) << "the stream goes on";
+    EXPECT_EQ(pull(stream, 3).tokens.size(), 3u) << "the stream continues";
 }
 
 // The cells are shared: an ending that fits alone may not fit next to other streams.
@@ -325,7 +325,7 @@ TEST_F(RefusedEndings, IfOthersFillTheContext) {
     tokens.assign(100, 321);
     const std::string said = refusal(good());
     EXPECT_EQ(said.find("context full: no room"), 0u) << said;
-    EXPECT_EQ(pull(stream, 3).tokens.size(), 3u) << "the stream goes on";
+    EXPECT_EQ(pull(stream, 3).tokens.size(), 3u) << "the stream continues";
 }
 
 TEST_F(RefusedEndings, OfAnotherModel) {

@@ -1,5 +1,5 @@
 // Models whose graph always computes the logits after every token ("cogvlm"). Without special care, llama.cpp returns
-// those after the first tokens of a pass. The results must equal those of passes over single tokens.
+// those after the first tokens of a pass. The results must equal the results of passes over single tokens.
 
 #include <algorithm>
 #include <filesystem>

@@ -273,7 +273,7 @@ TEST_F(Fill, AFailedSpanKeepsTheEarlierText) {
     EXPECT_GT(value.result["answer_tokens"].size(), before.size());
 }
 
-TEST_F(Fill, OnlyTheValuesTokensCount) {
+TEST_F(Fill, OnlyTheTokensOfTheValueCount) {
     const StreamHandle stream = prompted();
     const eliza_llm_stream_stats_t before = stats(stream);
     const Json choice =
@@ -295,7 +295,7 @@ TEST_F(Fill, OnlyTheValuesTokensCount) {
     EXPECT_EQ(n_bytes, text_of(value["answer_tokens"]).size());
 }
 
-TEST_F(Fill, LongKnownTextIsCutAsTheTokenizerCutsTheWhole) {
+TEST_F(Fill, LongFixedTextIsTokenizedAsAWhole) {
     context = create({{"n_threads", "1"}, {"n_ctx", "4096"}, {"n_slots", "1"}});
     const StreamHandle stream = prompted();
     Json last;
@@ -309,7 +309,7 @@ TEST_F(Fill, LongKnownTextIsCutAsTheTokenizerCutsTheWhole) {
     EXPECT_EQ(tokens, tokenize(context, text_of(tokens)));
 }
 
-TEST_F(Fill, WithAFixedSeedSpansDrawAnewAndRunsDrawTheSame) {
+TEST_F(Fill, AFixedSeedRepeatsWholeAnswersButNotSpans) {
     const auto run = [&](const StreamHandle & stream) {
         std::vector<std::string> texts;
         for (int i = 0; i < 12; ++i) {
@@ -319,7 +319,7 @@ TEST_F(Fill, WithAFixedSeedSpansDrawAnewAndRunsDrawTheSame) {
         }
         return texts;
     };
-    // Each in a context of its own: what is in the cache already moves logits by a rounding.
+    // Each in a separate context, because tokens that are already in the cache change the rounding of logits.
     std::vector<std::vector<std::string>> runs;
     for (int i = 0; i < 2; ++i) {
         context = create({{"n_threads", "1"}, {"seed", "7"}});
@@ -330,9 +330,9 @@ TEST_F(Fill, WithAFixedSeedSpansDrawAnewAndRunsDrawTheSame) {
     EXPECT_GT(std::set<std::string>(texts.begin(), texts.end()).size(), 3u);
 }
 
-TEST_F(Fill, LogprobsOfAValueThatEndsFreelyCountItsEnd) {
-    // One letter and then anything: what is added is the probability that the letter is not followed by
-    // another legal one, which is all of it here, since a second is never legal.
+TEST_F(Fill, LogprobsOfAValueThatEndsFreelyIncludeItsEnd) {
+    // One letter, and then anything. The added term is the probability that the letter is not followed by another
+    // allowed token. Here that is 1, because a second letter is never allowed.
     context = create({{"n_threads", "1"}}, f32_model_path());
     const StreamHandle once = prompted(), twice = prompted();
     const auto logprob = [&](const StreamHandle & stream, int n, const std::string & after) {

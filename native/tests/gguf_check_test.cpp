@@ -1,4 +1,4 @@
-// Files with which llama.cpp would end the process or never return are rejected before it reads them. Files that it can
+// Files that would make llama.cpp end the process or never return are rejected before it reads them. Files that it can
 // load are accepted.
 
 #include "engine/model/gguf_check.h"

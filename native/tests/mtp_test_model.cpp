@@ -28,8 +28,8 @@ constexpr uint32_t value_width = delta_heads * delta_width;
 constexpr uint32_t conv_width = value_width + 2 * delta_groups * delta_width;  // values, keys and queries
 constexpr uint32_t attention_interval = 4, sliding_window = 64;
 
-// The logit of the next word of the cycle, and the standard deviation of all other logits, which is about that of a
-// trained model. The largest of two thousand others is about 9.
+// The logit of the next word of the cycle, and the standard deviation of all other logits, about as in a trained model.
+// The largest of two thousand others is about 9.
 constexpr float next_logit = 14.0f, logit_std = 2.5f;
 
 // The total that the layers of a random model add, and the part of the trunk's hidden state that a random head uses,

@@ -9,10 +9,10 @@
 
 namespace eliza::test {
 
-// What the head predicts, compared with the model itself.
+// The predictions of the head, compared with the model itself.
 enum class MtpHead {
     agrees,  // always the same as the model: no layer adds anything
-    random,  // sometimes the same: all layers add something, and those of the head add something else
+    random,  // sometimes the same: all layers add something, and the head's layers add something else
     // Nothing: the metadata names the head of `random`, but its tensors are missing. llama.cpp nevertheless loads such
     // a "glm4moe" or "step35", and rejects such a "qwen35".
     absent,

@@ -52,7 +52,7 @@ TEST_F(PreparedChoicesTest, GiveTheSameResultAsAPayloadOfTheirTokens) {
     for (const Texts & texts : {Texts{"REPLY", "IGNORE", "STOP"}, many(700), Texts{"A", "AB", "ABC", " x"}}) {
         std::map<std::string, std::vector<int32_t>> leaves;
         for (const std::string & text : texts) {
-            // As it is tokenized after a line break.
+            // Tokenized as after a line break.
             std::vector<int32_t> tokens = tokenize(context, "\n" + text);
             tokens.erase(tokens.begin(), tokens.begin() + static_cast<long>(tokenize(context, "\n").size()));
             leaves[text] = tokens;

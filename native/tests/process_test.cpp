@@ -43,7 +43,7 @@ void decide(const ContextHandle & context) {
 
 class ForkedProcess : public testing::Test {
 protected:
-    // With two threads, one of which does not exist in any child.
+    // With two threads; the second one does not exist in a child.
     ContextHandle context = create({{"n_threads", "2"}});
     StreamHandle stream = open(context);
 
@@ -109,7 +109,7 @@ TEST(Callbacks, ForProgressMayThrow) {
     EXPECT_EQ(error.text(), "the window is closed");
     eliza_inference_set_progress_callback(context.get(), nullptr, nullptr, nullptr);
     const StreamHandle quiet = open(context);
-    prefill(quiet, {5, 6, 7});  // nothing is left in the queue
+    prefill(quiet, {5, 6, 7});  // the queue is empty
     EXPECT_EQ(pull(quiet, 2).tokens.size(), 2u);
 }
 

@@ -1,4 +1,4 @@
-// The texts that recognizers accept, and how they complete a text.
+// The strings that recognizers accept, and how they complete them.
 
 #include <gtest/gtest.h>
 
@@ -102,8 +102,8 @@ TEST(Recognizers, EveryTextCanBeCompletedFromEveryPosition) {
     }
 }
 
-// States with the same mask key allow the same texts, as far as one token of the vocabulary can close and open
-// brackets.
+// States with the same mask key allow the same continuations, up to the number of brackets that a token can close and
+// open.
 TEST(Recognizers, JsonStatesWithOneKeyAllowTheSameTokens) {
     std::mt19937 random(6);
     std::vector<std::string> texts;

@@ -65,7 +65,7 @@ TEST_F(Sampling, TheChainHasTheActiveSamplersInOrder) {
     EXPECT_EQ(chain_of(R"({"temperature":1,"adaptive_target":0.5,"samplers":"min_p;adaptive_p"})"), "adaptive_p");
     EXPECT_EQ(chain_of(R"({"temperature":1,"logit_bias":[[5,-1.5],[6,"-inf"]],"samplers":"infill"})"),
               "logit_bias;infill;dist");
-    // Greedy selection needs nothing else.
+    // Greedy selection needs no other sampler.
     EXPECT_EQ(chain_of(R"({"top_k":40,"repeat_penalty":1.1})"), "penalties;greedy");
 }
 
@@ -231,7 +231,7 @@ TEST(Gumbel, UniformsAgreeWithTheHash) {
 }
 
 // Both ways of drawing follow the same probabilities: a chi-square test with 5 degrees of freedom, which exceeds 20.5
-// in one of 1,000 samples. Seeds are fixed.
+// once in 1,000 samples. Seeds are fixed.
 TEST_F(Sampling, CdfAndGumbelDrawFromTheSoftmax) {
     const std::vector<float> logits = {0.0f, 1.0f, 2.0f, -1.0f, 0.5f, 1.5f};
     constexpr int n_draws = 20000;
@@ -273,7 +273,7 @@ TEST(Gumbel, ADrawDoesNotDependOnOtherCandidates) {
         if (is_there) {
             EXPECT_EQ(selected(some), winner);
         }
-        EXPECT_EQ(selected(all), winner);  // there is no state between draws
+        EXPECT_EQ(selected(all), winner);  // draws have no common state
         llama_sampler_ptr copy(llama_sampler_clone(sampler.get()));
         llama_token_data_array array{all.data(), all.size(), -1, false};
         llama_sampler_apply(copy.get(), &array);

@@ -198,7 +198,7 @@ TEST_F(SavedSlots, ThatAreDamagedAreRejectedAndChangeNothing) {
     EXPECT_EQ(pull(stream, 8).tokens, pull(plain, 8).tokens);
 }
 
-// A file made by somebody who knows the format, with the correct hash.
+// A manipulated file with a correct hash.
 std::string with_state(const std::string & good, const std::function<void(std::string &)> & change) {
     size_t at = 12;  // the magic and the version
     for (int part = 0; part < 2; ++part) {
@@ -352,7 +352,7 @@ TEST_F(SavedSlots, AreWrittenCompletelyOrNotAtAll) {
     setrlimit(RLIMIT_FSIZE, &limit);
     EXPECT_NE(error.find("cannot be written"), std::string::npos) << error;
     EXPECT_EQ(read(), before);
-    EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 1) << "something was left behind";
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 1) << "a temporary file was left";
     EXPECT_EQ(save(stream, path), 0);
 }
 

@@ -1,4 +1,4 @@
-// Every strategy gives the tokens of the slow, obvious one, and the scores equal those of brute force. In full
+// Every strategy gives the tokens of the slow, obvious strategy, and the scores agree with brute force. In full
 // precision, so that a batch and single tokens differ only by the order of sums.
 
 #include <algorithm>
@@ -135,7 +135,7 @@ TEST_F(Strategies, GiveTheSameTokensAfterTheSpan) {
             const StreamHandle stream = prompted(strategy, prompt);
             set_trie(stream, payload(leaves), ELIZA_TRIE_ARGMAX);
             outputs.push_back(pull(stream, 14).tokens);
-            // And after the next part of a conversation, with which the queued tokens are decoded.
+            // And after the next part of a conversation, which is decoded together with the queued tokens.
             prefill(stream, {40, 41, 42});
             const Output more = pull(stream, 4);
             outputs.back().insert(outputs.back().end(), more.tokens.begin(), more.tokens.end());

@@ -130,7 +130,7 @@ TEST_F(StreamAbi, WithoutTheFlagTheGenerationContinuesAfterTheLeaf) {
     EXPECT_EQ(output.status, 0);
     EXPECT_EQ(stats(stream).trie_active, 0);
 
-    // The continuation equals that of the same text given as a prompt.
+    // The continuation is the same as after a prompt with the same text.
     const StreamHandle reference = open(context);
     std::vector<int32_t> tokens = prompt_tokens;
     tokens.insert(tokens.end(), output.tokens.begin(), output.tokens.end());

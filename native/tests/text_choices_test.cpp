@@ -286,7 +286,7 @@ TEST(TextChoices, ThatTheVocabularyCannotSpellAreRejected) {
     const auto vocabulary = std::make_shared<const Vocabulary>(ByteTrie(texts));
     const TextChoices choices(vocabulary, "", {"abc", "dab"});
     EXPECT_EQ(choices.allowed(TokenTrie::root), (std::vector<Token>{0, 2, 3}));
-    // "ab" is the beginning of "abd" and "aba", but only one of them can be completed.
+    // "ab" is the beginning of "abd" and "aba", and just one can be completed.
     const TextChoices finished(vocabulary, "", {"abd"});
     EXPECT_EQ(finished.allowed(TokenTrie::root), (std::vector<Token>{0}));
     try {

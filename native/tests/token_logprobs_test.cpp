@@ -13,7 +13,7 @@ namespace {
 
 using Entry = eliza_token_logprob_t;
 
-// Returns the log-softmax after every token of a text, computed in a separate context.
+// Returns the log-softmax after every token, computed in a separate context.
 class Reference {
 public:
     Reference() {

@@ -1,4 +1,4 @@
-// The triggers of a lazy grammar, compared with std::regex, with which llama.cpp searches the whole text after every
+// The triggers of a lazy grammar, compared with std::regex. llama.cpp uses it to search the whole text after every
 // token.
 
 #include <random>

@@ -102,7 +102,7 @@ ELIZA_API int eliza_inference_mmap_evict(EliInferenceContext * ctx, const char *
  *   batching      "auto" (default): streams that decode at the same time share forward passes. "off": every
  *                 request runs its own passes. Sharing a pass changes only how logits are rounded
  *   flash_attn    "auto" (default: on a GPU, and for a quantized V cache), "on" or "off"
- *   backend_sampling  "on": when a device computes all logits, copy only those of the allowed tokens (up to
+ *   backend_sampling  "on": when a device computes all logits, copy only the allowed tokens' logits (up to
  *                 1,024) to the host. "off": copy all of them. "auto" (default) is the same as "off", until a
  *                 device is known to benefit
  * Any time, for streams opened afterwards:
@@ -111,7 +111,7 @@ ELIZA_API int eliza_inference_mmap_evict(EliInferenceContext * ctx, const char *
  *   grammar_order "last" (default): sample a token, check it, and apply the grammar to all tokens only if it was
  *                 rejected. "first": apply the grammar before sampling
  *   grammar_triggers  a JSON array of {"type": "word" | "pattern" | "token", "value": ...}. The grammar applies
- *                 only after one of them has been generated; "" (default) = it applies from the start
+ *                 only after a trigger has been generated; "" (default) = it applies from the start
  *   grammar_budget  the maximum number of steps through a grammar to find the allowed successors of one
  *                 token. Beyond it, the call fails with ELIZA_ERR_INVALID_ARG (default 10000000, about one
  *                 second)
@@ -182,7 +182,7 @@ ELIZA_API int eliza_inference_tokenize(EliInferenceContext * ctx, const char * t
                                        int parse_special, int ** out, size_t * out_n, char ** err);
 
 /* Converts tokens to text. Returns the length of the text in bytes, without the terminating NUL, or a negative
- * status. If the length is less than `cap`, the text and its NUL were written. Otherwise nothing was written:
+ * status. If the length is less than `cap`, the text and its NUL were written. Otherwise the buffer is untouched:
  * call again with a larger buffer. `out` may be NULL if `cap` is 0. */
 ELIZA_API int eliza_inference_detokenize(EliInferenceContext * ctx, const int * tokens, size_t n, int remove_special,
                                          int unparse_special, char * out, size_t cap, char ** err);
@@ -197,7 +197,7 @@ enum {
 /* Returns the whole vocabulary in one call, for programs that compute token masks. Writes the bytes of all tokens
  * one after another into bytes_out, and for each token the offset where its bytes end and its kind (a sum of
  * ELIZA_TOKEN_*). Returns the number of tokens, and sets *n_bytes_out to the number of bytes. If n_tokens_cap
- * is 0, nothing else is written. If a buffer is too small, the call fails and writes nothing else. */
+ * is 0, the other outputs are ignored. If a buffer is too small, the call fails and writes only *n_bytes_out. */
 ELIZA_API int eliza_inference_vocabulary(EliInferenceContext * ctx, int64_t * ends_out, uint8_t * kinds_out,
                                          size_t n_tokens_cap, uint8_t * bytes_out, size_t n_bytes_cap,
                                          int64_t * n_bytes_out, char ** err);
@@ -257,13 +257,13 @@ ELIZA_API int eliza_inference_llm_stream_prefill(EliLlmStream * stream, const in
 
 /* Generates the next step. Returns 0 if more may follow, 1 if the generation has ended, or a negative status.
  * Writes the step's tokens and their NUL-terminated text. A step is one token, or with speculation all tokens
- * that follow from a checked draft, as far as they fit. The text consists of whole UTF-8 characters: a token that ends
- * inside a character has empty text, and the token that completes the character has all of its bytes. Invalid bytes and
- * NUL are written as U+FFFD. If a token's text does not fit, the call returns ELIZA_ERR_TEXT_CAP and the next
- * call returns the same token. If the KV cache is full, the call returns ELIZA_ERR_CONTEXT_FULL after all earlier
- * tokens have been returned. The end-of-generation token itself is never returned.
- * drafted_out and accepted_out may be NULL. They count the tokens of the drafts that ended during this call
- * (all of their tokens were accepted, or one was rejected), and how many of those tokens were accepted. */
+ * that follow from a checked draft, up to the capacity of the buffers. The text consists of whole UTF-8 characters: a
+ * token that ends inside a character has empty text, and the token that completes the character has all of its bytes.
+ * Invalid bytes and NUL are written as U+FFFD. If a token's text does not fit, the call returns ELIZA_ERR_TEXT_CAP and
+ * the next call returns the same token. If the KV cache is full, the call returns ELIZA_ERR_CONTEXT_FULL after all
+ * earlier tokens have been returned. The end-of-generation token itself is never returned. drafted_out and accepted_out
+ * may be NULL. They count the tokens of the drafts that ended during this call (all of their tokens were accepted, or
+ * one was rejected), and how many of those tokens were accepted. */
 ELIZA_API int eliza_inference_llm_stream_next(EliLlmStream * stream, int32_t * tokens_out, size_t tokens_cap,
                                               size_t * num_tokens_out, char * text_out, size_t text_cap,
                                               int32_t * drafted_out, int32_t * accepted_out, char ** err);
@@ -336,7 +336,7 @@ ELIZA_API int eliza_inference_llm_stream_reset_keep(EliLlmStream * stream, int32
  * generated but not yet decoded are decoded first. */
 ELIZA_API int eliza_inference_llm_stream_save_slot(EliLlmStream * stream, const char * file, char ** err);
 
-/* Replaces the stream's conversation by the one in the file, without a prefill. Generation continues after its
+/* Replaces the stream's conversation by the conversation in the file, without a prefill. Generation continues after its
  * last token; samplers and grammar restart there. A file that is not a slot file, is truncated or damaged, or
  * was written with another model, KV cache type or version of llama.cpp is rejected, and the stream stays
  * unchanged. */
@@ -397,7 +397,7 @@ typedef struct {
     int64_t tokens_drafted;  /* tokens of the speculative drafts that have ended */
     int64_t tokens_accepted; /* of those, accepted */
     int64_t bytes_copied;    /* bytes of logits and hidden states copied from forward passes to token selection */
-    int64_t passes_shared;   /* of forward_passes, those with tokens of other streams */
+    int64_t passes_shared;   /* forward_passes shared with other streams */
     int64_t sequences;       /* streams per forward pass, summed over all forward_passes */
     int64_t wait_us;         /* microseconds waiting for a forward pass, excluding passes the stream was in */
 } eliza_llm_stream_stats_t;
@@ -441,7 +441,7 @@ ELIZA_API EliChoices * eliza_inference_prepare_choices(EliInferenceContext * ctx
                                                        size_t len, size_t * longest_out, char ** err);
 ELIZA_API void eliza_inference_free_choices(EliChoices * choices);
 
-/* The same for the leaves of a payload in one of the formats of eliza_inference_set_token_trie. *longest_out, if
+/* The same for the leaves of a payload in either format of eliza_inference_set_token_trie. *longest_out, if
  * not NULL, receives the number of tokens of the longest leaf. */
 ELIZA_API EliChoices * eliza_inference_prepare_token_trie(EliInferenceContext * ctx, const char * payload, size_t len,
                                                           size_t * longest_out, char ** err);
@@ -459,7 +459,7 @@ enum {
  * ELIZA_TRIE_SAMPLE, optionally with ELIZA_TRIE_STOP_AT_LEAF and ELIZA_TEXT_HEAL_PROMPT. If a label is the
  * beginning of another one, the model decides whether it ends there: with ELIZA_TRIE_STOP_AT_LEAF by an
  * end-of-generation token, otherwise by any token that does not continue a label. With ELIZA_TEXT_HEAL_PROMPT the
- * prompt's last token may be replaced by a longer one that extends into the label; the text of the old token is
+ * prompt's last token may be replaced by a longer token, which extends into the label; the text of the old token is
  * not returned again. End the span with eliza_inference_clear_token_trie. The leaf's name is the string. A payload
  * that is rejected leaves the stream unchanged. */
 ELIZA_API int eliza_inference_set_text_choices(EliLlmStream * stream, const char * json_array_of_strings, size_t len,
@@ -493,14 +493,14 @@ typedef struct {
 
 typedef struct {
     int32_t label;                /* index of the chosen label, from 0 */
-    int32_t forward_passes;       /* in addition to those of the prompt */
+    int32_t forward_passes;       /* in addition to the prompt's forward passes */
     int32_t prompt_tokens;        /* tokens in the prompt */
     int32_t prompt_tokens_cached; /* of those, already in the slot's KV cache */
     double logprob;               /* natural logarithm of the label's probability among the labels */
 } eliza_choice_t;
 
 /* Chooses one of `n_labels` labels as the continuation of `prompt`. The prompt and the labels are NUL-terminated
- * UTF-8 strings. The special tokens with which the model begins a text are added to the prompt. Labels must be
+ * UTF-8 strings. The special tokens that the model expects at the beginning are added to the prompt. Labels must be
  * distinct and not empty. `options` may be NULL. If `probabilities_out` is not NULL, it receives the probability
  * of each label, in the order of the labels. On failure nothing is written. Any number of threads may call this at
  * the same time with one context: they share forward passes. */
@@ -526,7 +526,7 @@ ELIZA_API int eliza_inference_llm_token_mask_supported(void); /* 1 */
  * be (n_vocab + 31) / 32, and at least one token of the vocabulary must be allowed. The stream's samplers choose
  * among the allowed tokens. If only one token is allowed, no forward pass runs. An allowed end-of-generation token
  * ends the generation as usual when it is chosen. The mask applies to one token. A prefill, a span of labels, a
- * span of a structured answer or a reset also removes it, as does a call with NULL and 0 words. Fails, and leaves
+ * span of a structured answer or a reset also removes it. So does a call with NULL and 0 words. Fails, and leaves
  * the stream unchanged, if the stream has a grammar or a span of labels is active. */
 ELIZA_API int eliza_inference_llm_stream_set_token_mask(EliLlmStream * stream, const uint32_t * bits, size_t n_words,
                                                         char ** err);
@@ -560,7 +560,7 @@ ELIZA_API int eliza_inference_llm_score_endings_supported(void); /* 1 */
  *   joint_out: the sum of the natural logarithms of the probabilities of the leaf's tokens, each from the softmax
  *     over the whole vocabulary. Needs whole rows of logits
  * One value per ending:
- *   option_mass_out: the part of the next token's probability that belongs to tokens with which a leaf begins.
+ *   option_mass_out: the part of the next token's probability that belongs to first tokens of leaves.
  *     Needs one whole row of logits
  * Returns the number of leaves of all endings. If `cap` is 0, nothing is computed; a cap less than the number
  * of leaves is an error. On failure nothing is written. */
@@ -576,7 +576,7 @@ ELIZA_API int eliza_inference_llm_fill_supported(void); /* 1 */
  * an object with these members:
  *   "before"       fixed text before the value
  *   At most one of the following; none, if the span is only fixed text:
- *     "choices"    an array of strings, one of which becomes the value
+ *     "choices"    an array of strings; the value is one of these
  *     "json"       "string" (with its quotes), "string-body" (the text between the quotes), "number", "integer"
  *                  or "value" (any JSON value, nested at most "depth" deep: 1 to 64, default 16)
  *     "dfa"        {"classes": [256 numbers], "transitions": [[...], ...], "accepting": [...]}: the column of

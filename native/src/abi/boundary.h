@@ -44,7 +44,7 @@ struct StreamEntry {
     void cancel();
 
     // Cancels the running call, waits for it to end, and destroys the stream, even if others still hold this entry. If
-    // called from inside one of the stream's own calls, the stream is destroyed after that call ends.
+    // called from inside a call of the stream itself, the stream is destroyed after that call ends.
     void close();
 
     void set_last_error(const std::string & text);

@@ -1,5 +1,5 @@
-// Handles: numbers that stand for objects. A number is never reused, so a closed handle is recognized, and nothing that
-// a caller passes is ever dereferenced.
+// Handles: numbers that stand for objects. A number is never reused, so a closed handle is recognized, and the library
+// never dereferences what a caller passes.
 //
 // A forked process has copies of all objects, but not of the threads that some objects own and wait for when they are
 // destroyed. Therefore a table finds and destroys only the objects of its own process.
@@ -43,7 +43,7 @@ public:
         return found != objects_.end() && found->second.is_own() ? found->second.object : nullptr;
     }
 
-    // Returns true if the handle's object was created by a process from which this one was forked.
+    // Returns true if the handle's object belongs to an ancestor of this forked process.
     bool is_of_parent(Handle * handle) const {
         const std::lock_guard<std::mutex> lock(mutex_);
         const auto found = objects_.find(reinterpret_cast<uintptr_t>(handle));

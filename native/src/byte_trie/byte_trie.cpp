@@ -9,7 +9,7 @@ namespace eliza {
 namespace {
 
 // Sorts tokens by their text; tokens with the same text by number. Comparing the first 8 bytes as one integer settles
-// most comparisons without reading the texts.
+// most comparisons without reading the strings.
 std::vector<Token> sort_by_text(const std::vector<std::string_view> & texts) {
     struct Entry {
         uint64_t beginning;
@@ -92,8 +92,7 @@ void ByteTrie::add_nodes(const std::vector<Token> & by_text) {
                                 i + 1 == bytes.size() ? static_cast<uint32_t>(token) : none);
         }
         if (nodes_.size() > Node::max_nodes) {
-            throw invalid_argument("the texts of the vocabulary need more than " + std::to_string(Node::max_nodes) +
-                                   " nodes");
+            throw invalid_argument("the vocabulary needs more than " + std::to_string(Node::max_nodes) + " nodes");
         }
         last = bytes;
         last_token = token;

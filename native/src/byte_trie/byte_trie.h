@@ -1,4 +1,4 @@
-// A vocabulary as bytes: a trie of the texts of all tokens, flattened in depth-first order.
+// A vocabulary as bytes: a trie of all tokens, flattened in depth-first order.
 //
 //     tokens     a = 0   b = 1   ax = 2   ayz = 3
 //
@@ -14,7 +14,7 @@
 // One walk over the nodes finds all allowed tokens. It skips the subtree of every byte that is not allowed. A node has
 // 8 bytes, and the walk reads nodes in order.
 //
-// The layout and the walk are those of llguidance's toktrie, as described in its documentation. This folder does not
+// The layout and the walk follow llguidance's toktrie, as described in its documentation. This folder does not
 // depend on llama.cpp.
 #pragma once
 
@@ -52,7 +52,7 @@ public:
     static_assert(sizeof(Node) == 8, "eight nodes fit into a cache line");
 
     // texts[i] are the bytes of token i. An empty text marks a token without text, such as a control token. If several
-    // tokens have the same bytes, all of them are found. Throws an Error if a text or the vocabulary is too large for
+    // tokens have the same bytes, all of them are found. Throws an Error if a token or the vocabulary is too large for
     // the layout.
     explicit ByteTrie(const std::vector<std::string_view> & texts);
 

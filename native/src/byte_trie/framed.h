@@ -1,4 +1,4 @@
-// A recognizer of a value between two fixed texts.
+// A recognizer of a value with fixed text before and after it.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ struct Frame {
     std::string before, after;
 };
 
-// The text that must come next, because there is no alternative.
+// The text that must come next.
 struct ForcedText {
     std::string text;
     size_t n_before = 0;      // bytes of it that belong to the fixed text before the value

@@ -173,7 +173,7 @@ private:
     std::shared_ptr<const DfaMasks> strings_;
 };
 
-// Masks for a value between two fixed texts. Several frames may share the value's own masks.
+// Masks for a value with fixed text before and after it. Several frames may share the value's own masks.
 template <typename Source>
 class FramedMasks {
 public:

@@ -19,7 +19,7 @@ std::vector<Leaf> TextSet::leaves(const std::vector<std::string> & texts) {
 }
 
 std::string TextSet::shortest_end(State state) const {
-    // Breadth-first, so the first leaf found is one of the nearest.
+    // Breadth-first, so the first leaf found is at the smallest distance.
     std::deque<std::pair<State, std::string>> open = {{state, ""}};
     while (!may_end(open.front().first)) {
         const auto [node, text] = open.front();

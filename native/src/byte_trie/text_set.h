@@ -14,7 +14,7 @@ class TextSet {
 public:
     using State = TokenTrie::Node;
 
-    // Throws an Error if there are no strings or one is empty.
+    // Throws an Error if the set or a string in it is empty.
     explicit TextSet(const std::vector<std::string> & texts) : trie_(leaves(texts)) {}
 
     const TokenTrie & trie() const { return trie_; }

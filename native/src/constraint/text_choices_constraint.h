@@ -14,12 +14,12 @@
 
 namespace eliza {
 
-// The labels, and for each position in their texts that was reached so far, the allowed tokens. These are found by
-// following the next bytes of the texts through the vocabulary's trie, so the size of the vocabulary does not matter.
+// The labels, and for each position in them that was reached so far, the allowed tokens. These are found by
+// following their next bytes through the vocabulary's trie, so the size of the vocabulary does not matter.
 // Safe from any thread.
 class TextChoices {
 public:
-    // Each label is spelled `before` + its text; its name is the text. Throws an Error if there are no labels, or one
+    // Each label is spelled `before` + its text; its name is the text. Throws an Error if the list is empty, or a label
     // is empty, repeated, or cannot be spelled with this vocabulary.
     TextChoices(std::shared_ptr<const Vocabulary> vocabulary, const std::string & before,
                 const std::vector<std::string> & texts);

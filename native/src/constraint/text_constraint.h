@@ -1,4 +1,4 @@
-// A span of free text between two fixed texts: decides which tokens are allowed next, by their bytes.
+// A span of free text with fixed text before and after it: decides which tokens are allowed next, by their bytes.
 #pragma once
 
 #include <memory>

@@ -48,7 +48,7 @@ public:
     };
     std::shared_ptr<Stream> open_stream(OpenRequest request);
 
-    // Returns the embedder, which computes embeddings of texts.
+    // Returns the embedder, which computes embeddings.
     std::shared_ptr<Embedder> embedder();
 
     struct NextToken {

@@ -25,7 +25,7 @@ Error refused(const std::string & what) { return invalid_argument("gbnf_grammar:
     throw refused(std::string(what) + ", with repetitions written out, exceed the limit of " + std::to_string(limit));
 }
 
-// Counts in one walk over the text what the parser would create.
+// Counts, in one walk over the text, the elements and rules that the parser would create.
 class SizeCheck {
 public:
     explicit SizeCheck(const std::string & gbnf) : text_(gbnf) {}
@@ -158,7 +158,7 @@ bool is_end(const llama_grammar_element & element) {
     return element.type == LLAMA_GRETYPE_END || element.type == LLAMA_GRETYPE_ALT;
 }
 
-// Returns the rules that can match the empty string: one of their alternatives has no elements, or only such rules.
+// Returns the rules that can match the empty string: an alternative of the rule has no elements, or only such rules.
 std::vector<bool> rules_that_may_be_empty(const llama_grammar_parser & parser) {
     struct Alternative {
         uint32_t rule;
@@ -209,7 +209,7 @@ std::vector<bool> rules_that_may_be_empty(const llama_grammar_parser & parser) {
 
 // Finds rules that begin with themselves. It computes the strongly connected components of the relation "can begin
 // with", with Tarjan's algorithm and without recursion. A right-recursive list whose earlier elements can be empty also
-// begins with itself. It is accepted, because nothing has to follow the inner list.
+// begins with itself. It is accepted, because the inner list need not be followed by anything.
 class LeftRecursionCheck {
 public:
     explicit LeftRecursionCheck(const llama_grammar_parser & parser)
@@ -288,7 +288,7 @@ private:
         open_.erase(begin, open_.end());
     }
 
-    // Returns the rules with which a rule can begin.
+    // Returns the rules that can come first in a rule.
     std::vector<First> first_rules(const llama_grammar_rule & rule) const {
         std::vector<First> first;
         bool is_first = true;

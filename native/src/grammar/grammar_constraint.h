@@ -11,8 +11,8 @@ namespace eliza {
 
 class GrammarConstraint final : public TextConstraint {
 public:
-    // The rule "root" describes the value. The texts around it consist of whole characters. End tokens are allowed
-    // where the text is complete. Throws an Error if the grammar cannot be used.
+    // The rule "root" describes the value. The fixed text around it consists of whole characters. End tokens are
+    // allowed where the text is complete. Throws an Error if the grammar cannot be used.
     GrammarConstraint(const std::shared_ptr<const GrammarVocabulary> & vocabulary, const std::string & gbnf,
                       const GrammarLimits & limits, const Frame & frame);
 

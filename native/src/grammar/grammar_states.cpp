@@ -94,7 +94,7 @@ void GrammarStates::follow(uint32_t element, uint32_t stack) {
                 }
                 break;
             case Kind::rule: {
-                // If nothing follows the reference, nothing is pushed, so that right-recursive lists need no stack.
+                // Without a following element there is no push, so that right-recursive lists need no stack.
                 const bool is_last = rules_->elements[at.element + 1].kind == Kind::end;
                 const uint32_t below = is_last ? at.below : pushed(at.element + 1, at.below);
                 for (uint32_t i = rules_->first_of_rule[here.value]; i < rules_->first_of_rule[here.value + 1]; ++i) {

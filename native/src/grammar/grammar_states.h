@@ -1,7 +1,7 @@
-// The possible positions of a text in a grammar, byte by byte: an automaton whose states are created on first use.
+// The possible positions of the output in a grammar, byte by byte: an automaton whose states are created on first use.
 //
 // A place in a grammar is an element and a stack: the elements that must follow after the ends of the enclosing rules.
-// Stacks share their common parts, so a stack is a number. A state is the set of all places a text may be at. An
+// Stacks share their common parts, so a stack is a number. A state is the set of all places the output may be at. An
 // ambiguous grammar has many places, but each occurs only once in a state, however many derivations lead to it. The
 // transition of a state by a byte is computed once. In a walk over the vocabulary, most bytes need one table lookup.
 //

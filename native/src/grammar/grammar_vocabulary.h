@@ -13,7 +13,7 @@ namespace eliza {
 
 class GrammarVocabulary {
 public:
-    // `texts` has the texts of all tokens except control and end tokens. `ends` are the tokens that end a generation,
+    // `texts` is the trie of all tokens except control and end tokens. `ends` are the tokens that end a generation,
     // in ascending order.
     GrammarVocabulary(const llama_vocab * vocab, std::shared_ptr<const Vocabulary> texts, std::vector<llama_token> ends,
                       bool with_controls);

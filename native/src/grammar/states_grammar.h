@@ -1,8 +1,8 @@
 // A GBNF grammar that is followed with an automaton, whose masks are cached.
 //
-// The allowed tokens are those of llama.cpp's own sampler, which tries every token at every possible place of the
-// grammar. There are two differences. A token whose bytes cannot be continued to valid UTF-8 is not allowed. A token is
-// not allowed if its text would have to continue where the grammar names a token.
+// The allowed tokens are the same as with llama.cpp's own sampler, which tries every token at every possible place of
+// the grammar. There are two differences. A token whose bytes cannot be continued to valid UTF-8 is not allowed. A
+// token is not allowed if its text would have to continue where the grammar names a token.
 #pragma once
 
 #include <deque>

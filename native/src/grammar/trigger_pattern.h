@@ -49,8 +49,8 @@ public:
     explicit TriggerSearch(std::shared_ptr<const TriggerPattern> pattern);
 
     // Continues the search with the next bytes. If the pattern now matches somewhere in the text, returns the start of
-    // the first group that matched a non-empty text, or the start of the match if no group did. Among all matches it
-    // takes those that start first, and of these the one the pattern prefers. Do not call it again after a match.
+    // the first group that matched a non-empty text, or the start of the match if no group did. Among all matches the
+    // earliest start counts, and then the order of preference of the pattern. Do not call it again after a match.
     std::optional<size_t> feed(std::string_view bytes);
     void reset();
 

@@ -1,4 +1,4 @@
-// The triggers of a lazy grammar. Until one of them occurs, the grammar allows everything.
+// The triggers of a lazy grammar. Until a trigger occurs, the grammar allows everything.
 #pragma once
 
 #include <memory>
@@ -40,7 +40,7 @@ private:
     size_t n_read_ = 0;
 };
 
-// Detects when the generated text contains one of the triggers. Not thread-safe.
+// Detects when the generated text contains a trigger. Not thread-safe.
 class TriggerWatch {
 public:
     explicit TriggerWatch(const GrammarTriggers & triggers);
@@ -48,7 +48,7 @@ public:
     bool is_trigger(llama_token token) const;
 
     // Continues the search with a token's bytes. If a trigger has occurred, returns the position in the text where the
-    // grammar begins. If several have, the first one in the list counts.
+    // grammar begins. If several have, the first in the list counts.
     std::optional<size_t> feed(std::string_view bytes);
     void reset();
 

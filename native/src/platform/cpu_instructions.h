@@ -1,5 +1,5 @@
-// The instruction sets that this library was compiled to use, and those that this CPU has. A wheel, or a build for
-// another machine, may run on an older CPU, where its first unknown instruction would end the process.
+// The instruction sets that this library was compiled to use, and the instruction sets of this CPU. A wheel, or a build
+// for another machine, may run on an older CPU, where its first unknown instruction would end the process.
 #pragma once
 
 #include <string>

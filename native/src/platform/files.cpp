@@ -54,7 +54,7 @@ File create_file_in_use(const std::filesystem::path & path) {
     File file(nullptr, std::fclose);
     const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     struct stat is_there {};
-    // Some file systems do not support locks. Nothing is deleted as abandoned there, so the file is still ours.
+    // Some file systems do not support locks. No file is deleted as abandoned there, so the file is still ours.
     const bool is_ours = descriptor >= 0 && (::flock(descriptor, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK);
     if (is_ours && ::fstat(descriptor, &is_there) == 0 && is_there.st_nlink > 0) {
         file.reset(::fdopen(descriptor, "wb"));

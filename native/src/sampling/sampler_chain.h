@@ -50,7 +50,7 @@ public:
     size_t n_candidates() const { return n_candidates_; }
 
     // Returns the most probable candidate, after the samplers that change single logits (bias, penalties, DRY) and
-    // without those that reshape the distribution.
+    // without samplers that reshape the distribution.
     llama_token argmax(llama_token_data_array & candidates);
 
     // True if argmax(candidates) is the argmax of the unmodified logits.

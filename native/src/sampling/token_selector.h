@@ -72,7 +72,7 @@ public:
     std::optional<llama_token> select_in_text(const float * logits, TextConstraint & text, bool ends_freely);
 
     // Selects under a mask. Samplers that depend on all candidates see only the allowed tokens. The first function
-    // takes the logits of all tokens, the second those of the allowed tokens, in their order.
+    // takes the logits of all tokens, the second only the allowed tokens' logits, in their order.
     llama_token select_in_mask(const float * logits, const LegalTokens & mask);
     llama_token select_of_legal(const float * logits, TokenSpan legal);
 

@@ -26,7 +26,7 @@ struct TokenTrieSampler {
           mode(trie_mode),
           device_mask(n_vocab, most_children(constraint.trie()), trie_mode == ELIZA_TRIE_ARGMAX) {}
 
-    // Returns the allowed next tokens, or nothing if nothing is masked.
+    // Returns the allowed next tokens, or an empty span if all are.
     TokenSpan masked_to() const {
         return constraint.active() && !constraint.may_end() ? constraint.allowed() : TokenSpan{};
     }

@@ -101,7 +101,7 @@ int main(int argc, char ** argv) {
     }
     for (const std::string & name : names) {
         if (llm_arch_from_string(name) == LLM_ARCH_UNKNOWN) {
-            std::fprintf(stderr, "write_architectures: there is no architecture %s\n", name.c_str());
+            std::fprintf(stderr, "write_architectures: unknown architecture %s\n", name.c_str());
             return 2;
         }
         std::fflush(stdout);

@@ -20,7 +20,7 @@ inline void require(bool holds) {
     if (!holds) std::abort();
 }
 
-// Some tokens that share beginnings or split characters, and one that occurs twice.
+// Some tokens that share beginnings or split characters, and a token that occurs twice.
 inline std::shared_ptr<const Vocabulary> small_vocabulary() {
     static const auto vocabulary = [] {
         std::vector<std::string> texts;

@@ -2,7 +2,7 @@
 #include "fuzz_target.h"
 #include "json_input.h"
 
-// Every path through the labels ends on one of them.
+// Every path through the labels ends on a label.
 void eliza::fuzz::run(std::string_view input) {
     const std::vector<std::string> texts = parse_strings(input, "choices");
     TextChoicesConstraint span(std::make_shared<const TextChoices>(small_vocabulary(), "", texts), {});

@@ -54,7 +54,7 @@ struct Walk {
 
 ELIZA_TEST_API const char * eliza_test_last_error() { return last_error.c_str(); }
 
-// `texts` are the bytes of all tokens one after another; text i ends at ends[i].
+// `texts` contains the bytes of all tokens one after another; token i ends at ends[i].
 ELIZA_TEST_API void * eliza_test_vocabulary(const char * texts, const uint64_t * ends, size_t n, int64_t * build_ns) {
     TestVocabulary * vocabulary = nullptr;
     guarded([&] {

@@ -1,4 +1,4 @@
-// Measures how well a text predicts its own continuation, for bench/guessing.py. No model runs.
+// Measures how well text predicts its own continuation, for bench/guessing.py. No model runs.
 
 #include <algorithm>
 #include <chrono>
@@ -11,8 +11,8 @@
 #define ELIZA_TEST_API extern "C" __attribute__((visibility("default")))
 
 // Simulates a model that generates exactly the tokens after the first n_prompt, with drafts of at most `most` tokens:
-// from the library's lookup, or from llama.cpp's simple one with 3 tokens. Counts passes, drafted tokens and correct
-// tokens, and the nanoseconds of all drafts and of the slowest one except the first.
+// from the library's lookup, or from llama.cpp's simple n-gram lookup of 3 tokens. Counts passes, drafted tokens and
+// correct tokens, and the nanoseconds of all drafts and of the slowest one except the first.
 ELIZA_TEST_API void eliza_test_guessing(const int32_t * tokens, size_t n, size_t n_prompt, int32_t most, int as_common,
                                         int64_t counts[5]) {
     using clock = std::chrono::steady_clock;

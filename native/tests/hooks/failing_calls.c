@@ -35,7 +35,7 @@ enum { MOST_FRAMES = 64, ALTERNATE_STACK = 1 << 16 };
 /* The layout that scripts/faults/preloaded.py reads. */
 typedef struct {
     int32_t n_calls;  /* calls of the armed kind since it was armed */
-    int32_t n_failed; /* failed ones of these */
+    int32_t n_failed; /* number of failed calls */
     int32_t signal;   /* the signal that ended the process, or 0 */
     int32_t n_failed_frames, n_died_frames;
     int32_t unused;
@@ -85,7 +85,7 @@ static void died(int number) {
 }
 
 /* Sets the library whose calls are counted, by the path it was loaded from, and where to report them. Returns the
- * address of the library, or NULL if nothing was loaded from that path. */
+ * address of the library, or NULL if no library was loaded from that path. */
 HOOK void * eliza_faults_watch(const char * path, report * where) {
     static char stack[ALTERNATE_STACK];
     void * frames[MOST_FRAMES];

@@ -81,10 +81,10 @@ ELIZA_TEST_API int eliza_test_trie_walk(const char * payload, size_t len, int32_
     }
 }
 
-// Runs the sampler chain for a model's vocabulary over n candidates: token ids[i] with logits[i]. The settings are
-// those of eliza_inference_llm_stream_set_sampling. First the chain accepts the given tokens. Writes the remaining
-// candidates (ids, logits and probabilities; there must be room for n) and the selected token. Returns the number of
-// remaining candidates, or -1 and a message.
+// Runs the sampler chain for a model's vocabulary over n candidates: token ids[i] with logits[i]. For the settings see
+// eliza_inference_llm_stream_set_sampling. First the chain accepts the given tokens. Writes the remaining candidates
+// (ids, logits and probabilities; there must be room for n) and the selected token. Returns the number of remaining
+// candidates, or -1 and a message.
 ELIZA_TEST_API int eliza_test_chain(const char * model_path, const char * settings, const int32_t * ids,
                                     const float * logits, size_t n, const int32_t * accepted, size_t n_accepted,
                                     int32_t * ids_out, float * logits_out, float * probs_out, int32_t * selected_out,
@@ -115,7 +115,7 @@ ELIZA_TEST_API int eliza_test_chain(const char * model_path, const char * settin
 }
 
 // Samples `repeats` times from n logits, with our chain or, if `as_common`, with llama.cpp's common_sampler and the
-// same settings, which runs all samplers in its order, including those that are off. Writes the nanoseconds of each
+// same settings, which runs all samplers in its order, including inactive samplers. Writes the nanoseconds of each
 // repetition, from the logits to the token.
 ELIZA_TEST_API int eliza_test_chain_time(const char * model_path, const char * settings, const float * logits, size_t n,
                                          int as_common, size_t repeats, int64_t * ns_out) {

@@ -117,7 +117,7 @@ bool KvCache::make_room() {
 // ---- Parking --------------------------------------------------------------------------------------
 
 // Every token attends to all cells. Copying a cell to the host and back costs about as much as a few single tokens need
-// to read it. In a long pass, a token reads a cell faster, as one of many.
+// to read it. In a long pass, a token reads a cell faster, because the cost is shared.
 void KvCache::count_pass(size_t n_tokens) {
     constexpr size_t tokens_of_a_pass = 16;
     if (park_after_ == 0) {
@@ -160,7 +160,7 @@ void KvCache::count_parked() {
 
 // Restores a parked text to the slot, if it has more tokens in common with the wanted text than the n_in_cells tokens
 // already in the cache, and copying it is cheaper than decoding the difference. Returns true if the slot or the parked
-// texts have changed.
+// tokens have changed.
 bool KvCache::unpark(Slot & slot, const llama_token * text, size_t most, size_t n_in_cells) {
     constexpr size_t copied_while_one_is_decoded = 64;  // tokens
     const auto n_swa = static_cast<size_t>(llama_model_n_swa(model_.get()));
@@ -193,7 +193,7 @@ bool KvCache::unpark(Slot & slot, const llama_token * text, size_t most, size_t 
     return true;
 }
 
-// ---- Copies of what a slot holds ------------------------------------------------------------------
+// ---- Copying a slot's state -----------------------------------------------------------------------
 
 int32_t KvCache::most_revocable(int32_t n_batch) const {
     return model_.is_recurrent() ? static_cast<int32_t>(llama_n_rs_seq(context_)) : n_batch - 1;
@@ -230,7 +230,7 @@ void KvCache::restore_state(Slot & slot, const std::vector<uint8_t> & state, con
 // Calls `set` to put the state into the slot, and calls it again after making room for as long as that helps.
 bool KvCache::load_state(Slot & slot, const std::vector<llama_token> & tokens,
                          const std::function<StateCheck()> & set) {
-    std::vector<llama_token> cached = tokens;  // copied first, because nothing may fail once the cells are set
+    std::vector<llama_token> cached = tokens;  // copied first, because allocating could fail after the cells are set
     llama_memory_seq_rm(memory(), slot.id, -1, -1);
     slot.cached.clear();
     slot.n_revocable = 0;

@@ -60,7 +60,7 @@ public:
     // The number of parked tokens, at most the number of cells. Safe from any thread.
     size_t n_parked() const { return n_parked_.load(std::memory_order_relaxed); }
 
-    // The number of last decoded tokens that can always be removed again, wherever a text of n_batch tokens ends.
+    // The number of last decoded tokens that can always be removed again, wherever a batch of n_batch tokens ends.
     int32_t most_revocable(int32_t n_batch) const;
 
     // Copies the state of a slot, and restores it. Restoring makes room by removing tokens that no stream needs. On

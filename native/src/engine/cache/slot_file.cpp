@@ -26,7 +26,7 @@ Error system_fault(const std::string & path, const char * doing) {
     return fault(path, std::string(doing) + ": " + std::strerror(errno));
 }
 
-// A temporary file next to the target, which only this process writes. If the process is killed, the file stays behind
+// A temporary file next to the target, which only this process writes. If the process is killed, the file remains
 // without a lock, and the next writer to the same path removes it.
 class TemporaryFile {
 public:

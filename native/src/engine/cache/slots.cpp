@@ -29,7 +29,7 @@ Slot & SlotTable::acquire(const SlotWish & wish) {
     };
     const bool has_it = released_.wait_for(lock, wish.most_wait, is_my_turn);
     waiting_.erase(place);
-    released_.notify_all();  // Later requests no longer wait behind this one.
+    released_.notify_all();  // Later requests no longer wait for this one.
     if (is_closed_) {
         throw invalid_argument("the context is destroyed");
     }

@@ -29,10 +29,10 @@ struct Slot {
     // The tokens in the KV cache, from position 0. Only the thread that runs passes uses this.
     std::vector<llama_token> cached;
 
-    // The number of last tokens that a recurrent model can remove again: those of its last pass, except the first.
+    // The number of last tokens that a recurrent model can remove again: the tokens of its last pass, except the first.
     size_t n_revocable = 0;
 
-    // The number of tokens that the slot's stream still needs; 0 if there is no stream.
+    // The number of tokens that the slot's stream still needs; 0 without a stream.
     std::atomic<size_t> n_wanted{0};
 
     // The tokens of a closed stream after they were parked, and the passes since it was last used.
@@ -59,9 +59,9 @@ class SlotTable {
 public:
     explicit SlotTable(int32_t n_slots);
 
-    // Takes the requested slot. With id -1 it takes the free slot with the requested name; otherwise one that was never
-    // used; otherwise the least recently used. If no suitable slot is free, waits in the order of arrival. Throws an
-    // Error (ELIZA_ERR_BUSY) when the wait exceeds the limit, or an Error if the slot does not exist.
+    // Takes the requested slot. With id -1 it takes the free slot with the requested name; otherwise a slot that was
+    // never used; otherwise the least recently used slot. If no suitable slot is free, waits in the order of arrival.
+    // Throws an Error (ELIZA_ERR_BUSY) when the wait exceeds the limit, or an Error if the slot does not exist.
     Slot & acquire(const SlotWish & wish);
     void release(Slot & slot);
 

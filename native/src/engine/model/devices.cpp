@@ -59,7 +59,7 @@ Endpoints parse_rpc_servers(const std::string & list) {
     init_backend();
     if (rpc_add_server() == nullptr) {
         throw Error(ELIZA_ERR_NOT_IMPLEMENTED,
-                    "option rpc: this library was built without RPC; build one with 'make rpc'");
+                    "option rpc: this library was built without RPC; 'make rpc' builds it with RPC");
     }
     Endpoints endpoints = split(list);
     for (const std::string & endpoint : endpoints) {

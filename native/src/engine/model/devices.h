@@ -1,4 +1,4 @@
-// The devices on which a model is placed: those of this machine, and those of RPC servers.
+// The devices on which a model is placed, on this machine and on RPC servers.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace eliza {
 struct DeviceChoice {
     Endpoints rpc;                   // in the order in which they get layers
     std::vector<std::string> local;  // names; if empty, all that are worth using
-    bool local_is_chosen = false;    // if true and there are no names, the CPU only
+    bool local_is_chosen = false;    // if true, and `local` is empty: the CPU only
 
     bool is_default() const { return rpc.empty() && !local_is_chosen; }
     friend bool operator<(const DeviceChoice & a, const DeviceChoice & b) {
@@ -21,7 +21,7 @@ struct DeviceChoice {
     }
 };
 
-// Parses "host:port,..."; "" is no servers. Throws an Error if an address is malformed or the library has no RPC.
+// Parses "host:port,..."; "" means none. Throws an Error if an address is malformed or the library has no RPC.
 Endpoints parse_rpc_servers(const std::string & list);
 
 // Parses "auto", "none" or names joined by commas into the local devices. Throws an Error that names an unknown device.

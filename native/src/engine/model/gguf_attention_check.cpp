@@ -29,8 +29,8 @@ bool has_rope(const std::string & arch) {
                              "glm5-next"});
 }
 
-// Also from llama_model_rope_type: architectures whose positions have several parts, and those that have them if the
-// file says so.
+// Also from llama_model_rope_type: architectures whose positions always have several parts, and architectures whose
+// positions may have them.
 bool needs_sections(const std::string & arch) {
     return is_one_of(
         arch, {"qwen2vl", "paddleocr", "qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe", "clef", "qwen4exp", "qwen3tts"});

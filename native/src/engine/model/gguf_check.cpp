@@ -50,8 +50,8 @@ uint32_t check_layers(const Settings & settings) {
     if (!n_layers) throw settings.file().error(settings.key("block_count") + " is missing or is not a 32-bit number");
     settings.require(*n_layers >= 1 && *n_layers <= max_layers, "block_count", *n_layers,
                      "expected 1 to " + std::to_string(max_layers));
-    // llama.cpp only asserts that there are no more heads than layers. But if all layers are heads, no layer is left to
-    // compute with.
+    // llama.cpp only asserts that the heads do not outnumber the layers. But if all layers are heads, no layer is left
+    // to compute with.
     const uint32_t n_heads = settings.u32_or("nextn_predict_layers", 0);
     settings.require(n_heads < *n_layers, "nextn_predict_layers", n_heads,
                      "the model has " + std::to_string(*n_layers) + " layers, including heads");
@@ -104,8 +104,8 @@ void check_routed_layers(const Settings & settings, const GgufHeader & part, uin
     }
 }
 
-// The values of llama_rope_scaling_type_from_string and LLM_CLS_ACT_TYPES_FROM_STRING. Their callers assert one of
-// them.
+// The values of llama_rope_scaling_type_from_string and LLM_CLS_ACT_TYPES_FROM_STRING. Their callers assert that the
+// name is known.
 void check_names(const Settings & settings) {
     const auto require_one_of = [&](const std::string & name, std::initializer_list<std::string_view> known) {
         const auto value = settings.file().text(settings.key(name));
@@ -162,7 +162,7 @@ std::vector<std::string> other_parts(const GgufHeader & first, const std::string
     const int length = llama_split_prefix(prefix.data(), prefix.size(), path.c_str(), 0, *n_parts);
     if (length <= 0) {
         throw first.error("is one part of a model in " + std::to_string(*n_parts) +
-                          " files (split.count), but its name is not that of the first part");
+                          " files (split.count), but the name does not match the first part");
     }
     std::vector<std::string> paths;
     for (int i = 1; i < *n_parts; ++i) {

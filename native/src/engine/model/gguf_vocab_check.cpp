@@ -20,7 +20,7 @@ bool is_one_of(std::string_view text, std::initializer_list<std::string_view> li
     return std::find(list.begin(), list.end(), text) != list.end();
 }
 
-// The defaults of llama.cpp for each kind of tokenizer: token ids, and whether the tokens are added to texts.
+// The defaults of llama.cpp for each kind of tokenizer: token ids, and whether the tokens are added automatically.
 struct Defaults {
     std::optional<uint32_t> bos{}, eos{}, sep{};
     bool add_bos = false;
@@ -51,7 +51,7 @@ bool has_id(const GgufHeader & file, const std::string & name, std::optional<uin
     return inside(file.u32("tokenizer.ggml." + name)) || inside(by_default);
 }
 
-// llama-vocab.cpp asserts that every token that it adds to a text exists.
+// llama-vocab.cpp asserts that every token that it adds automatically exists.
 void check_added_tokens(const GgufHeader & file, std::string_view model, std::string_view pre, size_t n_tokens) {
     const Defaults defaults = defaults_for(model, pre);
     const bool adds_bos = file.boolean("tokenizer.ggml.add_bos_token").value_or(defaults.add_bos) ||
@@ -61,7 +61,7 @@ void check_added_tokens(const GgufHeader & file, std::string_view model, std::st
     const auto require = [&](bool adds, const std::string & name, std::optional<uint32_t> by_default) {
         if (adds && !has_id(file, name, by_default, n_tokens)) {
             throw file.error("tokenizer.ggml." + name + " is not one of the " + std::to_string(n_tokens) +
-                             " tokens, but the tokenizer " + quoted(model) + " adds it to texts");
+                             " tokens, but the tokenizer " + quoted(model) + " adds it automatically");
         }
     };
     if (is_one_of(model, {"rwkv", "test"})) return;  // these add no tokens
@@ -99,7 +99,7 @@ private:
     std::vector<std::string_view> slots_;  // at least half of them are empty
 };
 
-// llama-vocab.cpp asserts that all tokens have different texts. It changes an empty text to "[EMPTY_n]".
+// llama-vocab.cpp asserts that no two tokens have the same text. It changes an empty text to "[EMPTY_n]".
 void check_distinct(const GgufHeader & file, const Tokens & tokens) {
     TextSet seen(tokens.size());
     std::vector<size_t> empty;
@@ -119,7 +119,8 @@ void check_distinct(const GgufHeader & file, const Tokens & tokens) {
     }
 }
 
-// Returns the first byte of a token of the RWKV tokenizer, whose texts contain escapes; nothing if the token is empty.
+// Returns the first byte of a token of the RWKV tokenizer, which are written with escapes; nothing if the token is
+// empty.
 std::optional<uint8_t> first_byte(std::string_view text, size_t & n_bytes) {
     std::optional<uint8_t> first;
     n_bytes = 0;

@@ -5,7 +5,7 @@
 
 namespace eliza {
 
-// Throws an Error for a vocabulary with which llama.cpp would end the process or never return.
+// Throws an Error if the vocabulary would make llama.cpp end the process or never return.
 void check_vocabulary(const GgufHeader & file);
 
 }  // namespace eliza

@@ -16,7 +16,7 @@ struct LoraFile {
     }
 };
 
-// Parses [{"path": "...", "scale": 1.0}, ...]; "" is no adapters. Throws an Error that names the element.
+// Parses [{"path": "...", "scale": 1.0}, ...]; "" means none. Throws an Error that names the element.
 std::vector<LoraFile> parse_lora(const std::string & text);
 
 }  // namespace eliza

@@ -257,7 +257,7 @@ std::string Model::detokenize(const llama_token * tokens, size_t n, bool remove_
 std::string Model::piece(llama_token token) const { return token_piece(vocab(), token, /*special=*/false); }
 
 std::optional<std::vector<llama_token>> Model::tokens_inside(std::string_view text) const {
-    // SentencePiece adds a space before the beginning of a text. In that case the text is tokenized after a line break,
+    // SentencePiece adds a space at the beginning. In that case the text is tokenized after a line break,
     // whose tokens are then removed.
     static const std::string anchor = "\n";
     const auto spells_text = [&](const std::vector<llama_token> & tokens) {

@@ -124,7 +124,7 @@ public:
     // The tokens that end a generation, in ascending order.
     const std::vector<llama_token> & end_tokens() const { return end_tokens_; }
 
-    // The texts of all tokens except control and end tokens; built on first use.
+    // The text of each token, except control and end tokens; built on first use.
     std::shared_ptr<const Vocabulary> vocabulary() const;
 
     // The same for grammars that describe values, and for grammars that describe whole generations, which can match

@@ -6,7 +6,7 @@
 
 #include "ggml-rpc.h"
 
-// The commands, sizes and offsets below are those of this version of the protocol.
+// The commands, sizes and offsets below are valid for this version of the protocol.
 static_assert(RPC_PROTO_MAJOR_VERSION == 8, "the RPC protocol has changed: review the answers below");
 
 namespace eliza {
@@ -49,7 +49,7 @@ public:
         }
     }
 
-    // Makes up an answer with which the client continues: every allocation succeeds, every value is zero.
+    // Makes up an answer that lets the client continue: every allocation succeeds, every value is zero.
     void make_up(void * answer, size_t size) const {
         std::memset(answer, 0, size);
         const auto write = [&](uint64_t value, size_t at) {
