@@ -627,7 +627,7 @@ def choice_of(
         If the generated text is not one of the labels.
     """
     if not args.has_choices:
-        raise InvalidArgumentError("the request has no labels: build it with choice_request")
+        raise InvalidArgumentError("the request has no labels, so its result is not a choice")
     # Check the finish reason first, because a truncated label may be equal to a shorter label.
     if result.finish_reason == "context_full":
         raise ContextFullError(

@@ -241,7 +241,7 @@ def test_retries_are_checked(tiny_model: Model) -> None:
     with pytest.raises(InvalidArgumentError, match="fill_stream has no retries"):
         list(tiny_model.fill_stream("x", bool, retries=1))
     skeleton = {"spans": [{"kind": "boolean"}]}
-    with pytest.raises(InvalidArgumentError, match="every answer of a skeleton is valid"):
+    with pytest.raises(InvalidArgumentError, match="retries must be 0 for a skeleton"):
         tiny_model.fill("x", skeleton, retries=1)
 
 
