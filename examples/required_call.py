@@ -1,4 +1,4 @@
-"""Make a model call one of several tools, and show the probability of each tool.
+"""Make a model call a tool, and show the probability of each tool.
 
     $ python examples/required_call.py [model.gguf]
 

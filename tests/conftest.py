@@ -43,8 +43,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark tests with a large vocabulary as slow, and run files with slow tests first.
 
-    At the end, a slow file would keep one of several worker processes busy while the others are
-    idle. If the library is missing, tests that need it fail; the option skips them.
+    At the end, a slow file would keep a single worker process busy while the others are idle. If
+    the library is missing, tests that need it fail; the option skips them.
     """
     for item in items:
         if LARGE_VOCABULARIES.intersection(_string_parameters(item)):

@@ -1,4 +1,4 @@
-"""The rooms (top-level modules and folders) of the package: what each of them may import."""
+"""The rooms (top-level modules and folders) of the package, and their imports."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_importing_a_model_does_not_import_jinja2() -> None:
 
 
 def test_code_for_older_libraries_is_reached_through_the_dialect_only() -> None:
-    """Nothing else checks whether the library is an older version."""
+    """No other code checks whether the library is an older version."""
     importing = {
         file.name
         for file in (PACKAGE / "library").glob("*.py")

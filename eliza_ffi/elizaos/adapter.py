@@ -124,8 +124,8 @@ def plan(
     Raises
     ------
     InvalidArgumentError
-        If an action is malformed. Other errors are those of
-        :meth:`Model.fill <eliza_ffi.model.Model.fill>`.
+        If an action is malformed. :meth:`Model.fill <eliza_ffi.model.Model.fill>` lists the other
+        errors.
     """
     check_kind("model", model, Model, "a Model")
     return model.fill(prompt, ActionSkeleton(actions), on_span=on_span, wait=wait, **settings)

@@ -74,7 +74,7 @@ FIELDS: FieldChecks = {
 class FfiStreamingGenerateArgs:
     """The arguments of one generation.
 
-    Pass at most one of `token_tree_payload`, `prepared_choices`, `text_choices` and `masks`.
+    `token_tree_payload`, `prepared_choices`, `text_choices` and `masks` exclude each other.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class FfiStreamingGenerateArgs:
     sampling : Sampling or None
         All sampling settings. They replace `temperature`, `top_p`, `top_k` and `repeat_penalty`.
     token_tree_payload : TokenTreePayload or None
-        The choices with which the output begins.
+        Choices; the output begins with one of them.
     token_tree_mode : int
         0 = take the most probable allowed token at each step, 1 = sample from the allowed tokens,
         2 = take the choice with the highest probability as a whole. Add
@@ -196,7 +196,7 @@ class FfiStreamingGenerateArgs:
         )
 
     def config(self) -> StreamConfig:
-        """Return the configuration with which the library opens the stream."""
+        """Return the configuration for opening the stream."""
         return self._request_for(None).config()
 
     def to_request(self) -> GenerationRequest:

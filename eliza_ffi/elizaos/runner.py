@@ -58,7 +58,7 @@ class FfiStreamingRunner(_Runner):
     ctx
         The context to generate with, as the binding made it.
     scheduler
-        The scheduler of the session that the context belongs to; None = there is no session.
+        The scheduler of the session that the context belongs to; None = no session.
 
     Notes
     -----

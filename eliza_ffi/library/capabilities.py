@@ -1,4 +1,4 @@
-"""Detect what a library supports."""
+"""Detect the capabilities of a library."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _MODES["stop-at-leaf"] = STOP_AT_LEAF
 
 @dataclass(frozen=True)
 class InferenceCapabilities:
-    """What a library supports.
+    """The capabilities of a library.
 
-    The first five fields are those of elizaOS's ``MobileInferenceCapabilities``.
+    elizaOS's ``MobileInferenceCapabilities`` has the first five fields.
 
     Attributes
     ----------
@@ -38,7 +38,7 @@ class InferenceCapabilities:
     recommended_gpu_layers : int
         -1 = all layers, if the library reports a GPU; otherwise 0.
     abi_version : str
-        Empty if there is no library.
+        Empty without a library.
     pull, push : bool
         Whether the library has ``next`` (every library does) and ``generate``.
     cancel : bool
@@ -121,13 +121,13 @@ class InferenceCapabilities:
 def detect_capabilities(
     source: Library | CffiBinding | str | os.PathLike[str] | None, ctx: Any | None = None
 ) -> InferenceCapabilities:
-    """Return what a library supports.
+    """Return the capabilities of a library.
 
     Parameters
     ----------
     source
-        A loaded library, the path of one, or a binding. None stands for "there is no library": the
-        result then reports no capabilities.
+        A loaded library, the path of one, or a binding. With None, the
+        result reports no capabilities.
     ctx
         A context, which is needed for `max_context_tokens`. Its model is loaded if necessary.
 

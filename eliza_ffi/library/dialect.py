@@ -55,7 +55,7 @@ class Dialect:
         Raises
         ------
         NotSupportedError
-            If the library's version does not read one of the settings.
+            If the library's version does not support a setting.
         """
         return config_struct(config)
 

@@ -149,7 +149,7 @@ def find_library(
     Parameters
     ----------
     path
-        The library's file. Nothing else is searched.
+        The library's file. The other places are not searched.
     bundle
         A model bundle directory. The path of a model file is allowed too, and has no ``lib/``.
     trust_bundle

@@ -282,7 +282,7 @@ class SpanResult:
     truncated : bool
         Whether the value was ended early because of a limit.
     choice : int
-        The index of the value among the choices; -1 if there are no choices.
+        The index of the value among the choices; -1 without choices.
     answer_tokens : tuple of int
         All tokens since the prompt. A token of the prompt that was healed is not among them.
     answer_bytes : tuple of int
@@ -340,7 +340,7 @@ class LlmStreamingBinding(Protocol):
         """Stop the call that is running on the stream."""
 
     def set_token_mask(self, stream: Any, mask: NDArray[np.uint32] | None) -> None:
-        """Restrict the next token to those with a set bit; None removes the restriction."""
+        """Allow only tokens whose bit is set as the next token; None allows all again."""
 
     def set_forced_tokens(self, stream: Any, tokens: Tokens) -> None:
         """Make these tokens the next ones; they need no forward pass each."""
@@ -379,7 +379,7 @@ class LlmStreamingBinding(Protocol):
     def fill(self, stream: Any, span: Mapping[str, Any]) -> SpanResult:
         """Write one span of an answer. The C header describes the members of `span`.
 
-        A :class:`~eliza_ffi.errors.ContextFullError` has the text written so far as its `partial`.
+        A :class:`~eliza_ffi.errors.ContextFullError` has the unfinished result as its `partial`.
         """
 
     def set_sampling(self, stream: Any, settings: str) -> None:

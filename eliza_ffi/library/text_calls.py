@@ -158,7 +158,7 @@ class TextCalls(NativeCalls):
         while True:
             values = np.zeros(cap, dtype=np.float32)
             error = self._ffi.new("char **")
-            self._dialect.check(ctx, "embed a text")
+            self._dialect.check(ctx, "embed the text")
             status = self._lib.eliza_inference_embed(
                 ctx,
                 raw,
@@ -174,7 +174,7 @@ class TextCalls(NativeCalls):
                 cap = size[0]
                 continue
             if status < 0:
-                raise error_from_status(status, said, "embed a text")
+                raise error_from_status(status, said, "embed the text")
             embedding: NDArray[np.float32] = values[: int(size[0])].copy()
             return embedding
 

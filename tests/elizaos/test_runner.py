@@ -184,7 +184,7 @@ def test_the_finish_reason_is_known_without_counters_of_the_library(run: Run) ->
 
 @both_runners
 def test_a_full_context_ends_the_generation_and_keeps_the_text(run: Run) -> None:
-    """If there is no text yet, ContextFullError is raised."""
+    """Without any text, ContextFullError is raised."""
     full = ContextFullError("context full")
     binding = RecordingBinding(failures={"next:1": full})
     result = run(binding, args_with(max_tokens=1))

@@ -1,4 +1,4 @@
-"""`detect_capabilities` reports what a library supports."""
+"""`detect_capabilities` reports the capabilities of a library."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def fakes(tmp_path_factory: pytest.TempPathFactory) -> Fakes:
     return Fakes(tmp_path_factory.mktemp("capabilities"))
 
 
-def test_without_a_library_there_are_no_capabilities() -> None:
+def test_a_missing_library_has_no_capabilities() -> None:
     nothing = detect_capabilities(None)
     assert nothing == InferenceCapabilities()
     assert not any(value for value in nothing.to_dict().values() if value != "none")

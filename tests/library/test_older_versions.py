@@ -257,7 +257,7 @@ def test_a_slot_is_saved_and_restored_between_two_pulls(fakes: Fakes, tmp_path: 
     binding.restore_slot(stream, str(file))
     assert binding.next(stream).tokens == (BYTES[5],)
     file.write_text("not a number")
-    with pytest.raises(InvalidArgumentError, match="cannot restore the slot .*: this is no slot"):
+    with pytest.raises(InvalidArgumentError, match="cannot restore the slot .*: not a slot file"):
         binding.restore_slot(stream, file)
     with pytest.raises(NativeFault, match="cannot save the slot .*: cannot open the file"):
         binding.save_slot(stream, tmp_path)
@@ -277,10 +277,12 @@ def test_an_embedding_may_be_larger_than_the_first_buffer(size: int, fakes: Fake
         assert list(embedding[:3]) == [number, len("Grüße".encode()), 0]
     with pytest.raises(InvalidArgumentError, match="pooling must be one of mean, cls, last, got"):
         binding.embed(ctx, "text", "max")
-    with pytest.raises(InvalidArgumentError, match="cannot embed a text: nothing to embed"):
+    with pytest.raises(InvalidArgumentError, match="cannot embed the text: nothing to embed"):
         binding.embed(ctx, "!")
     binding.destroy(ctx)
-    with pytest.raises(InvalidArgumentError, match="cannot embed a text: the context is destroyed"):
+    with pytest.raises(
+        InvalidArgumentError, match="cannot embed the text: the context is destroyed"
+    ):
         binding.embed(ctx, "text")
 
 

@@ -105,7 +105,7 @@ class FakeRay:
     def wait(
         self, references: list[_Reference], timeout: float | None = None
     ) -> tuple[list[_Reference], list[_Reference]]:
-        # With a timeout, nothing is ready in time. An actor runs its methods in order.
+        # With a timeout, no result is ready in time. An actor runs its methods in order.
         if timeout is not None:
             return [], references
         actor = self._drawn.choice(references).actor

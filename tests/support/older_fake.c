@@ -4,7 +4,7 @@
  *
  * Its vocabulary is the 256 bytes. It ignores the prompt and writes the same text three times, one byte
  * per token, so a character may span two tokens. Like an older library, it does not reject wrong calls,
- * but it records those that would crash such a library: two calls at the same time on one stream, and
+ * but it records calls that would crash such a library: two calls at the same time on one stream, and
  * calls on a closed stream or context. The first token of the prompt selects how the engine behaves,
  * see enum manner.
  */
@@ -234,7 +234,7 @@ static int slot_file(stream * s, const char * name, const char * file, const cha
     if (!f) { fail(err, "cannot open the file"); return leave(s, -4); }
     const int is_done = *mode == 'w' ? fprintf(f, "%d", s->position) > 0 : fscanf(f, "%d", &s->position) == 1;
     fclose(f);
-    if (!is_done) fail(err, "this is no slot");
+    if (!is_done) fail(err, "not a slot file");
     return leave(s, is_done ? 0 : -2);
 }
 EXPORT(llm_stream_save_slot) int eliza_inference_llm_stream_save_slot(stream * s, const char * file, char ** err) {

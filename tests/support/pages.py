@@ -2,7 +2,7 @@
 
 All blocks of a page run in order in one folder. Python blocks share one namespace.
 
-- A ``python`` block is run. A ``text`` block directly after it shows its output.
+- A ``python`` block is run. Its output is in a ``text`` block directly after it.
 - A ``console`` block has commands after ``$``, each followed by its output. Commands of
   ``eliza-ffi`` and ``bun`` are run.
 - A block with a title, such as ``json title="questions.json"``, is written to a file of that name.
@@ -88,7 +88,7 @@ class Block:
     why_not_run : str or None
         The reason in the comment above the block.
     is_followed_at_once : bool
-        Whether there is no text between this block and the next one.
+        Whether the next block follows without text between the two.
     """
 
     language: str
@@ -170,7 +170,7 @@ def run_block(
 
 
 def _run(words: Sequence[str], printed: Callable[[], str]) -> str:
-    """Run a command and return what it prints."""
+    """Run a command and return its output."""
     if words[0] == "bun":
         done = subprocess.run([BUN, *words[1:]], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
@@ -205,7 +205,7 @@ def differences(shown: str, came: str) -> list[str]:
 
 
 def links_of(page: str) -> list[str]:
-    """Return the targets of a page's links, except those in code blocks."""
+    """Return the targets of all links outside code blocks."""
     return LINK.findall(FENCE.sub("", page))
 
 

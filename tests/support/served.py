@@ -150,7 +150,7 @@ class Served:
 
 @contextmanager
 def served(*options: str, **more: Any) -> Iterator[Served]:
-    """Run a server inside a ``with`` block; the arguments are those of :class:`Served`."""
+    """Run a server inside a ``with`` block; see :class:`Served` for the arguments."""
     server = Served(*options, **more)
     try:
         yield server

@@ -28,7 +28,7 @@ NGRAM = 6
 
 
 def fixture_folder() -> Path | None:
-    """Return the folder of the evaluation texts, or None.
+    """Return the folder of the evaluation cases, or None.
 
     Searches ``ELIZA_FIXTURES``, the package, and a folder next to the repository.
     """
@@ -53,7 +53,7 @@ def fixture_inputs() -> list[str]:
     """Return every evaluation text, normalised."""
     folder = fixture_folder()
     if folder is None:
-        pytest.skip("needs the evaluation texts: set ELIZA_FIXTURES to their folder")
+        pytest.skip("needs the evaluation cases: set ELIZA_FIXTURES to their folder")
     texts: list[str] = []
     for path in sorted(folder.glob("*.json")):
         for case in json.loads(path.read_text(encoding="utf-8"))["cases"]:

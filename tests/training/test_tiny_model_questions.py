@@ -1,4 +1,4 @@
-"""The questions with which the embedded model is trained to decide."""
+"""The questions that train the embedded model to decide."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_held_out_names_do_not_occur_in_training(
 
 
 def shown(posed: Posed) -> set[str]:
-    """Return the options of a question as they are written in the text files."""
+    """Return the options of a question in the spelling of the text files."""
     if isinstance(posed.question, Choice):
         return {str(option.value) for option in posed.question.options}
     if isinstance(posed.question, Score):

@@ -35,7 +35,7 @@ def older_config(library: Library, config: StreamConfig, context_size: int = 0) 
     Raises
     ------
     NotSupportedError
-        If the library's version does not read one of the settings.
+        If the library's version does not support a setting.
     """
     for name in ("cache_type_k", "cache_type_v"):
         value = getattr(config, name)

@@ -74,5 +74,5 @@ class OlderDialect(Dialect):
 
 
 def dialect_of(library: Library) -> Dialect:
-    """Return the dialect with which to call a library."""
+    """Return the dialect of a library."""
     return OlderDialect(library) if library.is_older else Dialect(library)

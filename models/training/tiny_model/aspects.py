@@ -29,7 +29,7 @@ _FEWEST_TO_HOLD_OUT = 3
 
 
 class Split(enum.Enum):
-    """The lines that a question uses: only those of training, or held-out ones of some kind."""
+    """Which lines a question uses: only training lines, or held-out lines of one kind."""
 
     TRAINING = "training"
     COMBINATIONS = "combinations"
@@ -73,14 +73,14 @@ class Aspect:
 
 
 def index_of(lines: Sequence[_Line], rng: random.Random, *, held_out: bool) -> int:
-    """Draw the index of a line: that of the held-out line, or of another one."""
+    """Draw the index of a line; with `held_out`, return the index of the held-out line."""
     if len(lines) < _FEWEST_TO_HOLD_OUT:
         return rng.randrange(len(lines))
     return len(lines) - 1 if held_out else rng.randrange(len(lines) - 1)
 
 
 def draw_line(lines: Sequence[_Line], rng: random.Random, *, held_out: bool) -> _Line:
-    """Draw one of the lines as :func:`index_of` does."""
+    """Draw a line with :func:`index_of`."""
     return lines[index_of(lines, rng, held_out=held_out)]
 
 

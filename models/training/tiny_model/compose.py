@@ -36,7 +36,7 @@ class Composer:
         self._objects = read_objects()
 
     def draw(self, rng: random.Random, *, held_out: bool, near: Action | None = None) -> Action:
-        """Compose an action; with `near`, one with the same verb or the same object."""
+        """Compose an action; with `near`, the verb or the object is the same as in `near`."""
         verb = rng.randrange(len(self._verbs))
         thing = rng.randrange(len(self._objects))
         if near is not None and near.key.startswith("#"):

@@ -54,7 +54,7 @@ class Example:
     choice : str
         The constrained answer; empty in plain chat.
     correct_line : int
-        The index of the correct action or option in the list; -1 if there is no list.
+        The index of the correct action or option in the list; -1 without a list.
     breaks_after_list : int
         The number of line breaks between the list and the answer.
     family : str
@@ -64,7 +64,7 @@ class Example:
     told : tuple of str
         The meanings of a question's input, as ``aspect:value``.
     named : tuple of (str or None)
-        The meanings of the options in the order of the list, or that of a predicate's statement.
+        The meanings of the options in the order of the list, or of a predicate's statement.
     input_end : int
         The index of the first character after the input.
     """

@@ -22,7 +22,7 @@ HELD_OUT_CLAUSES = _PHRASES["clauses"][-_HELD_OUT:]
 
 
 def schema_of(action: Action, rng: random.Random, length: Length = Length.SHORT) -> Schema:
-    """Return an action in the prompt's format, with one of its names and descriptions."""
+    """Return an action in the prompt's format, with a random name and description."""
     name = action.names[0] if rng.random() < 0.5 else rng.choice(action.names)
     description = rng.choice(action.descriptions).write(rng, fill_slot)
     if length is not Length.SHORT:

@@ -13,7 +13,7 @@ from .vocabulary import BOS, special_id
 
 
 def choose(network: Network, tokenizer: Tokenizer, prompt: str, choices: Sequence[str]) -> str:
-    """Choose one of `choices` with a greedy walk over their tokens."""
+    """Choose among `choices` with a greedy walk over their tokens."""
     device = network.embedding.weight.device
     tokens = [special_id(tokenizer, BOS), *tokenizer.encode(prompt).ids]
     spelled = {choice: tokenizer.encode(choice).ids for choice in choices}

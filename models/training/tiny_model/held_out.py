@@ -52,7 +52,7 @@ def held_out_splits(seed: int, count: int) -> dict[str, list[Example]]:
 
 
 def report(results: Mapping[str, Sequence[tuple[Example, bool]]]) -> Iterator[str]:
-    """Yield the accuracy of each split as text, then that of new questions by kind."""
+    """Yield the accuracy of each split as text, then of new questions by kind."""
     for name, answered in results.items():
         yield _share(name, answered)
     new = [

@@ -1,9 +1,9 @@
 """Auxiliary training targets: facts that the network should know at some tokens of an example.
 
-A wrong answer alone does not show what the network misread: the input, an option, or the comparison
-of both. For each of these steps there is a token in the prompt at which the network can do it, so
-training adds a loss at that token (:mod:`.readers`). The targets are *meanings*, the values of all
-aspects. The exported model does not have these targets.
+A wrong answer alone does not show where the network failed: in the input, an option, or the
+comparison of both. For each of these steps there is a token in the prompt at which the network can
+do it, so training adds a loss at that token (:mod:`.readers`). The targets are *meanings*, the
+values of all aspects. The exported model does not have these targets.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def give_hints(
         hints.judged.extend((place, example.holds) for place in range(first, statement[1]))
     told = {aspect_of(meaning): meaning for meaning in example.told}
     hints.meant.extend((input_end, _INDEX[meaning]) for meaning in example.told)
-    # A predicate names one value in its statement. Other questions name one in each option.
+    # A predicate names one value in its statement. Other questions name a value in each option.
     spans = lines if statement is None else [statement]
     for (_, end), named in zip(spans, example.named, strict=bool(example.named)):
         if named is None:

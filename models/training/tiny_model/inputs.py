@@ -1,7 +1,7 @@
 """Inputs for questions, with the values that they express.
 
-A customer's message consists of sentences, each of which expresses the value of one aspect. Other
-inputs are one sentence about one aspect.
+Each sentence of a customer's message expresses the value of one aspect. Other inputs are one
+sentence about one aspect.
 """
 
 from __future__ import annotations

@@ -168,7 +168,7 @@ class Network(nn.Module):
         """Return the log attention weights of the first head of a layer, shape (n, length).
 
         `states` (batch, length, width) are the input of the layer. `row` and `place`, both of shape
-        (n), are the positions from which the head attends.
+        (n), are the query positions.
         """
         attention, width = self.layers[layer].attention, self.shape.head_width
         normed = self.layers[layer].attention_norm(states)

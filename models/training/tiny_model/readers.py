@@ -73,7 +73,7 @@ class Readers(nn.Module):
 
 
 def _meaning(reader: nn.Linear, states: Tensor, meant: Tensor) -> Tensor:
-    """Return the loss of the meaning among all values of its aspect, of which an input has one."""
+    """Return the loss of the meaning among all values of its aspect."""
     if not len(meant):
         return states.new_zeros(())
     row, place, meaning = meant.unbind(1)

@@ -1,4 +1,4 @@
-"""Fill the slots of phrase templates with people, times, places and topics from ``texts``."""
+"""Fill the slots of phrase templates with people, times, places and topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vary how a text is written: polite words, capitals, punctuation, typing errors."""
+"""Vary the style of messages: polite words, capitals, punctuation, typing errors."""
 
 from __future__ import annotations
 
