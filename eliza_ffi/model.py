@@ -359,7 +359,7 @@ class Model:
         Parameters
         ----------
         prompt
-            One of four kinds:
+            There are four kinds of prompts:
 
             - A string is trusted text. It gets the BOS token, and control tokens are recognized
               everywhere in it.
@@ -452,7 +452,7 @@ class Model:
     ) -> TextStream:
         """Generate text and yield it piece by piece.
 
-        Parameters and errors are those of :meth:`generate`. After the last piece,
+        The parameters and errors are the same as in :meth:`generate`. After the last piece,
         :attr:`TextStream.result` has the finish reason, the tokens and the statistics. If the
         context is full before the first piece, the request may run again; see :class:`Model`. If it
         is full later, the text ends there.
@@ -631,7 +631,7 @@ class Model:
         Raises
         ------
         InvalidArgumentError
-            If there are no labels, two labels are equal, the tokenizer cannot write a label, or
+            If `labels` is empty, two labels are equal, the tokenizer cannot write a label, or
             `max_tokens` ends the generation inside a label.
         ContextFullError
             If the prompt or the label does not fit into the context.
@@ -690,7 +690,7 @@ class Model:
         Raises
         ------
         InvalidArgumentError
-            If there are no labels, two labels are equal, or the tokenizer cannot write a label.
+            If `labels` is empty, two labels are equal, or the tokenizer cannot write a label.
         """
         _ = self.session.ctx  # raises if the model is closed or belongs to the parent process
         return PreparedLabels(as_label_set(labels), self.session.choices)
@@ -810,7 +810,7 @@ class Model:
         OSError
             If the calibration's file cannot be read.
         ContextFullError
-            If the input together with one of the questions does not fit into the context.
+            If the input together with a question does not fit into the context.
         NotSupportedError
             If the library cannot score labels, or if the model is a decision model of unknown type.
         BusyError
@@ -1056,7 +1056,7 @@ class Model:
     ) -> Iterator[Any]:
         """Yield each field of a shape or each span of a skeleton, and finally the result.
 
-        Parameters and errors are those of :meth:`fill`, except that there is no ``retries``.
+        The parameters and errors are the same as in :meth:`fill`, but ``retries`` must be 0.
         """
         work = self._jobs.fill(prompt, shape, method="fill_stream", with_steps=True, **settings)
         return self.session.steps(work, wait)
@@ -1150,7 +1150,7 @@ class Model:
             are not allowed.
         choice
             ``"auto"``: the model calls a tool or answers in words, whichever is more probable.
-            ``"required"``: the model calls one of the tools. The name of a tool, or OpenAI's
+            ``"required"``: the model calls a tool. The name of a tool, or OpenAI's
             ``{"type": "function", "function": {"name": ...}}``: the model calls that tool.
         variables
             Variables of the chat template, such as ``{"enable_thinking": False}``.
@@ -1321,7 +1321,7 @@ class Model:
     ) -> int:
         """Load a file of :meth:`save` into a free slot, for prompts that begin with its tokens.
 
-        Pass the whole prompt to later requests. Only the tokens after those of the file are
+        Pass the whole prompt to later requests. Only the tokens after the restored ones are
         decoded. The slot is not reserved: another prompt may overwrite it later.
 
         Parameters

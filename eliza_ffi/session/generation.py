@@ -140,7 +140,7 @@ class GenerationRun:
         span = self._span()
         if span is None:
             return False
-        setter, choices, mode = span
+        setter, labels, mode = span
         if not (self._binding.supports(setter) and self._binding.supports("clear_token_trie")):
             self._warn(
                 "this library has no token-trie sampler: labels are constrained only by the "
@@ -148,7 +148,7 @@ class GenerationRun:
             )
             return False
         try:
-            getattr(self._binding, setter)(stream, choices, mode)
+            getattr(self._binding, setter)(stream, labels, mode)
         except TokenTrieError as error:
             if self.args.on_refused_choices == "raise":
                 raise

@@ -129,7 +129,7 @@ def unloaded_path(model_path: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("mode", ["greedy", "sample", "best"])
-def test_a_choice_is_exactly_one_of_the_labels(model: Model, mode: str) -> None:
+def test_a_choice_is_exactly_a_label(model: Model, mode: str) -> None:
     for prompt in ("What now? ", 'x {"action":"', "日"):
         choice = model.choose(prompt, ACTIONS, mode=mode)
         assert choice.value == choice.text == ACTIONS[choice.index]

@@ -21,7 +21,7 @@ class Reply(enum.Enum):
     IGNORE = "IGNORE"
 
 
-def test_with_any_tokenization_a_choice_is_one_of_the_labels(tiny_model: Model) -> None:
+def test_with_any_tokenization_a_choice_is_a_label(tiny_model: Model) -> None:
     choice = tiny_model.choose("Next: ", ["GO", "GO_ON", "STOP"], tokenization="any")
     assert choice.value in ("GO", "GO_ON", "STOP")
     assert tiny_model.detokenize(choice.tokens) == choice.text == choice.value
