@@ -1,7 +1,7 @@
 """Questions about inputs in the format of decisions: predicates, choices and scores.
 
-A question combines an aspect, instructions, names of the values, and descriptions. About a
-fifth of the combinations are held out: training uses their parts, but never together. Held-out lines of
+A question combines an aspect, instructions, names of the values, and descriptions. About a fifth of
+the combinations are held out: training uses their parts, but never together. Held-out lines of
 instructions, names and messages (see :mod:`.aspects`) measure how well the model reads new words.
 """
 
