@@ -59,7 +59,7 @@ class InferenceCapabilities:
     slots : bool
         Whether the library can save a slot to a file and restore it.
     tokenizer, embeddings, end_of_turn, verifier_events, vision : bool
-        Whether the library has the functions for this.
+        Whether the library supports this.
     context_size : str
         How to set the context size: ``"option"`` = by an option; ``"config"`` = in the 88-byte
         configuration of :class:`~eliza_ffi.elizaos.aosp.AospStreamingLlmBinding`; ``"none"`` = it
@@ -126,8 +126,8 @@ def detect_capabilities(
     Parameters
     ----------
     source
-        A loaded library, the path of one, or a binding. With None, the
-        result reports no capabilities.
+        A loaded library, the path of a library, or a binding. With None, the result reports no
+        capabilities.
     ctx
         A context, which is needed for `max_context_tokens`. Its model is loaded if necessary.
 

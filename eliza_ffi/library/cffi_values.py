@@ -76,7 +76,7 @@ def token_array(tokens: Tokens) -> NDArray[np.int32]:
 class CffiStream:
     """An open stream, with the buffers for its tokens and text.
 
-    The buffers are allocated once, because a pull of every token would be slowed by allocations.
+    The buffers are allocated once and used for every token.
     """
 
     __slots__ = (

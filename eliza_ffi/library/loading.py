@@ -158,8 +158,8 @@ def find_library(
     Raises
     ------
     LibraryNotFoundError
-        If no library is found, or if `path` or the environment variable names a missing file. In
-        that case the search does not continue with the next place.
+        If no library is found, or if `path` or the environment variable names a missing file. Such
+        a file is never skipped in favour of another place.
     """
     if bundle is not None:
         check_path("bundle", bundle)
