@@ -2,7 +2,7 @@
 
 All blocks of a page run in order in one folder. Python blocks share one namespace.
 
-- A ``python`` block is run. Its output is in a ``text`` block directly after it.
+- A ``python`` block is run. An optional ``text`` block directly after it shows its output.
 - A ``console`` block has commands after ``$``, each followed by its output. Commands of
   ``eliza-ffi`` and ``bun`` are run.
 - A block with a title, such as ``json title="questions.json"``, is written to a file of that name.
