@@ -207,6 +207,6 @@ def _action(case: Mapping[str, Any]) -> Case:
 
 
 def _cut(prompt: str) -> tuple[str, str]:
-    """Split the prompt of a choice before the JSON answer, whose beginning it contains."""
+    """Split a prompt into the text before the JSON answer and the beginning of the answer."""
     at = prompt.rindex("{")
     return prompt[:at], prompt[at:]
