@@ -150,8 +150,14 @@ def test_tokens_of_closed_streams_are_parked_and_reused(
     ("option", "said"),
     [
         ({"batching": "on"}, 'option batching: expected auto or off, got "on"'),
-        ({"park_after": "-1"}, r'option park_after: expected 0 \(never\) to 2147483647 passes, got "-1"'),
-        ({"slot_wait_ms": "-1"}, 'option slot_wait_ms: expected 0 to 2147483647 milliseconds, got "-1"'),
+        (
+            {"park_after": "-1"},
+            r'option park_after: expected 0 \(never\) to 2147483647 passes, got "-1"',
+        ),
+        (
+            {"slot_wait_ms": "-1"},
+            'option slot_wait_ms: expected 0 to 2147483647 milliseconds, got "-1"',
+        ),
     ],
 )
 def test_an_invalid_option_is_rejected(

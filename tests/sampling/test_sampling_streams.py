@@ -225,7 +225,9 @@ def test_a_rejected_option_names_the_allowed_values_and_changes_nothing(
 def test_an_unknown_option_lists_every_setting(sampled: Sampled) -> None:
     with pytest.raises(ElizaError) as error:
         sampled.binding.set_option(sampled.ctx, "topk", "5")
-    listed = str(error.value).partition("known options: ")[2].replace(" (status -2)", "").split(", ")
+    listed = (
+        str(error.value).partition("known options: ")[2].replace(" (status -2)", "").split(", ")
+    )
     assert {field.name for field in fields(Sampling)} <= set(listed)
 
 

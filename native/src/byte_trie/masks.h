@@ -25,7 +25,7 @@ struct TokenMask {
     explicit TokenMask(TokenSet legal) : tokens(std::move(legal)), only(tokens.only()) {}
 
     TokenSet tokens;
-    Token only;  // the only allowed token, or -1 if there are several
+    Token only;  // the only allowed token, or -1 if there is not exactly one
 
     size_t size_bytes() const { return tokens.n_vocab() / 8 + sizeof *this; }
 };
