@@ -27,8 +27,8 @@ Endpoints parse_rpc_servers(const std::string & list);
 // Parses "auto", "none" or names joined by commas into the local devices. Throws an Error that names an unknown device.
 void parse_devices(const std::string & list, DeviceChoice & choice);
 
-// Returns the devices in the order in which they get layers. Connects to the servers; the connections last as long as
-// the process. Throws an Error if a server cannot be used.
+// Returns the devices in the order in which they get layers. Connects to the servers, which stay registered as long as
+// the process lives. Throws an Error if a server cannot be used.
 std::vector<ggml_backend_dev_t> open_devices(const DeviceChoice & choice);
 
 }  // namespace eliza

@@ -1,5 +1,5 @@
 // Checks model files before llama.cpp reads them. With many broken files, llama.cpp ends the process or never returns,
-// although it could reject the file. These checks make it safe to open a file of unknown origin.
+// although it could reject the file. Run these checks before opening a file of unknown origin.
 #pragma once
 
 #include <string>

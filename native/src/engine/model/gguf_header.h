@@ -60,7 +60,7 @@ public:
     std::vector<std::string_view> texts(std::string_view key) const;
 
     // Returns a number for each layer, from an array of that length or from one number for all layers. Returns nothing
-    // if the file has neither, which llama.cpp rejects.
+    // if the file has neither.
     std::vector<uint32_t> per_layer(std::string_view key, uint32_t n_layers) const;
 
     std::vector<std::string_view> keys() const;
