@@ -275,7 +275,8 @@ const Case cases[] = {
          h.texts("tokenizer.ggml.tokens", {"<unk>", "<s>", "</s>", huge.c_str()});
      },
      "too long for a PLaMo tokenizer"},
-    {"APartWithoutTheName", [](Header & h) { h.short_number("split.count", 2); }, "its name does not say"},
+    {"APartWithoutTheName", [](Header & h) { h.short_number("split.count", 2); },
+     "the name does not match the first part"},
 };
 
 class Refused : public GgufCheck, public testing::WithParamInterface<Case> {};

@@ -183,13 +183,13 @@ TEST(SharedPasses, ANewRequestIsServedInTheNextPasses) {
     for (int round = 0; round < n_rounds; ++round) {
         Sequence eighth(decoder, {}, never);
         eighth.append(std::vector<llama_token>(64, 100 + round).data(), 64);
-        const int64_t before = decoder->queue().pass().n_passes();
+        const int64_t before = decoder->queue().scheduler().n_passes();
         eighth.decode(Rows::some);
-        const bool first_in_time = decoder->queue().pass().n_passes() - before <= 2;
+        const bool first_in_time = decoder->queue().scheduler().n_passes() - before <= 2;
         eighth.append(7);
         eighth.decode(Rows::some);
         EXPECT_EQ(eighth.counts().passes, 2);
-        n_in_time += first_in_time && decoder->queue().pass().n_passes() - before <= 2 + 2 ? 1 : 0;
+        n_in_time += first_in_time && decoder->queue().scheduler().n_passes() - before <= 2 + 2 ? 1 : 0;
     }
     EXPECT_GE(n_in_time, n_rounds / 2);
     stopped = true;

@@ -107,8 +107,8 @@ InferenceContext::PassFacts InferenceContext::pass_facts() {
     const std::lock_guard<std::mutex> lock(mutex_);
     PassFacts facts{options_.share_passes, options_.n_slots, options_.n_batch, options_.slot_wait.count(), 0, 0, 0, 0};
     for (const auto & [settings, known] : decoders_) {
-        facts.n_passes += known.decoder->queue().pass().n_passes();
-        facts.n_sequences += known.decoder->queue().pass().n_sequences();
+        facts.n_passes += known.decoder->queue().scheduler().n_passes();
+        facts.n_sequences += known.decoder->queue().scheduler().n_sequences();
         facts.n_parked += known.decoder->cache().n_parked();
         facts.n_ctx = known.decoder->n_ctx();
     }

@@ -54,7 +54,7 @@ def pcg_hash(state: ArrayLike) -> NDArray[np.uint32]:
     References
     ----------
     O'Neill, "PCG: A Family of Simple Fast Space-Efficient Statistically Good Algorithms for Random
-    Number GenerationResult", HMC-CS-2014-0905.
+    Number Generation", HMC-CS-2014-0905.
     """
     with np.errstate(over="ignore"):
         stepped = np.asarray(state, dtype=np.uint32) * np.uint32(747796405) + np.uint32(2891336453)

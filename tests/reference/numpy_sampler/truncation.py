@@ -24,7 +24,7 @@ class TopK(Sampler):
 
     References
     ----------
-    Fan, Lewis and Dauphin, "Hierarchical Neural Story GenerationResult", arXiv:1805.04833.
+    Fan, Lewis and Dauphin, "Hierarchical Neural Story Generation", arXiv:1805.04833.
     """
 
     k: int

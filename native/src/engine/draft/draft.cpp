@@ -30,7 +30,7 @@ void Draft::decode(int64_t most, int64_t n_generated) {
     std::vector<llama_token> drafted;
     const auto guess = [&] { drafted = drafter_->draft(sequence_.tokens(), static_cast<int32_t>(most)); };
     if (drafter_->uses_decoder()) {
-        decoder_.queue().run_alone(sequence_.cancelled(), guess);
+        sequence_.run_alone(guess);
     } else {
         guess();
     }

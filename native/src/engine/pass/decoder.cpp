@@ -41,12 +41,12 @@ Decoder::Decoder(const std::shared_ptr<Model> & model, std::shared_ptr<ComputeTh
              std::max(most_rows(*model), options.n_slots)) {}
 
 // Whoever measures is alone with the context, and waits for that where a cancel ends the wait.
-std::optional<PassCost> Decoder::pass_cost(const Slot & slot, size_t n_cells, CancelFlag & cancelled) {
+std::optional<PassCost> Decoder::pass_cost(Slot & slot, size_t n_cells, CancelFlag & cancelled) {
     constexpr size_t measurable_cells = 64;  // of fewer, the time is noise
     Costs known = costs();
     if (!known.pass) {
         try {
-            queue_.run_alone(cancelled, [&] {
+            queue_.run_alone(slot, cancelled, [&] {
                 if (known = costs(); !known.pass) {
                     known.pass = measure_cost(cancelled);
                     keep(known);
@@ -57,7 +57,7 @@ std::optional<PassCost> Decoder::pass_cost(const Slot & slot, size_t n_cells, Ca
         }
     }
     if (!known.lane_a_cell && n_cells >= measurable_cells) {
-        queue_.run_alone(cancelled, [&] {
+        queue_.run_alone(slot, cancelled, [&] {
             if (const size_t n = slot.cached.size(); n >= measurable_cells) {
                 known.lane_a_cell = std::max(0.0, time_lane(&slot) - known.pass->lane) / static_cast<double>(n);
                 keep(known);
@@ -65,7 +65,7 @@ std::optional<PassCost> Decoder::pass_cost(const Slot & slot, size_t n_cells, Ca
         });
     }
     PassCost cost = *known.pass;
-    cost.pass /= queue_.pass().sequences_a_pass();
+    cost.pass /= queue_.scheduler().sequences_a_pass();
     cost.lane += known.lane_a_cell.value_or(0.0) * static_cast<double>(n_cells);
     return cost;
 }

@@ -51,7 +51,7 @@ public:
     // What a pass costs the stream in this slot now, whose text has n_cells tokens. Measured on the first call; the
     // fixed cost of a pass is divided among the streams that share it. Nothing if the cache has no room to measure.
     // Throws Error if it is cancelled.
-    std::optional<PassCost> pass_cost(const Slot & slot, size_t n_cells, CancelFlag & cancelled);
+    std::optional<PassCost> pass_cost(Slot & slot, size_t n_cells, CancelFlag & cancelled);
 
 private:
     struct Costs {

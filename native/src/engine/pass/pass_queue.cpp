@@ -3,54 +3,39 @@
 #include <algorithm>
 #include <chrono>
 #include <exception>
-#include <memory>
-#include <string>
 #include <utility>
 
 namespace eliza {
 
-// Who waits for a pass, or to be alone with the context.
-struct PassQueue::Waiter {
-    Waiter(PassScheduler::Ticket * wanted, CancelFlag & cancelled_flag) : ticket(wanted), cancelled(cancelled_flag) {}
-
-    PassScheduler::Ticket * const ticket;  // nullptr: wants to be alone
-    CancelFlag & cancelled;
-    std::condition_variable wake;
-    std::list<Waiter *>::iterator place;  // in the queue
-    bool is_held = false;                 // the leader is at it
-    bool is_done = false;
-    bool is_telling = false;  // its caller how far it is; it will look again
-    int64_t served_us = 0;    // of passes it was in
-    float fraction = 0.0f;    // of its text, decoded
-};
+using Kind = PassRequest::Kind;
 
 PassQueue::PassQueue(PassRunner & runner, KvCache & cache, bool share, int32_t max_rows)
     : runner_(runner),
-      pass_(runner, cache, max_rows, share),
+      scheduler_(runner, cache, max_rows, share),
       share_(share),
+      wakes_(static_cast<size_t>(cache.slots().size())),
       expected_(static_cast<size_t>(cache.slots().size()), false) {}
 
 // ---- Waiting --------------------------------------------------------------------------------------
 
 void PassQueue::run(PassRequest & request) {
-    PassScheduler::Ticket ticket(request);
-    Waiter me(&ticket, request.cancelled);
     const int64_t start = llama_time_us();
     std::unique_lock<std::mutex> lock(mutex_);
-    me.place = waiting_.insert(waiting_.end(), &me);
-    expect(request.slot, false);
-    wait_until_done(lock, me);
-    request.counts.wait_us += llama_time_us() - start - me.served_us;
-    if (ticket.error) {
-        std::rethrow_exception(ticket.error);
+    enqueue(request);
+    wait_until_done(lock, request);
+    request.counts.wait_us += llama_time_us() - start - request.served_us;
+    if (request.error) {
+        std::rethrow_exception(request.error);
     }
 }
 
-void PassQueue::run_alone(CancelFlag & cancelled, const std::function<void()> & use) {
-    Waiter me(nullptr, cancelled);
+void PassQueue::run_alone(Slot & slot, CancelFlag & cancelled, const std::function<void()> & use) {
+    PassCounts uncounted;
+    PassRequest request(slot, cancelled, uncounted);
+    request.kind = Kind::alone;
     std::unique_lock<std::mutex> lock(mutex_);
-    me.place = waiting_.insert(waiting_.end(), &me);
-    wait_until_done(lock, me);
+    enqueue(request);
+    wait_until_done(lock, request);
     runner_.clear_stop();
     running_alone_ = &cancelled;
     lock.unlock();
@@ -69,78 +54,86 @@ void PassQueue::run_alone(CancelFlag & cancelled, const std::function<void()> & 
     }
 }
 
-// Leads the passes that are needed until then, if nobody else does. Who wanted to be alone then is.
-void PassQueue::wait_until_done(std::unique_lock<std::mutex> & lock, Waiter & me) {
-    float told = 0.0f;
-    std::exception_ptr callback_error;  // of a C++ program's progress callback
-    const auto tell_progress = [&] {
-        if (callback_error || me.fraction <= told || !me.ticket->request.progress) {
-            return false;
-        }
-        told = me.fraction;
-        me.is_telling = true;
-        call_next();  // others need not wait for that
-        lock.unlock();
-        try {
-            me.ticket->request.progress(told);
-        } catch (...) {
-            callback_error = std::current_exception();
-        }
-        lock.lock();
-        me.is_telling = false;
-        return true;
-    };
-    const auto throw_callback_error = [&] {
-        if (callback_error) {
-            call_next();
-            std::rethrow_exception(callback_error);
-        }
-    };
+void PassQueue::enqueue(PassRequest & request) {
+    request.place = waiting_.insert(waiting_.end(), &request);
+    expect(request.slot, false);
+}
+
+void PassQueue::remove(PassRequest & request) { waiting_.erase(request.place); }
+
+// Leads passes until the request is done, if no other thread leads. A request to be alone is done when it leads.
+void PassQueue::wait_until_done(std::unique_lock<std::mutex> & lock, PassRequest & me) {
     while (!me.is_done) {
-        if (!me.is_held && (callback_error || me.cancelled.is_set())) {
-            remove(me);
-            throw_callback_error();
-            call_next();
-            me.cancelled.throw_if_set();
-        }
-        if (tell_progress()) {
+        throw_if_ended(me);
+        if (tell_progress(lock, me)) {
             continue;
         }
         if (!may_lead(me)) {
             call_next();
-            me.wake.wait(lock);
-        } else if (me.ticket == nullptr) {
+            wake_of(me).wait(lock);
+        } else if (me.kind == Kind::alone) {
             is_led_ = true;
+            me.is_done = true;
             remove(me);
-            return;
         } else {
             lead(lock, me);
         }
     }
-    tell_progress();
-    throw_callback_error();
-    call_next();
+    tell_progress(lock, me);
+    if (me.callback_error) {
+        std::rethrow_exception(me.callback_error);
+    }
 }
 
-// Whoever is next in the queue, or anyone if the next needs a pass.
-bool PassQueue::may_lead(const Waiter & waiter) const {
+// Removes the request and throws, if it is cancelled or its callback has thrown. The leader must not hold it.
+void PassQueue::throw_if_ended(PassRequest & me) {
+    if (me.is_held || !(me.callback_error || me.cancelled.is_set())) {
+        return;
+    }
+    remove(me);
+    call_next();
+    if (me.callback_error) {
+        std::rethrow_exception(me.callback_error);
+    }
+    me.cancelled.throw_if_set();
+}
+
+// Reports progress to the caller, if there is any; returns true if it released the mutex meanwhile.
+bool PassQueue::tell_progress(std::unique_lock<std::mutex> & lock, PassRequest & me) {
+    if (!me.progress || me.callback_error || me.fraction <= me.fraction_told) {
+        return false;
+    }
+    me.fraction_told = me.fraction;
+    me.is_in_callback = true;
+    call_next();  // others need not wait for the callback
+    lock.unlock();
+    try {
+        me.progress(me.fraction_told);
+    } catch (...) {
+        me.callback_error = std::current_exception();
+    }
+    lock.lock();
+    me.is_in_callback = false;
+    return true;
+}
+
+// The first in the queue may lead. If the first needs a pass, any request that needs a pass may lead.
+bool PassQueue::may_lead(const PassRequest & request) const {
     return !is_led_ &&
-           (waiting_.front() == &waiter || (waiter.ticket != nullptr && waiting_.front()->ticket != nullptr));
+           (waiting_.front() == &request || (request.kind != Kind::alone && waiting_.front()->kind != Kind::alone));
+}
+
+std::condition_variable * PassQueue::next_leader() {
+    const auto next = std::find_if(waiting_.begin(), waiting_.end(),
+                                   [](const PassRequest * request) { return !request->is_in_callback; });
+    return is_led_ || next == waiting_.end() ? nullptr : &wake_of(**next);
 }
 
 void PassQueue::call_next() {
-    if (is_led_) {
-        return;
-    }
-    for (Waiter * waiter : waiting_) {
-        if (!waiter->is_telling) {
-            waiter->wake.notify_one();
-            return;
-        }
+    if (std::condition_variable * wake = next_leader()) {
+        wake->notify_one();
     }
 }
-
-void PassQueue::remove(Waiter & waiter) { waiting_.erase(waiter.place); }
 
 void PassQueue::expect(const Slot & slot, bool expected) {
     const auto i = static_cast<size_t>(slot.id);
@@ -159,18 +152,18 @@ void PassQueue::leave(const Slot & slot) {
 }
 
 void PassQueue::wake_cancelled() {
-    // Under the lock, or one who has just looked and not yet slept would miss it.
+    // Under the lock: a thread that has just looked at its flag and does not wait yet would miss the notification.
     const std::lock_guard<std::mutex> lock(mutex_);
     stop_if_cancelled();
-    for (Waiter * waiter : waiting_) {
-        if (waiter->cancelled.is_set()) {
-            waiter->wake.notify_one();
+    for (PassRequest * request : waiting_) {
+        if (request->cancelled.is_set()) {
+            wake_of(*request).notify_one();
         }
     }
 }
 
-// Stops the pass that runs where nobody wants it any more, or most of it: the others' tokens are then decoded
-// again, without those that are cancelled. A recurrent state would be lost, so there all must be.
+// Stops the running pass if most of its tokens belong to cancelled requests; the other tokens are decoded again in the
+// next pass. Stopping loses the state of a recurrent model, so there all requests of the pass must be cancelled.
 void PassQueue::stop_if_cancelled() {
     if (running_alone_ != nullptr && running_alone_->is_set()) {
         runner_.stop();
@@ -178,83 +171,101 @@ void PassQueue::stop_if_cancelled() {
     if (running_ == nullptr) {
         return;
     }
-    size_t n_tokens = 0, n_cancelled = 0, n_members_left = 0;
-    for (const PassScheduler::Member & member : *running_) {
-        const bool is_cancelled = member.ticket->request.cancelled.is_set();
-        n_tokens += member.n_tokens();
-        n_cancelled += is_cancelled ? member.n_tokens() : 0;
-        n_members_left += is_cancelled ? 0 : 1;
+    size_t n_tokens = 0, n_cancelled = 0, n_requests_left = 0;
+    for (const auto * requests : {&running_->logits, &running_->texts}) {
+        for (const PassRequest * request : *requests) {
+            const bool is_cancelled = request->cancelled.is_set();
+            n_tokens += request->n_in_pass();
+            n_cancelled += is_cancelled ? request->n_in_pass() : 0;
+            n_requests_left += is_cancelled ? 0 : 1;
+        }
     }
-    if (n_members_left == 0 || (2 * n_cancelled > n_tokens && !runner_.model().is_recurrent())) {
+    if (n_requests_left == 0 || (2 * n_cancelled > n_tokens && !runner_.model().is_recurrent())) {
         runner_.stop();
     }
 }
 
 // ---- Leading --------------------------------------------------------------------------------------
 
-void PassQueue::lead(std::unique_lock<std::mutex> & lock, Waiter & me) {
+void PassQueue::lead(std::unique_lock<std::mutex> & lock, PassRequest & me) {
     is_led_ = true;
-    wait_for_companions(lock);
+    wait_for_companions(lock, me);
     const int64_t start = llama_time_us();
-    std::vector<Waiter *> held;
-    std::vector<PassScheduler::Member> members;
+    std::vector<PassRequest *> held;
     try {
         held = hold_candidates();
-        std::vector<PassScheduler::Ticket *> tickets;
-        for (const Waiter * waiter : held) {
-            tickets.push_back(waiter->ticket);
-        }
         lock.unlock();
-        members = pass_.select(tickets);
+        const PassScheduler::Pass pass = scheduler_.select(held);
         lock.lock();
         runner_.clear_stop();
-        running_ = &members;
+        running_ = &pass;
         stop_if_cancelled();
         lock.unlock();
-        pass_.run(members);
+        scheduler_.run(pass);
         lock.lock();
-    } catch (...) {  // no memory to put a pass together
+        running_ = nullptr;
+    } catch (...) {  // no memory to build the batch
         if (!lock.owns_lock()) {
             lock.lock();
         }
-        me.ticket->error = std::current_exception();
-        me.is_done = true;
-        remove(me);
-        members.clear();
-    }
-    running_ = nullptr;
-    last_pass_us_ = llama_time_us() - start;
-    for (Waiter * waiter : held) {
-        const auto member = std::find_if(members.begin(), members.end(), [&](const PassScheduler::Member & each) {
-            return each.ticket == waiter->ticket;
-        });
-        if (member != members.end()) {
-            note_outcome(*waiter, member->outcome);
+        running_ = nullptr;
+        for (PassRequest * request : held) {
+            request->part.outcome = PassRequest::Part::Outcome::waits;
         }
-        let_go(*waiter);
+        me.fail(std::current_exception());
+        if (std::find(held.begin(), held.end(), &me) == held.end()) {
+            held.push_back(&me);
+        }
     }
-    is_led_ = false;
+    last_pass_us_ = llama_time_us() - start;
+    Wakes wakes;
+    for (PassRequest * request : held) {
+        note_outcome(*request);
+        if (request != &me && (request->is_done || request->cancelled.is_set() || request->progress)) {
+            wakes.push_back(&wake_of(*request));
+        }
+    }
+    if (me.is_done) {
+        is_led_ = false;
+        if (std::condition_variable * next = next_leader()) {
+            wakes.insert(wakes.begin(), next);
+        }
+    }
+    lock.unlock();
+    for (std::condition_variable * wake : wakes) {
+        wake->notify_one();
+    }
+    lock.lock();
+    if (!me.is_done) {
+        is_led_ = false;  // not before: this thread leads the next pass, too
+    }
 }
 
-void PassQueue::note_outcome(Waiter & waiter, PassScheduler::Member::Outcome outcome) {
-    using Outcome = PassScheduler::Member::Outcome;
-    waiter.served_us += last_pass_us_;
+void PassQueue::note_outcome(PassRequest & request) {
+    using Outcome = PassRequest::Part::Outcome;
+    request.is_held = false;
+    const Outcome outcome = request.part.outcome;
+    if (outcome == Outcome::waits) {
+        return;
+    }
+    request.served_us += last_pass_us_;
     if (outcome == Outcome::done) {
-        waiter.is_done = true;
-        waiter.fraction = waiter.ticket->error ? 0.0f : 1.0f;
-        remove(waiter);
-        expect(waiter.ticket->request.slot, true);
-    } else if (outcome == Outcome::served) {
-        waiter.fraction = waiter.ticket->fraction();
-        waiting_.splice(waiting_.end(), waiting_, waiter.place);  // the others first
+        request.is_done = true;
+        request.fraction = request.error ? 0.0f : 1.0f;
+        remove(request);
+        expect(request.slot, true);
+    } else {
+        request.fraction = scheduler_.fraction(request);
+        waiting_.splice(waiting_.end(), waiting_, request.place);  // other requests go first
     }
 }
 
-// Those who shared the last pass choose their next tokens now: without a moment's wait, two would take turns for
-// ever. Bounded by a small part of a pass; who has not come until then is not waited for again.
-void PassQueue::wait_for_companions(std::unique_lock<std::mutex> & lock) {
+// The streams of the last pass choose their next tokens now. Without a short wait for them, two streams would take
+// turns for ever and share no pass. The wait is limited to a small part of a pass, and a stream that comes too late is
+// not waited for again.
+void PassQueue::wait_for_companions(std::unique_lock<std::mutex> & lock, const PassRequest & me) {
     constexpr int64_t part_of_a_pass = 20;
-    if (share_ && n_expected_ > 0) {
+    if (share_ && !me.alone && n_expected_ > 0) {
         const auto most = std::chrono::microseconds(last_pass_us_ / part_of_a_pass);
         companion_came_.wait_for(lock, most, [&] { return n_expected_ == 0; });
     }
@@ -262,33 +273,26 @@ void PassQueue::wait_for_companions(std::unique_lock<std::mutex> & lock) {
     n_expected_ = 0;
 }
 
-// Those whose requests may go through the model together now.
-std::vector<PassQueue::Waiter *> PassQueue::hold_candidates() {
-    std::vector<Waiter *> candidates;
-    for (Waiter * waiter : waiting_) {
-        if (waiter->cancelled.is_set()) {
+// Holds the requests that may go through the model together now.
+std::vector<PassRequest *> PassQueue::hold_candidates() {
+    std::vector<PassRequest *> candidates;
+    for (PassRequest * request : waiting_) {
+        if (request->cancelled.is_set()) {
             continue;
         }
-        const bool is_alone = waiter->ticket == nullptr || waiter->ticket->request.alone || !share_;
-        if (is_alone && (waiter->ticket == nullptr || !candidates.empty())) {
-            break;  // those before it first
+        const bool is_alone = request->kind == Kind::alone || request->alone || !share_;
+        if (is_alone && (request->kind == Kind::alone || !candidates.empty())) {
+            break;  // the requests before it go first
         }
-        candidates.push_back(waiter);
+        candidates.push_back(request);
         if (is_alone) {
             break;
         }
     }
-    for (Waiter * waiter : candidates) {
-        waiter->is_held = true;
+    for (PassRequest * request : candidates) {
+        request->is_held = true;
     }
     return candidates;
-}
-
-void PassQueue::let_go(Waiter & waiter) {
-    waiter.is_held = false;
-    if (waiter.is_done || waiter.cancelled.is_set() || waiter.ticket->request.progress) {
-        waiter.wake.notify_one();
-    }
 }
 
 }  // namespace eliza

@@ -1,15 +1,17 @@
-// One queue for all who need the model: their requests share forward passes, first come, first served.
+// The queue of all requests to one llama_context: they share forward passes, first come, first served.
 //
-// A pass reads all weights once, whether it decodes one token or sixteen. So nobody runs a pass alone: who finds
-// the queue idle leads. The leader builds one batch of what waits (who has waited longest, then what is short,
-// then pieces of long texts), runs it, hands out the rows and wakes those who are done. A leader who needs more
-// passes leads on; else the next in the queue does. There is no thread of our own.
+// A pass reads all weights once, whether it decodes one token or sixteen. So requests go through the model together.
+// There is no thread of our own: a caller that finds no pass running becomes the leader. The leader builds one batch
+// from the waiting requests (first the one that has waited longest, then short ones, then pieces of long texts), runs
+// the pass, hands out the rows and wakes the callers whose requests are done. It leads until its own request is done;
+// then the first waiting caller leads.
 //
 // Safe from any thread.
 #pragma once
 
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <list>
 #include <mutex>
@@ -25,55 +27,64 @@ namespace eliza {
 
 class PassQueue {
 public:
-    // `share`: requests may go through the model together, or else every one alone. A pass has room for
-    // max_rows rows of logits, or those of one request.
+    // With `share`, requests go through the model together, otherwise one at a time. A pass has room for max_rows rows
+    // of logits, or for the rows of one request.
     PassQueue(PassRunner & runner, KvCache & cache, bool share, int32_t max_rows);
     PassQueue(const PassQueue &) = delete;
     PassQueue & operator=(const PassQueue &) = delete;
 
-    // Returns once the request is done. Throws Error: ContextFull drops what the request has decoded, all others keep
-    // what was decoded until then.
+    // Returns when the request is done. A slot has one request at a time. Throws Error: after ContextFull the tokens
+    // that the request has decoded are dropped, after all other errors they are kept.
     void run(PassRequest & request);
 
-    // Calls `use` when its turn comes, while no pass runs and nobody else touches the context or its cache.
-    // Throws Error where it is cancelled before.
-    void run_alone(CancelFlag & cancelled, const std::function<void()> & use);
+    // Calls `use` while no pass runs, so that it may use the context and its cache. Throws Error if the request is
+    // cancelled before its turn.
+    void run_alone(Slot & slot, CancelFlag & cancelled, const std::function<void()> & use);
 
-    // Has those who wait, and the pass that runs, look at their flags.
+    // Makes the waiting requests, and the running pass, look at their cancel flags.
     void wake_cancelled();
 
-    // The stream in this slot is closed: nobody need wait for it to come back.
+    // The slot's stream is closed, so that no pass has to wait for its next request.
     void leave(const Slot & slot);
 
-    // How many passes there were; see PassScheduler.
-    const PassScheduler & pass() const { return pass_; }
+    const PassScheduler & scheduler() const { return scheduler_; }
 
 private:
-    struct Waiter;
+    // The threads to wake once the mutex is free. A woken thread would otherwise wait for the mutex.
+    using Wakes = std::vector<std::condition_variable *>;
 
-    void wait_until_done(std::unique_lock<std::mutex> & lock, Waiter & me);
-    bool may_lead(const Waiter & waiter) const;
+    std::condition_variable & wake_of(const PassRequest & request) {
+        return wakes_[static_cast<size_t>(request.slot.id)];
+    }
+    void wait_until_done(std::unique_lock<std::mutex> & lock, PassRequest & me);
+    bool tell_progress(std::unique_lock<std::mutex> & lock, PassRequest & me);
+    void throw_if_ended(PassRequest & me);
+    bool may_lead(const PassRequest & request) const;
+    std::condition_variable * next_leader();
     void call_next();
-    void remove(Waiter & waiter);
+    void enqueue(PassRequest & request);
+    void remove(PassRequest & request);
     void expect(const Slot & slot, bool expected);
     void stop_if_cancelled();
 
-    void lead(std::unique_lock<std::mutex> & lock, Waiter & me);
-    void wait_for_companions(std::unique_lock<std::mutex> & lock);
-    std::vector<Waiter *> hold_candidates();
-    void note_outcome(Waiter & waiter, PassScheduler::Member::Outcome outcome);
-    void let_go(Waiter & waiter);
+    void lead(std::unique_lock<std::mutex> & lock, PassRequest & me);
+    void wait_for_companions(std::unique_lock<std::mutex> & lock, const PassRequest & me);
+    std::vector<PassRequest *> hold_candidates();
+    void note_outcome(PassRequest & request);
 
     PassRunner & runner_;
-    PassScheduler pass_;  // of whoever leads
+    PassScheduler scheduler_;  // used by the leader
     const bool share_;
 
-    std::mutex mutex_;  // guards what follows
-    std::list<Waiter *> waiting_;
+    // By slot. They outlive the requests, so that they can be notified after the mutex is released.
+    std::deque<std::condition_variable> wakes_;
+
+    std::mutex mutex_;  // guards the members below
+    std::list<PassRequest *> waiting_;
     bool is_led_ = false;
-    const std::vector<PassScheduler::Member> * running_ = nullptr;  // in the pass that runs now
-    CancelFlag * running_alone_ = nullptr;                          // the flag of whoever uses the context alone
-    std::vector<bool> expected_;  // by slot: was done in the last pass, and may be back at once
+    const PassScheduler::Pass * running_ = nullptr;
+    CancelFlag * running_alone_ = nullptr;  // of the caller that uses the context alone
+    std::vector<bool> expected_;            // by slot: its request was done in the last pass, so the next may come soon
     int32_t n_expected_ = 0;
     std::condition_variable companion_came_;
     int64_t last_pass_us_ = 0;

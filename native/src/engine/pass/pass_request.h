@@ -1,75 +1,137 @@
-// What a stream needs of the model: one request type for every need.
+// A request to the model, and its state while it waits in the queue and goes through forward passes.
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <functional>
+#include <list>
+#include <memory>
+#include <utility>
 #include <vector>
 
-#include "engine/cache/slots.h"
+#include "engine/cache/kv_cache.h"
 #include "engine/pass/cancel_flag.h"
 #include "engine/pass/output_head.h"
 #include "engine/pass/tree_batch.h"
 
 namespace eliza {
 
-// What requests have cost, added up.
+// The costs of requests, added up.
 struct PassCounts {
     int64_t passes = 0;         // forward passes
-    int64_t passes_shared = 0;  // of those, with tokens of others
-    int64_t sequences = 0;      // over all passes, the sequences whose tokens were in them
-    int64_t tokens_reused = 0;  // of what was appended last, found in the KV cache
-    int64_t pass_us = 0;        // microseconds of those passes
-    int64_t wait_us = 0;        // and of waiting for them
-    int64_t bytes_copied = 0;   // of logits and hidden states
+    int64_t passes_shared = 0;  // those that other requests had tokens in
+    int64_t sequences = 0;      // sum over all passes of the number of sequences in the pass
+    int64_t tokens_reused = 0;  // newly appended tokens that the KV cache already held
+    int64_t pass_us = 0;        // microseconds of these passes
+    int64_t wait_us = 0;        // microseconds of waiting for them
+    int64_t bytes_copied = 0;   // bytes of logits and hidden states copied from the device
 };
 
-// How much of a row of logits will be needed.
+// How much of a row of logits is needed.
 enum class Rows {
-    whole,  // all of it
-    some    // only some tokens' logits: the pass may stop before the output head
+    whole,  // the logits of all tokens
+    some    // the logits of some tokens: the pass may stop before the output head
 };
 
-// Has a slot hold a text, with a tree of tokens behind it if there is one, and tells the rows that are wanted.
-// It takes one pass, or more where a text is longer than a batch; the last n_rows tokens go with the tree.
 struct PassRequest {
-    PassRequest(Slot & in_slot, CancelFlag & cancelled_flag, PassCounts & counted)
-        : slot(in_slot), cancelled(cancelled_flag), counts(counted) {}
+    enum class Kind {
+        text,    // decode a text into the slot, and a tree of tokens after it if there is one; report rows of logits
+        logits,  // compute all logits of a hidden state that a pass has left
+        alone    // use the context while no pass runs
+    };
 
+    PassRequest(Slot & in_slot, CancelFlag & cancel_flag, PassCounts & added_to)
+        : slot(in_slot), cancelled(cancel_flag), counts(added_to) {}
+    PassRequest(const PassRequest &) = delete;
+    PassRequest & operator=(const PassRequest &) = delete;
+
+    // ---- The request, filled in by the caller ---------------------------------------------------
+
+    Kind kind = Kind::text;
     Slot & slot;
-    CancelFlag & cancelled;  // set from any thread; cleared where it ends the request
-    PassCounts & counts;     // what it costs is added to
+    CancelFlag & cancelled;  // set from any thread; cleared when it ends the request
+    PassCounts & counts;     // the request's costs are added here
 
+    // The text takes one pass, or several if it is longer than a batch. Its last n_rows tokens, after each of which
+    // logits are wanted, go into one pass together with the tree.
     const llama_token * text = nullptr;
     size_t n_text = 0;
-    size_t n_known = 0;        // tokens that the slot is known to hold, if it holds so many
-    size_t appended_from = 0;  // where those appended last begin
-    size_t n_rows = 0;         // logits are wanted after so many of the last tokens
-
+    size_t n_known = 0;        // the slot is known to hold the text's first n_known tokens, unless it has lost tokens
+    size_t appended_from = 0;  // position of the first token that was appended last
+    size_t n_rows = 0;
     const TreeBatch * tree = nullptr;
-
     Rows rows = Rows::whole;
-    TokenSpan gather{nullptr, 0};  // with Rows::some: only these, where the device can pick them out
+    TokenSpan gather{nullptr, 0};  // with Rows::some: only these tokens, if the device can select their logits
+    bool alone = false;            // the passes must not contain tokens of other requests
 
-    // No tokens of others may be in its passes.
-    bool alone = false;
+    // The next four are called by the thread that runs the pass, while all other requests wait.
 
-    // Told of each row that is wanted, in the order of the batch, while it is at hand: `place` is that of the
-    // tree's node, or -n_rows to -1 for the text's last tokens. This, like the next two, is called while all
-    // others wait, by whichever thread runs the pass.
+    // Called with each wanted row, in the order of the batch, while the row is in llama.cpp's buffer. `place` is the
+    // place of the tree's node, or -n_rows to -1 for the text's last tokens.
     std::function<void(int32_t place, const LogitsRow & row)> on_row;
 
-    // Afterwards: the place in the tree that the slot goes on with, -1 for none.
+    // Called after all rows of a tree: the place in the tree with which the slot continues, or -1.
     std::function<int32_t()> kept;
 
-    // After each pass, which has decoded the text from `begin` to `end`.
+    // Called after all rows: returns true if the request continues with a longer text, which the function has filled
+    // in. So a request can generate many tokens without waking its caller.
+    std::function<bool()> continues;
+
+    // Called after each pass that has decoded the text from `begin` to `end`.
     std::function<void(size_t begin, size_t end)> on_pass;
 
-    // On the thread that asked: how far the text is decoded, from 0 to 1.
+    // Called on the caller's thread: the decoded share of the text, from 0 to 1.
     std::function<void(float fraction)> progress;
 
-    // Instead of all that: all logits of a state that a pass has left.
+    // For Kind::logits.
     const HiddenState * hidden = nullptr;
     std::vector<float> * logits = nullptr;
+
+    // ---- The result -----------------------------------------------------------------------------
+
+    std::exception_ptr error;
+
+    // ---- State of PassScheduler, used by the thread that runs passes ----------------------------
+
+    bool is_prepared = false;
+    size_t n_matched = 0;    // tokens that the cache held when the request was prepared
+    size_t n_to_decode = 0;  // tokens that it did not hold
+
+    // The request's part of the current pass.
+    struct Part {
+        enum class Outcome {
+            waits,   // nothing of the request was decoded
+            served,  // some tokens were decoded; the request needs another pass
+            done     // the request has ended, possibly with an error
+        };
+        Outcome outcome = Outcome::waits;
+        size_t begin = 0, n = 0;  // tokens of the text
+        bool is_last = false;     // the rows and the tree belong to this pass
+        int32_t first_in_batch = 0;
+        size_t first_row = 0;
+        std::unique_ptr<KvCache::Fork> fork{};
+    };
+    Part part;
+
+    size_t n_left() const { return is_prepared ? n_text - slot.cached.size() : 0; }
+    size_t n_nodes() const { return tree != nullptr ? tree->nodes.size() : 0; }
+    size_t n_all_rows() const { return n_rows + static_cast<size_t>(tree != nullptr ? tree->n_rows : 0); }
+    size_t n_in_pass() const { return part.n + (part.is_last ? n_nodes() : 0); }
+    void fail(std::exception_ptr reason) {
+        error = std::move(reason);
+        part.outcome = Part::Outcome::done;
+    }
+
+    // ---- State of PassQueue, guarded by its mutex -----------------------------------------------
+
+    std::list<PassRequest *>::iterator place;  // in the queue
+    bool is_held = false;                      // by the thread that runs the pass
+    bool is_done = false;
+    bool is_in_callback = false;  // its thread runs `progress`, and looks at the queue afterwards
+    int64_t served_us = 0;        // microseconds of the passes it was part of
+    float fraction = 0.0f;        // decoded share of the text
+    float fraction_told = 0.0f;
+    std::exception_ptr callback_error;  // thrown by `progress`
 };
 
 }  // namespace eliza

@@ -1,7 +1,7 @@
 #include "engine/pass/pass_scheduler.h"
 
 #include <algorithm>
-#include <numeric>
+#include <exception>
 #include <string>
 #include <utility>
 
@@ -9,65 +9,59 @@
 
 namespace eliza {
 
-// Finds what the cache holds of the text, for each pass anew: others may have decoded the same. It holds keys and
-// values, not logits: tokens whose rows are wanted are decoded in any case.
-void PassScheduler::prepare(Ticket & ticket) {
-    PassRequest & request = ticket.request;
-    if (ticket.is_head()) {
-        return;
-    }
+using Outcome = PassRequest::Part::Outcome;
+
+// Brings the slot to hold the longest prefix of the text that is in the cache. This is repeated before each pass,
+// because other requests may have decoded the same text. The cache has keys and values but no logits, so tokens whose
+// rows are wanted are always decoded.
+void PassScheduler::prepare(PassRequest & request) {
     const size_t most = request.n_text - request.n_rows;
     const size_t n_held = request.slot.cached.size();
-    const size_t n_before = ticket.is_prepared ? n_held : std::min(request.n_known, n_held);
+    const size_t n_before = request.is_prepared ? n_held : std::min(request.n_known, n_held);
     const size_t n =
         n_before < most ? cache_.take_prefix(request.slot, request.text, most) : cache_.truncate(request.slot, most);
     if (const size_t known = std::max(n_before, request.appended_from); n > known) {
         request.counts.tokens_reused += static_cast<int64_t>(n - known);
     }
-    if (!ticket.is_prepared) {
-        ticket.is_prepared = true;
-        ticket.n_matched = n;
-        ticket.n_to_decode = ticket.n_left();
+    if (!request.is_prepared) {
+        request.is_prepared = true;
+        request.n_matched = n;
+        request.n_to_decode = request.n_left();
     }
 }
 
-// True where a good part of what the ticket wants is decoded for another one in this pass: after it, the cache holds
-// that for both.
-bool PassScheduler::is_better_held_back(const Ticket & ticket, const std::vector<Member> & members) const {
+// True if this pass decodes a large part of the request's text for another request. After the pass, the cache holds
+// that part for both.
+bool PassScheduler::is_better_held_back(const PassRequest & request, const Requests & members) const {
     constexpr size_t worth_a_pass = 32;  // tokens
-    if (runner_.model().is_recurrent() || ticket.is_head()) {
+    if (runner_.model().is_recurrent()) {
         return false;
     }
-    const PassRequest & request = ticket.request;
     const size_t n_held = request.slot.cached.size();
-    return std::any_of(members.begin(), members.end(), [&](const Member & member) {
-        if (member.ticket->is_head()) {
-            return false;
-        }
-        const size_t end = std::min(member.begin + member.n, request.n_text - request.n_rows);
-        return end >= n_held + worth_a_pass &&
-               std::equal(request.text, request.text + end, member.ticket->request.text);
+    return std::any_of(members.begin(), members.end(), [&](const PassRequest * member) {
+        const size_t end = std::min(member->part.begin + member->part.n, request.n_text - request.n_rows);
+        return end >= n_held + worth_a_pass && std::equal(request.text, request.text + end, member->text);
     });
 }
 
-// How many tokens the next pass may have. Where somebody wants to be told how far a prompt is, about as many as take
-// half a second.
-size_t PassScheduler::room(const std::vector<Ticket *> & waiting) const {
+// The number of tokens that the next pass may have. If a caller wants progress reports, a pass should take about half a
+// second.
+size_t PassScheduler::room(const Requests & waiting) const {
     const auto n_batch = static_cast<size_t>(runner_.n_batch());
-    const bool is_watched = std::any_of(waiting.begin(), waiting.end(),
-                                        [](const Ticket * ticket) { return ticket->request.progress != nullptr; });
-    if (!is_watched || !goes_by_time_) {
+    const bool reports = std::any_of(waiting.begin(), waiting.end(),
+                                     [](const PassRequest * request) { return request->progress != nullptr; });
+    if (!reports || !by_time_) {
         return n_batch;
     }
-    size_t most = std::max(piece_, 2 * waiting.size());  // or single tokens would wait for the prompt's end
-    for (const Ticket * ticket : waiting) {
-        most = std::max(most, ticket->n_rows() + ticket->n_nodes());  // which stay together
+    size_t most = std::max(piece_, 2 * waiting.size());  // requests with a single token must not wait for the prompt
+    for (const PassRequest * request : waiting) {
+        most = std::max(most, request->n_all_rows() + request->n_nodes());  // these tokens stay together
     }
     return std::min(most, n_batch);
 }
 
-// What the pieces of watched prompts are to be, by the last two passes of different lengths: what a pass costs whatever
-// its length, reading the weights, say, must not become most of it.
+// Sets the length of the next pieces from the last two passes of different lengths. The costs of a pass that do not
+// depend on its length, such as reading the weights, must not become the largest part of it.
 void PassScheduler::learn_piece(size_t n_tokens, double microseconds) {
     constexpr double goal = 400e3;
     const size_t n_before = std::exchange(n_last_, n_tokens);
@@ -77,7 +71,7 @@ void PassScheduler::learn_piece(size_t n_tokens, double microseconds) {
     }
     const double more = static_cast<double>(n_tokens) - static_cast<double>(n_before);
     const double a_token = n_before == 0 ? 0.0 : (microseconds - us_before) / more;
-    size_t wanted = 2 * n_tokens;  // where nothing shows yet that a longer one would take longer
+    size_t wanted = 2 * n_tokens;  // while longer passes have not taken longer
     if (a_token > 0.0) {
         const double fixed = std::max(0.0, microseconds - a_token * static_cast<double>(n_tokens));
         const double tokens = std::max(goal - fixed, fixed) / a_token;
@@ -87,99 +81,104 @@ void PassScheduler::learn_piece(size_t n_tokens, double microseconds) {
                         std::max(first_piece, static_cast<size_t>(runner_.n_batch())));
 }
 
-// Whoever has waited longest, if there is room for all of it; then all that need no more than their share of a batch;
-// then the others in their order, as far as there is room. Of a text longer than a batch, half a batch goes at least.
-std::vector<PassScheduler::Member> PassScheduler::select(const std::vector<Ticket *> & waiting) {
-    std::vector<Member> members;
-    if (waiting.empty()) {
-        return members;
+PassScheduler::Pass PassScheduler::select(const Requests & waiting) {
+    Pass pass;
+    Requests texts;
+    for (PassRequest * request : waiting) {
+        request->part = {};
+        (request->kind == PassRequest::Kind::text ? texts : pass.logits).push_back(request);
     }
-    const size_t n_batch = room(waiting);
-    for (Ticket * ticket : waiting) {
-        prepare(*ticket);
+    for (PassRequest * request : texts) {
+        prepare(*request);
     }
+    if (!texts.empty()) {
+        pass.texts = select_texts(texts);
+    }
+    return pass;
+}
+
+// First the request that has waited longest, if there is room for all of it. Then all requests that need no more than
+// their share of a batch. Then the others in their order, as far as there is room. A text that is longer than a batch
+// gets at least half of the batch.
+PassScheduler::Requests PassScheduler::select_texts(const Requests & waiting) {
+    Requests members;
     size_t n_tokens = 0, n_rows = 0;
     int32_t n_lanes = 0;
-    const auto add = [&](Ticket & ticket, size_t room) {
-        if (is_better_held_back(ticket, members)) {
+    const auto add = [&](PassRequest & request, size_t room) {
+        if (is_better_held_back(request, members)) {
             return;
         }
-        Member member{&ticket};
-        if (!member.ticket->is_head()) {
-            member.begin = ticket.request.slot.cached.size();
-            const size_t n_needed = ticket.n_left() + ticket.n_nodes();
-            const int32_t lanes = ticket.request.tree != nullptr ? ticket.request.tree->n_lanes : 0;
-            member.is_last = n_tokens + n_needed <= room && n_lanes + lanes <= cache_.n_free_lanes() &&
-                             (n_rows == 0 || n_rows + ticket.n_rows() <= static_cast<size_t>(max_rows_));
-            // The tokens whose rows are wanted stay together.
-            member.n = member.is_last
-                           ? ticket.n_left()
-                           : std::min(room - std::min(room, n_tokens), ticket.n_left() - ticket.request.n_rows);
-            if (member.n == 0 && !member.is_last) {
-                return;
-            }
-            n_tokens += member.n_tokens();
-            n_rows += member.is_last ? ticket.n_rows() : 0;
-            n_lanes += member.is_last ? lanes : 0;
+        PassRequest::Part & part = request.part;
+        part.begin = request.slot.cached.size();
+        const int32_t lanes = request.tree != nullptr ? request.tree->n_lanes : 0;
+        part.is_last = n_tokens + request.n_left() + request.n_nodes() <= room &&
+                       n_lanes + lanes <= cache_.n_free_lanes() &&
+                       (n_rows == 0 || n_rows + request.n_all_rows() <= static_cast<size_t>(max_rows_));
+        // Tokens whose rows are wanted stay together.
+        part.n = part.is_last ? request.n_left()
+                              : std::min(room - std::min(room, n_tokens), request.n_left() - request.n_rows);
+        if (part.n == 0 && !part.is_last) {
+            return;
         }
-        members.push_back(std::move(member));
+        n_tokens += request.n_in_pass();
+        n_rows += part.is_last ? request.n_all_rows() : 0;
+        n_lanes += part.is_last ? lanes : 0;
+        members.push_back(&request);
     };
-    Ticket & first = *waiting.front();
+    const size_t n_batch = room(waiting);
+    PassRequest & first = *waiting.front();
     if (runner_.model().is_recurrent()) {
-        // llama.cpp cuts a batch whose sequences are not of one length, reads all weights for every part, and leaves
-        // hidden states in the order of the parts: single tokens go together, in the order of slots, and nothing else.
-        const auto is_single_token = [](const Ticket & ticket) {
-            return !ticket.is_head() && ticket.n_left() == 1 && !ticket.request.slot.cached.empty();
+        // llama.cpp splits a batch whose sequences have different lengths, reads all weights for each part, and leaves
+        // hidden states in the order of the parts. So only requests for a single token go together, ordered by slot.
+        const auto is_single_token = [](const PassRequest & request) {
+            return request.n_left() == 1 && !request.slot.cached.empty();
         };
-        for (Ticket * ticket : waiting) {
-            if (ticket == &first || ticket->is_head() || (is_single_token(first) && is_single_token(*ticket))) {
-                add(*ticket, n_batch);
+        for (PassRequest * request : waiting) {
+            if (request == &first || (is_single_token(first) && is_single_token(*request))) {
+                add(*request, n_batch);
             }
         }
-        std::sort(members.begin(), members.end(), [](const Member & a, const Member & b) {
-            return a.ticket->request.slot.id < b.ticket->request.slot.id;
-        });
+        std::sort(members.begin(), members.end(),
+                  [](const PassRequest * a, const PassRequest * b) { return a->slot.id < b->slot.id; });
         return members;
     }
-    const auto n_all = [](const Ticket & ticket) { return ticket.n_left() + ticket.n_nodes(); };
-    const auto is_short = [&](const Ticket & ticket) { return n_all(ticket) * waiting.size() <= n_batch; };
+    const auto n_all = [](const PassRequest & request) { return request.n_left() + request.n_nodes(); };
+    const auto is_short = [&](const PassRequest & request) { return n_all(request) * waiting.size() <= n_batch; };
     const bool first_is_whole = n_all(first) <= n_batch;
     if (first_is_whole) {
         add(first, n_batch);
     }
-    for (Ticket * ticket : waiting) {
-        if (is_short(*ticket) && !(ticket == &first && first_is_whole)) {
-            add(*ticket, first_is_whole ? n_batch : n_batch / 2);
+    for (PassRequest * request : waiting) {
+        if (is_short(*request) && !(request == &first && first_is_whole)) {
+            add(*request, first_is_whole ? n_batch : n_batch / 2);
         }
     }
-    for (Ticket * ticket : waiting) {
-        if (!is_short(*ticket) && !(ticket == &first && first_is_whole)) {
-            add(*ticket, n_batch);
+    for (PassRequest * request : waiting) {
+        if (!is_short(*request) && !(request == &first && first_is_whole)) {
+            add(*request, n_batch);
         }
     }
     return members;
 }
 
-void PassScheduler::run(std::vector<Member> & members) {
-    cache_.count_pass(std::accumulate(members.begin(), members.end(), size_t(0),
-                                      [](size_t n, const Member & member) { return n + member.n_tokens(); }));
-    compute_heads(members);
-    decode(members);
+void PassScheduler::run(const Pass & pass) {
+    size_t n_tokens = 0;
+    for (const PassRequest * request : pass.texts) {
+        n_tokens += request->n_in_pass();
+    }
+    cache_.count_pass(n_tokens);
+    if (!pass.logits.empty()) {
+        compute_logits(pass.logits);
+    }
+    decode(pass.texts);
 }
 
-void PassScheduler::compute_heads(std::vector<Member> & members) {
-    std::vector<Member *> heads;
+void PassScheduler::compute_logits(const Requests & requests) {
     std::vector<const HiddenState *> hidden;
     std::vector<std::vector<float> *> logits;
-    for (Member & member : members) {
-        if (member.ticket->is_head()) {
-            heads.push_back(&member);
-            hidden.push_back(member.ticket->request.hidden);
-            logits.push_back(member.ticket->request.logits);
-        }
-    }
-    if (heads.empty()) {
-        return;
+    for (const PassRequest * request : requests) {
+        hidden.push_back(request->hidden);
+        logits.push_back(request->logits);
     }
     std::exception_ptr error;
     try {
@@ -187,33 +186,27 @@ void PassScheduler::compute_heads(std::vector<Member> & members) {
     } catch (...) {
         error = std::current_exception();
     }
-    for (Member * head : heads) {
-        head->outcome = Member::Outcome::done;
-        head->ticket->error = error;
+    for (PassRequest * request : requests) {
+        request->part.outcome = Outcome::done;
+        request->error = error;
     }
 }
 
-void PassScheduler::decode(std::vector<Member> & all) {
-    std::vector<Member *> members;
-    for (Member & member : all) {
-        if (!member.ticket->is_head()) {
-            members.push_back(&member);
-        }
-    }
+void PassScheduler::decode(Requests members) {
     while (!members.empty()) {
         const int64_t start = llama_time_us();
         Batch batch;
         PassRunner::Result result = PassRunner::done;
         try {
-            for (Member * member : members) {
-                put_into(batch, *member);
+            for (PassRequest * member : members) {
+                add_to(batch, *member);
             }
             const PassRunner::Wanted wanted = wanted_by(members);
             do {
                 result = runner_.run(batch, wanted);
             } while (result == PassRunner::no_room && cache_.make_room());
         } catch (...) {
-            for (Member * member : members) {
+            for (PassRequest * member : members) {
                 take_back(*member, /*was_begun=*/true);
                 member->fail(std::current_exception());
             }
@@ -221,79 +214,83 @@ void PassScheduler::decode(std::vector<Member> & all) {
         }
         if (result == PassRunner::done) {
             const int64_t microseconds = llama_time_us() - start;
-            if (std::any_of(members.begin(), members.end(),
-                            [](const Member * member) { return member->n >= first_piece / 2; })) {
-                learn_piece(static_cast<size_t>(batch.n_tokens()), static_cast<double>(microseconds));
-            }
-            for (Member * member : members) {
+            count_pass(members, static_cast<size_t>(batch.n_tokens()), microseconds);
+            for (PassRequest * member : members) {
                 hand_out(*member, members.size(), microseconds);
             }
-            ++n_passes_;
-            n_sequences_ += static_cast<int64_t>(members.size());
-            const double of_late = sequences_a_pass_.load(std::memory_order_relaxed);
-            sequences_a_pass_ = 0.9 * of_late + 0.1 * static_cast<double>(members.size());
             return;
         }
-        for (Member * member : members) {
+        for (PassRequest * member : members) {
             take_back(*member, result == PassRunner::stopped);
         }
         if (result == PassRunner::stopped) {
-            return;  // who is not cancelled goes into the next pass
+            return;  // requests that are not cancelled go into the next pass
         }
-        // Whoever fills the context: who wants the most, or has the most. What the request had decoded makes room
-        // for the others.
-        const auto fills = std::max_element(members.begin(), members.end(), [](const Member * a, const Member * b) {
-            return std::make_pair(a->n_tokens(), a->begin) < std::make_pair(b->n_tokens(), b->begin);
-        });
+        // The request that fills the context is the one with the most tokens in the pass, or with the longest text.
+        // Dropping its tokens makes room for the others.
+        const auto fills =
+            std::max_element(members.begin(), members.end(), [](const PassRequest * a, const PassRequest * b) {
+                return std::make_pair(a->n_in_pass(), a->part.begin) < std::make_pair(b->n_in_pass(), b->part.begin);
+            });
         (*fills)->fail(std::make_exception_ptr(context_full(**fills)));
-        cache_.truncate((*fills)->ticket->request.slot, (*fills)->ticket->n_matched);
+        cache_.truncate((*fills)->slot, (*fills)->n_matched);
         members.erase(fills);
     }
 }
 
-void PassScheduler::put_into(Batch & batch, Member & member) {
-    PassRequest & request = member.ticket->request;
+void PassScheduler::count_pass(const Requests & members, size_t n_tokens, int64_t microseconds) {
+    if (std::any_of(members.begin(), members.end(),
+                    [](const PassRequest * member) { return member->part.n >= first_piece / 2; })) {
+        learn_piece(n_tokens, static_cast<double>(microseconds));
+    }
+    ++n_passes_;
+    n_sequences_ += static_cast<int64_t>(members.size());
+    const double average = sequences_a_pass_.load(std::memory_order_relaxed);
+    sequences_a_pass_ = 0.9 * average + 0.1 * static_cast<double>(members.size());
+}
+
+void PassScheduler::add_to(Batch & batch, PassRequest & request) {
+    PassRequest::Part & part = request.part;
     Slot & slot = request.slot;
-    member.first_in_batch = batch.n_tokens();
-    member.first_row = batch.n_rows();
-    const TreeBatch * tree = member.is_last ? request.tree : nullptr;
+    part.first_in_batch = batch.n_tokens();
+    part.first_row = batch.n_rows();
+    const TreeBatch * tree = part.is_last ? request.tree : nullptr;
     std::vector<llama_seq_id> holders;
     if (tree != nullptr) {
-        member.fork = std::make_unique<KvCache::Fork>(cache_, &slot, tree->n_lanes);
-        holders = member.fork->lanes();
+        part.fork = std::make_unique<KvCache::Fork>(cache_, &slot, tree->n_lanes);
+        holders = part.fork->lanes();
     }
     holders.push_back(slot.id);
-    const size_t n_rows = member.is_last ? request.n_rows : 0;
-    for (size_t i = 0; i < member.n; ++i) {
-        const size_t at = member.begin + i;
-        batch.add(request.text[at], static_cast<llama_pos>(at), holders, i + n_rows >= member.n);
+    const size_t n_rows = part.is_last ? request.n_rows : 0;
+    for (size_t i = 0; i < part.n; ++i) {
+        const size_t at = part.begin + i;
+        batch.add(request.text[at], static_cast<llama_pos>(at), holders, i + n_rows >= part.n);
     }
     if (tree != nullptr) {
         for (const TreeBatch::Node & node : tree->nodes) {
-            const auto lanes = member.fork->lanes().begin();
+            const auto lanes = part.fork->lanes().begin();
             batch.add(node.token, static_cast<llama_pos>(request.n_text) + node.depth,
                       {lanes + node.lanes_begin, lanes + node.lanes_end}, node.wants_logits);
         }
     }
-    slot.cached.insert(slot.cached.end(), request.text + member.begin, request.text + member.begin + member.n);
+    slot.cached.insert(slot.cached.end(), request.text + part.begin, request.text + part.begin + part.n);
 }
 
-// The head is left out, or logits gathered, only where that does for all.
-PassRunner::Wanted PassScheduler::wanted_by(const std::vector<Member *> & members) const {
+// The pass may leave out the output head, or gather logits, only if that is enough for all requests.
+PassRunner::Wanted PassScheduler::wanted_by(const Requests & members) const {
     PassRunner::Wanted wanted;
     bool any_whole = false, any_row = false, all_gather = true;
-    for (const Member * member : members) {
-        const PassRequest & request = member->ticket->request;
-        if (!member->is_last) {
+    for (const PassRequest * member : members) {
+        if (!member->part.is_last) {
             continue;
         }
         any_row = true;
-        any_whole = any_whole || request.rows == Rows::whole;
-        const bool gathers = request.tree == nullptr && request.n_rows == 1 && !request.gather.empty() &&
-                             runner_.can_gather(request.gather.size);
+        any_whole = any_whole || member->rows == Rows::whole;
+        const bool gathers = member->tree == nullptr && member->n_rows == 1 && !member->gather.empty() &&
+                             runner_.can_gather(member->gather.size);
         all_gather = all_gather && gathers;
         if (gathers) {
-            wanted.gather.emplace_back(request.slot.id, request.gather);
+            wanted.gather.emplace_back(member->slot.id, member->gather);
         }
     }
     if (!any_row || !all_gather) {
@@ -303,68 +300,77 @@ PassRunner::Wanted PassScheduler::wanted_by(const std::vector<Member *> & member
     return wanted;
 }
 
-void PassScheduler::hand_out(Member & member, size_t n_members, int64_t microseconds) {
-    PassRequest & request = member.ticket->request;
+void PassScheduler::hand_out(PassRequest & request, size_t n_members, int64_t microseconds) {
     PassCounts & counts = request.counts;
+    PassRequest::Part & part = request.part;
     ++counts.passes;
     counts.passes_shared += n_members > 1 ? 1 : 0;
     counts.sequences += static_cast<int64_t>(n_members);
     counts.pass_us += microseconds;
-    member.outcome = member.is_last ? Member::Outcome::done : Member::Outcome::served;
     request.slot.n_revocable =
-        std::min(std::max<size_t>(member.n, 1) - 1, static_cast<size_t>(cache_.most_revocable(runner_.n_batch())));
+        std::min(std::max<size_t>(part.n, 1) - 1, static_cast<size_t>(cache_.most_revocable(runner_.n_batch())));
+    part.outcome = part.is_last ? Outcome::done : Outcome::served;
     try {
         if (request.on_pass) {
-            request.on_pass(member.begin, member.begin + member.n);
+            request.on_pass(part.begin, part.begin + part.n);
         }
-        if (!member.is_last) {
+        if (!part.is_last) {
             return;
         }
-        counts.bytes_copied += static_cast<int64_t>(member.ticket->n_rows() * runner_.bytes_of_row());
-        size_t row = member.first_row;
-        const auto n_text = static_cast<int32_t>(member.n);
-        for (int32_t place = -static_cast<int32_t>(request.n_rows); place < 0; ++place) {
-            request.on_row(place, runner_.take_row(row++, member.first_in_batch + n_text + place));
+        hand_out_rows(request);
+        part.fork.reset();
+        if (request.continues && request.continues()) {
+            part.outcome = Outcome::served;
+            request.is_prepared = false;
         }
-        if (request.tree == nullptr) {
-            return;
-        }
-        const std::vector<TreeBatch::Node> & nodes = request.tree->nodes;
-        for (int32_t place = 0; place < static_cast<int32_t>(nodes.size()); ++place) {
-            if (nodes[static_cast<size_t>(place)].wants_logits) {
-                request.on_row(place, runner_.take_row(row++, member.first_in_batch + n_text + place));
-            }
-        }
-        if (const int32_t place = request.kept(); place >= 0) {
-            const TreeBatch::Node & node = nodes[static_cast<size_t>(place)];
-            std::vector<llama_token> path(static_cast<size_t>(node.depth) + 1);
-            for (int32_t at = place; at >= 0; at = nodes[static_cast<size_t>(at)].parent) {
-                path[static_cast<size_t>(nodes[static_cast<size_t>(at)].depth)] = nodes[static_cast<size_t>(at)].token;
-            }
-            member.fork->keep(request.slot, member.fork->lanes()[static_cast<size_t>(node.lanes_begin)], path);
-        }
-        member.fork.reset();
     } catch (...) {
-        member.fork.reset();
-        member.fail(std::current_exception());
+        part.fork.reset();
+        request.fail(std::current_exception());
     }
 }
 
-// The slot is as it was before the pass. What llama.cpp had finished of a pass that it began is dropped.
-void PassScheduler::take_back(Member & member, bool was_begun) {
-    Slot & slot = member.ticket->request.slot;
-    member.fork.reset();
+void PassScheduler::hand_out_rows(PassRequest & request) {
+    const PassRequest::Part & part = request.part;
+    request.counts.bytes_copied += static_cast<int64_t>(request.n_all_rows() * runner_.bytes_of_row());
+    size_t row = part.first_row;
+    const int32_t end_of_text = part.first_in_batch + static_cast<int32_t>(part.n);
+    for (int32_t place = -static_cast<int32_t>(request.n_rows); place < 0; ++place) {
+        request.on_row(place, runner_.take_row(row++, end_of_text + place));
+    }
+    if (request.tree == nullptr) {
+        return;
+    }
+    const std::vector<TreeBatch::Node> & nodes = request.tree->nodes;
+    for (int32_t place = 0; place < static_cast<int32_t>(nodes.size()); ++place) {
+        if (nodes[static_cast<size_t>(place)].wants_logits) {
+            request.on_row(place, runner_.take_row(row++, end_of_text + place));
+        }
+    }
+    if (const int32_t place = request.kept(); place >= 0) {
+        const TreeBatch::Node & node = nodes[static_cast<size_t>(place)];
+        std::vector<llama_token> path(static_cast<size_t>(node.depth) + 1);
+        for (int32_t at = place; at >= 0; at = nodes[static_cast<size_t>(at)].parent) {
+            path[static_cast<size_t>(nodes[static_cast<size_t>(at)].depth)] = nodes[static_cast<size_t>(at)].token;
+        }
+        part.fork->keep(request.slot, part.fork->lanes()[static_cast<size_t>(node.lanes_begin)], path);
+    }
+}
+
+// Restores the slot to its state before the pass. Parts of the batch that llama.cpp has decoded are dropped.
+void PassScheduler::take_back(PassRequest & request, bool was_begun) {
+    Slot & slot = request.slot;
+    request.part.fork.reset();
     if (was_begun) {
         slot.n_revocable = 0;
-        cache_.truncate(slot, member.begin);
+        cache_.truncate(slot, request.part.begin);
     } else {
-        slot.cached.resize(member.begin);
+        slot.cached.resize(request.part.begin);
     }
 }
 
-ContextFull PassScheduler::context_full(const Member & member) const {
-    return ContextFull("no room for " + std::to_string(member.n_tokens()) + " more tokens after " +
-                       std::to_string(member.begin) + " (option n_ctx is " +
+ContextFull PassScheduler::context_full(const PassRequest & request) const {
+    return ContextFull("no room for " + std::to_string(request.n_in_pass()) + " more tokens after " +
+                       std::to_string(request.part.begin) + " (option n_ctx is " +
                        std::to_string(llama_n_ctx(runner_.context())) + ", shared by all open streams)");
 }
 

@@ -55,15 +55,13 @@ void Sequence::forget_row() {
     gathered_.reset();
 }
 
-// For the row after the last token.
-PassRequest Sequence::request() {
-    PassRequest request(slot_, cancelled_, counts_);
+// Fills in a request for the row after the last token.
+void Sequence::ask_for_row(PassRequest & request) {
     request.text = tokens_.data();
     request.n_text = tokens_.size();
     request.n_known = n_decoded_;
     request.appended_from = appended_from_;
     request.n_rows = 1;
-    return request;
 }
 
 void Sequence::run(PassRequest & request) {
@@ -79,7 +77,8 @@ void Sequence::decode(Rows rows, const Progress & progress) {
     if (!has_undecoded()) {
         return;
     }
-    PassRequest wanted = request();
+    PassRequest wanted(slot_, cancelled_, counts_);
+    ask_for_row(wanted);
     wanted.rows = rows;
     if (progress) {
         wanted.progress = [&](float fraction) { progress("prefill", fraction); };
@@ -108,10 +107,11 @@ const float * Sequence::logits() {
             decode(Rows::whole);
             return logits_.data();
         }
-        PassRequest head(slot_, cancelled_, counts_);
-        head.hidden = &*hidden_;
-        head.logits = &logits_;
-        decoder_->queue().run(head);
+        PassRequest wanted(slot_, cancelled_, counts_);
+        wanted.kind = PassRequest::Kind::logits;
+        wanted.hidden = &*hidden_;
+        wanted.logits = &logits_;
+        decoder_->queue().run(wanted);
         has_logits_ = true;
     }
     return logits_.data();
@@ -127,7 +127,8 @@ LogitsRow Sequence::gathered_row(TokenSpan tokens) {
     }
     if (!gathered_ || !std::equal(tokens.begin(), tokens.end(), gathered_->tokens.begin(), gathered_->tokens.end())) {
         gathered_.reset();
-        PassRequest wanted = request();
+        PassRequest wanted(slot_, cancelled_, counts_);
+        ask_for_row(wanted);
         wanted.rows = Rows::some;
         wanted.gather = tokens;
         wanted.on_row = [&](int32_t, const LogitsRow & row) { keep(row, tokens); };
@@ -142,7 +143,8 @@ void Sequence::decode_tree(const TreeBatch & tree, Rows rows,
     if (!has_undecoded()) {
         drop_ahead();
     }
-    PassRequest wanted = request();
+    PassRequest wanted(slot_, cancelled_, counts_);
+    ask_for_row(wanted);
     wanted.n_rows = has_undecoded() ? 1 : 0;
     wanted.tree = &tree;
     wanted.rows = rows;
@@ -156,7 +158,8 @@ void Sequence::decode_ahead(const std::vector<llama_token> & ahead) {
     text.insert(text.end(), ahead.begin(), ahead.end());
     std::vector<float> logits;
     std::vector<std::vector<float>> rows;
-    PassRequest wanted = request();
+    PassRequest wanted(slot_, cancelled_, counts_);
+    ask_for_row(wanted);
     wanted.text = text.data();
     wanted.n_text = text.size();
     wanted.n_rows = ahead.size() + 1;
@@ -187,7 +190,7 @@ std::vector<uint8_t> Sequence::copy_state() {
     while (state.empty()) {
         decode(Rows::some);
         drop_ahead();
-        decoder_->queue().run_alone(cancelled_, [&] {
+        run_alone([&] {
             if (decoder_->cache().truncate(slot_, tokens_.size()) == tokens_.size()) {
                 state = decoder_->cache().copy_state(slot_);
             } else {  // it could not step back behind what was decoded ahead, and is empty
@@ -200,7 +203,7 @@ std::vector<uint8_t> Sequence::copy_state() {
 }
 
 void Sequence::restore_state(const std::vector<llama_token> & tokens, const std::vector<uint8_t> & state) {
-    decoder_->queue().run_alone(cancelled_, [&] {
+    run_alone([&] {
         try {
             decoder_->cache().restore_state(slot_, state, tokens);
         } catch (...) {

@@ -84,13 +84,16 @@ public:
     // What the next passes will cost, by what was measured; see Decoder.
     std::optional<PassCost> pass_cost() { return decoder_->pass_cost(slot_, tokens_.size(), cancelled_); }
 
+    // Calls `use` while no pass runs, so that it may use the context. Throws Error if it is cancelled before.
+    void run_alone(const std::function<void()> & use) { decoder_->queue().run_alone(slot_, cancelled_, use); }
+
     // What all passes have cost so far.
     const PassCounts & counts() const { return counts_; }
 
     CancelFlag & cancelled() { return cancelled_; }
 
 private:
-    PassRequest request();
+    void ask_for_row(PassRequest & request);
     void run(PassRequest & request);
     void keep(const LogitsRow & row, TokenSpan gathered);
     void drop_ahead();
