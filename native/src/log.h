@@ -13,8 +13,8 @@ enum class LogLevel : int { debug = 1, info = 2, warning = 3, error = 4 };
 void set_log_callback(eliza_log_callback callback, void * user);
 void log(LogLevel level, const std::string & text);
 
-// Keeps the first error that llama.cpp logs on this thread during the object's lifetime: its functions return NULL, and
-// its log gives the reason. Captures may be nested; each keeps its own first error.
+// Keeps the first error that llama.cpp logs on this thread during the object's lifetime. llama.cpp's functions return
+// NULL on failure, and only its log gives the reason. Captures may be nested; each keeps its own first error.
 class LlamaErrorCapture {
 public:
     // `failure_is_usual`: llama.cpp's warnings and errors are logged as debug lines, because the caller tries again.

@@ -19,7 +19,7 @@
 
 namespace eliza::test::abi_arguments {
 
-// Of every buffer, in elements; larger lengths must be rejected before anything is read.
+// The size of every buffer, in elements. The library must reject larger lengths before it reads anything.
 inline constexpr size_t room = 4096;
 
 inline std::string model;  // absolute path

@@ -28,11 +28,11 @@ void release(EliChoices * choices) { eliza_inference_free_choices(choices); }
 void release(llama_sampler * sampler) { llama_sampler_free(sampler); }
 template <typename T>
 void release(T * nothing) {
-    EXPECT_EQ(nothing, nullptr) << "voice functions open nothing";
+    EXPECT_EQ(nothing, nullptr) << "a voice function returned a handle";
 }
 void release(const char *) {}  // static texts
 
-// A failure has a message if there is room for one; a success has none.
+// Checks that a failed call has set *err, if err is not NULL, and that a successful call has not.
 template <typename R, typename Last>
 void judge(R result, Last last) {
     bool failed;
@@ -42,7 +42,7 @@ void judge(R result, Last last) {
     } else {
         static_assert(std::is_same_v<R, int>);
         failed = result < 0;
-        EXPECT_GE(result, ELIZA_ERR_TEXT_CAP) << "no eliza_status";
+        EXPECT_GE(result, ELIZA_ERR_TEXT_CAP) << "not an eliza_status";
     }
     if constexpr (std::is_same_v<Last, char **>) {
         if (last != nullptr) {
@@ -230,7 +230,7 @@ const Function table[] = {
 
 void PrintTo(const Function & function, std::ostream * out) { *out << function.name; }
 
-// In a folder of its own, because some functions write a file that a value of the pool names.
+// Runs in its own folder, because some functions write a file, and one of the arguments is a file name.
 class AbiArguments : public testing::TestWithParam<Function> {
 protected:
     const std::filesystem::path home = std::filesystem::current_path();

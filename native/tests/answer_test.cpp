@@ -40,7 +40,7 @@ TEST_F(AnswerTest, FixedTextTakesNoPass) {
     EXPECT_EQ(text_of(told().answer), "It is ");
 }
 
-TEST_F(AnswerTest, AChoiceStandsBetweenItsFixedTexts) {
+TEST_F(AnswerTest, AChoiceIsWrittenBetweenItsFixedTexts) {
     const FillResult result = fill(R"({"before": "It is ", "choices": ["blue", "green"], "after": "."})");
     EXPECT_TRUE(result.complete);
     EXPECT_EQ(result.text, result.choice == 0 ? "blue" : "green");
@@ -97,7 +97,7 @@ private:
 
 TEST_F(AnswerTest, ForcedBytesThatAreNotUtf8AreWalkedOnce) {
     const std::string bytes(60, '\xfe');  // never part of UTF-8 text
-    // A chain of states with that byte as the only transition, and at the end an a or a b.
+    // Each state of this chain has one transition, by that byte. Only the last one has two, by 'a' and by 'b'.
     std::vector<int32_t> classes(256, 0);
     classes[0xfe] = 1;
     classes['a'] = classes['b'] = 2;
@@ -121,7 +121,7 @@ TEST_F(AnswerTest, ForcedBytesThatAreNotUtf8AreWalkedOnce) {
 TEST_F(AnswerTest, ACancelStopsTheTokenizingOfChoices) {
     cancelled.set();
     try {
-        fill(R"({"choices": ["a", "a"]})");  // found to be duplicates after all are tokenized
+        fill(R"({"choices": ["a", "a"]})");  // duplicates, which are detected only after tokenizing
         FAIL() << "it was filled";
     } catch (const Error & error) {
         EXPECT_EQ(error.status(), ELIZA_ERR_CANCELLED) << error.what();

@@ -28,7 +28,6 @@ TEST(BackendSampling, DecisionsNeedOnlyTheAllowedLogits) {
         contexts.emplace(setting,
                          create({{"backend_sampling", setting}, {"n_threads", "1"}, {"restricted_head", "off"}}));
     }
-    // This requires that the head is computed. The option's "auto" would need a device for that; "on" works here.
     std::mt19937 random(31);
     for (int round = 0; round < 200; ++round) {
         const std::string trie = payload(random_leaves(random, 1 + random() % 20));

@@ -144,7 +144,7 @@ TEST_F(BadInput, AFullContextEndsTheGenerationAfterAllItsTokens) {
     const Output output = pull(slow);
     EXPECT_EQ(output.status, ELIZA_ERR_CONTEXT_FULL);
     EXPECT_EQ(output.error.find("context full: no room for 1 more tokens after 256"), 0u) << output.error;
-    EXPECT_EQ(output.tokens.size(), 7u);  // six decoded ones, and a last one whose logits came with the sixth
+    EXPECT_EQ(output.tokens.size(), 7u);  // six are decoded; the seventh is selected from the sixth one's logits
     EXPECT_EQ(stats(slow).finish_reason, ELIZA_FINISH_CONTEXT_FULL);
     EXPECT_EQ(eliza_inference_llm_stream_reset(slow.get()), 0);
     prefill(slow, {5, 6});
@@ -259,7 +259,7 @@ TEST_F(BadInput, AnAbsurdTokenCountIsRejectedUnread) {
     }
 }
 
-TEST_F(BadInput, TextThatIsNotUtf8IsAtMostAnInvalidArgument) {
+TEST_F(BadInput, TextThatIsNotUtf8IsTokenizedOrRejected) {
     for (const std::string & text : {std::string("\xF4\x90\x80\x80"), std::string("\xFF\xFE"), std::string("a\xC3")}) {
         int * tokens = nullptr;
         size_t n = 0;
@@ -333,7 +333,7 @@ TEST_F(BadInput, CloseFromInsideTheCallbackEndsTheGeneration) {
         return 0;
     };
     EXPECT_EQ(eliza_inference_llm_stream_generate(stream, 0, call_back, stream, error.out()), ELIZA_ERR_CANCELLED);
-    const StreamHandle first = open(context), second = open(context);  // its slot is free again
+    const StreamHandle first = open(context), second = open(context);  // the closed stream's slot is free again
 }
 
 TEST_F(BadInput, ALeafNameThatDoesNotFitIsNotTruncated) {

@@ -77,8 +77,8 @@ Texts random_texts(std::mt19937 & random, const std::string & alphabet, size_t n
     return texts;
 }
 
-TEST(ByteTrie, LaysOutTheTreeOfTheNotes) {
-    // a -> (x, y -> (a, b), z -> q); ay is not a token. The notes number tokens by their parents.
+TEST(ByteTrie, LaysOutTheTreeOfToktriesNotes) {
+    // a -> (x, y -> (a, b), z -> q); ay is not a token. The tree is from toktrie's notes.
     const ByteTrie trie = trie_of({"a", "b", "c", "ax", "aya", "ayb", "az", "azq"});
     struct Expected {
         char byte;
@@ -132,7 +132,7 @@ TEST(ByteTrie, AgreesWithTheSimpleWalkForRandomAutomata) {
             }
             ++n_tried;
         } catch (const Error &) {
-            // unreachable or dangling
+            // a state cannot be reached, or cannot reach an accepting state
         }
     }
     EXPECT_GT(n_tried, 500);
@@ -153,8 +153,8 @@ TEST(ByteTrie, AgreesWithTheSimpleWalkInsideJson) {
     }
 }
 
-// Masks that are combined from parts equal the result of one walk over everything.
-TEST(Masks, EqualThoseOfOneWalkForEveryFrame) {
+// A mask is combined from the masks of the value and of the text around it.
+TEST(Masks, OfFramedValuesEqualAWalkOverAllTokens) {
     std::mt19937 random(4);
     for (int round = 0; round < 60; ++round) {
         const Texts texts = random_texts(random, "{}[]\",: 1t\\u", 400, 5);

@@ -29,8 +29,8 @@ int cancel_soon(const StreamHandle & stream, const std::vector<int32_t> & prompt
 }
 
 TEST(Cancel, StopsARunningPrefillWithinOnePass) {
-    // On a busy machine a cancel may come too late, but hardly every time. If cancels took effect only at the end of a
-    // pass, there would never be 0 passes.
+    // On a busy machine a cancel may come after the first pass, so the test makes up to 20 attempts. If cancels took
+    // effect only at the end of a pass, every attempt would count at least one pass.
     for (int attempt = 1;; ++attempt) {
         const ContextHandle context = create({{"n_ctx", "8192"}, {"n_batch", "4096"}});
         const StreamHandle stream = open(context);
@@ -53,7 +53,7 @@ TEST(Cancel, StopsARunningPrefillWithinOnePass) {
     }
 }
 
-TEST(Cancel, WithoutARunningCallStopsTheNextOneOnce) {
+TEST(Cancel, WithoutARunningCallStopsOnlyTheNextCall) {
     const ContextHandle context = create();
     const StreamHandle stream = open(context);
     prefill(stream, {5, 6, 7});

@@ -94,12 +94,12 @@ bool forbid_threads() {
     return (geteuid() != 0 || setuid(65534) == 0) && setrlimit(RLIMIT_NPROC, &none) == 0;
 }
 
-TEST(StartableThreadCount, IsAllIfTheSystemAllowsIt) { EXPECT_EQ(startable_thread_count(4), 4); }
+TEST(StartableThreadCount, IsTheRequestedNumberIfPossible) { EXPECT_EQ(startable_thread_count(4), 4); }
 
 TEST(StartableThreadCount, IsLimitedByTheSystem) {
     constexpr int cannot_forbid = 200;
     const int n = in_a_child([&] { return forbid_threads() ? startable_thread_count(4) : cannot_forbid; });
-    if (n == cannot_forbid) GTEST_SKIP() << "this user's number of processes cannot be bounded";
+    if (n == cannot_forbid) GTEST_SKIP() << "the number of this user's processes cannot be limited";
     EXPECT_EQ(n, 1);
 }
 
@@ -140,7 +140,7 @@ TEST(ComputeThreadsTurns, AreGivenInTheOrderOfRequests) {
                 order.push_back(i);
             });
             while (n_waiting != i + 1) std::this_thread::yield();
-            std::this_thread::sleep_for(std::chrono::milliseconds(20));  // until it waits
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));  // until the thread waits
         }
         EXPECT_TRUE(order.empty());
     }
@@ -148,7 +148,7 @@ TEST(ComputeThreadsTurns, AreGivenInTheOrderOfRequests) {
     EXPECT_EQ(order, (std::vector<int>{0, 1, 2, 3}));
 }
 
-TEST(ComputeThreadsTurns, LeaveOutTheCoresThatOwnThreadsUse) {
+TEST(ComputeThreadsTurns, DoNotUseTheCoresOfOwnThreads) {
     ComputeThreads threads(0);
     constexpr uint64_t many_weights = 7'000'000'000;
     const auto n_threads = [&] { return ComputeThreads::Turn(threads, many_weights, 1).n_threads(); };
@@ -160,9 +160,9 @@ TEST(ComputeThreadsTurns, LeaveOutTheCoresThatOwnThreadsUse) {
     EXPECT_EQ(n_threads(), threads.size());
 }
 
-// Tokenizing or embedding next to a pass takes cores from the pass. That does not mean that the
-// machine is busy.
-TEST(OwnThreads, AreSeenByEveryoneWatchingMeanwhile) {
+// Tokenizing or embedding during a pass takes cores from the pass. That does not mean that other programs use the
+// machine.
+TEST(OwnThreads, AreDetectedIfTheyRanAfterTheMark) {
     OwnThreads::Mark mark = OwnThreads::mark();
     EXPECT_FALSE(OwnThreads::ran_since(mark));
     { const OwnThreads between(2); }
@@ -186,7 +186,7 @@ TEST_F(ThreadsOfPasses, AreAtMostTheNumberOfCpus) {
 }
 
 TEST(MicrosecondsWithoutCore, GrowWhileAnotherThreadHasTheOnlyCpu) {
-    if (!std::ifstream("/proc/self/schedstat").good()) GTEST_SKIP() << "this system does not tell";
+    if (!std::ifstream("/proc/self/schedstat").good()) GTEST_SKIP() << "this system does not report waiting times";
     const int grew = in_a_child([] {
         cpu_set_t one;
         CPU_ZERO(&one);

@@ -61,7 +61,7 @@ TEST(CpuInstructions, OfThisBuildAreOnThisCpu) { EXPECT_NO_THROW(check_cpu()); }
 TEST(CpuInstructions, ThatAreMissingAreNamed) {
     try {
         check_cpu({{"AVX", true, true}, {"AVX2", true, false}, {"FMA", true, false}, {"SVE", false, false}});
-        FAIL() << "nothing was thrown";
+        FAIL() << "no exception was thrown";
     } catch (const Error & error) {
         EXPECT_EQ(error.status(), ELIZA_ERR_FFI_FAULT);
         EXPECT_NE(std::string(error.what()).find("compiled for: AVX2, FMA;"), std::string::npos) << error.what();

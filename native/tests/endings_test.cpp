@@ -140,7 +140,7 @@ TEST(Endings, AgreeWithWholeRowsOfLogits) {
     }
 }
 
-TEST(Endings, HaveTheLegalScoresOfASpanAfterThem) {
+TEST(Endings, HaveTheScoresOfASpanAfterTheirTokens) {
     const ContextHandle context = make_context("auto", f32_model_path());
     std::mt19937 random{5};
     const std::vector<Question> questions = random_questions(random, 6, 8, 310);
@@ -233,7 +233,8 @@ TEST(Endings, LeaveTheConversationUnchanged) {
     const StreamHandle fresh = open(context, full_precision_config());
     prefill(fresh, prompt);
     EXPECT_EQ(after.tokens, pull(fresh, 20).tokens);
-    ASSERT_GT(score(context, asked, random_questions(random, 8, 10, 310)).status, 0) << "behind generated tokens";
+    ASSERT_GT(score(context, asked, random_questions(random, 8, 10, 310)).status, 0)
+        << "endings can follow generated tokens";
 }
 
 class EndingsOfModels : public testing::TestWithParam<const char *> {};

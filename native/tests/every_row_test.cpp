@@ -1,5 +1,6 @@
-// Models whose graph always computes the logits after every token ("cogvlm"). Without special care, llama.cpp returns
-// those after the first tokens of a pass. The results must equal the results of passes over single tokens.
+// Models whose graph always computes the logits after every token ("cogvlm"). If only some of the logits are requested,
+// llama.cpp returns the logits after the first tokens of the pass instead. The library must return the same results as
+// with passes over single tokens.
 
 #include <algorithm>
 #include <filesystem>

@@ -97,7 +97,7 @@ TEST_F(Fill, FixedTextTakesNoPass) {
     EXPECT_EQ(stats(stream).forward_passes, passes);
 }
 
-TEST_F(Fill, EveryValueIsOfItsKind) {
+TEST_F(Fill, EveryValueHasTheRequestedType) {
     for (int round = 0; round < 25; ++round) {
         const StreamHandle stream = open(context);
         std::vector<int32_t> prompt(8);
@@ -266,7 +266,7 @@ TEST_F(Fill, AFailedSpanKeepsTheEarlierText) {
     }
     const std::string rest = R"({"before":"\",","choices":["\"a\"","\"b\""],"after":"}"})";
     EXPECT_EQ(fill(stream, rest).result["answer_tokens"], fill(plain, rest).result["answer_tokens"]);
-    // Part of a value was written, and stays.
+    // The part of the value that was written is kept.
     const Filled value = fill(stream, Json{{"json", "integer"}, {"after", much}, {"max_tokens", 2}}.dump());
     EXPECT_EQ(value.status, ELIZA_ERR_CONTEXT_FULL);
     EXPECT_NE(value.result["text"], "");
@@ -331,8 +331,8 @@ TEST_F(Fill, AFixedSeedRepeatsWholeAnswersButNotSpans) {
 }
 
 TEST_F(Fill, LogprobsOfAValueThatEndsFreelyIncludeItsEnd) {
-    // One letter, and then anything. The added term is the probability that the letter is not followed by another
-    // allowed token. Here that is 1, because a second letter is never allowed.
+    // Without a text after it, the value ends at any token that cannot continue it. The log-probability includes the
+    // probability of that. For a value of one letter it is 1, because a second letter is never allowed.
     context = create({{"n_threads", "1"}}, f32_model_path());
     const StreamHandle once = prompted(), twice = prompted();
     const auto logprob = [&](const StreamHandle & stream, int n, const std::string & after) {

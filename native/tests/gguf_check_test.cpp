@@ -276,7 +276,7 @@ const Case cases[] = {
      },
      "too long for a PLaMo tokenizer"},
     {"APartWithoutTheName", [](Header & h) { h.short_number("split.count", 2); },
-     "the name does not match the first part"},
+     "expected the first one, whose name ends in \"-00001-of-00002.gguf\": pass the path of that file"},
 };
 
 class Refused : public GgufCheck, public testing::WithParamInterface<Case> {};
@@ -435,7 +435,7 @@ TEST(AbortGuard, ThrowsThroughGgmlsCCode) {
 
 TEST(AbortGuardDeathTest, OtherwiseAnAssertionEndsTheProcess) {
     { const AbortGuard guard; }
-    EXPECT_DEATH(GGML_ABORT("nobody guards this"), "nobody guards this");
+    EXPECT_DEATH(GGML_ABORT("no guard is active"), "no guard is active");
 }
 
 }  // namespace

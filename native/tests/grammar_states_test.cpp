@@ -176,7 +176,8 @@ TEST(GrammarStates, AllowWhatLlamaCppAllowsInRandomGrammars) {
     EXPECT_GT(n_steps, 500u);
 }
 
-// llama.cpp allows tokens here whose text only begins before a named token, and then fails to accept them.
+// Not compared with llama.cpp, which allows a token here even if the grammar names a token before the end of its text,
+// and then fails to accept it.
 TEST(GrammarStates, TokensCanBeNamed) {
     const Vocab & vocab = vocab_of("qwen2");
     const auto token_of = [&](const std::string & text) {
@@ -193,7 +194,7 @@ TEST(GrammarStates, TokensCanBeNamed) {
     StatesGrammar turn(vocab.texts, "root ::= <|im_start|> \"user\" (!" + name(dot) + ")* " + name(dot),
                        GrammarLimits());
     EXPECT_EQ(allowed(turn), std::vector<llama_token>{start});
-    EXPECT_FALSE(turn.allows(token_of("<")));  // the same text as other tokens does not count
+    EXPECT_FALSE(turn.allows(token_of("<")));  // other tokens with the same text are not allowed
     turn.accept(start);
     EXPECT_TRUE(turn.allows(user));
     EXPECT_FALSE(turn.allows(users));
@@ -204,7 +205,7 @@ TEST(GrammarStates, TokensCanBeNamed) {
     turn.accept(dot);
     EXPECT_EQ(allowed(turn), vocab.texts->ends());
 
-    // Both by its text and by its name.
+    // The grammar allows tokens both by their text and by their name.
     StatesGrammar both(vocab.texts, "root ::= [a-c] \"b\" | " + name(a) + " | !" + name(b) + " \"!\"", GrammarLimits());
     EXPECT_TRUE(both.allows(ab));
     EXPECT_TRUE(both.allows(b));
@@ -228,7 +229,7 @@ TEST(GrammarStates, UnknownTokenNamesAreRejected) {
     }
 }
 
-TEST(GrammarStates, StepsOfAnAmbiguousGrammarGrowWithItsPlaces) {
+TEST(GrammarStates, AnAmbiguousGrammarTakesFewSteps) {
     std::string optional = "root ::= ", letters = "root ::= ";
     for (int i = 0; i < 400; ++i) optional += "\"a\"? ";
     for (int i = 0; i < 300; ++i) letters += "[a-z]? ";
@@ -241,7 +242,7 @@ TEST(GrammarStates, StepsOfAnAmbiguousGrammarGrowWithItsPlaces) {
     }
 }
 
-// 2 to the power of n stacks after n characters, which share nothing.
+// After n characters there are 3 to the power of n stacks, and no two of them share a part.
 constexpr const char * exploding = R"(root ::= "a" root "b" | "a" root "c" | "a" root "d" | "e")";
 
 TEST(GrammarStates, ExceedingALimitIsAnErrorAndKeepsTheText) {
@@ -261,8 +262,8 @@ TEST(GrammarStates, ExceedingALimitIsAnErrorAndKeepsTheText) {
     }
     EXPECT_EQ(
         error,
-        "gbnf_grammar: the next token takes more than 1000 steps through the grammar (option grammar_budget): it is "
-        "too ambiguous here");
+        "gbnf_grammar: the next token takes more than 1000 steps through the grammar (option grammar_budget): the "
+        "grammar is too ambiguous here");
     EXPECT_GT(n_accepted, 3);
     EXPECT_EQ(error_of([&] { grammar.mask(); }).what(), error);
     grammar.reset();

@@ -52,7 +52,7 @@ TEST_F(GrammarStream, BothOrdersGiveTheSameGreedyTokens) {
     EXPECT_EQ(last.tokens, first.tokens);
 }
 
-TEST_F(GrammarStream, ATrieReplacesItDuringTheSpan) {
+TEST_F(GrammarStream, ATrieReplacesTheGrammarDuringTheSpan) {
     const StreamHandle stream = prompted("root ::= \"REPLY\" \" to \" [a-z]+ \".\"");
     set_trie(stream, payload_of(context, {"REPLY"}), ELIZA_TRIE_ARGMAX);
     const Output output = pull(stream, 40);
@@ -163,7 +163,7 @@ TEST_F(GrammarStream, WorkOnAGrammarIsCancelledAtOnceWithoutBlockingOthers) {
     EXPECT_EQ(pull(other).status, 1);
     eliza_inference_llm_stream_cancel(stream.get());
     working.join();
-    // Either one was in time, because the states for one token are bounded too.
+    // Either the cancel came in time, or the limit for the states of one token was reached first.
     EXPECT_TRUE(error == "cancelled" || error.find("MiB") != std::string::npos) << error;
 }
 

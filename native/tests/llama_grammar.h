@@ -21,7 +21,7 @@ public:
         sampler_.reset(lazy ? llama_sampler_init_grammar_lazy_patterns(vocab, gbnf.c_str(), "root", texts.data(),
                                                                        texts.size(), tokens.data(), tokens.size())
                             : llama_sampler_init_grammar(vocab, gbnf.c_str(), "root"));
-        if (sampler_ == nullptr) throw std::runtime_error("llama.cpp refuses the grammar " + gbnf);
+        if (sampler_ == nullptr) throw std::runtime_error("llama.cpp rejects the grammar " + gbnf);
     }
 
     // The allowed tokens, in ascending order.

@@ -21,7 +21,7 @@ protected:
     }
     void TearDown() override { fs::remove_all(folder); }
 
-    // As a finished download does.
+    // Replaces the file by renaming another one, as a download does when it is finished.
     void replace_with(const std::string & other) const {
         fs::copy_file(other, path + ".part");
         fs::rename(path + ".part", path);
@@ -44,7 +44,7 @@ TEST_F(ModelFiles, AreReloadedAfterTheyAreReplaced) {
 }
 
 TEST_F(ModelFiles, HaveDifferentFingerprintsIfTheirHeadersDiffer) {
-    // The last bytes of the header, which no sample needs to contain.
+    // Changes one byte of the header. A fingerprint of samples could miss it.
     const auto first = Model::load(path, {});
     std::fstream file(path, std::ios::binary | std::ios::in | std::ios::out);
     std::string bytes(1 << 20, '\0');
@@ -70,7 +70,8 @@ TEST_F(ModelFiles, RejectSlotFilesOfTheirPredecessor) {
     const ContextHandle after = create({{"n_threads", "1"}}, path);
     const StreamHandle other = open(after);
     ErrorText error;
-    // A slot file saved by a context with the old weights belongs to these, even if the new file is already there.
+    // This context still has the old weights, although the model file was replaced. Its slot file belongs to those
+    // weights.
     ASSERT_EQ(eliza_inference_llm_stream_save_slot(stream.get(), slot_file.c_str(), error.out()), 0) << error.text();
     EXPECT_EQ(eliza_inference_llm_stream_restore_slot(other.get(), slot_file.c_str(), error.out()),
               ELIZA_ERR_FFI_FAULT);

@@ -202,7 +202,7 @@ TEST_P(Mtp, GivesTheSameTokensWhateverElseHappens) {
         for (int i = 0; i < 5; ++i) {                         // in turns
             told.push_back(generate(other, 2));
         }
-        // Taken completely, because a checked draft returns several tokens at once.
+        // From here on, each generation runs to its end, because a step with a checked draft returns several tokens.
         eliza_inference_llm_stream_reset_keep(stream.get(), 4);
         prefill(stream, tokenize(context, prompts[2]));
         Output pushed = push(stream, 17);

@@ -99,7 +99,7 @@ TEST(NGramLookup, DoesNotDependOnHowTheTextArrives) {
     NGramLookup grown;
     for (size_t n = 1; n <= text.size(); ++n) {
         const Tokens so_far(text.begin(), text.begin() + static_cast<ptrdiff_t>(n));
-        // One token is drafted. Feedback makes the other lookup draft less, so only the first token is compared.
+        // Only drafts of one token are compared. `grown` drafts less after its earlier drafts were wrong.
         const Tokens a = grown.draft(so_far, 1), b = NGramLookup().draft(so_far, 1);
         if (!a.empty() && !b.empty()) {
             ASSERT_EQ(a, b) << n;
@@ -118,8 +118,8 @@ TEST(NGramLookup, FollowsATextThatIsTruncatedAndContinued) {
 }
 
 TEST(NGramLookup, DraftsComeFromTheTextAfterAnEarlyChange) {
-    // The text is taken for the old one as long as its last tokens are the same; the draft then comes from the new
-    // text.
+    // The lookup compares only the last tokens, so it does not notice that an earlier token has changed. The draft must
+    // nevertheless come from the new text.
     NGramLookup lookup;
     const Tokens tail = random_tokens(200, 1000, 2);
     lookup.draft(Tokens{1, 2, 3, 4, 5} + tail, 4);

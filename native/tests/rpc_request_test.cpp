@@ -1,5 +1,5 @@
-// The answers that replace the answers of a lost RPC server. ggml's client compares their length with its own
-// expectation, and ends the process if they differ.
+// The answers that the library makes up for a lost RPC server. ggml's client ends the process if an answer does not
+// have the expected length.
 
 #include "engine/model/rpc_request.h"
 

@@ -122,7 +122,7 @@ TEST(Rtkt, ErrorsNameTheByteAndTheNode) {
               "the RTKT payload is malformed at byte 69: node 3: token 9 is outside the vocabulary of 9");
     std::string version = small;
     version[4] = 2;
-    EXPECT_EQ(error_of(version), "the RTKT payload is malformed at byte 8: version 2 is not 1");
+    EXPECT_EQ(error_of(version), "the RTKT payload is malformed at byte 8: expected version 1, got 2");
     std::string many = small;
     many[18] = many[19] = many[20] = many[21] = '\xFF';
     EXPECT_EQ(error_of(many).find("the RTKT payload is malformed at byte 22: 4294967295 nodes do not fit the "), 0u);

@@ -64,7 +64,7 @@ TEST_F(SavedSlots, ContinueWithoutAPrefillInAnotherProcess) {
     const StreamHandle restored = open(context);
     ASSERT_EQ(restore(restored, path), 0);
     EXPECT_EQ(pull(restored, 12).tokens, expected.tokens);
-    // The last token was decoded for its logits, and then one pass per token.
+    // One pass for the logits of the last restored token, and then one pass per generated token.
     EXPECT_LE(stats(restored).forward_passes, 12);
     EXPECT_EQ(stats(restored).prompt_tokens, 0);
 }
@@ -217,7 +217,7 @@ std::string with_state(const std::string & good, const std::function<void(std::s
     return bytes.append(reinterpret_cast<const char *>(&hash), sizeof hash);
 }
 
-// The answers to other prompts, each in cells that a restored state has left.
+// Returns the answers to other prompts, whose tokens get the cells that a restored state used before.
 std::vector<std::vector<int32_t>> answers_of(const ContextHandle & context) {
     std::vector<std::vector<int32_t>> answers;
     for (int32_t i = 0; i < 25; ++i) {
@@ -314,7 +314,7 @@ TEST_F(SavedSlots, ThatAreForeignAreNotRead) {
         file << "GGUF";
         file.seekp((1ll << 40) - 1);  // a hole: a terabyte that uses no disk space
         file << "x";
-        if (!file.good()) GTEST_SKIP() << "no such large files here";
+        if (!file.good()) GTEST_SKIP() << "this file system does not support files of this size";
     }
     const StreamHandle stream = prompted();
     std::string error;
@@ -390,7 +390,7 @@ TEST_F(SavedSlots, NeedATokenAndRoom) {
     EXPECT_EQ(pull(narrow, 2).status, 0);
 }
 
-// Larger than any memory. Only as much as fits this context is ever read.
+// The files are larger than any memory. The library must not read more of them than fits this context.
 TEST_F(SavedSlots, OfAnySizeAreRejectedByTheirBeginning) {
     const StreamHandle stream = prompted();
     ASSERT_EQ(save(stream, path), 0);

@@ -1,6 +1,6 @@
 // Random scripts for streams, called stories. Each story is run alone, with every request in its own passes, and then
-// together with others on several threads. There all share passes, and the tokens of closed streams are parked
-// immediately. In full precision both runs must give the same tokens.
+// together with others on several threads. In the second run, all stories share passes, and the tokens of closed
+// streams are parked immediately. In full precision both runs must give the same tokens.
 //
 // ELIZA_STRESS_STORIES=N runs N of them on each model (default 50).
 
@@ -74,7 +74,8 @@ private:
         eliza_llm_stream_config_t cfg = full_precision_config();
         cfg.draft_min = draft_max_ > 0 ? 1 : 0;
         cfg.draft_max = draft_max_;
-        const std::lock_guard<std::mutex> lock(opening_);  // the strategy is a setting of the context until then
+        const std::lock_guard<std::mutex> lock(
+            opening_);  // no other thread may set the strategy before the stream is open
         eliza_inference_set_option(context_.get(), "strategy", strategy_, nullptr);
         stream_ = open(context_, cfg);
         ASSERT_NE(stream_, nullptr);
@@ -160,7 +161,7 @@ private:
         chapter("save");
     }
 
-    // May come before, during or after the call. The call that it cancels is repeated.
+    // Cancels a prefill from another thread: before, during or after the call. Then removes the prompt again.
     void cancel() {
         const int wait_us = draw(2000);
         const std::vector<int32_t> tokens(150, 60 + draw(50));

@@ -129,8 +129,8 @@ TEST(SharedPasses, DoNotHappenIfBatchingIsOff) {
     }
 }
 
-// On the quantized model, where a different batch would change the third digit. Each text stays in its slot, because in
-// another slot's cells the order of sums would differ.
+// Uses the quantized model, where a different batch would change the third digit. Each text always uses the same slot,
+// because the order of sums depends on the cells.
 TEST(SharedPasses, ScoresAreBitIdenticalIfBatchingIsOff) {
     const ContextHandle context = create({{"batching", "off"}, {"n_threads", "1"}, {"n_slots", "8"}});
     const std::string choices = payload_of(context, action_names);
@@ -152,9 +152,10 @@ TEST(SharedPasses, ScoresAreBitIdenticalIfBatchingIsOff) {
     }
 }
 
-// Counted in passes, so that it holds on any machine: the running pass, its own pass, and for a second decision one
-// that it may just have missed and its own. If the operating system makes this thread wait for a core, passes go by
-// before the request, so not every round is conclusive.
+// The waiting time is counted in passes, so that the test does not depend on the machine's speed. The first request
+// waits for at most two passes: the running pass and its own. The second request also waits for at most two, because it
+// may just have missed a pass. If the operating system makes this thread wait for a core, more passes run before the
+// request. Therefore only half of the rounds must succeed.
 TEST(SharedPasses, ANewRequestIsServedInTheNextPasses) {
     const std::shared_ptr<Model> model = Model::load(f32_model_path(), {});
     eliza::Options options;

@@ -1,7 +1,7 @@
 // Speculative decoding changes only the number of passes. The tokens are the same with drafters that agree always,
 // sometimes and never, and events and counts are consistent.
 //
-// In full precision, where a batch differs from single tokens only by the order of sums.
+// The tests use full precision, where a batch differs from single tokens only by the order of sums.
 
 #include <algorithm>
 #include <cmath>

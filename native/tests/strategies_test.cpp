@@ -1,5 +1,5 @@
-// Every strategy gives the tokens of the slow, obvious strategy, and the scores agree with brute force. In full
-// precision, so that a batch and single tokens differ only by the order of sums.
+// Every strategy gives the tokens of the slow, obvious strategy, and the scores agree with brute force. The tests use
+// full precision, so that a batch and single tokens differ only by the order of sums.
 
 #include <algorithm>
 #include <cmath>
@@ -73,8 +73,8 @@ protected:
         for (int32_t & token : prompt) token = static_cast<int32_t>(20 + random() % 900);
         return prompt;
     }
-    // The smallest difference between the log-probabilities of the best and the second outcome over the decisions of a
-    // walk. If it is near 0, rounding decides.
+    // Returns the smallest margin of all decisions of a walk. The margin of a decision is the difference between the
+    // log-probabilities of its two most probable outcomes. If it is near 0, rounding decides.
     static double margin(const Leaves & leaves, const std::vector<double> & logprobs,
                          const std::vector<int32_t> & walk) {
         double least = INFINITY;
@@ -202,7 +202,7 @@ TEST_F(Strategies, TreeModeTakesAtMostOnePassBeyondThePrompt) {
     }
 }
 
-TEST_F(Strategies, TheStatsReportWhichRan) {
+TEST_F(Strategies, TheStatsReportWhichStrategiesRan) {
     // Three decisions: one after the prompt, and two that fit one pass.
     Leaves leaves;
     for (int32_t i = 0; i < 8; ++i) leaves.push_back({300 + i / 4, 310, 320 + i / 2 % 2, 330, 340 + i % 2});

@@ -286,7 +286,7 @@ TEST(TextChoices, ThatTheVocabularyCannotSpellAreRejected) {
     const auto vocabulary = std::make_shared<const Vocabulary>(ByteTrie(texts));
     const TextChoices choices(vocabulary, "", {"abc", "dab"});
     EXPECT_EQ(choices.allowed(TokenTrie::root), (std::vector<Token>{0, 2, 3}));
-    // "ab" is the beginning of "abd" and "aba", and just one can be completed.
+    // "ab" is the beginning of "abd" and "aba", but only "abd" can be completed.
     const TextChoices finished(vocabulary, "", {"abd"});
     EXPECT_EQ(finished.allowed(TokenTrie::root), (std::vector<Token>{0}));
     try {
@@ -297,7 +297,8 @@ TEST(TextChoices, ThatTheVocabularyCannotSpellAreRejected) {
     }
 }
 
-// "abc" continues "ab", but no token does: there the label is complete.
+// The label "abc" begins with "ab", but the vocabulary has no token "c". Therefore "ab" is complete after the token
+// "ab".
 TEST(TextChoices, ALabelThatNoTokenContinuesIsComplete) {
     const std::vector<std::string_view> texts = {"ab", "abc", "d"};
     const auto vocabulary = std::make_shared<const Vocabulary>(ByteTrie(texts));

@@ -118,7 +118,7 @@ private:
 
 std::atomic<int> LongPrefill::n_pieces{0};
 
-class BesideALongPrefill : public testing::Test {
+class DuringALongPrefill : public testing::Test {
 protected:
     ContextHandle context = create({{"n_ctx", "20000"}, {"n_batch", "256"}, {"n_threads", "1"}});
 
@@ -128,7 +128,7 @@ protected:
     }
 };
 
-TEST_F(BesideALongPrefill, OtherStreamsOpenTokenizeGenerateAndClose) {
+TEST_F(DuringALongPrefill, OtherStreamsOpenTokenizeGenerateAndClose) {
     const LongPrefill other(context);
     const std::vector<int32_t> prompt = tokenize(context, "Hello there", true);
     StreamHandle stream = open(context);
@@ -138,7 +138,7 @@ TEST_F(BesideALongPrefill, OtherStreamsOpenTokenizeGenerateAndClose) {
     EXPECT_TRUE(other.is_running());
 }
 
-TEST_F(BesideALongPrefill, AWaitingStreamCanBeCancelled) {
+TEST_F(DuringALongPrefill, AWaitingStreamCanBeCancelled) {
     const LongPrefill other(context);
     const StreamHandle stream = open(context);
     std::atomic<int> status{1};

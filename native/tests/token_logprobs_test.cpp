@@ -93,7 +93,7 @@ TEST_F(TokenLogprobsTest, AreTheLogSoftmaxOfEachRow) {
         }
         text.push_back(output.tokens[i]);
     }
-    EXPECT_TRUE(take(stream, 0, n_top).empty()) << "they were taken";
+    EXPECT_TRUE(take(stream, 0, n_top).empty()) << "a second call returns nothing";
 }
 
 TEST_F(TokenLogprobsTest, AreReportedForDraftedTokensToo) {

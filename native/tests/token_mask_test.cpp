@@ -68,7 +68,7 @@ protected:
     }
 };
 
-TEST_F(TokenMasks, AreBiasesAgainstAllOtherTokens) {
+TEST_F(TokenMasks, ActLikeBiasesAgainstAllOtherTokens) {
     const std::vector<std::string> settings = {
         R"({"temperature":0})",
         R"({"temperature":1})",
@@ -239,29 +239,29 @@ TEST_F(TokenMasks, AreRemovedWhenTheConversationChanges) {
     const Tokens free_tokens = pull(free_of_masks, 4).tokens;
     const Tokens other = {free_tokens[0] == 300 ? 301 : 300};
 
-    const auto begin_anew = [&] {
+    const auto restart = [&] {
         ASSERT_EQ(eliza_inference_llm_stream_reset(stream.get()), 0);
         prefill(stream, prompt);
     };
     set_mask(stream, other);
     EXPECT_EQ(pull(stream, 1).tokens, other);
 
-    begin_anew();
+    restart();
     set_mask(stream, other);
-    begin_anew();  // a reset, and a prompt
+    restart();
     EXPECT_EQ(pull(stream, 4).tokens, free_tokens);
 
-    begin_anew();
+    restart();
     set_mask(stream, other);
     EXPECT_EQ(eliza_inference_llm_stream_set_token_mask(stream.get(), nullptr, 0, nullptr), 0);
     EXPECT_EQ(pull(stream, 4).tokens, free_tokens);
 
-    begin_anew();
+    restart();
     set_mask(stream, other);
     set_trie(stream, payload(Leaves{{free_tokens[0]}, {free_tokens[1]}}), ELIZA_TRIE_ARGMAX);
     EXPECT_EQ(pull(stream, 1).tokens, Tokens{free_tokens[0]});
 
-    begin_anew();
+    restart();
     set_mask(stream, other);
     set_mask(stream, Tokens{free_tokens[0]});  // the later one counts
     EXPECT_EQ(pull(stream, 4).tokens, free_tokens);
@@ -303,7 +303,7 @@ TEST(LegalTokens, ATokenBeyondTheVocabularyIsNamed) {
     const Bits all(4, UINT32_MAX);
     try {
         LegalTokens(all.data(), all.size(), 100);
-        FAIL() << "nothing was refused";
+        FAIL() << "no mask was rejected";
     } catch (const Error & error) {
         EXPECT_STREQ(error.what(), "token mask: token 100 is beyond the vocabulary of 100 tokens");
     }

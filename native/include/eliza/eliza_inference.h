@@ -78,8 +78,8 @@ ELIZA_API int eliza_inference_mmap_evict(EliInferenceContext * ctx, const char *
 /* Sets one option by name. An unknown name or a bad value is an error whose message lists what is allowed.
  *
  * Before the model is loaded:
- *   n_gpu_layers  layers to offload if the model is loaded before the first stream opens (which has a setting
- *                 of its own); -1 = all (default)
+ *   n_gpu_layers  number of layers to offload; -1 = all (default). When the first stream opens, n_gpu_layers in its
+ *                 configuration replaces this value
  *   use_mmap      "1" (default) or "0"
  *   mtp_head      "on" (default) or "off": whether to load the model's head for multi-token prediction
  *   lora          LoRA adapters to apply, as a JSON array of {"path": "...", "scale": 1.0}; "" (default) = none
@@ -240,14 +240,14 @@ typedef struct {
     int32_t n_gpu_layers;          /* 60: -1 = all, 0 = CPU; only the first stream's value has an effect */
     const char * cache_type_k;     /* 64: "f32" "f16" "bf16" "q8_0" ...; NULL = f16 */
     const char * cache_type_v;     /* 72: as above */
-} eliza_llm_stream_config_t;       /* 80 bytes; never read past that */
+} eliza_llm_stream_config_t;       /* 80 bytes; the library reads no more than these */
 
 /* Opens a stream in a free KV slot. If no slot is free, waits up to option slot_wait_ms. With `cfg` NULL, the
  * defaults apply: greedy, any slot, no token limit. Returns NULL on failure.
  *
- * Speculation: the model or MTP head in mtp_drafter_path writes the drafts. If that is NULL, the model's own MTP
- * head does. If the model has none, the draft repeats the tokens that followed the last few tokens when these
- * occurred earlier in the conversation. */
+ * Speculation: the model or MTP head in mtp_drafter_path writes the drafts. If mtp_drafter_path is NULL, the model's
+ * own MTP head writes them. If the model has no MTP head, drafts come from the conversation: the library finds an
+ * earlier occurrence of the last few tokens, and the draft is the text that followed that occurrence. */
 ELIZA_API EliLlmStream * eliza_inference_llm_stream_open(EliInferenceContext * ctx,
                                                          const eliza_llm_stream_config_t * cfg, char ** err);
 
@@ -256,14 +256,14 @@ ELIZA_API EliLlmStream * eliza_inference_llm_stream_open(EliInferenceContext * c
 ELIZA_API int eliza_inference_llm_stream_prefill(EliLlmStream * stream, const int32_t * tokens, size_t n, char ** err);
 
 /* Generates the next step. Returns 0 if more may follow, 1 if the generation has ended, or a negative status.
- * Writes the step's tokens and their NUL-terminated text. A step is one token, or with speculation all tokens
- * that follow from a checked draft, up to the capacity of the buffers. The text consists of whole UTF-8 characters: a
+ * Writes the step's tokens and their NUL-terminated text. A step is one token. With speculation, it is all tokens
+ * that a checked draft has produced, up to the capacity of the buffers. The text consists of whole UTF-8 characters: a
  * token that ends inside a character has empty text, and the token that completes the character has all of its bytes.
  * Invalid bytes and NUL are written as U+FFFD. If a token's text does not fit, the call returns ELIZA_ERR_TEXT_CAP and
  * the next call returns the same token. If the KV cache is full, the call returns ELIZA_ERR_CONTEXT_FULL after all
- * earlier tokens have been returned. The end-of-generation token itself is never returned. drafted_out and accepted_out
- * may be NULL. They count the tokens of the drafts that ended during this call (all of their tokens were accepted, or
- * one was rejected), and how many of those tokens were accepted. */
+ * earlier tokens have been returned. The end-of-generation token itself is never returned. A draft ends when all of its
+ * tokens were accepted, or one was rejected. *drafted_out receives the number of tokens in the drafts that ended
+ * during this call, and *accepted_out how many of those tokens were accepted. Both may be NULL. */
 ELIZA_API int eliza_inference_llm_stream_next(EliLlmStream * stream, int32_t * tokens_out, size_t tokens_cap,
                                               size_t * num_tokens_out, char * text_out, size_t text_cap,
                                               int32_t * drafted_out, int32_t * accepted_out, char ** err);
@@ -377,7 +377,7 @@ typedef struct {
     int64_t generated_tokens;     /* tokens generated */
     int64_t forward_passes;       /* llama_decode calls, including the prompt's */
     int64_t prompt_passes;        /* of those, run by prefill */
-    int64_t forward_passes_saved; /* tokens that needed no forward pass of their own */
+    int64_t forward_passes_saved; /* tokens that did not need their own forward pass */
     int64_t decisions;            /* selections among two or more allowed tokens, in spans and under masks */
     int64_t candidates_seen;      /* allowed tokens, summed over those decisions */
     int64_t tokens_forced;        /* tokens in spans and under masks that had no alternative */
@@ -441,8 +441,8 @@ ELIZA_API EliChoices * eliza_inference_prepare_choices(EliInferenceContext * ctx
                                                        size_t len, size_t * longest_out, char ** err);
 ELIZA_API void eliza_inference_free_choices(EliChoices * choices);
 
-/* The same for the leaves of a payload in either format of eliza_inference_set_token_trie. *longest_out, if
- * not NULL, receives the number of tokens of the longest leaf. */
+/* Like eliza_inference_prepare_choices, for the leaves of a payload in either format of
+ * eliza_inference_set_token_trie. */
 ELIZA_API EliChoices * eliza_inference_prepare_token_trie(EliInferenceContext * ctx, const char * payload, size_t len,
                                                           size_t * longest_out, char ** err);
 
@@ -531,10 +531,11 @@ ELIZA_API int eliza_inference_llm_token_mask_supported(void); /* 1 */
 ELIZA_API int eliza_inference_llm_stream_set_token_mask(EliLlmStream * stream, const uint32_t * bits, size_t n_words,
                                                         char ** err);
 
-/* Makes these n tokens the next ones, without choosing among others. They need no forward pass each, and one
+/* Makes these n tokens the next ones, without choosing among others. They do not need a forward pass each, and one
  * call of eliza_inference_llm_stream_next() returns as many of them as its buffers hold. An end-of-generation
- * token among them ends the generation. Replaces a token mask; the same calls remove the tokens, and the same
- * streams reject them. An empty list removes the tokens that have not been returned yet. */
+ * token among them ends the generation. Replaces a token mask. The calls that remove a mask also remove forced
+ * tokens, and a stream that rejects a mask also rejects forced tokens. An empty list removes the tokens that have
+ * not been returned yet. */
 ELIZA_API int eliza_inference_llm_stream_set_forced_tokens(EliLlmStream * stream, const int32_t * tokens, size_t n,
                                                            char ** err);
 
@@ -560,8 +561,8 @@ ELIZA_API int eliza_inference_llm_score_endings_supported(void); /* 1 */
  *   joint_out: the sum of the natural logarithms of the probabilities of the leaf's tokens, each from the softmax
  *     over the whole vocabulary. Needs whole rows of logits
  * One value per ending:
- *   option_mass_out: the part of the next token's probability that belongs to first tokens of leaves.
- *     Needs one whole row of logits
+ *   option_mass_out: the probability that the next token is the first token of some leaf, from the softmax over
+ *     the whole vocabulary. Needs one whole row of logits
  * Returns the number of leaves of all endings. If `cap` is 0, nothing is computed; a cap less than the number
  * of leaves is an error. On failure nothing is written. */
 ELIZA_API int eliza_inference_llm_stream_score_endings(EliLlmStream * stream, const eliza_ending_t * endings,
@@ -592,10 +593,10 @@ ELIZA_API int eliza_inference_llm_fill_supported(void); /* 1 */
  *                  the text that follows
  * Any other member is an error.
  *
- * Fixed text needs no forward pass of its own. It is tokenized together with the fixed text around it, and so is
- * text that a "dfa" leaves no alternative to. A value may share its first and last token with the text around
- * it. If the value could continue with the first byte of "after", it does. Therefore begin "after" with a byte
- * that the value cannot contain, such as the quote after a "string-body".
+ * Fixed text does not need its own forward pass. It is tokenized together with the fixed text around it. If a "dfa"
+ * allows only one continuation, that text counts as fixed too. A value may share its first and last token with the
+ * text around it. If the next byte could belong to the value or to "after", it belongs to the value. Therefore
+ * begin "after" with a byte that the value cannot contain, such as the quote after a "string-body".
  * With a fixed seed, each span since the last reset draws with a different seed, derived from the fixed one. The
  * same spans after a reset give the same values again. Tokens of an answer do not count towards max_tokens of
  * the stream's configuration.

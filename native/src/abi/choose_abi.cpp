@@ -71,7 +71,7 @@ eliza_choice_t choose(Stream & stream, const std::vector<llama_token> & prompt, 
     stream.generate(0, [](const Stream::Step &) { return true; });
     const auto & leaf = stream.leaf();
     if (!leaf.has_value()) {
-        throw Error(ELIZA_ERR_CONTEXT_FULL, "context full: it ended inside the label (option n_ctx)");
+        throw Error(ELIZA_ERR_CONTEXT_FULL, "context full: no room for the rest of the label (option n_ctx)");
     }
     const eliza_llm_stream_stats_t stats = stream.stats();
     eliza_choice_t result{};
@@ -92,7 +92,7 @@ int choose_one(EliInferenceContext * ctx, const char * prompt, const PreparedCho
         require_context(ctx)->model()->tokenize(prompt, /*add_special=*/true, options.plain_prompt == 0);
     require(!tokens.empty(), "the prompt is empty");
     const eliza_llm_stream_config_t config = stream_config(options);
-    // A handle of its own, so that destroying the context ends the call.
+    // The stream has a handle, so that destroying the context also closes this stream and ends the call.
     EliLlmStream * stream = eliza_inference_llm_stream_open(ctx, &config, err);
     if (stream == nullptr) {
         return last_status();

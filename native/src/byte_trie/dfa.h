@@ -48,7 +48,8 @@ private:
 
     void check();  // also computes byte_to_end_
 
-    // Without alphabet compression, which saves one memory access per byte.
+    // One row of 256 entries per state. A table with one column per class would be smaller, but would need a second
+    // memory access for each byte.
     std::vector<State> next_;
     std::vector<uint8_t> accepting_;
     std::vector<int16_t> byte_to_end_;  // the first byte of a shortest path to an accepting state

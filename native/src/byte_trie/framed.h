@@ -28,7 +28,9 @@ class Framed {
 public:
     struct State {
         typename Recognizer::State value;
-        uint32_t position = 0;  // the position in `before`; stays at its end inside the value, and counts on in `after`
+        // The number of bytes read so far of `before` and `after` together. Inside the value it is the size of
+        // `before`.
+        uint32_t position = 0;
         bool operator==(const State & other) const { return value == other.value && position == other.position; }
     };
 

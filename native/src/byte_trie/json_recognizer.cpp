@@ -248,7 +248,7 @@ bool JsonRecognizer::act(State & state, uint8_t action) const {
             state.lexeme = in_object ? at_key : at_value;
             break;
         case space:
-            // Not around the whole value, where white space belongs to the text before or after it.
+            // White space around the whole value is rejected, because it belongs to the fixed text there.
             if (state.depth == 0 || state.spaces == max_spaces) {
                 return false;
             }

@@ -25,7 +25,7 @@ Dfa json_string_body_dfa();
 Dfa json_number_dfa();
 Dfa json_integer_dfa();
 
-// The largest numbers of brackets that a token of a vocabulary closes and opens.
+// The largest number of brackets that any single token of a vocabulary closes, and the largest number it opens.
 struct JsonBrackets {
     size_t closed = 64, opened = 64;
 };

@@ -25,8 +25,8 @@ public:
     // Returns the allowed next tokens in ascending order; never empty while the span is active.
     virtual TokenSpan allowed() const = 0;
 
-    // Returns true at a label that is the beginning of another one. There, a token that is not allowed() ends the span
-    // before it.
+    // Returns true if the tokens so far are a label that is the beginning of another one. Any token that is not
+    // allowed() then ends the span, and is not part of it.
     virtual bool may_end() const = 0;
 
     // Returns true for an allowed token that is not part of a label but ends it.

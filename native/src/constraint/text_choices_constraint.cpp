@@ -43,7 +43,7 @@ TextChoices::TextChoices(std::shared_ptr<const Vocabulary> vocabulary, const std
         every_byte_is_a_token = every_byte_is_a_token && is_token(trie.token(node));
     }
     if (every_byte_is_a_token) {
-        return;  // then every text can be spelled, from every position in it
+        return;  // single-byte tokens can complete any label from any position
     }
     can_be_completed_.assign(trie.n_nodes(), 1);
     // Children have higher numbers than their parent, so they are computed first.

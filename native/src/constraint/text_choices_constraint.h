@@ -49,8 +49,8 @@ private:
 
 class TextChoicesConstraint final : public Constraint {
 public:
-    // If `end_tokens` (ascending) are given, a label that is the beginning of another one is ended by one of them and
-    // by no other token.
+    // `end_tokens` are in ascending order. If there are any, only they can end a label that is the beginning of another
+    // one. Otherwise any token that does not continue a label ends it.
     TextChoicesConstraint(std::shared_ptr<const TextChoices> choices, std::vector<Token> end_tokens);
 
     TokenSpan allowed() const override { return {allowed_.data(), static_cast<uint32_t>(allowed_.size())}; }
@@ -69,7 +69,7 @@ private:
     std::vector<Token> end_tokens_;
     TextSet::State state_ = TokenTrie::root;
     std::vector<Token> allowed_;
-    bool can_go_on_ = true;  // some token continues; even within a longer label there may be none
+    bool can_go_on_ = true;  // false if no token of the vocabulary continues, which can happen inside a label
 };
 
 }  // namespace eliza

@@ -8,9 +8,9 @@
 
 namespace eliza {
 
-// Every tokenization of the text is allowed, except for text that forced() returns. The text before the value is what
-// token healing has taken back. The text after it marks the end of the value, and may share a token with the value's
-// last byte.
+// Every tokenization of the text is allowed, except for text that forced() returns. The text before the value is the
+// text of the prompt token that token healing has removed. The text after the value marks its end. One token may
+// contain both the value's last byte and the beginning of the text after it.
 class TextConstraint {
 public:
     virtual ~TextConstraint() = default;

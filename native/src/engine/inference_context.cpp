@@ -111,8 +111,8 @@ void InferenceContext::unload_if_idle() {
     }
 }
 
-// A stream's configuration has only the five settings below. Each that is off there, and every other setting, comes
-// from the options.
+// A stream's configuration has only the five settings below. If one of them is off, the value from the options applies.
+// All other settings always come from the options.
 static SamplingParams with_defaults(const SamplingParams & asked, SamplingParams params) {
     if (asked.temperature > 0.0f) {
         params.temperature = asked.temperature;

@@ -32,7 +32,7 @@ public:
     // Tokenizes the choices. Loads the model first if necessary. Throws Error.
     std::shared_ptr<const PreparedChoices> prepare_choices(const std::vector<std::string> & texts);
 
-    // The same for the leaves of a payload; see trie_of_payload().
+    // Like prepare_choices(), for the leaves of a payload.
     std::shared_ptr<const PreparedChoices> prepare_payload(std::string_view payload);
 
     // Closes the context: no stream can be opened any more, and callers waiting for a slot get an Error.
@@ -56,8 +56,8 @@ public:
         llama_token top;    // the most probable token
         float top_probability;
     };
-    // Scores the possible successors of the tokens. Uses a free slot meanwhile. Throws an Error for tokens outside the
-    // vocabulary.
+    // Computes the probability that `target` follows the tokens, and the most probable next token. Uses a free slot
+    // while it runs. Throws an Error for tokens outside the vocabulary.
     NextToken score_next(const llama_token * tokens, size_t n, llama_token target);
 
     // Returns facts about the model as JSON. Loads the model first if necessary.

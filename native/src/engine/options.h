@@ -34,7 +34,7 @@ struct Options {
     int32_t n_ctx = 0;
     int32_t n_slots = 8;
     int32_t n_batch = 512;
-    int32_t park_after = 8;  // passes that do not use a closed stream's tokens before these are parked; 0: never
+    int32_t park_after = 8;  // park a closed stream's tokens after this many passes without them; 0: never
     int32_t n_threads = 0;
     bool share_passes = true;                        // streams share forward passes
     std::chrono::milliseconds slot_wait{30 * 1000};  // maximum wait for a free slot
@@ -49,7 +49,7 @@ struct Options {
     int32_t span_limit = Constraint::default_span_limit;
     Strategy strategy = Strategy::automatic;
     bool restrict_head = true;      // compute only the logits of the allowed tokens, where possible
-    bool backend_sampling = false;  // otherwise, copy only those from the device
+    bool backend_sampling = false;  // if a device computes all logits, copy only those of the allowed tokens
 
     // The reference implementation computes all logits in llama.cpp's own pass.
     bool restricts_head() const { return restrict_head && strategy != Strategy::token_by_token; }

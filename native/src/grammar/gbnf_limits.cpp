@@ -209,7 +209,7 @@ std::vector<bool> rules_that_may_be_empty(const llama_grammar_parser & parser) {
 
 // Finds rules that begin with themselves. It computes the strongly connected components of the relation "can begin
 // with", with Tarjan's algorithm and without recursion. A right-recursive list whose earlier elements can be empty also
-// begins with itself. It is accepted, because the inner list need not be followed by anything.
+// begins with itself, as in `list ::= item? list | ""`. It is accepted, because nothing has to follow the inner list.
 class LeftRecursionCheck {
 public:
     explicit LeftRecursionCheck(const llama_grammar_parser & parser)

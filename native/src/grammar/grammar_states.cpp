@@ -29,7 +29,7 @@ void GrammarStates::count_step() {
     constexpr int64_t between_checkpoints = 1 << 12;
     if (--n_steps_left_ < 0) {
         throw invalid_argument("gbnf_grammar: the next token takes more than " + std::to_string(limits_.n_steps) +
-                               " steps through the grammar (option grammar_budget): it is too ambiguous here");
+                               " steps through the grammar (option grammar_budget): the grammar is too ambiguous here");
     }
     if (n_steps_left_ % between_checkpoints == 0) {
         check_bytes();

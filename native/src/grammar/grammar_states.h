@@ -1,9 +1,10 @@
 // The possible positions of the output in a grammar, byte by byte: an automaton whose states are created on first use.
 //
-// A place in a grammar is an element and a stack: the elements that must follow after the ends of the enclosing rules.
-// Stacks share their common parts, so a stack is a number. A state is the set of all places the output may be at. An
-// ambiguous grammar has many places, but each occurs only once in a state, however many derivations lead to it. The
-// transition of a state by a byte is computed once. In a walk over the vocabulary, most bytes need one table lookup.
+// A place in a grammar is an element and a stack. The stack holds, for each enclosing rule, the element with which the
+// grammar continues after that rule. Stacks share their common parts, so a stack is a number. A state is the set of all
+// places the output may be at. An ambiguous grammar has many places, but each occurs only once in a state, however many
+// derivations lead to it. The transition of a state by a byte is computed once. In a walk over the vocabulary, most
+// bytes need one table lookup.
 //
 //     root ::= "a" list "b"       "a["     state: (list's first element, stack (element "b", nothing))
 //     list ::= "[" list? "]"
@@ -49,11 +50,11 @@ public:
     }
     bool may_end(State state) const { return states_[state].may_end; }
 
-    // True if a byte may follow, or a token that an element names.
+    // True if the text can continue, with a byte or with a token that the grammar names.
     bool may_go_on(State state) const { return states_[state].n_places > 0; }
 
-    // Returns the state after the elements that name tokens instead of text. for_each_token_element() calls
-    // `visit(token, inverted)` for each such element.
+    // A grammar may name a token instead of spelling its text. Returns the state after all elements that name `token`.
+    // for_each_token_element() calls `visit(token, inverted)` for each element that names a token.
     State step_by_token(State state, int32_t token);
     template <typename Visit>
     void for_each_token_element(State state, const Visit & visit) const {
@@ -66,7 +67,8 @@ public:
     }
     State either(State a, State b);
 
-    // True if these states, and n_more_bytes that others keep with them, are too large to keep for the next token.
+    // True if these states are too large to keep for the next token. `n_more_bytes` is the size of data that the caller
+    // keeps for the states, such as masks.
     bool is_large(size_t n_more_bytes) const { return n_bytes() + n_more_bytes > limits_.n_bytes_kept; }
 
     // Returns an empty automaton of the same grammar, and adopts a state of another automaton of that grammar.
@@ -125,7 +127,8 @@ private:
     std::vector<Place> found_;
     bool found_end_ = false;
     std::vector<Frame> to_follow_;
-    std::unordered_map<uint64_t, uint64_t> followed_;  // the round in which it was last followed
+    std::unordered_map<uint64_t, uint64_t>
+        followed_;  // by element and stack: the round in which the pair was last followed
     uint64_t round_ = 0;
 };
 

@@ -106,7 +106,7 @@ void StatesGrammar::wake_or_wait(llama_token token) {
     if (watch.is_trigger(token)) {
         pieces.push_back(std::move(heard));
     } else if (begin) {
-        // The grammar may begin inside a token, and several tokens back.
+        // The text of the grammar may begin inside a token, and several tokens before this one.
         size_t token_begin = 0;
         const auto add_end = [&](const Piece & piece) {
             const size_t token_end = token_begin + piece.text.size();
@@ -150,7 +150,7 @@ void StatesGrammar::forget_if_large() {
     }
 }
 
-// ---- looking at it -------------------------------------------------------------------------------
+// ---- queries --------------------------------------------------------------------------------------
 
 bool StatesGrammar::is_awake() {
     catch_up();

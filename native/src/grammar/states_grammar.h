@@ -2,7 +2,7 @@
 //
 // The allowed tokens are the same as with llama.cpp's own sampler, which tries every token at every possible place of
 // the grammar. There are two differences. A token whose bytes cannot be continued to valid UTF-8 is not allowed. A
-// token is not allowed if its text would have to continue where the grammar names a token.
+// token is not allowed if the grammar names a token before the end of its text.
 #pragma once
 
 #include <deque>
@@ -52,8 +52,8 @@ private:
     State state_ = GrammarStates::dead;
     bool has_begun_ = false;
 
-    // Tokens that were accepted but not followed yet. Therefore accepting never fails, and following them can be
-    // retried.
+    // Accepted tokens that have not been followed through the grammar yet. Following them may fail and can be retried;
+    // accepting a token never fails.
     struct Piece {
         llama_token token;
         std::string text;

@@ -32,7 +32,7 @@ private:
     enum class Op : uint8_t { byte, split, jump, border, text_begin, text_end, word_border, no_word_border, match };
     struct Instruction {
         Op op;
-        int32_t to = 1;     // jump, split: relative target, the preferred one; otherwise an index
+        int32_t to = 1;     // jump: the relative target; split: the preferred relative target; others: an index
         int32_t other = 0;  // split: the other relative target
     };
     using Program = std::vector<Instruction>;
@@ -49,8 +49,9 @@ public:
     explicit TriggerSearch(std::shared_ptr<const TriggerPattern> pattern);
 
     // Continues the search with the next bytes. If the pattern now matches somewhere in the text, returns the start of
-    // the first group that matched a non-empty text, or the start of the match if no group did. Among all matches the
-    // earliest start counts, and then the order of preference of the pattern. Do not call it again after a match.
+    // the first group that matched a non-empty text, or the start of the match if no group did. If there are
+    // several matches, the one that starts first counts; of matches with the same start, the one that the pattern
+    // prefers. Do not call it again after a match.
     std::optional<size_t> feed(std::string_view bytes);
     void reset();
 

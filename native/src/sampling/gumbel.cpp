@@ -39,8 +39,8 @@ void apply(llama_sampler * sampler, llama_token_data_array * candidates) {
         return candidate.logit +
                noise(gumbel_uniform(gumbel.position, gumbel.seed_offset, static_cast<uint32_t>(candidate.id)));
     };
-    // Start with the most probable candidate. Candidates whose logit is far below its score can be skipped, because
-    // noise is bounded.
+    // Start with the score of the most probable candidate. Noise is bounded, so candidates whose logit is far below
+    // that score cannot win and are skipped.
     size_t best = 0;
     for (size_t i = 1; i < candidates->size; ++i) {
         if (candidates->data[i].logit > candidates->data[best].logit) {

@@ -1,4 +1,4 @@
-// The tokens that may come next, given by the caller as one bit each.
+// The allowed next tokens, which the caller passes as a mask with one bit per token.
 #pragma once
 
 #include <cstddef>

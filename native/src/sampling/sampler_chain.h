@@ -36,9 +36,9 @@ private:
 
 class SamplerChain {
 public:
-    // Throws an Error if the settings do not fit the vocabulary. If this chain replaces `before`: a drawing sampler
-    // with unchanged settings will be taken from it, and one with changed settings gets a seed that was not used
-    // before.
+    // Throws an Error if the settings do not fit the vocabulary. `before` is the chain that this one replaces, if any.
+    // Drawing samplers with unchanged settings will be taken from it. Drawing samplers with changed settings get a seed
+    // that was not used before.
     SamplerChain(const llama_vocab * vocab, const SamplingParams & params, const SamplerChain * before = nullptr);
 
     // Runs the whole chain and returns the selected token. In a span, `infill` is skipped, because it could select a
@@ -57,7 +57,7 @@ public:
     bool keeps_logits() const { return logit_samplers_.empty(); }
     bool greedy() const { return greedy_; }
 
-    // True if the result for one token depends on the other candidates in more ways than normalization.
+    // True if some sampler changes or removes a token depending on the other candidates, as top-p does.
     bool reshapes() const { return reshapes_; }
 
     // The names of the active samplers in their order, separated by ';'.
@@ -65,8 +65,8 @@ public:
 
     void accept(llama_token token) { llama_sampler_accept(chain_.get(), token); }
 
-    // The same for a token that the previous chain has accepted. Samplers that will be taken from it already know the
-    // token.
+    // Accepts a token that the previous chain has already accepted. Skips the samplers that will be taken from that
+    // chain, because they have already seen the token.
     void catch_up(llama_token token);
 
     // Takes over the drawing samplers with unchanged settings from the previous chain, which must not be used
@@ -108,7 +108,8 @@ private:
     uint32_t seed_;
 };
 
-// A sequence of seeds derived from a first one, which is its first element. If the seed is random, all of them are.
+// Returns element n of a sequence of seeds derived from `seed`, which is element 0. If `seed` stands for a random seed,
+// so does every element.
 uint32_t nth_seed(uint32_t seed, uint32_t n);
 
 // Returns the index of the largest of n logits, the first one if there are several. Throws an Error if none is above

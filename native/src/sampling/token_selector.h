@@ -56,7 +56,7 @@ public:
     };
 
     struct SpanChoice {
-        llama_token token;  // if `ended`, only a fair draw when sampling, and otherwise meaningless
+        llama_token token;  // if `ended`: when sampling, the drawn token; otherwise meaningless
         // Natural logarithm of this outcome's probability among the possible outcomes, from unmodified logits.
         double logprob;
         bool ended;  // the span ends before this token
@@ -79,7 +79,8 @@ public:
     // Up to this many allowed tokens, only their logits are read.
     static constexpr uint32_t few_tokens = 1024;
 
-    // The natural logarithm of that outcome's probability among the possible outcomes, from unmodified logits.
+    // Returns the natural logarithm of the probability of a result of select_in_text() among its possible results,
+    // computed from unmodified logits.
     double logprob_in_text(const float * logits, TextConstraint & text, bool ends_freely,
                            std::optional<llama_token> token) const;
 

@@ -59,7 +59,7 @@ int64_t mask(TokenSpan allowed, llama_token_data_array & candidates) {
         }
     };
     if (std::all_of(allowed.begin(), allowed.end(), in_its_place)) {
-        // The candidates are sorted by id, as llama.cpp passes them, so none need be searched for.
+        // llama.cpp passes the candidates sorted by id. Then each candidate is at the index of its id.
         std::vector<float> kept;
         kept.reserve(allowed.size);
         for (const Token token : allowed) {

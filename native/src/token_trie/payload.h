@@ -1,4 +1,4 @@
-// The wire format of choices: elizaOS's TokenTreePayload as JSON.
+// The JSON format of labels as tokens: elizaOS's TokenTreePayload.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ struct Payload {
     std::vector<Leaf> leaves;  // of all descriptors, in their order
 };
 
-// Reads a payload. Every error names the descriptor and leaf it is about, as a path such as
-// "descriptors[0].leaves[3].tokens[1]". Token ids are checked against n_vocab unless that is 0.
+// Parses a payload. Throws an Error with the path of the invalid part, such as "descriptors[0].leaves[3].tokens[1]".
+// Token ids are checked against n_vocab unless n_vocab is 0.
 Payload parse_payload(std::string_view json, int32_t n_vocab);
 
 }  // namespace eliza

@@ -11,10 +11,10 @@ namespace {
 
 constexpr std::string_view magic = "RTKT";
 constexpr uint32_t version = 1;
-constexpr size_t node_bytes = 9;  // of one without children
+constexpr size_t node_bytes = 9;  // the size of a node without children
 
-// A chain whose every node ends a leaf has leaves that are longer, together, than the square of its
-// size: what they may come to has a limit.
+// The limit for the total length of all leaves. Without it, a small payload could use much memory: if a leaf ends at
+// every node of a chain, the total length grows with the square of the chain's length.
 constexpr size_t max_leaf_tokens = size_t(1) << 24;
 
 class Reader {
@@ -57,7 +57,7 @@ public:
     Payload read() {
         in_.take(magic.size(), "the magic");
         if (const uint32_t found = in_.u32("the version"); found != version) {
-            throw in_.error("version " + std::to_string(found) + " is not " + std::to_string(version));
+            throw in_.error("expected version " + std::to_string(version) + ", got " + std::to_string(found));
         }
         in_.take(in_.u32("the length of the path"), "the path");
         n_nodes_ = in_.u32("the number of nodes");
@@ -69,7 +69,8 @@ public:
             read_node(node);
         }
         if (!way_.empty()) {
-            throw in_.error("node " + std::to_string(way_.back().children.back()) + " is a child and not there");
+            throw in_.error("node " + std::to_string(way_.back().children.back()) +
+                            " is listed as a child, but the payload does not contain it");
         }
         if (in_.left() > 0) {
             throw in_.error(std::to_string(in_.left()) + " bytes follow the last node");
@@ -78,9 +79,9 @@ public:
     }
 
 private:
-    // A node whose children are still to come.
+    // A node on the path to the current node.
     struct Open {
-        std::vector<uint32_t> children;  // those to come, the next one last
+        std::vector<uint32_t> children;  // the children that were not read yet, in reverse order
         Token last_child = -1;
     };
 
@@ -89,7 +90,7 @@ private:
         const auto token = static_cast<int32_t>(in_.u32("a token"));
         if (node == 0) {
             if (token != -1) {
-                throw in_.error("the root has token " + std::to_string(token) + ", not -1");
+                throw in_.error("the root: expected token -1, got " + std::to_string(token));
             }
         } else {
             enter_parent(node, name, token);
@@ -98,7 +99,7 @@ private:
         const uint8_t terminal = in_.u8("a terminal mark");
         const uint32_t n_children = in_.u32("a number of children");
         if (terminal > 1) {
-            throw in_.error(name + ": the terminal mark " + std::to_string(terminal) + " is neither 0 nor 1");
+            throw in_.error(name + ": expected the terminal mark 0 or 1, got " + std::to_string(terminal));
         }
         if (terminal == (node == 0 ? 1 : 0) && n_children == 0) {
             throw in_.error(node == 0 ? "the root ends a leaf, which has no tokens" : name + " leads to no leaf");
@@ -109,13 +110,12 @@ private:
         read_children(node, name, n_children);
     }
 
-    // Nodes come depth first: this one must be the next child of the last node that waits for one.
+    // In depth-first order, this node must be the next child of the last node on the path.
     void enter_parent(uint32_t node, const std::string & name, Token token) {
         if (way_.empty() || way_.back().children.back() != node) {
-            throw in_.error(
-                name + " comes where " +
-                (way_.empty() ? "no node is left" : "node " + std::to_string(way_.back().children.back()) + " should") +
-                ": nodes come depth first");
+            throw in_.error("nodes must be in depth-first order: expected " +
+                            (way_.empty() ? "no more nodes" : "node " + std::to_string(way_.back().children.back())) +
+                            ", got " + name);
         }
         Open & parent = way_.back();
         if (token < 0 || (n_vocab_ > 0 && token >= n_vocab_)) {
@@ -123,8 +123,8 @@ private:
                             (n_vocab_ > 0 ? " of " + std::to_string(n_vocab_) : ""));
         }
         if (token <= parent.last_child) {
-            throw in_.error(name + ": token " + std::to_string(token) + " comes after " +
-                            std::to_string(parent.last_child) + " of the same parent, but must ascend");
+            throw in_.error(name + ": expected a token above " + std::to_string(parent.last_child) +
+                            ", its previous sibling's, got " + std::to_string(token));
         }
         parent.last_child = token;
         parent.children.pop_back();
@@ -136,7 +136,7 @@ private:
         }
         n_leaf_tokens_ += tokens_.size();
         if (n_leaf_tokens_ > max_leaf_tokens) {
-            throw in_.error("the leaves have more than " + std::to_string(max_leaf_tokens) + " tokens together");
+            throw in_.error("all leaves together have more than " + std::to_string(max_leaf_tokens) + " tokens");
         }
         payload_.leaves.push_back({std::to_string(payload_.leaves.size()), tokens_});
     }
@@ -151,12 +151,12 @@ private:
         for (size_t i = n_children; i-- > 0;) {
             const uint32_t child = in_.u32("a child");
             if (child <= node || child >= n_nodes_) {
-                throw in_.error(name + ": child " + std::to_string(child) + " is not one of the nodes behind it");
+                throw in_.error(name + ": child " + std::to_string(child) + " is not the index of a later node");
             }
             open.children[i] = child;
         }
         way_.push_back(std::move(open));
-        // Back up past the nodes whose children have all come.
+        // Go back to the last node with unread children.
         while (!way_.empty() && way_.back().children.empty()) {
             way_.pop_back();
             if (!tokens_.empty()) {
@@ -169,7 +169,7 @@ private:
     const int32_t n_vocab_;
     uint32_t n_nodes_ = 0;
     std::vector<Open> way_;
-    std::vector<Token> tokens_;  // that lead to the current node
+    std::vector<Token> tokens_;  // the tokens from the root to the current node
     size_t n_leaf_tokens_ = 0;
     Payload payload_;
 };

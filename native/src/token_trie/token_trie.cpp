@@ -19,14 +19,14 @@ TokenTrie::TokenTrie(const std::vector<Leaf> & leaves) {
         names_.push_back(leaf.name);
     }
 
-    // Sorted by tokens, the leaves below a node are a contiguous range. Stable, so that among leaves
-    // with the same tokens the first of the payload comes first.
+    // In the order of their tokens, the leaves below a node are a contiguous range. The sort is stable, so that leaves
+    // with the same tokens keep their order.
     std::vector<uint32_t> order(leaves.size());
     std::iota(order.begin(), order.end(), 0u);
     std::stable_sort(order.begin(), order.end(),
                      [&](uint32_t a, uint32_t b) { return leaves[a].tokens < leaves[b].tokens; });
 
-    // The leaves at and below a node, all equal in their first `depth` tokens.
+    // The leaves at and below a node. Their first `depth` tokens are equal.
     struct Range {
         uint32_t begin, end, depth;
     };
@@ -38,7 +38,7 @@ TokenTrie::TokenTrie(const std::vector<Leaf> & leaves) {
     for (size_t node = 0; node < ranges.size(); ++node) {
         auto [begin, end, depth] = ranges[node];
         leaf_.push_back(none);
-        // A shorter sequence sorts before those it is a prefix of.
+        // A sequence sorts before all longer sequences that begin with it.
         for (; begin < end && leaves[order[begin]].tokens.size() == depth; ++begin) {
             leaf_node_[order[begin]] = static_cast<Node>(node);
             if (leaf_.back() == none) {

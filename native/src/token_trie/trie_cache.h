@@ -1,4 +1,4 @@
-// Tries by payload, so that an agent that offers the same choices on every turn parses them once.
+// A cache of tries. A program that passes the same payload many times parses it only once.
 #pragma once
 
 #include <memory>
@@ -17,8 +17,8 @@ struct CachedTrie {
     size_t size_bytes() const { return model_id.size() + trie.size_bytes(); }
 };
 
-// Least recently used, keyed by the payload's bytes and the vocabulary size it was checked against.
-// Entries are shared: one that is evicted lives on for those who hold it. Safe from any thread.
+// The key is the payload's bytes and the vocabulary size that they were checked against. The least recently used
+// entries are dropped; a dropped trie stays alive while callers hold it. Safe from any thread.
 class TrieCache {
 public:
     static constexpr size_t default_capacity = 128;
@@ -27,8 +27,8 @@ public:
     explicit TrieCache(size_t capacity = default_capacity, size_t most_bytes = default_bytes)
         : tries_(capacity, most_bytes) {}
 
-    // The cached trie of this payload, or a new one. Throws Error as parse_payload and parse_rtkt do; a payload
-    // that is refused is not remembered.
+    // Returns the cached trie of this payload, or a new one. Throws the Errors of parse_payload() and parse_rtkt().
+    // Rejected payloads are not cached.
     std::shared_ptr<const CachedTrie> get(std::string_view payload, int32_t n_vocab);
 
     size_t size() const { return tries_.size(); }

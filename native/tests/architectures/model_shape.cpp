@@ -18,7 +18,7 @@ constexpr uint32_t n_experts = 4, n_experts_used = 2;
 const Names with_latent_attention = {"deepseek2",   "deepseek32", "glm-dsa",   "dots3note", "kimi-linear",
                                      "bailingmoe3", "kimi-k3",    "glm5-next", "mistral4",  "hy_v4"};
 
-// The same, decompressed before it is cached.
+// Architectures with the same attention that decompress the state before it is cached.
 const Names with_unpacked_latent_attention = {"minicpm3", "plm"};
 
 // Architectures with two kinds of layers, distinguished by their numbers of heads.

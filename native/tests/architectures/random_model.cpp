@@ -121,7 +121,8 @@ constexpr struct {
                               {"output.weight", GGML_TYPE_F16},
                               {"per_layer_token_embd.weight", GGML_TYPE_Q4_0}};
 
-// For these, llama.cpp creates every tensor that it would accept, even if files contain either one or the other.
+// llama.cpp creates every tensor that a file may contain. This tensor must be left out, because no file contains both
+// it and its alternative.
 bool is_left_out(const std::string & architecture, std::string_view tensor) {
     return architecture == "rwkv6qwen2" && contains(tensor, "time_mix_first");
 }
@@ -149,7 +150,7 @@ void write_random_model(const std::string & architecture, const gguf_context * v
     const llama_model_ptr model(
         llama_model_init_from_user(metadata.get(), fill_tensor, &tensors, llama_model_default_params()));
     if (model == nullptr) {
-        throw std::runtime_error("llama.cpp rejects it");
+        throw std::runtime_error("llama.cpp rejects the model");
     }
     // llama_model_save_to_file omits keys that some architectures need, and does not support some architectures.
     for (const ggml_tensor * tensor : tensors) {

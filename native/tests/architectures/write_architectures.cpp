@@ -4,8 +4,8 @@
 //     $ write_architectures VOCABULARY.gguf FOLDER [ARCHITECTURE ...]
 //
 // Prints one line for each architecture: "NAME: FOLDER/NAME.gguf", or "NAME: cannot be made: REASON". Each model is
-// created in its own process, because llama.cpp ends the process for unexpected shapes. The exit status is 0 unless
-// nothing could be tried. Used by scripts/check_architectures.py.
+// created in its own process, because llama.cpp ends the process for unexpected shapes. The exit status is 0
+// even if some models could not be created. Used by scripts/check_architectures.py.
 
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,7 +1,7 @@
 #include "fuzz_target.h"
 #include "sampling/sampling_params.h"
 
-// Accepted settings are accepted again, on top of themselves.
+// Accepted settings can be applied a second time to their own result.
 void eliza::fuzz::run(std::string_view input) {
     const SamplingParams params = parse_sampling({}, input);
     check_together(params);

@@ -78,7 +78,7 @@ ELIZA_TEST_API int64_t eliza_test_vocabulary_nodes(void * vocabulary) {
 ELIZA_TEST_API int64_t eliza_test_vocabulary_bytes(void * vocabulary) {
     return static_cast<int64_t>(static_cast<TestVocabulary *>(vocabulary)->tries->all().size_bytes());
 }
-// Drops the cached masks, but keeps the tries of tokens with one byte.
+// Drops the cached masks, but keeps the tries, including those of the tokens that contain a certain byte.
 ELIZA_TEST_API void eliza_test_vocabulary_forget(void * vocabulary) {
     auto & v = *static_cast<TestVocabulary *>(vocabulary);
     v.constraints = std::make_unique<TextConstraints>(v.tries);

@@ -115,7 +115,7 @@ ELIZA_TEST_API int eliza_test_chain(const char * model_path, const char * settin
 }
 
 // Samples `repeats` times from n logits, with our chain or, if `as_common`, with llama.cpp's common_sampler and the
-// same settings, which runs all samplers in its order, including inactive samplers. Writes the nanoseconds of each
+// same settings. common_sampler runs all samplers in its order, even inactive ones. Writes the nanoseconds of each
 // repetition, from the logits to the token.
 ELIZA_TEST_API int eliza_test_chain_time(const char * model_path, const char * settings, const float * logits, size_t n,
                                          int as_common, size_t repeats, int64_t * ns_out) {

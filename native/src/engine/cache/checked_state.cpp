@@ -15,8 +15,8 @@ class CheckingReader final : public llama_io_read_i {
 public:
     explicit CheckingReader(const std::vector<uint8_t> & state) : state_(state) {}
 
-    // Counts, positions and kinds are never negative. A cell at such a position, or at INT32_MAX, would lie outside
-    // every range that is ever removed.
+    // Counts, positions and kinds are never negative. A cell at a negative position, or at INT32_MAX, could never be
+    // freed, because it would be outside every range of positions that is removed.
     void read(void * out, size_t size) override {
         int32_t number = 0;
         std::memcpy(out, take(size), size);

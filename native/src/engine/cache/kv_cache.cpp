@@ -116,8 +116,9 @@ bool KvCache::make_room() {
 
 // ---- Parking --------------------------------------------------------------------------------------
 
-// Every token attends to all cells. Copying a cell to the host and back costs about as much as a few single tokens need
-// to read it. In a long pass, a token reads a cell faster, because the cost is shared.
+// Every token attends to all cells, so unneeded cells slow it down. Copying a cell to the host and back takes about as
+// long as reading it in a few passes of one token. The tokens of a long pass share the cost of reading a cell, so 16 of
+// them count as one pass.
 void KvCache::count_pass(size_t n_tokens) {
     constexpr size_t tokens_of_a_pass = 16;
     if (park_after_ == 0) {

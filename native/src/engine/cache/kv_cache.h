@@ -60,7 +60,8 @@ public:
     // The number of parked tokens, at most the number of cells. Safe from any thread.
     size_t n_parked() const { return n_parked_.load(std::memory_order_relaxed); }
 
-    // The number of last decoded tokens that can always be removed again, wherever a batch of n_batch tokens ends.
+    // Returns how many of the last decoded tokens can be removed again: for a recurrent model, the number of its
+    // snapshots; otherwise n_batch - 1.
     int32_t most_revocable(int32_t n_batch) const;
 
     // Copies the state of a slot, and restores it. Restoring makes room by removing tokens that no stream needs. On
@@ -72,7 +73,7 @@ public:
 
     int32_t n_free_lanes() const { return static_cast<int32_t>(free_lanes_.size()); }
 
-    // Lanes that begin with the contents of a slot, or empty. The destructor clears and frees them.
+    // Lanes that begin as copies of a slot, or empty if `slot` is null. The destructor clears and frees them.
     class Fork {
     public:
         Fork(KvCache & cache, const Slot * slot, int32_t n_lanes);
@@ -82,7 +83,7 @@ public:
 
         const std::vector<llama_seq_id> & lanes() const { return lanes_; }
 
-        // Appends a lane's tokens after the slot's own end to the slot.
+        // Appends to the slot the tokens that the lane has decoded since the fork.
         void keep(Slot & slot, llama_seq_id lane, const std::vector<llama_token> & tokens);
 
     private:

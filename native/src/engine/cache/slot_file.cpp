@@ -120,7 +120,7 @@ public:
         std::error_code error;
         file_.rename_to(target_, error);
         if (error) {
-            throw fault(path_, "cannot be put in its place: " + error.message());
+            throw fault(path_, "the temporary file cannot be renamed to this path: " + error.message());
         }
     }
 

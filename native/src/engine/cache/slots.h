@@ -35,7 +35,7 @@ struct Slot {
     // The number of tokens that the slot's stream still needs; 0 without a stream.
     std::atomic<size_t> n_wanted{0};
 
-    // The tokens of a closed stream after they were parked, and the passes since it was last used.
+    // The parked tokens of a closed stream, and the number of passes since the slot was last used.
     ParkedText parked;
     int32_t n_idle_passes = 0;
 

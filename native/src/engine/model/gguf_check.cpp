@@ -50,11 +50,11 @@ uint32_t check_layers(const Settings & settings) {
     if (!n_layers) throw settings.file().error(settings.key("block_count") + " is missing or is not a 32-bit number");
     settings.require(*n_layers >= 1 && *n_layers <= max_layers, "block_count", *n_layers,
                      "expected 1 to " + std::to_string(max_layers));
-    // llama.cpp only asserts that the heads do not outnumber the layers. But if all layers are heads, no layer is left
-    // to compute with.
+    // block_count includes the layers of the multi-token prediction heads. llama.cpp asserts only that there are no
+    // more heads than layers. If all layers belonged to heads, none would be left for the model itself.
     const uint32_t n_heads = settings.u32_or("nextn_predict_layers", 0);
     settings.require(n_heads < *n_layers, "nextn_predict_layers", n_heads,
-                     "the model has " + std::to_string(*n_layers) + " layers, including heads");
+                     "the model has " + std::to_string(*n_layers) + " layers, including those of the heads");
     if (settings.is_one_of({"wavtokenizer-dec"})) {
         for (const std::string name : {"posnet.block_count", "convnext.block_count"}) {
             settings.require(settings.u32_or(name, 0) <= *n_layers, name, settings.u32_or(name, 0),
@@ -153,7 +153,7 @@ uint32_t check_settings(const Settings & settings) {
     return n_layers;
 }
 
-// Returns the files of a split model after the first. llama.cpp asserts the type of each file's number.
+// Returns the paths of a split model's files, except the first.
 std::vector<std::string> other_parts(const GgufHeader & first, const std::string & path) {
     const auto n_parts = first.number<uint16_t>("split.count", GGUF_TYPE_UINT16);
     if (!n_parts || *n_parts < 2) return {};
@@ -161,8 +161,11 @@ std::vector<std::string> other_parts(const GgufHeader & first, const std::string
     std::string prefix(path.size() + 1, '\0');
     const int length = llama_split_prefix(prefix.data(), prefix.size(), path.c_str(), 0, *n_parts);
     if (length <= 0) {
-        throw first.error("is one part of a model in " + std::to_string(*n_parts) +
-                          " files (split.count), but the name does not match the first part");
+        std::string name(32, '\0');  // the end of the first file's name
+        name.resize(static_cast<size_t>(llama_split_path(name.data(), name.size(), "", 0, *n_parts)));
+        throw first.error("is one of the " + std::to_string(*n_parts) +
+                          " files of a model (split.count); expected the first one, whose name ends in \"" + name +
+                          "\": pass the path of that file, or give the files their original names again");
     }
     std::vector<std::string> paths;
     for (int i = 1; i < *n_parts; ++i) {
@@ -187,6 +190,7 @@ std::vector<GgufFile> check_model_file(const std::string & path) {
     std::vector<GgufFile> files = {file.file()};
     for (const std::string & part_path : other_parts(file, path)) {
         const GgufHeader part(part_path);
+        // llama.cpp asserts the type of this key.
         if (!part.is_scalar("split.no", GGUF_TYPE_UINT16)) {
             throw part.error("split.no is missing or is not a 16-bit number");
         }

@@ -13,7 +13,7 @@ namespace eliza {
 // the key or tensor, its value and the limit. Files that llama.cpp rejects by itself are left to it.
 std::vector<GgufFile> check_model_file(const std::string & path);
 
-// The same for a file with a LoRA adapter.
+// Checks a file with a LoRA adapter and returns it. Throws an Error like check_model_file().
 GgufFile check_adapter_file(const std::string & path);
 
 }  // namespace eliza

@@ -14,8 +14,8 @@ struct GgufFile {
     // Returns true if the file has not been written to or replaced.
     bool is_unchanged() const;
 
-    // Returns a string that distinguishes the contents from other files, also on other machines. It is
-    // computed from the size, the whole header and samples of the tensors. Throws an Error if the file cannot be read.
+    // Returns a string that is the same for files with the same contents, on every machine. It is computed from the
+    // size, the whole header and samples of the tensors. Throws an Error if the file cannot be read.
     std::string fingerprint() const;
 };
 

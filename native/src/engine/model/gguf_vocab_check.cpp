@@ -119,8 +119,8 @@ void check_distinct(const GgufHeader & file, const Tokens & tokens) {
     }
 }
 
-// Returns the first byte of a token of the RWKV tokenizer, which are written with escapes; nothing if the token is
-// empty.
+// Returns the first byte of a token, or nothing if the token is empty. Files write the tokens of the RWKV tokenizer
+// with escapes, which this function decodes. Sets n_bytes to the number of decoded bytes.
 std::optional<uint8_t> first_byte(std::string_view text, size_t & n_bytes) {
     std::optional<uint8_t> first;
     n_bytes = 0;

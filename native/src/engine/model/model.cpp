@@ -177,8 +177,8 @@ bool Model::is_one_of(std::initializer_list<std::string_view> architectures) con
     return std::find(architectures.begin(), architectures.end(), architecture()) != architectures.end();
 }
 
-// llama.cpp ends the process when it runs a head that it has no graph for or that lacks a part, or more heads than the
-// graph supports.
+// llama.cpp ends the process in three cases: it has no graph for the head's architecture, the head lacks a tensor, or
+// the model has several heads and the graph supports only one.
 bool Model::has_mtp_head() const {
     struct Architecture {
         std::string_view name;

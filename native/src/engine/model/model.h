@@ -90,7 +90,7 @@ public:
     // True if each token attends only to the tokens before it.
     bool is_causal() const;
 
-    // False if the rows of a pass have a different width than llama.cpp copies, in which case it ends the process.
+    // False if the rows of a pass do not have the width that llama.cpp copies. It would end the process.
     bool can_embed() const { return !is_one_of({"deepseek4", "qwen4exp"}); }
 
     // Image tokens, which must not be generated in text. llama.cpp excludes them only in the first row of a pass.
@@ -127,8 +127,8 @@ public:
     // The text of each token, except control and end tokens; built on first use.
     std::shared_ptr<const Vocabulary> vocabulary() const;
 
-    // The same for grammars that describe values, and for grammars that describe whole generations, which can match
-    // control tokens.
+    // The vocabulary for grammars, built on first use. A grammar for a value (grammar_values) cannot match control
+    // tokens. A grammar for a whole generation (grammar_texts) can.
     std::shared_ptr<const GrammarVocabulary> grammar_values() const;
     std::shared_ptr<const GrammarVocabulary> grammar_texts() const;
 

@@ -1,9 +1,9 @@
-// Connections to servers of llama.cpp's RPC backend that may break without ending the process.
+// Connections to servers of llama.cpp's RPC backend. When such a connection breaks, the process continues.
 //
 // ggml's RPC client aborts the process when a connection breaks. It uses the network through one class, socket_t, which
-// rpc_connections.cpp defines in place of ggml's own. A broken connection is recorded here. From then on it answers
-// every request itself, with data that lets the client continue. The results are worthless, so the thread that runs a
-// pass must call check_rpc_connections() before it uses them.
+// rpc_connections.cpp defines in place of ggml's own. Our socket_t records when its connection breaks, and from then
+// on makes up the answers that let the client continue. The results are worthless, so the thread that runs a pass must
+// call check_rpc_connections() before it uses them.
 #pragma once
 
 #include <string>
