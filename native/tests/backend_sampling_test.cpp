@@ -25,6 +25,7 @@ std::map<std::string, std::vector<int32_t>> random_leaves(std::mt19937 & random,
 TEST(BackendSampling, DecisionsNeedOnlyTheAllowedLogits) {
     std::map<std::string, ContextHandle> contexts;
     for (const char * setting : {"on", "off"}) {
+        // restricted_head is off, because backend sampling needs a pass that computes all logits.
         contexts.emplace(setting,
                          create({{"backend_sampling", setting}, {"n_threads", "1"}, {"restricted_head", "off"}}));
     }

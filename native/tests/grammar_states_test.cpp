@@ -242,7 +242,7 @@ TEST(GrammarStates, AnAmbiguousGrammarTakesFewSteps) {
     }
 }
 
-// After n characters there are 3 to the power of n stacks, and no two of them share a part.
+// After n characters there are 3 to the power of n different stacks.
 constexpr const char * exploding = R"(root ::= "a" root "b" | "a" root "c" | "a" root "d" | "e")";
 
 TEST(GrammarStates, ExceedingALimitIsAnErrorAndKeepsTheText) {

@@ -48,7 +48,7 @@ TALKS: dict[str, tuple[list[Message], bool, list[str]]] = {
     "call": (CALLED, True, [QUESTION, "get_weather", "Milan"]),
     "result": (ANSWERED, True, [QUESTION, "get_weather", "Milan", RESULT]),
 }
-"""Each: the messages, whether tools are passed, and the strings that the rendering must contain."""
+"""For each conversation: messages, whether it has tools, strings that the output must contain."""
 
 TRANSLATES = "a translation model: each content must name two languages"
 ALTERNATES = "does not support tools, and the roles user and assistant must alternate"

@@ -355,7 +355,7 @@ def test_a_complex_template_is_rejected_or_compiles_quickly(
     assert re.match(f"{STOPPED}|rendered|the chat template is (not valid|too long)", outcome)
 
 
-# The errors of limits and of the allow-lists, and not accidental errors.
+# Matches the errors of limits and allow-lists. Any other error is unexpected.
 STOPPED = (
     "the chat template was stopped: it (needs (a range of )?more than |takes |nests |formats )"
     "|the chat template is not valid: LimitReached: it (needs|nests)"
@@ -511,7 +511,7 @@ def test_every_expression_terminates(expression: str) -> None:
 # ---- real templates ----------------------------------------------------------------------------
 
 
-class GenerationResult(Extension):
+class GenerationTag(Extension):
     """The tag ``generation`` of Hugging Face's templates."""
 
     tags = frozenset(("generation",))  # type: ignore[assignment]
@@ -537,7 +537,7 @@ def without_bounds(source: str, undefined: type[Undefined]) -> jinja2.Template:
     environment = SandboxedEnvironment(
         trim_blocks=True,
         lstrip_blocks=True,
-        extensions=[GenerationResult, LoopControlExtension],
+        extensions=[GenerationTag, LoopControlExtension],
         undefined=undefined,
     )
     environment.filters["tojson"] = to_json

@@ -90,7 +90,7 @@ def test_an_action_without_parameters_ends_in_a_literal() -> None:
     assert end.before == "}}"
 
 
-def test_optional_parameters_alone_begin_with_a_choice() -> None:
+def test_an_action_with_only_optional_parameters_begins_with_a_choice() -> None:
     """The model first chooses between the first key and the end of the object."""
     optional = {"name": "A", "parameters": [{"name": "x", "type": "number", "required": False}]}
     script = ParametersSkeleton(optional).script()

@@ -89,7 +89,7 @@ def test_the_leaf_is_read_before_the_trie_is_cleared(run: Run) -> None:
 
 @both_runners
 def test_the_finish_reason_is_leaf_after_a_span_with_stop_at_leaf(run: Run) -> None:
-    """Also if the library has no counters."""
+    """The finish reason does not depend on the library's counters, which this binding lacks."""
     binding = RecordingBinding(has=ALL | {"token_trie_leaf"})
     changes = {"token_tree_mode": STOP_AT_LEAF, "max_tokens": 4}
     assert run(binding, args_with(**changes)).finish_reason == "leaf"
@@ -177,7 +177,7 @@ def test_an_asynchronous_text_callback_is_awaited() -> None:
 
 
 @both_runners
-def test_the_finish_reason_is_known_without_counters_of_the_library(run: Run) -> None:
+def test_the_finish_reason_does_not_need_the_librarys_counters(run: Run) -> None:
     assert run(RecordingBinding(), args_with()).finish_reason == "end"
     assert run(RecordingBinding(), args_with(max_tokens=4)).finish_reason == "length"
 
@@ -568,7 +568,7 @@ def test_synchronous_generations_of_one_slot_wait_for_each_other() -> None:
 
 
 def test_waiting_for_an_unfinished_stream_of_the_same_thread_raises() -> None:
-    """It would be a deadlock."""
+    """Waiting would be a deadlock, because only this thread can finish the stream."""
     runner = SyncStreamingRunner(RecordingBinding(), "ctx")
     unfinished = runner.generate_stream(args_with(slot_id=0))
     next(unfinished)

@@ -47,7 +47,10 @@ LATER_VERSIONS = """
     vision_stream_supported describe_image_stream_open
     kokoro_g2p_kind kokoro_synthesize_ipa
 """
-"""Functions of versions 13 and 14. elizaOS's loader rejects a library of version 12 with one."""
+"""Functions of versions 13 and 14.
+
+elizaOS's loader rejects a library of version 12 that exports one of them.
+"""
 
 CONFIG_OFFSETS = {
     "max_tokens": 0,

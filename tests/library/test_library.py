@@ -141,7 +141,7 @@ def test_the_checkout_root_contains_pyproject_toml() -> None:
 
 
 def test_c_types_lists_exactly_the_types_that_the_code_uses() -> None:
-    """Types in `C_TYPES` are parsed with the header, where an interrupt does no harm."""
+    """The types are parsed in advance. An interrupt during parsing would lock cffi's parser."""
     folder = Path(loading.__file__).parent
     use = re.compile(r'\b(?:new|from_buffer|cast|sizeof|typeof|callback)\(\s*"([^"]+)"')
     used = {name for file in folder.rglob("*.py") for name in use.findall(file.read_text("utf-8"))}

@@ -37,13 +37,13 @@ QUESTIONS = {
 }
 
 ONLY_ASYNC = {"of", "open", "session"}
-"""Names that only AsyncModel's class has. A Model's session is an attribute of the object."""
+"""Names that only the class AsyncModel has. Model sets `session` on each object."""
 
 NOT_AWAITED = {"close", "fill_stream", "stream"}
-"""Methods that are not coroutines in AsyncModel either; two of them return iterators."""
+"""Methods of AsyncModel that are not coroutines. `fill_stream` and `stream` return iterators."""
 
 OF_ANOTHER_KIND = {"chat_template"}
-"""A slow property of Model, which is a method of AsyncModel."""
+"""A property of Model that is a method of AsyncModel, because reading it is slow."""
 
 
 @pytest.fixture

@@ -189,7 +189,7 @@ def test_text_larger_than_the_buffer_needs_several_pulls(model: Model, model_pat
             while not steps[-1].done:
                 steps.append(model.binding.next(stream))
             texts[len(steps)] = "".join(step.text for step in steps)
-    assert len(texts) == 2, "less room makes for more pulls"
+    assert len(texts) == 2, "a smaller buffer needs more pulls"
     assert len(set(texts.values())) == 1
 
 

@@ -92,7 +92,7 @@ CALLED = {
     *("tokenize", "detokenize", "prepare", "vocabulary", "progress", "on_skip", "on_span"),
     *("on_text", "on_text_chunk", "on_token", "callback", "prompt"),
 }
-"""Parameters that take a function. For these, a class or a function is a right argument."""
+"""Parameters that take a function. A function or a class is a valid argument for them."""
 
 OPENED = {"path", "drafter", "calibration", "library", "bundle", "lora"}
 """Parameters that take a path. A wrong value may raise OSError."""
@@ -106,12 +106,12 @@ SETTINGS: dict[str, Any] = {
         tool_calls.ToolSettings,
     )
 }
-"""The keyword arguments of methods with `**more`, by the annotation of `**more`."""
+"""Maps the annotation of `**more` to the class with the keyword arguments that it stands for."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A public function with right arguments and a way to call it."""
+    """A public function with valid arguments and a way to call it."""
 
     target: Any
     given: dict[str, Any]
@@ -147,7 +147,7 @@ def of(target: Any, call: Callable[..., Any] | None = None, /, **given: Any) -> 
 
 
 def subjects_of(model: Model) -> Iterator[Subject]:
-    """Yield every public function with right arguments."""
+    """Yield every public function with valid arguments."""
     yield from of_model(model)
     yield from of_choices(model)
     yield from of_decisions(model)
@@ -671,7 +671,7 @@ def test_wrong_arguments_raise_errors_of_the_package(
     assert model.choose(PROMPT, ["GO", "STAY"], probabilities=True).probabilities == before
 
 
-def test_right_arguments_are_accepted(
+def test_valid_arguments_are_accepted(
     subjects: list[Subject], loop: asyncio.AbstractEventLoop
 ) -> None:
     for subject in subjects:

@@ -1,8 +1,9 @@
 """Choices in any tokenization match llama.cpp's grammar and llguidance, token by token.
 
-At every step, all three allow exactly the tokens whose text begins the rest of some choice. The
-allowed tokens are compared on vocabularies of four sizes, and greedy decisions are compared on
-models. `native/tests/text_choices_test.cpp` compares allowed tokens with llama.cpp's grammar.
+At every step, each of the three must allow exactly the tokens with which the text can still become
+one of the choices. The allowed tokens are compared on vocabularies of four sizes, and greedy
+decisions are compared on models. `native/tests/text_choices_test.cpp` compares allowed tokens with
+llama.cpp's grammar.
 """
 
 from __future__ import annotations
@@ -115,10 +116,10 @@ def random_prompt(dice: random.Random, n_vocab: int) -> list[int]:
 
 
 def is_utf8(text: bytes) -> bool:
-    """Return whether bytes are valid UTF-8, which a few answers of llama.cpp's grammar are not.
+    """Return whether bytes are valid UTF-8. A few answers of llama.cpp's grammar are invalid.
 
-    When it reads a character from single-byte tokens, it accepts overlong encodings: F0 86 97 A5
-    counts as 日 (E6 97 A5).
+    When llama.cpp reads a character from single-byte tokens, it accepts overlong encodings: it
+    reads F0 86 97 A5 as 日 (E6 97 A5).
     """
     try:
         text.decode()

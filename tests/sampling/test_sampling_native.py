@@ -23,7 +23,7 @@ from native_chain import (
     distinct,
     hundredths,
     is_on_an_edge,
-    twin_of,
+    reference_of,
     with_fixtures,
 )
 from numpy_sampler import distribution
@@ -47,7 +47,7 @@ def test_every_native_sampler_matches_its_reference(
     ids = list(range(len(logits)))
     if not is_on_an_edge(params, logits, ids, accepted):
         assert_same(
-            native.apply(params, logits, ids, accepted), twin_of(params, logits, ids, accepted)
+            native.apply(params, logits, ids, accepted), reference_of(params, logits, ids, accepted)
         )
 
 
@@ -80,7 +80,7 @@ def test_random_native_chains_match_their_reference(
     ids = [base + 7 * i if base else i for i in range(len(logits))]
     if not is_on_an_edge(params, logits, ids, accepted):
         assert_same(
-            native.apply(params, logits, ids, accepted), twin_of(params, logits, ids, accepted)
+            native.apply(params, logits, ids, accepted), reference_of(params, logits, ids, accepted)
         )
 
 
@@ -97,7 +97,9 @@ def test_typical_ignores_tokens_removed_by_top_n_sigma(native: NativeChain) -> N
     ids = list(range(len(logits)))
     for ordered in (ids, ids[::-1]):
         shuffled = [logits[i] for i in ordered]
-        assert_same(native.apply(params, shuffled, ordered), twin_of(params, shuffled, ordered))
+        assert_same(
+            native.apply(params, shuffled, ordered), reference_of(params, shuffled, ordered)
+        )
 
 
 @pytest.mark.slow
@@ -133,7 +135,7 @@ def test_native_and_reference_agree_on_ties_and_minus_infinity(
 ) -> None:
     params = Sampling(temperature=1.0, seed=seed, draw=name or "cdf")
     ids = list(range(len(logits)))
-    assert native.apply(params, logits, ids).token == twin_of(params, logits, ids).token
+    assert native.apply(params, logits, ids).token == reference_of(params, logits, ids).token
 
 
 @pytest.mark.slow
@@ -146,7 +148,7 @@ def test_native_and_reference_top_k_keep_the_same_logits_among_ties(
     ids = list(range(len(logits)))
     left = native.apply(params, logits, ids)
     np.testing.assert_array_equal(
-        np.sort(left.logits), np.sort(twin_of(params, logits, ids).logits)
+        np.sort(left.logits), np.sort(reference_of(params, logits, ids).logits)
     )
 
 
@@ -170,7 +172,7 @@ def test_native_and_reference_agree_on_the_whole_vocabulary(native: NativeChain)
         for _ in range(3):
             params = Sampling(temperature=0.9, seed=rng.randrange(2**32 - 1), **changes)
             if not is_on_an_edge(params, logits, ids):
-                assert_same(native.apply(params, logits, ids), twin_of(params, logits, ids))
+                assert_same(native.apply(params, logits, ids), reference_of(params, logits, ids))
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), st.integers(0, 2**18))
@@ -214,7 +216,7 @@ def test_native_and_reference_chains_agree_on_infinite_logits(
     assume(logits.count(np.inf) < 2)
     if not is_on_an_edge(params, logits, ids, accepted):
         assert_same(
-            native.apply(params, logits, ids, accepted), twin_of(params, logits, ids, accepted)
+            native.apply(params, logits, ids, accepted), reference_of(params, logits, ids, accepted)
         )
 
 
@@ -224,7 +226,7 @@ def test_native_xtc_with_threshold_0_never_leaves_only_banned_tokens(
 ) -> None:
     params = Sampling(temperature=1.0, xtc_probability=1.0, xtc_threshold=0.0, seed=1, **changes)
     logits, ids = [0.0, 2.0, 2.5, 3.0], [0, 1, 2, 3]
-    assert_same(native.apply(params, logits, ids), twin_of(params, logits, ids))
+    assert_same(native.apply(params, logits, ids), reference_of(params, logits, ids))
 
 
 @pytest.mark.parametrize(
@@ -249,7 +251,7 @@ def test_native_and_reference_reject_a_bias_that_bans_everything(
     with pytest.raises(InvalidArgumentError, match="to choose from"):
         native.apply(params, [1.0, 2.0], [0, 1])
     with pytest.raises(InvalidArgumentError, match="to choose from"):
-        twin_of(params, [1.0, 2.0], [0, 1])
+        reference_of(params, [1.0, 2.0], [0, 1])
 
 
 def test_native_and_reference_reject_unusable_logits(native: NativeChain) -> None:
@@ -258,7 +260,7 @@ def test_native_and_reference_reject_unusable_logits(native: NativeChain) -> Non
         with pytest.raises(InvalidArgumentError):
             native.apply(params, logits, [0, 1])
         with pytest.raises(InvalidArgumentError):
-            twin_of(params, logits, [0, 1])
+            reference_of(params, logits, [0, 1])
 
 
 def test_every_chain_draws_a_single_token(native: NativeChain) -> None:
@@ -273,4 +275,4 @@ def test_every_chain_draws_a_single_token(native: NativeChain) -> None:
     for changes in chains:
         params = Sampling(**{"temperature": 0.8, "samplers": order, "seed": 3, **changes})
         assert native.apply(params, [-4.0], [17]).token == 17
-        assert twin_of(params, [-4.0], [17]).token == 17
+        assert reference_of(params, [-4.0], [17]).token == 17

@@ -139,7 +139,7 @@ def test_top_k_is_a_prefix_of_a_stable_sort(logits: list[float], k: int, cap: in
     np.testing.assert_array_equal(top.probs, probs[by_probability])
 
 
-def test_without_top_k_a_cap_of_256_applies_that_can_be_lifted() -> None:
+def test_without_top_k_an_optional_cap_of_256_applies() -> None:
     probs = stage.softmax(np.linspace(0, 1, 1000))
     assert len(stage.top_k(probs, 0)) == 256
     assert len(stage.top_k(probs, 0, cap=None)) == 1000

@@ -15,7 +15,7 @@ from native_chain import (
     assert_same,
     distinct,
     is_on_an_edge,
-    twin_of,
+    reference_of,
     with_fixtures,
 )
 from numpy_sampler import InfillVocabulary, breaker_sequences
@@ -66,7 +66,7 @@ def test_native_infill_matches_its_reference(
     is_a_tie = bool(np.any(np.diff(np.sort(few)) < 1e-5))
     params = Sampling(temperature=1.0, samplers="infill", seed=seed)
     if not is_a_tie and not is_on_an_edge(params, few, ids, infill=infill):
-        assert_same(native.apply(params, few, ids), twin_of(params, few, ids, infill=infill))
+        assert_same(native.apply(params, few, ids), reference_of(params, few, ids, infill=infill))
 
 
 BREAKERS = ("\n", ":", "the", "ab")
@@ -111,5 +111,5 @@ def test_native_dry_matches_its_reference_at_breakers(
     logits = logits[: len(ids)]
     assert_same(
         native.apply(params, logits, ids, accepted),
-        twin_of(params, logits, ids, accepted, breakers=breakers),
+        reference_of(params, logits, ids, accepted, breakers=breakers),
     )

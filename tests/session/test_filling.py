@@ -194,7 +194,7 @@ def test_a_skeleton_of_literals_needs_one_call() -> None:
 
 
 def test_spans_have_no_tokens_if_their_lengths_are_unknown() -> None:
-    result = fill(FillingBinding(tells_bytes=False), SKELETON)
+    result = fill(FillingBinding(has_byte_counts=False), SKELETON)
     assert bytes(result.tokens) == result.text.encode()
     assert [span.tokens for span in result.spans] == [(), (), ()]
 

@@ -107,7 +107,7 @@ def test_greedy_takes_the_most_probable_allowed_token(tiny_model: Model) -> None
 def test_slow_masks_are_computed_on_another_thread_during_the_pass(tiny_model: Model) -> None:
     masks = Script([[5, 6]] * 4, on_mask=lambda: time.sleep(0.002))
     tiny_model.generate("Hello", shape=masks)
-    # How long the first one takes is not known before.
+    # The first mask is computed on this thread, because its duration is not known yet.
     assert len(masks.threads) == 2
     assert threading.get_ident() in masks.threads
     assert not [each for each in threading.enumerate() if "eliza-ffi-mask" in each.name]

@@ -76,9 +76,9 @@ def test_negative_waits_mean_no_wait_and_nan_is_rejected() -> None:
     with turns.one(False):
         for no_time in (-1, -0.5, float("-inf")):
             with pytest.raises(BusyError), turns.one(no_time):
-                pytest.fail("there was a turn")
+                pytest.fail("the caller got a turn")
         with pytest.raises(InvalidArgumentError, match="wait"), turns.one(float("nan")):
-            pytest.fail("there was a turn")
+            pytest.fail("the caller got a turn")
     with turns.one(False):
         pass
 
@@ -235,7 +235,7 @@ def test_a_caller_at_the_limit_of_its_kind_gets_an_error() -> None:
     turns = Turns(4, 60.0)
     with turns.one(True, at_most=1):
         with pytest.raises(BusyError, match="limit of 1 running requests"), turns.one(0, at_most=1):
-            pytest.fail("there was a turn")
+            pytest.fail("the caller got a turn")
         with turns.one(0):
             pass
 
@@ -266,7 +266,7 @@ def test_the_wait_for_a_slot_times_out() -> None:
 
     async def wait_in_vain(wait: bool | float) -> None:
         async with turns.one_async(wait, slot_id=1):
-            pytest.fail("there was a turn")
+            pytest.fail("the caller got a turn")
 
     async def story() -> None:
         async with turns.one_async(True, slot_id=1):

@@ -1,4 +1,7 @@
-"""A decider without a library, for tests of the commands. Run as a program, it is a command."""
+"""A fake decider, for tests of the commands that do not need the library.
+
+Run as a program, this module is the command with the fake decider.
+"""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class FillingBinding(RecordingBinding):
         The index of the call of `fill` that finds the context full.
     grammar_text
         The value for a span with a grammar.
-    tells_bytes
+    has_byte_counts
         Whether results have `answer_bytes`.
     write
         A function that takes the request and returns the value, instead of a random value.
@@ -42,7 +42,7 @@ class FillingBinding(RecordingBinding):
         full_at: int | None = None,
         grammar_text: str = "1",
         write: Callable[[Mapping[str, Any]], str] | None = None,
-        tells_bytes: bool = True,
+        has_byte_counts: bool = True,
         has: Iterable[str] = ALL | {"fill"},
         **more: Any,
     ) -> None:
@@ -52,7 +52,7 @@ class FillingBinding(RecordingBinding):
         self._rng = random.Random(seed)
         self._full_at = full_at
         self._grammar_text = grammar_text
-        self._tells_bytes = tells_bytes
+        self._has_byte_counts = has_byte_counts
         self._write = write or self._random
 
     def fill(self, stream: int, span: Mapping[str, Any]) -> SpanResult:
@@ -79,7 +79,7 @@ class FillingBinding(RecordingBinding):
         return SpanResult(text, -0.5, len(text), False, index, **self._answer())
 
     def _answer(self) -> dict[str, tuple[int, ...]]:
-        lengths = (1,) * len(self.written) if self._tells_bytes else ()
+        lengths = (1,) * len(self.written) if self._has_byte_counts else ()
         return {"answer_tokens": tuple(self.written), "answer_bytes": lengths}
 
     def _random(self, span: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ _CHAR = re.compile(r"\\x(..)|\\u(....)|\\U(........)|\\(.)|(.)", re.DOTALL)
 _NAMED = {"n": "\n", "r": "\r", "t": "\t"}
 
 MANY = 3
-"""The most repetitions above the minimum that a generated string has of each item."""
+"""A generated string repeats an item at most this many times more than the minimum."""
 
 
 @dataclass(frozen=True)

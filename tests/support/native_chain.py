@@ -89,7 +89,7 @@ class NativeChain:
         return float(self._lib.eliza_test_gumbel_uniform(position, seed, token))
 
 
-def twin_of(
+def reference_of(
     params: Sampling,
     logits: Sequence[float],
     ids: Sequence[int],
@@ -109,13 +109,13 @@ def possible(outcome: Outcome | Candidates) -> dict[int, float]:
     return {token: logit for token, logit in sorted(left) if logit > -np.inf}
 
 
-def assert_same(native: Outcome, twin: Candidates) -> None:
+def assert_same(native: Outcome, reference: Candidates) -> None:
     """Check that both chains keep the same tokens with the same logits and draw the same token."""
-    assert list(possible(native)) == list(possible(twin))
+    assert list(possible(native)) == list(possible(reference))
     np.testing.assert_allclose(
-        list(possible(native).values()), list(possible(twin).values()), rtol=2e-5, atol=2e-5
+        list(possible(native).values()), list(possible(reference).values()), rtol=2e-5, atol=2e-5
     )
-    assert native.token == twin.token
+    assert native.token == reference.token
 
 
 def is_on_an_edge(
@@ -127,7 +127,7 @@ def is_on_an_edge(
 ) -> bool:
     """Return whether a change of settings and logits as small as rounding changes the result."""
     fields = ("top_p", "min_p", "typical_p", "top_n_sigma", "xtc_threshold", "mirostat_tau")
-    chosen = twin_of(params, logits, ids, accepted, infill=infill)
+    chosen = reference_of(params, logits, ids, accepted, infill=infill)
     for factor in (1 - 2e-6, 1 + 2e-6):
         changes = {name: min(getattr(params, name) * factor, 1e6) for name in fields}
         changes = {
@@ -140,7 +140,7 @@ def is_on_an_edge(
             logit * (1 + (i % 3 - 1) * 3e-7) if np.isfinite(logit) else logit
             for i, logit in enumerate(logits)
         ]
-        other = twin_of(moved, shaken, ids, accepted, infill=infill)
+        other = reference_of(moved, shaken, ids, accepted, infill=infill)
         if other.token != chosen.token or possible(other).keys() != possible(chosen).keys():
             return True
     return False

@@ -24,7 +24,7 @@ def random_answer(
         The bytes of each token.
     dice
     most
-        The most random tokens. After them, the answer is completed as shortly as possible.
+        The maximum number of random tokens. After them, the shortest completion follows.
 
     Returns
     -------

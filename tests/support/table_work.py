@@ -43,7 +43,7 @@ def decide(
 
 
 def fail_some(given: Any) -> Decision:
-    """Answer about two of three inputs, always the same ones; raise for the others."""
+    """Answer about two thirds of all inputs, always the same ones; raise for the others."""
     if zlib.crc32(str(given).encode()) % 3 == 0:
         raise ContextFullError("it does not fit")
     return decide(given)

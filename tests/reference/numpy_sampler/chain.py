@@ -59,8 +59,7 @@ class Chain:
     At temperature 0, the chain runs bias, penalties and DRY and then takes the most probable token.
     Truncation, except by XTC and typical, would not remove that token. llama.cpp runs XTC and
     typical at temperature 0 too. Mirostat is combined with bias, penalties, DRY and temperature. A
-    reasoning budget is not part of a chain, because no token is sampled once it is spent; it is
-    rejected here.
+    reasoning budget is rejected, because it inserts tokens that no chain samples.
     """
 
     def __init__(

@@ -16,7 +16,7 @@ from .candidates import Candidates, Sampler
 __all__ = ["MAX_BREAKER_TAIL", "Dry", "breaker_sequences"]
 
 MAX_BREAKER_TAIL = 20
-"""The most tokens after a breaker's first token that llama.cpp reads."""
+"""The maximum number of tokens that llama.cpp reads after a breaker's first token."""
 
 LOG_OF_FLOAT_MAX = np.float32(88.7228391)
 
@@ -28,8 +28,8 @@ class Dry(Sampler):
     r"""``llama_sampler_init_dry``.
 
     If the last `n` tokens of the text also occur earlier in it, followed by some token, that token
-    would extend the repetition to `n` + 1 tokens. With the largest such `n` of each token, if it is
-    at least the allowed length `a`:
+    would extend the repetition to `n` + 1 tokens. For each token, `n` is the largest such number.
+    If `n` is at least the allowed length `a`, the token's logit is reduced:
 
     .. math:: l \leftarrow l - m \cdot b^{\,n - a}
 

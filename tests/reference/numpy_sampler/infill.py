@@ -1,4 +1,4 @@
-"""Infill: for text between two given texts, prefer to end if no token is probable enough."""
+"""Infill: to fill a gap in a text, prefer ending the text to tokens of low probability."""
 
 from __future__ import annotations
 

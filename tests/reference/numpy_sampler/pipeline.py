@@ -35,7 +35,7 @@ def sample_logits_f16(
     temperature
         0 or less = return the token with the largest logit after the repetition penalty.
     top_k, top_p, min_p, repeat_penalty, previous, cap
-        As for the stages of these names. By default, all are off except the cap.
+        The arguments of the stages with these names. By default, all are off except the cap.
 
     Returns
     -------

@@ -112,7 +112,7 @@ def penalize_repeats(logits: ArrayLike, previous: Iterable[int], penalty: float)
     References
     ----------
     Keskar et al., "CTRL: A Conditional Transformer Language Model", arXiv:1909.05858, section 4.1.
-    The paper divides all logits. To multiply negative logits, so that they fall too, is not in it.
+    The paper divides all logits. The book multiplies negative ones, so that they fall too.
     """
     penalized = np.array(logits, dtype=np.float32)
     r = np.float32(penalty)
