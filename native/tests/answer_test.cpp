@@ -97,7 +97,7 @@ private:
 
 TEST_F(AnswerTest, ForcedBytesThatAreNotUtf8AreWalkedOnce) {
     const std::string bytes(60, '\xfe');  // never part of UTF-8 text
-    // Each state of this chain has one transition, by that byte. Only the last one has two, by 'a' and by 'b'.
+    // A chain of states with one transition each, by that byte, and then a state with transitions by 'a' and 'b'.
     std::vector<int32_t> classes(256, 0);
     classes[0xfe] = 1;
     classes['a'] = classes['b'] = 2;

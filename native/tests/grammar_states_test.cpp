@@ -194,7 +194,7 @@ TEST(GrammarStates, TokensCanBeNamed) {
     StatesGrammar turn(vocab.texts, "root ::= <|im_start|> \"user\" (!" + name(dot) + ")* " + name(dot),
                        GrammarLimits());
     EXPECT_EQ(allowed(turn), std::vector<llama_token>{start});
-    EXPECT_FALSE(turn.allows(token_of("<")));  // other tokens with the same text are not allowed
+    EXPECT_FALSE(turn.allows(token_of("<")));  // tokens that only spell the named token's text are not allowed
     turn.accept(start);
     EXPECT_TRUE(turn.allows(user));
     EXPECT_FALSE(turn.allows(users));

@@ -74,8 +74,8 @@ private:
         eliza_llm_stream_config_t cfg = full_precision_config();
         cfg.draft_min = draft_max_ > 0 ? 1 : 0;
         cfg.draft_max = draft_max_;
-        const std::lock_guard<std::mutex> lock(
-            opening_);  // no other thread may set the strategy before the stream is open
+        // No other thread may change the context's strategy before the stream is open.
+        const std::lock_guard<std::mutex> lock(opening_);
         eliza_inference_set_option(context_.get(), "strategy", strategy_, nullptr);
         stream_ = open(context_, cfg);
         ASSERT_NE(stream_, nullptr);

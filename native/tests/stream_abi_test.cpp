@@ -139,8 +139,8 @@ TEST_F(StreamAbi, WithoutTheFlagTheGenerationContinuesAfterTheLeaf) {
 }
 
 TEST_F(StreamAbi, TheWholeVocabularyDecidesWhetherToEndOnAPrefixLeaf) {
-    // After `wanted`, the model prefers two[1]. In the first trie this token continues the span, in the second it ends
-    // it.
+    // After `wanted`, the model prefers two[1]. This token continues the span in the first trie, and ends it in the
+    // second.
     const int32_t wanted = pull(prompted(), 1).tokens.at(0);
     const StreamHandle probe = prompted();
     const std::vector<int32_t> two = pull(probe, 2).tokens;
