@@ -148,7 +148,7 @@ _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name when it is first used, because importing numpy and cffi is slow."""
+    """Import a public name at its first use, because importing numpy and cffi is slow."""
     if name not in _ROOM_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = getattr(importlib.import_module(f".{_ROOM_OF[name]}", __name__), name)

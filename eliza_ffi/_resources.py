@@ -1,4 +1,7 @@
-"""Find the files that come with the package: installed, editable, or in a source checkout."""
+"""Find the files that come with the package, for every kind of installation.
+
+The package may be installed from a wheel or in editable mode, or run from a source checkout.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +25,13 @@ def checkout_root() -> Path | None:
 
 
 def header_path() -> Path:
-    """Return the path of the C header that declares the library."""
+    """Return the path of the library's C header."""
     header = Path("eliza") / "eliza_inference.h"
     return _first_file("C header", Path("include") / header, Path("native") / "include" / header)
 
 
 def default_model_path() -> Path:
-    """Return the path of the embedded model."""
+    """Return the path of the embedded model, the small model that comes with the package."""
     model = Path("models") / "eliza-tiny.gguf"
     return _first_file("embedded model", model, model)
 

@@ -67,13 +67,13 @@ class AsyncModel:
     Requests are prepared and run on threads, so that they do not block the event loop.
 
     Cancelling a task cancels only its own request. The cancelled call returns when its thread has
-    stopped and its slot is free again. :meth:`embed`, :meth:`end_of_turn` and :meth:`restore`
-    cannot stop in the middle of a string, a score or a file; they finish it first. To leave an
-    iterator early, call ``aclose()`` or use `contextlib.aclosing`.
+    stopped and its slot is free again. Three methods do not stop at once: :meth:`embed` finishes
+    the current string, :meth:`end_of_turn` finishes computing the score, and :meth:`restore`
+    finishes reading the file. To leave an iterator early, call ``aclose()`` or use `contextlib.aclosing`.
 
-    Callbacks run on the event loop. If a callback returns an awaitable, it is awaited. The argument
-    `progress` of this class is an exception: it is a plain function, called on the thread that
-    loads the model or runs a request.
+    Callbacks run on the event loop. If a callback returns an awaitable, it is awaited. The
+    constructor's `progress` is an exception: it is a plain function, and is called on the thread
+    that loads the model or runs a request.
 
     Parameters
     ----------

@@ -55,10 +55,10 @@ LARGEST_INT = 2**31 - 1
 """The largest whole number that the library takes."""
 
 MISSPELT = 0.8
-"""The least similarity, 0 to 1, at which a name counts as a misspelling of a known name."""
+"""Minimum similarity, 0 to 1, at which a name counts as a misspelling of a known name."""
 
 LONGEST = 60
-"""The most characters of a value that an error or a result shows."""
+"""Maximum number of characters that an error or a ``repr`` shows of a value."""
 
 
 def wrong(name: str, expected: str, value: object, hint: str = "") -> InvalidArgumentError:
@@ -69,7 +69,7 @@ def wrong(name: str, expected: str, value: object, hint: str = "") -> InvalidArg
     name
         The argument's name.
     expected
-        What the argument must be: the words after ``"must be"``.
+        A description of valid values, which follows ``"must be"`` in the message.
     value
         The wrong value.
     hint
@@ -114,7 +114,7 @@ def check_flag(name: str, value: Any) -> bool:
     """Check that a value is a bool of Python or numpy."""
     if value is True or value is False:
         return value
-    # Compare the type's name, because importing numpy takes longer than most commands run.
+    # Compare the type's name instead of importing numpy: the import would slow down every command.
     if type(value).__name__ in ("bool", "bool_") and type(value).__module__ == "numpy":
         return bool(value)
     raise wrong(name, "True or False", value)
@@ -129,7 +129,7 @@ def check_whole(
     except TypeError:
         whole = None
     if whole is None or not least <= whole <= most:
-        # The message names the largest 32-bit integer only if the value is larger.
+        # If `most` is only the limit of a C int, do not mention it unless the value exceeds it.
         shown = math.inf if most == LARGEST_INT and (whole is None or whole <= most) else most
         lowest = -math.inf if shown == math.inf and least < -LARGEST_INT else least
         raise wrong(name, _between("a whole number", lowest, shown), value)
@@ -227,7 +227,7 @@ def check_each(
     expected
         What every item must be, such as ``"a string"``.
     """
-    items = tuple(check_several(name, value, f"a list, with {expected} for each item"))
+    items = tuple(check_several(name, value, f"a list in which every item is {expected}"))
     for i, item in enumerate(items):
         if not isinstance(item, kind):
             raise wrong(f"{name}[{i}]", expected, item)
@@ -288,7 +288,7 @@ def did_you_mean(name: object, known: Iterable[str], least: float = 0.6) -> str:
     name, known
         The name to look for, and all known names.
     least
-        The least similarity, 0 to 1, as `difflib` measures it.
+        Minimum similarity, 0 to 1, as `difflib` measures it.
     """
     if not isinstance(name, str):
         return ""

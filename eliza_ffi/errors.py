@@ -63,7 +63,7 @@ class NoChatTemplateError(ChatTemplateError):
 
 
 class TokenTrieError(ElizaError):
-    """The library rejected a token-tree payload; the stream is unchanged."""
+    """The library rejected the token tree of a label set; the stream is unchanged."""
 
 
 class BusyError(ElizaError):

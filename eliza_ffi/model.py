@@ -68,21 +68,21 @@ class Model:
         Size of the KV cache in tokens, shared by all slots; 0 = the length that the model was
         trained for, at most 8192.
     n_slots
-        How many generations can run at the same time, 1 to 64; None = 8. Further requests wait.
+        Maximum number of generations that run at the same time, 1 to 64; None = 8. Further requests
+        wait.
     n_threads
-        Compute threads, at most one per CPU; 0 = as many as each forward pass has work for, up to
-        the number of physical cores.
+        Number of compute threads, at most one per CPU; 0 = choose a number for each forward pass,
+        at most the number of physical cores.
     gpu_layers
         How many layers run on a GPU; -1 = all.
     seed
         The sampling seed of every generation, 32 bits. With a seed, the same prompt gives the same
         text every time. None = a random seed for each generation.
     lora
-        LoRA adapters as pairs of a GGUF file and the scale to apply it with.
+        LoRA adapters, as pairs of a GGUF file and a scale.
     progress
-        Called with a stage (``"load"`` or ``"prefill"``) and the fraction done, 0 to 1. The library
-        aims for at least two calls per second; it estimates the duration of a forward pass from
-        earlier passes.
+        Called with a stage (``"load"`` or ``"prefill"``) and the fraction done, 0 to 1. To call it
+        about twice a second, the library splits long prompts into shorter forward passes.
     options
         Further options of the library by name; the C header lists them.
 
@@ -113,9 +113,10 @@ class Model:
     requests fill the cache, it runs again after they have ended. It cannot run again if an iterator
     or a callback has already received a part of its answer; then it raises
     :class:`~eliza_ffi.errors.ContextFullError`, or :class:`~eliza_ffi.errors.FillError` with the
-    partial answer. Three kinds of requests are never run again. :meth:`generate` and :meth:`stream`
-    end a text that has begun with the finish reason ``"context_full"``. :meth:`restore` and
-    requests with ``wait=False`` raise the error.
+    partial answer. There are two exceptions. If the context becomes full after :meth:`generate` or
+    :meth:`stream` has produced some text, the text ends there, with the finish reason
+    ``"context_full"``. A :meth:`restore`, or a request with ``wait=False``, raises the error at
+    once.
 
     **Closing.** Close the model, or use it in a ``with`` statement. Closing cancels the generations
     that are still running. A forked process cannot use its parent's model: open the model in the
@@ -195,8 +196,10 @@ class Model:
         Parameters
         ----------
         text
+            A string.
         add_special
-            Add the tokens that the model expects at the beginning (and end) of a text, such as BOS.
+            Add the tokens that the model expects at the beginning and the end of its input, such as
+            BOS.
         parse_special
             Convert the text of a control token, such as ``<|im_start|>``, to that control token.
         """
@@ -271,8 +274,9 @@ class Model:
         Parameters
         ----------
         text
-            A string or an iterable of strings. Each must have at least one token and at most as
-            many as the model was trained for. Control tokens are treated as plain text.
+            A string or an iterable of strings. Each string must have at least one token, and must
+            not be longer than the context that the model was trained for. Control tokens are
+            treated as plain text.
         pooling
             How the tokens' vectors become one vector: ``"mean"``, ``"cls"`` (the first token) or
             ``"last"`` (the last token).
@@ -314,8 +318,8 @@ class Model:
         prompt
             The conversation so far in the model's chat format, with the last turn left open: a
             string, a :class:`~eliza_ffi.chat.Prompt` or token ids. Put the spoken text into the
-            plain text of a ``Prompt``, because it is not trusted. Tokens that are already in a slot
-            are not decoded again.
+            plain text of a ``Prompt``, because it is not trusted. Tokens that are already in the KV
+            cache of a slot are not decoded again.
         end
             The token that ends a turn, or its text, such as ``"<|im_end|>"``.
 
@@ -370,7 +374,8 @@ class Model:
               a message cannot end its turn.
             - Token ids are used unchanged.
         max_tokens
-            The most tokens to generate; 0 = until the model ends the text or the context is full.
+            Maximum number of tokens to generate; 0 = until the model ends the text or the context
+            is full.
         temperature
             Sampling temperature; 0 = take the most probable token at each step.
         top_p, top_k, min_p
@@ -394,7 +399,7 @@ class Model:
         cache
             The KV slot to use, and the data types of its KV cache.
         on_text
-            Called with each piece of text as it is generated.
+            Called with each new piece of text.
         wait
             How long to wait for a slot if all slots are in use. True: as long as other requests
             keep getting slots; see :class:`Model`. A number: at most this number of seconds.
@@ -623,8 +628,8 @@ class Model:
             With ``tokenization="any"``, allow the prompt's last token and the beginning of the
             label to merge into other tokens (token healing).
         max_tokens
-            The most tokens of a label; 0 = no limit. A label that does not end within the limit
-            raises an error.
+            Maximum number of tokens in a label; 0 = no limit. If a label does not end within the
+            limit, the call raises an error.
         sampling, seed, cache, on_text, wait
             As :meth:`generate`.
 
@@ -902,9 +907,9 @@ class Model:
     ) -> list[str]:
         """Return the prompts of :meth:`decide`, one for each question and order, for inspection.
 
-        Do not pass these strings back to the model. Control tokens are spelled out in them, and
-        look the same as text of the input that spells a control token, which :meth:`decide` treats
-        as plain text.
+        Do not pass these strings back to the model. They spell out the control tokens. If the input
+        contains the text of a control token, :meth:`decide` treats it as plain text, but in these
+        strings the two look the same.
         """
         check_one_input(input)
         expanded = [each for question in as_questions(questions) for each in expand(question)]
@@ -980,14 +985,14 @@ class Model:
             - a :class:`~eliza_ffi.Skeleton` or its JSON form
         on_span
             Called with each :class:`~eliza_ffi.FieldFill` of a shape, or each
-            :class:`~eliza_ffi.SpanFill` of a skeleton, as soon as it is complete.
+            :class:`~eliza_ffi.SpanFill` of a skeleton, when it is complete.
         wait
             As :meth:`generate`.
         **settings
             For every shape:
 
-            - ``max_tokens``: the most tokens of the whole answer, 1,024 by default; 0 = no limit
-              except the context.
+            - ``max_tokens``: maximum number of tokens in the whole answer, 1,024 by default; 0 = no
+              limit except the context.
             - ``on_limit``: ``"error"`` (default) raises an error if the answer does not end within
               ``max_tokens``; ``"close"`` completes it with a short valid ending if one is known.
             - ``retries``: how many times to try again, with sampling, if the answer is invalid; 0
@@ -995,7 +1000,8 @@ class Model:
             - ``temperature``, ``top_k`` and ``top_p``: sampling settings; greedy by default.
             - ``cache``: as in :meth:`generate`.
 
-            Only for skeletons, and for closed schemas, in which the model only makes choices:
+            Only for skeletons and closed schemas (schemas whose values are all enums, constants or
+            booleans):
 
             - ``sampler_plan``: sampling settings of single spans.
             - ``logprobs``: if True, also compute the probability of free values.
@@ -1005,7 +1011,7 @@ class Model:
         Returns
         -------
         FillResult
-            For a shape, a :class:`~eliza_ffi.ShapedResult` with a valid value.
+            A :class:`~eliza_ffi.ShapedResult` with a valid value, unless `shape` is a ``Skeleton``.
 
         Raises
         ------
@@ -1136,9 +1142,9 @@ class Model:
     ) -> ToolCall | TextAnswer:
         """Let the model call a tool or answer in words.
 
-        The prompt and the call are written in the model's own tool-call format. The fixed text of
-        that format is not generated, the tool's name is chosen exactly, and the arguments match the
-        tool's schema.
+        The prompt and the call are written in the model's own tool-call format. The model does not
+        generate the fixed text of this format. It chooses the tool's name from the list of tools,
+        and generates arguments that match the tool's schema.
 
         Parameters
         ----------
@@ -1155,8 +1161,8 @@ class Model:
         variables
             Variables of the chat template, such as ``{"enable_thinking": False}``.
         max_tokens
-            The most tokens of the call's arguments, or of the answer in words; 0 = no limit except
-            the context.
+            Maximum number of tokens in the call's arguments, or in the answer in words; 0 = no
+            limit except the context.
         wait
             As :meth:`generate`.
         **settings
@@ -1184,7 +1190,7 @@ class Model:
             If the model has no chat template, or the template rejects the messages.
         NotSupportedError
             If the library does not support token masks.
-        BusyError, TypeError
+        BusyError
             As :meth:`generate`.
         """
         work = self._jobs.tools(
@@ -1246,11 +1252,11 @@ class Model:
         Parameters
         ----------
         messages, tools, choice, variables, wait, **settings
-            As :meth:`call_tool`. The errors are the same, too.
+            As :meth:`call_tool`, which also lists the errors.
         max_calls
-            The most calls.
+            Maximum number of calls.
         max_tokens
-            The most tokens of each call's arguments, or of the answer in words.
+            Maximum number of tokens in each call's arguments, or in the answer in words.
 
         Returns
         -------
@@ -1282,8 +1288,8 @@ class Model:
     ) -> int:
         """Save a prompt's tokens and their KV cache to a file, for :meth:`restore`.
 
-        Tokens that are already in a slot are not decoded again. To keep a conversation, save the
-        tokens of its prompt followed by the generated tokens.
+        Tokens that are already in the KV cache of a slot are not decoded again. To keep a
+        conversation, save the tokens of its prompt followed by the generated tokens.
 
         Parameters
         ----------

@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 __all__ = ["bar", "fact_table", "headline", "printable", "terminal_width", "text_table", "wrap"]
 
 NARROWEST = 20
-"""The least width of a terminal and of a table, in columns: two wrapped cells side by side."""
+"""Minimum width of a terminal and of a table, in columns: enough for two wrapped cells."""
 
 NARROWEST_CELL = 8
-"""The least width of a wrapped cell, in columns."""
+"""Minimum width of a wrapped cell, in columns."""
 
 GAP = "  "
 """The space between two columns."""
