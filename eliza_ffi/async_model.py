@@ -69,7 +69,8 @@ class AsyncModel:
     Cancelling a task cancels only its own request. The cancelled call returns when its thread has
     stopped and its slot is free again. Three methods do not stop at once: :meth:`embed` finishes
     the current string, :meth:`end_of_turn` finishes computing the score, and :meth:`restore`
-    finishes reading the file. To leave an iterator early, call ``aclose()`` or use `contextlib.aclosing`.
+    finishes reading the file. To leave an iterator early, call ``aclose()`` or use
+    `contextlib.aclosing`.
 
     Callbacks run on the event loop. If a callback returns an awaitable, it is awaited. The
     constructor's `progress` is an exception: it is a plain function, and is called on the thread

@@ -54,7 +54,7 @@ class RunJob(Generic[R]):
 
 
 def length_of(items: Iterable[Any]) -> int | None:
-    """Return the number of items, or None if they must be read to count them."""
+    """Return the number of items, or None if the iterable has no length."""
     return len(items) if isinstance(items, Sized) else None
 
 
@@ -62,7 +62,7 @@ def one_or_several(labels: Any) -> LabelSet[Any] | Iterable[Any]:
     """Return one label set for all prompts, or an iterable with one label set per prompt."""
     if isinstance(labels, str | type | Mapping | LabelSet) or not isinstance(labels, Iterable):
         return as_label_set(labels)
-    listed = iter(check_several("labels", labels, "labels, or a list with labels for each prompt"))
+    listed = iter(check_several("labels", labels, "labels, or one label set for each prompt"))
     first = next(listed, None)
     labels = itertools.chain([] if first is None else [first], listed)
     return as_label_set(list(labels)) if first is None or isinstance(first, str) else labels
@@ -74,6 +74,7 @@ def labels_for(prompts: Iterable[Item], labels: Any) -> Iterator[tuple[Item, Any
     Parameters
     ----------
     prompts
+        An iterable of prompts.
     labels
         One label set for all prompts, in any form that ``choose`` takes, or an iterable with one
         label set per prompt.
@@ -117,7 +118,7 @@ def run_many(
     start
         Makes the job of an item, on the thread that runs it.
     at_once
-        How many jobs run at the same time.
+        Maximum number of jobs that run at the same time.
     total
         The number of items, or None if it is unknown.
     progress
@@ -145,21 +146,21 @@ def run_in_order(
 ) -> Generator[Result, None, None]:
     """Run a job for each item on threads, and yield the results in the order of the items.
 
-    Use this for more items than there is memory for results. If the generator is closed, or a job
-    raises an exception, all running jobs are cancelled.
+    Use this function if the results of all items would not fit into memory. If the generator is
+    closed, or a job raises an exception, all running jobs are cancelled.
 
     Parameters
     ----------
     items
-        Each item is read when a thread is free for it, but fewer than `look_ahead` items ahead of
-        the next result.
+        Each item is read when a thread is free for it and the limit `look_ahead` permits it.
     start
         Makes the job of an item, on the thread that runs it.
     at_once
-        How many jobs run at the same time.
+        Maximum number of jobs that run at the same time.
     look_ahead
-        How many jobs may have begun whose results have not been yielded, at least `at_once`. While
-        a slow job runs, later jobs can finish; their results wait for the slow one.
+        Maximum number of jobs that have begun but whose results have not been yielded; at least
+        `at_once`. While a slow job runs, later jobs may finish. Their results are kept until the
+        slow job ends.
     """
     finished: dict[int, Future[Result]] = {}
     n_yielded = 0
@@ -180,7 +181,8 @@ def _ended(
 ) -> Generator[tuple[int, Future[Result]], None, None]:
     """Run a job for each item on threads; yield each item's number and future when its job ends.
 
-    Items from the number `before()` on are not started yet.
+    Items are numbered from 0. If `before` is given, only items with numbers below `before()` may
+    start; the limit is read again each time a job ends.
     """
     running: dict[Future[Any], int] = {}
     jobs = _Running()
@@ -204,7 +206,7 @@ def _ended(
                 future = ended.get()
                 yield running.pop(future), future
         except BaseException:
-            jobs.cancel_all()  # leaving the executor's block waits for them
+            jobs.cancel_all()  # the end of the `with` block waits for these jobs
             raise
 
 

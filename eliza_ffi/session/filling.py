@@ -1,4 +1,7 @@
-"""Fill a skeleton: open a stream, prefill, call the library once per span, close."""
+"""Fill a skeleton, an answer in which fixed text alternates with spans that the model writes.
+
+A run opens a stream, prefills the prompt, calls the library once per span, and closes the stream.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ ON_LIMIT = ("error", "close")
 
 
 class Fillable(Protocol):
-    """A skeleton, or an object that decides on each span when the earlier spans are filled."""
+    """A skeleton, or an object whose next span may depend on the spans filled so far."""
 
     @property
     def n_spans(self) -> int:
@@ -57,7 +60,7 @@ class FillRequest:
     sampler_plan : SpanSamplerPlan
         Sampling settings of single spans.
     max_tokens : int
-        The most tokens of the whole answer; 0 = no limit except the context.
+        Maximum number of tokens in the whole answer; 0 = no limit except the context.
     on_limit : {"error", "close"}
         What to do if the answer does not end within `max_tokens`. ``"error"``: raise an error.
         ``"close"``: end the free values in the shortest valid way, and still write the fixed text
@@ -114,8 +117,8 @@ class FillRun:
 
     Notes
     -----
-    `steps` can be consumed once. Each step blocks while the library works. Successive steps may be
-    pulled from different threads. `cancel` may be called from any thread at any time.
+    Call `steps` only once. Each step blocks while the library works. Different steps may be
+    requested from different threads. `cancel` may be called from any thread at any time.
 
     Raises
     ------
@@ -227,7 +230,7 @@ class FillRun:
             )
 
     def _room(self) -> int:
-        """Return the most tokens that a free value may have; 0 = no limit."""
+        """Return how many more tokens a free value may have; 0 = no limit."""
         most = self.args.max_tokens
         return max(most - len(self._answer.tokens), 1) if most else 0
 
@@ -235,7 +238,8 @@ class FillRun:
         """Write a span and the fixed text around it."""
         if placed.is_literal:
             return Filled("", self._write_fixed(stream, placed.before, placed.follow))
-        # The end of a choice is certain. A free value may share its last token with the next text.
+        # If no label is a prefix of another, the end of a choice is recognized without the text after
+        # it. The last token of a free value may also contain the beginning of the next text.
         is_apart = placed.texts is not None and placed.ends_itself
         together = bool(placed.follow) and not is_apart
         request = placed.request_with_follow() if together else placed.request()
@@ -279,7 +283,7 @@ class FillRun:
             if error.partial is not None:
                 partial = error.partial
                 self._answer.take_tokens(partial.answer_tokens, partial.answer_bytes)
-                if partial.text:  # otherwise the library has removed the fixed text again, too
+                if partial.text:  # without a value, the library also removes the fixed text again
                     self._answer.write(request.get("before", "") + partial.text)
             raise
         self._answer.take_tokens(result.answer_tokens, result.answer_bytes)

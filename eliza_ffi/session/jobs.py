@@ -53,8 +53,8 @@ STEPS = (str, SpanFill, FieldFill)
 class Jobs:
     """Makes the requests of one model.
 
-    Each method checks its arguments, tokenizes the prompt and returns the request. This can take
-    long, so an event loop should call it on a thread.
+    Each method checks its arguments, tokenizes the prompt and returns the request. This can take a
+    long time, so code on an event loop should call these methods on a thread.
 
     Parameters
     ----------
@@ -210,7 +210,10 @@ class Jobs:
         request: GenerationRequest | FillRequest,
         begin: Callable[[], Callable[[Any], Iterator[R]]],
     ) -> Work[R]:
-        """Return a request whose steps go through a function; `begin` makes one for each run."""
+        """Return a request that converts the steps of its runs.
+
+        For each run, `begin` returns a function that converts one step to any number of steps.
+        """
 
         def steps(run: Any) -> Generator[R, None, None]:
             take = begin()

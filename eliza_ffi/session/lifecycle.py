@@ -30,7 +30,7 @@ class Cancellable(Protocol):
     """An object that another thread can cancel."""
 
     def cancel(self) -> None:
-        """Cancel it."""
+        """Cancel the object's work."""
 
 
 class Work(Generic[Step]):
@@ -45,7 +45,7 @@ class Work(Generic[Step]):
         out steps that the caller does not need, because a request that has yielded a step cannot
         run again.
     n_tokens
-        The least number of tokens of the context that the request needs.
+        Minimum number of context tokens that the request needs.
     slot_id
         The slot that the request names; -1 = any slot.
     at_most
@@ -128,10 +128,11 @@ class Lifecycle:
         Parameters
         ----------
         config
+            The configuration of the stream.
         tokens
             The tokens of the prompt.
         sampling
-            The JSON of a ``Sampling``, for settings that the configuration cannot express.
+            The JSON of a ``Sampling``, if it has settings that `config` cannot express.
         """
         with self.opened(config) as stream:
             if sampling is not None:

@@ -18,8 +18,10 @@ from ..structured.masks import Masks, MaskSource
 __all__ = ["MaskedSteps"]
 
 QUICK_MASK = 250e-6
-"""Seconds. A longer computation is worth another thread: during the pass the mask is not known, so
-the pass cannot compute exactly the logits that the mask needs."""
+"""Maximum duration, in seconds, of a mask that is computed before the forward pass.
+
+If the mask is known before the pass, the pass computes only the logits of the allowed tokens. A
+mask that takes longer is computed on another thread during the pass."""
 
 
 class MaskedSteps:
@@ -30,7 +32,7 @@ class MaskedSteps:
     binding
         The library.
     masks
-        What the text may be.
+        The token masks.
     check
         Raises an error if the generation was cancelled.
 
@@ -87,15 +89,15 @@ class MaskedSteps:
 
 
 class _MaskComputer:
-    """Computes quick masks at once, and slow ones on a thread while the model computes.
+    """Computes quick masks before the forward pass, and slow masks on a thread during the pass.
 
-    A mask is expected to take as long as the one before it.
+    Each mask is expected to take as long as the previous mask.
     """
 
     def __init__(self, source: MaskSource, decode: Callable[[], None]) -> None:
         self._source = source
         self._decode = decode
-        self._seconds = 0.0  # that the last mask took
+        self._seconds = 0.0  # duration of the last mask's computation
         self._thread: ThreadPoolExecutor | None = None
 
     def mask(self) -> NDArray[np.uint32]:
@@ -118,7 +120,7 @@ class _MaskComputer:
         try:
             self._decode()
         finally:
-            computing.exception()  # the source must not be used before it has finished
+            computing.exception()  # wait: the thread must not use the source any more
         return computing.result()
 
     def close(self) -> None:

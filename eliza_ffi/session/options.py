@@ -92,9 +92,9 @@ class Speculation:
     Attributes
     ----------
     max_tokens : int
-        The most tokens of a guess, 1 to 256.
+        Maximum number of tokens in a guess, 1 to 256.
     min_tokens : int
-        The least tokens of a guess, at most `max_tokens`. Shorter guesses are not checked.
+        Minimum number of tokens in a guess, at most `max_tokens`. Shorter guesses are discarded.
     drafter : str, os.PathLike or None
         The file of a small model with the same vocabulary, or of an MTP head of the model. None =
         the model's own MTP head; if the model has none, the guess is the text that followed the

@@ -1,4 +1,7 @@
-"""Read an answer of a shape while it is generated, as a skeleton or under token masks."""
+"""Read a structured answer while the model generates it.
+
+The model may fill a skeleton, or generate text under token masks.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ __all__ = ["Reading", "Step"]
 T = TypeVar("T")
 
 Step = SpanFill | FillResult | StreamStep | RunResult
-"""A step or the result of a run, of a skeleton or under token masks."""
+"""A step or the result: of filling a skeleton, or of generating text under token masks."""
 
 
 class Reading(Generic[T]):
@@ -34,7 +37,7 @@ class Reading(Generic[T]):
     shape
         The shape of the answer.
     tells_fields
-        Whether to yield the fields, too, or the result alone.
+        Whether to yield the fields before the result.
     """
 
     def __init__(self, shape: Shape[T], tells_fields: bool = True) -> None:

@@ -107,22 +107,24 @@ REQUEST_FIELDS: FieldChecks = {
 
 @dataclass(frozen=True, eq=False)
 class GenerationRequest:
-    """A prompt, and the settings with which text is generated after it.
+    """A prompt, and the settings for generating text after it.
 
     Attributes
     ----------
     prompt_tokens : sequence of int or array of int, shape [n]
     max_tokens : int
-        0 = no limit except the context's length.
+        Maximum number of tokens to generate; 0 = no limit except the context's length.
     temperature, top_p, top_k, repeat_penalty
-        As in :class:`~eliza_ffi.sampling.Sampling`. The context's options have all other settings.
+        As in :class:`~eliza_ffi.sampling.Sampling`. All other sampling settings are those of the
+        context.
     sampling : Sampling or None
-        All sampling settings in one object, in place of these four.
+        All sampling settings in one object. They replace `temperature`, `top_p`, `top_k` and
+        `repeat_penalty`.
     grammar : str or None
         A grammar in GBNF with the start rule ``root``.
     constraint : PreparedChoices, TokenTreePayload, TextChoices, Masks or None
-        With labels, the text begins with one of the labels. With masks, the masks allow or forbid
-        every token.
+        Labels: the text begins with a label. Masks: before each token, a mask says which tokens are
+        allowed.
     choice_mode : int
         How the label is chosen: ``TRIE_ARGMAX``, ``TRIE_SAMPLE`` or ``TRIE_BEST_LEAF``, or-ed with
         ``STOP_AT_LEAF`` to end the generation after the label.
@@ -131,8 +133,8 @@ class GenerationRequest:
     stop : tuple of str
         Strings that end the generation. The stop string and all text after it are left out.
     logprobs : int or None
-        Compute the log-probability of every generated token, and of this number of most probable
-        tokens at its position.
+        If this is a number n, compute the log-probability of every generated token, and of the n
+        most probable tokens at the same position.
     slot_id : int
         The KV slot, which runs one generation at a time; -1 = any free slot.
     cache_key : str or None
@@ -140,7 +142,7 @@ class GenerationRequest:
     cache_type_k, cache_type_v : str or None
         Types of the KV cache, such as ``"q8_0"``; None = f16.
     draft_min, draft_max : int
-        The least and the most tokens of a speculative draft; 0 = no speculation.
+        Minimum and maximum number of tokens in a speculative draft; 0 = no speculation.
     drafter : str or None
         The file of the draft model.
     disable_thinking : bool
@@ -208,7 +210,7 @@ class GenerationRequest:
         return self.constraint is not None and self.masks is None
 
     def config(self) -> StreamConfig:
-        """Return the configuration with which the library opens a stream."""
+        """Return the configuration for opening a stream."""
         return StreamConfig(
             max_tokens=self.max_tokens,
             temperature=self.temperature,
@@ -247,11 +249,11 @@ class RunResult:
     leaf : TrieLeaf or None
         The chosen label, if there was one and the library reports it.
     leaf_logprobs : array of float64, shape [labels], or None
-        With `score_choices`, the natural logarithm of the probability of each label among the
-        labels.
+        If the request's `score_choices` is set: the natural logarithm of each label's probability
+        among the labels.
     logprobs : array of (token, logprob), shape [tokens, 1 + n], or None
-        With `logprobs` = n: in each row the generated token, then the most probable tokens at its
-        position; -1 and nan if unknown.
+        If the request's `logprobs` is n: in each row the generated token, then the n most probable
+        tokens at its position. Unknown entries are -1 and nan.
     """
 
     text: str

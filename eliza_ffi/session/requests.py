@@ -1,4 +1,7 @@
-"""Turn the arguments of Model's methods into requests, and the results of runs into results."""
+"""Convert the arguments of Model's methods to requests, and the results of runs to public results.
+
+A request is a checked description of the work. A run executes it on a stream of the library.
+"""
 
 from __future__ import annotations
 
@@ -101,8 +104,7 @@ class TokenLogprob:
         The natural logarithm of the token's probability among all tokens, before any sampling; nan
         for the tokens of labels.
     top : tuple of TokenLogprob
-        The most probable tokens at this position, the most probable first. There are as many as the
-        argument `logprobs` says.
+        The `logprobs` most probable tokens at this position, the most probable first.
     """
 
     token: int
@@ -157,7 +159,7 @@ def check_keywords(
     known
         All allowed names.
     own
-        Parameters of the method that a misspelling may stand for.
+        The method's own parameters; the suggestion may name one of them, too.
     """
     for name in given:
         if name not in known:
@@ -226,7 +228,7 @@ def _is_conversation(prompt: Any) -> TypeGuard[Messages]:
 
 
 def checked_tokens(prompt: Any) -> Tokens:
-    """Check that a prompt can be a list of token ids; otherwise the error says what to pass."""
+    """Check that a prompt may be a list of token ids; the error names all kinds of prompts."""
     if not _is_listed(prompt):
         hint = "a conversation is a list of messages" if isinstance(prompt, Mapping) else ""
         raise wrong("prompt", PROMPT, prompt, hint)
@@ -409,7 +411,7 @@ def fill_request(
 
 @dataclass(frozen=True, eq=False)
 class ShapeRequest:
-    """A request for an answer of a shape: a skeleton to fill, or text under token masks.
+    """A request for a structured answer: fill a skeleton, or generate text under token masks.
 
     Attributes
     ----------
@@ -442,11 +444,12 @@ FILLABLE = (
 
 
 class Tries:
-    """The first try of an answer of a shape, and its retries. Any thread may cancel them.
+    """The first try and the retries of a structured answer. Any thread may cancel them.
 
     Parameters
     ----------
     request
+        The request of the first try.
     begin
         Returns a run of a FillRequest or a GenerationRequest.
 
@@ -636,7 +639,7 @@ def choice_of(
         )
     if result.finish_reason == "length":
         longest = _longest(args)
-        room = "" if longest is None else f", or raise it to {longest}, the most tokens of a label"
+        room = "" if longest is None else f", or raise it to {longest}, the longest label's length"
         raise InvalidArgumentError(
             f"max_tokens={args.max_tokens} ended the generation inside a label, after "
             f"{result.text!r}: leave it at 0{room}"
@@ -687,7 +690,7 @@ def _probabilities(
     if result.leaf_logprobs is None:
         return None
     probabilities = np.exp(result.leaf_logprobs).tolist()
-    if isinstance(args.constraint, TokenTreePayload):  # its leaves have another order
+    if isinstance(args.constraint, TokenTreePayload):  # its leaves are sorted by name
         names = [leaf.name for leaf in args.constraint.leaves()]
         of_name = dict(zip(names, probabilities, strict=True))
         probabilities = [of_name[text] for text in labels.texts]

@@ -1,4 +1,4 @@
-"""Save and restore prompts: a file has their tokens and their part of the KV cache."""
+"""Save prompts to files, and restore them. A file holds the tokens and their KV cache."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def restore_work(session: Session, path: str | os.PathLike[str], config: StreamC
             n_restored = binding.stats(stream).n_past
         yield n_restored
 
-    # The number of tokens in the file is unknown, and so is whether they fit into an empty context.
-    # Infinity prevents a second run.
+    # The number of tokens in the file is unknown, so a second run might find the context full even
+    # if it ran alone. With infinity, the scheduler never starts a second run.
     return Work(
         lambda: Lifecycle(binding, session.ctx, "restoring"),
         steps,

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Scheduler:
-    """Runs the requests for the slots of one context.
+    """Runs the requests of one context, each in a slot.
 
     A request waits for its turn and then runs. It runs again after one of two failures, unless it
     has already yielded a step:
@@ -60,8 +60,8 @@ class Scheduler:
         ----------
         work
         wait
-            As `wait_for` of :meth:`~eliza_ffi.session.turns.Turns.one`. With False, the request
-            never runs again, and ignores the limit on requests of its kind.
+            As `wait_for` of :meth:`~eliza_ffi.session.turns.Turns.one`. If False, the request never
+            runs again, and the limit `work.at_most` does not apply to it.
         """
         attempt = _Attempt(work, check_wait(wait))
         while True:
@@ -86,7 +86,7 @@ class Scheduler:
                 attempt = attempt.following(error, fits, not self._slots_wait)
 
     async def steps_async(self, work: Work[T], wait: bool | float) -> AsyncGenerator[T, None]:
-        """Do the same on an event loop, with the request on a thread; ``aclose()`` stops it."""
+        """Do the same as :meth:`steps`, with the request on a thread; ``aclose()`` stops it."""
         attempt = _Attempt(work, check_wait(wait))
         while True:
             try:

@@ -1,4 +1,7 @@
-"""Score labels after several endings of one prompt, if possible in one call of the library."""
+"""Score labels after several endings of one prompt, in one library call if possible.
+
+The endings of a decision, for example, are the questions about one input.
+"""
 
 from __future__ import annotations
 
@@ -99,8 +102,9 @@ class ScoreRun:
     Raises
     ------
     NotSupportedError
-        If the library does not support the requested scores. An older library without endings
-        scores them one after the other, and computes only probabilities among the labels.
+        If the library does not support the requested scores. For an older library, which has no
+        function to score several endings, this class scores one ending after the other. It can
+        then compute only probabilities among the labels.
     """
 
     def __init__(self, binding: LlmStreamingBinding, ctx: Any, args: ScoreArgs) -> None:

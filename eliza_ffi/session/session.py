@@ -123,7 +123,8 @@ class Session:
         # callback may refer to an object that holds this session.
         destroy = self.binding.destroyer(self._ctx)
         self._finalizer = weakref.finalize(self, _destroy_in, self._process, destroy)
-        # Bind the library's functions, not methods of this session, which would keep itself alive.
+        # Bind the library's functions here. If this session referred to its own bound methods, the
+        # reference cycle would keep it alive until the garbage collector runs.
         self._prompts = PromptTokenizer(
             partial(self.binding.tokenize, self._ctx), partial(self.binding.detokenize, self._ctx)
         )
@@ -155,7 +156,7 @@ class Session:
         # A library without options does not report its number of slots.
         n_slots = setting("n_slots", DEFAULT_SLOTS) if has_options else 64
         self.turns = Turns(n_slots, setting("slot_wait_ms", DEFAULT_WAIT_MS) / 1000)
-        # Again, no methods of this session.
+        # Again, bind no methods of this session.
         self.scheduler = Scheduler(
             self.turns,
             self.workers,
@@ -176,7 +177,7 @@ class Session:
         return ", ".join([name, *described, f"{self.turns.n} slots"])
 
     def at_once(self, asked: int | None) -> int:
-        """Return how many requests of a batch run at the same time."""
+        """Return the maximum number of requests of a batch that run at the same time."""
         if asked is None:
             return self.turns.n
         return check_whole("max_concurrency", asked, 1)
@@ -211,7 +212,7 @@ class Session:
         return self.scheduler.steps(work, wait)
 
     def steps_async(self, work: Work[T], wait: bool | float) -> AsyncGenerator[T, None]:
-        """Do the same on an event loop, with the request on a thread; ``aclose()`` stops it."""
+        """Do the same as :meth:`steps`, with the request on a thread; ``aclose()`` stops it."""
         return self.scheduler.steps_async(work, wait)
 
     def result(self, work: Work[Any], wait: bool | float) -> Any:
@@ -291,7 +292,7 @@ class Session:
         """
         context = self.ctx
         if self._chat is None:
-            # Bind the library's functions, not methods of this session, as in the constructor.
+            # Bind the library's functions, not methods of this session; see the constructor.
             self._chat = ChatTokenizer(
                 template_of_model(self.binding.describe(context)["model"]),
                 partial(self.binding.tokenize, context),
@@ -300,7 +301,7 @@ class Session:
         return self._chat
 
     def call_format(self, variables: Mapping[str, Any]) -> CallFormat:
-        """Return the model's tool-call format, which is cached.
+        """Return the model's tool-call format, from the cache if possible.
 
         Parameters
         ----------
@@ -315,12 +316,12 @@ class Session:
         return self._call_formats[key]
 
     def token_texts(self) -> TokenTexts:
-        """Return the text of every token of the vocabulary, which is read once."""
+        """Return the text of every token; the vocabulary is read only once."""
         _ = self.ctx  # raises if the model is closed or belongs to the parent process
         return self._vocabulary()
 
     def guidance(self) -> Guidance:
-        """Return llguidance for the model's vocabulary.
+        """Return the interface to llguidance, prepared for the model's vocabulary.
 
         Raises
         ------
@@ -358,7 +359,7 @@ def _token_texts(speller: TokenSpeller, binding: CffiBinding, ctx: Any) -> Token
 
 
 def _label_tokens(binding: CffiBinding, ctx: Any, labels: LabelSet[Any]) -> ChoiceTokens:
-    # Not a method of the session, which would keep itself alive.
+    # Not a method of the session, which would be a reference cycle; see the constructor.
     if binding.supports("prepare_choices"):
         return binding.prepare_choices(ctx, labels.texts)
     return labels.payload(partial(binding.tokenize, ctx), partial(binding.detokenize, ctx))

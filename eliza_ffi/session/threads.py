@@ -16,7 +16,7 @@ from ..errors import ElizaError
 __all__ = ["MOST_SLOTS", "Stepped", "Threads", "tell"]
 
 MOST_SLOTS = 64
-"""The most slots of a context. Each generation of an event loop needs one thread."""
+"""Maximum number of slots of a context, and so of threads that run generations at one time."""
 
 T = TypeVar("T")
 Step = TypeVar("Step")
@@ -40,7 +40,7 @@ class Threads:
     Parameters
     ----------
     n_threads
-        How many calls can run at the same time. Further calls wait for a thread.
+        Maximum number of calls that run at the same time. Further calls wait for a thread.
     name
         The beginning of the threads' names.
     """
@@ -77,7 +77,7 @@ class Threads:
         return future.result()
 
     async def steps(self, run: Stepped[Step]) -> AsyncGenerator[Step, None]:
-        """Run on a thread and yield the steps; stop early with ``aclose()``."""
+        """Do the run on a thread, and yield its steps; to stop early, call ``aclose()``."""
         running = _SteppedRun(run, self._start)
         try:
             async for step in running.steps():
@@ -116,7 +116,7 @@ class _SteppedRun(Generic[Step]):
 
     def _run_on_thread(self) -> None:
         try:
-            # If the loop is closed, queueing a step raises. The stream must be closed then, too.
+            # `closing` closes the stream even if queueing a step fails because the loop is closed.
             with closing(self._run.steps()) as steps:
                 for step in steps:
                     self._loop.call_soon_threadsafe(self._steps.put_nowait, (step,))
@@ -138,7 +138,7 @@ class _SteppedRun(Generic[Step]):
 
 
 async def _ended(future: asyncio.Future[Any]) -> None:
-    """Wait until a call on a thread returns; if cancelled meanwhile, raise CancelledError then."""
+    """Wait until a call on a thread returns; only then raise a CancelledError that has arrived."""
     cancelled: asyncio.CancelledError | None = None
     while not future.done():
         try:

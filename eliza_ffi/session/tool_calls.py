@@ -6,7 +6,7 @@ A call is written in the model's own format, with up to three requests that shar
    If the format also has fixed text that begins an answer in words, the model chooses between the
    two texts.
 2. Which tool? The model chooses between the names. Each name is tokenized together with the text
-   around it, and only the tokens up to the first one that no other name has are scored.
+   around it. Only the first tokens are scored: as many as distinguish the name from all others.
 3. Which arguments? They are generated under token masks of the tool's schema. The fixed text around
    them is part of the grammar, because one token may span fixed text and arguments.
 
@@ -367,7 +367,9 @@ def _closed(tool: Tool) -> Tool:
     A schema without ``additionalProperties`` allows other properties. Tool definitions rarely
     intend that, and small models would write properties without end.
     """
-    if '"allOf"' in checked_schema(tool.parameters):  # its schemas describe the same object
+    # Each schema of an allOf describes the whole object, so none of them may forbid the others'
+    # properties.
+    if '"allOf"' in checked_schema(tool.parameters):
         return tool
     return replace(tool, parameters=_without_others(tool.parameters))
 
@@ -416,7 +418,7 @@ def _offered(choice: Any, tools: tuple[Tool, ...]) -> tuple[tuple[Tool, ...], bo
 
 
 def _turn_start(request: ToolRequest, tokens: Sequence[int]) -> list[int]:
-    """Return the prompt's tokens, up to the place where calls and answers in words differ."""
+    """Return the prompt's tokens up to the point where calls and answers in words differ."""
     format, kept, taken = request.format, list(tokens), b""
     cut = format.cut.encode()
     while len(taken) < len(cut):
@@ -545,7 +547,7 @@ class ToolRun:
             self._next.cancel()
 
     def steps(self) -> Generator[ToolCalls | TextAnswer, None, None]:
-        """Yield the result, the calls or an answer in words, as the only step."""
+        """Yield one step: the result, which is the calls or an answer in words."""
         calls = ToolCalls()
         for index in range(self.request.max_calls):
             call = self._call(index)
@@ -599,7 +601,7 @@ class ToolRun:
         return _Start(tool, text, tuple(self.request.read(text)), rows)
 
     def _before(self, index: int) -> str:
-        """Return the fixed text before a call: after the turn's beginning or the previous call."""
+        """Return the fixed text before call number `index` of the turn, from 0."""
         return self.request.format.between if index else self.request.format.open
 
     def _fill(self, pieces: Any, tool: Tool, index: int, id: str) -> str:
@@ -627,7 +629,7 @@ class ToolRun:
     def _choose(self, ways: Sequence[Sequence[Row]]) -> list[float]:
         """Return the probability of each of several continuations.
 
-        A continuation is a list of the token sequences that it may begin with.
+        Each item of `ways` is one continuation: the token sequences that it can begin with.
         """
         if len(ways) == 1:
             return [1.0]
@@ -757,6 +759,6 @@ class ToolRun:
 
 
 def _decided(row: Row, others: Sequence[Row]) -> Row:
-    """Return the tokens of a row up to the first one that differs from all other rows."""
+    """Return the shortest beginning of a row that no other row shares, or else the whole row."""
     n_common = max((len(commonprefix([row, other])) for other in others), default=-1)
     return row[: n_common + 1]

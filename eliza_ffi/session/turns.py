@@ -37,10 +37,10 @@ class Turns:
     Parameters
     ----------
     n
-        How many callers may run at the same time.
+        Maximum number of callers that run at the same time.
     timeout
-        For callers without a time limit of their own: how many seconds they wait for any turn to
-        begin or end. It does not limit the total wait, so a caller stays in a queue that moves.
+        Seconds, for callers without a time limit of their own. Such a caller gives up if no turn
+        begins or ends for this long. As long as the queue moves, the caller keeps waiting.
 
     Attributes
     ----------
@@ -79,12 +79,12 @@ class Turns:
         Parameters
         ----------
         wait_for
-            The most seconds to wait; True = as `timeout` says, False = do not wait.
+            Maximum number of seconds to wait; True = apply `timeout`, False = do not wait.
         alone
             Wait until no other caller is running, and let no other caller run during this turn.
         at_most
-            Wait until fewer than `at_most` callers with such a limit are running. Other callers
-            may overtake this one.
+            Wait until fewer than `at_most` callers that also set `at_most` are running. Other
+            callers may overtake this one.
         slot_id
             Wait until no caller that named the same slot is running; -1 = no slot is named. Other
             callers may overtake this one.
@@ -166,7 +166,10 @@ class Turns:
             )
 
     def _moves_of(self, turn: Turn) -> tuple[bool, int]:
-        """Return a value that changes when a turn begins or ends that keeps this turn waiting."""
+        """Return a value that changes whenever the queue in front of this turn moves.
+
+        It counts the turns that have begun or ended, in the turn's slot if that slot is taken.
+        """
         if self._slot_is_taken(turn):
             return True, self._moves_of_slot[turn.slot_id]
         return False, self.n_moves

@@ -278,7 +278,7 @@ def test_max_tokens_inside_a_label_raises_and_names_the_length(model: Model) -> 
     labels = string_choices(["a" * 300, "b" * 200])
     leaves = labels.payload(model.tokenize, model.detokenize).leaves()
     longest = max(len(leaf.tokens) for leaf in leaves)
-    said = rf"max_tokens=1 ended .* inside a label, after .* raise it to {longest}, the most"
+    said = rf"max_tokens=1 ended .* inside a label, after .* raise it to {longest}, the longest"
     with pytest.raises(InvalidArgumentError, match=said):
         model.choose("x", labels.texts, max_tokens=1)
     assert model.choose("x", labels.texts, max_tokens=longest).value in labels.texts
