@@ -1,6 +1,6 @@
 """The functions, filters, tests and methods that a chat template may use.
 
-Each of them is written or wrapped so that one call can neither take long nor create a large value.
+Each function is written or wrapped so that one call can neither take long nor create a large value.
 A function that creates a string checks the length first, or builds it from pieces and stops at the
 limit. A function that compares or sorts values measures them first. A function that iterates over
 items charges the budget for each item.
@@ -63,8 +63,8 @@ __all__ = [
 ]
 
 MAX_BITS = 10_000
-ESCAPED, JSON, REPR = 5, 6, 10  # characters for one character, at most, in HTML, JSON and `repr`
-RECASED = 12  # bytes that Python needs to change the case of one character
+ESCAPED, JSON, REPR = 5, 6, 10  # maximum length of one character in HTML, in JSON and in `repr`
+RECASED = 12  # bytes of memory that Python uses to change the case of one character
 
 NUMBERS = (int, float)  # a bool is an int
 SEQUENCES = (str, list, tuple)
@@ -242,7 +242,7 @@ def append(values: TemplateList, value: Any) -> None:
 
 
 def pop(values: TemplateList, index: int = -1) -> Any:
-    spend(len(values))  # the following items move
+    spend(len(values))  # Python moves the items after the removed one
     return values.pop(index)
 
 

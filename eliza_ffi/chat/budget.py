@@ -72,7 +72,7 @@ class Budget:
     Parameters
     ----------
     messages
-        The number of messages to render; each adds 5 ms.
+        The number of messages to render; each message adds 5 ms to the time limit.
     """
 
     __slots__ = ("calls", "left", "next_check", "seconds", "until")
@@ -97,7 +97,13 @@ _budget: ContextVar[Budget] = ContextVar("_budget")
 
 @contextmanager
 def bounded(messages: int = 0) -> Iterator[None]:
-    """Give the rendering inside this context its own budget, for this number of messages."""
+    """Give the rendering inside the ``with`` block its own budget.
+
+    Parameters
+    ----------
+    messages
+        The number of messages to render.
+    """
     token = _budget.set(Budget(messages))
     try:
         yield

@@ -1,4 +1,4 @@
-"""Find out from a chat template how the model writes tool calls.
+"""Find the format of a model's tool calls in its chat template.
 
 The template renders short conversations in which the assistant calls tools. The names and arguments
 of these calls occur nowhere else, so in the output they mark the holes of the format, and the rest
@@ -73,7 +73,8 @@ SAMPLES: dict[str, tuple[Any, Any]] = {
     "array": (["eliza '\"é", 2, None, {"a": True}], [True, []]),
     "object": ({"eliza_c": "'\"é", "eliza_b": [False, None, 7]}, {"eliza_d": {"e": {}}}),
 }
-# For formats that quote only some strings, and for nested values while some types are unknown.
+# Values without characters that need quotes, for formats that quote only some strings, and for
+# nested values if the format of some types has not been found yet.
 SIMPLE_SAMPLES: dict[str, tuple[Any, Any]] = {
     "string": STRINGS,
     "array": ([STRINGS[0], 7], [True]),
@@ -181,7 +182,7 @@ class _Finder:
         )
 
     def said(self, turn: Mapping[str, Any]) -> str:
-        """Return the turn from the point where turns begin to differ, up to the end."""
+        """Render a turn, and return its text after the beginning that all turns have in common."""
         text = self.render(turn)
         if not text.startswith(self.turn) or len(text) - len(self.turn) > MAX_WORDS:
             raise _NotFound
@@ -193,7 +194,7 @@ class _Finder:
     # ---- the turn ------------------------------------------------------------------------------
 
     def with_start(self, format: CallFormat, before: str) -> tuple[CallFormat, str]:
-        """Find how turns begin.
+        """Find the fixed text at the beginning of turns.
 
         Parameters
         ----------
@@ -216,9 +217,10 @@ class _Finder:
         same = _overlap(opening, before)
         if thought and not thought[0]:
             cut = opening  # the generation prompt begins thoughts
-        elif same:  # the turn begins as the generation prompt does
+        elif same:  # the turn and the generation prompt begin with the same text
             before, text_start = before.removeprefix(same), text_start.removeprefix(same)
-        elif "</" in opening and before.startswith(text_start):  # both have empty thoughts
+        # Calls and answers in words both begin with empty thoughts.
+        elif "</" in opening and before.startswith(text_start):
             before, text_start = before.removeprefix(text_start), ""
         else:
             cut = opening  # the generation prompt may begin thoughts
@@ -325,7 +327,11 @@ def _with_calls(format: CallFormat, alone: Sequence[Any], both: Sequence[Any]) -
 
 
 def _numbered(text: Any, other: Any) -> list[str | int] | None:
-    """Cut `text` at the number that is one more in `other`; None if they differ otherwise."""
+    """Split `text` at its call number.
+
+    The two strings must be equal except for one number, which is greater by one in `other`.
+    Otherwise the result is None. If the strings are equal, `text` is not split.
+    """
     if not isinstance(text, str) or not isinstance(other, str):
         return None
     if text == other:
@@ -380,7 +386,7 @@ def _from_whole_tag(text: str) -> bool:
 
 
 def _common_end(text: str, other: str) -> str:
-    """Return the common end of two strings, from the beginning of a tag."""
+    """Return the longest common end of two strings that begins with a tag, or an empty string."""
     if (stop := other.strip()) and stop in text:
         return text[text.index(stop) :]
     end = commonprefix([text[::-1], other[::-1]])[::-1]
@@ -392,7 +398,11 @@ def _common_end(text: str, other: str) -> str:
 
 
 def _overlap(text: str, other: str) -> str:
-    """Return the longest end of `text` that `other` begins with, if it is all of it or has tags."""
+    """Return the longest end of `text` with which `other` begins.
+
+    An end that is neither all of `text` nor contains a tag may be a coincidence; the result is then
+    an empty string.
+    """
     sizes = range(min(len(text), len(other)), 0, -1)
     same = next((text[-size:] for size in sizes if other.startswith(text[-size:])), "")
     return same if same == text or "<" in same else ""
@@ -404,21 +414,23 @@ def _overlap(text: str, other: str) -> str:
 def _find_members(
     write: Callable[[Any], str], of_objects: Members | None
 ) -> tuple[Members, Members | None]:
-    """Find how arguments are written one by one, or the items of an array.
+    """Find the format of the arguments, if each is written on its own, or of the items of an array.
 
     Parameters
     ----------
     write
         A function that returns a turn with given arguments, or with a given array.
     of_objects
-        How objects among the items are written; None to find arguments.
+        To find the format of items: the format of objects among them. None: find the format of
+        arguments.
 
     Returns
     -------
     Members
         How the arguments or items are written.
     Members or None
-        How the items of arrays among them are written, if that is neither JSON nor Python.
+        If some arguments are arrays that are written neither as JSON nor as Python literals: the
+        format of their items.
     """
     keys = KEYS if of_objects is None else ()
 

@@ -94,7 +94,8 @@ class Member:
         Fixed text, ``Hole.KEY`` (except for items) and one ``Hole.VALUE``.
     value : str
         How the value is written: ``"raw"`` (a string without quotes or escapes), ``"json"``,
-        ``"python"`` (as by Python's ``str``) or ``"members"`` (member by member, as the arguments).
+        ``"python"`` (as Python's ``str`` writes it) or ``"members"`` (each member or item on its
+        own, in the same way as arguments).
     """
 
     pieces: Pieces
@@ -122,7 +123,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Members:
-    """How arguments are written one by one, or the items of an array.
+    """The format of arguments that are written one by one, or of the items of an array.
 
     Attributes
     ----------
@@ -183,7 +184,7 @@ class CallFormat:
     Attributes
     ----------
     cut : str
-        The end of the generation prompt to leave out, because it begins thoughts.
+        The end of the generation prompt, if it begins thoughts. It is left out of the prompt.
     lead : str
         The fixed text before calls and answers alike, such as empty thoughts.
     text_start : str
@@ -236,7 +237,7 @@ class CallFormat:
 
     @property
     def forbidden(self) -> str | None:
-        """The fixed text after raw strings, which they cannot contain.
+        """The fixed text after a raw string. A raw string cannot contain it.
 
         ``{key}`` stands for the name of the argument. None if strings may contain anything.
         """
@@ -343,7 +344,7 @@ def write_members(
 
 
 WRITERS: dict[str, Callable[[Any], str]] = {"raw": str, "json": Json().write, "python": str}
-"""The functions that write values, except as members."""
+"""The functions that write values, for every way of writing except ``"members"``."""
 
 
 def fill_pieces(pieces: Pieces, holes: Mapping[Hole, str]) -> str:

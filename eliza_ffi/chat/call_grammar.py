@@ -34,7 +34,8 @@ INTEGER, FRACTION, EXPONENT = (
     r"(\.[0-9]{1,16})?",
     "([eE][+-]?[0-9]{1,2})?",
 )
-"""Numbers without bounds, up to the length that ``number_limit`` allows."""
+"""Regular expressions for numbers without bounds. The number of digits is limited;
+:mod:`eliza_ffi.structured.number_limit` explains why."""
 
 BOUNDS = {"exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum", "multipleOf"}
 
@@ -86,7 +87,7 @@ def call_grammar(
         If llguidance does not support the schema, or if the format cannot write a required
         argument.
     """
-    made = schema_grammar(schema)  # raises errors that name the place in the schema
+    made = schema_grammar(schema)  # its errors name the place in the schema
     rules = _Rules(format, schema, split)
     if isinstance(format.arguments, Json):
         compiled = json.loads(made.grammar)["grammars"][0]["json_schema"]
@@ -100,7 +101,10 @@ def call_grammar(
 
 
 def first_texts(format: CallFormat, schema: Mapping[str, Any], after: str) -> list[str]:
-    """Return the possible beginnings, as fixed text, of the arguments or of the text after them."""
+    """Return the fixed strings that can follow the tool's name directly.
+
+    Each is the beginning of some argument, or `after` if all arguments may be left out.
+    """
     members = format.arguments
     if isinstance(members, Json):
         return ["{"]
@@ -194,7 +198,9 @@ class _Rules:
         """Return members in their order; optional members may be left out."""
         if not between:
             return _row(*(rule if required else f"{rule}?" for rule, required in members))
-        first, following = "", ""  # the remaining members at the start, and after another member
+        # Rules for the members from here on: `first` if no member precedes them, and `following` if
+        # a member precedes them.
+        first, following = "", ""
         for rule, required in reversed(members):
             taken = _row(rule, following)
             later = _row(between, taken)
@@ -306,7 +312,10 @@ class _Rules:
         return f"({_row(item, others)})" + ("?" if least == 0 else "")
 
     def _python(self, kind: str, schema: Any) -> str:
-        """Return the rule of a value as Python's `str` writes it; its strings are all nested."""
+        """Return the rule of a value in the notation of Python's `str` for nested values.
+
+        In this notation, strings have quotes.
+        """
         if kind == "null":
             return '"None"'
         if kind == "boolean":

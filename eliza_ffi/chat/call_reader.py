@@ -15,7 +15,7 @@ from .tools import Tool
 
 __all__ = ["STRICT_JSON", "parse_call"]
 
-ORDER = (*JSON_TYPES, "quoted")  # strings come last, because any value may be read as a string
+ORDER = (*JSON_TYPES, "quoted")  # strings come last, because any text can be read as a string
 
 
 def _reject_constant(name: str) -> Any:
@@ -146,7 +146,10 @@ class _CallReader:
         return names if keyed else items
 
     def another(self, members: Members, between: str, after: str) -> bool:
-        """Return whether another member follows; the longest fixed text at the place decides."""
+        """Return whether another member follows.
+
+        If both a member and `after` could begin here, the longer fixed text decides.
+        """
         starts = [between + member.opening for member in members.of_type.values()]
         lengths = [len(start) for start in starts if self.text.startswith(start, self.place)]
         ends = self.text.startswith(after, self.place)
@@ -199,7 +202,7 @@ class _CallReader:
         raise mismatch
 
     def scalar(self, kind: str, writing: str, stops: Sequence[str]) -> Any:
-        """Read a value that ends before any of `stops`, at the first place where it is valid."""
+        """Read the shortest valid value that is followed by one of the strings in `stops`."""
         start = self.place
         for end in range(start, len(self.text) + 1):
             if not any(self.text.startswith(stop, end) for stop in stops):

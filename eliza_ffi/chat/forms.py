@@ -57,7 +57,7 @@ class MessageForms:
 
     @functools.cached_property
     def no_tools(self) -> list[Any] | None:
-        """The value of ``tools`` without tools: None, or [] if the template fails with None."""
+        """The value of ``tools`` for conversations without tools: None, or [] if None fails."""
         talks = ([_user(MARK)], [_user(_parts(MARK))])
         forms: tuple[list[Any] | None, ...] = (None, [])
         for nothing in forms:
@@ -104,7 +104,7 @@ class MessageForms:
 
     @functools.cached_property
     def _call_forms(self) -> tuple[str | None, str]:
-        """The content of messages that only call tools, and the form of arguments.
+        """The content to use for messages that only call tools, and the form of arguments.
 
         The form is ``"mapping"`` or ``"json"``, or ``"any"`` if the template writes both alike.
         """

@@ -6,10 +6,10 @@ the tokenizer reads both as the control token. A :class:`Prompt` separates them 
     A control token is recognized only if all of its characters are template text.
 
 To find these control tokens, the tokenizer reads the prompt with a marker, a private-use character,
-in place of each plain text. The prompt is then split at the control tokens. The text between two
-control tokens, plain text and template text joined, is tokenized with control tokens unparsed.
-Tokenizers treat a string the same way. A prompt whose plain text spells no control token therefore
-has the same tokens as the equivalent string.
+in place of each plain text. The prompt is then split at the control tokens. Between two control
+tokens, template text and plain text are joined and tokenized together, without recognizing control
+tokens. A tokenizer treats a string in the same way. A prompt whose plain text spells no control
+token therefore has the same tokens as the equivalent string.
 
 Some vocabularies have tokens that are special to the model but not marked as control tokens, such
 as ``<think>`` and ``<tool_call>``. These are recognized in any text, as in conversations.
@@ -140,7 +140,7 @@ class PromptTokenizer:
         Parameters
         ----------
         prompt
-            All of a string is template text.
+            A string, which is template text as a whole, or a Prompt.
 
         Raises
         ------
@@ -211,6 +211,6 @@ def _check_parts(prompt: Any) -> None:
 
 
 def _marked(text: str, mark: str) -> str:
-    """Replace plain text by a marker, except outer white space: control tokens may include it."""
+    """Replace plain text with a marker. Keep outer white space: control tokens may include it."""
     core = text.strip(ASCII_SPACE)
     return text.replace(core, mark) if core else text

@@ -3,17 +3,17 @@
 A template is a program in Jinja2's language. Jinja2's sandbox prevents it from reaching Python's
 internals and from changing its arguments. This module also prevents it from running forever and
 from filling the memory. It does so with two allow-lists: ``NODES`` here for syntax, and
-:mod:`.allowed` for functions, filters, tests and methods. Everything else is rejected, at compile
-time if its name appears in the template, and otherwise when the template reaches it.
+:mod:`.allowed` for functions, filters, tests and methods. Everything else is rejected: when the
+template is compiled, if the name appears in its source, and otherwise when the template uses it.
 
 No single allowed operation takes long. A string that the template creates has at most 10 million
 characters, a list or mapping at most 100,000 items, and a number at most 10,000 bits. Values are
 measured before they are compared, sorted or written as JSON.
 
 The budget in :mod:`.budget` limits all operations together. A rendering has 1 second of CPU time of
-its thread, plus 5 ms for each message, and 100 million units. A step costs 100 units, and a new
-value costs as many units more as it has bytes. Compilation executes no part of the template, so the
-template's size limits its time.
+its thread, plus 5 ms for each message, and 100 million units. A step costs 100 units. A new value
+costs 100 units, and one more for each of its bytes. Compilation executes no part of the template,
+so it needs no budget: the limit on the template's size also limits its time.
 
 This module needs Jinja2, which is an optional dependency of the package. Import the module only to
 create an environment.
@@ -199,7 +199,7 @@ class BoundedEnvironment(ImmutableSandboxedEnvironment):
         return allowed
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        kind = type(obj)  # three fast paths, with the same result as Jinja2's lookup
+        kind = type(obj)  # first three fast paths, which give the same result as Jinja2's lookup
         if kind is dict and attribute in obj and not hasattr(dict, attribute):
             return obj[attribute]
         if kind is OpenNamespace and not attribute.startswith("_"):
@@ -404,7 +404,7 @@ class TemplateTags(Extension):
 
 
 def names_needed(environment: BoundedEnvironment, source: str) -> set[str]:
-    """Return the names of variables that a template reads and may not have set itself."""
+    """Return the names of the variables that a template may read before it has set them."""
     return meta.find_undeclared_variables(Parser(environment, source).parse())
 
 

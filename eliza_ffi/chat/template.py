@@ -40,7 +40,7 @@ class ChatTemplate:
         The strings of the model's BOS and EOS tokens. Templates use them as variables.
     add_bos
         Whether the model expects every text to begin with `bos_token`. :meth:`render` does not add
-        it; :class:`~eliza_ffi.chat.ChatTokenizer` does if the template has not.
+        the token; :class:`~eliza_ffi.chat.ChatTokenizer` adds it if the template has not.
 
     Raises
     ------
@@ -169,7 +169,7 @@ class ChatTemplate:
         return str(self._template.render(messages=messages, **variables))
 
     def _older_variables(self, tools: Any) -> dict[str, str]:
-        """Return the variables that older templates use for ``strftime_now`` and ``tools``."""
+        """Return variables that older templates read instead of ``strftime_now`` and ``tools``."""
         variables = {}
         if "datetime" in self._names_needed:
             variables["datetime"] = datetime.now().strftime("%b %d %Y")

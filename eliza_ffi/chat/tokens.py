@@ -14,9 +14,9 @@ characters. If the result equals the first rendering, the template treated both 
 text is then tokenized in pieces: control tokens become their ids, and all text between them is
 plain text. If no content spells a control token, tokenizing the whole text gives the same tokens.
 
-A template may search contents for a string, usually ``</think>``, and must still find it. Contents
-therefore keep the characters of every string constant of the template, unless a control token could
-begin within this constant.
+A template may search contents for a string, usually ``</think>``, and must still find it. If a
+content contains a string constant of the template, these characters are therefore not replaced,
+unless a control token could begin within the constant.
 
 Limits:
 
@@ -116,7 +116,7 @@ class ChatTokenizer:
             If the template fails or rejects a single user message.
         """
         mark = next(mark for mark in map(chr, PRIVATE_USE) if mark not in self.template.source)
-        words = f"{mark}Some words, 1 2 <b>{mark}"  # escaping, for example, would change them
+        words = f"{mark}Some words, 1 2 <b>{mark}"  # a template that escapes HTML changes these
         text = self.template.render([{"role": "user", "content": words}], **more)
         head, *tail = (self._bos(text) + text).split(words)
         return (head, tail[0]) if len(tail) == 1 and mark not in head + tail[0] else None
@@ -162,7 +162,7 @@ def _indistinct(forged: str) -> InvalidArgumentError:
 
 
 class _Guard:
-    """Replaces characters of the messages by markers, to find them in the rendered text.
+    """Replaces characters of the messages with markers, to find them in the rendered text.
 
     Parameters
     ----------
@@ -205,7 +205,7 @@ class _Guard:
         return text.translate(self._uncovering)
 
     def _cover_key(self, key: Any) -> Any:
-        # Templates read items by their names, so names stay.
+        # Templates look up items by name, so names must not change.
         return key if isinstance(key, str) and key.isidentifier() else self.cover(key)
 
     def _cover_text(self, text: str) -> str:
@@ -218,7 +218,10 @@ class _Guard:
         return text.translate(self._covering)
 
     def _may_stay(self, looked_for: str) -> bool:
-        """Return whether a string has characters to mark, and none can begin a control token."""
+        """Return whether a string may stay unmarked.
+
+        It must contain characters to mark, and a control token must not begin at any of them.
+        """
         ends = [looked_for[i:] for i, char in enumerate(looked_for) if char in self._marks]
         return bool(ends) and not any(
             end.startswith(control) or control.startswith(end)

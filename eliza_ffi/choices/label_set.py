@@ -31,8 +31,8 @@ class ChoiceResult(Generic[T]):
     Attributes
     ----------
     value : T
-        The value of the chosen label: a string, an enum member, a bool, or the value that the
-        mapping gives the label.
+        The value of the chosen label: a string, an enum member, a bool, or the label's value in the
+        mapping.
     index : int
         The position of the label in the given order, from 0.
     text : str
@@ -43,7 +43,8 @@ class ChoiceResult(Generic[T]):
     tokens : tuple of int
         The tokens of the label.
     forward_passes : int
-        The number of forward passes after the prompt's; -1 if the library does not count them.
+        The number of forward passes after the prompt was decoded; -1 if the library does not count
+        them.
     elapsed : float
         Seconds from the tokenized prompt to the result, prefill included.
     probabilities : mapping from T to float, or None
@@ -112,12 +113,12 @@ def tokenize_choice(
     tokenize: Callable[[str], Sequence[int]],
     detokenize: Callable[[Sequence[int]], str],
 ) -> tuple[int, ...]:
-    """Return the tokens of a label that follows other text.
+    """Return the tokens that a label has after other text, such as a prompt.
 
-    Most tokenizers return these tokens for the label alone. SentencePiece tokenizers put a space
-    before the first word of their input, so ``"RESPOND"`` would become ``" RESPOND"``. For these
-    tokenizers, the label is tokenized after a line break, and the tokens of the line break are
-    removed from the result.
+    With most tokenizers, these are the tokens of the label on its own. SentencePiece tokenizers put
+    a space before the first word of their input, so ``"RESPOND"`` would become ``" RESPOND"``. For
+    these tokenizers, the label is tokenized after a line break, and the tokens of the line break
+    are removed from the result.
 
     Parameters
     ----------
@@ -140,7 +141,7 @@ def tokenize_choice(
     if after_anchor[: len(anchor)] == anchor:
         candidates.append(after_anchor[len(anchor) :])
     for tokens in candidates:
-        # `detokenize` drops a leading space as well, so the space is visible only after the anchor.
+        # Compare after the anchor, because `detokenize` drops a space at the beginning of a text.
         if tokens and detokenize(anchor + tokens) == ANCHOR + choice:
             return tuple(tokens)
     raise InvalidArgumentError(

@@ -18,8 +18,10 @@ __all__ = ["ChoiceCache", "ChoiceTokens", "PreparedLabels"]
 T = TypeVar("T")
 
 SETS_KEPT = 128
+"""The maximum number of cached label sets."""
+
 CHOICES_KEPT = 1_000_000
-"""The maximum number of cached label sets, and of labels in all of them together."""
+"""The maximum number of labels in all cached label sets together."""
 
 ChoiceTokens: TypeAlias = "PreparedChoices | TokenTreePayload"
 """Tokenized labels: stored in the library, or a payload for libraries that cannot store them."""
@@ -77,7 +79,7 @@ class ChoiceCache:
     Attributes
     ----------
     prepare : callable
-        The function, which does not use the cache.
+        The function that tokenizes a label set without using the cache.
     """
 
     def __init__(self, prepare: Callable[[LabelSet[Any]], ChoiceTokens]) -> None:

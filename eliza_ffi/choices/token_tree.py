@@ -78,14 +78,14 @@ class TokenTreeDescriptor:
 
 @dataclass(frozen=True)
 class TokenTreePayload:
-    """The input of the library: descriptors in the tokens of one model's vocabulary.
+    """Label sets in the form that the library reads: token sequences of one model's vocabulary.
 
     Attributes
     ----------
     model_id : str
         The model whose tokenizer produced the tokens.
     descriptors : tuple of TokenTreeDescriptor
-        The descriptors. The library uses the union of their leaves.
+        The label sets. The library allows every label of every set.
     """
 
     model_id: str
@@ -224,7 +224,7 @@ def estimate_trie_bytes(node: TokenTrieNode) -> int:
 def build_token_tree_descriptor(
     path: str, names: Iterable[str], tokenize: Callable[[str], Sequence[int]]
 ) -> TokenTreeDescriptor:
-    """Tokenize the names of a span and sort them, so that equal sets give equal bytes.
+    """Tokenize labels and sort them, so that equal label sets have equal JSON.
 
     Parameters
     ----------
@@ -233,7 +233,7 @@ def build_token_tree_descriptor(
     names
         The labels; duplicates are removed.
     tokenize
-        A function that returns the tokens of a name after a prompt, without special tokens.
+        A function that returns the tokens that a label has after a prompt, without special tokens.
 
     Raises
     ------

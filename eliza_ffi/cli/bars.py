@@ -18,7 +18,7 @@ from ..terminal import bar, headline, printable, text_table, wrap
 __all__ = ["decision_text"]
 
 MAX_OPTIONS_SHOWN = 12
-"""The most options that are shown one by one. One line sums up the less probable ones."""
+"""Maximum number of options that have a line of their own. The last line sums up all others."""
 
 MAX_BAR_LENGTH = 40
 

@@ -24,8 +24,8 @@ def add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
         "--method",
         choices=(*METHODS, "auto"),
         default="auto",
-        help="the kind of calibration; auto: the best in cross-validation, for each question "
-        "(default: auto)",
+        help="the kind of calibration; auto: for each question, the kind that is best in "
+        "cross-validation (default: auto)",
     )
     parser.add_argument(
         "--json", action="store_true", help="print JSON: the fitted calibration of each question"

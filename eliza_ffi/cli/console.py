@@ -41,7 +41,7 @@ class UsageError(Exception):
 
 
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that select the model and how it is opened."""
+    """Add the options that select the model, the library and the way of running them."""
     group = parser.add_argument_group("model")
     group.add_argument(
         "--model",
@@ -49,7 +49,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         help="a .gguf file or a model bundle (default: the embedded model)",
     )
     group.add_argument(
-        "--library", metavar="PATH", help="the libelizainference to load (default: searched for)"
+        "--library", metavar="PATH", help="the libelizainference to load (default: search for it)"
     )
     group.add_argument(
         "--n-ctx",
@@ -102,7 +102,7 @@ def model_options(arguments: argparse.Namespace, n_slots: int | None = None) -> 
         The number of slots; None = the model's default, or 1 with ``--batching off``.
     """
     if n_slots is None and arguments.batching == "off":
-        n_slots = 1  # a request's slot changes how its sums are rounded
+        n_slots = 1  # because the slot of a request affects rounding
     options = {name: getattr(arguments, name) for name in ("device", "rpc", "batching")}
     given = {
         "library": arguments.library,

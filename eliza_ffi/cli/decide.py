@@ -49,7 +49,7 @@ codes: 0 done, 1 failed (or no row could be answered), 2 wrong command line, 130
 """
 
 MAX_ANSWERS_COUNTED = 12
-"""The most different answers to a question that the summary lists with their counts."""
+"""Maximum number of different answers to a question that the summary lists with their counts."""
 
 TABLE_ONLY = (
     *("column", "delimiter", "limit", "output", "keep", "min_confidence"),
@@ -132,7 +132,7 @@ def add_decide_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--retry-errors",
         action="store_true",
-        help="decide those rows again that have an error in the existing output",
+        help="decide again the rows that have an error in the existing output",
     )
     add_ray_arguments(parser)
     add_model_arguments(parser)
@@ -224,7 +224,7 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
 
 
 def _check_together(arguments: argparse.Namespace) -> None:
-    """Reject options that have no effect together."""
+    """Reject combinations of options in which one option would have no effect."""
     if arguments.table is not None:
         for name in INPUT_ONLY:
             if getattr(arguments, name) is not None:

@@ -151,7 +151,7 @@ def summary_line(name: str, summary: DemoCounts) -> str:
     return (
         f"{name}: {summary.correct} of {summary.choices} right ({summary.accuracy:.0%}), "
         f"{summary.choices_per_second:.1f} choices per second, "
-        f"forward passes beyond the prompts: {summary.forward_passes}, "
+        f"forward passes after the prompts: {summary.forward_passes}, "
         f"invalid outputs: {summary.invalid_outputs}"
     )
 

@@ -24,7 +24,7 @@ ANY = "<<any>>"
 
 
 class AnswerSkeleton(Fillable, Protocol):
-    """The allowed answers to a case, in every mode of the benchmark."""
+    """The allowed answers to a case, for checking answers in every mode of the benchmark."""
 
     def matches(self, text: str) -> bool:
         """Return whether `text` is an answer exactly as `fill` writes it."""
@@ -48,7 +48,8 @@ class Case:
     prompt : str
         The prompt in the format of :mod:`eliza_ffi.cli.demo_prompts`. The answer follows it.
     instruction, question : str
-        The same for a chat: a system message that describes the answer, and the user's message.
+        The same request for a chat model: a system message that describes the answer, and the
+        user's message.
     skeleton : AnswerSkeleton
     expected : Mapping
         ``action`` or ``shouldRespond``: the right name. ``parameters``: the parameters that must be

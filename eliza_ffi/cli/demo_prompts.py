@@ -45,7 +45,7 @@ def should_respond_prompt(message: str, channel_type: str, agent_name: str = "El
     Returns
     -------
     str
-        A prompt that :data:`SHOULD_RESPOND_CHOICES` continue.
+        A prompt. Each of :data:`SHOULD_RESPOND_CHOICES` can follow it directly.
     """
     question = (
         f"agent: {_one_line(agent_name)}\n"
@@ -70,7 +70,7 @@ def planner_prompt(message: str, actions: Sequence[Mapping[str, Any]]) -> str:
     Returns
     -------
     str
-        A prompt that the name of an action continues.
+        A prompt. The name of an action can follow it directly.
 
     Raises
     ------
@@ -131,5 +131,5 @@ def _one_line(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Break up special tokens in text from outside, because they would end the turn early."""
+    """Break up special tokens in a message or a name, because they could end the turn early."""
     return text.replace("<|", "< |")

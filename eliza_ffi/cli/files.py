@@ -29,7 +29,7 @@ _READ = {
     "choices_file": "the file with the choices",
     "token_tree_descriptor": "the file with the choices",
 }
-"""The options whose files are read, with the words for them in messages."""
+"""The options whose files are read, and the name of each file in error messages."""
 
 
 def read_text(path: str) -> str:
@@ -70,7 +70,7 @@ def check_utf8(data: bytes | str, what: str) -> None:
     Raises
     ------
     InvalidArgumentError
-        With the line and the place of the first invalid byte.
+        If the data is not UTF-8. The message has the line and the place of the first invalid byte.
     """
     if isinstance(data, str):
         data = data.encode("utf-8", "surrogateescape")

@@ -23,7 +23,7 @@ from .questions import (
 __all__ = ["add_labelled_arguments", "read_labelled", "report_left_out", "show_progress"]
 
 MAX_ROWS_NAMED = 10
-"""The most rows without a usable input that are listed one by one."""
+"""Maximum number of rows without a usable input that are listed one by one."""
 
 
 def add_labelled_arguments(parser: argparse.ArgumentParser) -> None:

@@ -161,8 +161,8 @@ def build_parser() -> argparse.ArgumentParser:
         "--tokenization",
         choices=("own", "any"),
         default="own",
-        help="own: spell a label only with the tokens that the tokenizer gives it; any: with any "
-        "tokens that spell it, as under a grammar (default: own)",
+        help="own: write a label with the tokens that the tokenizer gives for it; any: allow any "
+        "tokens that spell the label, as under a grammar (default: own)",
     )
     choose.add_argument(
         "--heal-prompt",
@@ -253,7 +253,7 @@ def build_parser() -> argparse.ArgumentParser:
     tokenize.add_argument(
         "--parse-special",
         action="store_true",
-        help="convert the names of special tokens in the prompt to these tokens",
+        help="recognize special tokens in the prompt, such as <|im_start|>",
     )
     tokenize.add_argument(
         "--json", action="store_true", help="print JSON: the token ids and their text"

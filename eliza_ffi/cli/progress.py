@@ -45,7 +45,7 @@ class _ProgressLine:
         self._is_drawn = True
 
     def erase(self) -> None:
-        """Erase the line. Call this also when the work failed."""
+        """Erase the line. Call this at the end of the work, even if the work failed."""
         if self._is_drawn:
             self._stream.write("\r\x1b[K")
             self._stream.flush()
@@ -64,7 +64,7 @@ class ProgressBar(_ProgressLine):
         self._begin = 0.0
 
     def __call__(self, stage: str, fraction: float) -> None:
-        """Report that the fraction `fraction` of `stage`, 0 to 1, is done."""
+        """Report the progress of `stage`; `fraction` is the fraction done, 0 to 1."""
         if not self._stream.isatty():
             return
         now = time.monotonic()

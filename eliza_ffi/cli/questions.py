@@ -65,7 +65,7 @@ def add_question_arguments(parser: argparse.ArgumentParser) -> None:
         help="read the questions from FILE (JSON or TOML), a list or an object with names as keys",
     )
     for option, text in (
-        ("predicate", "a statement: is it true of the input?"),
+        ("predicate", "a statement about the input, which is true or false"),
         ("ask", "a question with the --choice options that follow as answers"),
         ("choice", "a possible answer; repeat for each"),
         ("score", "a question to answer on the scale of the --level options that follow"),
@@ -147,7 +147,7 @@ class HowAsked:
 
 
 def read_asking(arguments: argparse.Namespace) -> HowAsked:
-    """Return the settings. Unless an option sets them, the calibration does, if there is one."""
+    """Return the settings: from the options, otherwise from the calibration, otherwise defaults."""
     path = getattr(arguments, "calibration", None)
     if arguments.orders is not None and arguments.orders < 1:
         raise UsageError(f"--orders must be 1 or more, got {arguments.orders}")

@@ -59,7 +59,7 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
         type=whole_number,
         default=256,
         metavar="N",
-        help="the most requests that may wait (default: 256)",
+        help="maximum number of waiting requests; further ones are rejected (default: 256)",
     )
     group.add_argument(
         "--deadline",

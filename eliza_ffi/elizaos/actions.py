@@ -132,7 +132,8 @@ class Parameter:
     def placed(self, index: int, before: str = "", *follow: str) -> PlacedSpan:
         """Return the span of the value.
 
-        `follow` are the strings that may come after it. If there is only one, it is fixed text.
+        `follow` lists the strings that may come after the value. A single string is fixed text;
+        between several strings, the model chooses.
         """
         is_fixed = len(follow) == 1
         return PlacedSpan(
@@ -145,7 +146,7 @@ class Parameter:
         )
 
     def accepts(self, value: Any) -> bool:
-        """Return whether this parameter may have a value."""
+        """Return whether `value` is allowed for this parameter."""
         if self.enum is not None and not any(
             value == each and isinstance(value, bool) == isinstance(each, bool)
             for each in self.enum
@@ -171,7 +172,7 @@ class Action:
     ----------
     name : str
     parameters : tuple of Parameter
-        Their names are distinct.
+        The parameters, with distinct names.
     description : str
     """
 

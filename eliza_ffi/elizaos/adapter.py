@@ -76,7 +76,7 @@ def choice_from(
     choices
         The labels that were passed to :func:`choice_args`.
     args, result
-        What :func:`choice_args` and the runner returned.
+        The return values of :func:`choice_args` and of the runner.
     elapsed
         The duration of the run in seconds.
     """

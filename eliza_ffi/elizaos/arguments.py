@@ -1,4 +1,4 @@
-"""Arguments and results of elizaOS's streaming runner, and their conversion to this package's."""
+"""Arguments and results of elizaOS's runner, and conversions to this package's own types."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class FfiStreamingGenerateArgs:
     slot_id : int
         The KV slot. Generations in the same slot run one after the other. -1 = any free slot.
     max_tokens : int
-        The most tokens to generate; 0 = as many as fit the context.
+        Maximum number of tokens to generate; 0 = as many as fit into the context.
     temperature, top_p, top_k, repeat_penalty, gbnf_grammar, prompt_cache_key, disable_thinking,
     draft_min, draft_max, mtp_drafter_path, n_gpu_layers, cache_type_k, cache_type_v
         See :class:`~eliza_ffi.library.StreamConfig`.
@@ -99,7 +99,7 @@ class FfiStreamingGenerateArgs:
     prepared_choices : PreparedChoices or None
         Choices that the library has prepared.
     text_choices : tuple of str or None
-        Choices as strings, in any tokenization, as a grammar would allow them.
+        Choices as strings, which may be written with any tokens that spell them.
     heal_prompt : bool
         With `text_choices`: the prompt's last token may be replaced by a longer token that extends
         into the choice.
@@ -110,8 +110,8 @@ class FfiStreamingGenerateArgs:
     stop : tuple of str
         Strings that end the generation. The result's text ends before the stop string.
     logprobs : int or None
-        Report the log-probability of each token and of this many most probable tokens at its
-        position.
+        If this is a number n, report the log-probability of each token, and of the n most probable
+        tokens at the same position.
     on_trie_error : {"raise", "grammar"}
         If the library rejects the payload, raise :class:`~eliza_ffi.errors.TokenTrieError`, or log
         a warning and generate with the grammar alone.

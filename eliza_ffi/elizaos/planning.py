@@ -50,7 +50,8 @@ class ActionSkeleton(_JsonAnswer):
 
     Notes
     -----
-    Span 0 is the name of the action. Span i + 1 is parameter i of the chosen action, from 0.
+    Span 0 is the name of the action. Span 1 is the first parameter of the chosen action, span 2 the
+    second, and so on.
     """
 
     def __init__(self, actions: Iterable[Action | Mapping[str, Any]]) -> None:
@@ -144,10 +145,11 @@ class ParametersSkeleton(_JsonAnswer):
 
 
 def _options(parameters: Sequence[Parameter], begin: int, closing: str) -> dict[str, int | None]:
-    """Map each string that may come after parameter `begin` - 1 to the parameter it introduces.
+    """Return the strings that may come after parameter `begin` - 1.
 
-    The string that ends the object maps to None. Optional parameters may be skipped up to the next
-    required parameter or the end.
+    Each string is mapped to the index of the parameter that it introduces. The string that ends the
+    object is mapped to None. The strings reach up to the next required parameter, or up to the end
+    of the object, because optional parameters may be skipped.
     """
     quote = parameters[begin - 1].closing if begin else ""
     comma = "," if begin else ""

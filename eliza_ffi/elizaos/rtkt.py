@@ -38,7 +38,7 @@ VERSION = 1
 ROOT_TOKEN = -1
 
 MOST_LEAF_TOKENS = 2**24
-"""The most tokens that the distinct leaves of a tree may have in total.
+"""Maximum number of tokens in all distinct leaves of a tree together.
 
 A leaf that is a prefix of another leaf adds almost nothing to the payload, but must be written out
 when the payload is decoded. Without a limit, a payload of 1 MB could expand to 25 GB of leaves.

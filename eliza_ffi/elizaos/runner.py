@@ -56,7 +56,7 @@ class FfiStreamingRunner(_Runner):
     binding
         The library.
     ctx
-        The context to generate with, as the binding made it.
+        The context to generate with, which the binding has created.
     scheduler
         The scheduler of the session that the context belongs to; None = no session.
 
@@ -135,7 +135,7 @@ class FfiStreamingRunner(_Runner):
         Raises
         ------
         FillError
-            If the library fails in a span. Its `partial` is the answer written before the failure.
+            If the library fails on a span. The error's `partial` is the answer written until then.
         NotSupportedError
             If the library cannot fill skeletons.
         ElizaError
@@ -183,7 +183,7 @@ class SyncStreamingRunner(_Runner):
     binding
         The library.
     ctx
-        The context to generate with, as the binding made it.
+        The context to generate with, which the binding has created.
     """
 
     def __init__(self, binding: LlmStreamingBinding, ctx: Any) -> None:

@@ -1,7 +1,8 @@
-"""Facts about the C ABI that its header does not state: its versions and when functions were added.
+"""The history of the C ABI, which its header does not state.
 
 There are several versions of libelizainference. The package looks up each function by name. This
-module says in which version a missing function was added, and how the configuration has grown.
+module says in which version a missing function was added, and how the C struct with a stream's
+configuration has grown.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ in this project's library.
 """
 
 KV_TYPES_SINCE = 8
-"""The version in which the configuration grew from 64 to 80 bytes.
+"""The version in which a stream's configuration grew from 64 to 80 bytes.
 
 It added n_gpu_layers and the KV cache types.
 """

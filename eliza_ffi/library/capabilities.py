@@ -42,15 +42,15 @@ class InferenceCapabilities:
     pull, push : bool
         Whether the library has ``next`` (every library does) and ``generate``.
     cancel : bool
-        Whether a forward pass can be stopped (in every library it can).
+        Whether a forward pass can be stopped (every library can).
     token_trie : bool
         Whether a token trie can constrain the output.
     trie_modes : tuple of str
         A subset of ``"argmax"``, ``"sample"``, ``"best-leaf"`` and ``"stop-at-leaf"``. Empty if the
         library does not report its modes.
     text_choices, prepared_choices, endings, token_masks : bool
-        Whether the library takes choices as strings, prepares choices for repeated use, scores
-        several endings of a prompt together, and takes a mask for the next token.
+        Whether the library accepts choices as strings, prepares choices for repeated use, scores
+        several endings of a prompt together, and accepts a mask for the next token.
     fill, sampling, stats, logprobs : bool
         Whether the library has structured answers, the full set of samplers, counters, and
         log-probabilities of tokens.
@@ -59,13 +59,14 @@ class InferenceCapabilities:
     slots : bool
         Whether the library can save a slot to a file and restore it.
     tokenizer, embeddings, end_of_turn, verifier_events, vision : bool
-        Whether the library supports this.
+        Whether the library has a tokenizer, embeddings, the probability of the end of a turn,
+        callbacks for checked drafts, and image input.
     context_size : str
         How to set the context size: ``"option"`` = by an option; ``"config"`` = in the 88-byte
         configuration of :class:`~eliza_ffi.elizaos.aosp.AospStreamingLlmBinding`; ``"none"`` = it
         cannot be set.
     config_size : int
-        The most bytes of a stream's configuration that a library of this version reads.
+        The size in bytes of the stream configuration that a library of this version reads.
     missing_symbols : tuple of str
         Functions that the C header declares and the library lacks.
     """

@@ -108,9 +108,9 @@ class ContextCalls(NativeCalls):
     def set_verifier_callback(self, ctx: Any, callback: VerifierCallback | None) -> None:
         """Report the outcome of each draft to a function; None turns reporting off.
 
-        `callback` runs on the thread that generates, and must not call the library. An exception in
-        it does not stop the work. ``next`` raises it at the end of the same pull, whose tokens are
-        lost; ``generate`` raises it when the generation has ended.
+        `callback` runs on the thread that generates, and must not call the library. If it raises an
+        exception, the work continues. ``next`` raises the exception at the end of the same call,
+        and the tokens of this call are lost. ``generate`` raises it at the end of the generation.
         """
         self._set_callback(ctx, "verifier", _verifier_callback(), callback)
 

@@ -43,7 +43,7 @@ class Dialect:
         """Record a new context."""
 
     def check(self, ctx: Any, doing: str) -> None:
-        """Raise InvalidArgumentError if the context is destroyed and the library would not."""
+        """Raise InvalidArgumentError for a destroyed context if the library does not check that."""
 
     def destroyer(self, ctx: Any) -> Callable[[], None]:
         """Return a function that frees a context. Calling it again does nothing."""

@@ -1,6 +1,6 @@
 """Find, load and probe libelizainference.
 
-The declarations are read from the C header, which is the only place where they are written. Each
+The functions' declarations are read from the C header, so they are not repeated in Python. Each
 declared function is looked up by name when the library is loaded. Older versions lack some of the
 functions, and a call of a missing function raises an error instead of crashing.
 """
@@ -151,7 +151,7 @@ def find_library(
     path
         The library's file. The other places are not searched.
     bundle
-        A model bundle directory. The path of a model file is allowed too, and has no ``lib/``.
+        A model bundle directory. The path of a model file is also accepted, but has no effect.
     trust_bundle
         Whether to load the library in the bundle. None = only if ``ELIZA_TRUST_BUNDLE`` is ``1``.
 

@@ -48,7 +48,7 @@ class NativeCalls:
     def supports(self, name: str) -> bool:
         """Return whether this library supports the method of this name.
 
-        This is so if the library has ``eliza_inference_[llm_[stream_]]<name>``.
+        It does if it has a function ``eliza_inference_[llm_[stream_]]<name>``.
         """
         return any(self.library.has(symbol) for symbol in symbols_of(check_text("name", name)))
 

@@ -1,4 +1,4 @@
-"""The interface between the package and an inference library, and the values that it exchanges.
+"""The interface between the package and an inference library, and the types of its values.
 
 The package calls the library only through :class:`LlmStreamingBinding`. A test can therefore record
 the calls, and another library can implement them.
@@ -59,7 +59,7 @@ Tokens = Sequence[int] | NDArray[np.integer[Any]]
 TokenCallback = Callable[[int, str], bool]
 """Called with a token id and its text; returns True to stop.
 
-The id is -1 for the text that was held back because the generation ended inside a character.
+If the generation ends inside a UTF-8 character, a last call with id -1 passes the remaining text.
 """
 
 
@@ -109,7 +109,7 @@ class StreamConfig:
     Attributes
     ----------
     max_tokens : int
-        Tokens to generate after each prefill; 0 = no limit.
+        Maximum number of tokens to generate after each prefill; 0 = no limit.
     temperature : float
         0 or less = greedy.
     top_p : float
@@ -159,7 +159,7 @@ class StreamConfig:
 
 @dataclass(frozen=True, slots=True)
 class StreamStep:
-    """The result of one pull.
+    """The result of one call of `next`.
 
     Attributes
     ----------
@@ -171,8 +171,8 @@ class StreamStep:
     done : bool
         Whether the generation ended with this step.
     drafted, accepted : int
-        How many tokens the drafts that were completed in this step had, and how many of these
-        tokens were accepted.
+        The number of tokens in the drafts that ended in this step, and how many of these tokens
+        were accepted.
     """
 
     tokens: tuple[int, ...]
@@ -280,11 +280,11 @@ class SpanResult:
     tokens : int
         Tokens that the model chose or that were forced.
     truncated : bool
-        Whether the value was ended early because of a limit.
+        Whether a limit ended the value early.
     choice : int
         The index of the value among the choices; -1 without choices.
     answer_tokens : tuple of int
-        All tokens since the prompt. A token of the prompt that was healed is not among them.
+        All tokens since the prompt, except a token of the prompt that was replaced (token healing).
     answer_bytes : tuple of int
         The number of bytes of each answer token; empty if the library does not report it.
     """
@@ -318,7 +318,7 @@ class TokenTable:
 
 
 class LlmStreamingBinding(Protocol):
-    """The calls of an inference library. The binding chooses the types of contexts and streams.
+    """The calls of an inference library. Each implementation has its own context and stream types.
 
     Every call may block until the library returns. `cancel` may be called from any thread. Failures
     raise :class:`~eliza_ffi.errors.ElizaError`.
@@ -340,10 +340,10 @@ class LlmStreamingBinding(Protocol):
         """Stop the call that is running on the stream."""
 
     def set_token_mask(self, stream: Any, mask: NDArray[np.uint32] | None) -> None:
-        """Allow only tokens whose bit is set as the next token; None allows all again."""
+        """Allow only tokens whose bit in the mask is set as the next token; None allows all."""
 
     def set_forced_tokens(self, stream: Any, tokens: Tokens) -> None:
-        """Make these tokens the next ones; they need no forward pass each."""
+        """Make these tokens the next ones, without a forward pass for each."""
 
     def decode(self, stream: Any) -> None:
         """Run the forward pass that the next token needs, if any."""

@@ -22,10 +22,10 @@ __all__ = ["StateCalls", "span_result"]
 
 
 MOST_TOKENS = 2**24
-"""The most tokens whose log-probabilities can be read in one call."""
+"""Maximum number of tokens whose log-probabilities can be read in one call."""
 
 MOST_TOP = 1024
-"""The most alternatives per token whose log-probabilities the library reports."""
+"""Maximum number of alternatives per token whose log-probabilities the library reports."""
 
 
 class StateCalls(NativeCalls):

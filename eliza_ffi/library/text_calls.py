@@ -54,9 +54,12 @@ class TextCalls(NativeCalls):
         Parameters
         ----------
         ctx
+            The context.
         text
+            The string.
         add_special
-            Whether to add the tokens that the model requires at the begin and end (BOS, EOS).
+            Whether to add the tokens that the model requires at the beginning and the end, such as
+            BOS.
         parse_special
             Whether to read the name of a special token in `text` as that token.
         """

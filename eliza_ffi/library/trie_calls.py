@@ -140,8 +140,8 @@ class TrieCalls(NativeCalls):
     def token_trie_scores(self, stream: CffiStream) -> NDArray[np.float64]:
         """Return the natural logarithm of every leaf's probability, shape ``[n_leaves]``.
 
-        The order is that of the payload. Call this after the span was started and before its first
-        token.
+        The leaves are in the order of the payload. Call this after the start of the span and before
+        its first token.
         """
         self._need("token_trie_scores")
         scores = self._lib.eliza_inference_token_trie_scores

@@ -201,7 +201,8 @@ class Sampling:
     mirostat_tau, mirostat_eta : float
         Mirostat's target surprise in bits, and its learning rate.
     adaptive_target : float
-        The probability of drawn tokens that ``adaptive_p`` aims at; negative = off.
+        The probability that the drawn tokens should have on average, for the sampler
+        ``adaptive_p``; negative = off.
     adaptive_decay : float
         The decay of ``adaptive_p``'s average of past probabilities, 0 to 0.99.
     logit_bias : tuple of (int, float)
@@ -214,8 +215,8 @@ class Sampling:
     reasoning_budget : int
         The maximum number of tokens inside a reasoning block, which may begin in the prompt. When
         the budget is used up, `reasoning_message` and `reasoning_end` are written in place of the
-        model's tokens. 0 ends a block immediately; -1 = no limit. An active set of labels takes
-        precedence, and the tokens of its labels count.
+        model's tokens. 0 ends a block immediately; -1 = no limit. While the model chooses a label,
+        the budget does not interrupt the label, but the label's tokens count.
     reasoning_start, reasoning_end : str
         The strings that open and close a reasoning block; they may spell special tokens.
     reasoning_message : str
@@ -226,8 +227,8 @@ class Sampling:
     Raises
     ------
     InvalidArgumentError
-        If a setting is out of range or conflicts with another one; the message says what is
-        allowed.
+        If a setting is out of range or conflicts with another one; the message names the allowed
+        values.
     """
 
     samplers: str = DEFAULT_ORDER
@@ -379,4 +380,5 @@ PRESETS = {
     "very-creative": Sampling(temperature=1.2, top_p=0.95),
     "code": Sampling(temperature=0.2, top_k=40, top_p=0.95, min_p=0.1),
 }
-"""The presets recommended in akunu's book, by name."""
+"""The presets that the book *Inside Akunu* recommends, by name; for the book, see
+:data:`~eliza_ffi.sampling.order.BOOK_ORDER`."""

@@ -238,8 +238,8 @@ class FillRun:
         """Write a span and the fixed text around it."""
         if placed.is_literal:
             return Filled("", self._write_fixed(stream, placed.before, placed.follow))
-        # If no label is a prefix of another, the end of a choice is recognized without the text after
-        # it. The last token of a free value may also contain the beginning of the next text.
+        # If no label is a prefix of another, a choice's end is clear without the text after it.
+        # The last token of a free value may also contain the beginning of the next text.
         is_apart = placed.texts is not None and placed.ends_itself
         together = bool(placed.follow) and not is_apart
         request = placed.request_with_follow() if together else placed.request()
