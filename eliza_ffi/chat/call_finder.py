@@ -199,6 +199,7 @@ class _Finder:
         Parameters
         ----------
         format
+            The format found so far.
         before
             The turn up to the name of the first tool.
 

@@ -141,7 +141,7 @@ def tokenize_choice(
     if after_anchor[: len(anchor)] == anchor:
         candidates.append(after_anchor[len(anchor) :])
     for tokens in candidates:
-        # Compare after the anchor, because `detokenize` drops a space at the beginning of a text.
+        # Compare after the anchor, because `detokenize` drops a leading space.
         if tokens and detokenize(anchor + tokens) == ANCHOR + choice:
             return tuple(tokens)
     raise InvalidArgumentError(
@@ -173,7 +173,7 @@ class LabelSet(Generic[T]):
             raise InvalidArgumentError("there is nothing to choose from: no labels were given")
         if len(values) != len(texts):
             raise InvalidArgumentError(
-                f"expected one value for each of the {len(texts)} texts, got {len(values)} values"
+                f"expected one value for each of the {len(texts)} labels, got {len(values)} values"
             )
         seen: dict[str, int] = {}
         for i, text in enumerate(texts):

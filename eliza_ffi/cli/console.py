@@ -98,6 +98,7 @@ def model_options(arguments: argparse.Namespace, n_slots: int | None = None) -> 
     Parameters
     ----------
     arguments
+        The parsed command line.
     n_slots
         The number of slots; None = the model's default, or 1 with ``--batching off``.
     """
@@ -220,6 +221,7 @@ def open_model(arguments: argparse.Namespace, n_slots: int | None = None) -> Ite
     Parameters
     ----------
     arguments
+        The parsed command line.
     n_slots
         As for :func:`model_options`.
     """

@@ -41,7 +41,9 @@ def ray_workers(
     Parameters
     ----------
     arguments
+        The parsed command line.
     questions
+        The questions to answer about every row.
     settings
         Keyword arguments for :meth:`~eliza_ffi.Model.decide`.
     """

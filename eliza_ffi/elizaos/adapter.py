@@ -35,6 +35,7 @@ def generate_args(model: Model, prompt: AnyPrompt, **settings: Any) -> FfiStream
     Parameters
     ----------
     model
+        An open model.
     prompt, **settings
         As for :meth:`Model.generate <eliza_ffi.model.Model.generate>`. The fields of
         :class:`FfiStreamingGenerateArgs` for token trees are also allowed: `token_tree_payload`,
@@ -54,6 +55,7 @@ def choice_args(
     Parameters
     ----------
     model
+        An open model.
     prompt, choices, **settings
         As for :meth:`Model.choose <eliza_ffi.model.Model.choose>`; `choices` must be a LabelSet.
     """
@@ -92,6 +94,7 @@ def fill_args(model: Model, prompt: AnyPrompt, skeleton: Any, **settings: Any) -
     Parameters
     ----------
     model
+        An open model.
     prompt, skeleton, **settings
         As for :meth:`Model.fill <eliza_ffi.model.Model.fill>`.
     """
@@ -114,6 +117,7 @@ def plan(
     Parameters
     ----------
     model
+        An open model.
     prompt
         As for :meth:`Model.fill <eliza_ffi.model.Model.fill>`.
     actions

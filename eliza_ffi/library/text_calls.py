@@ -147,7 +147,9 @@ class TextCalls(NativeCalls):
         Parameters
         ----------
         ctx
+            The context.
         text
+            The string.
         pooling
             How to combine the vectors of the tokens: ``"mean"``, ``"cls"`` (take the first) or
             ``"last"`` (take the last).

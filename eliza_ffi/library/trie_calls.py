@@ -169,6 +169,7 @@ class TrieCalls(NativeCalls):
         Parameters
         ----------
         stream
+            The stream with the conversation.
         endings
             For each ending, its tokens, and the choices that may follow them.
         joint, option_mass

@@ -175,6 +175,7 @@ def check_prompts(prompts: Any, one: str, name: str = "prompts") -> None:
     Parameters
     ----------
     prompts
+        The value to check.
     one
         The method for one prompt, for the message.
     name

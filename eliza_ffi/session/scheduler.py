@@ -32,6 +32,7 @@ class Scheduler:
     Parameters
     ----------
     turns
+        The queue for the slots.
     threads
         The threads that run the requests of event loops.
     n_ctx
@@ -59,6 +60,7 @@ class Scheduler:
         Parameters
         ----------
         work
+            The request.
         wait
             As `wait_for` of :meth:`~eliza_ffi.session.turns.Turns.one`. If False, the request never
             runs again, and the limit `work.at_most` does not apply to it.
@@ -117,8 +119,7 @@ class _Attempt:
 
     Parameters
     ----------
-    work
-    wait
+    work, wait
         As :meth:`Scheduler.steps`.
     alone
         Whether no other request may run at the same time.
@@ -164,6 +165,7 @@ class _Attempt:
         Parameters
         ----------
         error
+            The error of the failed attempt.
         fits
             Whether the context was full, but is long enough for this request alone.
         may_try_slot

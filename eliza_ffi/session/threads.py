@@ -57,6 +57,7 @@ class Threads:
         Parameters
         ----------
         call, *arguments
+            The function to call, and its arguments.
         cancel
             Called when the task is cancelled, to end the call early.
 

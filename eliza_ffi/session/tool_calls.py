@@ -519,6 +519,7 @@ class ToolRun:
     Parameters
     ----------
     request
+        The request.
     begin
         Returns the run of a GenerationRequest.
     drive

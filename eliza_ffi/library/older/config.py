@@ -27,6 +27,7 @@ def older_config(library: Library, config: StreamConfig, context_size: int = 0) 
     Parameters
     ----------
     library
+        The library that reads the configuration.
     config
         The contents of the first 80 bytes.
     context_size
