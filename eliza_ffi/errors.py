@@ -63,7 +63,10 @@ class NoChatTemplateError(ChatTemplateError):
 
 
 class TokenTrieError(ElizaError):
-    """The library rejected the token tree of a label set; the stream is unchanged."""
+    """A token tree, which passes labels to the library, is malformed or was rejected.
+
+    If the library rejected it, the stream is unchanged.
+    """
 
 
 class BusyError(ElizaError):

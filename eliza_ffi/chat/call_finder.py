@@ -422,8 +422,8 @@ def _find_members(
     write
         A function that returns a turn with given arguments, or with a given array.
     of_objects
-        To find the format of items: the format of objects among them. None: find the format of
-        arguments.
+        None = find the format of arguments. Otherwise, find the format of items; this is the format
+        of objects among the items.
 
     Returns
     -------

@@ -148,8 +148,8 @@ def _options(parameters: Sequence[Parameter], begin: int, closing: str) -> dict[
     """Return the strings that may come after parameter `begin` - 1.
 
     Each string is mapped to the index of the parameter that it introduces. The string that ends the
-    object is mapped to None. The strings reach up to the next required parameter, or up to the end
-    of the object, because optional parameters may be skipped.
+    object is mapped to None. Optional parameters may be skipped, so the strings introduce all
+    parameters up to the next required one.
     """
     quote = parameters[begin - 1].closing if begin else ""
     comma = "," if begin else ""
