@@ -20,7 +20,7 @@ __all__ = ["MaskedSteps"]
 QUICK_MASK = 250e-6
 """Maximum duration, in seconds, of a mask that is computed before the forward pass.
 
-If the mask is known before the pass, the pass computes only the logits of the allowed tokens. A
+If the mask is known before the pass, the pass computes only the logits that the mask needs. A
 mask that takes longer is computed on another thread during the pass."""
 
 

@@ -359,7 +359,7 @@ def _token_texts(speller: TokenSpeller, binding: CffiBinding, ctx: Any) -> Token
 
 
 def _label_tokens(binding: CffiBinding, ctx: Any, labels: LabelSet[Any]) -> ChoiceTokens:
-    # Not a method of the session, which would be a reference cycle; see the constructor.
+    # Not a method of the session: that would create a reference cycle; see the constructor.
     if binding.supports("prepare_choices"):
         return binding.prepare_choices(ctx, labels.texts)
     return labels.payload(partial(binding.tokenize, ctx), partial(binding.detokenize, ctx))
