@@ -199,12 +199,12 @@ class LabelsAnswer:
 
     @property
     def value(self) -> tuple[Value, ...]:
-        """The labels with a probability of at least 0.5, without those the model abstained on."""
+        """The labels with a probability of at least 0.5, except where the model abstained."""
         return tuple(label for label, answer in self.answers if answer.value)
 
     @property
     def probabilities(self) -> Mapping[Value, float]:
-        """The probability that each label fits. They do not sum to 1."""
+        """The probability that each label fits. These probabilities need not sum to 1."""
         return MappingProxyType({label: answer.probability for label, answer in self.answers})
 
     @property
@@ -293,7 +293,7 @@ class Decision(Mapping[str, Any]):
         return f"Decision({short_repr(values)}, {len(self)} answers)"
 
     def to_dict(self) -> dict[str, Any]:
-        """Convert the decision to JSON data, with its answers in the format of ``/v1/decisions``.
+        """Convert the decision to JSON data, with the answers in the format of ``/v1/decisions``.
 
         Returns
         -------
@@ -332,8 +332,8 @@ def answer_of(
     Parameters
     ----------
     probabilities
-        One for each option. The options are true and false, or the choices followed by the option
-        of `none`, or the levels.
+        One for each option, in this order: true and false for a predicate; the choices and then
+        `none` for a choice; the levels for a score.
     abstain_below
         The model abstains if the probability of the most probable option is below this.
     """
@@ -364,7 +364,7 @@ def choice_confidence(probabilities: Sequence[float]) -> float:
 
 
 def score_confidence(probabilities: Sequence[float]) -> float:
-    """Return how closely the probability is gathered around the most probable level, 0 to 1.
+    """Return how concentrated the probability is around the most probable level, from 0 to 1.
 
     The formula is the one published for ``/v1/systemone``: 1 - d/d_u, but at least 0. Here d is the
     mean distance to the most probable level, and d_u is the mean distance of a uniform distribution
@@ -410,7 +410,7 @@ def collect(
 def decisions_answer(answer: Answer) -> dict[str, Any]:
     """Convert an answer to JSON data in the format of ``/v1/decisions``.
 
-    OpenAI's format has no answers of type ``labels``; they are an addition.
+    Answers of type ``labels`` do not exist in OpenAI's format; they are our extension.
     """
     check_kind("answer", answer, _ANSWERS, "an answer of a Decision")
     if isinstance(answer, PredicateAnswer):

@@ -69,7 +69,8 @@ Found = TypeVar("Found")
 
 WritePrompt: TypeAlias = "Callable[[str, Asked], str | Prompt | Messages]"
 """A function that writes a custom prompt from the text of the input and a question. It returns
-trusted text, a prompt or a conversation. The label of an option follows it directly."""
+trusted text, a prompt or a conversation. The model's answer, the label of an option, follows
+directly."""
 
 MAX_ORDERS = 64
 
@@ -90,8 +91,8 @@ class How:
         The labels that the model answers with: ``"text"``, the texts of the options, or
         ``"letters"``.
     orders : int
-        The number of orders of the options in which a question is asked, 1 to 64. The
-        probabilities are averaged over the orders. A question with n options has at most 2 n
+        How often to ask each question, each time with its options in a different order, 1 to 64.
+        The probabilities are averaged over the orders. A question with n options has at most 2 n
         orders, and a score has 2.
     prompt : callable or None
         A function that writes custom prompts.
@@ -278,7 +279,7 @@ def ask_many(
         place, given = numbered
         return _GuardedJob(partial(ready, given), partial(failed, place))
 
-    ready("a test")  # raises errors of the questions, which are not errors of an input
+    ready("a test")  # if the questions are invalid, fail here and not for each input
     return run_many(
         enumerate(inputs),
         start,
@@ -443,7 +444,7 @@ def _in_turn(
     of the input. The result is joined to the tokens of the whole input at a place where both agree.
     """
     head, tail = turn
-    # Prompts need a common beginning. Without a template and an input it is a line break.
+    # All prompts must begin with the same token. With neither template nor input, add a line break.
     lead = _lead(given) if given.strip() or head else "\n"
 
     def whole(asked: Asked) -> list[int]:

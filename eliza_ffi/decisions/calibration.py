@@ -102,7 +102,7 @@ class QuestionCalibration:
     method : str
         One of :data:`METHODS`.
     n_examples : int
-        The number of examples that it was fitted and evaluated on.
+        The number of examples on which the calibration was fitted and evaluated.
     nll : mapping of str to float
         For each method that was tried, the mean of -log p of the right options in nats, by
         cross-validation: each example is evaluated with a fit that did not use it.
@@ -126,7 +126,7 @@ class QuestionCalibration:
 
     @property
     def is_at_bound(self) -> bool:
-        """Whether the temperature is at a bound. One beyond the bound may fit better."""
+        """Whether the temperature is at a bound. A temperature beyond the bound may fit better."""
         return self.temperature in (LEAST_TEMPERATURE, MOST_TEMPERATURE)
 
     @cached_property
@@ -215,7 +215,7 @@ class Calibration:
         return self.questions[place].apply(scores, self.rule)
 
     def check(self, model_fingerprint: str, questions: Sequence[Question], how: How) -> None:
-        """Check that the calibration was fitted for a model, questions and settings.
+        """Check that the calibration was fitted for this model, these questions and settings.
 
         Parameters
         ----------
@@ -245,7 +245,7 @@ class Calibration:
         if self.wording not in (None, wording_hash(how.prompt)):
             raise InvalidArgumentError(
                 f"the calibration is for other prompts: {self.prompt!r} wrote different text "
-                "when it was fitted"
+                "when the calibration was fitted"
             )
         asked = named_questions(questions)
         if len(asked) != len(self.questions):
@@ -268,8 +268,8 @@ class Calibration:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the calibration to a JSON file.
 
-        The file is replaced atomically: concurrent readers see the whole old file or the whole new
-        one.
+        The file is replaced atomically: concurrent readers see either the complete old file or the
+        complete new file.
 
         Raises
         ------
@@ -342,7 +342,7 @@ def how_asked(
 ) -> tuple[How, Rule]:
     """Return the settings of the prompts, and the scoring rule.
 
-    A setting that is None comes from the calibration; without one it has its default, which is
+    A setting that is None comes from the calibration. Without a calibration the defaults are
     ``"text"`` labels, 1 order and the rule ``"legal"``.
 
     Raises

@@ -1,4 +1,4 @@
-"""Run one decision: from an input and questions to a scoring request, and to the answers."""
+"""Convert an input and questions to a scoring request, and the scores to answers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OWN_KEYWORDS = frozenset(
         *("wait", "progress", "max_concurrency", "return_exceptions"),
     )
 )
-"""Keywords that are suggested for a misspelt one, in addition to the settings of a stream."""
+"""Keywords to suggest if one is misspelt, in addition to the settings of a stream."""
 
 
 _FINGERPRINTS: weakref.WeakKeyDictionary[Session, str] = weakref.WeakKeyDictionary()
@@ -65,7 +65,7 @@ class Settings:
 
     @property
     def needs_joint(self) -> bool:
-        """Whether joint scores are needed, which take whole rows of logits."""
+        """Whether joint scores are needed, which require whole rows of logits."""
         if self.calibration is not None:
             return self.calibration.needs_whole_rows
         return self.scoring != "legal"
@@ -86,7 +86,7 @@ def settings_for(
 ) -> Settings:
     """Check the settings of a decision.
 
-    A setting that is None comes from the calibration; without one it has its default.
+    A setting that is None comes from the calibration. Without a calibration it has its default.
 
     Raises
     ------

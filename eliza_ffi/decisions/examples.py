@@ -68,7 +68,7 @@ def named_questions(questions: Sequence[Question]) -> tuple[tuple[str, AskedQues
     """Split questions into questions with one answer each, and give each of these a name.
 
     Each label of :class:`~eliza_ffi.decisions.Labels` becomes a predicate. Its name consists of the
-    question's name and the label, as in ``"topics: sport"``.
+    question's name and the label, such as ``"topics: sport"``.
     """
     named: list[tuple[str, AskedQuestion]] = []
     for place, question in enumerate(questions):
@@ -266,7 +266,7 @@ def ask_examples(
 
 
 def _after(before: int, total: int, progress: Progress | None) -> Progress | None:
-    """Return the `progress` function of a batch; `before` inputs of other batches are finished."""
+    """Wrap `progress` for a batch that starts after `before` of `total` inputs are finished."""
     return None if progress is None else lambda done, _: progress(before + done, total)
 
 

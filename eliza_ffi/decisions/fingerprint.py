@@ -18,7 +18,7 @@ SAMPLES = 256
 SAMPLE_BYTES = 4096
 
 FACTS = ("n_params", "n_vocab", "n_layer", "n_embd", "chat_template", "add_bos")
-"""The fields of a model's description that affect its answers, on any machine and path."""
+"""The fields of a model's description that affect its answers and are equal on all machines."""
 
 
 def fingerprint_of(model: Any) -> str:

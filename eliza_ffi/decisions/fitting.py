@@ -59,7 +59,7 @@ CONTENT_FREE = ("N/A", EMPTY, "[MASK]")
 """Content-free inputs (Zhao et al. 2021), for the method ``contextual``."""
 
 LEAST_EXAMPLES = 10
-"""The lowest number of examples of a question for a fitted method. 100 or more are better."""
+"""The minimum number of examples per question for a fitted method. Use 100 or more if possible."""
 
 MOST_FOLDS = 5
 

@@ -248,7 +248,7 @@ def coverage(
     probabilities, right
         As in :func:`reliability`.
     thresholds
-        The lowest probabilities of answers that are given; one point is returned for each.
+        For each threshold, one point is returned. Answers below the threshold are withheld.
     """
     sure, hit = _answers(probabilities, right)
     order = np.argsort(sure)

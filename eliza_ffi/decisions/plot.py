@@ -43,7 +43,7 @@ def draw_reliability(reports: Sequence[QuestionReport], path: Path) -> None:
 
 
 def draw_coverage(reports: Sequence[QuestionReport], path: Path) -> None:
-    """Write a PNG with the accuracy of the most probable answers, by their share of all."""
+    """Write a PNG of coverage curves: the accuracy of the most probable answers by their share."""
     picture, panels = _panels(reports)
     for axis, each in panels:
         points = coverage_curve(each)

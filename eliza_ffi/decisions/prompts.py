@@ -221,7 +221,7 @@ def refuse_media(part: Mapping[str, Any]) -> None:
     """Reject a message part whose type contains ``image``, ``audio`` or ``file``."""
     kind = str(part.get("type", ""))
     if "image" in kind or "audio" in kind or "file" in kind:
-        raise InvalidArgumentError(f"the input has a part of type {kind!r}: only text is read")
+        raise InvalidArgumentError(f"the input has a part of type {kind!r}: only text is supported")
 
 
 def _options(question: AskedQuestion) -> list[tuple[str, str | None]]:
@@ -235,7 +235,7 @@ def _options(question: AskedQuestion) -> list[tuple[str, str | None]]:
 
 
 def value_text(value: Value, texts: Sequence[str]) -> str:
-    """Return the text of a value. A bool gets the suffix `` (bool)`` if `texts` has its name."""
+    """Return the text of a value. A bool gets the suffix `` (bool)`` if its text is in `texts`."""
     if isinstance(value, str):
         return value
     text = text_of(value)
@@ -245,7 +245,7 @@ def value_text(value: Value, texts: Sequence[str]) -> str:
 def _letters(n: int) -> list[str]:
     """Return n labels A, B, ..., or for more than 26 options AA, AB, ...
 
-    All labels have the same length, so that none is the beginning of another one.
+    All labels have the same length, so that no label is a prefix of another.
     """
     letters = string.ascii_uppercase
     if n <= len(letters):

@@ -25,9 +25,9 @@ class QuestionReport:
     name : str
         The name of the question; ``"all"`` for all questions together.
     kind : str
-        ``"predicate"``, ``"choice"`` or ``"score"``; ``"all"`` for all questions together. In that
-        report every answer has the same weight, except in `macro_f1`, which is the mean over the
-        questions.
+        ``"predicate"``, ``"choice"`` or ``"score"``; ``"all"`` for all questions together. In a
+        report of kind ``"all"`` every answer has the same weight, except in `macro_f1`, which is
+        the mean over the questions.
     options : tuple of str
         The names of the rows and columns of `confusion`.
     n : int
@@ -37,8 +37,8 @@ class QuestionReport:
         One row for each right option and one column for each answer; empty for all questions
         together.
     flips : float or None
-        The proportion of examples whose answer depends on the order of the options. Each order is
-        compared on its own and without a calibration. None if only one order was asked.
+        The proportion of examples whose answer depends on the order of the options. The answers in
+        the separate orders are compared, without a calibration. None if only one order was asked.
     level_error : float or None
         For a score, the mean distance between the expected level and the right one, in levels.
         Otherwise None.

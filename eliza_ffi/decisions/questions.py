@@ -1,8 +1,8 @@
 """Questions with typed answers: is it true, which of these, how much, which labels.
 
 :class:`Predicate`, :class:`Choice` and :class:`Score` have the same fields as in OpenAI's
-``/v1/decisions``. :class:`Labels` is an addition. A question does not depend on models, prompts or
-tokens.
+``/v1/decisions``. :class:`Labels` has no counterpart there. A question does not depend on models,
+prompts or tokens.
 """
 
 from __future__ import annotations
@@ -128,8 +128,8 @@ class Choice:
     name : str or None
         The key of the answer in the decision.
     none : str or None
-        The text of an additional last option, which says that none of the others fits. Its value is
-        the same text.
+        The text of an additional option, which comes last and means that no other option fits. Its
+        value is the same text.
     source : mapping or None
         As in :class:`Predicate`.
     """
@@ -279,7 +279,7 @@ def refuse_not_text(part: Any, whose: str) -> None:
     """Reject parts of the types in :data:`NOT_TEXT`. Any other JSON is accepted."""
     kind = part.get("type") if isinstance(part, Mapping) else None
     if isinstance(kind, str) and kind in NOT_TEXT:
-        raise InvalidArgumentError(f"{whose} a part of type {kind!r}: only text is read")
+        raise InvalidArgumentError(f"{whose} a part of type {kind!r}: only text is supported")
 
 
 def _parts_text(value: Any) -> str:

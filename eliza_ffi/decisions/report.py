@@ -66,8 +66,8 @@ class DecisionReport:
     prompt : str
         The settings of the questions, as in :class:`~eliza_ffi.decisions.Calibration`.
     calibrated : bool
-        Whether a calibration was applied to the probabilities. Without one they are the model's
-        own.
+        Whether a calibration was applied to the probabilities. If not, they are the model's own
+        probabilities.
     questions : tuple of QuestionReport
         One for each question with a single answer.
     overall : QuestionReport
@@ -182,14 +182,14 @@ def evaluate(
         A calibration, or the path of its file. It must have been fitted for this model, these
         questions and these settings.
     rule, labels, orders
-        The scoring rule and the form of the prompts. None takes the value from the calibration;
-        without one the defaults are ``"legal"``, ``"text"`` and 1.
+        The scoring rule and the form of the prompts. None takes the value from the calibration.
+        Without a calibration the defaults are ``"legal"``, ``"text"`` and 1.
     prompt
         A function that writes prompts; see :class:`~eliza_ffi.decisions.asking.How`.
     reorder
-        The number of orders of the options in which each example is asked, to find answers that
-        depend on the order. 1 adds no orders to `orders`. None means 2, or 1 for a decision
-        model, which has its own orders.
+        Ask about each example in at least this many orders of the options, to find answers that
+        depend on the order. This affects only the metric `flips`. 1 asks no more often than
+        `orders`. None means 2, or 1 for a decision model, which has its own orders.
     bins
         The number of bins of the reliability diagram and the ECE.
     progress

@@ -16,9 +16,9 @@ The probabilities are the softmax of the scores over the options. The scores of 
 already log-probabilities. ``legal`` needs only the logits of a few tokens. The other rules need
 whole rows of logits: after the prompt, and after every token of every label except its last.
 
-Other functions are applied to these results. They compare the probabilities with the probabilities
-for other inputs, or use parameters that were fitted on examples. P are the probabilities by a rule
-above, and n is the number of tokens of the option:
+The functions below adjust these results. They compare them with the results for other inputs, or
+apply a temperature that was fitted on examples. P stands for the probabilities by one of the rules
+above, and n for the number of tokens of the option's label:
 
 =============  ============================================  =====================================
 function       score of an option                            source
@@ -74,10 +74,10 @@ Rule = Literal["legal", "joint", "mean", "bytes"]
 RULES: tuple[Rule, ...] = ("legal", "joint", "mean", "bytes")
 
 LEAST_TEMPERATURE = 0.05
-"""The lower bound of a fitted temperature. Examples that are all right push it down."""
+"""The lower bound of a fitted temperature, reached for example if all answers are right."""
 
 MOST_TEMPERATURE = 20.0
-"""The upper bound of a fitted temperature. Scores without information push it up."""
+"""The upper bound of a fitted temperature, reached for example if all answers are wrong."""
 
 PRIOR_WEIGHT = 1.0
 """Lambda, the weight of the prior that shrinks a temperature towards 1.
@@ -199,7 +199,7 @@ def check_rule(rule: Rule) -> Rule:
 
 
 def mean_mass(masses: Iterable[float | None]) -> float | None:
-    """Return the mean of the option masses that are not None; None if all are."""
+    """Return the mean of the option masses, ignoring None; None if there are no others."""
     found = [mass for mass in masses if mass is not None]
     return sum(found) / len(found) if found else None
 

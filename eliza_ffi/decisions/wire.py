@@ -1,4 +1,7 @@
-"""Questions in the two wire formats: ``/v1/decisions`` and ``/v1/systemone``."""
+"""Questions in the two wire formats: ``/v1/decisions`` and ``/v1/systemone``.
+
+In ``/v1/systemone`` a predicate is called a ``noul``.
+"""
 
 from __future__ import annotations
 
@@ -112,7 +115,7 @@ def question_to(question: Question) -> dict[str, Any]:
 
 
 def _question(given: Any, name: str | None, place: str | None) -> Question:
-    """Read a question. Errors call a question without a name by its place."""
+    """Read a question. Error messages name a question without a name by its place."""
     if isinstance(given, _QUESTIONS):
         return given if name is None else _renamed(given, name)
     if name is None and isinstance(given, Mapping):

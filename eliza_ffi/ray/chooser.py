@@ -25,9 +25,9 @@ __all__ = ["ChooserActor", "fields_of"]
 class ChooserActor:
     """Choose a label for each row of a dataset; pass this class to ``map_batches``.
 
-    The constructor loads the model as :class:`DeciderActor` does. A batch keeps its columns. After
-    them come ``NAME`` (the label), ``NAME_probability`` and, with `probabilities`,
-    ``NAME_confidence`` and ``NAME_probabilities`` (JSON); then ``error``.
+    The constructor loads the model as :class:`DeciderActor` does. The columns of a batch are kept.
+    The added columns are ``NAME`` (the label), ``NAME_probability`` and ``error``, and with
+    `probabilities` also ``NAME_confidence`` and ``NAME_probabilities`` (JSON).
 
     Parameters
     ----------

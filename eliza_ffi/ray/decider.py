@@ -41,11 +41,11 @@ class DeciderActor:
     """Answer questions about a column of a dataset; pass this class to ``map_batches``.
 
     The constructor loads the model once per actor, with as many threads as the actor has CPUs, and
-    with all layers on the GPU if the actor has one. A batch keeps its columns. After them come the
-    columns of the answers, as in a table's output: for each question ``NAME``,
-    ``NAME_probability``, ``NAME_label`` (scores only), ``NAME_confidence`` and the optional
-    columns, then ``error``. With `questions_column`, the added columns are ``answers``, a list with
-    a struct for each question, and ``error``.
+    with all layers on the GPU if the actor has one. The columns of a batch are kept. The added
+    columns are the same as in a table's output: for each question ``NAME``, ``NAME_probability``,
+    ``NAME_label`` (scores only), ``NAME_confidence`` and the optional columns; then ``error``. With
+    `questions_column`, the added columns are ``answers``, a list with a struct for each question,
+    and ``error``.
 
     A row that cannot be answered has an ``error`` and no answers. Any other failure is raised.
 
@@ -197,7 +197,7 @@ class DeciderActor:
 def decide_each(
     model: Model, inputs: Iterable[Any], questions: Iterable[Any], settings: Mapping[str, Any]
 ) -> list[Outcome]:
-    """Ask each input its own questions.
+    """Answer a separate list of questions about each input.
 
     Parameters
     ----------
@@ -254,7 +254,7 @@ def _questions_in(cell: Any) -> tuple[Question, ...]:
 
 
 def _without_none(value: Any) -> Any:
-    """Remove fields that are None, because in a struct column each row has all rows' fields."""
+    """Remove fields that are None. In a struct column every row has the fields of all rows."""
     if isinstance(value, Mapping):
         return {key: _without_none(each) for key, each in value.items() if each is not None}
     return [_without_none(each) for each in value] if isinstance(value, list) else value

@@ -34,10 +34,10 @@ LOCAL = "local"
 """The address that starts Ray on this machine for the duration of the job."""
 
 BATCH_ROWS = 64
-"""Rows per task: several for each slot of the model, and few to repeat if a worker dies."""
+"""Rows per task: enough for all slots of the model, and few to repeat if a worker dies."""
 
 BATCHES_AHEAD = 4
-"""The most batches per worker that are sent out before the oldest one has returned."""
+"""The maximum number of batches per worker that are sent before the oldest batch has returned."""
 
 MOST_TRIES = 3
 """The number of times that Ray tries a task whose worker dies."""
@@ -99,8 +99,8 @@ class TableWorker:
         assert self._decider is not None
         if self._fingerprint != fingerprint:
             raise ElizaError(
-                f"node {node_name()} has another model than the other nodes at "
-                f"{self._settings['model']}: copy the same file to every node"
+                f"the model of node {node_name()} differs from the model of the other nodes: "
+                f"{self._settings['model']}; copy the same file to every node"
             )
         return self._decider.decide(inputs)
 

@@ -22,9 +22,9 @@ class Admission:
     Parameters
     ----------
     max_running
-        The most requests that run at the same time.
+        The maximum number of requests that run at the same time.
     max_waiting
-        The most requests that wait; further requests are rejected.
+        The maximum number of waiting requests. Further requests are rejected.
 
     Attributes
     ----------
@@ -104,6 +104,6 @@ class Admission:
         self._seconds_each += (seconds - self._seconds_each) / 16
 
     def _retry_after(self) -> int:
-        """Estimate the seconds until the requests that wait now are running."""
+        """Estimate the seconds until all requests that are waiting now have started."""
         seconds = self._seconds_each * (self.n_waiting + 1) / self._max_running
         return min(max(1, math.ceil(seconds)), MAX_RETRY_SECONDS)

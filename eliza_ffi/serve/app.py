@@ -36,7 +36,7 @@ def make_app(
         An open model. It is not closed here.
     settings
     admission
-        The limits for running and waiting requests; None = as in the settings.
+        The limits for running and waiting requests; None = from the settings.
     """
     if admission is None:
         admission = admission_for(model, settings)
@@ -83,7 +83,7 @@ def admission_for(model: AsyncModel, settings: ServeSettings) -> Admission:
     """Return the limits for running and waiting requests of a model."""
     session = model.session
     n_decided = session.decisions_at_once(None)
-    n_prepared = (n_decided + 1) // 2  # requests to read and check while the others run
+    n_prepared = (n_decided + 1) // 2  # additional requests, which are parsed while others run
     return Admission(n_decided + n_prepared, settings.n_waiting)
 
 

@@ -13,10 +13,10 @@ from .refusals import Refusal
 __all__ = ["MAX_BODY", "MAX_DEPTH", "json_object", "read_body"]
 
 MAX_BODY = 2**20
-"""The most bytes of a request's body."""
+"""The maximum length of a request's body, in bytes."""
 
 MAX_DEPTH = 64
-"""The most levels of nested JSON in a body."""
+"""The maximum depth of nested JSON in a body."""
 
 
 async def read_body(request: Request, deadline: Deadline) -> bytes:

@@ -47,24 +47,23 @@ __all__ = [
 ]
 
 MOST_CONNECTIONS = 1000
-"""The most connections that are open at the same time."""
+"""The maximum number of open connections."""
 
 ACCEPTED_AT_ONCE = 8
-"""The most connections that one turn of the event loop accepts."""
+"""The maximum number of connections that one iteration of the event loop accepts."""
 
 RESERVED_FILES = 96
-"""File descriptors for everything except connections: the model, the threads, and the event loop.
-Connections also use some of them for a few turns of the event loop: before they are counted, and
-after they are aborted."""
+"""File descriptors for everything except counted connections: the model, the threads, the event
+loop, and connections that were just accepted or aborted, which are not counted."""
 
 LEAST_CONNECTIONS = 16
-"""The server does not start if the limit of open files allows fewer connections."""
+"""The server does not start if the limit on open files allows fewer connections."""
 
 HEAD_SECONDS = 10.0
 """Time limit for the head of a request, from its first byte or the start of the connection."""
 
 WRITE_SECONDS = 30.0
-"""Time limit for a client to read more of a response that waits to be sent."""
+"""Time limit for a client to read enough of a response for the server to send more of it."""
 
 WARNING_SECONDS = 60.0
 """Shortest time between two log lines about the same limit."""
@@ -75,7 +74,7 @@ _connection: ContextVar[Connection] = ContextVar("connection")
 
 
 def connection_limit() -> int:
-    """Return how many connections the limit of open files allows, at most 1,000.
+    """Return how many connections the limit on open files allows, at most 1,000.
 
     Raises
     ------
@@ -127,7 +126,7 @@ class Connections:
     Parameters
     ----------
     limit
-        The most open connections.
+        The maximum number of open connections.
     """
 
     def __init__(self, limit: int) -> None:
@@ -188,7 +187,7 @@ class Connections:
 
 
 class Connection(asyncio.Protocol):
-    """A counted uvicorn connection, which is closed if its client is too slow.
+    """A uvicorn connection that counts towards the limit, and is closed if its client is too slow.
 
     It is closed if the head of a request does not arrive in time, or if the client does not read
     the response. uvicorn itself closes connections that are idle between two requests. The deadline

@@ -89,7 +89,7 @@ class Endpoints:
             try:
                 return await self._decide(decision_request, wire, waited, deadline)
             except ContextFullError as error:
-                if not deadline.left:  # it might have fitted after other requests had ended
+                if not deadline.left:  # it might have fitted once other requests freed the context
                     raise deadline.passed() from None
                 raise Refusal(400, str(error), "context_length_exceeded", wire.input_name) from None
             except InvalidArgumentError as error:
@@ -136,7 +136,7 @@ class Endpoints:
 
 
 async def _read(body: bytes, wire: WireFormat) -> DecisionRequest:
-    """Parse and check a body; a long one in another thread."""
+    """Parse and check a body. A long body is parsed in another thread."""
     if len(body) < LONG_BODY:
         return wire.read(json_object(body))
     return await asyncio.to_thread(lambda: wire.read(json_object(body)))

@@ -1,8 +1,8 @@
 """Check a request against the schema of its format, and name the field that does not match.
 
-Only those parts of JSON Schema are implemented that our schemas use. A general validator could not
-name the field: if a value matches none of several alternatives, it reports only this. Here the JSON
-type of the value, or its field `type`, selects the alternative to check against.
+This module implements only the parts of JSON Schema that our schemas use. A general validator could
+not always name the field: if a value matches none of several alternatives, it reports just that.
+Here the JSON type of the value, or its field `type`, selects the alternative to check against.
 """
 
 from __future__ import annotations

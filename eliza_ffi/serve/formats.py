@@ -69,7 +69,7 @@ class WireFormat:
         """Reject images, sound and files."""
         for name in self.media_fields:
             if isinstance(given.get(name), list) and given[name]:
-                raise self._media(f"{name}: this field is not supported: only text is read", name)
+                raise self._media(f"{name}: only text is supported", name)
         if given.get(self.input_name) is None:
             return
         try:

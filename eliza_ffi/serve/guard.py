@@ -18,7 +18,7 @@ from .settings import ServeSettings
 __all__ = ["OPEN_PATHS", "Guard"]
 
 OPEN_PATHS = ("/", "/health")
-"""Paths that need no key; their responses say nothing about the model."""
+"""Paths that need no key. Their responses reveal nothing about the model."""
 
 logger = logging.getLogger(__name__)
 
@@ -37,10 +37,11 @@ class Guard:
 
     A browser sends requests on behalf of any page it shows. Requests from the pages of other sites
     are rejected because of their Origin header. An attacker can also point a host name at this
-    machine, so that the attacker's page has the server's origin (DNS rebinding). Its requests have
-    that name in their Host header, and are rejected because of it. An IP address in the Host header
-    is safe, because a page of another site cannot have this server's address as its own. If a key
-    is required, the check is not needed, because such a page has no key.
+    machine, so that the attacker's page has the server's origin (DNS rebinding). Requests from this
+    page have the attacker's host name in their Host header, and are rejected because of that name.
+    An IP address in the Host header is safe, because the page itself must have come from that
+    address. If a key is required, the Host header is not checked, because the attacker's page has
+    no key.
 
     Parameters
     ----------
@@ -113,7 +114,7 @@ class Guard:
             return
         scheme, _, given = headers.get("authorization", "").partition(" ")
         key = given.strip().encode() if scheme.lower() == "bearer" else b""
-        # Compare with every key, in constant time, so that the time says nothing about the keys.
+        # Compare with every key, in constant time, so that the timing reveals nothing about the keys.
         if not sum(hmac.compare_digest(key, each) for each in self._keys):
             raise Refusal(
                 401,

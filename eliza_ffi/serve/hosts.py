@@ -19,7 +19,7 @@ _PORTS = {"http": 80, "https": 443}
 
 
 def allowed_host(given: str) -> str:
-    """Normalize a host name of the settings, for comparison with :func:`host_of`.
+    """Normalize a host name from the settings, for comparison with :func:`host_of`.
 
     Raises
     ------
@@ -36,7 +36,7 @@ def allowed_host(given: str) -> str:
 
 
 def allowed_origin(given: str) -> str:
-    """Normalize an origin of the settings, for comparison with Origin headers; ``*`` means any.
+    """Normalize an origin from the settings, for comparison with Origin headers; ``*`` means any.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def host_of(header: str) -> str:
 
 
 def is_address(host: str) -> bool:
-    """Return whether a host is an IP address and not a name."""
+    """Return whether a host is an IP address rather than a name."""
     try:
         ipaddress.ip_address(host)
     except ValueError:

@@ -39,7 +39,7 @@ class Deadline:
 
     def passed(self) -> Refusal:
         """Return the error for a request that missed the deadline."""
-        # The header makes OpenAI's clients not retry: the same request would be too slow again.
+        # The header tells OpenAI's clients not to retry. The same request would be too slow again.
         return Refusal(
             504,
             f"the request was not answered within the deadline of {self._seconds:g} s",
@@ -64,7 +64,7 @@ class Deadline:
 async def while_wanted(work: Coroutine[Any, Any, T], receive: Receive, deadline: Deadline) -> T:
     """Run `work` to its end, or cancel it when the deadline passes or the client disconnects.
 
-    After a cancellation, this raises only when `work` has ended.
+    After a cancellation, the exception is raised only after `work` has ended.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ class Refusal(Exception):  # noqa: N818 - an answer
     message
         The cause, with the limit if there is one.
     code
-        The cause, as a word for programs.
+        The cause, as a machine-readable word.
     param
         The field of the request that caused the error; None = no single field.
     headers

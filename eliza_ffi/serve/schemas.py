@@ -39,7 +39,7 @@ NO_EFFECT: Schema = {"description": "accepted, without effect"}
 def object_of(**fields: Schema) -> Schema:
     """Return the schema of an object that has only these fields.
 
-    An optional field begins with an underscore.
+    To make a field optional, prefix its name with an underscore.
     """
     return {
         "type": "object",
@@ -136,7 +136,7 @@ _LEVEL = object_of(label=NOT_BLANK, _description=OPTIONAL_TEXT)
 DECISIONS_REQUEST = object_of(
     _model=TEXT,
     input=_described(
-        "a string, or messages, calls and their outputs; only text is read",
+        "a string, or messages, calls and their outputs; only text is supported",
         _one_of(TEXT, list_of(_one_of(_MESSAGE, _FUNCTION_CALL, _CUSTOM_CALL, _OUTPUT), 1)),
     ),
     questions=_described(

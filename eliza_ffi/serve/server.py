@@ -34,7 +34,7 @@ for _hook in ("startup", "handle_exit", "on_tick"):  # undocumented parts of uvi
         raise unsupported_uvicorn(f"Server.{_hook}")
 
 BACKLOG = 1024
-"""The most connections that wait to be accepted."""
+"""The maximum number of connections that wait to be accepted."""
 
 SWITCH_SECONDS = 5e-4
 """Python's thread switch interval. With the default, a forward pass or a request can wait ten times
@@ -44,7 +44,7 @@ IDLE_SECONDS = 5
 """A connection that is idle for this long between two requests is closed."""
 
 CLOSING_SECONDS = 5
-"""Time that connections have to close after the last response."""
+"""Time limit for connections to close after the last response."""
 
 
 def listen(settings: ServeSettings) -> socket.socket:
@@ -53,7 +53,7 @@ def listen(settings: ServeSettings) -> socket.socket:
     Raises
     ------
     InvalidArgumentError
-        If the limit of open files leaves too few connections.
+        If the limit on open files allows too few connections.
     OSError
         If the address does not belong to this machine, or is in use.
     """
@@ -85,7 +85,7 @@ def check_model(model: Model, settings: ServeSettings) -> None:
     Raises
     ------
     ElizaError
-        If the model cannot decide, or not with these settings.
+        If the model cannot make decisions, or does not support these settings.
     """
     model.decide(
         "A cat sat on the mat.",
@@ -104,8 +104,8 @@ def serve(
 ) -> int:
     """Serve a model until SIGTERM or SIGINT; return the signal.
 
-    After the signal, running and waiting requests are answered, new requests are rejected with 503,
-    and then the server ends. A second signal closes all connections and ends the server at once.
+    After the signal, new requests are rejected with 503. The server stops when all running and
+    waiting requests are answered. A second signal closes all connections and stops it immediately.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ class _Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.signal = sig
         if self._admission.is_closed and self._loop is not None:
-            # Closing a connection cancels its request, so that no request is left to finish.
+            # Closing a connection cancels its request, so no request is left to finish.
             self.should_exit = True
             self._loop.call_soon_threadsafe(self._connections.abort_all)
         self._admission.close()

@@ -25,18 +25,18 @@ class ServeSettings:
     port : int
         The port to listen on; 0 = any free port.
     keys : tuple of str
-        API keys; a request needs any of them. Empty = no key is required.
+        API keys. A request must contain one of them. Empty = no key is required.
     without_key : bool
-        Whether to allow an address that other machines can reach without any key.
+        Whether the server may run without keys on an address that other machines can reach.
     cors_origins : tuple of str
         Origins whose pages may send requests, such as ``https://example.org``; ``*`` = any.
     hosts : tuple of str
         Names, in addition to localhost, that clients may send in the Host header. The header is
-        checked without a key, or if names are given here. IP addresses are always accepted.
+        checked if there are no keys, or if there are names here. IP addresses are always accepted.
     n_waiting : int
-        The most requests that may wait; further requests are rejected.
+        The maximum number of waiting requests. Further requests are rejected.
     deadline : float
-        Seconds that a request may take, including its wait.
+        The time limit of a request in seconds, including its time in the queue.
     labels, orders, scoring
         Passed to :meth:`~eliza_ffi.Model.decide`.
 

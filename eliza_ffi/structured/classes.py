@@ -74,7 +74,7 @@ def _shape(given: Any) -> ClassShape:
 def _closed(schema: Any) -> Any:
     """Return the schema with ``additionalProperties: false`` wherever an object has properties.
 
-    pydantic does not set it if the class ignores extra properties. An answer should not have any.
+    pydantic omits it for classes that ignore extra properties. Answers should not contain them.
     """
     if isinstance(schema, list):
         return [_closed(each) for each in schema]

@@ -1,8 +1,8 @@
 """Convert closed JSON Schemas to skeletons.
 
-In an answer for a closed schema everything is fixed text except enums, constants and booleans, so
-that it takes at most one forward pass for each choice. The skeleton allows the same answers as the
-token masks of the schema. A schema that is not certain to be closed is handled by token masks.
+An answer to a closed schema consists of fixed text and of choices between known values (enums and
+booleans). It takes at most one forward pass for each choice. The skeleton allows the same answers
+as the token masks of the schema. Token masks also handle every schema that might not be closed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MOST_FIELDS = 1000
 DEEPEST = 32
 
 LARGEST_INTEGER = 2**53
-"""Larger integers, and numbers with a fraction, have several spellings."""
+"""The largest integer that has only one spelling. Numbers with a fraction have several."""
 
 _ANNOTATIONS = frozenset(
     (

@@ -35,7 +35,7 @@ class SpanFill:
     logprob : float or None
         Natural logarithm of the value's probability among the allowed values, computed token by
         token. None for free values unless log-probabilities were requested. If optional parameters
-        may follow a free value, the log-probability covers the text after the value too.
+        of an action may follow a free value, the log-probability also covers the text after it.
     tokens : tuple of int
         The tokens that begin inside the value. A token that begins in the fixed text before it,
         such as a quote together with the first letters, is not included. Empty if the library does

@@ -28,7 +28,9 @@ NUMBER_PATTERN = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[Ee][+-]?[0-9]+)?"
 INTEGER_PATTERN = r"-?(?:0|[1-9][0-9]*)"
 
 MOST_SPACES = 20
-"""The most consecutive white-space characters inside a ``free-json`` value. None surround it."""
+"""The maximum number of consecutive white-space characters inside a ``free-json`` value.
+
+White space before and after the value is not allowed."""
 
 STRING_BODY_PATTERN = (
     r'(?:[^"\\\x00-\x1F]|\\["\\\/bfnrt]|\\u(?:[0-9A-CEFa-cef][0-9A-Fa-f]|[Dd][0-7])[0-9A-Fa-f]{2}'

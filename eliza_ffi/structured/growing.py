@@ -55,7 +55,7 @@ class Snapshot:
     parts
         The open objects and arrays, outermost first, each with its number of finished parts.
     keys
-        The key or index at which each of them contains the next.
+        For each of these, the key or index of the next inner one.
     """
 
     def __init__(self, parts: tuple[tuple[_Open, int], ...], keys: Path) -> None:
@@ -82,7 +82,10 @@ class _Open(Protocol):
         """Add a part, given as JSON data. Invalid parts are dropped."""
 
     def value(self, n: int, inner: tuple[str | int, Any] | None = None) -> Any:
-        """Return the value with the first `n` parts, and with `inner`, a part still open."""
+        """Return the value with its first `n` parts.
+
+        `inner` is the key and the value of a part that is still open. It is added.
+        """
 
 
 class _Array:

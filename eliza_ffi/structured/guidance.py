@@ -21,7 +21,8 @@ from .token_texts import TokenTexts
 __all__ = ["Guidance", "GuidanceMasks", "GuidanceSource"]
 
 MOST_KEPT = 64
-"""The most compiled constraints in a model's cache. The least recently used one is dropped."""
+"""The maximum number of compiled constraints in a model's cache. The cache drops the least recently
+used constraint."""
 
 LONGEST_ENDING = 256
 """The search for a short ending stops after this many tokens."""
@@ -55,7 +56,7 @@ class GuidanceSource:
     def has_ended(self) -> bool:
         """Whether the text must end here."""
         ended = bool(self._matcher.is_stopped())
-        if ended:  # a matcher that failed is stopped, too
+        if ended:  # also true if the matcher failed
             self._check()
         return ended
 
@@ -248,7 +249,7 @@ class Guidance:
             The fixed strings that precede JSON values in the grammar. The numbers in these
             values have a limited number of digits.
         most_digits
-            The most digits that these numbers may have.
+            The maximum number of digits of these numbers.
 
         Raises
         ------
@@ -313,8 +314,8 @@ class Guidance:
 def _tokenizer_of(vocabulary: TokenTexts) -> Any:
     """Return llguidance's tokenizer for a vocabulary.
 
-    The slices make masks inside JSON strings up to ten times faster to compute. In llguidance 1.9
-    they are also the slices for constraints other than JSON.
+    With the slices, masks inside JSON strings are computed up to ten times faster. In llguidance
+    1.9 the slices for other constraints are the same.
     """
     from llguidance import LLTokenizer, TokenizerWrapper
 

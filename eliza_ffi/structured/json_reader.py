@@ -95,7 +95,7 @@ class JsonReader:
                 yield found
 
     def finish(self) -> Iterator[tuple[Path, Any]]:
-        """End the text, and yield a number at its end, which is complete now."""
+        """End the text. If it ends with a number, yield the number, which is now complete."""
         if _NUMBER.fullmatch(self._text, self._at):
             yield from self.push(" ")
 
@@ -103,7 +103,10 @@ class JsonReader:
         self._at = _end(_SPACE, self._text, self._at)
 
     def _end_of_string(self, text: str) -> str:
-        """Add to an unfinished string. Return all of it once it ends, with the text after it."""
+        """Append text to an unfinished string.
+
+        Once the string ends, return the whole string and the text after it; before, return "".
+        """
         if not text:
             return ""
         end = _end(_IN_STRING, text, 1 if self._is_escaped else 0)
@@ -121,8 +124,8 @@ class JsonReader:
         Returns
         -------
         tuple
-            The length read, 0 if the scalar may be incomplete; and the value that is now complete
-            with its path, or None.
+            The number of characters read, which is 0 if the scalar may be incomplete. Then the path
+            and the value of the part that is now complete, or None.
         """
         text, at = self._text, self._at
         first = text[at]
@@ -174,7 +177,7 @@ class JsonReader:
 
 
 def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
-    """Return the end of a match; for patterns that also match an empty text."""
+    """Return the end of a match at `at`, or `at` if there is no match."""
     found = pattern.match(text, at)
     return at if found is None else found.end()
 

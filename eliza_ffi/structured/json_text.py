@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 LONGEST_INTEGER = 4000
-"""The most characters of an integer that is read as an ``int``. Longer integers are read as floats,
+"""The length up to which an integer is read as an ``int``. Longer integers are read as floats,
 because Python's ``int`` rejects more than 4,300 digits. JavaScript reads all numbers as floats."""
 
 

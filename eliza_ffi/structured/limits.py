@@ -31,10 +31,10 @@ MOST_BYTES = 2**18
 """The longest regular expression or Lark grammar, in bytes of UTF-8."""
 
 MOST_VALUES = 2**15
-"""The most values in all ``enum`` and ``const`` of a schema together, nested values included."""
+"""The maximum number of values, also nested, in all ``enum`` and ``const`` of a schema together."""
 
 MOST_FIELDS = 2**12
-"""The most ``properties``, and the most ``patternProperties``, of one object."""
+"""The maximum number of ``properties``, and of ``patternProperties``, of one object."""
 
 DEEPEST = 100
 """The deepest nesting of arrays and objects in a schema's JSON."""
@@ -46,7 +46,7 @@ def checked_text(kind: str, text: Any) -> str:
     Parameters
     ----------
     kind
-        The word for it in messages, such as ``"Lark grammar"``.
+        What messages call the text, such as ``"Lark grammar"``.
     text
 
     Raises

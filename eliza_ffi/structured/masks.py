@@ -14,7 +14,7 @@ __all__ = ["MaskSource", "Masks", "one_token_mask"]
 
 
 MOST_WORDS = 2**26
-"""The most words of a mask. There are at most 2**31 tokens, and a word has 32 bits."""
+"""The maximum length of a mask, in 32-bit words. There are at most 2**31 tokens."""
 
 
 class MaskSource(Protocol):
@@ -29,7 +29,7 @@ class MaskSource(Protocol):
         """Whether the text must end here. The generation then ends without an end token."""
 
     def forced(self) -> Sequence[int]:
-        """Return the next tokens if they are forced, in order; empty if not known.
+        """Return the forced next tokens, in order; empty if none are known to be forced.
 
         Forced tokens do not take one forward pass each.
         """

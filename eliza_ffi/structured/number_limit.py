@@ -19,8 +19,8 @@ from .token_texts import TokenTexts
 __all__ = ["NumberLimit", "NumberTokens", "longest_number"]
 
 MOST_DIGITS = 18
-"""The most digits of an integer, so that it fits into 64 bits. The decimal point counts as a digit,
-so a number with a fraction has at most 17 digits."""
+"""The maximum number of digits, so that an integer fits into 64 bits. The decimal point counts as a
+digit, so a number with a fraction has at most 17 digits."""
 
 MOST_EXPONENT_DIGITS = 2
 
@@ -84,7 +84,7 @@ class NumberLimit:
     tokens
         The digit masks of the vocabulary.
     most
-        The most digits of a number.
+        The maximum number of digits of a number.
     after
         The strings after which a JSON value begins. By default the whole text is JSON.
     """

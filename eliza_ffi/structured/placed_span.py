@@ -177,7 +177,7 @@ class PlacedSpan:
         elif self.span.kind == "free-json":
             yield from value_ends(data, start, JSON_DEPTH)
         elif self.span.kind == "free-string" and self.in_string:
-            # The quotes belong to the literals, and the automaton requires them.
+            # The automaton requires quotes, which here belong to the literals.
             for end in dfa_ends(json_string(), b'"' + data[start:] + b'"', 0):
                 yield start + end - 2
         else:

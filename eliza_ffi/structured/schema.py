@@ -25,7 +25,7 @@ COMPACT = {"whitespace_flexible": False, "item_separator": ",", "key_separator":
 ``x-guidance`` takes precedence."""
 
 MOST_TRIALS = 200
-"""The most parts of a schema that are compiled separately to find the location of an error."""
+"""The maximum number of parts that are compiled separately to find the location of an error."""
 
 _IN_ONE = (
     *("additionalItems", "additionalProperties", "contains", "else", "if", "items", "not"),
@@ -52,7 +52,7 @@ class SchemaGrammar:
         The parts of the schema that the grammar does not enforce, each as a JSON pointer and a
         reason.
     most_digits : int
-        The most digits that a number may have. The grammar does not enforce this limit either.
+        The maximum number of digits of a number. The grammar does not enforce this limit either.
     """
 
     grammar: str

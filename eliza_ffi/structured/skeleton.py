@@ -136,9 +136,9 @@ class Skeleton:
     def placed(self) -> tuple[PlacedSpan, ...]:
         """The spans that the model writes, each with the fixed text around it.
 
-        An enum with a single value is fixed text, like a literal. Fixed text belongs to the `after`
-        of the preceding value, and the text before the first value to the `before` of this value. A
-        skeleton that has only fixed text becomes a single literal.
+        An enum with a single value is fixed text, like a literal. The fixed text after a value is
+        its `after`. Only the first value has a `before`. A skeleton of only fixed text becomes a
+        single literal.
         """
         fixed: list[str] = [""]
         values: list[PlacedSpan] = []

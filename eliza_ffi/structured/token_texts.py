@@ -63,7 +63,7 @@ class TokenTexts:
     texts : tuple of bytes
         The bytes that each token spells. For a control token, its name.
     control : tuple of int
-        The control tokens, which never stand for text, in ascending order.
+        The control tokens, in ascending order. They never represent text.
     ends : tuple of int
         The tokens that end a generation, with the model's EOS first.
     speller : TokenSpeller
@@ -88,9 +88,9 @@ class TokenTexts:
         Parameters
         ----------
         texts
-            As the attribute. Tokens with empty bytes become control tokens.
+            As in the attribute `texts`. Tokens with empty bytes become control tokens.
         control, ends
-            As the attributes, in any order.
+            As in the attributes, but in any order.
         eos
             The name of the model's EOS token.
         speller
@@ -114,7 +114,7 @@ class TokenTexts:
 
     @functools.cached_property
     def token_of(self) -> dict[bytes, int]:
-        """The tokens that spell a single byte, by this byte."""
+        """For each byte that a token spells alone, the first such token."""
         control = set(self.control)
         found: dict[bytes, int] = {}
         for token, text in enumerate(self.texts):

@@ -1,9 +1,9 @@
 """Validate finished values against the user's JSON Schema.
 
 Numbers are compared as exact decimals, so 1.15 is a multiple of 0.01. llguidance matches the
-patterns, because a hostile pattern cannot make it slow. A value is rejected if validating it
-follows too many references. Documents are never fetched: a ``$ref`` to any document other than the
-standard's own is an error.
+patterns, because a hostile pattern cannot make it slow. A value is rejected if its validation
+follows too many references. Documents are never fetched: a ``$ref`` to any document except those of
+the JSON Schema standard is an error.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .schema import COMPACT
 __all__ = ["schema_validator"]
 
 MOST_REFERENCES = 50_000
-"""The most ``$ref`` followed to validate one value. A few nested references can multiply."""
+"""The limit of ``$ref`` to follow for one value. A few nested references can become millions."""
 
 TEXT_END = 256
 """The end-of-text token. Tokens 0 to 255 are the bytes."""

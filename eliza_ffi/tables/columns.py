@@ -174,7 +174,7 @@ class AnswerCounts:
         if REVIEW in self._columns.types:
             self.review += cell_text(cells.get(REVIEW)) == "true"
         for name, question in self._columns.questions.items():
-            # If the model abstained, the answer is empty, although the label column has a level.
+            # If the model abstained, the answer is empty, but the label column contains a level.
             answer = cell_text(cells.get(name))
             if not answer:
                 continue
@@ -202,7 +202,7 @@ def called_apart(kept: Sequence[str], reserved: Collection[str]) -> dict[str, st
 
 
 def has_error(cells: Mapping[str, Any]) -> bool:
-    """Return whether a row has an error; it may be read from a file."""
+    """Return whether a row has an error. The row may have been read from a file."""
     return bool(cell_text(cells.get(ERROR)))
 
 
@@ -214,7 +214,7 @@ def cell_text(value: Any) -> str:
 
 
 def answer_parts(answer: Answer) -> dict[str, Any]:
-    """Return the values for the columns of an answer, by the suffixes of their names.
+    """Map the suffix of each column of an answer to the column's value.
 
     The suffix of the answer itself is ``""``. Labels have fewer columns than other answers.
     """

@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 LOOK_AHEAD = 8
-"""Rows that may be started but not written yet, per row that runs at the same time."""
+"""The maximum number of started but unwritten rows, for each row that is decided concurrently."""
 
 Decide = Callable[[Any], Decision]
 """Answers the questions about an input. It is called on several threads."""
@@ -55,7 +55,7 @@ class DecidedRow:
 
 
 DecideAll = Callable[[Iterable[TableRow]], "Generator[DecidedRow, None, None]"]
-"""Takes rows and yields them decided, in the same order."""
+"""Takes rows, and yields the decided rows in the same order."""
 
 
 @dataclass(frozen=True)
@@ -120,9 +120,9 @@ class TableJob:
     keep
         The columns of the table to copy to the output; None = all.
     settings
-        All that the answers depend on besides the table and the questions, as JSON: a fingerprint
-        of the model, and the settings for prompts and scoring. A job resumes only with the same
-        settings.
+        Everything except the table and the questions that affects the answers, as JSON: a
+        fingerprint of the model, and the settings for prompts and scoring. A job resumes only with
+        the same settings.
     option_mass, min_confidence
         See :class:`OutputColumns`.
 
@@ -235,11 +235,11 @@ class TableJob:
         decide_all
             Yields the decided rows in order. It is closed if the run is interrupted.
         limit
-            The last row to decide. A later run can resume after it.
+            The number of the last row to decide. A later run can resume after this row.
         overwrite
             Discard an existing output and decide all rows.
         retry_errors
-            First decide those rows of an existing output again that have an error.
+            First decide the rows with errors in an existing output again.
         progress
             Called after every decided row.
 
@@ -308,7 +308,7 @@ class TableJob:
         """
         numbers = store.failed(limit)
         if not numbers:
-            store.replace_retried()  # if a killed run left some
+            store.replace_retried()  # a killed run may have left finished retries
             return 0
         steps = _Progress(store, progress)
         rows = (row for row in self._rows_after(min(numbers) - 1) if row.number in numbers)
@@ -326,7 +326,7 @@ class TableJob:
         """Write the output to a temporary file, and move it into place."""
         part = self.output.with_name(self.output.name + ".part")
         write_output(part, self._format, store, self.columns, self.table)
-        # If kept columns are copied, the table was read again for this output.
+        # Copying the kept columns has read the table again, and it may have changed.
         if self._copies_kept and not self._is_same_input(description):
             store.invalidate()
             raise self._input_changed()
@@ -481,7 +481,7 @@ class _LimitedRows:
         except StopIteration:
             self.is_at_end = self._is_over = True
             raise
-        if self._left == 0:  # this row was read only to know whether the table has more
+        if self._left == 0:  # read only to find out whether the table has more rows
             self._is_over = True
             raise StopIteration
         if self._left is not None:

@@ -32,7 +32,7 @@ class LabelledRows:
         The column with the inputs.
     questions : tuple of Question
     labels : dict of str to str
-        The columns of the right answers by the questions' names; see :func:`label_columns`.
+        For each question's name, the column with its right answers; see :func:`label_columns`.
     limit : int or None
         Read only this many rows; None = all.
     left_out : list of str
@@ -74,7 +74,7 @@ class LabelledRows:
             yield given, self._answers(row)
 
     def leave_out(self, example: int, why: str) -> None:
-        """Add an example to :attr:`left_out`; for the argument ``on_skip`` of `evaluate`."""
+        """Add an example to :attr:`left_out`. Pass this method to `evaluate` as ``on_skip``."""
         self.left_out.append(f"{self.places[example]}: {why}")
 
     def _answers(self, row: TableRow) -> dict[str, Any]:

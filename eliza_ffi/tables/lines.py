@@ -10,7 +10,7 @@ from ..errors import InvalidArgumentError
 __all__ = ["MOST_BYTES", "Lines", "LongLineError"]
 
 MOST_BYTES = 64 * 2**20
-"""The most bytes of a line, and of a field of a CSV file, which may span several lines."""
+"""The maximum length in bytes of a line, and of a CSV field, which may span several lines."""
 
 _BOM = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")

@@ -32,7 +32,8 @@ def write_output(
     kind
         The format of the file: a value of :data:`~eliza_ffi.tables.file_formats.FORMATS`.
     rows
-        The output of all rows of the table, or of its first rows. It is iterated up to twice.
+        The rows of the output, one for each row of the table or only for its first rows. They are
+        iterated up to twice.
     columns
     table
         The input table. From Parquet to Parquet, kept columns are copied with their types.
@@ -52,7 +53,7 @@ def write_jsonl(file: BinaryIO, rows: Iterable[Mapping[str, Any]]) -> None:
     """Write the rows as lines of JSON."""
     for cells in rows:
         text = json.dumps(cells, ensure_ascii=False, allow_nan=False)
-        # The escapes of lone surrogates that backslashreplace writes are valid in JSON.
+        # backslashreplace escapes lone surrogates as \udXXX, which is valid JSON.
         file.write(text.encode("utf-8", "backslashreplace") + b"\n")
 
 

@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 ROWS_AT_ONCE = 1024
-"""The rows that are held in memory at a time, and the rows of a row group in an output."""
+"""The number of rows to hold in memory at a time, and the size of an output's row groups."""
 
 
 def load_pyarrow() -> Any:
@@ -197,7 +197,8 @@ def write_parquet(
     ----------
     file
     rows
-        The output of all rows of the table, or of its first rows. It is iterated up to twice.
+        The rows of the output, one for each row of the table or only for its first rows. They are
+        iterated up to twice.
     columns
     table
         The input table. If it is Parquet, kept columns are copied from it with their types.

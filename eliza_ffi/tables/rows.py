@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 MOST_LISTED = 20
-"""The most columns that a message lists."""
+"""The maximum number of columns that a message lists."""
 
 
 @dataclass(frozen=True)

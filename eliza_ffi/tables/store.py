@@ -258,7 +258,7 @@ class JobStore:
 
     def _insert(self, table: str, cells: Mapping[str, Any]) -> None:
         text = json.dumps(cells, ensure_ascii=False, allow_nan=False)
-        # The escapes of lone surrogates that backslashreplace writes are valid in JSON.
+        # backslashreplace escapes lone surrogates as \udXXX, which is valid JSON.
         text = text.encode("utf-8", "backslashreplace").decode()
         with self._named_errors():
             self._database.execute(

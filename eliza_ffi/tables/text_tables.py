@@ -22,7 +22,7 @@ __all__ = ["CsvTable", "JsonlTable"]
 MOST_COLUMNS = 10_000
 
 MOST_DEPTH = 200
-"""The most levels of lists and objects in a line of JSONL. Code that handles them is recursive."""
+"""The maximum nesting depth of a line of JSONL, because later code recurses for each level."""
 
 SAMPLED_ROWS = 100
 """The number of rows at the beginning of a JSONL file that are read for its columns."""
@@ -39,7 +39,7 @@ class CsvTable:
     Raises
     ------
     InvalidArgumentError
-        If the file has no header, or the header has a name twice.
+        If the file has no header, or two columns have the same name.
     """
 
     def __init__(self, path: Path, delimiter: str = ",") -> None:

@@ -392,7 +392,7 @@ def test_the_nesting_depth_of_an_input_is_limited() -> None:
 def test_an_input_with_images_or_audio_is_rejected(kind: str) -> None:
     turns = [{"role": "user", "content": [{"type": "text", "text": "x"}, {"type": kind}]}]
     for state in (turns, {"messages": turns, "more": 1}):
-        with pytest.raises(InvalidArgumentError, match=f"{kind}.*only text is read"):
+        with pytest.raises(InvalidArgumentError, match=f"{kind}.*only text is supported"):
             ask(build(), NOUL, state)
     assert read_state({"photos": turns}) == {"photos": turns}  # data, not a conversation
 

@@ -143,7 +143,7 @@ def test_the_error_of_a_damaged_file_names_place_and_reason(
     file: Path, damaged: bytes, message: str
 ) -> None:
     file.write_bytes(damaged)
-    with pytest.raises(ModelError, match=rf"model\.gguf are damaged at byte \d+: .*{message}"):
+    with pytest.raises(ModelError, match=rf"model\.gguf is damaged at byte \d+: .*{message}"):
         read_metadata(file, everything)
 
 

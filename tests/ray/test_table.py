@@ -181,7 +181,7 @@ def test_a_restarted_worker_opens_the_model_again(
     ]
     worker.decide("1-abc", ["x"])
     assert len(models) == 1
-    with pytest.raises(ElizaError, match="has another model than the other nodes"):
+    with pytest.raises(ElizaError, match="differs from the model of the other nodes"):
         table_module.TableWorker(__version__, {**settings, "model": None}).decide("1-abd", ["x"])
 
 
@@ -239,7 +239,7 @@ def test_nodes_with_different_models_are_not_mixed(
     names = iter(["1-abc", "1-abd", "1-abc"])
     monkeypatch.setattr(decider_module, "fingerprint_of", lambda model: next(names))
     write_table(tmp_path, bodies(1200))
-    with pytest.raises(ElizaError, match="has another model than the other nodes"):
+    with pytest.raises(ElizaError, match="differs from the model of the other nodes"):
         run(start(2)[1], tmp_path)
     assert n_decided(tmp_path / "out.jsonl") < 1200
     assert run(start(1)[1], tmp_path) == run_here(tmp_path)

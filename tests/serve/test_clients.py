@@ -133,7 +133,7 @@ def test_openais_client_raises_the_same_errors_as_for_openai(
     assert bad.value.param == "questions" and bad.value.code == "invalid_value"
     assert "questions: expected 1 to 400 items, got 0" in bad.value.message
     image = {"type": "input_image", "image_url": "data:image/png;base64,AA=="}
-    with pytest.raises(openai.BadRequestError, match="only text is read"):
+    with pytest.raises(openai.BadRequestError, match="only text is supported"):
         given = [{"role": "user", "content": [image]}]
         client.decisions.create(model="any", input=given, questions=QUESTIONS)
     with pytest.raises(openai.NotFoundError):

@@ -141,10 +141,10 @@ def test_errors_of_systemone_name_the_question(
             "input[1].content: this field is missing",
         ),
         ([{"type": "wish"}], "input[0].type: expected message, function_call, "),
-        ([{"role": "user", "content": [IMAGE]}], "'input_image': only text is read"),
+        ([{"role": "user", "content": [IMAGE]}], "'input_image': only text is supported"),
         (
             [{"type": "function_call_output", "call_id": "1", "output": [IMAGE]}],
-            "'input_image': only text is read",
+            "'input_image': only text is supported",
         ),
     ],
 )

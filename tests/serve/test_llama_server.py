@@ -159,4 +159,4 @@ def test_images_and_sound_get_501(asked: Served, body: dict[str, Any], param: st
     assert answer.status_code == 501
     error = answer.json()["error"]
     assert error["code"] == "not_supported" and error["param"] == param
-    assert "only text is read" in error["message"]
+    assert "only text is supported" in error["message"]

@@ -1,10 +1,11 @@
 """Decision models: the prompts and labels of models that are trained to answer questions.
 
 The GGUF file of a decision model names its type in ``<arch>.decision.type`` and has a second
-template, named ``systemone``. The template writes a question with its options and their labels, and
-ends where the answer begins. Each label is one token. The probabilities of the options are the
-softmax over the logits of the labels at this place, divided by a temperature. The file has the
-temperature for the type and the number of options of the question.
+template, named ``systemone``. The template writes a question with its options and their labels. The
+answer follows directly. Each label is one token. The probabilities of the options are the softmax
+over the logits of the labels after the prompt, divided by a temperature. The file contains a
+temperature for each type of question and number of options. The types are ``noul`` (a predicate),
+``choice`` and ``score``.
 
 The types differ in their labels, in the order of the options, and in other properties of the
 prompt:
@@ -17,8 +18,8 @@ lev             A, B, ..., AA, ...    a choice is asked in two orders and averag
                                       on nine labels, A = no to I = yes; keys of JSON are sorted
 nimble          A, B, ..., AA, ...    every prompt shows all questions
 pplx-decider    A, B, ..., AA, ...
-lfm2-d1         yes/no, 0-9, codes    a label has several spellings, the most probable one
-                                      counts; true comes first; the input may be None
+lfm2-d1         yes/no, 0-9, codes    a label has several spellings, of which only the most
+                                      probable counts; true comes first; the input may be None
 =============== ===================== ================================================
 
 This module runs no model. :meth:`DecisionModel.ask` returns prompts, together with the tokens whose
@@ -110,9 +111,9 @@ TYPES = {
 
 UNSUPPORTED = {
     "kev": "compares hidden states of the question and of its options",
-    "laya": "has a score for each option in place of an embedding",
-    "clef": "has a head of its own that reads all questions at once",
-    "lfm2-d1-omni": "has a score for each option in place of an embedding",
+    "laya": "returns a score for each option in place of an embedding",
+    "clef": "has a separate head that reads all questions at once",
+    "lfm2-d1-omni": "returns a score for each option in place of an embedding",
 }
 """Types whose answers are not read from the logits of labels, with the reason."""
 
@@ -126,8 +127,8 @@ class DecisionPrompt:
     tokens : tuple of int
         The whole prompt. The template itself writes the BOS token, if there is one.
     labels : tuple of tuple of int
-        For each answer, in the order shown, the tokens of its label. The token with the highest
-        logit counts.
+        For each answer, in the order shown, the tokens of its label. The highest of their logits is
+        the answer's score.
     """
 
     tokens: tuple[int, ...]
@@ -152,7 +153,7 @@ class QuestionPrompts:
     ----------
     question : SystemoneQuestion
     prompts : tuple of DecisionPrompt
-        One prompt, or two, the second with the options in the opposite order.
+        One prompt, or two prompts, the second of which has the options in the opposite order.
     temperature : float
         The divisor of the logits.
     order : tuple of int
@@ -272,8 +273,8 @@ class DecisionModel:
             self._labels = code_labels(self._tokens_of)
             if self._type.rates_nouls and len(self._labels) < N_RATINGS:
                 raise ModelError(
-                    f"models of type {type} need {N_RATINGS} labels of one token, the vocabulary "
-                    f"has only {len(self._labels)}"
+                    f"models of type {type} need {N_RATINGS} labels of one token, but the "
+                    f"vocabulary has only {len(self._labels)}"
                 )
 
     @classmethod
@@ -378,7 +379,7 @@ class DecisionModel:
         return _Shown(question, order, labels)
 
     def _prompts_of(self, shown: _Shown, more: Mapping[str, Any]) -> QuestionPrompts:
-        """Return the prompts of a question; `more` has the variables that all prompts share."""
+        """Return the prompts of a question. `more` contains the variables shared by all prompts."""
         question, orders = shown.question, [shown.order]
         if self._type.two_orders and question.type == "choice" and len(question.options) > 1:
             orders.append(shown.order[::-1])
@@ -439,7 +440,7 @@ def _is_wanted(name: str) -> bool:
 
 
 def _template(type: str, entries: Mapping[str, MetadataValue]) -> str:
-    _type_named(type)  # an unsupported type is the more useful error
+    _type_named(type)  # report an unsupported type before a missing template
     if TEMPLATE not in entries:
         raise ModelError("the file has no template named systemone")
     return str(entries[TEMPLATE])

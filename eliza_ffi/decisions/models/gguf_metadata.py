@@ -1,8 +1,8 @@
-"""Read the metadata of a GGUF file, which are the names and values that precede the tensors.
+"""Read the metadata of a GGUF file: the names and values that precede the tensors.
 
 Only the requested entries are read. The others, such as the vocabulary, are skipped. The file may
 be malicious, so every length is checked against the size of the file. Metadata of more than 32 MiB
-are rejected; the largest vocabularies take half of that.
+is rejected; the largest vocabularies take half of that.
 """
 
 from __future__ import annotations
@@ -51,13 +51,14 @@ def read_metadata(
     Parameters
     ----------
     wanted
-        Returns for the name of an entry whether to read it. Arrays are never read.
+        A function that takes the name of an entry and returns whether to read the entry. Arrays are
+        never read.
 
     Raises
     ------
     ModelError
         If the file cannot be read, is not a GGUF file of version 2 or 3, or is damaged. The message
-        names the place of the damage.
+        contains the position of the damage.
     """
     # Not memory-mapped: a mapped file that another process truncates would crash this process.
     try:
@@ -72,7 +73,7 @@ def read_metadata(
         return entries.read(wanted)
     except _Damaged as damage:
         raise ModelError(
-            f"the metadata of {os.fspath(path)} are damaged at byte {entries.at}: {damage}"
+            f"the metadata of {os.fspath(path)} is damaged at byte {entries.at}: {damage}"
         ) from None
 
 
@@ -154,7 +155,7 @@ class _Entries:
 
     def _too_short(self) -> str:
         if self._end == MAX_METADATA:
-            return f"the metadata are larger than {MAX_METADATA} bytes"
+            return f"the metadata is larger than {MAX_METADATA} bytes"
         return "the file ends there"
 
 

@@ -92,7 +92,7 @@ class ModelAsking:
         )
 
     def scores(self, result: ScoreResult) -> tuple[QuestionScores, ...]:
-        """Return the scores of each question, as a single order: all orders are averaged."""
+        """Return the scores of each question, averaged over its prompts, as a single order."""
         each = iter(result.scores)
         scores = []
         for question in self._questions:

@@ -29,7 +29,7 @@ class OptionLabel(NamedTuple):
     ----------
     text : str
     tokens : tuple of int
-        The tokens whose logits are read. The highest logit counts.
+        The tokens whose logits are read. The highest of these logits is the label's score.
     """
 
     text: str
@@ -101,7 +101,8 @@ def _codes(tokens_of: TokensOf, keys: list[str]) -> list[OptionLabel]:
     """
     labels: list[OptionLabel] = []
     taken: set[int] = set()
-    substitutes = _substitutes()  # shared by all keys: a rejected one stays rejected
+    # All keys share this iterator, because a substitute that one key rejects, all keys reject.
+    substitutes = _substitutes()
     for suited in _suited(keys):
         for code in itertools.chain((suited,), substitutes):
             tokens = tokens_of(code)

@@ -15,7 +15,7 @@ from .tables import DEAD, Tables
 __all__ = ["MOST_WORK", "determinized"]
 
 MOST_WORK = 2**23
-"""The default limit on the steps of a conversion: some seconds.
+"""The default limit on the steps of a conversion, which take one or two seconds.
 
 A limit on the number of states does not limit the time, because each state of the deterministic
 automaton is a set of states of the nondeterministic one, and these sets can be large.
@@ -29,9 +29,9 @@ def determinized(nfa: Nfa, max_states: int, max_work: int | None = None) -> Tabl
     ----------
     nfa
     max_states
-        The most states of the result.
+        The maximum number of states of the result.
     max_work
-        The most steps; by default `MOST_WORK`.
+        The maximum number of steps; by default `MOST_WORK`.
 
     Raises
     ------
@@ -78,7 +78,13 @@ def determinized(nfa: Nfa, max_states: int, max_work: int | None = None) -> Tabl
 def _edges_over_classes(
     nfa: Nfa,
 ) -> tuple[list[list[tuple[range, int]]], npt.NDArray[np.uint8]]:
-    """Divide the bytes into classes at the ends of all ranges; return the edges over classes."""
+    """Group bytes that are in the same ranges into classes.
+
+    Returns
+    -------
+    list, array
+        For each state, its edges as a range of classes and a target. The class of each byte.
+    """
     cuts = {0}
     for ranges in nfa.ranges:
         for first, last, _ in ranges:

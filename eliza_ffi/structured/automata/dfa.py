@@ -85,9 +85,10 @@ class Dfa:
         nfa
             An automaton that accepts at least one string.
         max_states
-            The most states before equivalent states are merged, 1 to 65,535.
+            The maximum number of states before equivalent states are merged, 1 to 65,535.
         max_work
-            The most steps for making the automaton deterministic. None = 2**23, some seconds.
+            The maximum number of steps for making the automaton deterministic. None = 2**23 steps,
+            which take one or two seconds.
 
         Raises
         ------
@@ -153,7 +154,7 @@ class Dfa:
         completion = bytearray()
         for closer in range(int(left) - 1, -1, -1):
             targets = self.transitions[state, self.classes]
-            # Without the first test, target -1 would index the last state's distance.
+            # Without the first comparison, -1 would index the distance of the last state.
             leads_on = (targets != DEAD) & (self._distance_to_accepting[targets] == closer)
             byte = int(np.argmax(leads_on))
             completion.append(byte)

@@ -31,13 +31,13 @@ def explored(
     start
         The start state.
     step
-        Takes a state and a class of bytes, and returns the next state. None if there is none.
+        Takes a state and a class of bytes. Returns the next state, or None if there is none.
     is_accepting
         Returns whether a string may end in a state.
     classes : uint8[256]
         The class of each byte.
     max_states
-        The most reachable states.
+        The maximum number of reachable states.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def explored(
 
 
 def intersection(first: Dfa, second: Dfa, max_states: int = MOST_STATES) -> Dfa | None:
-    """Return the smallest automaton of the strings that both accept, or None if there are none.
+    """Return the smallest automaton of the strings that both accept; None if they share none.
 
     Raises
     ------

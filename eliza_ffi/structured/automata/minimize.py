@@ -40,7 +40,7 @@ def renumbered(tables: Tables, numbers: npt.NDArray[np.int64]) -> Tables:
     kept = np.flatnonzero(numbers != DEAD)
     _, first = np.unique(numbers[kept], return_index=True)
     old = kept[first]
-    transitions = np.append(numbers, DEAD)[tables.transitions[old]]  # -1 leads to the last entry
+    transitions = np.append(numbers, DEAD)[tables.transitions[old]]  # target -1 is the last entry
     return Tables(tables.classes, transitions.astype(np.int32), tables.accepting[old])
 
 
@@ -62,17 +62,17 @@ def _equivalence(tables: Tables) -> npt.NDArray[np.int64]:
     As in Moore's algorithm, a block of states is split by the blocks that their transitions lead
     to. As in Hopcroft's algorithm, the largest part keeps its number, and only the states that lead
     into the other parts are examined again. A state is in a smaller part at most log2(n) times.
-    Moore's algorithm alone would need as many rounds over all states as the longest repetition
-    has. See Jacobs and Wissmann, "Fast Coalgebraic Bisimilarity Minimization", POPL 2023.
+    Moore's algorithm alone would examine all states once for each copy of the longest repetition.
+    See Jacobs and Wissmann, "Fast Coalgebraic Bisimilarity Minimization", POPL 2023.
     """
     n_states = len(tables.accepting)
     rows = tables.transitions.tolist()
     sources, targets = moves(tables.transitions)
     predecessors = grouped(targets, sources, n_states)
-    block = [*tables.accepting.astype(int).tolist(), DEAD]  # -1 leads to the last entry
+    block = [*tables.accepting.astype(int).tolist(), DEAD]  # state -1 is the last entry
     members = [{state for state in range(n_states) if block[state] == b} for b in (0, 1)]
-    # For each block, the states to examine again. All other states of a block lead into the same
-    # blocks.
+    # For each block, the states to examine again. The remaining states of a block are known to
+    # lead into the same blocks as each other.
     doubted = {b: set(members[b]) for b in (0, 1) if members[b]}
 
     def leads_to(state: int) -> tuple[int, ...]:

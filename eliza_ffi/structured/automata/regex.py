@@ -29,7 +29,7 @@ def compile_regex(pattern: str, max_states: int = MOST_STATES) -> Dfa:
     pattern
         The expression that the whole text must match.
     max_states
-        The most states before equivalent states are merged, 1 to 65,535.
+        The maximum number of states before equivalent states are merged, 1 to 65,535.
 
     Returns
     -------
@@ -42,8 +42,8 @@ def compile_regex(pattern: str, max_states: int = MOST_STATES) -> Dfa:
         If the pattern is malformed, has an unsupported construct, has more than 262,144 characters
         (or more parts than that once its repetitions are expanded), nests more than 50 groups, or
         repeats something more than 65,535 times. The message names the construct and its position,
-        in characters from 0. Also if the automaton needs more than `max_states` states, or more
-        than 2**23 steps (one or two seconds) to become deterministic.
+        in characters from 0. The error is also raised if the automaton needs more than `max_states`
+        states, or more than 2**23 steps (one or two seconds) to become deterministic.
 
     Examples
     --------

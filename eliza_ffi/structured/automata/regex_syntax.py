@@ -1,7 +1,7 @@
 r"""The syntax of regular expressions, and its parser.
 
-The syntax is the regular part of the syntax that Python and ECMAScript share, with one meaning in
-both:
+The syntax is a subset of both Python's and ECMAScript's: the constructs that are regular and have
+the same meaning in both languages.
 
 ===================================  =============================================================
 ``a`` ``é`` ``😀``                   the character itself, as for all characters except
@@ -16,8 +16,8 @@ both:
 ``\UHHHHHHHH`` ``\u{H...}``          surrogate pair are one character
 ``\.`` ``\*`` ``\/`` ...             the punctuation character itself
 ``x*`` ``x+`` ``x?``                 any number, at least one, at most one
-``x{m}`` ``x{m,}`` ``x{m,n}``        m, m or more, m to n. A ``?`` after a quantifier has no effect,
-                                     because greed does not change what is matched as a whole
+``x{m}`` ``x{m,}`` ``x{m,n}``        m, m or more, m to n. A ``?`` after a quantifier has no effect:
+                                     the whole text must match, whether greedily or lazily
 ``xy`` ``x|y``                       concatenation, alternatives
 ``(x)`` ``(?:x)`` ``(?P<n>x)``       groups, without capturing
 ``(?<n>x)``
@@ -44,7 +44,7 @@ from .utf8_ranges import one
 __all__ = ["MOST_NESTED_GROUPS", "MOST_REPETITIONS", "parse"]
 
 MOST_NESTED_GROUPS = 50
-"""The deepest nesting of groups. The parser recurses for each, and Python allows 1,000 calls."""
+"""The deepest nesting of groups. The parser recurses for each, and Python limits recursion."""
 
 MOST_REPETITIONS = MOST_STATES
 """The highest repetition count. An automaton needs at least one state for each repetition."""

@@ -18,7 +18,7 @@ __all__ = [
 ]
 
 MOST_PARTS = 2**18
-"""The most characters of a pattern, and the most parts once its repetitions are expanded."""
+"""The maximum number of a pattern's characters, and of its parts after expanding repetitions."""
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,10 @@ DEAD = -1
 """The entry of the transition table for "no next state"."""
 
 MOST_STATES = 65_535
-"""The most states of an automaton. The native library stores state numbers in 16 bits."""
+"""The maximum number of states. The native library stores state numbers in 16 bits."""
 
 MOST_CLASSES = 256
-"""The most classes: one for each byte value."""
+"""The maximum number of classes: one for each byte value."""
 
 
 class Tables(NamedTuple):
