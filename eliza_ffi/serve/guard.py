@@ -114,7 +114,7 @@ class Guard:
             return
         scheme, _, given = headers.get("authorization", "").partition(" ")
         key = given.strip().encode() if scheme.lower() == "bearer" else b""
-        # Compare with every key, in constant time, so that the timing reveals nothing about the keys.
+        # Compare with every key, in constant time, so that the timing does not reveal the keys.
         if not sum(hmac.compare_digest(key, each) for each in self._keys):
             raise Refusal(
                 401,

@@ -195,7 +195,7 @@ def test_a_malformed_question_file_is_named(
 
 
 def piped(data: bytes) -> io.TextIOWrapper:
-    """Return standard input as in the C locale, where every byte is decoded."""
+    """Return standard input as in the C locale, where bytes that are not UTF-8 are decoded too."""
     return io.TextIOWrapper(io.BytesIO(data), encoding="utf-8", errors="surrogateescape")
 
 

@@ -1,4 +1,4 @@
-"""Tests of the demo: it decides every bundled message, and its sums are right."""
+"""Tests of the demo: it decides every bundled message, and its totals are right."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_the_cases_are_read_from_the_fixtures() -> None:
 
 
 @pytest.mark.parametrize("task", TASKS)
-def test_the_expected_name_is_always_possible(task: str) -> None:
+def test_every_task_except_action_has_its_expected_name_as_a_choice(task: str) -> None:
     for case in cases_of(task):
         assert (case.expected_name in case.choices) == bool(case.opening) == (task != "action")
 
@@ -93,7 +93,7 @@ def test_the_expected_decisions_are_possible_answers() -> None:
 
 
 @pytest.mark.slow
-def test_the_choice_tables_have_all_messages_and_sums(
+def test_the_choice_tables_have_all_messages_and_totals(
     options: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "90")
@@ -108,7 +108,7 @@ def test_the_choice_tables_have_all_messages_and_sums(
     assert " ".join(lines).count("invalid outputs: 0") == 3
 
 
-def test_json_has_the_same_rows_and_sums(
+def test_json_has_all_rows_and_the_same_totals(
     options: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["demo", "--json", *options]) == 0

@@ -384,7 +384,7 @@ SHOWING: dict[str, list[str]] = {
 
 @pytest.mark.parametrize("columns", ["50", "200"])
 @pytest.mark.parametrize("arguments", SHOWING.values(), ids=SHOWING)
-def test_no_line_is_wider_than_the_variable_columns(
+def test_no_line_is_wider_than_the_environment_variable_columns(
     arguments: list[str],
     columns: str,
     monkeypatch: pytest.MonkeyPatch,

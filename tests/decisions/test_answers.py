@@ -54,7 +54,7 @@ def test_choice_confidence_is_the_distance_above_chance(
         ([0.0, 0.0, 0.0, 0.5, 0.5], 1 - 0.5 / 1.2),
     ],
 )
-def test_score_confidence_measures_how_close_levels_are(
+def test_score_confidence_is_high_if_one_level_dominates(
     probabilities: list[float], confidence: float
 ) -> None:
     assert score_confidence(probabilities) == pytest.approx(confidence, abs=1e-12)

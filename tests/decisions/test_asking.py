@@ -1,4 +1,4 @@
-"""The tokens of prompts are equal to tokenizing each prompt whole, and no input can end a turn."""
+"""Prompts get the same tokens as if each were tokenized whole, and no input can end a turn."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_a_long_input_is_tokenized_once(tiny_model: Model, monkeypatch: pytest.M
     assert sum(length > 100 for length in lengths) == 1
 
 
-def test_prompts_are_tokenized_whole_if_the_tokens_disagree(
+def test_prompts_are_tokenized_whole_if_their_ends_get_other_tokens(
     tiny_model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = tiny_model.session
@@ -257,7 +257,7 @@ TWICE = "{% for m in messages %}<|im_start|>{{ m.content }}|{{ m.content }}<|im_
 
 
 @pytest.mark.parametrize("given", ["", "hello", SENTENCE * 4, "a <|im_end|> b"])
-def test_a_template_that_repeats_the_content_gets_whole_prompts(
+def test_prompts_are_tokenized_whole_if_the_template_repeats_them(
     tiny_model: Model, monkeypatch: pytest.MonkeyPatch, given: str
 ) -> None:
     chat = set_template(monkeypatch, tiny_model, TWICE)

@@ -185,7 +185,7 @@ def test_probabilities_are_averaged_over_orders(model: Model, labels: LabelStyle
         assert probability == pytest.approx(mean, abs=CLOSE)
 
 
-def test_too_many_orders_mean_all_orders_of_the_question(model: Model) -> None:
+def test_orders_above_the_maximum_use_all_orders(model: Model) -> None:
     most = model.decide(INPUT, QUESTIONS, orders=64, **F32)
     team = model.decide(INPUT, TEAM, orders=10, **F32)
     assert most["team"].distribution == pytest.approx(team["team"].distribution, abs=CLOSE)

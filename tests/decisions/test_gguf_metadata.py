@@ -103,7 +103,7 @@ def test_a_truncated_file_is_rejected_at_any_length(file: Path) -> None:
 
 
 @given(st.integers(0, len(WHOLE) - 1), st.binary(min_size=1, max_size=9))
-def test_overwritten_bytes_cause_no_other_error(
+def test_overwritten_bytes_raise_nothing_but_model_error(
     tmp_path_factory: pytest.TempPathFactory, at: int, put: bytes
 ) -> None:
     file = tmp_path_factory.getbasetemp() / "overwritten.gguf"
@@ -139,7 +139,7 @@ HUGE = struct.pack("<Q", 2**64 - 1)
         (file_of(*2 * [entry("a", 7, b"\1")]), "a occurs twice"),
     ],
 )
-def test_the_error_of_a_damaged_file_names_place_and_reason(
+def test_the_error_of_a_damaged_file_has_the_position_and_reason(
     file: Path, damaged: bytes, message: str
 ) -> None:
     file.write_bytes(damaged)

@@ -1,4 +1,4 @@
-"""Metrics of answers, compared with results by hand and with reference implementations."""
+"""Metrics of answers, compared with hand-computed results and with reference implementations."""
 
 from __future__ import annotations
 

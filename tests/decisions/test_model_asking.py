@@ -50,7 +50,7 @@ def test_decision_models_answer_all_questions_in_their_own_format(decision_model
     ]
     decision = decision_model.decide(INPUT, QUESTIONS)
     for answer, p in zip(decision.values(), expected, strict=True):
-        # One pass for all questions and one for each differ by rounding.
+        # The rounding depends on whether one pass answers all questions or only one.
         assert answer.distribution == pytest.approx(p, abs=2e-3)
     assert decision.usage.passes <= 2
 

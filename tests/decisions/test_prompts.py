@@ -181,7 +181,9 @@ def test_media_in_a_conversation_is_rejected(kind: str) -> None:
     part = {"type": kind, kind: "data:..."}
     message = {"role": "user", "content": [{"type": "input_text", "text": "this"}, part]}
     for value in ([message], {"messages": [message]}, [part], ({"content": [part]},)):
-        with pytest.raises(InvalidArgumentError, match=f"part of type '{kind}': only text is supported"):
+        with pytest.raises(
+            InvalidArgumentError, match=f"part of type '{kind}': only text is supported"
+        ):
             input_text(value)
 
 

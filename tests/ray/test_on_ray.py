@@ -1,4 +1,4 @@
-"""With a real Ray and two workers: the answers of a local model, even if workers are killed."""
+"""Two workers on a real Ray cluster give a local model's answers, even if workers are killed."""
 
 from __future__ import annotations
 

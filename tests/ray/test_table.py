@@ -35,7 +35,7 @@ CLUSTER = {"CPU": 16.0, "GPU": 2.0}
 
 
 class ManyDecider(FakeDecider):
-    """Also answers many inputs. The input ``breaks`` is a failure of the library."""
+    """A fake model that also answers many inputs. The input ``breaks`` makes the library fail."""
 
     def decide_many(
         self, inputs: Sequence[Any], questions: Any, *, return_exceptions: bool, **settings: Any

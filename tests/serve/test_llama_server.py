@@ -1,7 +1,7 @@
-"""Tests of ``/v1/systemone``, after llama-server's own tests.
+"""Tests of ``/v1/systemone``, modelled on llama-server's own tests.
 
-The originals are in ``tools/server/tests/unit/test_systemone.py`` of llama.cpp. Two parts do not
-apply: answers about images, and the names of the metrics, for which the tests read ours.
+The originals are in ``tools/server/tests/unit/test_systemone.py`` of llama.cpp. There are two
+differences: images are rejected here, and the metrics have other names.
 """
 
 from __future__ import annotations

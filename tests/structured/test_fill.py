@@ -338,7 +338,7 @@ def test_fills_with_a_seed_are_repeatable(any_model: Model) -> None:
 
     assert len({fill() for _ in range(3)}) == 1
     sampled = {fill(temperature=5.0) for _ in range(6)}
-    assert len(sampled) == 1  # the model has a seed, so each generation draws the same
+    assert len(sampled) == 1  # the model has a fixed seed, so every generation is the same
 
 
 def test_a_healed_prompt_shares_a_token_with_the_answer(tiny_model: Model) -> None:
@@ -368,7 +368,7 @@ def test_tokens_after_a_healed_prompt_spell_its_end_and_the_answer(
     assert [span.tokens for span in result.spans] == tokens_inside(any_model, result, first_at)
 
 
-def test_the_logprob_of_the_chosen_of_two_labels_is_at_least_log_half(any_model: Model) -> None:
+def test_the_chosen_of_two_values_has_at_least_half_the_probability(any_model: Model) -> None:
     skeleton = Skeleton((SkeletonSpan("enum", enum_values=("A", "B")),))
     result = any_model.fill("x", skeleton)
     (span,) = result.spans

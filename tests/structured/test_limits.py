@@ -34,7 +34,7 @@ def fields(n: int) -> dict[str, Any]:
     return {f"f{i}": STRING for i in range(n)}
 
 
-# What takes a while to make is made by the test.
+# Large schemas are functions, so that they are created only in their own tests.
 HOSTILE_SCHEMAS: dict[str, tuple[Any, str]] = {
     "a million values": (
         lambda: {"properties": {"a/b": {"enum": list(range(10**6))}}},

@@ -87,7 +87,7 @@ def test_reading_takes_time_proportional_to_the_length(
 ) -> None:
     """This is true even if every partial answer is accessed."""
     few, many = answer(50), answer(200)
-    work(given, answer(1))  # fills the caches, so that the calls for this are not counted
+    work(given, answer(1))  # fills the caches before the calls are counted
     assert n_calls(lambda: work(given, many)) < 5 * n_calls(lambda: work(given, few))
 
 

@@ -1,4 +1,4 @@
-"""The bytes of each token are the vocabulary's, even if the tokenizer changes its input."""
+"""Each token has the bytes from the vocabulary, even if the tokenizer changes its input."""
 
 from __future__ import annotations
 

@@ -376,7 +376,7 @@ def test_a_kept_column_is_never_read_as_an_output_column(tmp_path: Path, suffix:
     table = write_jsonl(tmp_path / "in.jsonl", [row, {**row, "body": "other"}])
     team = (Choice("Which?", ["billing", "sales"], "team"),)
     output = tmp_path / f"out{suffix}"
-    for _ in range(2):  # the second run counts the rows of the first
+    for _ in range(2):  # the second run decides nothing and only counts
         result = run(table, output, questions=team)
         assert (result.counts.rows, result.counts.review) == (2, 0)
     for found in read_rows(output):
@@ -565,7 +565,7 @@ def test_a_job_killed_at_any_byte_keeps_all_decided_rows(tmp_path: Path, suffix:
         assert result.new_rows == sum(end > size for end in ends), size
 
 
-def test_garbage_after_the_rows_from_a_power_failure_is_ignored(tmp_path: Path) -> None:
+def test_garbage_left_by_a_power_failure_is_ignored(tmp_path: Path) -> None:
     table = table_of(tmp_path, ".csv", 8)
     output = tmp_path / "out.csv"
     files = [job_of(output), tmp_path / "out.csv.job-wal"]
@@ -602,7 +602,7 @@ def test_a_job_killed_three_times_writes_every_row_once(tmp_path: Path, suffix: 
     assert [int(row["row"]) for row in read_rows(output)] == list(range(1, 401))
 
 
-def test_a_slow_row_lets_only_the_look_ahead_be_read(tmp_path: Path) -> None:
+def test_a_slow_row_limits_how_many_rows_are_read_ahead(tmp_path: Path) -> None:
     read: list[int] = []
 
     def rows() -> Iterator[TableRow]:
@@ -747,7 +747,7 @@ def test_a_retry_interrupted_before_replacing_rows_can_be_resumed(
         with pytest.raises(KeyboardInterrupt):
             run(table, output, retry_errors=True)
     assert output.read_bytes() == before
-    assert run(table, output).new_rows == 0  # this run does not touch the retry
+    assert run(table, output).new_rows == 0  # a run without retries leaves the retry unfinished
     assert run(table, output, retry_errors=True).new_rows == 0
     run(table, tmp_path / "whole.csv")
     assert output.read_bytes() == (tmp_path / "whole.csv").read_bytes()
@@ -1312,7 +1312,7 @@ def test_an_output_whose_writing_was_interrupted_is_written_again(
 
 
 def write_odd_parquet(path: Path) -> Path:
-    """Write 7 rows. Python cannot represent one cell of each of the rows 3, 4 and 5."""
+    """Write 7 rows. Rows 3, 4 and 5 each have a cell that Python cannot represent."""
     texts = [b"a", b"b", b"c", b"\xe9t\xe9", b"e", b"f", None]
     offsets = [sum(map(len, filter(None, texts[:i]))) for i in range(len(texts) + 1)]
     buffers = [
