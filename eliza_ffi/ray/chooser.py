@@ -26,8 +26,8 @@ class ChooserActor:
     """Choose a label for each row of a dataset; pass this class to ``map_batches``.
 
     The constructor loads the model as :class:`DeciderActor` does. The columns of a batch are kept.
-    The added columns are ``NAME`` (the label), ``NAME_probability`` and ``error``, and with
-    `probabilities` also ``NAME_confidence`` and ``NAME_probabilities`` (JSON).
+    The added columns are ``NAME`` (the label), ``NAME_probability``, with `probabilities` also
+    ``NAME_confidence`` and ``NAME_probabilities`` (JSON), and finally ``error``.
 
     Parameters
     ----------

@@ -40,8 +40,7 @@ class Guard:
     machine, so that the attacker's page has the server's origin (DNS rebinding). Requests from this
     page have the attacker's host name in their Host header, and are rejected because of that name.
     An IP address in the Host header is safe, because the page itself must have come from that
-    address. If a key is required, the Host header is not checked, because the attacker's page has
-    no key.
+    address. If a key is required, the check is not needed, because the attacker's page has no key.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ from .schema import COMPACT
 __all__ = ["schema_validator"]
 
 MOST_REFERENCES = 50_000
-"""The limit of ``$ref`` to follow for one value. A few nested references can become millions."""
+"""The maximum number of ``$ref`` followed for one value. A few nested ones can become millions."""
 
 TEXT_END = 256
 """The end-of-text token. Tokens 0 to 255 are the bytes."""

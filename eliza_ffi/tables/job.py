@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 LOOK_AHEAD = 8
-"""The maximum number of started but unwritten rows, for each row that is decided concurrently."""
+"""The maximum number of started but unwritten rows, per row that is decided concurrently."""
 
 Decide = Callable[[Any], Decision]
 """Answers the questions about an input. It is called on several threads."""
@@ -120,7 +120,7 @@ class TableJob:
     keep
         The columns of the table to copy to the output; None = all.
     settings
-        Everything except the table and the questions that affects the answers, as JSON: a
+        Everything that affects the answers, except the table and the questions, as JSON: a
         fingerprint of the model, and the settings for prompts and scoring. A job resumes only with
         the same settings.
     option_mass, min_confidence
@@ -239,7 +239,7 @@ class TableJob:
         overwrite
             Discard an existing output and decide all rows.
         retry_errors
-            First decide the rows with errors in an existing output again.
+            First decide again the rows of an existing output that have errors.
         progress
             Called after every decided row.
 

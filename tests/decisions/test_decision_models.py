@@ -349,7 +349,7 @@ def test_an_ambiguous_control_token_is_rejected() -> None:
 @pytest.mark.parametrize(
     ("template", "message"),
     [
-        ("{{ raise_exception('too long') }}", "'angry': the chat template refuses.*too long"),
+        ("{{ raise_exception('too long') }}", "'angry': the chat template rejects.*too long"),
         ("{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}", "stop"),
         ("{{ state.a.b }}", "'angry': the chat template failed: UndefinedError"),
         ("{% if false %}x{% endif %}", "'angry': the model's template produced no text"),

@@ -101,7 +101,7 @@ def _codes(tokens_of: TokensOf, keys: list[str]) -> list[OptionLabel]:
     """
     labels: list[OptionLabel] = []
     taken: set[int] = set()
-    # All keys share this iterator, because a substitute that one key rejects, all keys reject.
+    # All keys share this iterator. A substitute that is taken or not one token suits no other key.
     substitutes = _substitutes()
     for suited in _suited(keys):
         for code in itertools.chain((suited,), substitutes):
