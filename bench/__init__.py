@@ -1,6 +1,6 @@
-"""What measures, a program for each benchmark, beside what came out of it in ``results``.
+"""Benchmarks: one program each. Their results are in ``results``.
 
-A benchmark is run from the repository's root: ``python -m bench.peers``.
+Run a benchmark from the repository's root, for example ``python -m bench.peers``.
 """
 
 from __future__ import annotations
@@ -8,5 +8,5 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-# The models that are measured, and llama.cpp's vocabularies, are fetched and made by scripts.
+# The modules in scripts/ create the test models and fetch llama.cpp's vocabularies.
 sys.path.append(str(Path(__file__).resolve().parent.parent / "scripts"))

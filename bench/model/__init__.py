@@ -1,4 +1,4 @@
-"""Your model, prompt and answers: what a choice costs, or many streams together."""
+"""Measure choices, or many streams at once, with your own model, prompt and labels."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Measure a choice of your model beside llama.cpp's grammar, or many streams together.
+"""Compare choices with llama.cpp's grammar, or many streams with one, on your own model.
 
-Modes: ``unguided`` generates freely, ``strict-guided`` under a grammar of the choices, and
-``strict-trie-ffi`` under the token trie. Every round runs the measured mode and the grammar one
-after the other, so that a machine that slows down slows both, and medians are compared. With
-``--streams`` every round runs one stream and then several at once.
+Modes: ``unguided`` generates freely, ``strict-guided`` with a grammar of the labels, and
+``strict-trie-ffi`` with the token trie. Every round runs the measured mode and then the grammar, so
+a slow moment of the machine affects both. The report compares medians. With ``--streams``, every
+round runs one stream and then several at once.
 
     $ printf 'yes\\nno\\n' | python -m bench.model --mode strict-trie-ffi --choices-file - \\
           --prompt 'Is snow white? '
@@ -37,7 +37,7 @@ from . import (
 )
 
 MOST_STREAMS = 64
-"""Slots that a context can have."""
+"""The most slots of a context."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,43 +51,46 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _add_arguments(parser: argparse.ArgumentParser) -> None:
     measured = parser.add_mutually_exclusive_group(required=True)
-    measured.add_argument("--mode", choices=CHOICE_MODES, help="how the answer is made")
+    measured.add_argument("--mode", choices=CHOICE_MODES, help="how the label is chosen")
     measured.add_argument(
         "--streams",
         type=int,
         metavar="N",
-        help="measure N streams at once instead: tokens and choices per second beside one alone",
+        help="measure N streams at once: tokens and choices per second, compared with one stream",
     )
     prompts = parser.add_mutually_exclusive_group()
     prompts.add_argument(
-        "--prompt", action="append", metavar="TEXT", help="the prompt: repeated for several"
+        "--prompt", action="append", metavar="TEXT", help="the prompt; repeat for more prompts"
     )
     prompts.add_argument(
         "--prompt-file",
         action="append",
         metavar="FILE",
-        help="read the prompt from FILE, but for its last newline: repeated for several",
+        help="read the prompt from FILE, without its last newline; repeat for more prompts",
     )
     answers = parser.add_mutually_exclusive_group()
     answers.add_argument(
-        "--choices-file", metavar="FILE", help="answers, one per line; - = standard input"
+        "--choices-file", metavar="FILE", help="the labels, one per line; - = standard input"
     )
     answers.add_argument(
-        "--token-tree-descriptor", metavar="FILE", help="answers as a payload, JSON or RTKT"
+        "--token-tree-descriptor", metavar="FILE", help="the labels as a JSON or RTKT payload"
     )
     parser.add_argument(
         "--grammar-order",
         choices=GRAMMAR_ORDERS,
         default="last",
-        help="mask before sampling, or only where an illegal token was sampled (last)",
+        help="first: mask the vocabulary before sampling; last: mask it only if the sampled token "
+        "is not allowed (last)",
     )
     parser.add_argument(
         "--tokenization",
         choices=TOKENIZATIONS,
         default="own",
-        help="tokens of an answer: its own, or any that spell it (own)",
+        help="own: one tokenization per label; any: all tokens that spell it (own)",
     )
-    parser.add_argument("--strategy", choices=STRATEGIES, default="auto", help="of the trie (auto)")
+    parser.add_argument(
+        "--strategy", choices=STRATEGIES, default="auto", help="how a trie is decoded (auto)"
+    )
     parser.add_argument(
         "--repeat",
         type=int,
@@ -95,37 +98,48 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="timed choices per prompt (20); with --streams, rounds (3)",
     )
     parser.add_argument(
-        "--warmup", type=int, default=2, metavar="N", help="untimed ones before them (2)"
+        "--warmup", type=int, default=2, metavar="N", help="untimed choices before them (2)"
     )
     parser.add_argument(
-        "--tokens", type=int, default=48, metavar="N", help="with --streams, of each stream (48)"
+        "--tokens",
+        type=int,
+        default=48,
+        metavar="N",
+        help="with --streams: tokens of each stream in a round (48)",
     )
     parser.add_argument(
-        "--json", action="store_true", help="print JSON: with --streams, and no table"
+        "--json", action="store_true", help="with --streams: print JSON instead of a table"
     )
-    parser.add_argument(
-        "--output", metavar="FILE", help="write to FILE: the JSON (standard output)"
-    )
+    parser.add_argument("--output", metavar="FILE", help="write the JSON to FILE (standard output)")
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    """Measure what the arguments ask for and write the report."""
+    """Run the requested measurement and write the report."""
     if arguments.repeat is None:
         arguments.repeat = 20 if arguments.streams is None else 3
     if arguments.repeat < 1 or arguments.warmup < 0:
-        raise UsageError("--repeat must be 1 or more and --warmup 0 or more")
+        raise UsageError(
+            "expected --repeat of 1 or more and --warmup of 0 or more, got "
+            f"{arguments.repeat} and {arguments.warmup}"
+        )
     check_output(arguments)
     return _run_choices(arguments) if arguments.streams is None else _run_streams(arguments)
 
 
 def _run_streams(arguments: argparse.Namespace) -> int:
     if not 1 <= arguments.streams <= MOST_STREAMS:
-        raise UsageError(f"--streams must be 1 to {MOST_STREAMS}, not {arguments.streams}")
+        raise UsageError(f"--streams: expected 1 to {MOST_STREAMS}, got {arguments.streams}")
     if arguments.tokens < 2:
-        raise UsageError("--tokens must be 2 or more: time is measured between them")
+        raise UsageError(
+            f"--tokens: expected 2 or more, because the time between tokens is measured, got "
+            f"{arguments.tokens}"
+        )
     prompts = arguments.prompt or arguments.prompt_file
     if prompts is not None or arguments.token_tree_descriptor is not None:
-        raise UsageError("--streams has prompts of its own; its answers are a --choices-file")
+        raise UsageError(
+            "--streams uses its own prompts, and takes labels only as a --choices-file; remove "
+            "--prompt, --prompt-file and --token-tree-descriptor"
+        )
     choices = CHOICES if arguments.choices_file is None else tuple(read_choices(arguments))
     with open_model(arguments, n_slots=arguments.streams) as model:
         report = measure_streams(
@@ -146,7 +160,7 @@ def _run_streams(arguments: argparse.Namespace) -> int:
 def _run_choices(arguments: argparse.Namespace) -> int:
     texts = _prompts(arguments)
     if arguments.choices_file is None and arguments.token_tree_descriptor is None:
-        raise UsageError("--mode needs one of --choices-file and --token-tree-descriptor")
+        raise UsageError("--mode requires --choices-file or --token-tree-descriptor")
     descriptor = arguments.token_tree_descriptor
     data = read_bytes(descriptor) if descriptor is not None else None
     choices = read_choices(arguments) if data is None else []
@@ -180,20 +194,20 @@ def _of_payload(model: Model, data: bytes, path: str) -> Alternatives:
     try:
         return Alternatives.of_payload(model, data)
     except (InvalidArgumentError, TokenTrieError) as error:
-        raise InvalidArgumentError(f"{path} holds no choices: {error}") from error
+        raise InvalidArgumentError(f"{path}: cannot read labels: {error}") from error
 
 
 def _prompts(arguments: argparse.Namespace) -> list[str]:
     if arguments.prompt is not None:
         if not all(arguments.prompt):
-            raise UsageError("a prompt is empty")
+            raise UsageError("--prompt: expected a non-empty text")
         return list(arguments.prompt)
     if arguments.prompt_file is None:
-        raise UsageError("--mode needs a --prompt or a --prompt-file")
+        raise UsageError("--mode requires --prompt or --prompt-file")
     texts = [read_text(file).removesuffix("\n") for file in arguments.prompt_file]
     for file, text in zip(arguments.prompt_file, texts, strict=True):
         if not text:
-            raise UsageError(f"the prompt in {file} is empty")
+            raise UsageError(f"--prompt-file: {file} is empty")
     return texts
 
 

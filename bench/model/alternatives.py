@@ -1,4 +1,4 @@
-"""The answers that are chosen between, as the trie and as the grammar have them."""
+"""The labels of a benchmark, as a token trie and as a grammar."""
 
 from __future__ import annotations
 
@@ -18,26 +18,29 @@ _nonces = itertools.count()
 
 
 class Alternatives:
-    """The answers of a benchmark, as the trie and as the grammar have them.
+    """The labels of a benchmark, as a token trie and as a grammar.
 
     Parameters
     ----------
     model
-        Whose tokens the payload's are.
+        The model that tokenized the payload.
     payload
         The token sequences.
 
     Attributes
     ----------
+    payload : TokenTreePayload
+    json : bytes
+        The payload as JSON.
     texts : tuple of str
-        What the leaves spell, without duplicates.
+        The texts of the leaves, without duplicates.
     grammar : str
-        The same strings in GBNF.
+        A GBNF grammar of the same texts.
 
     Raises
     ------
     InvalidArgumentError
-        If a leaf spells nothing, so that no grammar can have it.
+        If the text of a leaf is empty, because a grammar cannot contain it.
     """
 
     def __init__(self, model: Model, payload: TokenTreePayload) -> None:
@@ -46,10 +49,10 @@ class Alternatives:
         anchor = model.tokenize(ANCHOR)
         spelled: dict[str, None] = {}
         for leaf in payload.leaves():
-            # Behind an anchor, because the first space of a text may be dropped.
+            # The anchor comes first because detokenizing may drop the first space of a text.
             text = model.detokenize([*anchor, *leaf.tokens]).removeprefix(ANCHOR)
             if not text:
-                raise InvalidArgumentError(f"leaf {leaf.name!r} spells nothing")
+                raise InvalidArgumentError(f"leaf {leaf.name!r}: its tokens have no text")
             spelled[text] = None
         self.texts = tuple(spelled)
         self.grammar = gbnf_of(self.texts)
@@ -59,17 +62,17 @@ class Alternatives:
 
     @classmethod
     def of_texts(cls, model: Model, texts: Sequence[str]) -> Alternatives:
-        """Return the alternatives of strings, tokenized by the model."""
+        """Return the alternatives for some texts, tokenized by the model."""
         return cls(model, string_choices(texts).payload(model.tokenize, model.detokenize))
 
     @classmethod
     def of_payload(cls, model: Model, data: bytes) -> Alternatives:
-        """Return those of a payload's bytes, JSON or ``RTKT``.
+        """Return the alternatives in a payload, which is JSON or ``RTKT``.
 
         Raises
         ------
         TokenTrieError
-            If it is neither.
+            If the payload is neither.
         """
         if not data.startswith(b"RTKT"):
             return cls(model, TokenTreePayload.from_json(data))
@@ -78,11 +81,11 @@ class Alternatives:
         return cls(model, TokenTreePayload("", (TokenTreeDescriptor(tree.path, leaves),)))
 
     def ends_at(self, text: str) -> bool:
-        """Return whether a text is an answer that no other answer goes on from."""
+        """Return whether a text is a label that no other label continues."""
         return text in self._final
 
     def unseen_json(self) -> bytes:
-        """Return the payload in bytes that no cache can know."""
+        """Return the payload as JSON with a new name, so that it is in no cache."""
         first, *rest = self.payload.descriptors
         renamed = replace(first, path=f"{first.path}#{next(_nonces)}")
         payload = TokenTreePayload(self.payload.model_id, (renamed, *rest))
@@ -90,7 +93,7 @@ class Alternatives:
 
 
 def gbnf_of(texts: Sequence[str]) -> str:
-    """Return a GBNF grammar whose strings are exactly `texts`."""
+    """Return a GBNF grammar that accepts exactly the strings in `texts`."""
     return "root ::= " + " | ".join(f'"{_escaped(text)}"' for text in texts)
 
 

@@ -1,4 +1,4 @@
-"""What a benchmark came to: a method beside the grammar, over some prompts."""
+"""Measure a method on some prompts, compared with the grammar, and report the figures."""
 
 from __future__ import annotations
 
@@ -18,50 +18,54 @@ __all__ = ["Report", "measure"]
 
 @dataclass(frozen=True)
 class Report:
-    """What a benchmark came to.
+    """The figures of a method.
 
     Attributes
     ----------
     mode, model, strategy : str
-        `strategy` is ``"none"`` where there is no trie.
+        `strategy` is ``"none"`` without a trie.
     grammar_order : str
-        Of the grammar that is measured or compared with.
-    skip_ratio_mean, skip_ratio_std : float
-        Over all decisions, the share of the vocabulary that was not looked at:
-        ``(vocabulary - candidates) / vocabulary``. Forced tokens are no decisions. Modes without a
-        trie look at all of it: 0.
-    tokens_per_second : float
-        Median over the timed choices of their tokens divided by their seconds. A choice's time
-        begins when the prompt has been decoded and ends with its last token.
-    tokens_per_second_vs_grammar : float
-        Divided by the same of the grammar, run in the same rounds.
+        The order of the grammar that is measured or compared with.
     tokenization : str
-        ``"own"`` or ``"any"``; ``"none"`` where there are no choices.
+        ``"own"`` or ``"any"``; ``"none"`` without a trie.
+    skip_ratio_mean, skip_ratio_std : float
+        The share of the vocabulary that a decision skips, over all decisions:
+        ``(vocabulary - candidates) / vocabulary``. Forced tokens are not decisions. Modes without a
+        trie skip nothing, so the share is 0.
+    tokens_per_second : float
+        The tokens of a choice divided by its seconds; the median over the timed choices. The time
+        of a choice begins when the prompt has been decoded and ends with the last token.
+    tokens_per_second_vs_grammar : float
+        The same, divided by the grammar's value in the same rounds.
     token_accuracy : float
-        Of choices by text, which any tokens may spell: the share of the prompts on which the tokens
-        are those of the grammar, both greedily. Otherwise leaf agreement: the share on which the
-        text is the grammar's. That may spell a string with any tokens and the trie with those of
-        its leaf, so less than 1 is possible, and is no error of either.
+        With the tokenization ``"any"``, the share of prompts with the same tokens as the grammar,
+        both greedy. Otherwise the share of prompts with the same text as the grammar. This share
+        can be below 1 without an error, because the grammar allows every tokenization of a label
+        and the trie only one.
     forward_passes_saved, forward_passes_total : int
-        Over all timed choices: tokens that ran no forward pass of their own, and the passes run,
-        without those of the prompts.
+        Over all timed choices: tokens that needed no forward pass of their own, and passes run
+        after the prompts.
     decision_us_mean, decision_us_p50, decision_us_p99 : float
-        Microseconds selecting a token at a decision.
+        Microseconds to select one token, when its logits are available.
     choice_ms_p50, choice_ms_p99 : float
-        Milliseconds of a choice, as for `tokens_per_second`: the prompt is in the slot already.
+        Milliseconds of a choice, measured as for `tokens_per_second`. The prompt is in a slot.
     prompt_ms_p50 : float
-        Milliseconds before that: opening a stream, which parses the grammar if there is one, and
-        prefilling a prompt that the slot holds.
+        Milliseconds before that: opening the stream, which parses the grammar if there is one, and
+        prefilling the prompt, which is in a slot.
     passes_per_choice, tokens_per_choice : float
         Means over the timed choices.
     prompt_tokens, prompt_tokens_reused : float
-        Means over the timed choices: tokens given to prefill, and those of them found in a slot.
+        Means over the timed choices: the tokens of the prompt, and how many of them were in a slot.
     set_token_trie_us_cold, set_token_trie_us_cached : float
-        Median microseconds of setting a payload never seen before, and one seen before.
+        Median microseconds to set a payload that is new, and one that is cached.
     tree_passes : int
         Passes of the timed choices that decoded several decisions at once.
+    n_vocab, choices, prompts : int
+        The numbers of tokens in the vocabulary, of labels, and of prompts.
+    repeat, warmup : int
+        Timed and untimed choices for each prompt.
     cores : int
-        Physical cores this process may use.
+        Compute threads of the model.
     """
 
     mode: str
@@ -107,18 +111,18 @@ def measure(
     repeat: int = 20,
     warmup: int = 2,
 ) -> Report:
-    """Measure a method beside the grammar of its `grammar_order`.
+    """Measure a method, and the grammar with the method's `grammar_order`, in the same rounds.
 
     Parameters
     ----------
     bench
     prompts
-        Each as tokens, shape ``[n]``.
+        The tokens of each prompt.
     method
     repeat
         Timed choices for each prompt, at least 1.
     warmup
-        Choices for each prompt before those; they bring the prompt into a slot.
+        Untimed choices for each prompt before those; they bring the prompt into a slot.
     """
     grammar = Method(STRICT_GUIDED, grammar_order=method.grammar_order)
     answers: list[TimedChoice] = []
@@ -127,11 +131,11 @@ def measure(
     agreed: list[bool] = []
     for prompt in prompts:
         expected = bench.answer(prompt, grammar)
-        # As many tokens as the grammar took, so that free generation has the same to do.
+        # Free generation stops after as many tokens as the grammar's answer has.
         limit = len(expected.tokens) if method.mode == UNGUIDED else 0
         for turn in range(warmup + repeat):
             measured = bench.answer(prompt, method, limit)
-            # The grammar is not run twice to be compared with itself.
+            # If the grammar itself is measured, it runs only once.
             other = measured if method == grammar else bench.answer(prompt, grammar)
             if turn >= warmup:
                 answers.append(measured)

@@ -1,6 +1,7 @@
-"""Several streams at once, each on a thread of its own: what they write and choose together.
+"""Run several streams at once, each on its own thread, and time their tokens and choices.
 
-Whatever can write and choose may be measured, so that others are measured in the very same way.
+Everything that implements `Contender` can be measured, so other programs are measured in exactly
+the same way as eliza-ffi.
 """
 
 from __future__ import annotations
@@ -31,25 +32,28 @@ MOST_RESTARTS = 64
 
 
 class Contender(Protocol):
-    """What is measured. Every call comes from a thread of its own."""
+    """A program that can be measured. Every call comes from its own thread."""
 
     def write(self, prompt: Tokens, n_tokens: int) -> Generator[Sequence[int], None, None]:
-        """Yield so many tokens as they come, always the most likely ones, past any end."""
+        """Generate `n_tokens` tokens greedily and yield them as they come.
+
+        End tokens do not stop the generation.
+        """
 
     def choose(self, prompt: Tokens) -> str:
-        """Return one of the answers."""
+        """Return one of the labels."""
 
 
 @dataclass(frozen=True)
 class Written:
-    """What streams wrote at once.
+    """The tokens that several streams generated at once.
 
     Attributes
     ----------
     tokens : tuple of tuple of int
-        Of each stream.
+        The tokens of each stream.
     seconds : tuple of tuple of float
-        When each of them came, since all streams were let go.
+        The time of each token, in seconds since all streams started.
     """
 
     tokens: tuple[tuple[int, ...], ...]
@@ -57,7 +61,7 @@ class Written:
 
     @property
     def tokens_per_second(self) -> float:
-        """Of all streams together, from when the last one has its first token to the end."""
+        """Tokens per second of all streams together, once every stream has its first token."""
         begin = self._all_begun
         end = max(times[-1] for times in self.seconds)
         count = sum(time > begin for times in self.seconds for time in times)
@@ -65,13 +69,13 @@ class Written:
 
     @property
     def tokens_per_second_with_prompts(self) -> float:
-        """Of all streams together, from when they were let go."""
+        """Tokens per second of all streams together, from their start."""
         end = max(times[-1] for times in self.seconds)
         return sum(map(len, self.seconds)) / end
 
     @property
     def token_ms(self) -> list[float]:
-        """Milliseconds from one token of a stream to its next, once all have begun."""
+        """Milliseconds between consecutive tokens of a stream, once all have their first token."""
         begin = self._all_begun
         return [
             (later - earlier) * 1e3
@@ -87,16 +91,16 @@ class Written:
 
 @dataclass(frozen=True)
 class Chosen:
-    """What threads chose at once.
+    """The labels that several threads chose at once.
 
     Attributes
     ----------
     answers : tuple of str
-        In the order of the prompts.
+        The chosen labels, in the order of the prompts.
     choice_ms : tuple of float
-        Milliseconds of each, its prompt included.
+        Milliseconds of each choice, including its prompt.
     seconds : float
-        From the first question to the last answer.
+        The time from the start of the first choice to the end of the last one.
     """
 
     answers: tuple[str, ...]
@@ -110,13 +114,13 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Beside:
-    """Choices one after the other while other streams write.
+    """Consecutive choices, made while other streams generate text.
 
     Attributes
     ----------
     chosen : Chosen
     tokens_per_second : float
-        Of the writing streams together, meanwhile.
+        Tokens per second of all generating streams together, during the choices.
     """
 
     chosen: Chosen
@@ -130,14 +134,14 @@ class OurStreams:
     ----------
     model
     choices
-        The answers there are.
+        The labels.
 
     Attributes
     ----------
     stats : list of StreamStats
-        Of every generation and choice so far, where the library counts.
+        The stats of all generations and choices so far, if the library reports them.
     restarts : int
-        How often the model had ended before it had written what it was to write.
+        How many texts the model ended early.
     """
 
     def __init__(self, model: Model, choices: Sequence[str]) -> None:
@@ -147,12 +151,15 @@ class OurStreams:
         self._choices = as_label_set(choices)
 
     def write(self, prompt: Tokens, n_tokens: int) -> Generator[Sequence[int], None, None]:
-        """Yield so many tokens; where the model ends, the prompt and one token more begin anew.
+        """Generate `n_tokens` tokens and yield them as they come.
+
+        If the model ends the text early, the generation restarts with a longer prompt: the prompt,
+        and one more of its own first tokens for each restart.
 
         Raises
         ------
         ElizaError
-            If the model ends again and again.
+            If the model ends the text `MOST_RESTARTS` times.
         """
         model, left = self._model, n_tokens
         for attempt in range(MOST_RESTARTS):
@@ -172,7 +179,7 @@ class OurStreams:
         raise ElizaError(f"the model ended {MOST_RESTARTS} times before {n_tokens} tokens")
 
     def choose(self, prompt: Tokens) -> str:
-        """Return the most likely answer, token by token."""
+        """Return the label that greedy decoding chooses, one token at a time."""
         model = self._model
         args = choice_request(model.session, prompt, self._choices)
         generation = GenerationRun(model.binding, model.session.ctx, args)
@@ -185,7 +192,7 @@ class OurStreams:
 
 
 def write_together(contender: Contender, prompts: Sequence[Tokens], n_tokens: int) -> Written:
-    """Write so many tokens after each prompt, all at once."""
+    """Generate `n_tokens` tokens after each prompt, all prompts at once."""
 
     def write(prompt: Tokens) -> tuple[list[int], list[float]]:
         tokens: list[int] = []
@@ -204,14 +211,14 @@ def write_together(contender: Contender, prompts: Sequence[Tokens], n_tokens: in
 
 
 def choose_together(contender: Contender, prompts: Sequence[Tokens], n_threads: int) -> Chosen:
-    """Choose after each prompt, from so many threads that take one after the other."""
+    """Choose a label after each prompt, with `n_threads` threads that share the prompts."""
     waiting = iter(range(len(prompts)))
     answers: list[str] = [""] * len(prompts)
     choice_ms = [0.0] * len(prompts)
 
     def choose() -> float:
         end = 0.0
-        for i in waiting:  # next() on an iterator of a range is one step of the interpreter
+        for i in waiting:  # threads may share it: next() on a range iterator is atomic
             begin = time.perf_counter()
             answers[i] = contender.choose(prompts[i])
             end = time.perf_counter()
@@ -225,15 +232,16 @@ def choose_together(contender: Contender, prompts: Sequence[Tokens], n_threads: 
 def choose_beside(
     contender: Contender, prompts: Sequence[Tokens], beside: Sequence[Tokens], n_tokens: int
 ) -> Beside:
-    """Choose after each prompt, one after the other, while streams write after others.
+    """Choose a label after each prompt, one prompt at a time, while other streams generate text.
 
     Parameters
     ----------
     contender
     prompts
-        To choose after.
+        The prompts of the choices.
     beside
-        To write after, each again and again, `n_tokens` tokens at a time.
+        The prompts of the generating streams. Each stream generates `n_tokens` tokens after its
+        prompt, again and again.
     n_tokens
     """
     all_write = threading.Barrier(len(beside) + 1)
@@ -251,9 +259,9 @@ def choose_beside(
                         if stop.is_set():
                             break
         except threading.BrokenBarrierError:
-            pass  # another one failed
+            pass  # another thread failed
         except BaseException:
-            all_write.abort()  # or the others would wait for ever
+            all_write.abort()  # otherwise the other threads would wait for ever
             raise
         return times
 
@@ -267,17 +275,17 @@ def choose_beside(
             chosen = choose_together(contender, prompts, 1)
             end = time.perf_counter()
         except threading.BrokenBarrierError:
-            pass  # a writer failed, and its result says how
+            pass  # a generating thread failed; its result raises the error below
         finally:
             stop.set()
         times = [each for one in writing for each in one.result()]
     if chosen is None:
-        raise AssertionError("a writer failed and did not say how")
+        raise AssertionError("a generating thread failed without an error")
     return Beside(chosen, sum(begin <= each <= end for each in times) / (end - begin))
 
 
 def _at_once(works: Sequence[Callable[[], T]]) -> tuple[float, list[T]]:
-    """Let works go at the same moment, each on a thread; return the moment and their results."""
+    """Start functions at the same moment, each on a thread; return the moment and the results."""
     moment: list[float] = []
     gate = threading.Barrier(len(works), action=lambda: moment.append(time.perf_counter()))
 

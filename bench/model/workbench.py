@@ -1,4 +1,4 @@
-"""Choices made by any method, and what each took."""
+"""Make choices with any method, and time them."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ from .alternatives import Alternatives
 __all__ = ["TimedChoice", "TimedDecision", "Workbench"]
 
 TRIES_SET = 32
-"""How often a payload is set to measure what that takes."""
+"""How often a payload is set to measure the time of setting it."""
 
 
 @dataclass(frozen=True)
 class TimedChoice:
-    """One choice, or what an unguided method generated instead.
+    """One choice, or the text that an unguided method generated.
 
     Attributes
     ----------
     text : str
     tokens : tuple of int
     seconds : float
-        From after the prefill to the last token; setting the trie is part of it, closing is not.
+        The time from the end of the prefill to the last token. It includes setting the trie, but
+        not closing the stream.
     prompt_seconds : float
-        Opening the stream, which parses the grammar, and the prefill.
+        The time to open the stream, which parses the grammar, and to prefill the prompt.
     stats : StreamStats
     """
 
@@ -47,14 +48,14 @@ class TimedChoice:
 
 @dataclass(frozen=True)
 class TimedDecision:
-    """A choice of one token: how many were possible, and the microseconds choosing took."""
+    """The selection of one token: the number of candidates, and the time in microseconds."""
 
     candidates: float
     microseconds: float
 
 
 class Workbench:
-    """Runs choices of some alternatives by any method.
+    """Makes choices among some alternatives with any method.
 
     Parameters
     ----------
@@ -69,7 +70,7 @@ class Workbench:
         self._ctx = model.session.ctx
 
     def answer(self, prompt: Tokens, method: Method, max_tokens: int = 0) -> TimedChoice:
-        """Make one choice, timed. `max_tokens` ends an unguided one."""
+        """Make one choice and time it. `max_tokens` limits an unguided text; 0 = no limit."""
         begin = time.perf_counter()
         with self._prefilled(prompt, method, max_tokens) as stream:
             prefilled = time.perf_counter()
@@ -84,9 +85,10 @@ class Workbench:
             )
 
     def decisions(self, prompt: Tokens, method: Method, max_tokens: int = 0) -> list[TimedDecision]:
-        """Make one choice and return its decisions; forced tokens are none.
+        """Make one choice and return its decisions. Forced tokens are not decisions.
 
-        Outside spans all of the vocabulary is looked at: a grammar masks it, or sampling reads it.
+        Without a trie, every token of the vocabulary is a candidate, because a grammar masks, or
+        sampling reads, the whole vocabulary.
         """
         made: list[TimedDecision] = []
         binding = self.model.binding
@@ -105,7 +107,7 @@ class Workbench:
         return made
 
     def set_trie_microseconds(self, prompt: Tokens, *, cached: bool) -> float:
-        """Return the median time of setting the trie, its payload known already or never seen."""
+        """Return the median time to set the trie, with a cached payload or with new ones."""
         payloads = [
             self.alternatives.json if cached else self.alternatives.unseen_json()
             for _ in range(TRIES_SET)
@@ -127,7 +129,7 @@ class Workbench:
         binding.set_option(self._ctx, "strategy", method.strategy)
         binding.set_option(self._ctx, "grammar_order", method.grammar_order)
         grammar = self.alternatives.grammar if method.mode == STRICT_GUIDED else None
-        # What ours is compared with is llama.cpp's own sampler.
+        # The comparison is with llama.cpp's own grammar sampler.
         binding.set_option(self._ctx, "grammar_engine", "llama.cpp")
         config = StreamConfig(max_tokens=max_tokens, gbnf_grammar=grammar)
         with open_stream(binding, self._ctx, config) as stream:
@@ -144,6 +146,6 @@ class Workbench:
         while not done:
             step = binding.next(stream)
             text += step.text
-            # Where the grammar allows only the end, asking for it would be a pass for nothing.
+            # If the grammar allows only the end token, another pass would be wasted.
             done = step.done or (method.mode == STRICT_GUIDED and self.alternatives.ends_at(text))
             yield step.tokens, step.text

@@ -1,1 +1,1 @@
-"""What the benchmarks share: what is measured, on which machine, and how results are shown."""
+"""Code that all benchmarks share: workloads, facts about the machine, statistics and output."""

@@ -1,4 +1,4 @@
-"""Results as pictures: the time of a choice over what it grows with."""
+"""Draw results as pictures: the time of a choice as a function of one parameter."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["Panel", "draw", "plot_peers"]
 
 @dataclass(frozen=True)
 class Panel:
-    """One picture of several.
+    """One panel of a picture.
 
     Attributes
     ----------
     title, x_label : str
     cells : sequence of dict
-        Cells of results, each with an ``x``.
+        Measured cells, each with its position on the x axis as ``x``.
     """
 
     title: str
@@ -32,12 +32,12 @@ class Panel:
 
 
 def plot_peers(results: dict[str, Any], file: Path) -> None:
-    """Draw the time of a choice over the number of choices, one panel for each model."""
+    """Draw the time of a choice over the number of labels, one panel per model."""
     models = dict.fromkeys(cell["model"] for cell in results["cells"])
     panels = [
         Panel(
             model,
-            "choices",
+            "labels",
             [{**cell, "x": cell["choices"]} for cell in results["cells"] if cell["model"] == model],
         )
         for model in models
@@ -46,7 +46,7 @@ def plot_peers(results: dict[str, Any], file: Path) -> None:
 
 
 def draw(panels: Sequence[Panel], file: Path, *, columns: int) -> None:
-    """Draw panels of one scale of milliseconds, both axes logarithmic."""
+    """Draw panels that share one scale of milliseconds; both axes are logarithmic."""
     rows = math.ceil(len(panels) / columns)
     picture = Picture(rows, columns, (3.4 * columns, 3.2 * rows + 0.5), sharey=True)
     for place, axis in enumerate(picture.axes.flat):
@@ -55,7 +55,7 @@ def draw(panels: Sequence[Panel], file: Path, *, columns: int) -> None:
         else:
             axis.set_visible(False)
     for row in picture.axes:
-        row[0].set_ylabel("milliseconds a choice")
+        row[0].set_ylabel("milliseconds per choice")
     picture.save(file)
 
 
@@ -76,5 +76,5 @@ def _draw_panel(axis: Any, panel: Panel) -> None:
 
 
 def _short(value: float) -> str:
-    """Return a number as an axis shows it: 262144 as 262k."""
+    """Return a number as an axis label, for example 262144 as ``"262k"``."""
     return f"{value / 1000:.3g}k" if value >= 1000 else f"{value:.3g}"

@@ -1,4 +1,4 @@
-"""C sources compiled on the spot, for what Python is too slow to time."""
+"""Compile C sources at run time, for code that Python is too slow to time."""
 
 from __future__ import annotations
 
@@ -14,13 +14,18 @@ __all__ = ["address", "compiled"]
 
 
 def compiled(declarations: str, source: str) -> tuple[Any, Any]:
-    """Return cffi's view of a C source, compiled by ``$CC`` or ``cc``.
+    """Compile a C source with ``$CC`` or ``cc`` and open it with cffi.
 
     Parameters
     ----------
     declarations
-        What of the source is called, in C.
+        The C declarations of the functions to call.
     source
+
+    Returns
+    -------
+    tuple
+        The cffi instance, and the loaded library.
     """
     ffi: Any = cffi.FFI()
     ffi.cdef(declarations)
@@ -33,5 +38,5 @@ def compiled(declarations: str, source: str) -> tuple[Any, Any]:
 
 
 def address(ffi: Any, pointer: Any) -> Any:
-    """Return a pointer of any cffi instance as a ``void *`` of this one."""
+    """Convert a pointer of any cffi instance to a ``void *`` of `ffi`."""
     return ffi.cast("void *", int(cffi.FFI().cast("intptr_t", pointer)))

@@ -1,4 +1,4 @@
-"""Many measurements as a few figures."""
+"""Statistics: reduce many measurements to a few figures."""
 
 from __future__ import annotations
 
@@ -15,40 +15,41 @@ Values = Sequence[float] | NDArray[Any]
 
 
 def mean(values: Values) -> float:
-    """Return the mean of at least one value."""
+    """Return the mean of one or more values."""
     return float(np.mean(np.asarray(values)))
 
 
 def median(values: Values) -> float:
-    """Return the median of at least one value."""
+    """Return the median of one or more values."""
     return float(np.median(np.asarray(values)))
 
 
 def percentile(values: Values, percent: float) -> float:
-    """Return the value that so many per cent are not above, between two of them if need be."""
+    """Return the given percentile, interpolated linearly between neighbouring values."""
     return float(np.percentile(np.asarray(values), percent))
 
 
 def quartiles(values: Values) -> tuple[float, float, float]:
-    """Return the first quartile, the median and the third."""
+    """Return the first quartile, the median and the third quartile."""
     return percentile(values, 25), median(values), percentile(values, 75)
 
 
 def percentiles(values: Values, name: str) -> dict[str, float]:
-    """Return median and 99th percentile, by the name that their columns have.
+    """Return the median and the 99th percentile as a dict with two keys.
 
     Parameters
     ----------
     values
     name
-        With a ``*`` where ``p50`` or ``p99`` stands, such as ``"token_ms_*"``.
+        The pattern of the keys, such as ``"token_ms_*"``; ``*`` becomes ``p50`` or ``p99``.
     """
     return {name.replace("*", f"p{each}"): percentile(values, each) for each in (50, 99)}
 
 
 def median_ratio(values: Sequence[float], others: Sequence[float]) -> float:
-    """Return the median of the ratios within a round, in which nothing else has changed.
+    """Return the median over the rounds of ``values[i] / others[i]``.
 
-    Rounds that one of the two has more of than the other are left out.
+    Both values of a ratio come from the same round, so a change in the machine's speed between
+    rounds does not affect it. If one sequence is longer, its extra rounds are ignored.
     """
     return median([a / b for a, b in zip(values, others, strict=False)])

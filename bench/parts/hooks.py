@@ -1,4 +1,4 @@
-"""Where the library of test hooks is, by which a benchmark looks behind the C ABI."""
+"""Find the library of test hooks, with which benchmarks reach behind the C ABI."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ __all__ = ["find_hooks"]
 
 
 def find_hooks() -> Path:
-    """Return the one beside the library; ends the program if it has not been built."""
+    """Return the path of the test hooks, which are in the same folder as the library.
+
+    Raises
+    ------
+    SystemExit
+        If they have not been built.
+    """
     library = Library().path
     hooks = library.with_name(library.name.replace("libelizainference", "libeliza_test_hooks"))
     if not hooks.is_file():

@@ -1,4 +1,4 @@
-"""The machine that figures come from, and what other programs do on it meanwhile."""
+"""Describe the machine, and record how busy other programs kept it during a measurement."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ __all__ = [
 
 
 def machine_facts(library: Path | None = None) -> dict[str, Any]:
-    """Return what the figures depend on besides the code.
+    """Return the properties of the machine and the versions that figures depend on.
 
     Parameters
     ----------
     library
-        The library that is measured; None = the default one.
+        The measured library; None = the default one.
     """
     affinity = getattr(os, "sched_getaffinity", None)
     with Model(library=library) as model:
@@ -50,7 +50,7 @@ def machine_facts(library: Path | None = None) -> dict[str, Any]:
 
 
 def machine_line(machine: dict[str, Any]) -> str:
-    """Return the facts as one sentence."""
+    """Return the facts of `machine_facts` as one line of text."""
     return (
         f"{machine['cpu']}, {machine['cores']} cores, at most {machine['threads']} compute "
         f"threads; {machine['system']}, Python {machine['python']}, numpy {machine['numpy']}; "
@@ -60,7 +60,10 @@ def machine_line(machine: dict[str, Any]) -> str:
 
 
 def one_core_and_the_others() -> tuple[set[int], set[int]] | None:
-    """Return the number of one core and those of the others; None where they cannot be chosen."""
+    """Split the available cores into one core and the others.
+
+    Returns None if there is only one core, or if the system has no CPU affinity.
+    """
     affinity = getattr(os, "sched_getaffinity", None)
     one, *others = sorted(affinity(0)) if affinity else [0]
     return ({one}, set(others)) if others else None
@@ -68,7 +71,7 @@ def one_core_and_the_others() -> tuple[set[int], set[int]] | None:
 
 @contextmanager
 def on_cores(cores: Collection[int]) -> Iterator[None]:
-    """Run the block on some cores, and the threads and programs that it starts; Linux alone can."""
+    """Pin the block, and the threads and programs that it starts, to some cores. Linux only."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
     try:
@@ -79,10 +82,10 @@ def on_cores(cores: Collection[int]) -> Iterator[None]:
 
 @contextmanager
 def noting_other_programs(into: MutableMapping[str, Any]) -> Iterator[None]:
-    """Set ``other_programs``: the cores that other programs kept busy during the block.
+    """Store in ``into["other_programs"]`` how many cores other programs kept busy in the block.
 
-    Programs that the block starts and waits for are none of them. Nothing is set where the system
-    does not tell.
+    Programs that the block starts and waits for do not count. If the system does not report this,
+    nothing is stored.
     """
     begin, before = time.perf_counter(), _busy_seconds()
     yield
@@ -92,9 +95,10 @@ def noting_other_programs(into: MutableMapping[str, Any]) -> Iterator[None]:
 
 
 def disturbance(cells: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
-    """Return a sentence naming the cells during which others took a tenth of a core or more.
+    """Return a sentence that names the cells in which other programs used 0.1 cores or more.
 
-    Figures are then worse than they would be, ours and everyone's.
+    In such cells all methods are slower than on a quiet machine. The sentence is empty if there are
+    none.
     """
     named = [
         f"{name} ({cell['other_programs']:.1f} cores)"
@@ -114,7 +118,10 @@ def _cpu_name() -> str:
 
 
 def _busy_seconds() -> float | None:
-    """Return the seconds that cores have been busy with anything but this process and its own."""
+    """Return the CPU seconds of all programs except this process and its finished children.
+
+    Returns None if the system has no ``/proc/stat``.
+    """
     file = Path("/proc/stat")
     if not file.is_file():
         return None

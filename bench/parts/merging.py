@@ -1,4 +1,4 @@
-"""A long run in pieces: new results put beside older ones of the same state."""
+"""Merge the results of a partial run into the stored results of an earlier run."""
 
 from __future__ import annotations
 
@@ -16,25 +16,31 @@ def merged(
     key: Callable[[dict[str, Any]], Any],
     order: Sequence[Any],
 ) -> dict[str, Any]:
-    """Return the new results with the old items that they did not measure anew.
+    """Return the new results, with the old items that the new run did not measure.
 
     Parameters
     ----------
     old, new
-        Results: lists under `items`, and everything they depend on beside it.
+        Results: a list of items under the key `items`, and the facts that the items depend on under
+        the other keys.
     items
+        The key of the list.
     key
-        What an item is told by.
+        Returns the identity of an item; a new item replaces the old item with the same identity.
     order
-        All keys, in the order they are to stand in.
+        All identities, in the order of the result.
 
     Raises
     ------
     SystemExit
-        If anything but the items and the date differs: such figures do not compare.
+        If anything except the items and the date differs, because then the figures cannot be
+        compared.
     """
     if _state(old, items) != _state(new, items):
-        raise SystemExit("--merge: the file is of another machine, other versions or another plan")
+        raise SystemExit(
+            "--merge: the stored results were measured on another machine, with other versions or "
+            "with other settings"
+        )
     by_key = {key(item): item for item in (*old[items], *new[items])}
     return {**new, items: [by_key[each] for each in order if each in by_key]}
 
@@ -42,4 +48,4 @@ def merged(
 def _state(results: dict[str, Any], items: str) -> Any:
     state = {name: value for name, value in results.items() if name != items}
     state["machine"] = {name: fact for name, fact in state["machine"].items() if name != "date"}
-    return json.loads(json.dumps(state))  # tuples as the lists they come back as
+    return json.loads(json.dumps(state))  # turns tuples into lists, as in the stored results

@@ -1,4 +1,4 @@
-"""Results on their way to people: files, and places in documents."""
+"""Write results to files, and tables into documents."""
 
 from __future__ import annotations
 
@@ -11,24 +11,33 @@ from typing import Any
 __all__ = ["RESULTS", "add_output_arguments", "fill_sections", "publish"]
 
 RESULTS = Path(__file__).resolve().parent.parent.parent / "bench" / "results"
-"""Where scripts write their results if not told otherwise."""
+"""The default folder of the results."""
 
 
 def add_output_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add where results go: ``--out`` and ``--docs``."""
-    parser.add_argument("--out", type=Path, default=RESULTS, metavar="DIR")
-    parser.add_argument("--docs", type=Path, metavar="FILE", help="put the tables between markers")
+    """Add the options for the output: ``--out`` and ``--docs``."""
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=RESULTS,
+        metavar="DIR",
+        help="folder of the results (bench/results)",
+    )
+    parser.add_argument(
+        "--docs", type=Path, metavar="FILE", help="also write the tables between FILE's markers"
+    )
 
 
 def fill_sections(file: Path, sections: Mapping[str, str]) -> None:
-    """Put each text between the ``<!-- bench:NAME:begin -->`` and ``end`` of its name.
+    """Write each section into a document, between the markers with its name.
 
-    A document need not have all of them.
+    The markers are ``<!-- bench:NAME:begin -->`` and ``<!-- bench:NAME:end -->``. Sections without
+    markers are left out.
 
     Raises
     ------
     ValueError
-        If it has none.
+        If the document has no markers for any section.
     """
     text = file.read_text(encoding="utf-8")
     found = False
@@ -40,14 +49,17 @@ def fill_sections(file: Path, sections: Mapping[str, str]) -> None:
             found = True
             text = f"{before}{begin}\n\n{content.strip()}\n\n{end}{after}"
     if not found:
-        raise ValueError(f"{file} has no <!-- bench:NAME:begin --> and end for {[*sections]}")
+        raise ValueError(
+            f"{file}: expected <!-- bench:NAME:begin --> and <!-- bench:NAME:end --> for a NAME in "
+            f"{[*sections]}, found none"
+        )
     file.write_text(text, encoding="utf-8")
 
 
 def publish(
     name: str, results: Mapping[str, Any], markdown: str, out: Path, docs: Path | None
 ) -> None:
-    """Write ``NAME.json`` and ``NAME.md``, print the Markdown, and put it into a document."""
+    """Write ``NAME.json`` and ``NAME.md``, print the Markdown, and write it into a document."""
     out.mkdir(parents=True, exist_ok=True)
     (out / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     (out / f"{name}.md").write_text(markdown, encoding="utf-8")

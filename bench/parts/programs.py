@@ -1,4 +1,4 @@
-"""What programs that open one model share: how they begin, and how they report a mistake."""
+"""The common frame of programs that open one model: options, and how errors are reported."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ def run_program(
     run: Callable[[argparse.Namespace], int],
     arguments: Sequence[str] | None,
 ) -> int:
-    """Add the model's options to a parser, and run a program with its arguments.
+    """Add the options of the model to a parser, parse the arguments and run the program.
 
-    A wrong command line ends the process with code 2, and any other error with 1, in one line.
+    Returns its exit code. An error ends the process with one line on standard error: exit code 2
+    for a wrong command line, 1 for all other errors.
     """
     add_model_arguments(parser)
     given = parser.parse_args(arguments)

@@ -1,7 +1,7 @@
-"""A call walked through instruction by instruction (ptrace).
+"""Run a call one instruction at a time, with ptrace. Linux on x86-64 only.
 
-A forked copy of this process makes the call, so that the library is counted as it was built,
-whatever instructions it uses: valgrind, which would do the same, knows no AVX-512. Linux on x86-64.
+A forked copy of this process makes the call, so the library runs exactly as it was built. valgrind
+could count instructions as well, but does not support AVX-512.
 """
 
 from __future__ import annotations
@@ -24,24 +24,29 @@ REGISTERS = struct.Struct("<27Q")
 INSTRUCTION_POINTER, STACK_POINTER = 16, 19
 
 Place = tuple[int, int]
-"""The instruction and the stack pointer."""
+"""The values of the instruction pointer and the stack pointer."""
 
 
 def is_supported() -> bool:
-    """Return whether this system's registers are known here, and where libraries are loaded."""
+    """Return whether this is Linux on x86-64 with ``/proc/self/maps``."""
     known = (platform.system(), platform.machine()) == ("Linux", "x86_64")
     return known and Path("/proc/self/maps").exists()
 
 
 def steps_of(prepare: Callable[[], Callable[[], object]], begin: int) -> Iterator[Place]:
-    """Yield where a copy of this process is before each instruction of a function that it calls.
+    """Yield the place before each instruction of a function, until the function returns.
 
     Parameters
     ----------
     prepare
-        Called by the copy, at full speed. Returns the call whose instructions are wanted.
+        Runs in a forked copy of this process, at full speed. Returns the call to trace.
     begin
-        The function's address.
+        The address of the function; tracing starts when the call reaches it.
+
+    Raises
+    ------
+    RuntimeError
+        If the function was not called, or if the system does not allow tracing.
     """
     ffi: Any = cffi.FFI()
     ffi.cdef("long ptrace(long, int, void *, void *);")
@@ -61,7 +66,7 @@ def steps_of(prepare: Callable[[], Callable[[], object]], begin: int) -> Iterato
         while True:
             _, status = os.waitpid(child, 0)
             if not os.WIFSTOPPED(status) or ptrace(GET_REGISTERS, child, ffi.NULL, registers) < 0:
-                raise RuntimeError("the function was not called, or may not be looked at")
+                raise RuntimeError("the function was not called, or tracing is not allowed")
             values = REGISTERS.unpack(ffi.buffer(registers))
             instruction, stack = values[INSTRUCTION_POINTER], values[STACK_POINTER]
             if returned_at is None and instruction == begin:
@@ -78,5 +83,5 @@ def steps_of(prepare: Callable[[], Callable[[], object]], begin: int) -> Iterato
 
 
 def address_of(function: Any) -> int:
-    """Return the address of a library's function, as any cffi instance has it."""
+    """Return the address of a library's function, given by any cffi instance."""
     return int(cffi.FFI().cast("intptr_t", function))

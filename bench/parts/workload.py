@@ -1,4 +1,4 @@
-"""What is measured: models, prompts and answers."""
+"""The measured models, prompts and labels."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MESSAGES = (
 )
 
 ACTIONS_LISTED = 30
-"""A prompt names at most so many of the actions, so that its length does not grow with them."""
+"""The most actions that a prompt lists, so that its length does not grow with the labels."""
 
 
 def _words(*lines: str) -> list[str]:
@@ -48,17 +48,17 @@ NOUNS = _words(
 
 @dataclass(frozen=True)
 class Subject:
-    """A model to measure with.
+    """A measured model.
 
     Attributes
     ----------
     name : str
-        As the tables call it.
+        Its name in the tables.
     vocab : str or None
-        The vocabulary that random weights are put around, by name or as a file's path; None = the
+        The vocabulary of a model with random weights, by name or as the path of a file; None = the
         embedded, trained model.
     n_embd, n_layers : int
-        Width and layers of random weights.
+        The width and the layers of the random weights.
     """
 
     name: str
@@ -68,11 +68,11 @@ class Subject:
 
     @property
     def is_wide(self) -> bool:
-        """Whether a pass takes long, tens of milliseconds."""
+        """Whether a forward pass takes tens of milliseconds."""
         return self.n_embd > 256
 
     def path(self) -> Path:
-        """Return the model's file, made on first use."""
+        """Return the model's file; it is created on first use."""
         if self.vocab is None:
             return Path(default_model_path())
         return cached_model(
@@ -95,15 +95,21 @@ MODELS = (
 
 
 def action_names(count: int) -> list[str]:
-    """Return so many action names, always the same and a part of every longer list."""
+    """Return the first `count` names of a fixed list of action names.
+
+    Raises
+    ------
+    ValueError
+        If the list has fewer names.
+    """
     names = [f"{verb}_{noun}" for verb, noun in itertools.product(VERBS, NOUNS)]
     random.Random(1).shuffle(names)
     if count > len(names):
-        raise ValueError(f"there are only {len(names)} action names, not {count}")
+        raise ValueError(f"count: expected at most {len(names)} action names, got {count}")
     return names[:count]
 
 
 def prompts(names: list[str], count: int) -> list[str]:
-    """Return planner prompts over the first actions, which end where the action's name begins."""
+    """Return planner prompts that list the first actions and end before the chosen name."""
     listed = [{"name": name} for name in names[:ACTIONS_LISTED]]
     return [planner_prompt(message, listed) for message in MESSAGES[:count]]
