@@ -1,12 +1,13 @@
-"""Measure what many prompts cost together: `choose_many` and `generate_many` beside a loop.
+"""Measure many prompts with one call, compared with a loop over them.
 
-The same model answers as many prompts in a loop, with `Model`'s methods for many, and with a task
-for each of them on an event loop (`asyncio.gather` over `AsyncModel`). All in turns, so that what
-slows the machine slows them all; what counts are the ratios within a round.
+The same model answers the prompts in three ways: a loop that calls `choose` or `generate` for one
+prompt at a time; `choose_many` and `generate_many`; and one task per prompt on an event loop
+(`asyncio.gather` over `AsyncModel`). All take turns, so a slow moment of the machine affects them
+all. The important figures are the ratios within a round.
 
-    $ python -m bench.batches --docs docs/performance.md    # a quarter of an hour
-    $ python -m bench.batches --quick                       # the embedded model, a minute
-    $ python -m bench.batches --only embedded --merge       # its cells anew
+    $ python -m bench.batches --docs docs/performance.md              # a quarter of an hour
+    $ python -m bench.batches --quick                                 # embedded model, a minute
+    $ python -m bench.batches --only embedded --merge                 # measure one model again
     $ python -m bench.batches --render --docs docs/performance.md     # measure nothing
 """
 
@@ -45,16 +46,16 @@ from .together.cells import N_CTX, PREFIX_TOKENS, SETTLING_SECONDS, StreamModel
 LOOP = "a loop"
 MANY = "*_many"
 GATHER = "gather"
-"""The ways: one call after the other, the method for many, a task for each."""
+"""The three ways: one call after the other, one call for all prompts, one task per prompt."""
 
 OWN = "choices, own prompts"
 SHARED = "choices, shared prefix"
 TEXTS = "texts"
 TASKS = (OWN, SHARED, TEXTS)
-"""The tasks. Nobody has seen the prompts; with a shared prefix only their ends are new."""
+"""The tasks. All prompts are new; with a shared prefix, only their last tokens are new."""
 
 MESSAGE_TOKENS = 12
-"""Length of what is new behind the shared prefix."""
+"""The number of new tokens after the shared prefix."""
 
 LENGTHS = {OWN: CHOICE_PROMPT_TOKENS, SHARED: MESSAGE_TOKENS, TEXTS: PROMPT_TOKENS}
 
@@ -64,14 +65,14 @@ Way = Callable[[Prompts], list[Any]]
 
 @dataclass(frozen=True)
 class BatchEffort:
-    """How much is measured.
+    """How long to measure.
 
     Attributes
     ----------
     prompts : int
-        That are answered in a round.
+        Prompts of a round.
     tokens : int
-        That each text has, if the model does not end it.
+        Tokens of each generated text, if the model does not end it earlier.
     rounds : int
     """
 
@@ -82,7 +83,7 @@ class BatchEffort:
 
 @dataclass(frozen=True)
 class BatchSubject:
-    """A model and how much is measured of it."""
+    """A model, and how long to measure it."""
 
     name: str
     path: Callable[[], Path]
@@ -105,7 +106,10 @@ QUICK = (BatchSubject("embedded", default_model_path, BatchEffort(prompts=32, to
 
 @contextmanager
 def ways_of(model: Model, task: str, n_tokens: int) -> Iterator[dict[str, Way]]:
-    """Give the ways to do a task, each from prompts to what was chosen or written for them."""
+    """Yield the ways to do a task, by name.
+
+    Each is a function from prompts to the chosen labels, or to the tokens of the generated texts.
+    """
     face = AsyncModel.of(model)
     events = asyncio.new_event_loop()
 
@@ -144,8 +148,9 @@ def measure_task(model: Model, task: str, effort: BatchEffort, settling: float) 
     Returns
     -------
     dict
-        Of each way by name ``per_second``, a median over the rounds, and ``times_the_loop``: the
-        quartiles of the ratios within a round, the median in their middle.
+        For each way by name: ``per_second``, the answers per second, a median over the rounds; and
+        ``times_the_loop``, its rate divided by the loop's in the same round, as first quartile,
+        median and third quartile.
     """
     source = RandomPrompts(model, seed=1)
     prefix = source.draw(1, PREFIX_TOKENS)[0] if task == SHARED else []
@@ -155,7 +160,7 @@ def measure_task(model: Model, task: str, effort: BatchEffort, settling: float) 
 
     with ways_of(model, task, effort.tokens) as ways:
         for way in ways.values():
-            way(drawn())  # warms up; the prefix is in the slots then
+            way(drawn())  # warms up, and brings the prefix into the slots
         seconds: dict[str, list[float]] = {name: [] for name in ways}
         names = list(ways)
         for _ in range(effort.rounds):
@@ -165,7 +170,7 @@ def measure_task(model: Model, task: str, effort: BatchEffort, settling: float) 
                 begin = time.perf_counter()
                 ways[name](prompts)
                 seconds[name].append(time.perf_counter() - begin)
-            names.append(names.pop(0))  # nobody is always the first
+            names.append(names.pop(0))  # another way is first in the next round
     return {
         name: {
             "per_second": effort.prompts / median(taken),
@@ -176,7 +181,7 @@ def measure_task(model: Model, task: str, effort: BatchEffort, settling: float) 
 
 
 def measure(subject: BatchSubject, settling: float = SETTLING_SECONDS) -> list[dict[str, Any]]:
-    """Measure all tasks of a model: a cell for each."""
+    """Measure all tasks of a model and return one cell for each."""
     cells = []
     with Model(subject.path(), n_ctx=N_CTX) as model:
         for task in TASKS:
@@ -204,10 +209,10 @@ def markdown(results: Mapping[str, Any]) -> str:
     named = [(f"{cell['model']}, {cell['task']}", cell) for cell in cells]
     parts = [
         machine_line(results["machine"]) + disturbance(named),
-        "Answers per second, and how many times those of the loop of the same round: the median "
-        "(first to third quartile)",
+        "Answers per second, and their ratio to the loop's in the same round: median (first to "
+        "third quartile)",
         markdown_table(
-            ["model, task", "prompts", LOOP, MANY, "times the loop", GATHER, "times the loop"],
+            ["model, task", "prompts", LOOP, MANY, "/ loop", GATHER, "/ loop"],
             (
                 [
                     name,
@@ -224,7 +229,7 @@ def markdown(results: Mapping[str, Any]) -> str:
 
 
 def cell_key(cell: Mapping[str, Any]) -> tuple[str, str]:
-    """Return what a cell is told by."""
+    """Return what identifies a cell: its model and its task."""
     return cell["model"], cell["task"]
 
 
@@ -234,12 +239,24 @@ def _shown(way: Mapping[str, Any]) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Measure many prompts beside a loop over them.")
+    parser = argparse.ArgumentParser(
+        description="Measure many prompts with one call, compared with a loop over them."
+    )
     parser.add_argument("--quick", action="store_true", help="the embedded model, in a minute")
     names = [subject.name for subject in SUBJECTS]
-    parser.add_argument("--only", action="append", default=[], choices=names, help="repeated")
-    parser.add_argument("--merge", action="store_true", help="keep the other cells of the file")
-    parser.add_argument("--render", action="store_true", help="measure nothing, show the file")
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        choices=names,
+        help="measure only this model; repeat for more models",
+    )
+    parser.add_argument(
+        "--merge", action="store_true", help="keep the stored results of all other cells"
+    )
+    parser.add_argument(
+        "--render", action="store_true", help="show the stored results; measure nothing"
+    )
     add_output_arguments(parser)
     options = parser.parse_args(arguments)
     name = "batches-quick" if options.quick else "batches"

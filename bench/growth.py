@@ -1,10 +1,11 @@
-"""Measure how a choice's cost grows: with vocabulary, choices, leaf, prompt, model and threads.
+"""Measure how the time of a choice grows with one parameter at a time.
 
-One thing is varied at a time, the rest stays as it is, and every point is measured as
-``bench/peers.py`` measures a cell. Writes JSON, Markdown and a plot into ``bench/results``.
+The parameters are the vocabulary, the number and the length of the labels, the prompt, the width of
+the model, and the threads. Every point is measured like a cell of ``bench/peers.py``. Writes JSON,
+Markdown and a plot into ``bench/results``.
 
     $ python -m bench.growth --docs docs/performance.md
-    $ python -m bench.growth --only choices --only threads --merge    # these anew
+    $ python -m bench.growth --only choices --only threads --merge    # measure these again
 """
 
 from __future__ import annotations
@@ -36,20 +37,21 @@ SHOWN = (AUTO, REFERENCE, GRAMMAR_LAST, LLGUIDANCE, XGRAMMAR)
 EFFORT = ChoiceEffort(repeat=15, budget=1.0)
 
 USUAL = Subject("128k", "llama-bpe")
-"""What is not varied: this model, 30 action names, the planner's prompt."""
+"""The model of all points that do not vary the model."""
 
 Points = list[tuple[float | str, Workload]]
-"""Values of what is varied, or the figure of the cell that tells it; and what is measured there."""
+"""The measured points: the value of the parameter, or the key of the cell's figure that is the
+value; and the workload."""
 
 
 @dataclass(frozen=True)
 class Growth:
-    """What is varied.
+    """A parameter to vary.
 
     Attributes
     ----------
     name : str
-        As the command line calls it.
+        Its name on the command line.
     title, x_label : str
     points : callable
         Returns `Points`.
@@ -62,7 +64,10 @@ class Growth:
 
 
 def usual(subject: Subject = USUAL, texts: Sequence[str] | None = None, **more: Any) -> Workload:
-    """Return the workload of which one thing is changed."""
+    """Return the usual workload, with some changes.
+
+    It has a model with 128k tokens and a width of 256, 30 action names and the planner's prompts.
+    """
     texts = texts or action_names(30)
     return Workload(subject, texts, **{"prompts": prompts(list(texts), 2), **more})
 
@@ -77,7 +82,7 @@ def by_choices() -> Points:
 
 
 def by_leaf_length(*, first_decides: bool) -> Points:
-    """Thirty names of several words, of which the first or the last tells them apart."""
+    """Return points with 30 names of several words that differ only in their first or last word."""
     points: Points = []
     for n_words in (1, 2, 4, 8, 16):
         common = NOUNS[30 : 30 + n_words - 1]
@@ -111,28 +116,33 @@ def by_threads() -> Points:
 
 
 GROWTHS = (
-    Growth("vocabulary", "Vocabulary", "tokens of the vocabulary", by_vocabulary),
-    Growth("choices", "Choices", "choices", by_choices),
+    Growth("vocabulary", "Size of the vocabulary", "tokens of the vocabulary", by_vocabulary),
+    Growth("choices", "Number of labels", "labels", by_choices),
     Growth(
         "first-word",
-        "Answers, the first word decides",
-        "tokens of the answer",
+        "Length of labels that differ in their first word",
+        "tokens of the chosen label",
         partial(by_leaf_length, first_decides=True),
     ),
     Growth(
         "last-word",
-        "Answers, the last word decides",
-        "tokens of the answer",
+        "Length of labels that differ in their last word",
+        "tokens of the chosen label",
         partial(by_leaf_length, first_decides=False),
     ),
-    Growth("prompt", "Prompt", "tokens of the prompt", by_prompt),
-    Growth("width", "Model", "width", by_width),
-    Growth("threads", "Threads, wide model", "compute threads", by_threads),
+    Growth("prompt", "Length of the prompt", "tokens of the prompt", by_prompt),
+    Growth("width", "Width of the model", "width", by_width),
+    Growth("threads", "Threads, with a wide model", "compute threads", by_threads),
 )
 
 
+def growth_named(name: str) -> Growth:
+    """Return one of `GROWTHS`."""
+    return next(growth for growth in GROWTHS if growth.name == name)
+
+
 def measure(growth: Growth, others: Others, effort: ChoiceEffort) -> dict[str, Any]:
-    """Measure the points of a growth; each is a cell with its ``x``."""
+    """Measure the points of a parameter: each is a cell with the parameter's value as ``x``."""
     methods = [name for name in SHOWN if METHODS[name].choice]
     cells = []
     for x, workload in growth.points():
@@ -141,12 +151,11 @@ def measure(growth: Growth, others: Others, effort: ChoiceEffort) -> dict[str, A
         cell["x"] = cell[x] if isinstance(x, str) else x
         cells.append(cell)
         print(f"{growth.name} {cell['x']:g}: {cell['seconds']:.1f} s", file=sys.stderr)
-    facts = {"name": growth.name, "title": growth.title, "x_label": growth.x_label}
-    return {**facts, "cells": cells}
+    return {"name": growth.name, "cells": cells}
 
 
 def run(only: Sequence[str]) -> dict[str, Any]:
-    """Measure the growths of these names, all if there are none, and return the results."""
+    """Measure the parameters in `only` (empty = all) and return the results."""
     found = Others.find()
     others = Others(tuple(peer for peer in found.peers if peer.name in SHOWN), found.logits)
     return {
@@ -160,9 +169,9 @@ def run(only: Sequence[str]) -> dict[str, Any]:
 
 
 def markdown(results: dict[str, Any]) -> str:
-    """Return a table for each growth."""
+    """Return a table for each parameter."""
     cells = [
-        (f"{growth['title']} {cell['x']:g}", cell)
+        (f"{growth_named(growth['name']).title} {cell['x']:g}", cell)
         for growth in results["growths"]
         for cell in growth["cells"]
     ]
@@ -179,7 +188,8 @@ def markdown(results: dict[str, Any]) -> str:
             ]
             for cell in growth["cells"]
         ]
-        parts += [growth["title"], markdown_table([growth["x_label"], *SHOWN, "one pass"], rows)]
+        varied = growth_named(growth["name"])
+        parts += [varied.title, markdown_table([varied.x_label, *SHOWN, "one pass"], rows)]
     problems = [
         f"- {where}, {name}: {problem[:200]}"
         for where, cell in cells
@@ -191,18 +201,27 @@ def markdown(results: dict[str, Any]) -> str:
 
 
 def panels(results: dict[str, Any]) -> list[Panel]:
-    """Return the pictures."""
-    return [
-        Panel(growth["title"], growth["x_label"], growth["cells"]) for growth in results["growths"]
-    ]
+    """Return one panel for each parameter."""
+    listed = [(growth_named(growth["name"]), growth["cells"]) for growth in results["growths"]]
+    return [Panel(varied.title, varied.x_label, cells) for varied, cells in listed]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     names = [growth.name for growth in GROWTHS]
-    parser = argparse.ArgumentParser(description="Measure how the cost of a choice grows.")
-    parser.add_argument("--only", action="append", default=[], choices=names, help="repeated")
-    parser.add_argument("--merge", action="store_true", help="keep the others of the file")
-    parser.add_argument("--render", action="store_true", help="measure nothing, show the file")
+    parser = argparse.ArgumentParser(description="Measure how the time of a choice grows.")
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        choices=names,
+        help="vary only this parameter; repeat for more parameters",
+    )
+    parser.add_argument(
+        "--merge", action="store_true", help="keep the stored results of all other parameters"
+    )
+    parser.add_argument(
+        "--render", action="store_true", help="show the stored results; measure nothing"
+    )
     add_output_arguments(parser)
     options = parser.parse_args(arguments)
     file = options.out / "growth.json"

@@ -1,8 +1,8 @@
-"""Measure guessing by the text itself: how many passes it saves, and what wrong guesses cost.
+"""Measure speculative decoding with drafts that are copied from the text itself.
 
-First without running a model: texts whose rest is known are "written" token by token, and what
-would have been drafted is compared with what comes. Then the embedded model writes, with drafts and
-without.
+The figures are the passes that drafts save, and the cost of wrong drafts. The first part runs no
+model: it feeds existing texts token by token, and compares each draft with the tokens that follow.
+In the second part, the embedded model generates text with and without drafts.
 
     $ python -m bench.guessing --docs docs/drop-in.md
 """
@@ -38,8 +38,8 @@ from .parts.pages import add_output_arguments, publish
 ROOT = Path(__file__).resolve().parent.parent
 MOST = 8
 LARGE = "llama-bpe"
-LONG = 40_000  # characters, of which three quarters are the prompt
-PROMPT = 2000  # characters of a prompt that the model goes on with
+LONG = 40_000  # characters of a text; the first three quarters are the prompt
+PROMPT = 2000  # the last characters of a prompt, after which the model generates
 STORY = "Once upon a time there was a lighthouse keeper who"
 
 
@@ -54,15 +54,16 @@ class Text:
 
 @dataclass(frozen=True)
 class Drafts:
-    """What became of the drafts of a text.
+    """The drafts of a text.
 
     Attributes
     ----------
     tokens, passes, drafted, right : int
+        The tokens of the text, the passes, the drafted tokens, and the correct ones among them.
     us : float
-        Microseconds of a draft, on average.
+        Mean microseconds to compute a draft.
     slowest_us : float
-        Of the slowest one but the first.
+        Microseconds of the slowest draft except the first one.
     """
 
     tokens: int
@@ -74,19 +75,22 @@ class Drafts:
 
 
 def halves(name: str, text: str, prompt_share: float = 0.5) -> Text:
-    """Cut a text in two."""
+    """Cut a text into a prompt and the text that follows it."""
     at = int(len(text) * prompt_share)
     return Text(name, text[:at], text[at:])
 
 
 def without_code(markdown: str) -> str:
-    """Return the sentences of a page: no code, no tables."""
+    """Return the text of a page without code blocks and tables."""
     text = re.sub(r"```.*?```", "", markdown, flags=re.DOTALL)
     return "\n".join(line for line in text.split("\n") if not line.startswith("|"))
 
 
 def quoting(source: str, other: str, rng: random.Random) -> Text:
-    """Return a text, then sentences of another one with quotes of twelve words from the first."""
+    """Return a prompt with a source text, followed by a summary that quotes it.
+
+    The summary has sentences of another text, and quotes of twelve words from the source.
+    """
     sentences = [each for each in re.split(r"(?<=[.])\s+", source) if 60 < len(each) < 300]
     between = [each for each in re.split(r"(?<=[.])\s+", other) if 30 < len(each) < 120]
     parts = []
@@ -100,7 +104,7 @@ def quoting(source: str, other: str, rng: random.Random) -> Text:
 
 
 def texts() -> list[Text]:
-    """Return the texts, made of files of this repository."""
+    """Return the texts, which are derived from files of this repository."""
     rng = random.Random(5)
     pages = [
         without_code(page.read_text(encoding="utf-8"))
@@ -132,12 +136,12 @@ def texts() -> list[Text]:
         halves("Python", script),
         halves("prose", pages[-1]),
         halves("prose, long prompt", "\n\n".join(pages)[:LONG], 0.75),
-        Text("one word for ever", "Say it: ", " yes" * 300),
+        Text("one repeated word", "Say it: ", " yes" * 300),
     ]
 
 
 class Simulation:
-    """Writes texts with drafts, without a model."""
+    """Simulates decoding of existing texts with drafts, without a model."""
 
     def __init__(self) -> None:
         self._ffi: Any = cffi.FFI()
@@ -147,7 +151,15 @@ class Simulation:
         self._lib: Any = self._ffi.dlopen(str(find_hooks()))
 
     def write(self, prompt: Sequence[int], rest: Sequence[int], *, as_common: bool) -> Drafts:
-        """Return what became of the drafts, by llama.cpp's simple n-grams if `as_common`."""
+        """Return the drafts of a text.
+
+        Parameters
+        ----------
+        prompt, rest
+            The tokens before the text, and the tokens of the text.
+        as_common
+            Use llama.cpp's ``ngram-simple`` drafts instead of eliza-ffi's.
+        """
         tokens = np.array([*prompt, *rest], dtype=np.int32)
         counts: NDArray[np.int64] = np.zeros(5, dtype=np.int64)
         self._lib.eliza_test_guessing(
@@ -163,7 +175,7 @@ class Simulation:
 
 
 def simulate(model: Model) -> dict[str, Any]:
-    """Return by text the drafts of both ways, in tokens of the model's vocabulary."""
+    """Return the drafts of both methods for each text, in tokens of the model's vocabulary."""
     simulation = Simulation()
     results: dict[str, Any] = {}
     for text in texts():
@@ -177,9 +189,10 @@ def simulate(model: Model) -> dict[str, Any]:
 
 
 def generate(model: Model, repeats: int) -> dict[str, Any]:
-    """Return by prompt and temperature what the model takes to write, with drafts and without.
+    """Return passes and times of generated texts, with and without drafts.
 
-    Prompts that it answers in fewer than 20 tokens are left out.
+    The keys name the prompt and whether the text is greedy or sampled. Prompts after which the
+    model generates fewer than 20 tokens are left out.
     """
     prompts = {text.name: text.prompt[-PROMPT:] for text in texts()[:-2]} | {"a story": STORY}
     results: dict[str, Any] = {}
@@ -188,7 +201,7 @@ def generate(model: Model, repeats: int) -> dict[str, Any]:
             params = Sampling(temperature=temperature, seed=3)
             cells: dict[str, Any] = {}
             for most in (0, MOST) * repeats:
-                model.generate(prompt, max_tokens=1)  # the prompt is decoded outside the time
+                model.generate(prompt, max_tokens=1)  # decodes the prompt before the timed part
                 begin = time.perf_counter()
                 generation = model.generate(
                     prompt,
@@ -207,12 +220,12 @@ def generate(model: Model, repeats: int) -> dict[str, Any]:
                     "ms": min(spent, cells.get(str(most), {}).get("ms", spent)),
                 }
             if min(cell["tokens"] for cell in cells.values()) >= 20:
-                results[f"{name}, {'drawn' if temperature else 'greedy'}"] = cells
+                results[f"{name}, {'sampled' if temperature else 'greedy'}"] = cells
     return results
 
 
 def simulated_table(simulated: dict[str, Any]) -> str:
-    """Return the table of a vocabulary."""
+    """Return the table of the simulation with one vocabulary."""
     rows = []
     for name, cell in simulated.items():
         ours, simple = cell["lookup"], cell["simple"]
@@ -230,13 +243,13 @@ def simulated_table(simulated: dict[str, Any]) -> str:
         )
     head = [
         "text",
-        "tokens before it",
+        "prompt tokens",
         "passes per token",
-        "right drafts",
+        "correct drafted tokens",
         "wrong tokens per pass",
         "µs per draft",
         "`ngram-simple`: passes per token",
-        "its wrong tokens per pass",
+        "`ngram-simple`: wrong tokens per pass",
     ]
     return markdown_table(head, rows)
 
@@ -260,23 +273,24 @@ def markdown(results: dict[str, Any]) -> str:
         "prompt",
         "passes per token",
         "with drafts",
-        "right",
+        "correct drafted tokens",
         "ms per token",
         "with drafts",
     ]
     return "\n".join(
         [
-            f"Texts whose rest is known, `draft_max` {MOST}, tokens of the embedded model's small"
-            " vocabulary, in which most words are several:",
+            f"Existing texts, simulated without a model, with `draft_max` {MOST}. The tokens are"
+            " those of the embedded model's small vocabulary, in which most words have several"
+            " tokens:",
             "",
             simulated_table(results["simulated"]),
             "",
-            f"The same in tokens of a large vocabulary ({results['large_vocabulary']:,}):",
+            f"The same with a large vocabulary of {results['large_vocabulary']:,} tokens:",
             "",
             simulated_table(results["simulated_large"]),
             "",
-            f"What the embedded model writes behind the prompts (their last {PROMPT:,}"
-            f" characters), up to 200 tokens, `draft_max` {MOST}, the fastest run;"
+            f"Texts generated by the embedded model after the last {PROMPT:,} characters of each"
+            f" prompt: at most 200 tokens, `draft_max` {MOST}, the fastest run;"
             f" {machine_line(results['machine'])}",
             "",
             markdown_table(written_head, written),
@@ -291,7 +305,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add_output_arguments(parser)
-    parser.add_argument("--repeats", type=int, default=5, help="runs of which the fastest counts")
+    parser.add_argument("--repeats", type=int, default=5, help="runs; the fastest one counts (5)")
     parsed = parser.parse_args(arguments)
     with Model(default_model_path()) as model, Model(cached_model(LARGE)) as large:
         results = {

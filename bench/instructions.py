@@ -1,6 +1,6 @@
-"""Count the instructions of one decision among 30 tokens in the native library.
+"""Count the processor instructions of one decision among 30 tokens in the native library.
 
-Linux on x86-64 alone; a library whose symbols were stripped gives the total alone.
+Linux on x86-64 only. If the library's symbols were stripped, only the total is counted.
 
     $ python -m bench.instructions --docs docs/performance.md
 """
@@ -32,13 +32,13 @@ PULL = "eliza_inference_llm_stream_next"
 PARTS = {
     PULL: "the whole pull",
     "eliza::Choice::next": "the decision, from the place in the trie to the token",
-    "eliza::OutputHead::logits": "of it, the logits: 30 rows of the output matrix",
-    "eliza::TokenSelector::select_in_span": "of it, argmax and probability",
+    "eliza::OutputHead::logits": "part of the decision: logits, 30 rows of the output matrix",
+    "eliza::TokenSelector::select_in_span": "part of the decision: argmax and probability",
 }
 
 
 def inclusive_counts(steps: Sequence[Place], functions: dict[int, str]) -> dict[str, int]:
-    """Return the instructions of each of `PARTS` that was called, with those of its callees."""
+    """Return the instructions of each of `PARTS` that was called, including its callees."""
     counts = {PULL: len(steps)}
     for place, (instruction, stack) in enumerate(steps):
         name = functions.get(instruction)
@@ -49,7 +49,7 @@ def inclusive_counts(steps: Sequence[Place], functions: dict[int, str]) -> dict[
 
 
 def functions_of(library: Path) -> dict[int, str]:
-    """Return a loaded library's functions by their address, without their parameters."""
+    """Return the names of a loaded library's functions by address, without parameter lists."""
     maps = Path("/proc/self/maps").read_text().splitlines()
     base = next(int(line.partition("-")[0], 16) for line in maps if line.endswith(str(library)))
     command = ["nm", "--demangle", "--defined-only", str(library)]
@@ -63,19 +63,19 @@ def functions_of(library: Path) -> dict[int, str]:
 
 
 def count(path: Path) -> dict[str, Any]:
-    """Count a decision among names no two of which begin with the same token."""
+    """Count the instructions of a decision among names with different first tokens."""
 
     def prepare() -> Callable[[], object]:
-        # The copy opens its own model, because it has none of the threads of the original.
+        # The forked copy opens its own model, because a fork does not copy threads.
         model = Model(path, n_slots=1, n_threads=1)
-        decide(model)  # loads and allocates everything that is needed once
+        decide(model)  # loads and allocates everything that only the first decision needs
         stream = undecided(model)
         return lambda: model.binding.next(stream)
 
     with Model(path, n_slots=1, n_threads=1) as model:
         stats = decide(model)
         if (stats.decisions, stats.candidates_seen) != (1, CANDIDATES):
-            raise RuntimeError(f"not one decision among {CANDIDATES}: {stats}")
+            raise RuntimeError(f"expected one decision among {CANDIDATES} tokens, got {stats}")
         pull = address_of(getattr(model.binding.library.lib, PULL))
         steps = list(steps_of(prepare, pull))
         functions = functions_of(Library().path.resolve())
@@ -97,7 +97,7 @@ def undecided(model: Model) -> CffiStream:
 
 
 def decide(model: Model) -> StreamStats:
-    """Make the decision once, and return the counts of its stream."""
+    """Make the decision once and return the stats of its stream."""
     stream = undecided(model)
     model.binding.next(stream)
     stats = model.binding.stats(stream)
@@ -118,11 +118,11 @@ def markdown(results: dict[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Count the instructions of a decision.")
+    parser = argparse.ArgumentParser(description="Count the processor instructions of a decision.")
     add_output_arguments(parser)
     options = parser.parse_args(arguments)
     if not is_supported():
-        print("bench.instructions: needs Linux on x86-64", file=sys.stderr)
+        print("bench.instructions: requires Linux on x86-64", file=sys.stderr)
         return 1
     subjects = [each for each in MODELS if each.name in ("trained 2k", "random 262k")]
     counted = [{"name": each.name, **count(each.path())} for each in subjects]

@@ -1,16 +1,17 @@
-"""Measure what a choice costs, here and in other libraries, in one run on one machine.
+"""Compare the time of a choice in eliza-ffi and in other libraries.
 
-Ours with every strategy, llama.cpp's grammar in both orders, llguidance, xgrammar, and
-llama-cpp-python where it is installed: the same models, prompts and choices for all, round by
-round, so that a machine that slows down slows them all. Writes JSON and Markdown (and, in a full
-run, a plot) into ``bench/results``.
+The methods are eliza-ffi with every strategy, llama.cpp's grammar in both orders, llguidance,
+xgrammar and, if it is installed, llama-cpp-python. All use the same models, prompts and labels in
+one run. eliza-ffi and llama.cpp's grammar take turns in every round, so a slow moment of the
+machine affects them all. Writes JSON and Markdown (and, in a full run, a plot) into
+``bench/results``.
 
-    $ make bench-quick        # under 3 minutes
-    $ python -m bench.peers                               # with 3,000 choices; 20 minutes
-    $ python -m bench.peers --only 'random 32k' --choices 30 --merge   # one cell anew
+    $ make bench-quick                                    # under 3 minutes
+    $ python -m bench.peers                               # with 3,000 labels; 20 minutes
+    $ python -m bench.peers --only 'random 32k' --choices 30 --merge   # measure one row again
     $ python -m bench.peers --render bench/results/full.json --docs README.md
 
-Needs the ``bench`` extra and a build with the test hooks, which ``make`` takes care of.
+Requires the ``bench`` extra and a build with the test hooks; ``make`` installs and builds both.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ from .parts.workload import MODELS, action_names, prompts
 
 @dataclass(frozen=True)
 class ChoicePlan:
-    """Which cells there are and how much each is measured.
+    """The cells to measure, and how long to measure each.
 
     Attributes
     ----------
     choices : tuple of int
-        Numbers of answers.
+        Numbers of labels.
     n_prompts : int
     effort : ChoiceEffort
     """
@@ -64,16 +65,16 @@ def run(
     others: Others,
     measure: Callable[..., dict[str, Any]] = measure_cell,
 ) -> dict[str, Any]:
-    """Measure the plan's cells and return the results.
+    """Measure the cells of a plan and return the results.
 
     Parameters
     ----------
     plan
     only, choices
-        The models' names and the numbers of choices to measure; empty = all of the plan.
+        Names of models and numbers of labels to measure; empty = all of the plan.
     others
     measure
-        As `measure_cell`.
+        A function with the signature of `measure_cell`.
     """
     cells = []
     for subject in MODELS:
@@ -84,7 +85,7 @@ def run(
             workload = Workload(subject, names, prompts(names, plan.n_prompts))
             cell = {"model": subject.name, **measure(workload, plan.effort, others)}
             cells.append(cell)
-            print(f"{subject.name}, {n_choices} choices: {cell['seconds']:.0f} s", file=sys.stderr)
+            print(f"{subject.name}, {n_choices} labels: {cell['seconds']:.0f} s", file=sys.stderr)
     return {
         "machine": machine_facts(),
         "peers": [asdict(peer) for peer in others.peers],
@@ -94,20 +95,50 @@ def run(
 
 
 def cell_key(cell: dict[str, Any]) -> tuple[str, int]:
-    """Return what a cell is told by."""
+    """Return what identifies a cell: its model and its number of labels."""
     return cell["model"], cell["choices"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Measure a choice here and in other libraries.")
-    parser.add_argument("--quick", action="store_true", help="under 3 minutes, no plot")
-    parser.add_argument("--only", action="append", default=[], metavar="MODEL", help="repeated")
-    parser.add_argument("--choices", action="append", default=[], type=int, metavar="N")
-    parser.add_argument("--merge", action="store_true", help="keep the other cells of the file")
-    parser.add_argument("--out", type=Path, default=RESULTS, metavar="DIR")
-    parser.add_argument("--render", type=Path, metavar="JSON", help="measure nothing, show these")
+    parser = argparse.ArgumentParser(
+        description="Compare the time of a choice in eliza-ffi and in other libraries."
+    )
+    parser.add_argument("--quick", action="store_true", help="under 3 minutes, without a plot")
     parser.add_argument(
-        "--docs", type=Path, action="append", default=[], metavar="FILE", help="put the tables in"
+        "--only",
+        action="append",
+        default=[],
+        metavar="MODEL",
+        help="measure only this model; repeat for more models",
+    )
+    parser.add_argument(
+        "--choices",
+        action="append",
+        default=[],
+        type=int,
+        metavar="N",
+        help="measure only sets of N labels; repeat for more sizes",
+    )
+    parser.add_argument(
+        "--merge", action="store_true", help="keep the stored results of all other cells"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=RESULTS,
+        metavar="DIR",
+        help="folder of the results (bench/results)",
+    )
+    parser.add_argument(
+        "--render", type=Path, metavar="JSON", help="show these results; measure nothing"
+    )
+    parser.add_argument(
+        "--docs",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="also write the tables between FILE's markers; repeat for more files",
     )
     options = parser.parse_args(arguments)
     if options.render:

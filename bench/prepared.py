@@ -1,7 +1,7 @@
-"""Measure choices that are prepared once: how long that takes, and setting them, over their number.
+"""Measure how long it takes to prepare sets of labels of various sizes, and to set them.
 
-Beside it, what preparing them takes from Python: a call for each name's tokens and for their check.
-All in turns in one run.
+For comparison, the same sets are prepared from Python, with one call to tokenize each name and one
+to check its tokens.
 
     $ python -m bench.prepared --docs docs/performance.md    # a minute
 """
@@ -30,7 +30,7 @@ from .parts.pages import add_output_arguments, publish
 
 COUNTS = (5, 1000, 10_000, 100_000)
 MOST_FROM_PYTHON = 10_000
-"""Names that Python prepares, too: more take as much longer."""
+"""The largest set that is also prepared from Python. Its time grows in proportion to the names."""
 
 ROUNDS = 3
 TIMES_SET = 200
@@ -51,14 +51,14 @@ def names(count: int, seed: int) -> list[str]:
 
 
 def seconds(act: Callable[[], object]) -> float:
-    """Return how long something takes."""
+    """Return the seconds that a call takes."""
     begin = time.perf_counter()
     act()
     return time.perf_counter() - begin
 
 
 def measure(model: Model, count: int) -> dict[str, Any]:
-    """Measure one number of names."""
+    """Measure a set of `count` names."""
     ours, python, microseconds = [], [], []
     for seed in range(ROUNDS):
         choices = string_choices(names(count, seed))
@@ -82,7 +82,7 @@ def measure(model: Model, count: int) -> dict[str, Any]:
 
 
 def run(model: Model) -> dict[str, Any]:
-    """Measure all numbers of names."""
+    """Measure sets of all sizes."""
     cells = []
     for count in COUNTS:
         cell: dict[str, Any] = {}
@@ -96,7 +96,7 @@ def run(model: Model) -> dict[str, Any]:
 def markdown(results: dict[str, Any]) -> str:
     """Return the table."""
     cells = results["cells"]
-    disturbed = disturbance((f"{cell['names']:,} names", cell) for cell in cells)
+    disturbed = disturbance((f"{cell['names']:,} labels", cell) for cell in cells)
     rows = [
         [
             f"{cell['names']:,}",
@@ -107,14 +107,14 @@ def markdown(results: dict[str, Any]) -> str:
         ]
         for cell in cells
     ]
-    head = ["names", "prepare_labels, ms", "from Python, ms", "times", "setting them, µs"]
-    line = f"{machine_line(results['machine'])} A vocabulary of {results['n_vocab']:,} tokens."
+    head = ["labels", "prepare_labels, ms", "from Python, ms", "ratio", "setting them, µs"]
+    line = f"{machine_line(results['machine'])} The vocabulary has {results['n_vocab']:,} tokens."
     return f"{line}{disturbed}\n\n{markdown_table(head, rows)}\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the figures, and print them."""
-    parser = argparse.ArgumentParser(description="Measure choices that are prepared once.")
+    """Measure, and write and print the figures."""
+    parser = argparse.ArgumentParser(description="Measure prepared labels.")
     add_output_arguments(parser)
     options = parser.parse_args(arguments)
     path = cached_model("llama-bpe", n_embd=64, n_layers=2, seed=1)

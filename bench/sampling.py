@@ -1,6 +1,6 @@
-"""Measure the sampler chain beside llama.cpp's common_sampler, from logits to token.
+"""Compare the sampler chain with llama.cpp's common_sampler, from logits to token.
 
-Both run in one process on the same logits with the same settings, taking turns.
+Both run in one process on the same logits with the same settings, and take turns.
 
     $ python -m bench.sampling --docs docs/sampling.md
 """
@@ -28,7 +28,7 @@ from .parts.machine import disturbance, machine_facts, machine_line, noting_othe
 from .parts.pages import add_output_arguments, publish
 
 VOCABULARIES = ("llama-spm", "llama-bpe", "gemma-4")
-"""Of 32,000, 128,256 and 262,144 tokens."""
+"""They have 32,000, 128,256 and 262,144 tokens."""
 ROUNDS = 5
 """How often the two chains take turns."""
 SETTINGS = {
@@ -44,7 +44,7 @@ DECLARATION = """
 
 
 class Chains:
-    """The two chains behind the test hooks."""
+    """The two sampler chains, through the test hooks."""
 
     def __init__(self, hooks: Path) -> None:
         self._ffi: Any = cffi.FFI()
@@ -60,9 +60,15 @@ class Chains:
         *,
         as_common: bool,
     ) -> NDArray[np.float64]:
-        """Return the microseconds of each draw, shape [repeats].
+        """Return the microseconds of each draw, shape ``[repeats]``.
 
-        One draw before them is not counted: it is the first to touch the memory of the candidates.
+        One untimed draw comes first, because the first draw also touches new memory for the
+        candidates.
+
+        Raises
+        ------
+        RuntimeError
+            If the chain cannot run with these settings.
         """
         spent = np.zeros(repeats + 1, dtype=np.int64)
         status = self._lib.eliza_test_chain_time(
@@ -75,12 +81,12 @@ class Chains:
             self._ffi.from_buffer("int64_t[]", spent),
         )
         if status != 0:
-            raise RuntimeError(f"the chain of {settings} could not run")
+            raise RuntimeError(f"the sampler chain failed with the settings {settings}")
         return spent[1:] / 1e3
 
 
 def random_logits(n_vocab: int) -> NDArray[np.float32]:
-    """Return normal logits, always the same; shape [n_vocab]."""
+    """Return normally distributed logits with a fixed seed, shape ``[n_vocab]``."""
     return np.random.default_rng(1).normal(0, 3, n_vocab).astype(np.float32)
 
 
@@ -90,9 +96,10 @@ def measure(chains: Chains, vocabulary: str, repeats: int) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``n_vocab``, ``other_programs`` where the system tells, and ``settings``: for each the
-        microseconds of a token, ``ours`` and ``common``, medians of `repeats` draws, and their
-        ``ratio``, the median of that of each round, in which nothing else has changed.
+        ``vocabulary``, ``n_vocab``, ``other_programs`` if the system reports it, and ``settings``.
+        For each setting, ``ours`` and ``common`` are the microseconds per token, medians of
+        `repeats` draws. ``ratio`` is common divided by ours, the median of the ratios within a
+        round.
     """
     path = cached_model(vocabulary)
     with Model(path) as model:
@@ -145,7 +152,13 @@ def markdown(results: dict[str, Any]) -> str:
     parts = [
         f"{machine_line(results['machine'])} Medians of {results['repeats']} draws.{disturbed}",
         markdown_table(
-            ["settings", "vocabulary", "common_sampler / ours", "ours, µs", "common_sampler, µs"],
+            [
+                "settings",
+                "vocabulary",
+                "common_sampler / eliza-ffi",
+                "eliza-ffi, µs",
+                "common_sampler, µs",
+            ],
             rows,
         ),
     ]
@@ -153,9 +166,11 @@ def markdown(results: dict[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the figures, and print them."""
-    parser = argparse.ArgumentParser(description="Measure the sampler chain from logits to token.")
-    parser.add_argument("--repeats", type=int, default=100, help="draws of each kind (100)")
+    """Measure, and write and print the figures."""
+    parser = argparse.ArgumentParser(
+        description="Compare the sampler chain with llama.cpp's, from logits to token."
+    )
+    parser.add_argument("--repeats", type=int, default=100, help="draws for each setting (100)")
     add_output_arguments(parser)
     options = parser.parse_args(arguments)
     results = run(Chains(find_hooks()), VOCABULARIES, options.repeats)

@@ -1,9 +1,9 @@
-"""Measure what Python adds to a generation: the C loop beside both runners.
+"""Measure the time that Python adds to a generated token.
 
-A loop in C (compiled here) over ``eliza_inference_llm_stream_next``, the same loop through cffi,
-`SyncStreamingRunner` and `FfiStreamingRunner` generate the same tokens, round by round, in one
-process. On a model whose token takes about 20 ms this shows the loss in tokens per second; on one
-so small that a token takes some ten microseconds, what a pull costs above the C call.
+Four consumers generate the same tokens in one process and take turns: a loop in C (compiled here)
+over ``eliza_inference_llm_stream_next``, the same loop through cffi, `SyncStreamingRunner` and
+`FfiStreamingRunner`. A model that takes about 20 ms per token shows the loss in tokens per second.
+A model that takes some ten microseconds per token shows the time of a pull beyond the C call.
 
     $ python -m bench.streaming --docs docs/performance.md
 """
@@ -56,7 +56,7 @@ static double seconds(void) {
     return now.tv_sec + now.tv_nsec * 1e-9;
 }
 
-/* Pulls to the end; returns the seconds from the first step to the last, -1 on failure. */
+/* Pulls until the generation ends. Returns the seconds from the first step to the last; -1 = failed. */
 double drain(void * function, void * stream, int64_t * pulls) {
     const next_function next = (next_function)function;
     int32_t tokens[32], drafted, accepted;
@@ -78,12 +78,12 @@ C_LOOP_NAME = "C loop"
 
 @dataclass(frozen=True)
 class PullEffort:
-    """How much is measured.
+    """How long to measure.
 
     Attributes
     ----------
     slow_tokens, small_tokens : int
-        Tokens of a generation with the 20 ms model, and with the small one.
+        Tokens of a generation with the model that takes 20 ms per token, and with the small model.
     slow_rounds, small_rounds : int
     """
 
@@ -93,27 +93,32 @@ class PullEffort:
     small_rounds: int
 
 
-# Short generations and many rounds: a slow moment of the machine then spoils a round, no more.
+# With short generations and many rounds, a slow moment of the machine spoils only one round.
 FULL = PullEffort(slow_tokens=16, small_tokens=256, slow_rounds=80, small_rounds=200)
 QUICK = PullEffort(slow_tokens=16, small_tokens=256, slow_rounds=8, small_rounds=40)
 
 
 @dataclass(frozen=True)
 class PullRun:
-    """One generation: the pulls between its first step and its last, and the seconds they took."""
+    """One generation: the pulls after its first step, and their seconds."""
 
     pulls: int
     seconds: float
 
 
 class Consumers:
-    """The ways to consume a generation, all over one model and one KV slot.
+    """The ways to consume a generation, all with one model and one KV slot.
 
     Parameters
     ----------
     model
     max_tokens
-        Tokens of every generation. The prompt is one after which the model does not end earlier.
+        Tokens of every generation. The model does not end earlier, because of the chosen prompt.
+
+    Attributes
+    ----------
+    by_name : dict of str to callable
+        Runs one generation and returns a `PullRun`.
     """
 
     def __init__(self, model: Model, max_tokens: int) -> None:
@@ -173,7 +178,7 @@ class Consumers:
             for pulls, step in enumerate(steps, start=1):
                 if step.done:
                     return PullRun(pulls, time.perf_counter() - first)
-        raise RuntimeError("the generation has no end")
+        raise RuntimeError("the generation stopped without a final step")
 
     async def _asynchronously(self) -> PullRun:
         async with aclosing(self._async.generate_stream(self._args)) as steps:
@@ -183,11 +188,17 @@ class Consumers:
                 pulls += 1
                 if step.done:
                     return PullRun(pulls, time.perf_counter() - first)
-        raise RuntimeError("the generation has no end")
+        raise RuntimeError("the generation stopped without a final step")
 
 
 def endless_args(model: Model, max_tokens: int) -> FfiStreamingGenerateArgs:
-    """Return the arguments of a greedy generation that the model does not end by itself."""
+    """Return the arguments of a greedy generation that ends only after `max_tokens` tokens.
+
+    Raises
+    ------
+    RuntimeError
+        If the model ends all prompts earlier.
+    """
     for text in ("Once upon a time", "The", "A", "In", "1, 2, 3", "Why"):
         args = generate_args(model, text, max_tokens=max_tokens, cache=CacheOptions(slot=0))
         runner = SyncStreamingRunner(model.binding, model.session.ctx)
@@ -197,22 +208,22 @@ def endless_args(model: Model, max_tokens: int) -> FfiStreamingGenerateArgs:
 
 
 def measure(path: Path, max_tokens: int, rounds: int) -> dict[str, Any]:
-    """PullRun all consumers, round by round, and return the figures of each.
+    """Run all consumers, round by round, and return the figures of each.
 
     Returns
     -------
     dict
-        ``token_ms`` of the C loop, and under ``consumers`` by name ``tokens_per_second``,
-        ``loss_percent`` and ``us_per_pull`` above the C loop; medians over the rounds, the last
-        two of the differences within a round, with the standard error of the median as
-        ``..._error``.
+        ``token_ms`` is the C loop's time per token. ``consumers`` has, by name, medians over the
+        rounds: ``tokens_per_second``; ``loss_percent``, the loss of speed compared with the C loop;
+        and ``us_per_pull``, the additional microseconds of a pull. The last two are computed within
+        each round, and have the standard error of their median as ``..._error``.
     """
     with Model(path, n_slots=1, n_threads=physical_cores()) as model:
         consumers = Consumers(model, max_tokens).by_name
         runs: dict[str, list[PullRun]] = {name: [] for name in consumers}
         names = list(consumers)
         for turn in range(rounds + 1):
-            names.append(names.pop(0))  # nobody is always the first
+            names.append(names.pop(0))  # another consumer is first in the next round
             for name in names:
                 run = consumers[name]()
                 if turn > 0:  # the first round warms up
@@ -237,7 +248,7 @@ def measure(path: Path, max_tokens: int, rounds: int) -> dict[str, Any]:
 
 
 def median_and_error(name: str, values: NDArray[np.float64]) -> dict[str, float]:
-    """Return a median and its standard error, that of normal values with the same quartiles."""
+    """Return a median and its standard error, as of normal values with the same quartiles."""
     low, middle, high = quartiles(values)
     deviation = (high - low) / 1.349
     return {
@@ -247,7 +258,7 @@ def median_and_error(name: str, values: NDArray[np.float64]) -> dict[str, float]
 
 
 def markdown(results: dict[str, Any]) -> str:
-    """Return the table: the loss first, then what it is made of."""
+    """Return the table: the loss, the rates, and the additional time of a pull."""
     slow, small = results["slow"], results["small"]
 
     def shown(figures: dict[str, float], name: str) -> str:
@@ -262,38 +273,44 @@ def markdown(results: dict[str, Any]) -> str:
         ]
         for name, figures in slow["consumers"].items()
     ]
-    head = ["consumer", "loss, %", "tokens per second", "microseconds a pull above the C call"]
-    said = (
-        f"{machine_line(results['machine'])} Loss and tokens per second: a model whose token takes "
-        f"{slow['token_ms']:.1f} ms, {slow['rounds']} generations of {slow['tokens']} tokens each. "
-        f"Microseconds: one whose token takes {small['token_ms'] * 1e3:.0f} µs, {small['rounds']} "
-        f"of {small['tokens']}. Medians of the differences within a round, ± their standard error."
+    head = ["consumer", "loss, %", "tokens per second", "additional time per pull, µs"]
+    intro = (
+        f"{machine_line(results['machine'])} Loss and tokens per second: a model that takes "
+        f"{slow['token_ms']:.1f} ms per token, {slow['rounds']} generations of {slow['tokens']} "
+        "tokens. Additional time per pull, compared with the C loop: a model that takes "
+        f"{small['token_ms'] * 1e3:.0f} µs per token, {small['rounds']} generations of "
+        f"{small['tokens']} tokens. Losses and additional times are medians of the differences "
+        "within a round, ± their standard error."
     )
-    return f"{said}\n\n{markdown_table(head, rows)}\n"
+    return f"{intro}\n\n{markdown_table(head, rows)}\n"
 
 
 def physical_cores() -> int:
-    """Return how many threads the library may use. A fixed number, or it would change it midway."""
+    """Return the default number of compute threads.
+
+    The benchmark passes this number explicitly, because otherwise the library may change the number
+    during the run.
+    """
     with Model() as model:
         return int(model.describe()["threads"])
 
 
 def slow_model() -> Path:
-    """Return a model whose token takes some 20 ms on a small machine."""
+    """Return a model that takes about 20 ms per token on a small machine."""
     return cached_model(
         "llama-spm", n_embd=1024, n_layers=13, n_heads=8, tensor_type="f16", tied=True
     )
 
 
 def small_model() -> Path:
-    """Return the smallest model that makes sense: one narrow layer, a vocabulary of 2k."""
+    """Return a very small model: one narrow layer, and a vocabulary of 2k tokens."""
     return cached_model(
         str(default_model_path()), n_embd=32, n_layers=1, n_heads=2, tensor_type="q8_0", tied=True
     )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Measure what Python adds to a generation.")
+    parser = argparse.ArgumentParser(description="Measure the time that Python adds to a token.")
     parser.add_argument("--quick", action="store_true", help="fewer rounds and tokens")
     add_output_arguments(parser)
     options = parser.parse_args(arguments)

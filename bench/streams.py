@@ -1,18 +1,25 @@
-"""Measure what many streams cost together, here and elsewhere, in one run on one machine.
+"""Measure many streams at once, compared with a batch loop and with llama-server.
 
-Threads that each write with a stream of one `Model`, beside a plain llama.cpp loop that decodes as
-many sequences in one batch (``bench/batch_loop``) and llama-server with as many clients over HTTP;
-the same threads that choose among five answers, beside one thread alone and llama-server under a
-grammar; and a choice while all other streams write. All in turns, so that what slows the machine
-slows them all. Writes JSON, Markdown and a picture into ``bench/results``.
+Three things are measured:
 
-    $ make bench-streams                                  # all of it, an hour
-    $ python -m bench.streams --quick             # one model, under 3 minutes
-    $ python -m bench.streams --only 'F16 32k' --streams 8 --merge    # one cell anew
+- Text: each stream of one `Model` generates on its own thread. The comparison is with a plain
+  llama.cpp loop that decodes as many sequences in one batch (``bench/batch_loop``), and with
+  llama-server and as many HTTP clients.
+- Choices among five labels by the same threads, compared with one thread, and with llama-server and
+  a grammar.
+- Choices of one thread while all other streams generate text.
+
+All methods take turns, so a slow moment of the machine affects them all. Writes JSON, Markdown and
+a picture into ``bench/results``.
+
+    $ make bench-streams                                              # everything, an hour
+    $ python -m bench.streams --quick                                 # one model, under 3 minutes
+    $ python -m bench.streams --only 'F16 32k' --streams 8 --merge    # measure one cell again
     $ python -m bench.streams --render --docs docs/performance.md     # measure nothing
 
-Needs a build with the tests, which ``make`` takes care of; llama-server comes from ``make peers``
-or the variable ``LLAMA_SERVER`` and is named as missing where there is none.
+Requires a build with the tests, which ``make`` creates. llama-server is the program that ``make
+peers`` builds, or the one in the variable ``LLAMA_SERVER``. Without it, the report lists it as not
+measured.
 """
 
 from __future__ import annotations
@@ -42,7 +49,7 @@ MODELS = (
 
 @dataclass(frozen=True)
 class StreamPlan:
-    """Which cells there are and how much each is measured.
+    """The cells to measure, and how long to measure each.
 
     Attributes
     ----------
@@ -74,15 +81,15 @@ def run(
     streams: Sequence[int] = (),
     measure: Callable[..., dict[str, Any]] = measure_cell,
 ) -> dict[str, Any]:
-    """Measure the plan's cells and return the results.
+    """Measure the cells of a plan and return the results.
 
     Parameters
     ----------
     plan
     only, streams
-        The models' names and the numbers of streams to measure; empty = all of the plan.
+        Names of models and numbers of streams to measure; empty = all of the plan.
     measure
-        As `measure_cell`.
+        A function with the signature of `measure_cell`.
     """
     loop = BatchLoop.find()
     program, peer = find_llama_server()
@@ -100,22 +107,39 @@ def run(
 
 
 def cell_key(cell: dict[str, Any]) -> tuple[str, int]:
-    """Return what a cell is told by."""
+    """Return what identifies a cell: its model and its number of streams."""
     return cell["model"], cell["streams"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     names = [model.name for model in MODELS]
-    parser = argparse.ArgumentParser(description="Measure what many streams cost together.")
+    parser = argparse.ArgumentParser(description="Measure many streams at once.")
     parser.add_argument("--quick", action="store_true", help="one model, under 3 minutes")
-    parser.add_argument("--only", action="append", default=[], choices=names, help="repeated")
-    parser.add_argument("--streams", action="append", default=[], type=int, metavar="N")
-    parser.add_argument("--merge", action="store_true", help="keep the other cells of the file")
-    parser.add_argument("--render", action="store_true", help="measure nothing, show the file")
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        choices=names,
+        help="measure only this model; repeat for more models",
+    )
+    parser.add_argument(
+        "--streams",
+        action="append",
+        default=[],
+        type=int,
+        metavar="N",
+        help="measure only N streams; repeat for more numbers",
+    )
+    parser.add_argument(
+        "--merge", action="store_true", help="keep the stored results of all other cells"
+    )
+    parser.add_argument(
+        "--render", action="store_true", help="show the stored results; measure nothing"
+    )
     add_output_arguments(parser)
     options = parser.parse_args(arguments)
     if not all(1 <= n <= MOST_STREAMS for n in options.streams):
-        parser.error(f"--streams must be 1 to {MOST_STREAMS}")
+        parser.error(f"--streams: expected 1 to {MOST_STREAMS}, got {options.streams}")
     name = "streams-quick" if options.quick else "streams"
     file = options.out / f"{name}.json"
     if options.render:

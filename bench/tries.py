@@ -1,7 +1,7 @@
-"""Measure what surrounds a choice: setting its trie, from one thread and from eight, and streams.
+"""Measure the work around a choice: setting tries, from one thread and from several; streams.
 
-Everything is timed around the C call: from Python where it says so, otherwise by a loop in C
-(compiled here), so that threads do not wait for Python's lock.
+All times are those of the C call. Calls of several threads come from a loop in C (compiled here),
+so that threads do not wait for Python's global interpreter lock. All other calls come from Python.
 
     $ python -m bench.tries --docs docs/performance.md
 """
@@ -68,9 +68,9 @@ static void * run(void * user) {
     return NULL;
 }
 
-/* Each thread sets its own n_calls payloads on its own stream. Writes each call's microseconds,
- * shape [n_threads][n_calls], and the seconds from the start to the last one's end. Returns 0 or
- * -1. */
+/* Each thread sets its own n_calls payloads on its own stream. Writes the microseconds of each call,
+ * shape [n_threads][n_calls], and the seconds from the start until the last thread has finished.
+ * Returns 0, or -1 if a call failed. */
 int race(void * function, int n_threads, void ** streams, int n_calls, const char ** payloads,
          const size_t * lengths, double * microseconds, double * seconds) {
     pthread_t threads[64];
@@ -101,17 +101,18 @@ MOST_THREADS = 8
 
 @dataclass(frozen=True)
 class TrieEffort:
-    """How much is measured.
+    """How long to measure.
 
     Attributes
     ----------
     leaves : tuple of int
-        Numbers of action names; the threads set the tries of `shared_leaves`.
+        Numbers of action names in the tries that one thread sets.
     shared_leaves : int
+        Number of action names in the tries that several threads set.
     calls : int
-        Calls that a figure is the median of.
+        Calls of one thread for each figure.
     raced_known, raced_new : int
-        Calls of each thread, with one payload and with payloads never seen.
+        Calls of each of several threads, with a cached payload and with new payloads.
     """
 
     leaves: tuple[int, ...]
@@ -128,7 +129,7 @@ QUICK = TrieEffort((3, 200), shared_leaves=200, calls=60, raced_known=3_000, rac
 
 
 def microseconds_of(call: Callable[[], Any], calls: int) -> dict[str, float]:
-    """Return the median and the 99th percentile of a call's time."""
+    """Return the median and the 99th percentile of a call's microseconds."""
     times = []
     for _ in range(calls):
         begin = time.perf_counter()
@@ -151,7 +152,7 @@ def open_streams(model: Model, count: int) -> Iterator[list[Any]]:
 
 
 def measure_setting(model: Model, n_leaves: int, calls: int) -> dict[str, Any]:
-    """Set the trie of some action names from Python, never seen before and seen before."""
+    """Set the trie of some action names from Python, with new payloads and with a cached one."""
     alternatives = Alternatives.of_texts(model, action_names(n_leaves))
     unseen = iter([alternatives.unseen_json() for _ in range(calls)])
     binding = model.binding
@@ -169,12 +170,13 @@ def measure_setting(model: Model, n_leaves: int, calls: int) -> dict[str, Any]:
 def measure_race(
     model: Model, n_leaves: int, n_threads: int, calls: int, *, known: bool
 ) -> dict[str, Any]:
-    """Set tries from threads at once: all the same one, or all of them new.
+    """Set tries from several threads at once: all with one cached payload, or all with new ones.
 
     Returns
     -------
     dict
-        ``calls_per_second`` of all threads together, and ``p50_us`` and ``p99_us`` of a call.
+        ``threads``, ``known``, ``calls_per_second`` of all threads together, and ``p50_us`` and
+        ``p99_us`` of a call.
     """
     alternatives = Alternatives.of_texts(model, action_names(n_leaves))
     total = n_threads * calls
@@ -197,7 +199,7 @@ def measure_race(
             seconds,
         )
     if status != 0:
-        raise RuntimeError("a trie was refused")
+        raise RuntimeError("the library rejected a trie")
     rate = total / seconds[0]
     return {
         "threads": n_threads,
@@ -208,7 +210,7 @@ def measure_race(
 
 
 def measure_streams(model: Model, calls: int) -> dict[str, Any]:
-    """Open and close a stream, with and without a prompt that the slot holds."""
+    """Open and close a stream, without a prompt and with a prompt that is in the slot."""
     binding, ctx = model.binding, model.session.ctx
     prompt = model.tokenize("Which tool helps best? Answer: ", add_special=True)
 
@@ -254,7 +256,7 @@ def markdown(results: dict[str, Any]) -> str:
     ]
     race = [
         [
-            "the same, known" if each["known"] else "each new",
+            "the same, cached" if each["known"] else "all new",
             f"{each['threads']}",
             number(each["calls_per_second"]),
             number(each["p50_us"]),
@@ -270,17 +272,18 @@ def markdown(results: dict[str, Any]) -> str:
         ]
         for label, key in (
             ("open and close", "open_and_close"),
-            ("open, prefill a prompt that the slot holds, close", "with_known_prompt"),
+            ("open, prefill a prompt that is in the slot, close", "with_known_prompt"),
         )
     ]
     parts = [
         machine_line(results["machine"]),
-        "Setting the trie of so many action names, from Python, in microseconds",
-        markdown_table(["leaves", "payload, KiB", "new", "p99", "known", "p99"], setting),
-        f"The trie of {results['effort']['shared_leaves']} names set by threads at once, each on "
-        f"its own stream, from C; microseconds a call",
+        "Setting the trie of some action names from Python, with a new payload and with a cached "
+        "one: microseconds, median and p99",
+        markdown_table(["names", "payload, KiB", "new", "p99", "cached", "p99"], setting),
+        f"Setting the trie of {results['effort']['shared_leaves']} names from C, with several "
+        "threads at once, each on its own stream: microseconds per call",
         markdown_table(["payload", "threads", "calls per second", "median", "p99"], race),
-        "Streams, from Python, in microseconds",
+        "Opening and closing a stream from Python: microseconds",
         markdown_table(["", "median", "p99"], streams),
     ]
     return "\n\n".join(parts) + "\n"

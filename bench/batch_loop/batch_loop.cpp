@@ -1,13 +1,14 @@
-// The least that decoding several sequences in one batch takes: plain llama.cpp, no server, no sampler, no
-// streams that come and go. Every step decodes one token of each sequence and takes its most likely next one.
+// Decodes several sequences in one batch with plain llama.cpp: no server, no sampler, a fixed set of sequences. Its
+// time is the lower limit for this work. Every step decodes one token of each sequence and takes the most likely next
+// token.
 //
 //     batch_loop MODEL.gguf N_TOKENS N_THREADS [margins] < PROMPTS
 //
-// A line of standard input is a prompt, as token ids. Writes JSON: the tokens of each sequence, and seconds
-// from when the first prompt's decoding begins to each of its tokens. With "margins", also by how much the
-// logit of each token was above the next one's, which takes time of its own.
+// Each line of standard input is a prompt, as token ids. Writes JSON: the tokens of each sequence, and the time of
+// each token, in seconds since decoding of the first prompt began. With "margins" it also writes the difference
+// between each token's logit and the second best logit; computing these takes additional time.
 //
-// The context is set up as the library sets up its own: native/src/engine/pass/pass_runner.cpp.
+// The context has the same settings as the library's contexts, see native/src/engine/pass/pass_runner.cpp.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -47,9 +48,9 @@ std::vector<Sequence> read_prompts() {
         for (llama_token token = 0; ids >> token;) {
             sequences.back().prompt.push_back(token);
         }
-        check(!sequences.back().prompt.empty(), "a line of standard input is no list of token ids");
+        check(!sequences.back().prompt.empty(), "standard input: expected a line of token ids");
     }
-    check(!sequences.empty(), "there is no prompt on standard input");
+    check(!sequences.empty(), "standard input: expected at least one prompt");
     return sequences;
 }
 
@@ -84,7 +85,7 @@ int main(int argc, char ** argv) {
     const std::unique_ptr<ggml_threadpool, decltype(&ggml_threadpool_free)> pool(ggml_threadpool_new(&pool_params),
                                                                                  ggml_threadpool_free);
     const llama_context_ptr context(llama_init_from_model(model.get(), params));
-    check(context != nullptr, "cannot make a context");
+    check(context != nullptr, "cannot create a context");
     llama_attach_threadpool(context.get(), pool.get(), pool.get());
 
     llama_batch batch = llama_batch_init(static_cast<int32_t>(params.n_batch), 0, 1);

@@ -1,1 +1,1 @@
-"""A choice, here and in other libraries: rounds of all methods, cells and tables."""
+"""Choices in eliza-ffi and in other libraries: rounds, cells and tables."""

@@ -1,4 +1,4 @@
-"""One cell of the tables: one model, some answers and prompts, measured with every library."""
+"""Measure one cell of the tables: a model, labels and prompts, with every library."""
 
 from __future__ import annotations
 
@@ -35,22 +35,23 @@ from .rounds import (
 __all__ = ["Others", "Workload", "measure_cell"]
 
 WALKED_PROMPTS = 2
-"""So many answers are enough to walk masks along, and their logits take a wide model minutes."""
+"""The number of prompts for the mask libraries. A wide model takes minutes to compute the logits of
+more prompts."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """What is chosen.
+    """A model, and the choices that it makes.
 
     Attributes
     ----------
     subject : Subject
     texts : sequence of str
-        The answers.
+        The labels.
     prompts : sequence of str
-        Each ends where the answer begins.
+        Each ends where the label begins.
     n_threads : int
-        Compute threads; 0 = as the library sees fit.
+        Compute threads; 0 = the library's default.
     """
 
     subject: Subject
@@ -61,14 +62,20 @@ class Workload:
 
 @dataclass(frozen=True)
 class Others:
-    """The other libraries and what they are driven with."""
+    """The other libraries, and the logits that their masks are applied to."""
 
     peers: tuple[Peer, ...]
     logits: Logits
 
     @classmethod
     def find(cls) -> Others:
-        """Look for them; ends the program if the library of test hooks has not been built."""
+        """Find the installed libraries.
+
+        Raises
+        ------
+        SystemExit
+            If the library of test hooks has not been built.
+        """
         listed = [each for each in METHODS.values() if each.picks or each.generates]
         peers = (each.needs() for each in listed if each.needs)
         return cls(tuple(peers), Logits(find_hooks()))
@@ -83,7 +90,7 @@ def measure_cell(
     others: Others,
     methods: Sequence[str] = CHOOSING,
 ) -> dict[str, Any]:
-    """Measure everything for one workload."""
+    """Measure one workload with every method and return the figures of the cell."""
     cell: dict[str, Any] = {"problems": {}}
     begin = time.perf_counter()
     with (
@@ -132,7 +139,7 @@ def _add_mask_engines(
     effort: ChoiceEffort,
     others: Others,
 ) -> None:
-    """Drive every mask engine there is along our answers."""
+    """Run every available mask library along the tokens of eliza-ffi's labels."""
     present = {
         name: each.picks for name, each in METHODS.items() if each.picks and others.has(name)
     }
@@ -151,7 +158,7 @@ def _add_mask_engines(
         try:
             engine = make(vocabulary, bench.alternatives.texts)
             cost = measure_peer(engine, walks, effort.repeat)
-        except Exception as error:  # whatever a peer does must not end the run
+        except Exception as error:  # an error in another library must not end the run
             cell["problems"][name] = f"{type(error).__name__}: {error}"
             continue
         passes = cost.steps - 1.0
@@ -183,13 +190,13 @@ def _add_llama_cpp_python(
         return
     try:
         longest = max(len(tokens) for tokens in tokenized)
-        n_threads = int(bench.model.describe()["threads"])  # its own default is half of the cores
+        n_threads = int(bench.model.describe()["threads"])  # by default it uses half the cores
         other = make(bench.model.path, bench.alternatives.texts, longest + 256, n_threads)
         samples: list[tuple[int, float]] = []
         agreed = []
         begin = time.perf_counter()
         for i, prompt in enumerate(tokenized):
-            other.choose(prompt, lambda text: True)  # one token: the prompt is in the cache now
+            other.choose(prompt, lambda text: True)  # one token, to bring the prompt into the cache
             for _ in range(effort.repeat):
                 if samples and time.perf_counter() - begin > effort.budget:
                     break

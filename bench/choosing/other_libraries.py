@@ -1,8 +1,8 @@
-"""The other libraries, each behind the same small face.
+"""Adapters that give the other libraries one common interface.
 
-A mask engine is driven over the logits of the very model and prompts that we answer, along the
-tokens of our answer: all libraries then make the same decisions, whatever spelling each would have
-preferred.
+A mask library runs on the logits of the same model and prompts as eliza-ffi, along the tokens of
+eliza-ffi's label. So all libraries make the same decisions, even if one of them would have chosen
+another tokenization of the label.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ CONTROL_TOKEN, BYTE_TOKEN = 3, 6  # llama.cpp's token types
 
 
 class Logits:
-    """Plain llama.cpp logits, from the library of test hooks."""
+    """Logits computed by plain llama.cpp, through the library of test hooks."""
 
     def __init__(self, hooks: Path) -> None:
         self._ffi: Any = cffi.FFI()
@@ -64,17 +64,17 @@ class Logits:
             model.encode(), list(tokens), len(tokens), pointer, n_vocab
         )
         if size != n_vocab:
-            raise RuntimeError(f"no logits of {model}")
+            raise RuntimeError(f"cannot compute logits with {model}")
         return out
 
 
 class VocabularyBytes:
-    """A model's tokens as the bytes they stand for.
+    """The bytes of each token of a model.
 
     Attributes
     ----------
     tokens : list of bytes
-        Control tokens by their name.
+        Control tokens have their name here.
     is_control : list of bool
     eos : int
     """
@@ -99,7 +99,7 @@ class VocabularyBytes:
         self._anchor = model.tokenize(ANCHOR)
 
     def tokenize(self, text: str) -> list[int]:
-        """Return the tokens of a text as they stand in the middle of another."""
+        """Tokenize a text as in the middle of another text."""
         return self._model.tokenize(ANCHOR + text)[len(self._anchor) :]
 
 
@@ -125,12 +125,12 @@ _BYTE_OF_CHAR = _gpt2_bytes()
 
 
 class MaskPicker(Protocol):
-    """A library that says which tokens are legal next, as a bit mask of the vocabulary.
+    """A library that computes a bit mask of the vocabulary with the allowed tokens.
 
     Attributes
     ----------
     compile_seconds : float
-        What compiling the grammar took, the vocabulary being prepared.
+        The time to compile the grammar. Preparing the vocabulary is not included.
     """
 
     compile_seconds: float
@@ -142,14 +142,14 @@ class MaskPicker(Protocol):
         """Compute the mask."""
 
     def pick(self, logits: NDArray[np.float32]) -> int:
-        """Apply the mask by the library's own function and return the most likely legal token."""
+        """Apply the mask with the library's own function; return the most likely allowed token."""
 
     def accept(self, token: int) -> None:
-        """Go on behind a token; raises ValueError if the library refuses it."""
+        """Append a token to the text; raises ValueError if the library rejects it."""
 
 
 class LlGuidancePicker:
-    """llguidance, its mask applied by its numpy function."""
+    """llguidance. The mask is applied with its function for numpy."""
 
     def __init__(self, vocabulary: VocabularyBytes, texts: Sequence[str]) -> None:
         package = importlib.import_module("llguidance")
@@ -162,7 +162,8 @@ class LlGuidancePicker:
         )
         tokenizer = package.LLTokenizer(wrapper(wrapped))
         lark = "start: " + " | ".join(json.dumps(text, ensure_ascii=False) for text in texts)
-        # Its limits are for grammars that run away; a long list of answers does not.
+        # The default limits stop grammars that grow without bound. A long list of labels needs a
+        # higher limit.
         limits = package.LLParserLimits(max_items_in_row=max(2000, 2 * len(texts)))
         begin = time.perf_counter()
         grammar = package.LLMatcher.grammar_from_lark(lark)
@@ -184,20 +185,21 @@ class LlGuidancePicker:
 
     def accept(self, token: int) -> None:
         if not self._matcher.consume_token(token):
-            raise ValueError(f"token {token} is refused: {self._matcher.get_error()}")
+            raise ValueError(f"llguidance rejected token {token}: {self._matcher.get_error()}")
 
 
 class LlGuidanceTokenizer:
-    """What llguidance asks of a tokenizer.
+    """A tokenizer with the interface that llguidance expects.
 
     Parameters
     ----------
     tokens
-        Control tokens by their name.
+        The bytes of each token; control tokens have their name here.
     controls
-        Their ids.
+        The ids of the control tokens.
     eos
     tokenize
+        Returns the tokens of some bytes.
     """
 
     def __init__(
@@ -219,7 +221,7 @@ class LlGuidanceTokenizer:
 
 
 def xgrammar_compiler(vocabulary: VocabularyBytes) -> Any:
-    """Return xgrammar's compiler over a vocabulary, on one thread and without a cache."""
+    """Return xgrammar's compiler for a vocabulary, with one thread and without a cache."""
     package = importlib.import_module("xgrammar")
     information = package.TokenizerInfo(
         vocabulary.tokens,
@@ -231,7 +233,7 @@ def xgrammar_compiler(vocabulary: VocabularyBytes) -> Any:
 
 
 class XGrammarPicker:
-    """xgrammar, its mask applied by its CPU kernel to a torch view of the logits."""
+    """xgrammar. The mask is applied with its CPU kernel to a torch view of the logits."""
 
     def __init__(self, vocabulary: VocabularyBytes, texts: Sequence[str]) -> None:
         self._package = importlib.import_module("xgrammar")
@@ -247,7 +249,8 @@ class XGrammarPicker:
         self._matcher.reset()
 
     def fill(self) -> None:
-        # Says False, and leaves the mask as it is, where every token is legal: never with choices.
+        # If every token is allowed, this returns False and does not change the mask. That cannot
+        # happen with a set of labels.
         self._matcher.fill_next_token_bitmask(self._mask)
 
     def pick(self, logits: NDArray[np.float32]) -> int:
@@ -257,12 +260,12 @@ class XGrammarPicker:
 
     def accept(self, token: int) -> None:
         if not self._matcher.accept_token(token):
-            raise ValueError(f"token {token} is refused")
+            raise ValueError(f"xgrammar rejected token {token}")
 
 
 @dataclass(frozen=True)
 class Peer:
-    """Whether a peer can be used here: its version, or why not."""
+    """Another library or program: its version, or the reason why it cannot be used."""
 
     name: str
     version: str | None
@@ -270,32 +273,32 @@ class Peer:
 
     @classmethod
     def find(cls, name: str, module: str | None = None) -> Peer:
-        """Look for an installed package and import it."""
+        """Import an installed package and return its version."""
         try:
             importlib.import_module(module or name)
             return cls(name, metadata.version(name))
-        except Exception as error:  # an import of native code fails in many ways
+        except Exception as error:  # importing native code can fail in many ways
             return cls(name, None, f"{type(error).__name__}: {error}")
 
 
 @dataclass(frozen=True)
 class PeerCost:
-    """What a mask engine takes for the choices of some prompts, medians over all steps.
+    """The times of a mask library; medians over all steps, if not stated otherwise.
 
     Attributes
     ----------
     compile_ms : float
-        Compiling the grammar, the vocabulary being prepared.
+        The time to compile the grammar. Preparing the vocabulary is not included.
     mask_us : float
-        Computing the mask of a step.
+        The time to compute the mask of a step.
     step_us : float
-        That, applying it, the argmax and accepting the token.
+        The time to compute the mask, apply it, take the argmax and accept the token.
     steps : float
-        Mean steps of a choice.
+        Mean number of steps of a choice.
     choice_select_ms : float
-        Median, over the prompts, of all steps of a choice together; forward passes not included.
+        The time of all steps of a choice, without forward passes; the median over the prompts.
     same_decisions : float
-        The share of the steps whose most likely legal token is ours.
+        The share of steps in which the most likely allowed token is eliza-ffi's token.
     """
 
     compile_ms: float
@@ -311,16 +314,15 @@ def measure_peer(
     walks: Sequence[tuple[Sequence[int], Sequence[NDArray[np.float32]]]],
     repeat: int,
 ) -> PeerCost:
-    """Drive a mask engine along known answers.
+    """Run a mask library along the tokens of known labels and time it.
 
     Parameters
     ----------
     engine
-        A `MaskPicker`.
     walks
-        For each prompt the answer's tokens, and the logits before each of them.
+        For each prompt the tokens of the label, and the logits before each of these tokens.
     repeat
-        Walks for each prompt; the first, untimed one is not counted.
+        Timed walks for each prompt. One untimed walk comes before them.
     """
     masks: list[float] = []
     steps: list[float] = []
@@ -358,7 +360,7 @@ def measure_peer(
 
 
 class LlamaCppPython:
-    """llama-cpp-python with its grammar: a whole program, not a mask."""
+    """llama-cpp-python with its grammar. It runs its own generation loop."""
 
     def __init__(self, model: str, texts: Sequence[str], n_ctx: int, n_threads: int) -> None:
         package = importlib.import_module("llama_cpp")
@@ -369,9 +371,10 @@ class LlamaCppPython:
     def choose(
         self, prompt: Sequence[int], ends_at: Callable[[str], bool]
     ) -> tuple[str, int, float]:
-        """Return the answer, its tokens' number and the seconds it took.
+        """Return the generated text, its number of tokens and its seconds.
 
-        The prompt is in the cache from the call before; its last token's pass is part of the time.
+        The prompt is in the cache after an earlier call. The time includes the pass of the prompt's
+        last token.
         """
         text = b""
         count = 0

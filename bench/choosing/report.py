@@ -1,4 +1,4 @@
-"""The comparison as Markdown tables."""
+"""Render the comparison as Markdown tables."""
 
 from __future__ import annotations
 
@@ -26,34 +26,35 @@ PEERS = (GRAMMAR_LAST, GRAMMAR_FIRST, LLGUIDANCE, XGRAMMAR, LLAMA_CPP_PYTHON)
 
 SHORT_PEERS = (GRAMMAR_LAST, LLGUIDANCE, XGRAMMAR, LLAMA_CPP_PYTHON)
 SHORT_CHOICES = (30, 3000)
-"""What the short table has."""
+"""The rows of the short table: the numbers of labels."""
 
 
 def markdown(results: dict[str, Any]) -> str:
-    """Return the tables: ratios first, then what was measured."""
+    """Return the tables: the ratios first, then the measured figures."""
     parts = [
         _state(results) + disturbance((_name(cell), cell) for cell in results["cells"]),
-        "How many times faster a token of a choice is with eliza-ffi (`auto`) than with",
+        "Time per token of a choice relative to eliza-ffi (`auto`): 2 means twice as long",
         markdown_table(
-            ["model", "vocabulary", "choices", *PEERS], map(_ratio_row, results["cells"])
+            ["model", "vocabulary", "labels", *PEERS], map(_ratio_row, results["cells"])
         ),
-        "Time to choose one of the answers, in milliseconds, median, the prompt being in the slot",
+        "Time of a choice in milliseconds: median. The prompt is in a slot",
         markdown_table(
-            ["model", "choices", AUTO, *PEERS],
+            ["model", "labels", AUTO, *PEERS],
             ([*_head(cell), *_each(cell, (AUTO, *PEERS), _choice_ms)] for cell in results["cells"]),
         ),
-        "eliza-ffi by strategy: milliseconds a choice (forward passes beyond the prompt's)",
+        "Strategies of eliza-ffi: milliseconds per choice, and forward passes after the prompt in "
+        "parentheses",
         markdown_table(
-            ["model", "choices", "one pass", *("auto", "tree", "skip-ahead", "token-by-token")],
+            ["model", "labels", "one pass", *("auto", "tree", "skip-ahead", "token-by-token")],
             map(_strategy_row, results["cells"]),
         ),
-        "Choosing one token, without the forward pass, in microseconds: ours over the trie's "
-        "tokens; llama.cpp's grammar with sampling; the other masks alone, and with apply, argmax "
-        "and accept",
+        "Time to select one token in microseconds, without the forward pass. eliza-ffi selects "
+        "among the tokens of the trie; llama.cpp's times include sampling. *Mask* is the time to "
+        "compute the mask. *All* also includes applying it, the argmax and accepting the token",
         markdown_table(
             [
                 "model",
-                "choices",
+                "labels",
                 "eliza-ffi",
                 "grammar last",
                 "grammar first",
@@ -61,27 +62,28 @@ def markdown(results: dict[str, Any]) -> str:
             ],
             map(_select_row, results["cells"]),
         ),
-        "Getting ready for a new set of answers, in milliseconds (ours in parentheses: for one "
-        "seen before)",
+        "Getting ready: milliseconds to prepare a new set of labels (in parentheses: a set that "
+        "is in eliza-ffi's cache)",
         markdown_table(
-            ["model", "choices", "eliza-ffi", "llama.cpp grammar", "llguidance", "xgrammar"],
+            ["model", "labels", "eliza-ffi", "llama.cpp grammar", "llguidance", "xgrammar"],
             map(_setup_row, results["cells"]),
         ),
-        "Same answer as llama.cpp's grammar (share of prompts), and the tokens it took",
+        "Share of prompts for which eliza-ffi and llama.cpp's grammar choose the same label, and "
+        "the tokens of their labels",
         markdown_table(
-            ["model", "choices", "eliza-ffi", "our tokens", "grammar tokens"],
+            ["model", "labels", "same label", "tokens, eliza-ffi", "tokens, grammar"],
             map(_agreement_row, results["cells"]),
         ),
     ]
     missing = [peer for peer in results["peers"] if not peer["version"]]
     if missing:
-        parts.append("Not measured, because not installed:")
+        parts.append("Not measured:")
         parts.append("\n".join(f"- {peer['name']}: {peer['problem']}" for peer in missing))
     unlike = [_name(cell) for cell in results["cells"] if not cell.get("strategies_agree", True)]
     if unlike:
-        parts.append(f"Our strategies did not all choose the same tokens: {', '.join(unlike)}.")
+        parts.append(f"Strategies of eliza-ffi chose different tokens: {', '.join(unlike)}.")
     problems = [
-        f"- {cell['model']}, {cell['choices']} choices, {name}: {problem[:200]}"
+        f"- {cell['model']}, {cell['choices']} labels, {name}: {problem[:200]}"
         for cell in results["cells"]
         for name, problem in cell["problems"].items()
     ]
@@ -91,7 +93,7 @@ def markdown(results: dict[str, Any]) -> str:
 
 
 def ratios(results: dict[str, Any]) -> str:
-    """Return the short table: times faster per token, and what a choice takes here."""
+    """Return the short table: time per token relative to eliza-ffi, and its time of a choice."""
     cells = [cell for cell in results["cells"] if cell["choices"] in SHORT_CHOICES]
     rows = [
         [
@@ -102,7 +104,7 @@ def ratios(results: dict[str, Any]) -> str:
         for cell in cells
     ]
     names = [name.removesuffix(" last") for name in SHORT_PEERS]
-    head = ["model, choices", *names, "eliza-ffi, ms a choice"]
+    head = ["model, labels", *names, "eliza-ffi, ms per choice"]
     disturbed = disturbance((_name(cell), cell) for cell in cells)
     return f"{markdown_table(head, rows)}\n\n{_state(results)}{disturbed}\n"
 
@@ -120,7 +122,7 @@ def _state(results: dict[str, Any]) -> str:
 
 
 def _name(cell: dict[str, Any]) -> str:
-    return f"{cell['model']} with {cell['choices']:,} choices"
+    return f"{cell['model']} with {cell['choices']:,} labels"
 
 
 def _head(cell: dict[str, Any]) -> list[str]:
@@ -141,7 +143,7 @@ def _ratio_row(cell: dict[str, Any]) -> list[str]:
 
 
 def _ratios(cell: dict[str, Any], names: Iterable[str]) -> list[str]:
-    """Return how many times as long as ours the others' tokens take."""
+    """Return each method's time per token, divided by eliza-ffi's."""
     ours = cell["methods"][AUTO]["ms_per_token"]
     return _each(cell, names, lambda figures: number(figures["ms_per_token"] / ours))
 

@@ -1,4 +1,4 @@
-"""Our strategies and llama.cpp's grammar, run on the same prompts in turns."""
+"""Run eliza-ffi's strategies and llama.cpp's grammar on the same prompts, in turns."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ __all__ = [
 ]
 
 CHOOSING = (AUTO, TREE, SKIP_AHEAD, TOKEN_BY_TOKEN, GRAMMAR_LAST, GRAMMAR_FIRST)
-"""What is run here, with plain options."""
+"""The methods that run in every round."""
 
 REFERENCE = TOKEN_BY_TOKEN
 
 
 @dataclass(frozen=True)
 class ChoiceEffort:
-    """How much is measured.
+    """How long to measure.
 
     Attributes
     ----------
     repeat : int
-        Rounds over all prompts at most.
+        The most rounds over all prompts.
     budget : float
-        Seconds after which a method gets no more rounds; every one gets a round of one prompt.
+        Seconds after which a method gets no more choices. Every method makes at least one choice.
     """
 
     repeat: int
@@ -56,7 +56,7 @@ class ChoiceEffort:
 
 @dataclass
 class Runs:
-    """The answers of a method, by prompt."""
+    """The choices of a method, by prompt."""
 
     answers: dict[int, list[TimedChoice]] = field(default_factory=dict)
     spent: float = 0.0
@@ -71,17 +71,18 @@ def run_methods(
     effort: ChoiceEffort,
     methods: Sequence[str] = CHOOSING,
 ) -> dict[str, Runs]:
-    """Run every method on every prompt, round by round, while its budget lasts."""
+    """Run every method on every prompt, round by round, until its budget is used up."""
     runs = {name: Runs() for name in methods}
     made = {name: workbench_settings(name).method for name in (*methods, AUTO, REFERENCE)}
     bench.answer(tokenized[0], made[REFERENCE])  # the first pass of a model is its slowest
     begin_all = time.perf_counter()
     for turn in range(effort.repeat):
-        # What brings prompts into slots is in no method's budget, and takes a wide model long.
+        # Bringing prompts into slots counts for no method's budget, but a wide model takes long for
+        # it, so there is a budget for the whole run as well.
         if turn > 0 and time.perf_counter() - begin_all > effort.budget * len(methods):
             break
         for i, prompt in enumerate(tokenized):
-            # Brings the prompt into a slot for all of them.
+            # This untimed choice brings the prompt into a slot for all methods.
             bench.answer(prompt, made[AUTO])
             for name in methods:
                 if runs[name].spent > effort.budget:
@@ -93,7 +94,7 @@ def run_methods(
 
 
 def summary_of(runs: Runs, reference: Runs) -> dict[str, Any]:
-    """Return the figures of a method; what they are is said in docs/performance.md."""
+    """Return the figures of a method, which docs/performance.md describes."""
     answers = runs.all()
     stats = [answer.stats for answer in answers]
     milliseconds = [answer.seconds * 1e3 for answer in answers]
@@ -114,7 +115,7 @@ def summary_of(runs: Runs, reference: Runs) -> dict[str, Any]:
 
 
 def open_ms(bench: Workbench, grammar: str | None) -> float:
-    """Return the median time of opening and closing a stream, which parses the grammar."""
+    """Return the median milliseconds to open and close a stream, which parses the grammar."""
     binding, config = bench.model.binding, StreamConfig(gbnf_grammar=grammar)
     times = []
     for _ in range(9):
@@ -127,8 +128,8 @@ def open_ms(bench: Workbench, grammar: str | None) -> float:
 def strategies_agree(runs: Mapping[str, Runs]) -> bool:
     """Return whether all strategies chose the same tokens in every round.
 
-    From round to round near ties may turn: a prompt's KV cache depends in its last digits on how it
-    was decoded.
+    Different rounds are not compared: how a prompt was decoded changes the last digits of its KV
+    cache, and so near ties may be resolved differently from round to round.
     """
     tries = [each for name, each in runs.items() if workbench_settings(name).method.has_trie]
     return all(

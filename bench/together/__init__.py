@@ -1,1 +1,1 @@
-"""Many streams at once, here and elsewhere: cells and tables, and what they are compared with."""
+"""Many streams at once in eliza-ffi, a batch loop and llama-server: cells and tables."""

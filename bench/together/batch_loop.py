@@ -1,4 +1,4 @@
-"""The program ``batch_loop``: what decoding several sequences in one batch takes, and no less."""
+"""Run the program ``batch_loop``, the lower limit for decoding several sequences in one batch."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from ..model.together import Written
 __all__ = ["UNTOLD", "BatchLoop", "Expected"]
 
 UNTOLD = -1
-"""A token that was written, though which one was not told."""
+"""Stands for a generated token whose id the program did not report."""
 
 
 @dataclass(frozen=True)
 class Expected:
-    """What the loop wrote, and how sure it was.
+    """The tokens of the loop, and their margins.
 
     Attributes
     ----------
     written : Written
     margins : tuple of tuple of float
-        By how much each token's logit was above the next one's.
+        For each token the difference between its logit and the second best logit.
     """
 
     written: Written
     margins: tuple[tuple[float, ...], ...]
 
     def partings(self, other: Sequence[Sequence[int]]) -> list[float]:
-        """Return, for each stream whose tokens are others, the margin where they part.
+        """Return the margin at the first different token, for each stream that differs.
 
-        Passes of different shapes round differently, so a small margin is no error.
+        Passes of different shapes round differently, so a small margin is not an error.
         """
         found = []
         for mine, theirs, margins in zip(self.written.tokens, other, self.margins, strict=True):
@@ -59,7 +59,13 @@ class BatchLoop:
 
     @classmethod
     def find(cls) -> BatchLoop:
-        """Return the one beside the library; ends the program if it has not been built."""
+        """Find the program in the library's folder.
+
+        Raises
+        ------
+        SystemExit
+            If it has not been built.
+        """
         program = Library().path.with_name("batch_loop")
         if not program.is_file():
             raise SystemExit(f"{program} is missing: run 'make bench-streams'")
@@ -68,13 +74,13 @@ class BatchLoop:
     def write(
         self, model: Path, prompts: Sequence[Sequence[int]], n_tokens: int, n_threads: int
     ) -> Written:
-        """Write so many tokens after each prompt."""
+        """Generate `n_tokens` tokens after each prompt."""
         return self._run(model, prompts, n_tokens, n_threads).written
 
     def expect(
         self, model: Path, prompts: Sequence[Sequence[int]], n_tokens: int, n_threads: int
     ) -> Expected:
-        """Write, and tell by how much each token was the most likely one; times are not to use."""
+        """Generate tokens with their margins. Ignore the times: computing margins takes time."""
         return self._run(model, prompts, n_tokens, n_threads, "margins")
 
     def _run(
@@ -89,7 +95,7 @@ class BatchLoop:
         command = [str(part) for part in (self.program, model, n_tokens, n_threads, *more)]
         done = subprocess.run(command, input=lines, capture_output=True, text=True)
         if done.returncode != 0:
-            raise RuntimeError(done.stderr.strip() or f"batch_loop ended with {done.returncode}")
+            raise RuntimeError(done.stderr.strip() or f"batch_loop exited with {done.returncode}")
         sequences = json.loads(done.stdout)
         return Expected(
             Written(

@@ -1,4 +1,4 @@
-"""One cell of the streams' tables: one model and so many streams, measured in every way."""
+"""Measure one cell of the streams' tables: a model and a number of streams, with every method."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ __all__ = ["PROMPTS", "StreamEffort", "StreamModel", "measure_cell"]
 
 PROMPTS = ("own prompts", "shared prefix")
 PREFIX_TOKENS = 150
-"""What is chosen after: prompts that have nothing in common, and ones that begin alike."""
+"""The prompts of choices have nothing in common, or share a prefix of this many tokens."""
 
 SETTLING_SECONDS = 0.5
-"""Before each way: the threads of the one before go on spinning for a moment."""
+"""The pause before each method. The previous method's threads keep spinning for a moment."""
 
 MOST_DRAWS = 4
 
@@ -55,12 +55,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class StreamModel:
-    """A model of random weights, 1,024 wide and 13 layers deep, around a real vocabulary.
+    """A model with random weights, width 1,024, 13 layers and a real vocabulary.
 
     Attributes
     ----------
     name : str
-        As the tables call it.
+        Its name in the tables.
     vocab, tensor_type : str
     """
 
@@ -69,7 +69,7 @@ class StreamModel:
     tensor_type: str
 
     def path(self) -> Path:
-        """Return the file, made on first use."""
+        """Return the model's file; it is created on first use."""
         return cached_model(
             self.vocab,
             n_embd=1024,
@@ -82,18 +82,18 @@ class StreamModel:
 
 @dataclass(frozen=True)
 class StreamEffort:
-    """How much is measured.
+    """How long to measure.
 
     Attributes
     ----------
     tokens : int
-        That every stream writes in a round.
+        Tokens that every stream generates in a round.
     rounds, choice_rounds : int
-        Of writing, and of choosing.
+        Rounds of generating text, and of choices.
     least_choices : int
-        Of a round; twice as many as there are streams if that is more.
+        The fewest choices of a round. If twice the number of streams is more, that many are made.
     choices_beside : int
-        Of a round, while other streams write.
+        Choices of a round while other streams generate text.
     """
 
     tokens: int
@@ -104,15 +104,15 @@ class StreamEffort:
 
 
 class Cell:
-    """Everything for one model and so many streams.
+    """The measurements of one model and one number of streams.
 
     Parameters
     ----------
     model
-        With as many slots as streams, as llama-server has.
+        A model with as many slots as streams. llama-server has as many as well.
     n_streams, effort, loop
     server
-        None = there is none to compare with.
+        None = llama-server is not available.
     """
 
     def __init__(
@@ -131,12 +131,12 @@ class Cell:
         self._server = server
         self._n_threads = int(facts["threads"])
         self._ours = OurStreams(model, CHOICES)
-        self._alone = OurStreams(model, CHOICES)  # whose passes are counted apart
+        self._alone = OurStreams(model, CHOICES)  # to count its passes separately
         self._prompts = RandomPrompts(model, seed=n_streams)
         self.problems: dict[str, str] = {}
 
     def writing(self) -> dict[str, Any]:
-        """Measure the tokens of all streams together."""
+        """Measure all streams generating text at once."""
         n_streams, n_tokens, path = self._n_streams, self._effort.tokens, Path(self._model.path)
         ways: dict[str, Callable[[list[list[int]]], Written]] = {
             OURS: lambda prompts: write_together(self._ours, prompts, n_tokens),
@@ -175,9 +175,10 @@ class Cell:
     def _partings(
         self, ways: Mapping[str, Callable[[list[list[int]]], Written]]
     ) -> dict[str, list[float]]:
-        """Return how sure the loop was where streams of each way went on otherwise.
+        """Return, by method, the loop's margin where a stream first generated another token.
 
-        After prompts that the model goes on from: what it ended, each way continues in its own way.
+        Prompts after which the model ends a text early are drawn again, at most `MOST_DRAWS` times,
+        because the methods continue such a text differently.
         """
         partings: dict[str, list[float]] = {}
         path, n_tokens = Path(self._model.path), self._effort.tokens
@@ -193,7 +194,7 @@ class Cell:
         return partings
 
     def choosing(self, shared: bool) -> dict[str, Any]:
-        """Measure choices from a thread for each stream, and one by one."""
+        """Measure choices with one thread per stream, and with a single thread."""
         count = max(self._effort.least_choices, 2 * self._n_streams)
         prefix = self._prompts.draw(1, PREFIX_TOKENS)[0] if shared else []
 
@@ -208,7 +209,7 @@ class Cell:
             server = replace(self._server, reuse=shared)
             ways[SERVER] = lambda prompts: choose_together(server, prompts, self._n_streams)
         for name, way in ways.items():
-            self._try(name, way, drawn(self._n_streams))  # the prefix is in the slots then
+            self._try(name, way, drawn(self._n_streams))  # brings the prefix into the slots
         rounds = self._rounds(ways, self._effort.choice_rounds, drawn)
         rates = {
             name: [one.choices_per_second for one in chosen] for name, chosen in rounds.items()
@@ -224,7 +225,7 @@ class Cell:
         }
 
     def beside(self) -> dict[str, Any]:
-        """Measure choices of one thread while all other streams write."""
+        """Measure choices of one thread while all other streams generate text."""
         if self._n_streams == 1:
             return {}
         writers, n_tokens = self._drawn(self._n_streams - 1), self._effort.tokens
@@ -233,7 +234,7 @@ class Cell:
             OURS: lambda prompts: choose_beside(self._ours, prompts, writers, n_tokens)
         }
         if self._server is not None:
-            server = replace(self._server, reuse=True)  # the writers' prompts, as ours do
+            server = replace(self._server, reuse=True)  # the writers' prompts, as in eliza-ffi
             ways[SERVER] = lambda prompts: choose_beside(server, prompts, writers, n_tokens)
         rounds = self._rounds(
             ways,
@@ -249,7 +250,7 @@ class Cell:
         }
 
     def passes(self) -> dict[str, Any]:
-        """Return how our passes were shared, where the library counts it."""
+        """Return how eliza-ffi's passes were shared, if the library counts this, and restarts."""
         restarts = self._ours.restarts + self._alone.restarts
         return {"restarts": restarts, **sharing(self._ours.stats)}
 
@@ -262,7 +263,7 @@ class Cell:
         n_rounds: int,
         draw: Callable[[], list[list[int]]],
     ) -> dict[str, list[T]]:
-        """Run every way in turns, each time after prompts that it has not seen."""
+        """Run all methods in turns, each time with new prompts."""
         found: dict[str, list[T]] = {}
         names = list(ways)
         for _ in range(n_rounds):
@@ -271,20 +272,23 @@ class Cell:
                 result = self._try(name, ways[name], draw())
                 if result is not None:
                     found.setdefault(name, []).append(result)
-            names.append(names.pop(0))  # nobody is always the first
+            names.append(names.pop(0))  # another method is first in the next round
         return {name: found[name] for name in ways if name in found}
 
     def _try(
         self, name: str, way: Callable[[list[list[int]]], T], prompts: list[list[int]]
     ) -> T | None:
-        """Return what a way came to; what a peer fails at must not end the run."""
+        """Run a method and return its result.
+
+        If llama-server fails, the error is noted, and the run continues without it.
+        """
         if name != SERVER:
             return way(prompts)
         if name in self.problems:
             return None
         try:
             return way(prompts)
-        except Exception as error:  # whatever it is
+        except Exception as error:  # no error of llama-server may end the run
             self.problems[name] = f"{type(error).__name__}: {error}"
             return None
 
@@ -296,7 +300,7 @@ def measure_cell(
     loop: BatchLoop,
     program: Path | None,
 ) -> dict[str, Any]:
-    """Measure everything for one model and so many streams."""
+    """Measure one model with `n_streams` streams and return the figures of the cell."""
     figures: dict[str, Any] = {"model": subject.name, "streams": n_streams}
     path = subject.path()
     begin = time.perf_counter()

@@ -1,4 +1,4 @@
-"""llama-server, built from the same llama.cpp, as its clients see it over HTTP."""
+"""Run llama-server, built from the same llama.cpp, and use it over HTTP."""
 
 from __future__ import annotations
 
@@ -28,12 +28,15 @@ START_SECONDS = 120.0
 PROGRAM_VARIABLE = "LLAMA_SERVER"
 BUILT = Path(__file__).resolve().parent.parent.parent / "build" / "peers"
 
-# The cheapest way to take the most likely token: no sorting, no other sampler.
+# The cheapest greedy sampler: no sorting, no other sampler in the chain.
 GREEDY = {"temperature": 0.0, "samplers": ["top_k"], "top_k": 1}
 
 
 def find_llama_server() -> tuple[Path | None, Peer]:
-    """Return the program that ``make peers`` builds, or ``$LLAMA_SERVER``, and what it is."""
+    """Return ``$LLAMA_SERVER`` or the program that ``make peers`` builds, and its version.
+
+    Without a program, the path is None and the `Peer` has the reason.
+    """
     named = os.environ.get(PROGRAM_VARIABLE)
     places = [Path(named)] if named else [BUILT / "bin" / "llama-server", BUILT / "llama-server"]
     for program in places:
@@ -44,21 +47,21 @@ def find_llama_server() -> tuple[Path | None, Peer]:
             return program, Peer(
                 "llama-server", version.removeprefix("version:").strip() or "?", None
             )
-    problem = f"{places[0]} is not there: run 'make peers'"
+    problem = f"{places[0]} is missing: run 'make peers'"
     return None, Peer("llama-server", None, problem)
 
 
 @dataclass(frozen=True)
 class LlamaServer:
-    """A server that is running; every call is one request on a connection of its own.
+    """A running server. Every call sends one request on a new connection.
 
     Attributes
     ----------
     port : int
     choices : tuple of str
-        The answers; none may begin with another.
+        The labels; none may be a prefix of another.
     reuse : bool
-        Whether it may use what its slots hold of a prompt.
+        Whether the server may reuse prompts in its slots.
     """
 
     port: int
@@ -68,8 +71,8 @@ class LlamaServer:
     def write(self, prompt: Tokens, n_tokens: int) -> Generator[Sequence[int], None, None]:
         """Yield tokens as the server sends them.
 
-        It sends nothing while a character is incomplete, and never which tokens began it, but it
-        counts them: they are `UNTOLD`.
+        While a character is incomplete, the server sends nothing. Later it reports the number of
+        the tokens that began the character, but not their ids; they are `UNTOLD` here.
         """
         seen = 0
         asked = {"n_predict": n_tokens, "stream": True, "return_tokens": True, "ignore_eos": True}
@@ -86,9 +89,9 @@ class LlamaServer:
                         seen += new
 
     def choose(self, prompt: Tokens) -> str:
-        """Return the answer that a grammar of the answers leaves.
+        """Return the label that the server chooses with a grammar of the labels.
 
-        An answer is a stop word, too, which saves the pass that would find the end of the text.
+        The labels are also stop words. This saves the pass that would generate the end token.
         """
         asked = {"n_predict": 64, "grammar": gbnf_of(self.choices), "stop": [*self.choices]}
         with self._asking(prompt, asked) as response:
@@ -111,7 +114,7 @@ class LlamaServer:
 
 
 def chosen_text(answer: dict[str, Any]) -> str:
-    """Return the choice in a completion whose stop words the choices are."""
+    """Return the label in a completion whose stop words are the labels."""
     return str(answer.get("stopping_word") or answer["content"])
 
 
@@ -125,15 +128,15 @@ def serving(
     choices: Sequence[str],
     more: Sequence[str] = (),
 ) -> Iterator[LlamaServer]:
-    """Run a server on the loopback interface alone, on a port that the system chooses.
+    """Run a server on a free port of the loopback interface.
 
     Parameters
     ----------
     program, model, n_slots, n_ctx, n_threads
     choices
-        What the server is asked to choose from.
+        The labels of `LlamaServer.choose`.
     more
-        Further arguments.
+        More command line arguments of the server.
     """
     with socket.socket() as free:
         free.bind((HOST, 0))
@@ -141,7 +144,7 @@ def serving(
     command = [program, "--model", model, "--host", HOST, "--port", str(port)]
     command += ["--parallel", str(n_slots), "--ctx-size", str(n_ctx), "--no-webui"]
     command += ["--threads", str(n_threads), "--threads-batch", str(n_threads)]
-    command += ["--cache-ram", "0"]  # no copies of prompts that nobody asks for again
+    command += ["--cache-ram", "0"]  # no copies of old prompts: they are never used again
     command += ["--log-disable", *more]
     server = subprocess.Popen(
         [str(part) for part in command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -162,7 +165,7 @@ def _wait_until_ready(server: subprocess.Popen[bytes], port: int) -> None:
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if server.poll() is not None:
-            raise RuntimeError(f"llama-server ended with {server.returncode}")
+            raise RuntimeError(f"llama-server exited with {server.returncode}")
         with suppress(OSError, http.client.HTTPException):
             connection = http.client.HTTPConnection(HOST, port, timeout=5.0)
             try:

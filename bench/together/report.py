@@ -1,4 +1,4 @@
-"""Many streams as Markdown tables and as a picture."""
+"""Render the results of many streams as Markdown tables and as a picture."""
 
 from __future__ import annotations
 
@@ -23,77 +23,86 @@ CHOOSERS = (OURS, ALONE, SERVER)
 
 
 def markdown(results: dict[str, Any]) -> str:
-    """Return the tables: tokens first, then choices, then what is to be known of them."""
+    """Return the tables: tokens first, then choices, then notes about the comparison."""
     cells = results["cells"]
     parts = [
         _state(results) + disturbance((_name(cell), cell) for cell in cells),
-        "Tokens per second, all streams together, from when the last one has its first token; and "
-        "how many times that of the others of the same round",
+        "Tokens per second of all streams together, once every stream has its first token. The "
+        "last three columns are ratios within a round: eliza-ffi's rate divided by the batch "
+        "loop's, by llama-server's, and by the rate of a single eliza-ffi stream",
         markdown_table(
             [
                 *("model", "streams", *WRITERS),
-                *("times the loop", "times llama-server", "times one alone"),
+                *("/ batch loop", "/ llama-server", "/ one stream"),
             ],
             map(_tokens_row, cells),
         ),
-        "From one token of a stream to its next, in milliseconds: median (p99)",
+        "Milliseconds between consecutive tokens of a stream: median (p99)",
         markdown_table(
             ["model", "streams", *WRITERS],
             ([*_head(cell), *_times(cell["writing"], WRITERS, "token_ms")] for cell in cells),
         ),
-        "Choices among five answers per second, from a thread for each stream. Own prompts: 64 "
-        "tokens that nobody has seen. Shared prefix: behind 150 that all begin with",
+        "Choices among five labels per second, with one thread per stream. *One thread* makes the "
+        "same choices with a single thread. *Own prompts*: 64 new tokens. *Shared prefix*: 64 new "
+        "tokens after a prefix of 150 tokens that all prompts share. The last two columns are "
+        "ratios within a round: eliza-ffi's rate divided by that of one thread and by "
+        "llama-server's",
         markdown_table(
             [
-                *("model", "streams", "prompts", OURS, "one by one", SERVER),
-                *("times one by one", "times llama-server"),
+                *("model", "streams", "prompts", OURS, "one thread", SERVER),
+                *("/ one thread", "/ llama-server"),
             ],
             (_choices_row(cell, prompts) for cell in cells for prompts in PROMPTS),
         ),
-        "A choice with its prompt, in milliseconds: median (p99)",
+        "Milliseconds of a choice, including its prompt: median (p99)",
         markdown_table(
-            ["model", "streams", "prompts", OURS, "one by one", SERVER],
+            ["model", "streams", "prompts", OURS, "one thread", SERVER],
             (
                 [*_head(cell), kind, *_times(cell["choosing"][kind], CHOOSERS, "choice_ms")]
                 for cell in cells
                 for kind in PROMPTS
             ),
         ),
-        "One thread that chooses while all other streams write: a choice in milliseconds, median "
-        "(p99), and the tokens per second of the others meanwhile",
+        "One thread makes choices while all other streams generate text: milliseconds of a choice, "
+        "median (p99), and tokens per second of the other streams together during the choices",
         markdown_table(
-            ["model", "streams", OURS, SERVER, f"{OURS}, tokens", f"{SERVER}, tokens"],
+            ["model", "streams", OURS, SERVER, f"{OURS}, tokens/s", f"{SERVER}, tokens/s"],
             (_beside_row(cell) for cell in cells if cell["beside"]),
         ),
     ]
     if any("passes_shared" in cell["passes"] for cell in cells):
         parts += [
-            "Our passes while all streams write: the share that served several streams, sequences "
-            "in a pass, and microseconds that a stream waited for one",
+            "eliza-ffi's passes while all streams generate text: the share of passes that served "
+            "several streams, sequences per pass, and microseconds that a stream waited for a pass",
             markdown_table(
-                ["model", "streams", "shared", "sequences", "waited"], map(_passes_row, cells)
+                ["model", "streams", "shared", "sequences", "waiting, µs"],
+                map(_passes_row, cells),
             ),
         ]
     missing = [peer for peer in results["peers"] if not peer["version"]]
     if missing:
-        parts.append("Not measured, because not there:")
+        parts.append("Not measured:")
         parts.append("\n".join(f"- {peer['name']}: {peer['problem']}" for peer in missing))
     noted = [f"- {_name(cell)}: {note}" for cell in cells for note in _notes(cell)]
     if noted:
-        parts += ["To be known:", "\n".join(noted)]
+        parts += [
+            "Notes. Where tokens differ from the batch loop's, the margin is the largest "
+            "difference between the loop's two best logits at the first different token",
+            "\n".join(noted),
+        ]
     return "\n\n".join(parts) + "\n"
 
 
 def plot(results: dict[str, Any], file: Path) -> None:
-    """Draw tokens and choices per second over the number of streams, a column for each model.
+    """Draw tokens and choices per second over the number of streams, one column per model.
 
-    Where matplotlib is not installed there is no picture.
+    Without matplotlib, no picture is drawn.
     """
     models = list(dict.fromkeys(cell["model"] for cell in results["cells"]))
     try:
         picture = Picture(2, len(models), (3.2 * len(models), 6.4), sharex=True, sharey="row")
     except NotSupportedError as error:
-        print(f"{file} is not drawn: {error}", file=sys.stderr)
+        print(f"{file}: not drawn: {error}", file=sys.stderr)
         return
     for column, model in enumerate(models):
         above, below = picture.axes[:, column]
@@ -129,14 +138,14 @@ def _state(results: dict[str, Any]) -> str:
     plan = results["plan"]
     minutes = sum(cell["seconds"] for cell in results["cells"]) / 60
     return (
-        f"{machine_line(results['machine'])}{versions} {plan['tokens']} tokens a stream, after "
-        f"prompts of 32; medians of {plan['rounds']} rounds of writing and "
-        f"{plan['choice_rounds']} of choosing. Measured in {minutes:.1f} minutes."
+        f"{machine_line(results['machine'])}{versions} {plan['tokens']} tokens per stream, after "
+        f"prompts of 32 tokens; medians of {plan['rounds']} rounds of text and "
+        f"{plan['choice_rounds']} of choices. Measured in {minutes:.1f} minutes."
     )
 
 
 def _name(cell: dict[str, Any]) -> str:
-    return f"{cell['model']} with {cell['streams']} streams"
+    return f"{cell['model']} with {cell['streams']} stream{'s' * (cell['streams'] > 1)}"
 
 
 def _head(cell: dict[str, Any]) -> list[str]:
@@ -197,17 +206,19 @@ def _passes_row(cell: dict[str, Any]) -> list[str]:
 
 
 def _notes(cell: dict[str, Any]) -> list[str]:
-    """Return what a reader has to know before comparing figures."""
+    """Return notes about a cell that matter for the comparison."""
     notes = [f"{name} failed: {problem[:200]}" for name, problem in cell["problems"].items()]
     for name, figures in cell["writing"].items():
         if figures["streams_that_part"]:
             notes.append(
-                f"{name} wrote other tokens than the loop in {figures['streams_that_part']} "
-                f"streams, from where the loop's two best logits were "
-                f"{number(figures['widest_parting'])} apart or less"
+                f"tokens of {name} differ in {figures['streams_that_part']} of {cell['streams']} "
+                f"streams, margin {number(figures['widest_parting'])}"
             )
         if figures["short_streams"]:
-            notes.append(f"{name} wrote too few tokens in {figures['short_streams']} streams")
+            notes.append(f"{name}: streams with too few tokens: {figures['short_streams']}")
     if cell["passes"]["restarts"]:
-        notes.append(f"the model ended {cell['passes']['restarts']} texts, which began anew")
+        notes.append(
+            f"texts that the model ended early and that were restarted: "
+            f"{cell['passes']['restarts']}"
+        )
     return notes
