@@ -1,15 +1,16 @@
-"""Measure what a choice costs on one backend: milliseconds, passes and copied bytes.
+"""Measure a choice on one backend: milliseconds, passes and copied bytes.
 
     $ python -m bench.backend cuda --docs docs/backends.md
     $ python -m bench.backend cpu --quick
 
-The library is that of ``build/BACKEND``, with every layer on the backend's device. One of thirty
-names is chosen with backend sampling and the restricted head off and on, and under llama.cpp's own
-grammar; and as many tokens are decoded without any constraint. The ways take turns, so that a
-machine that slows down slows them all. Models are random weights around real vocabularies: time
-depends on shapes, not on what a model has learned.
+The library in ``build/BACKEND`` is used, with all layers on the backend's device. The model chooses
+one of thirty names with backend sampling off and on, with the restricted head off and on, and with
+llama.cpp's own grammar. It also decodes the same number of tokens without any constraint. All
+methods take turns, so a slow moment of the machine affects them all. The models have random weights
+and real vocabularies, because the time depends on shapes, not on what a model has learned.
 
-Exit codes: 0 = measured, 2 = could not be: no library, or no layer on a device that should be.
+Exit codes: 0 = measured; 2 = not measured, because there is no library or it put no layers on a
+device.
 """
 
 from __future__ import annotations
@@ -53,13 +54,13 @@ from .parts.machine import disturbance, machine_facts, machine_line, noting_othe
 from .parts.pages import add_output_arguments, publish
 
 NAMES = ANSWERS["90 alike"][::3]
-"""Thirty that begin alike: names that part at their first token are chosen without any pass."""
+"""Thirty names with a common beginning. Names with different first tokens would need no pass."""
 EFFORT = ChoiceEffort(repeat=50, budget=5.0)
 QUICK_EFFORT = ChoiceEffort(repeat=15, budget=1.0)
-# The default strategy, "auto", takes one of two by what a pass costs. Here it is fixed, or a row of
-# the table would be one on one machine and the other on the next. Of a tree, one pass for all
-# decisions that may follow, nothing is gathered. The grammar is in llama.cpp's own order: the whole
-# vocabulary is masked before a token is sampled.
+# The default strategy, "auto", chooses between two strategies by the cost of a pass. Here the
+# strategy is fixed, because otherwise the rows of different machines would not compare. The
+# strategy "tree" runs one pass for all possible next decisions, and gathers no single logits. The
+# grammar has llama.cpp's own order: it masks the whole vocabulary before each token is sampled.
 WAYS = (
     SKIP_AHEAD,
     SKIP_AHEAD_HEAD,
@@ -74,7 +75,7 @@ BASE = SKIP_AHEAD
 
 @dataclass(frozen=True)
 class BackendRun:
-    """An answer, and the bytes that were copied for each decision that had to wait for a pass."""
+    """A choice, and the bytes copied for each decision that needed a pass after the prompt."""
 
     answer: TimedChoice
     decision_bytes: float
@@ -83,7 +84,7 @@ class BackendRun:
 def measure(
     subject: Subject, path: Path, texts: Sequence[str], effort: ChoiceEffort
 ) -> dict[str, Any]:
-    """Measure all ways on one model.
+    """Measure all methods on one model.
 
     Parameters
     ----------
@@ -92,25 +93,25 @@ def measure(
     path
         The model's file.
     texts
-        What is chosen from.
+        The labels.
     effort
-        Rounds over all prompts, and the seconds each way may take on average.
+        The rounds over all prompts, and the mean seconds that each method may take.
 
     Returns
     -------
     dict
-        ``n_vocab``, ``placement`` (where the layers are, as ``describe`` names it),
-        ``other_programs`` where the system tells, and in ``ways`` the figures of each of `WAYS`.
+        ``n_vocab``; ``placement``, the devices of the layers as in ``describe``;
+        ``other_programs``, if the system reports it; and ``ways``, the figures of each of `WAYS`.
 
     Raises
     ------
     RuntimeError
-        If no layer is on a device, and some should be.
+        If layers should be on a device, and none are.
     """
     cell: dict[str, Any] = {}
     runs: dict[str, list[list[BackendRun]]] = {name: [[] for _ in PROMPTS] for name in WAYS}
     with ExitStack() as opened, noting_other_programs(cell):
-        # Whether to sample on the backend is decided once for a context, so there are two.
+        # Backend sampling is a setting of a whole context, so there is one model for each value.
         models = {on: opened.enter_context(subject.open(path, on)) for on in ("off", "on")}
         facts = models["off"].describe()["model"]
         cell |= {"n_vocab": facts["n_vocab"], "placement": facts.get("placement", [])}
@@ -127,7 +128,7 @@ def measure(
                     limit = len(runs[BASE][i][0].answer.tokens) if name == NO_CONSTRAINT else 0
                     bench = benches[way.backend_sampling]
                     runs[name][i].append(_run(bench, prompt, way, limit))
-            if turn == 0:  # the warm-up: it builds graphs and brings prompts into slots
+            if turn == 0:  # the warm-up builds graphs and brings the prompts into slots
                 end = time.perf_counter() + effort.budget * len(WAYS)
     cell["ways"] = {name: _figures([each[1:] for each in runs[name]]) for name in WAYS}
     return cell
@@ -137,8 +138,8 @@ def _run(bench: Workbench, prompt: Sequence[int], way: WorkbenchSettings, limit:
     binding, ctx = bench.model.binding, bench.model.session.ctx
     binding.set_option(ctx, "restricted_head", way.restricted_head)
     answer = bench.answer(prompt, way.method, max_tokens=limit)
-    # The prompt's own row was copied before it was known what is legal. A decision that reads it
-    # copies nothing; how many bytes it was, the same prefill tells.
+    # The prompt's row of logits is copied before the allowed tokens are known, and a decision that
+    # reads this row copies nothing. The same prefill again shows how many bytes the row has.
     stream = binding.open(ctx, StreamConfig())
     try:
         binding.prefill(stream, prompt)
@@ -153,7 +154,7 @@ def _run(bench: Workbench, prompt: Sequence[int], way: WorkbenchSettings, limit:
 
 
 def _figures(by_prompt: Sequence[Sequence[BackendRun]]) -> dict[str, Any]:
-    """Return a way's figures, means over prompts; `by_prompt` has a list of rounds for each."""
+    """Return the figures of a method: means over the prompts of the runs in `by_prompt`."""
     answers = [run.answer for runs in by_prompt for run in runs]
     stats = [answer.stats for answer in answers]
     medians = [median([run.answer.seconds for run in runs]) for runs in by_prompt]
@@ -169,7 +170,7 @@ def _figures(by_prompt: Sequence[Sequence[BackendRun]]) -> dict[str, Any]:
 
 
 def run(subject: Subject, models: Mapping[str, Path], effort: ChoiceEffort) -> dict[str, Any]:
-    """Measure all models, saying on standard error how far it is."""
+    """Measure all models and report progress on standard error."""
     cells = []
     for name, path in models.items():
         begin = time.perf_counter()
@@ -179,18 +180,20 @@ def run(subject: Subject, models: Mapping[str, Path], effort: ChoiceEffort) -> d
 
 
 def markdown(results: dict[str, Any]) -> str:
-    """Return what the figures were taken on, and the table."""
+    """Return a description of the devices and the models, and the table."""
     cells = results["cells"]
     places = {f"{p['device']} ({p['description']})" for cell in cells for p in cell["placement"]}
     rounds = min(each["rounds"] for cell in cells for each in cell["ways"].values())
     intro = (
-        f"Layers on {', '.join(sorted(places)) or 'devices that the library does not name'}."
-        f" {machine_line(results['machine'])} Random weights of {SHAPE['n_layers']} layers"
-        f" {SHAPE['n_embd']} wide in F16; one of {len(NAMES)} names; means over"
-        f" {len(PROMPTS)} prompts of medians of {rounds} rounds or more."
+        f"Layers on {', '.join(sorted(places)) or 'unknown devices'}."
+        f" {machine_line(results['machine'])} Models with random F16 weights, {SHAPE['n_layers']}"
+        f" layers and width {SHAPE['n_embd']}; a choice among {len(NAMES)} names; medians of"
+        f" {rounds} rounds or more, and their mean over {len(PROMPTS)} prompts. *Relative time* is"
+        f" relative to `{BASE}`, and *same name* is the number of prompts for which a method"
+        " chooses the same name."
     )
-    head = ["method", "vocabulary", "ms a choice", "to the first", "passes", "decisions"]
-    head += ["bytes a decision", "tokens", "the first's name"]
+    head = ["method", "vocabulary", "ms per choice", "relative time", "passes", "decisions"]
+    head += ["bytes per decision", "tokens", "same name"]
     rows = [
         [
             name,
@@ -211,16 +214,16 @@ def markdown(results: dict[str, Any]) -> str:
 
 
 def _agreement(name: str, texts: Sequence[str], expected: Sequence[str]) -> str:
-    """Return for how many prompts the choice was the first way's."""
+    """Return for how many prompts a method chose the same name as `BASE`."""
     if name == NO_CONSTRAINT:
         return "-"
     return f"{sum(map(str.__eq__, texts, expected))} of {len(expected)}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Measure what a choice costs on one backend.")
-    parser.add_argument("backend", help="folder of build/ that holds the library")
-    parser.add_argument("--device", help="devices to use, as 'eliza-ffi doctor' names them")
+    parser = argparse.ArgumentParser(description="Measure a choice on one backend.")
+    parser.add_argument("backend", help="the folder in build/ that has the library")
+    parser.add_argument("--device", help="the devices to use, as named by 'eliza-ffi doctor'")
     parser.add_argument("--quick", action="store_true", help="one model, fewer rounds")
     add_output_arguments(parser)
     options = parser.parse_args(arguments)
@@ -229,7 +232,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     subject = Subject(library, 0 if options.backend in ON_CPU else -1, chosen)
     sizes = list(VOCABULARIES.items())[: 1 if options.quick else None]
     effort = QUICK_EFFORT if options.quick else EFFORT
-    os.environ[LIBRARY_VARIABLE] = str(library)  # whose versions the machine's facts name
+    os.environ[LIBRARY_VARIABLE] = str(library)  # so that machine_facts reports its versions
     try:
         models = {
             f"random {size}": cached_model(vocabulary, tensor_type="f16", **SHAPE)

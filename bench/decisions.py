@@ -1,19 +1,26 @@
-"""Measure what questions about an input cost, here and elsewhere, in one run on one machine.
+"""Compare ways to answer questions about an input.
 
-All questions with one call of `Model.decide`, beside: a call for each, the input in the slot or
-not; the same number of tokens as a prompt; llama-server's ``/v1/systemone`` with the same file, and
-its completions with a grammar and ``n_probs``; llguidance's masks over the passes of ours; and
-llama-cpp-python with a grammar for each question and cappr over it, where they are installed. All
-take turns, input by input, and every input is new to all of them. Writes JSON, Markdown and a
-picture into ``bench/results``.
+One call of `Model.decide` with all questions is compared with:
 
-    $ python -m bench.decisions --quick                  # small models, a few minutes
-    $ python -m bench.decisions                          # all of it, an hour
-    $ python -m bench.decisions --only 'wide F16 32k' --merge         # one model anew
-    $ python -m bench.decisions --only 'small made' --questions 5 --merge
+- one call for each question, with the input in the slot or not;
+- prefilling a prompt with the same number of tokens;
+- llama-server's ``/v1/systemone`` with the same file, and its completions with a grammar and
+  ``n_probs``;
+- llguidance's masks over eliza-ffi's passes;
+- if they are installed, llama-cpp-python with a grammar for each question, and cappr over
+  llama-cpp-python.
+
+All methods take turns for each input, and every input is new to all of them. Writes JSON, Markdown
+and a picture into ``bench/results``.
+
+    $ python -m bench.decisions --quick                               # small models, a few minutes
+    $ python -m bench.decisions                                       # everything, an hour
+    $ python -m bench.decisions --only 'wide F16 32k' --merge         # measure one model again
+    $ python -m bench.decisions --only 'small decision model' --questions 5 --merge
     $ python -m bench.decisions --render --docs docs/performance.md   # measure nothing
 
-Needs the ``bench`` extra; llama-server comes from ``make peers`` or the variable ``LLAMA_SERVER``.
+Requires the ``bench`` extra. llama-server is the program that ``make peers`` builds, or the one in
+the variable ``LLAMA_SERVER``.
 """
 
 from __future__ import annotations
@@ -37,14 +44,15 @@ from .parts.pages import add_output_arguments, fill_sections, publish
 from .together.llama_server import find_llama_server
 
 MIDDLE = {"input_tokens": 500, "questions": 20, "options": 10}
-"""What a wide model's cells differ from in one thing; the targets are about it."""
+"""The middle cell. The cells of wide models differ from it in one parameter, with few exceptions,
+and the performance targets refer to it."""
 
 INPUTS, QUESTIONS, OPTIONS = (100, 500, 2000), (1, 5, 20), (2, 10, 255)
 
 
 @dataclass(frozen=True)
 class DecisionPlan:
-    """Which cells there are and how much each is measured.
+    """The cells to measure, and how long to measure each.
 
     Attributes
     ----------
@@ -62,10 +70,10 @@ def _grid(model: str, labels: str) -> list[DecisionCell]:
 
 
 def _around_middle(model: str, labels: str) -> list[DecisionCell]:
-    """Return the middle and what differs from it in one thing.
+    """Return the middle cell, and cells that differ from it in one parameter.
 
-    The most options are put to one question: to twenty they are 20,000 tokens, of which a wide
-    model reads some hundreds a second.
+    The largest number of options is measured with a single question. Twenty such questions have
+    20,000 tokens, and a wide model decodes only a few hundred tokens per second.
     """
     sizes = [{**MIDDLE, "input_tokens": n} for n in INPUTS]
     sizes += [{**MIDDLE, "questions": n} for n in QUESTIONS if n != MIDDLE["questions"]]
@@ -79,10 +87,10 @@ FULL = DecisionPlan(
         DecisionCell("small 32k", 500, 20, 2, PHRASES),
         DecisionCell("small 32k", 500, 20, 10, PHRASES),
         DecisionCell("small 32k", 500, 1, 255, PHRASES),
-        *_grid("small made", CODES),
+        *_grid("small decision model", CODES),
         *_around_middle("wide Q4_K 32k", WORDS),
         DecisionCell(model="wide Q4_K 32k", labels=PHRASES, **MIDDLE),
-        *_around_middle("wide Q4_K made", CODES),
+        *_around_middle("wide Q4_K decision model", CODES),
         DecisionCell(model="wide F16 32k", labels=WORDS, **MIDDLE),
     ),
     effort=DecidingEffort(rounds=3, budget=1.0, wide_budget=6.0, base_budget=30.0),
@@ -91,8 +99,8 @@ QUICK = DecisionPlan(
     cells=(
         DecisionCell("small 32k", 100, 5, 10, WORDS),
         DecisionCell("small 32k", 500, 20, 10, WORDS),
-        DecisionCell("small made", 100, 5, 10, CODES),
-        DecisionCell("small made", 500, 20, 10, CODES),
+        DecisionCell("small decision model", 100, 5, 10, CODES),
+        DecisionCell("small decision model", 500, 20, 10, CODES),
     ),
     effort=DecidingEffort(rounds=3, budget=1.0, wide_budget=6.0, base_budget=30.0),
 )
@@ -104,17 +112,19 @@ def run(
     n_threads: int = 0,
     measure: Callable[..., dict[str, Any]] = measure_cell,
 ) -> dict[str, Any]:
-    """Measure cells of a plan and return the results; interrupted, of those that were measured.
+    """Measure cells of a plan and return the results.
+
+    If the run is interrupted with Ctrl-C, the results have the cells measured so far.
 
     Parameters
     ----------
     plan
     cells
-        Those of its cells that are measured.
+        The cells to measure.
     n_threads
-        Compute threads of everybody; 0 = as many as ours may use.
+        Compute threads of every method; 0 = eliza-ffi's default number.
     measure
-        As `measure_cell`.
+        A function with the signature of `measure_cell`.
     """
     subjects = {subject.name: subject for subject in SUBJECTS}
     peers = {
@@ -128,7 +138,7 @@ def run(
             effort = (plan.effort.rounds, budget_of(cell, plan.effort, is_wide=subject.is_wide))
             measured.append(measure(cell, subject, *effort, peers, program, n_threads))
     except KeyboardInterrupt:
-        print(f"interrupted: {len(measured)} of {len(cells)} cells", file=sys.stderr)
+        print(f"interrupted after {len(measured)} of {len(cells)} cells", file=sys.stderr)
     by_name: dict[str, Peer] = {peer.name: peer for peer in peers.values()}
     return {
         "machine": machine_facts(),
@@ -139,7 +149,7 @@ def run(
 
 
 def budget_of(cell: DecisionCell, effort: DecidingEffort, *, is_wide: bool) -> float:
-    """Return the seconds after which a way gets no more rounds."""
+    """Return the seconds after which a method gets no more rounds."""
     if not is_wide:
         return effort.budget
     in_middle = all(getattr(cell, axis) == MIDDLE[axis] for axis in AXES)
@@ -147,27 +157,58 @@ def budget_of(cell: DecisionCell, effort: DecidingEffort, *, is_wide: bool) -> f
 
 
 def cell_key(cell: dict[str, Any]) -> tuple[Any, ...]:
-    """Return what a cell is told by."""
+    """Return what identifies a cell: its model, numbers and labels."""
     return tuple(cell[name] for name in ("model", *AXES, "labels"))
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     names = [subject.name for subject in SUBJECTS]
-    parser = argparse.ArgumentParser(description="Measure what questions about an input cost.")
+    parser = argparse.ArgumentParser(
+        description="Compare ways to answer questions about an input.",
+        epilog="--only, --input, --questions and --options select cells; each can be repeated.",
+    )
     parser.add_argument("--quick", action="store_true", help="small models, a few minutes")
-    parser.add_argument("--only", action="append", default=[], choices=names, help="repeated")
-    parser.add_argument("--input", action="append", default=[], type=int, metavar="TOKENS")
-    parser.add_argument("--questions", action="append", default=[], type=int, metavar="N")
-    parser.add_argument("--options", action="append", default=[], type=int, metavar="N")
+    parser.add_argument(
+        "--only", action="append", default=[], choices=names, help="only this model"
+    )
+    parser.add_argument(
+        "--input",
+        action="append",
+        default=[],
+        type=int,
+        metavar="TOKENS",
+        help="only inputs of this length",
+    )
+    parser.add_argument(
+        "--questions",
+        action="append",
+        default=[],
+        type=int,
+        metavar="N",
+        help="only N questions",
+    )
+    parser.add_argument(
+        "--options",
+        action="append",
+        default=[],
+        type=int,
+        metavar="N",
+        help="only questions with N options",
+    )
     parser.add_argument(
         "--threads",
         type=int,
         default=0,
         metavar="N",
-        help="for everybody; where cores are not free: 1",
+        help="compute threads of every method; 1 if other programs use the other cores "
+        "(eliza-ffi's default)",
     )
-    parser.add_argument("--merge", action="store_true", help="keep the other cells of the file")
-    parser.add_argument("--render", action="store_true", help="measure nothing, show the file")
+    parser.add_argument(
+        "--merge", action="store_true", help="keep the stored results of all other cells"
+    )
+    parser.add_argument(
+        "--render", action="store_true", help="show the stored results; measure nothing"
+    )
     add_output_arguments(parser)
     options = parser.parse_args(arguments)
     plan = QUICK if options.quick else FULL
@@ -185,7 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results = json.loads(file.read_text(encoding="utf-8"))
     else:
         if not wanted:
-            parser.error("the plan has no such cells")
+            parser.error("no cell of the plan matches --only, --input, --questions and --options")
         results = run(plan, wanted, options.threads)
         if options.merge and file.is_file():
             old = json.loads(file.read_text(encoding="utf-8"))

@@ -1,16 +1,16 @@
-"""Measure masks, here and in llguidance and xgrammar: which tokens a constraint allows next.
+"""Compare the time to compute token masks in eliza-ffi, llguidance and xgrammar.
 
-The same vocabularies (32k, 128k and 262k tokens, without a model), the same constraints and the
-same tokens for all; warm and cold masks apart. Also what the vocabulary's trie takes to build and
-to hold, and what a node of it costs in a walk. Writes JSON, Markdown and a plot into
-``bench/results``.
+All libraries get the same vocabularies (32k, 128k and 262k tokens, without a model), constraints
+and tokens. Warm and cold masks are measured separately. The benchmark also measures the time to
+build the vocabulary's trie, its size, and the time for each node of a walk. Writes JSON, Markdown
+and a plot into ``bench/results``.
 
     $ python -m bench.masks --docs docs/develop/toktrie.md
     $ python -m bench.masks --quick                       # under 40 seconds
     $ python -m bench.masks --render bench/results/masks.json --docs docs/develop/toktrie.md
 
-Needs the ``bench`` extra and a build with the test hooks; a library that is not installed is left
-out.
+Requires the ``bench`` extra and a build with the test hooks. Libraries that are not installed are
+left out.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ QUICK = MaskEffort(rounds=1, cold_places=20, cold_rounds=1)
 
 
 def with_quote_ms(tokens: TokenBytes, hooks: Path, rounds: int = 3) -> float:
-    """Return the milliseconds to build the trie of the tokens that have a quote.
+    """Return the milliseconds to build the trie of the tokens that contain a quote.
 
-    The first mask inside a JSON value's string builds it: what that takes more than the next one,
-    which finds it. The fastest of some rounds counts.
+    The first mask inside a string of a JSON value builds this trie, and later masks reuse it. So
+    the time is the difference between the first mask and a later one. The fastest round counts.
     """
     with_quote = []
     token = tokens.texts.index(b'"')
@@ -74,10 +74,16 @@ def measure_vocabulary(
     wanted: Sequence[Constraint],
     kinds: Sequence[str] = tuple(KINDS),
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Measure a vocabulary: what its tries take, and the cells of all constraints."""
+    """Measure a vocabulary.
+
+    Returns
+    -------
+    tuple
+        The facts about its trie, and one cell for each constraint.
+    """
     tokens = TokenBytes.read(file)
     build_ms: dict[str, float] = {}
-    for _ in range(2):  # the faster counts
+    for _ in range(2):  # the faster time counts
         prepared = {
             name: method.masks(tokens, hooks)
             for name, method in MEASURED.items()
@@ -114,7 +120,11 @@ def measure_vocabulary(
 
 
 def run(effort: MaskEffort, vocabularies: Mapping[str, str], *, quick: bool) -> dict[str, Any]:
-    """Measure everything; quick, without counting instructions or nodes that are skipped."""
+    """Measure everything.
+
+    If `quick`, no instructions are counted, and nodes are timed only with the recognizer
+    ``"anything"``.
+    """
     hooks = find_hooks()
     found = [method.needs() for method in MEASURED.values() if method.needs]
     for peer in found:
@@ -144,10 +154,23 @@ def run(effort: MaskEffort, vocabularies: Mapping[str, str], *, quick: bool) -> 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Measure masks here and in other libraries.")
-    parser.add_argument("--quick", action="store_true", help="under 40 seconds; no file is written")
-    parser.add_argument("--only", action="append", choices=VOCABULARIES, help="repeated")
-    parser.add_argument("--render", type=Path, metavar="JSON", help="measure nothing, show these")
+    parser = argparse.ArgumentParser(
+        description="Compare the time to compute token masks in eliza-ffi and in other libraries."
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="under 40 seconds; writes no files unless --out or --docs is given",
+    )
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=VOCABULARIES,
+        help="measure only this vocabulary; repeat for more vocabularies",
+    )
+    parser.add_argument(
+        "--render", type=Path, metavar="JSON", help="show these results; measure nothing"
+    )
     add_output_arguments(parser)
     options = parser.parse_args(arguments)
     if options.render:

@@ -1,11 +1,12 @@
-"""Every method that the benchmarks compare, once: its label, what it needs and how it is made.
+"""The list of all compared methods: their labels, requirements and factories.
 
-The label is what tables, pictures and results call a method, and its key in `METHODS`. One method
-may be measured in several ways, and has a maker for each of them; a benchmark picks those that have
-the maker it measures. To compare with something else, add it here, then name it in the tables.
+The label of a method is its name in tables, pictures and results, and its key in `METHODS`. A
+method has one factory for each kind of measurement that it takes part in. A benchmark selects the
+methods that have the factory it needs. To compare with another library or program, add a method
+here, and then add its label to the tables.
 
-What is not here: parts of one method that are measured against each other, such as two sampler
-chains (``bench/sampling.py``) or four ways to consume a stream (``bench/streaming.py``).
+Comparisons between parts of one method are not listed here, for example two sampler chains
+(``bench/sampling.py``) or four consumers of a stream (``bench/streaming.py``).
 """
 
 from __future__ import annotations
@@ -113,7 +114,7 @@ OUR_MASKS = "eliza-ffi, llguidance's masks"
 
 @dataclass(frozen=True)
 class WorkbenchSettings:
-    """How our library makes a choice; the last two are the options of the same names."""
+    """How eliza-ffi makes a choice; the last two are the library's options of the same names."""
 
     method: Method
     backend_sampling: str = "off"
@@ -122,29 +123,31 @@ class WorkbenchSettings:
 
 @dataclass(frozen=True)
 class BenchMethod:
-    """A method.
+    """A compared method. All attributes except `label` may be None.
 
     Attributes
     ----------
     label : str
     colour : str or None
-        In pictures; None = in no picture.
+        Its colour in pictures; None = not drawn.
     needs : callable or None
-        Finds what it needs beside our library, its version or why it cannot be used.
+        Finds the library or program that the method requires, and returns it as a `Peer`.
     choice : WorkbenchSettings or None
-        Makes choices with our library, as `Workbench` runs them.
+        How `Workbench` makes choices with this method.
     picks : callable or None
-        Makes a `MaskPicker` of a vocabulary and the answers: masks applied to a model's logits.
+        Creates a `MaskPicker`, whose masks are applied to a model's logits, from a vocabulary and
+        the labels.
     generates : type or None
-        Makes choices by a loop of its own.
+        Makes choices with its own generation loop.
     masks : callable or None
-        Makes an `Engine` of a vocabulary and the path of our test hooks: masks by themselves.
+        Creates an `Engine`, whose masks are measured alone, from a vocabulary and the path of the
+        test hooks.
     streams : type or None
-        Writes and chooses with many streams at once.
+        Generates text and chooses labels with many streams at once.
     decides : callable or None
-        Makes a `Decider`: answers typed questions about an input.
+        Creates a `Decider`, which answers questions about an input.
     answers : callable or None
-        Makes an `Answerer`: writes JSON of a schema.
+        Creates an `Answerer`, which generates JSON for a schema.
     """
 
     label: str
@@ -167,7 +170,8 @@ def _grammar(order: str) -> WorkbenchSettings:
     return WorkbenchSettings(Method(STRICT_GUIDED, grammar_order=order))
 
 
-# Okabe and Ito's colours, told apart by the colour-blind too; a method has the same one everywhere.
+# The palette of Okabe and Ito, which colour-blind people can distinguish. A method has the same
+# colour in all pictures.
 _LISTED = (
     BenchMethod(AUTO, "#D55E00", choice=_ours("auto")),
     BenchMethod(TREE, choice=_ours("tree")),
@@ -247,30 +251,30 @@ _LISTED = (
 )
 
 METHODS = {method.label: method for method in _LISTED}
-"""All of them by label, in the order in which they are shown."""
+"""All methods by label, in the order of the tables."""
 
 
 def with_maker(maker: str) -> dict[str, BenchMethod]:
-    """Return the methods that have a maker, such as ``"masks"``."""
+    """Return the methods that have a factory, such as ``"masks"``."""
     return {label: each for label, each in METHODS.items() if getattr(each, maker) is not None}
 
 
 def workbench_settings(label: str) -> WorkbenchSettings:
-    """Return how our library makes a choice in the way of a label.
+    """Return the settings with which `Workbench` makes the choices of a method.
 
     Raises
     ------
     ValueError
-        If that is no choice of our library.
+        If `Workbench` cannot run the method.
     """
     choice = METHODS[label].choice
     if choice is None:
-        raise ValueError(f"{label} is no choice of our library")
+        raise ValueError(f"label: expected a method that the workbench can run, got {label!r}")
     return choice
 
 
 def colours(makers: Sequence[str]) -> dict[str, str]:
-    """Return the colours of the methods that have one of the makers and are drawn."""
+    """Return the colours of the drawn methods that have one of the given factories."""
     return {
         label: each.colour
         for label, each in METHODS.items()

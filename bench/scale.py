@@ -1,16 +1,17 @@
-"""Measure what rows cost on one machine and on workers of Ray's, and what many of them would.
+"""Measure rows of a table in this process and on Ray workers, and estimate very large tables.
 
-Passes are measured by their tokens, rows in this process, the way of a row to a worker and back,
-and passes beside other processes. From these follows how many rows a second one and two workers
-should do; they are then let do it. What is measured and what is reckoned stand side by side, and
-the same sum goes on to 10^9 rows, on paper. Writes JSON and Markdown into ``bench/results``.
+The benchmark measures four costs: passes of several lengths, rows in this process, the way of a row
+from the driver to a worker and back, and passes while other processes run passes as well. From
+these costs it estimates the rows per second of one and two workers. Then it measures them. The
+tables show estimates and measurements side by side, and the same estimate for 10^9 rows. Writes
+JSON and Markdown into ``bench/results``.
 
-    $ python -m bench.scale --docs docs/scale.md       # ten minutes
-    $ python -m bench.scale --quick                    # the smallest run, two minutes
-    $ python -m bench.scale --model /m.gguf            # of another model; a GPU is used if there is
+    $ python -m bench.scale --docs docs/scale.md                # ten minutes
+    $ python -m bench.scale --quick                             # the smallest run, two minutes
+    $ python -m bench.scale --model /m.gguf                     # your model; uses a GPU if present
     $ python -m bench.scale --render --docs docs/scale.md       # measure nothing
 
-Needs the ``ray`` extra.
+Requires the ``ray`` extra.
 """
 
 from __future__ import annotations
@@ -38,24 +39,25 @@ WORKERS = (1, 2)
 ROWS = 10**9
 
 TOKENS = (50, 200, 500)
-"""Of a row's own, on paper."""
+"""The tokens of a row in the estimate for `ROWS` rows."""
 
 FLEETS = (100, 1_000, 10_000)
-"""Workers, on paper."""
+"""The numbers of workers in the estimate for `ROWS` rows."""
 
 
 @dataclass(frozen=True)
 class ScalePlan:
-    """How much is measured.
+    """How long to measure.
 
     Attributes
     ----------
     rows : int
-        Of each length, whose passes are measured.
+        Rows of each length, for measuring passes.
     words : tuple of int
-        In the inputs; by the first of them the host's share of a row is found.
+        The numbers of words of the inputs. The first number is used to measure the work of a row
+        outside the passes.
     seconds : float
-        About how long a number of workers is let work.
+        The approximate duration of each measurement with workers.
     """
 
     rows: int
@@ -64,13 +66,13 @@ class ScalePlan:
 
 
 FULL = ScalePlan(rows=400, words=(8, 40, 160), seconds=45.0)
-SHORT = "**A short run: these figures are to be measured anew, on a machine that is quiet.**"
+SHORT = "**These figures are from a short run. Measure them again on a quiet machine.**"
 
 QUICK = ScalePlan(rows=64, words=(8, 80), seconds=8.0)
 
 
 def run(plan: ScalePlan, path: str | None) -> dict[str, Any]:
-    """Measure a model with one thread a worker, and return the results."""
+    """Measure a model with one thread per worker, and return the results."""
     machine = machine_facts()
     measured: dict[str, Any] = {"model": Path(path or default_model_path()).name}
     here: list[dict[str, Any]] = []
@@ -101,7 +103,7 @@ def run(plan: ScalePlan, path: str | None) -> dict[str, Any]:
         for n in WORKERS:
             cell: dict[str, Any] = {"words": each["words"], "tokens": each["tokens"], "workers": n}
             cell |= ray_rows(path, each["words"], _rows(each, plan, n), n)
-            cell["reckoned"] = n / row_seconds(costs, each["tokens"], n)
+            cell["estimated"] = n / row_seconds(costs, each["tokens"], n)
             on_ray.append(cell)
             print(f"{each['words']} words, {n} workers: {cell}", file=sys.stderr)
     return {
@@ -120,49 +122,52 @@ def _rows(found: Mapping[str, float], plan: ScalePlan, n_workers: int) -> int:
 
 
 def costs_of(results: Mapping[str, Any]) -> Costs:
-    """Return the costs that results were written with; JSON has no numbers as keys."""
-    told = dict(results["costs"])
+    """Return the costs in some results, with keys as numbers, which JSON stores as strings."""
+    stored = dict(results["costs"])
     for name in ("tokens", "crowding"):
-        told[name] = {int(n): seconds for n, seconds in told[name].items()}
-    return Costs(**told)
+        stored[name] = {int(n): seconds for n, seconds in stored[name].items()}
+    return Costs(**stored)
 
 
 def markdown(results: Mapping[str, Any]) -> str:
     """Return the tables."""
     costs = costs_of(results)
-    said = disturbance([("passes and rows", results)])
+    disturbed = disturbance([("passes and rows", results)])
     parts = [
         *([SHORT] if results["plan"]["seconds"] < FULL.seconds else []),
-        f"{results['model']}, one thread a worker. {machine_line(results['machine'])}{said}",
-        f"Passes of rows, at most {results['passes'][0]['at_once']} at once as decisions are, by "
-        "the tokens that each row has of its own:",
+        f"{results['model']}, one thread per worker. {machine_line(results['machine'])}{disturbed}",
+        f"Passes of rows, with {results['passes'][0]['at_once']} rows or fewer at once, as for "
+        "decisions. The tokens of a row do not include the prefix that all rows share:",
         markdown_table(
-            ["own tokens a row", "tokens a pass", "ms a pass", "ms a token"],
+            ["tokens per row", "tokens per pass", "ms per pass", "ms per token"],
             (_pass_cells(each) for each in results["passes"]),
         ),
-        f"A row takes {number(costs.host_seconds * 1e3)} ms longer than its passes while a core is "
-        f"free, {number(costs.host_cpu_seconds * 1e3)} ms where each has its worker, and "
-        f"{number(costs.driver_seconds * 1e6)} µs on the driver of a table. With "
-        + " and ".join(f"{n} workers" for n in sorted(costs.crowding) if n > 1)
-        + " on the machine a pass takes "
-        + " and ".join(f"{costs.crowding[n]:.2f}" for n in sorted(costs.crowding) if n > 1)
-        + " times as long.",
-        "Rows of a table a second, one question each, in this process and on Ray:",
+        "In addition to its passes, a row takes "
+        f"{number(costs.host_seconds * 1e3)} ms if a core is free, "
+        f"{number(costs.host_cpu_seconds * 1e3)} ms if every core has a worker, and "
+        f"{number(costs.driver_seconds * 1e6)} µs on the driver of a table. "
+        + " ".join(
+            f"With {n} workers on the machine, a pass takes {costs.crowding[n]:.2f} times as long."
+            for n in sorted(costs.crowding)
+            if n > 1
+        ),
+        "Rows of a table per second with one question each, in this process and on Ray: measured, "
+        "and estimated from the costs above:",
         markdown_table(
-            ["own tokens a row", "workers", "rows/s", "reckoned", "off by", "start, s"],
+            ["tokens per row", "workers", "rows/s", "estimated rows/s", "error", "start, s"],
             _rows_of_runs(results),
             left=1,
         ),
-        f"{ROWS:,} rows on paper, by the same sum, {max(costs.crowding)} workers on a machine:",
+        f"The same estimate for {ROWS:,} rows, with {max(costs.crowding)} workers per machine:",
         markdown_table(
             [
-                "own tokens a row",
-                "ms a row",
-                *(f"{n:,} workers, hours" for n in FLEETS),
+                "tokens per row",
+                "ms per row",
+                *(f"hours, {n:,} workers" for n in FLEETS),
                 "worker hours",
-                "workers a driver feeds",
+                "workers per driver",
             ],
-            (_on_paper(costs, tokens) for tokens in TOKENS),
+            (_estimated(costs, tokens) for tokens in TOKENS),
         ),
     ]
     return "\n\n".join(parts) + "\n"
@@ -177,24 +182,25 @@ def _pass_cells(cost: Mapping[str, float]) -> list[str]:
 def _rows_of_runs(results: Mapping[str, Any]) -> list[list[str]]:
     rows = []
     for here in results["here"]:
-        rows.append([number(here["tokens"]), "here", number(1 / here["seconds"]), "", "", ""])
+        rate = number(1 / here["seconds"])
+        rows.append([number(here["tokens"]), "this process", rate, "", "", ""])
         for cell in results["on_ray"]:
             if cell["words"] == here["words"]:
-                rate, reckoned = cell["rows_per_second"], cell["reckoned"]
+                measured, estimated = cell["rows_per_second"], cell["estimated"]
                 rows.append(
                     [
                         number(cell["tokens"]),
                         str(cell["workers"]),
-                        number(rate),
-                        number(reckoned),
-                        f"{reckoned / rate - 1:+.0%}",
+                        number(measured),
+                        number(estimated),
+                        f"{estimated / measured - 1:+.0%}",
                         number(cell["start_seconds"]),
                     ]
                 )
     return rows
 
 
-def _on_paper(costs: Costs, tokens: int) -> list[str]:
+def _estimated(costs: Costs, tokens: int) -> list[str]:
     seconds = row_seconds(costs, tokens, max(costs.crowding))
     return [
         str(tokens),
@@ -206,10 +212,14 @@ def _on_paper(costs: Costs, tokens: int) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Measure what rows cost on workers of Ray's.")
-    parser.add_argument("--quick", action="store_true", help="the smallest run")
-    parser.add_argument("--model", metavar="PATH", help="another model than the embedded one")
-    parser.add_argument("--render", action="store_true", help="measure nothing, show the file")
+    parser = argparse.ArgumentParser(
+        description="Measure rows of a table in this process and on Ray workers."
+    )
+    parser.add_argument("--quick", action="store_true", help="the smallest run, two minutes")
+    parser.add_argument("--model", metavar="PATH", help="a GGUF file (the embedded model)")
+    parser.add_argument(
+        "--render", action="store_true", help="show the stored results; measure nothing"
+    )
     add_output_arguments(parser)
     options = parser.parse_args(arguments)
     name = "scale"

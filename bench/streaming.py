@@ -56,7 +56,7 @@ static double seconds(void) {
     return now.tv_sec + now.tv_nsec * 1e-9;
 }
 
-/* Pulls until the generation ends. Returns the seconds from the first step to the last; -1 = failed. */
+/* Pulls until the generation ends. Returns the seconds from the first step to the last, or -1. */
 double drain(void * function, void * stream, int64_t * pulls) {
     const next_function next = (next_function)function;
     int32_t tokens[32], drafted, accepted;

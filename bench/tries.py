@@ -68,9 +68,9 @@ static void * run(void * user) {
     return NULL;
 }
 
-/* Each thread sets its own n_calls payloads on its own stream. Writes the microseconds of each call,
- * shape [n_threads][n_calls], and the seconds from the start until the last thread has finished.
- * Returns 0, or -1 if a call failed. */
+/* Each thread sets its own n_calls payloads on its own stream. Writes the microseconds of each
+ * call, shape [n_threads][n_calls], and the seconds from the start until the last thread has
+ * finished. Returns 0, or -1 if a call failed. */
 int race(void * function, int n_threads, void ** streams, int n_calls, const char ** payloads,
          const size_t * lengths, double * microseconds, double * seconds) {
     pthread_t threads[64];

@@ -1,1 +1,1 @@
-"""Questions about an input, here and elsewhere: deciders, cells and tables."""
+"""Questions about an input, answered by various methods: deciders, cells and tables."""

@@ -1,4 +1,4 @@
-"""One cell of the decisions' tables: a model, an input's length, questions and their options."""
+"""Measure one cell of the decisions' tables: a model, an input length, questions and options."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ __all__ = [
 
 WARM_UP_TOKENS = 8
 SETTLING_SECONDS = 0.2
-"""Before each way: the threads of the one before go on spinning for a moment."""
+"""The pause before each method. The previous method's threads keep spinning for a moment."""
 
 SPARE_TOKENS = 1024
 
 
 @dataclass(frozen=True)
 class DecisionCell:
-    """What is asked.
+    """The parameters of a cell.
 
     Attributes
     ----------
     model : str
         A name in `SUBJECTS`.
     input_tokens, questions, options : int
-        Options of each question.
+        The length of the input, the number of questions, and the options of each question.
     labels : str
-        What is answered with.
+        The kind of labels: ``"words"``, ``"phrases"`` or ``"codes"``.
     """
 
     model: str
@@ -66,15 +66,16 @@ class DecisionCell:
 
 @dataclass(frozen=True)
 class DecidingEffort:
-    """How much is measured.
+    """How long to measure.
 
     Attributes
     ----------
     rounds : int
-        At most.
+        The most rounds.
     budget, wide_budget, base_budget : float
-        Seconds after which a way gets no more rounds: of small models, of wide ones, and of the
-        cells of wide ones that the targets are about. Every way gets one.
+        Seconds after which a method gets no more rounds: with small models, with wide models, and
+        in the middle cells of wide models, to which the targets refer. Every method gets at least
+        one round.
     """
 
     rounds: int
@@ -92,28 +93,29 @@ def measure_cell(
     program: Path | None,
     n_threads: int = 0,
 ) -> dict[str, Any]:
-    """Measure one cell in every way that there is.
+    """Measure one cell with every available method.
 
     Parameters
     ----------
     cell, subject
     n_rounds
-        At most.
+        The most rounds.
     budget
-        Seconds after which a way gets no more of them; every way gets one.
+        Seconds after which a method gets no more rounds. Every method gets at least one.
     peers
-        By method, whether what it needs is there.
+        By method, the library or program that it requires.
     program
-        llama-server; None = there is none.
+        llama-server; None = not available.
     n_threads
-        Compute threads of everybody; 0 = as many as ours may use.
+        Compute threads of every method; 0 = eliza-ffi's default number.
     """
     figures: dict[str, Any] = asdict(cell)
     path = subject.path()
     begin = time.perf_counter()
     with noting_other_programs(figures), ExitStack() as open_ones:
         n_ctx, longest = _room(path, cell)
-        # One slot, of which nothing is kept aside: what is in it is what the round has put there.
+        # With one slot, and without copies of parked prompts, the slot has exactly what the current
+        # round put there.
         model = open_ones.enter_context(
             Model(path, n_slots=1, n_ctx=n_ctx, n_threads=n_threads, options={"park_after": "0"})
         )
@@ -121,12 +123,12 @@ def measure_cell(
         n_threads = n_threads or int(model.describe()["threads"])
         ports: dict[str, int] = {}
         problems: dict[str, str] = {}
-        # One for each way, or its slots would hold what the other has just been asked.
+        # Each method has its own server. Otherwise the slots would hold the other method's prompts.
         for name in (SYSTEMONE, SERVER_GRAMMAR):
             if program is None or name not in compared_ways(subject, peers):
                 continue
             n_slots = cell.questions if name == SYSTEMONE else 1
-            # As the server lays out the slots of a request that shares a prefix.
+            # The setting that the server uses for requests with a shared prefix.
             more = ("--kv-unified",) if n_slots > 1 else ()
             try:
                 server = open_ones.enter_context(
@@ -148,7 +150,7 @@ def measure_cell(
         figures["ways"] = _figures(rounds, cell.questions)
         references = _references(setting, first, rounds)
         for name, listed in rounds.items():
-            figures["ways"][name] |= agreement(listed[0], references, subject.is_made)
+            figures["ways"][name] |= agreement(listed[0], references, subject.is_decision_model)
     figures["problems"] = problems
     figures["seconds"] = time.perf_counter() - begin
     print(
@@ -162,36 +164,39 @@ def measure_cell(
 def compared_ways(
     subject: DecisionSubject, peers: Mapping[str, Peer]
 ) -> dict[str, Callable[[DecidingSetting], Decider]]:
-    """Return the ways that are there and can ask a model."""
+    """Return the available methods that can use a model."""
     return {
         name: each.decides
         for name, each in with_maker("decides").items()
         if each.decides is not None
         and (name not in peers or peers[name].version)
-        and (subject.is_made or name != SYSTEMONE)
+        and (subject.is_decision_model or name != SYSTEMONE)
     }
 
 
-def agreement(found: Decided, references: Mapping[str, Decided], is_made: bool) -> dict[str, Any]:
-    """Return how a way's answers compare with ours to the same question.
+def agreement(
+    found: Decided, references: Mapping[str, Decided], is_decision_model: bool
+) -> dict[str, Any]:
+    """Compare the answers of a method with eliza-ffi's answers to the same questions.
 
     Parameters
     ----------
     found
-        The answers to the first input.
+        The method's answers about the first input.
     references
-        Ours by scoring.
-    is_made
-        Whether labels have one token, so that every scoring answers alike.
+        eliza-ffi's answers, by scoring.
+    is_decision_model
+        Whether the model is a decision model. Its labels have one token, so all scorings agree.
 
     Returns
     -------
     dict
-        ``same_answers``, a share; ``widest``, the largest difference of two probabilities; and
-        ``parting``, of the other answers, by how much ours thought the least likely of them less
-        likely than its own. Each is None where there is nothing to compare.
+        ``same_answers``, the share of questions with the same answer; ``widest``, the largest
+        difference between two probabilities; and ``parting``, the largest difference between the
+        probabilities that eliza-ffi computes for its own answer and for the method's answer. Each
+        is None if it cannot be computed.
     """
-    ours = references.get("legal" if is_made else found.scoring)
+    ours = references.get("legal" if is_decision_model else found.scoring)
     if ours is None or found.answers is None or ours.answers is None:
         return {"same_answers": None, "widest": None, "parting": None}
     pairs = list(zip(found.answers, ours.answers, strict=True))
@@ -209,7 +214,7 @@ def agreement(found: Decided, references: Mapping[str, Decided], is_made: bool) 
 
 
 class _Turns:
-    """All ways in turns, input by input."""
+    """Runs all methods in turns, for one input after the other."""
 
     def __init__(
         self,
@@ -224,7 +229,7 @@ class _Turns:
     def run(
         self, input_tokens: int, n_rounds: int, budget: float
     ) -> tuple[PutQuestions, dict[str, list[Decided]]]:
-        """Return the first input, and what every way came to in each round it had."""
+        """Return the questions about the first input, and the results of all rounds by method."""
         setting = self._setting
         rounds: dict[str, list[Decided]] = {}
         with ExitStack() as open_ones:
@@ -234,12 +239,12 @@ class _Turns:
                 if decider is not None:
                     deciders[name] = decider
                     open_ones.callback(decider.close)
-            # What the questions alone come to is found once, and pages are read from the disk.
+            # The warm-up: the questions are tokenized once, and the file is read from the disk.
             deciders[OURS].decide(self._put(WARM_UP_TOKENS, -1))
             names, first = list(deciders), self._put(input_tokens, 0)
             for turn in range(n_rounds):
                 if _spent(rounds.get(OURS, [])) > budget:
-                    break  # without ours there is no ratio
+                    break  # without eliza-ffi's time there is no ratio
                 put = first if turn == 0 else self._put(input_tokens, turn)
                 for name in names:
                     before = rounds.setdefault(name, [])
@@ -249,7 +254,7 @@ class _Turns:
                     decided = self._try(name, partial(deciders[name].decide, put))
                     if decided is not None:
                         before.append(decided)
-                names.append(names.pop(0))  # nobody is always the first
+                names.append(names.pop(0))  # another method is first in the next round
         return first, {name: rounds[name] for name in self._ways if rounds.get(name)}
 
     def _put(self, n_tokens: int, seed: int) -> PutQuestions:
@@ -257,12 +262,15 @@ class _Turns:
         return self._setting.questionnaire.put(given)
 
     def _try(self, name: str, way: Callable[[], Any]) -> Any:
-        """Return what a way came to; what a peer fails at must not end the run."""
+        """Call a function and return its result.
+
+        If a method of another library or program fails, the error is noted, and the result is None.
+        """
         if METHODS[name].needs is None:
             return way()
         try:
             return way()
-        except Exception as error:  # whatever it is
+        except Exception as error:  # no error of another library may end the run
             self._problems[name] = f"{type(error).__name__}: {error}"
             return None
 
@@ -290,7 +298,7 @@ def _figures(rounds: Mapping[str, Sequence[Decided]], n_questions: int) -> dict[
 def _references(
     setting: DecidingSetting, first: PutQuestions, rounds: Mapping[str, Sequence[Decided]]
 ) -> dict[str, Decided]:
-    """Return our answers to the first input, by every scoring that somebody has."""
+    """Return eliza-ffi's answers about the first input, with every scoring that a method uses."""
     model, questionnaire = setting.model, setting.questionnaire
     references = {"legal": rounds[OURS][0]}
     if not questionnaire.has_own_labels:
@@ -320,7 +328,7 @@ def _questionnaire(model: Model, cell: DecisionCell) -> Questionnaire:
 
 
 def _room(path: Path, cell: DecisionCell) -> tuple[int, int]:
-    """Return how many tokens a cell's questions take together, and the longest prompt, in round."""
+    """Return the context size for all questions of a cell, and for its longest prompt."""
     with Model(path, n_slots=1, n_ctx=64) as model:
         put = _questionnaire(model, cell).put(input_of(model.tokenize, cell.input_tokens, 0))
     longest = max(map(len, put.prompts)) + SPARE_TOKENS // 8

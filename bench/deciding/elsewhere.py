@@ -1,6 +1,6 @@
-"""Decisions elsewhere: llama-server, llama-cpp-python and cappr, each behind `Decider`.
+"""Decisions by llama-server, llama-cpp-python and cappr, each as a `Decider`.
 
-They are handed prompts as tokens where they take them, so that all read the same ones.
+A program that accepts prompts as tokens gets the same tokens as eliza-ffi.
 """
 
 from __future__ import annotations
@@ -30,18 +30,19 @@ __all__ = [
 ]
 
 MOST_CAPPR_SECONDS = 20.0
-"""A cell in which cappr would take longer for one input is left out."""
+"""cappr is left out of cells in which it would take longer than this for one input."""
 
 LOGITS_PER_SECOND = 1.5e7
-"""That llama-cpp-python turns into Python's numbers, which cappr asks of it for every option."""
+"""Logits that llama-cpp-python converts to Python numbers per second, as cappr requires for every
+option."""
 
 TIMEOUT_SECONDS = 600.0
 
 SYSTEMONE, SERVER_GRAMMAR = "llama-server /v1/systemone", "llama-server grammar"
-"""Their labels."""
+"""The labels of the two llama-server methods."""
 
 ANSWER_TOKENS = 64
-"""Room behind a prompt."""
+"""The most tokens of an answer."""
 
 
 def _asked(port: int, path: str, body: dict[str, Any]) -> dict[str, Any]:
@@ -59,12 +60,12 @@ def _asked(port: int, path: str, body: dict[str, Any]) -> dict[str, Any]:
 
 def _port(setting: DecidingSetting, way: str) -> int:
     if way not in setting.ports:
-        raise RuntimeError("there is no server")
+        raise RuntimeError(f"{way}: llama-server is not running")
     return setting.ports[way]
 
 
 class SystemoneServer:
-    """llama-server's own endpoint for models that were made for decisions: one request."""
+    """llama-server's endpoint for decision models: one request with all questions."""
 
     def __init__(self, setting: DecidingSetting) -> None:
         self._port = _port(setting, SYSTEMONE)
@@ -87,15 +88,16 @@ class SystemoneServer:
 
 
 class GrammarServer:
-    """llama-server's completions: a request for each question, with a grammar and `n_probs`.
+    """llama-server's completions: one request for each question, with a grammar and `n_probs`.
 
-    Labels of one token are read at their probabilities. Longer ones are written, the likeliest
-    token at each step, in one slot, which holds what all prompts begin with after the first.
+    For labels of one token, the answer is read from the reported probabilities. Longer labels are
+    generated greedily. All requests use one slot, which has the common beginning of the prompts
+    after the first request.
     """
 
     def __init__(self, setting: DecidingSetting) -> None:
         self._port = _port(setting, SERVER_GRAMMAR)
-        self._is_made = not setting.questionnaire.has_own_labels
+        self._is_decision_model = not setting.questionnaire.has_own_labels
         self._labels = setting.questionnaire.labels
         self._temperature = setting.questionnaire.temperature
         asked: dict[str, Any] = {
@@ -103,7 +105,7 @@ class GrammarServer:
             "id_slot": 0,
             "grammar": gbnf_of(self._labels),
         }
-        if self._is_made:
+        if self._is_decision_model:
             asked |= {"n_predict": 1, "n_probs": len(self._labels), "post_sampling_probs": True}
             asked |= {"temperature": 1.0, "samplers": ["temperature"]}
         else:
@@ -117,7 +119,7 @@ class GrammarServer:
             for prompt in put.prompts
         ]
         seconds = time.perf_counter() - begin
-        if not self._is_made:
+        if not self._is_decision_model:
             texts = [chosen_text(one) for one in said]
             answers = tuple(_place(text, self._labels) for text in texts)
             return Decided(seconds, answers, scoring="any")
@@ -126,7 +128,7 @@ class GrammarServer:
         return Decided(seconds, tuple(row.index(max(row)) for row in rows), rows)
 
     def _row(self, top: Sequence[dict[str, Any]]) -> tuple[float, ...]:
-        """Return the labels' probabilities among each other, at the model's temperature."""
+        """Return the probabilities of the labels at the model's temperature; their sum is 1."""
         by_text = {one["token"]: float(one["prob"]) for one in top}
         weights = [by_text.get(label, 0.0) ** (1.0 / self._temperature) for label in self._labels]
         total = sum(weights) or 1.0
@@ -137,11 +139,11 @@ class GrammarServer:
 
 
 class GrammarLoop:
-    """llama-cpp-python with a grammar for each question."""
+    """llama-cpp-python with a grammar of the labels, one question after the other."""
 
     def __init__(self, setting: DecidingSetting) -> None:
         self._labels = setting.questionnaire.labels
-        self._is_made = not setting.questionnaire.has_own_labels
+        self._is_decision_model = not setting.questionnaire.has_own_labels
         n_ctx = setting.longest + ANSWER_TOKENS
         self._llama = LlamaCppPython(setting.model.path, self._labels, n_ctx, setting.n_threads)
 
@@ -153,36 +155,39 @@ class GrammarLoop:
         return Decided(seconds, answers, scoring="any")
 
     def _ends_at(self, text: str) -> bool:
-        return self._is_made or text in self._labels
+        return self._is_decision_model or text in self._labels
 
     def close(self) -> None:
         del self._llama
 
 
 class CapprDecisions:
-    """cappr over llama-cpp-python: the prefix once, each question's options one after the other.
+    """cappr over llama-cpp-python: the prefix once, then the options one after the other.
 
     Raises
     ------
     ValueError
-        If it would take longer than `MOST_CAPPR_SECONDS`.
+        If one input would take longer than `MOST_CAPPR_SECONDS`.
     """
 
     def __init__(self, setting: DecidingSetting) -> None:
         questionnaire = setting.questionnaire
         self._labels = questionnaire.labels
         self._temperature = questionnaire.temperature
-        is_made = not questionnaire.has_own_labels
-        reads = len(questionnaire.questions) * (1 if is_made else len(self._labels))
+        is_decision_model = not questionnaire.has_own_labels
+        reads = len(questionnaire.questions) * (1 if is_decision_model else len(self._labels))
         n_vocab = int(setting.model.describe()["model"]["n_vocab"])
         seconds = reads * setting.longest * n_vocab / LOGITS_PER_SECOND
         if seconds > MOST_CAPPR_SECONDS:
-            raise ValueError(f"it would turn logits into numbers for {seconds:.0f} s")
+            raise ValueError(
+                f"converting logits to Python numbers would take {seconds:.0f} s, more than "
+                f"{MOST_CAPPR_SECONDS:.0f} s"
+            )
         self._classify = importlib.import_module("cappr.llama_cpp.classify")
         llama = importlib.import_module("llama_cpp").Llama
 
         class WithControlTokens(llama):  # type: ignore[misc, valid-type]
-            """Reads control tokens in prompts, which say themselves what a text begins with."""
+            """Parses control tokens in prompts; the prompts contain their own start token."""
 
             def tokenize(self, text: bytes, add_bos: bool = True, special: bool = True) -> Any:
                 return super().tokenize(text, add_bos=False, special=True)
@@ -196,13 +201,13 @@ class CapprDecisions:
         )
 
     def decide(self, put: PutQuestions) -> Decided:
-        # Where the input ends, a token does, too.
+        # A token ends where the input ends, so the prompts can be split there.
         shared = put.texts[0].partition(put.given)[0] + put.given
-        behind = [text.removeprefix(shared) for text in put.texts]
+        endings = [text.removeprefix(shared) for text in put.texts]
         begin = time.perf_counter()
         with self._classify.cache(self._llama, shared):
             rows = self._classify.log_probs_conditional(
-                behind,
+                endings,
                 self._labels,
                 self._llama,
                 end_of_prompt="",

@@ -1,4 +1,4 @@
-"""Decisions of our library: all questions together, one by one, and what they are measured by."""
+"""Decisions by eliza-ffi: all questions at once, one by one, and the two limits for comparison."""
 
 from __future__ import annotations
 
@@ -35,22 +35,24 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Decided:
-    """What was answered about an input, and what it took.
+    """The answers about an input, and their time.
 
     Attributes
     ----------
     seconds : float
     answers : tuple of int, or None
-        Of each question the place of its answer; None where nothing was answered, -1 where the
-        answer is none of the options.
+        For each question the index of the chosen option; -1 if the answer is not an option. None if
+        the method gives no answers.
     probabilities : tuple of tuple of float, or None
-        Of each question those of its options; None where nobody finds them.
+        For each question the probabilities of its options; None if the method does not compute
+        them.
     passes : int or None
-        Forward passes; None where nobody counts them.
+        Forward passes; None if the method does not count them.
     scoring : str
-        What was found: ``"legal"``, probabilities among what is legal at each token; ``"joint"``,
-        among the whole vocabulary; ``"greedy"``, the likeliest legal token at each step; ``"any"``,
-        that among all tokens that spell a label. With labels of one token all answer alike.
+        How the answers were chosen. ``"legal"``: by probabilities among the allowed tokens at each
+        step. ``"joint"``: by probabilities over the whole vocabulary. ``"greedy"``: the most likely
+        allowed token at each step. ``"any"``: the same, among all tokens that spell a label. With
+        labels of one token, all agree.
     """
 
     seconds: float
@@ -61,30 +63,30 @@ class Decided:
 
 
 class Decider(Protocol):
-    """What is measured."""
+    """A method to answer questions about an input."""
 
     def decide(self, put: PutQuestions) -> Decided:
-        """Answer the questions about an input that has never been seen."""
+        """Answer the questions about a new input."""
 
     def close(self) -> None:
-        """Free what it holds."""
+        """Free all resources."""
 
 
 @dataclass(frozen=True)
 class DecidingSetting:
-    """What a decider is made of.
+    """The arguments for creating a decider.
 
     Attributes
     ----------
     model : Model
-        With a single slot.
+        A model with a single slot.
     questionnaire : Questionnaire
     longest : int
         Tokens of the longest prompt.
     n_threads : int
-        What others may use, too.
+        Compute threads of the other programs.
     ports : mapping of str to int
-        Where llama-server serves the same file, by the label of the way that asks it.
+        The ports of llama-server with the same file, by the label of the method.
     """
 
     model: Model
@@ -94,13 +96,13 @@ class DecidingSetting:
     ports: Mapping[str, int] = field(default_factory=dict)
 
     def forget(self) -> None:
-        """Have nothing of an input in the slot."""
+        """Remove the input from the slot."""
         with open_stream(self.model.binding, self.model.session.ctx, StreamConfig()) as stream:
             self.model.binding.prefill(stream, [1])
 
 
 class Together:
-    """All questions in one call."""
+    """All questions with one call of `Model.decide`."""
 
     def __init__(self, setting: DecidingSetting) -> None:
         self._setting = setting
@@ -117,7 +119,7 @@ class Together:
 
 
 class OneByOne(Together):
-    """A call for each question; what they share is in the slot after the first."""
+    """One call for each question. After the first, the common beginning is in the slot."""
 
     forgets = False
 
@@ -133,13 +135,13 @@ class OneByOne(Together):
 
 
 class OneByOneAnew(OneByOne):
-    """A call for each question that begins with an empty slot."""
+    """One call for each question, each with an empty slot."""
 
     forgets = True
 
 
 class TokensAlone(Together):
-    """No decision: as many tokens as `Together` decodes, one behind the other as a prompt."""
+    """No decision: prefills a prompt with the tokens that `Together` decodes, concatenated."""
 
     def decide(self, put: PutQuestions) -> Decided:
         self._setting.forget()
@@ -153,11 +155,11 @@ class TokensAlone(Together):
 
 
 class MaskedDecisions:
-    """llguidance's masks: a pass for each token of an answer, behind the prefix that all share.
+    """llguidance's masks, with one pass for each token of a label after the cached prefix.
 
-    llguidance computes no logits. The passes are those of our choices, token by token, and the
-    masks are driven along the tokens that were chosen, on logits that say nothing: both are done,
-    one after the other, and what they take is added up.
+    llguidance computes no logits. Therefore the passes are those of eliza-ffi's token-by-token
+    choice. After each choice, the masks are computed along the chosen tokens, and applied to a row
+    of zeros. The time is the sum of both.
     """
 
     def __init__(self, setting: DecidingSetting) -> None:

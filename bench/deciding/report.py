@@ -1,4 +1,4 @@
-"""Decisions as Markdown tables and as a picture."""
+"""Render the results of decisions as Markdown tables and as a picture."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ WAYS = (
     LLAMA_CPP_PYTHON,
     CAPPR,
 )
-"""What is compared with all questions in one call, in the order of the tables."""
+"""The methods that are compared with one call for all questions, in the order of the tables."""
 
 HEAD = ("model", "input", "questions", "options", "labels")
 AXES = ("input_tokens", "questions", "options")
 
 
 def markdown(results: dict[str, Any]) -> str:
-    """Return the tables: ratios first, then what was measured and what is to be known of it."""
+    """Return the tables: the ratios first, then the measured figures, then notes."""
     cells = results["cells"]
     ways = [name for name in WAYS if any(name in cell["ways"] for cell in cells)]
     parts = [
         _state(results) + disturbance((_name(cell), cell) for cell in cells),
-        f"How many times as long as {OURS} with all questions in one call each takes: the median "
-        "over the inputs, and the quartiles where there were several",
+        f"Time relative to {OURS} with all questions in one call: 2 means twice as long. Median "
+        "over the inputs, and the quartiles in parentheses if there were several inputs",
         _table(cells, ways, "times_ours", _ratio),
-        "Milliseconds a request, median; the request's tokens, the input once, and the passes they "
-        f"went through the model in with {OURS}",
+        "Milliseconds per request: median. *Tokens*: the input once and all questions. *Passes*: "
+        f"the forward passes of {OURS}",
         markdown_table(
             [*HEAD, "tokens", "passes", OURS, *ways],
             (
@@ -68,16 +68,17 @@ def markdown(results: dict[str, Any]) -> str:
             ),
             left=len(HEAD),
         ),
-        "Decisions a second",
+        "Decisions per second",
         _table(
             cells,
             [OURS, *(name for name in ways if name != TOKENS_ALONE)],
             "decisions_per_second",
             number,
         ),
-        f"The same answers as {OURS}: the share of the questions; in parentheses the widest "
-        "difference of two probabilities where both find them, and, where answers are others, by "
-        f"how much {OURS} at most thought them less likely than its own",
+        f"Agreement with {OURS}: the share of questions with the same answer. In parentheses: the "
+        "largest difference between two probabilities, if both methods compute them; and after "
+        f"*apart*, the largest difference between the probabilities that {OURS} computes for its "
+        "own answer and for the other method's answer",
         _table(
             cells,
             [name for name in ways if name != TOKENS_ALONE],
@@ -87,7 +88,7 @@ def markdown(results: dict[str, Any]) -> str:
     ]
     missing = [peer for peer in results["peers"] if not peer["version"]]
     if missing:
-        parts.append("Not measured, because not there:")
+        parts.append("Not measured:")
         parts.append("\n".join(f"- {peer['name']}: {peer['problem']}" for peer in missing))
     problems = [
         f"- {_name(cell)}, {name}: {problem[:200]}"
@@ -100,7 +101,7 @@ def markdown(results: dict[str, Any]) -> str:
 
 
 def summary(results: dict[str, Any]) -> str:
-    """Return one table for documents: the middle, and what differs from it in one thing."""
+    """Return one table for documents: the middle cell, and cells that differ in one parameter."""
     middle = results["plan"]["middle"]
     cells = [
         cell
@@ -119,16 +120,16 @@ def summary(results: dict[str, Any]) -> str:
         ]
         for cell in cells
     )
-    head = [*HEAD, "tokens", "passes", "ms a request", "decisions a second", *ways]
+    head = [*HEAD, "tokens", "passes", "ms per request", "decisions per second", *ways]
     disturbed = disturbance((_name(cell), cell) for cell in cells)
     table = markdown_table(head, rows, left=len(HEAD))
     return f"{_state(results)}{disturbed}\n\n{table}\n"
 
 
 def plot(results: dict[str, Any], file: Path) -> None:
-    """Draw decisions a second over each axis, from the cell in the middle; a row for each model.
+    """Draw decisions per second over each axis through the middle cell, one row per model.
 
-    Where matplotlib is not installed there is no picture.
+    Without matplotlib, no picture is drawn.
     """
     models = dict.fromkeys(cell["model"] for cell in results["cells"])
     all_lines = {model: _lines(results, model) for model in models}
@@ -140,18 +141,18 @@ def plot(results: dict[str, Any], file: Path) -> None:
     try:
         picture = Picture(len(drawn), len(AXES), (3.4 * len(AXES), 3.0 * len(drawn) + 0.6))
     except NotSupportedError as error:
-        print(f"{file} is not drawn: {error}", file=sys.stderr)
+        print(f"{file}: not drawn: {error}", file=sys.stderr)
         return
     for row, (model, lines) in enumerate(drawn):
         for axis, name, cells in zip(picture.axes[row], AXES, lines, strict=True):
             _draw(axis, cells, name)
             axis.set_title(model)
-        picture.axes[row][0].set_ylabel("decisions a second")
+        picture.axes[row][0].set_ylabel("decisions per second")
     picture.save(file)
 
 
 def _lines(results: dict[str, Any], model: str) -> list[list[dict[str, Any]]]:
-    """Return, for each axis, a model's cells that differ from the middle in nothing else."""
+    """Return, for each axis, a model's cells that differ from the middle cell only there."""
     middle = results["plan"]["middle"]
     cells = [cell for cell in results["cells"] if cell["model"] == model]
     labels = cells[0]["labels"]
@@ -187,12 +188,12 @@ def _draw(axis: Any, cells: Sequence[dict[str, Any]], name: str) -> None:
 
 def _state(results: dict[str, Any]) -> str:
     versions = [
-        f"{peer['name']} {peer['version']}" if peer["version"] else f"{peer['name']} not there"
+        f"{peer['name']} {peer['version']}" if peer["version"] else f"{peer['name']} not available"
         for peer in results["peers"]
     ]
     minutes = sum(cell["seconds"] for cell in results["cells"]) / 60
     threads = results["plan"]["threads"]
-    limit = f" Everybody with compute threads: {threads}." if threads else ""
+    limit = f" Compute threads of every method: {threads}." if threads else ""
     return (
         f"{machine_line(results['machine'])} {', '.join(versions)}.{limit} "
         f"Measured in {minutes:.1f} minutes."

@@ -1,4 +1,4 @@
-"""What is decided: models, inputs that nobody has seen, questions and their options."""
+"""The workload of decisions: models, new inputs, questions and their options."""
 
 from __future__ import annotations
 
@@ -35,28 +35,28 @@ __all__ = [
 ]
 
 WORDS, PHRASES, CODES = "words", "phrases", "codes"
-"""What a model answers with: two words or a dozen, or a label of one token that is its own."""
+"""The kinds of labels: two words, a dozen words, and the one-token labels of a decision model."""
 
 
 @dataclass(frozen=True)
 class DecisionSubject:
-    """A model of random weights to ask.
+    """A model with random weights.
 
     Attributes
     ----------
     name : str
-        As the tables call it.
+        Its name in the tables.
     vocab : str
-        The vocabulary around which it is, or the type of those that were made for decisions.
-    is_made : bool
-        Whether it is one of those: it answers with labels of one token.
+        Its vocabulary, or the type of a decision model.
+    is_decision_model : bool
+        Whether it is a decision model, which answers with labels of one token.
     n_embd, n_layers, n_heads : int
     tensor_type : str
     """
 
     name: str
     vocab: str
-    is_made: bool
+    is_decision_model: bool
     n_embd: int
     n_layers: int
     n_heads: int
@@ -64,32 +64,32 @@ class DecisionSubject:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What it can be made to answer with."""
-        return (CODES,) if self.is_made else (WORDS, PHRASES)
+        """The kinds of labels that it can answer with."""
+        return (CODES,) if self.is_decision_model else (WORDS, PHRASES)
 
     @property
     def is_wide(self) -> bool:
-        """Whether a pass takes long, tens of milliseconds."""
+        """Whether a forward pass takes tens of milliseconds."""
         return self.n_embd > 256
 
     def path(self) -> Path:
-        """Return the file, made on first use."""
+        """Return the model's file; it is created on first use."""
         size = {"n_embd": self.n_embd, "n_layers": self.n_layers, "n_heads": self.n_heads}
-        if self.is_made:
+        if self.is_decision_model:
             shape = Shape(**size, tensor_type=self.tensor_type, tied=True, context_length=8192)
             return cached_decision_model(self.vocab, shape)
         return cached_model(self.vocab, **size, tensor_type=self.tensor_type, tied=True)
 
 
-# Small, so that what is not a forward pass shows, and wide, where the passes are what counts.
-# 255 labels of one token are what this type of models that were made for decisions has.
+# In small models, the work outside the forward passes is visible; in wide models, forward passes
+# dominate. Decision models of the type pplx-decider have 255 labels of one token.
 _SMALL = {"n_embd": 256, "n_layers": 4, "n_heads": 4, "tensor_type": "q8_0"}
 _WIDE = {"n_embd": 1024, "n_layers": 13, "n_heads": 8}
 SUBJECTS = (
     DecisionSubject("small 32k", "llama-spm", False, **_SMALL),  # type: ignore[arg-type]
-    DecisionSubject("small made", "pplx-decider", True, **_SMALL),  # type: ignore[arg-type]
+    DecisionSubject("small decision model", "pplx-decider", True, **_SMALL),  # type: ignore[arg-type]
     DecisionSubject("wide Q4_K 32k", "llama-spm", False, **_WIDE, tensor_type="q4_k"),
-    DecisionSubject("wide Q4_K made", "pplx-decider", True, **_WIDE, tensor_type="q4_k"),
+    DecisionSubject("wide Q4_K decision model", "pplx-decider", True, **_WIDE, tensor_type="q4_k"),
     DecisionSubject("wide F16 32k", "llama-spm", False, **_WIDE, tensor_type="f16"),
 )
 
@@ -100,12 +100,12 @@ def subject_named(name: str) -> DecisionSubject:
 
 
 def option_texts(kind: str, count: int) -> list[str]:
-    """Return so many options, none of which another one begins with.
+    """Return `count` options. No option is a prefix of another.
 
     Parameters
     ----------
     kind
-        `WORDS` or `CODES`: a verb and a noun; `PHRASES`: these within a dozen words.
+        `WORDS` or `CODES`: a verb and a noun. `PHRASES`: a phrase of a dozen words with them.
     count
     """
     pairs = [name.lower().split("_") for name in action_names(count)]
@@ -115,7 +115,7 @@ def option_texts(kind: str, count: int) -> list[str]:
 
 
 def input_of(tokenize: Callable[[str], Sequence[int]], n_tokens: int, seed: int) -> str:
-    """Return a text of words, as many tokens long or one of its words more."""
+    """Return random words: the shortest such text with at least `n_tokens` tokens."""
     words = random.Random(seed).choices([word.lower() for word in (*NOUNS, *VERBS)], k=n_tokens)
     least = bisect.bisect_left(
         range(len(words)), n_tokens, key=lambda n: len(tokenize(" ".join(words[:n])))
@@ -125,18 +125,18 @@ def input_of(tokenize: Callable[[str], Sequence[int]], n_tokens: int, seed: int)
 
 @dataclass(frozen=True)
 class PutQuestions:
-    """Questions about an input, in each form that somebody takes them in.
+    """Questions about an input, in all forms that the methods require.
 
     Attributes
     ----------
     given : str
         The input.
     prefix : tuple of int
-        The tokens that all prompts begin with.
+        The tokens at the beginning of all prompts.
     endings : tuple of tuple of int
-        Those behind them, for each question.
+        For each question the tokens after the prefix.
     texts : tuple of str
-        Whole prompts, control tokens spelled out.
+        Whole prompts as text, with the names of control tokens.
     """
 
     given: str
@@ -146,25 +146,25 @@ class PutQuestions:
 
     @property
     def prompts(self) -> list[list[int]]:
-        """Whole prompts."""
+        """Whole prompts as tokens."""
         return [[*self.prefix, *ending] for ending in self.endings]
 
     @property
     def n_tokens(self) -> int:
-        """The input once, and what is behind it."""
+        """The number of tokens of the prefix and all endings."""
         return len(self.prefix) + sum(map(len, self.endings))
 
 
 class Questionnaire:
-    """Questions that are asked about many inputs.
+    """The same questions about many inputs.
 
     Parameters
     ----------
     model
-        Whom they are asked.
+        The model that answers them.
     n_questions
     options
-        Of each question.
+        The options of each question.
 
     Attributes
     ----------
@@ -181,7 +181,7 @@ class Questionnaire:
         }
 
     def put(self, given: str) -> PutQuestions:
-        """Put the questions about an input into tokens, as `Model.decide` does."""
+        """Tokenize the questions about an input in the same way as `Model.decide`."""
         session, questions = self._model.session, list(self.questions.values())
         args = asking_of(session, given, questions, How()).args
         prefix = tuple(map(int, args.generation.prompt_tokens))
@@ -193,7 +193,7 @@ class Questionnaire:
 
     @property
     def systemone(self) -> dict[str, Any]:
-        """The questions as ``/v1/systemone`` takes them."""
+        """The questions in the format of ``/v1/systemone``."""
         return {
             name: {
                 "type": "choice",
@@ -205,17 +205,17 @@ class Questionnaire:
 
     @cached_property
     def labels(self) -> list[str]:
-        """What a model says for each option."""
+        """The text that the model generates for each option."""
         return self._labels_and_temperature[0]
 
     @property
     def has_own_labels(self) -> bool:
-        """Whether what a model says is the options' own texts."""
+        """Whether the labels are the texts of the options."""
         return self.labels == self.options
 
     @property
     def temperature(self) -> float:
-        """What a model made for decisions divides its logits by."""
+        """The temperature of a decision model, by which it divides its logits; otherwise 1."""
         return self._labels_and_temperature[1]
 
     @cached_property
@@ -226,7 +226,7 @@ class Questionnaire:
         asked = SystemoneQuestion.of(next(iter(self.questions.values())), "any")
         (prompts,) = made.ask([asked], "")
         (prompt,) = prompts.prompts
-        # In the order of the options, of one token each.
+        # The labels have one token each, in the order of the options.
         labels = [prompt.labels[prompts.order.index(i)][0] for i in range(len(self.options))]
         anchor = self._model.tokenize(":")
         texts = [self._model.detokenize([*anchor, label]) for label in labels]

@@ -1,1 +1,1 @@
-"""Masks: which tokens a constraint allows, here and in other libraries."""
+"""Token masks in eliza-ffi, llguidance and xgrammar: constraints, adapters, cells and tables."""

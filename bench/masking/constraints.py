@@ -1,4 +1,4 @@
-"""What is measured: constraints, as each library is told of them, and texts that meet them."""
+"""The measured constraints, in each library's notation, and texts that satisfy them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..parts.workload import action_names
 __all__ = ["Constraint", "constraints", "lark_of", "lark_of_schema"]
 
 ANY_TOKENIZATION = '%llguidance {"no_forcing": true}\n'
-"""Otherwise llguidance allows, where only one text can follow, only the tokenizer's first token."""
+"""Makes llguidance allow every tokenization of forced text, not only the tokenizer's own."""
 
 N_CHOICES = 30
 N_SAMPLES = 40
@@ -35,19 +35,20 @@ KEYS = ("name", "id", "price", "tags", "created_at", "is active", "größe", "pa
 
 @dataclass(frozen=True)
 class Constraint:
-    """A constraint and texts that meet it.
+    """A constraint, and texts that satisfy it.
 
     Attributes
     ----------
     name : str
-        As the tables call it.
+        Its name in the tables.
     span : dict
-        As our library is told.
-    choices : tuple of str
-        The texts there are; empty where the constraint is a JSON Schema.
-    schema : dict or None
-        A JSON Schema; the empty one is any value.
+        The constraint in eliza-ffi's notation.
     samples : tuple of str
+        Texts that satisfy it.
+    choices : tuple of str
+        The allowed texts; empty if the constraint is a JSON Schema.
+    schema : dict or None
+        A JSON Schema; ``{}`` allows any value.
     """
 
     name: str
@@ -58,7 +59,7 @@ class Constraint:
 
 
 def constraints(seed: int = 1) -> list[Constraint]:
-    """Return the four constraints of the table."""
+    """Return the four constraints of the tables."""
     rng = random.Random(seed)
     names = tuple(action_names(N_CHOICES))
     return [
@@ -72,13 +73,13 @@ def constraints(seed: int = 1) -> list[Constraint]:
 
 
 def lark_of(texts: Sequence[str]) -> str:
-    """Return llguidance's grammar of some texts, in any tokenization."""
+    """Return llguidance's grammar for some texts, with every tokenization allowed."""
     start = " | ".join(json.dumps(text, ensure_ascii=False) for text in texts)
     return f"{ANY_TOKENIZATION}start: {start}"
 
 
 def lark_of_schema(schema: Mapping[str, Any]) -> str:
-    """Return llguidance's grammar of a JSON Schema, in any tokenization."""
+    """Return llguidance's grammar for a JSON Schema, with every tokenization allowed."""
     return f"{ANY_TOKENIZATION}start: %json {json.dumps(schema)}"
 
 

@@ -1,9 +1,9 @@
-"""The libraries behind one small face: compile a constraint, then compute masks along tokens.
+"""Adapters with one interface for all libraries: compile a constraint, compute masks along tokens.
 
-Each is called by its way of least overhead, from Python: a mask is one call into the library that
-writes a bit for each token into a buffer made once. Ours hands out a pointer to a mask that stays
-in its cache, so that copying as many bytes is part of its time here; so is accepting the token,
-which its test hook does in the same call.
+Each library is called from Python with the least overhead: a mask is one call that writes one bit
+for each token into an existing buffer. eliza-ffi itself returns a pointer to a mask in its cache.
+To compare fairly, its time here includes a copy of as many bytes. It also includes accepting the
+token, because the test hook does both in one call.
 """
 
 from __future__ import annotations
@@ -36,36 +36,36 @@ class Matcher(Protocol):
     Attributes
     ----------
     step_ns : list of int
-        The nanoseconds of each mask of the last walk, with accepting the token.
+        The nanoseconds of each mask of the last walk, including accepting the token.
     """
 
     step_ns: list[int]
 
     def restart(self) -> None:
-        """Go back to the beginning of the text."""
+        """Go back to the start of the text."""
 
     def walk(self, tokens: Sequence[int]) -> list[int]:
         """Return the nanoseconds of each mask along the tokens."""
 
     def allowed(self) -> NDArray[np.integer[Any]]:
-        """Return the legal next tokens, ascending; control tokens may be among them."""
+        """Return the allowed tokens in ascending order; they may include control tokens."""
 
     def accept(self, token: int) -> None:
-        """Go on behind a token; raises ValueError if the library refuses it."""
+        """Append a token to the text; raises ValueError if the library rejects it."""
 
 
 class Engine(Protocol):
-    """A library, with a vocabulary prepared.
+    """A library with a prepared vocabulary.
 
     Attributes
     ----------
     version : str
     vocabulary_seconds : float
-        What preparing it took.
+        The time to prepare the vocabulary.
     control : tuple of int
-        Tokens without a text.
+        Tokens without text.
     accepts_by_itself : bool
-        Whether a token is accepted by a call of its own.
+        Whether accepting a token is a separate call.
     """
 
     version: str
@@ -74,17 +74,17 @@ class Engine(Protocol):
     accepts_by_itself: bool
 
     def forget(self) -> None:
-        """Forget what was computed for constraints."""
+        """Drop all cached results of constraints."""
 
     def compile(self, constraint: Constraint) -> Matcher:
-        """Return a constraint at its beginning, nothing of it computed before."""
+        """Compile a constraint."""
 
     def empty_call(self) -> int:
-        """Return the nanoseconds of a call of the same kind that does nothing."""
+        """Return the nanoseconds of a call of the same kind that computes nothing."""
 
 
 class Eliza:
-    """Our library, by its test hooks."""
+    """eliza-ffi, through its test hooks."""
 
     accepts_by_itself = False
 
@@ -111,7 +111,7 @@ class Eliza:
 
 
 class ElizaMatcher:
-    """A walk of the test hooks; what `walk` returns has accepting the token in it."""
+    """A walk of the test hooks. The times of `walk` include accepting the token."""
 
     def __init__(self, vocabulary: NativeVocabulary, constraint: Constraint) -> None:
         self._vocabulary = vocabulary
@@ -130,7 +130,7 @@ class ElizaMatcher:
         ffi = self._vocabulary.ffi
         mask, buffer, n_bytes = self._mask, self._buffer, len(self._mask)
         all_tokens = ffi.new("int32_t[]", list(tokens))
-        by_clock = ffi.new("int64_t[]", len(tokens))  # the library's own, not used here
+        by_clock = ffi.new("int64_t[]", len(tokens))  # the library's own times, not used here
         steps = [
             functools.partial(
                 self._vocabulary.lib.eliza_test_walk_time,
@@ -155,7 +155,7 @@ class ElizaMatcher:
 
 
 class LlGuidance:
-    """llguidance, with the slices of the vocabulary that it makes for JSON."""
+    """llguidance, with its slices of the vocabulary for JSON."""
 
     accepts_by_itself = True
 
@@ -172,7 +172,6 @@ class LlGuidance:
             )
         )
         begin = time.perf_counter()
-        # What follows is for the limits that `LLTokenizer` sets by itself.
         slices = self._package.LLTokenizer.json_slices()
         self._tokenizer = self._package.LLTokenizer(wrapped, slices=slices)
         self.vocabulary_seconds = time.perf_counter() - begin
@@ -200,7 +199,7 @@ class LlGuidance:
 
 
 class XGrammar:
-    """xgrammar, one thread."""
+    """xgrammar with one thread."""
 
     accepts_by_itself = True
 
@@ -234,7 +233,7 @@ class XGrammar:
             compiled = compiler.compile_builtin_json_grammar()
         matcher = self._package.GrammarMatcher(compiled)
         mask = _empty_mask(self._n_vocab)
-        handle = matcher._handle  # without the Python function around it
+        handle = matcher._handle  # avoids the overhead of the Python wrapper
         fill = functools.partial(handle.fill_next_token_bitmask, mask[None, :], 0, False)
         return PeerMatcher(matcher.reset, fill, matcher.accept_token, mask)
 
@@ -244,7 +243,7 @@ class XGrammar:
 
 
 class PeerMatcher:
-    """A library's matcher by its functions."""
+    """A matcher that calls the functions of another library."""
 
     def __init__(
         self,
@@ -271,21 +270,21 @@ class PeerMatcher:
             self.step_ns.append(time.perf_counter_ns() - begin)
             spent.append(masked - begin)
             if not is_legal:
-                raise ValueError(f"token {token} is refused")
+                raise ValueError(f"the library rejected token {token}")
         return spent
 
     def allowed(self) -> NDArray[np.integer[Any]]:
-        self._mask[:] = -1  # where every token is legal, xgrammar leaves the mask as it is
+        self._mask[:] = -1  # if every token is allowed, xgrammar does not change the mask
         self._fill()
         return tokens_of(self._mask)
 
     def accept(self, token: int) -> None:
         if not self._accept(token):
-            raise ValueError(f"token {token} is refused")
+            raise ValueError(f"the library rejected token {token}")
 
 
 class LlGuidanceMatcher(PeerMatcher):
-    """llguidance's, which also tells where a text may end."""
+    """A matcher of llguidance, which also reports whether the text may end."""
 
     def __init__(self, matcher: Any, fill: Callable[[], object], mask: NDArray[np.int32]) -> None:
         super().__init__(matcher.reset, fill, matcher.consume_token, mask)
@@ -294,7 +293,7 @@ class LlGuidanceMatcher(PeerMatcher):
 
 
 def tokens_of(mask: NDArray[np.int32]) -> NDArray[np.integer[Any]]:
-    """Return the places of the bits that are set, ascending."""
+    """Return the positions of the set bits in ascending order."""
     bits = np.unpackbits(mask.view(np.uint8), bitorder="little")
     return np.flatnonzero(bits)
 
@@ -304,7 +303,7 @@ def _empty_mask(n_vocab: int) -> NDArray[np.int32]:
 
 
 def _timed(*functions: Callable[[], object], repeat: int = 1001) -> int:
-    """Return the median nanoseconds of some calls together."""
+    """Return the median nanoseconds to call all functions once."""
     spent = []
     for _ in range(repeat):
         begin = time.perf_counter_ns()

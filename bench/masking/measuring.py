@@ -1,8 +1,8 @@
-"""What a mask costs: warm, cold, and all of a text's masks for a constraint never seen before.
+"""Measure warm masks, cold masks, and all masks of a first text with a new constraint.
 
-All libraries are driven along the same tokens, the longest that spell each sample. What is measured
-several times counts with its fastest time, so that percentiles are over places in texts and not
-over what else the machine did.
+All libraries run along the same tokens: each sample is spelled with the longest possible tokens.
+Every place in a text is measured several times, and the fastest time counts. So the percentiles
+describe the places in the texts, not other activity on the machine.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ __all__ = ["MaskEffort", "Places", "agreement", "measure"]
 
 @dataclass(frozen=True)
 class MaskEffort:
-    """How much is measured.
+    """How long to measure.
 
     Attributes
     ----------
     rounds : int
-        Walks along each sample, of which the fastest counts, place by place.
+        Walks along each sample. For each place, the fastest time counts.
     cold_places : int
-        Places at which a mask is computed with nothing known.
+        Places at which a cold mask is computed.
     cold_rounds : int
-        Times at each of them, of which the fastest counts.
+        Measurements at each of these places. The fastest time counts.
     """
 
     rounds: int
@@ -52,7 +52,8 @@ class Places:
     walks : list of list of int
         The tokens of each sample.
     some : list of (int, int)
-        Walks, and a place in each: a mask there is the one before the walk's token of that number.
+        Places, each as the index of a walk and the index of a token in it. The mask of a place is
+        the mask before that token.
     """
 
     def __init__(self, vocabulary: TokenBytes, constraint: Constraint, n_some: int) -> None:
@@ -69,10 +70,11 @@ def measure(
     Returns
     -------
     dict
-        ``compile_ms``, the median; ``warm`` and ``cold``, each ``p50_us`` and ``p99_us`` of a mask
-        without the time of an empty call (``call_us``); ``step``, the same of a warm mask with
-        accepting the token; ``first_text_us``, the median over samples of compiling and all masks
-        of one, the calls included.
+        ``call_us`` is the time of an empty call. ``compile_ms`` is the median time to compile the
+        constraint. ``warm`` and ``cold`` have ``p50_us`` and ``p99_us`` of a mask, and ``step`` has
+        them for a warm mask and accepting the token; all without the time of the empty call.
+        ``first_text_us`` is the time to compile the constraint and to compute all masks of a text,
+        including the calls: the median over the samples.
     """
     call_us = engine.empty_call() / 1e3
     compile_ms, first_text_us = _first_texts(engine, constraint, places)
@@ -82,7 +84,7 @@ def measure(
         "compile_ms": compile_ms,
         "first_text_us": first_text_us,
         "warm": _spread(warm, call_us),
-        # Ours is one call, the others' a second one.
+        # In eliza-ffi, mask and accept are one call; in the other libraries they are two.
         "step": _spread(step, call_us * (1 + engine.accepts_by_itself)),
         "cold": _spread(_cold(engine, constraint, places, effort.cold_rounds), call_us),
     }
@@ -91,15 +93,16 @@ def measure(
 def agreement(
     engines: Sequence[Engine], constraint: Constraint, places: Places
 ) -> list[dict[str, float]]:
-    """Compare the masks of each library but the first with the first's.
+    """Compare the masks of all other libraries with those of the first one.
 
     Control tokens, which end the text, are not compared.
 
     Returns
     -------
     list of dict
-        ``same``, the share of places whose masks are the same, and ``in_common``, the mean over
-        places of the tokens that both allow divided by those that either allows.
+        For each other library: ``same``, the share of places with identical masks; and
+        ``in_common``, the number of tokens that both masks allow, divided by the number of tokens
+        that at least one of them allows (the mean over the places).
     """
     matchers = [engine.compile(constraint) for engine in engines]
     same, in_common = np.zeros(len(engines)), np.zeros(len(engines))
@@ -126,9 +129,9 @@ def agreement(
 def _first_texts(
     engine: Engine, constraint: Constraint, places: Places, n_texts: int = 8, rounds: int = 3
 ) -> tuple[float, float]:
-    """Return the medians of the milliseconds of compiling and the microseconds up to a text's end.
+    """Return the milliseconds to compile, and the microseconds to compile and mask a whole text.
 
-    The times of the library's masks are those of its calls; the samples are the first ones.
+    Both are medians over the first samples. The times of masks include the calls.
     """
     times = np.zeros((rounds, n_texts, 2))
     for i, k in itertools.product(range(rounds), range(n_texts)):
@@ -144,9 +147,9 @@ def _first_texts(
 def _warm(
     engine: Engine, constraint: Constraint, places: Places, rounds: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the nanoseconds of a mask at every place, and with accepting its token.
+    """Return the nanoseconds of the mask at every place, without and with accepting the token.
 
-    One round more is not counted.
+    One untimed round comes first.
     """
     matcher = engine.compile(constraint)
     masks, steps = [], []
@@ -164,7 +167,7 @@ def _warm(
 def _cold(
     engine: Engine, constraint: Constraint, places: Places, rounds: int
 ) -> NDArray[np.float64]:
-    """Return the nanoseconds of a mask at some places, the constraint compiled anew for each."""
+    """Return the nanoseconds of the mask at some places, compiling the constraint for each."""
     fastest = []
     for i, k in places.some:
         walk, times = places.walks[i], []
@@ -179,6 +182,9 @@ def _cold(
 
 
 def _spread(nanoseconds: NDArray[np.float64], call_us: float) -> dict[str, float]:
-    """Return percentiles without the empty call, which is at times the longer one."""
+    """Return percentiles without the time of the empty call.
+
+    A mask can take less time than the empty call; then it counts as 0.01 µs.
+    """
     net = np.maximum(nanoseconds / 1e3 - call_us, 0.01)
     return percentiles(net, "*_us")

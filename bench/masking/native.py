@@ -1,7 +1,7 @@
-"""The library's byte trie and recognizers over any vocabulary, through the test hooks.
+"""The library's byte trie and recognizers with any vocabulary, through the test hooks.
 
-The library itself asks for masks only where a token was illegal, so it exports no function for
-them; ``build/cpu/libeliza_test_hooks.so`` (``make cpu-with-tests``) does.
+The library computes masks only internally, so it exports no function for them.
+``build/cpu/libeliza_test_hooks.so``, built by ``make cpu-with-tests``, does.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ DECLARATIONS = """
 
 @functools.cache
 def _opened(hooks: Path) -> tuple[Any, Any]:
-    """Return cffi's instance and the library of hooks, opened once."""
+    """Open the library of test hooks once; return the cffi instance and the library."""
     ffi: Any = cffi.FFI()
     ffi.cdef(DECLARATIONS)
     return ffi, ffi.dlopen(str(hooks))
 
 
 class NativeVocabulary:
-    """The tokens' texts as a flattened trie.
+    """The texts of all tokens as a flattened trie.
 
     Parameters
     ----------
     hooks
         The library of test hooks.
     texts
-        The bytes of each token, by its id; empty for one without a text.
+        The bytes of each token, by its id; empty for tokens without text.
 
     Raises
     ------
     ValueError
-        If the library refuses them: a text of more than 1,023 bytes, say.
+        If the library rejects the texts, for example a text of more than 1,023 bytes.
     """
 
     def __init__(self, hooks: Path, texts: Sequence[bytes]) -> None:
@@ -75,20 +75,20 @@ class NativeVocabulary:
 
     @property
     def n_nodes(self) -> int:
-        """Nodes of the trie, the root included."""
+        """The number of nodes of the trie, including the root."""
         return int(self.lib.eliza_test_vocabulary_nodes(self.pointer))
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of nodes and texts."""
+        """The size of the nodes and the texts in bytes."""
         return int(self.lib.eliza_test_vocabulary_bytes(self.pointer))
 
     def forget(self) -> None:
-        """Forget the masks that were computed."""
+        """Drop the cached masks."""
         self.lib.eliza_test_vocabulary_forget(self.pointer)
 
     def walk(self, span: Mapping[str, Any]) -> NativeWalk:
-        """Return the constraint of a span at its start.
+        """Start a walk with the constraint of a span.
 
         Parameters
         ----------
@@ -98,19 +98,19 @@ class NativeVocabulary:
         Raises
         ------
         ValueError
-            If the library refuses it.
+            If the library rejects the span.
         """
         return NativeWalk(self, json.dumps(span).encode())
 
     def checked(self, result: Any) -> Any:
-        """Return what a hook returned, unless it says that it failed."""
+        """Return the result of a hook; raises ValueError if the hook failed."""
         if result == self.ffi.NULL if isinstance(result, self.ffi.CData) else result == -1:
             raise ValueError(self.ffi.string(self.lib.eliza_test_last_error()).decode())
         return result
 
 
 class NativeWalk:
-    """A constraint, from token to token; made by :meth:`NativeVocabulary.walk`."""
+    """A constraint with the tokens accepted so far; created by :meth:`NativeVocabulary.walk`."""
 
     def __init__(self, vocabulary: NativeVocabulary, span: bytes) -> None:
         self.vocabulary = vocabulary
@@ -119,11 +119,11 @@ class NativeWalk:
         self.pointer = vocabulary.ffi.gc(pointer, lib.eliza_test_walk_free)
 
     def allowed(self) -> list[int]:
-        """Return the legal next tokens, ascending."""
+        """Return the allowed tokens in ascending order."""
         return [int(token) for token in self.allowed_array()]
 
     def allowed_array(self) -> NDArray[np.int32]:
-        """Return the legal next tokens, ascending."""
+        """Return the allowed tokens in ascending order."""
         out = np.empty(self.vocabulary.n_vocab, dtype=np.int32)
         n = self.vocabulary.checked(
             self.vocabulary.lib.eliza_test_walk_allowed(
@@ -133,11 +133,11 @@ class NativeWalk:
         return out[:n]
 
     def allows(self, token: int) -> bool:
-        """Return whether one token is legal next."""
+        """Return whether a token is allowed."""
         return bool(self.vocabulary.lib.eliza_test_walk_allows(self.pointer, token))
 
     def accept(self, token: int) -> None:
-        """Walk on with a legal token."""
+        """Append an allowed token to the text."""
         self.vocabulary.lib.eliza_test_walk_accept(self.pointer, token)
 
     def may_end(self) -> bool:
@@ -145,11 +145,11 @@ class NativeWalk:
         return bool(self.vocabulary.lib.eliza_test_walk_may_end(self.pointer))
 
     def is_over(self) -> bool:
-        """Return whether the value is complete and cannot go on."""
+        """Return whether the value is complete and cannot be continued."""
         return bool(self.vocabulary.lib.eliza_test_walk_is_over(self.pointer))
 
     def time(self, tokens: Sequence[int], *, with_accept: bool = False) -> NDArray[np.int64]:
-        """Return the nanoseconds of each mask along a walk, shape ``[len(tokens)]``."""
+        """Return the nanoseconds of each mask along some tokens, shape ``[len(tokens)]``."""
         ffi = self.vocabulary.ffi
         spent = np.zeros(len(tokens), dtype=np.int64)
         self.vocabulary.checked(

@@ -1,8 +1,9 @@
-"""What a node of the trie costs: nanoseconds, cycles and instructions of walks with nothing known.
+"""Measure the cost of a node in a cold walk over the trie: nanoseconds, cycles and instructions.
 
-Two recognizers. "Anything" takes every byte, so the walk visits every node: what the traversal
-itself takes. The inside of a JSON string refuses some: what a processor guesses wrong. It is an
-automaton of that language here, for the library knows the mask of "string-body" beforehand.
+There are two recognizers. "Anything" accepts every byte, so the walk visits every node; this is the
+cost of the traversal itself. The inside of a JSON string rejects some bytes, which the processor's
+branch prediction often gets wrong. This recognizer is an automaton here, because the library has a
+precomputed mask for its own "string-body".
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ HOOK = "eliza_test_walk_time"
 
 
 class Automaton:
-    """Which bytes an automaton takes, for the count of nodes that are visited."""
+    """A recognizer that follows an automaton, used to count the visited nodes."""
 
     start = 0
 
@@ -42,12 +43,12 @@ class Automaton:
         self._next = dfa.transitions[:, dfa.classes].tolist()
 
     def step(self, state: int, byte: int) -> int | None:
-        behind = int(self._next[state][byte])
-        return None if behind == DEAD else behind
+        following = int(self._next[state][byte])
+        return None if following == DEAD else following
 
 
 def nodes_visited(kind: str, texts: tuple[bytes, ...], native: NativeVocabulary) -> int:
-    """Return how many nodes a walk asks its recognizer about; the root is none of them."""
+    """Return how many nodes a walk visits, without the root."""
     if kind == "anything":
         return native.n_nodes - 1
     return SimpleTrie(texts).walk(Automaton(STRING_BODY)).n_visited
@@ -56,10 +57,10 @@ def nodes_visited(kind: str, texts: tuple[bytes, ...], native: NativeVocabulary)
 def node_times(
     kinds: Iterable[str], vocabulary: TokenBytes, native: NativeVocabulary, rounds: int
 ) -> dict[str, Any]:
-    """Return, for some of `KINDS`, the nodes visited and the nanoseconds for each of them.
+    """Return the visited nodes and the nanoseconds per node, for some of `KINDS`.
 
-    The time is that of a whole mask: setting up the set of tokens and counting it are part of it.
-    The fastest of some rounds counts.
+    The time is that of a whole mask, including setting up and counting the set of tokens. The
+    fastest round counts.
     """
     token = vocabulary.texts.index(b"a")
     costs = {}
@@ -73,7 +74,7 @@ def node_times(
     return costs
 
 
-# A shift and an exclusive or that wait for each other: two cycles.
+# A shift and an exclusive or, each of which needs the result of the other: two cycles.
 C_CHAIN = """
 #include <stdint.h>
 #include <time.h>
@@ -93,17 +94,17 @@ double chain(uint64_t n) {
 
 
 def gigahertz() -> float:
-    """Return the clock that the processor really runs at, by a chain of dependent operations."""
+    """Return the actual clock rate of the processor, from a chain of dependent operations."""
     _, lib = compiled("double chain(uint64_t);", C_CHAIN)
-    n = 100_000  # some 60 microseconds: most chains run without another program in between
+    n = 100_000  # about 60 microseconds, so that other programs rarely interrupt a chain
     return max(2 * n / float(lib.chain(n)) for _ in range(2000))
 
 
 def node_instructions(hooks: Path, texts: tuple[bytes, ...]) -> dict[str, float] | None:
-    """Return the instructions of a walk for each node visited; None where none can be counted.
+    """Return the instructions per visited node; None if the system cannot count instructions.
 
-    The nodes are those of a vocabulary of a few thousand tokens at most: each instruction is a stop
-    of the process, and a node takes as many in a larger vocabulary.
+    Use a vocabulary of at most a few thousand tokens, because the process stops after every
+    instruction. The number per node is the same in a larger vocabulary.
     """
     if not is_supported():
         return None
@@ -111,7 +112,7 @@ def node_instructions(hooks: Path, texts: tuple[bytes, ...]) -> dict[str, float]
     begin = address_of(getattr(native.lib, HOOK))
     instructions = {}
     for kind, span in KINDS.items():
-        native.walk(span).time([token])  # loads and allocates what the first one must
+        native.walk(span).time([token])  # loads and allocates everything that only the first needs
         native.forget()
         steps = steps_of(partial(partial, native.walk(span).time, [token]), begin)
         visited = nodes_visited(kind, texts, native)

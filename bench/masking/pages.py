@@ -1,4 +1,4 @@
-"""The results as tables, ratios first, and as a picture."""
+"""Render the results as tables, with the ratios first, and as a picture."""
 
 from __future__ import annotations
 
@@ -23,24 +23,26 @@ def markdown(results: dict[str, Any]) -> str:
     named = ((f"{cell['vocabulary']} {cell['constraint']}", cell) for cell in cells)
     parts = [
         f"{machine_line(results['machine'])} {versions}. {_calls(cells)}{disturbance(named)}",
-        "Times the time of ours, p50 / p99: a warm mask (every state seen before); one with "
-        "accepting the token, *step*; a cold mask (nothing computed before). Below 1 the other "
-        "library is faster",
+        "Time of a mask relative to eliza-ffi, p50 / p99; below 1 the other library is faster. "
+        "*Warm*: all states of the constraint were seen before. *Step*: a warm mask, and accepting "
+        "the token. *Cold*: nothing was computed before",
         markdown_table(*_ratios(cells, list(peers))),
-        "Microseconds of a mask, warm: p50 / p99 over the places of 40 texts",
+        "Microseconds of a warm mask: p50 / p99 over the places in 40 texts. eliza-ffi's times "
+        "include accepting the token",
         markdown_table(*_masks(cells, list(peers), "warm")),
-        "The same with accepting the token, which the table above has for ours alone",
+        "Microseconds of a warm mask and accepting the token: p50 / p99",
         markdown_table(*_masks(cells, list(peers), "step")),
-        "Microseconds of a mask, cold: the constraint compiled anew, the tokens before accepted "
-        "without a mask, then one mask",
+        "Microseconds of a cold mask: p50 / p99. The constraint is compiled again, all earlier "
+        "tokens are accepted without a mask, and then one mask is computed",
         markdown_table(*_masks(cells, list(peers), "cold")),
-        "From the constraint to the end of the first text: milliseconds of compiling, then "
-        "microseconds of compiling and all masks of the text together",
+        "The first text of a new constraint: milliseconds to compile the constraint, and "
+        "microseconds to compile it and compute all masks of the text",
         markdown_table(*_first_texts(cells, list(peers))),
-        "Places where the other library's mask is ours / tokens that both allow, of those that "
-        "either allows, the mean over places",
+        "Agreement with eliza-ffi's masks: the share of places with identical masks / the number "
+        "of tokens that both masks allow, divided by the number that at least one of them allows "
+        "(mean over the places)",
         markdown_table(*_agreement(cells, list(peers))),
-        "The vocabulary, once a model",
+        "Preparing the vocabulary, once per model",
         markdown_table(*_vocabularies(results["vocabularies"], list(peers))),
         _node_line(results),
         markdown_table(*_nodes(results)),
@@ -51,7 +53,9 @@ def markdown(results: dict[str, Any]) -> str:
 def _calls(cells: Sequence[dict[str, Any]]) -> str:
     calls = {name: each["call_us"] for cell in cells for name, each in cell["engines"].items()}
     listed = ", ".join(f"{name} {us:.2f}" for name, us in calls.items())
-    return f"Masks are without an empty call from Python, in microseconds: {listed}."
+    return (
+        f"The times of masks exclude an empty call from Python, which takes {listed} microseconds."
+    )
 
 
 def _labels(cell: dict[str, Any]) -> list[str]:
@@ -139,8 +143,8 @@ def _vocabularies(
 def _node_line(results: dict[str, Any]) -> str:
     ghz = results["gigahertz"]
     return (
-        f"A node in a walk with nothing known; a cycle is {1 / ghz:.2f} ns, the clock being at "
-        f"{ghz:.2f} GHz by a chain of dependent operations"
+        f"The cost of one node in a cold walk. A cycle is {1 / ghz:.2f} ns: the clock rate, "
+        f"measured with a chain of dependent operations, is {ghz:.2f} GHz"
     )
 
 
@@ -167,7 +171,7 @@ def _node_costs(results: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, A
 
 
 def plot(results: dict[str, Any], file: Path) -> None:
-    """Draw p50 to p99 of each library, a panel for each vocabulary and for warm and cold."""
+    """Draw p50 to p99 of each library: a panel per vocabulary, for warm and for cold masks."""
     vocabularies = list(dict.fromkeys(cell["vocabulary"] for cell in results["cells"]))
     picture = Picture(2, len(vocabularies), (3.6 * len(vocabularies), 6.2), sharey="row")
     for row, kind in zip(picture.axes, ("warm", "cold"), strict=True):
@@ -175,7 +179,7 @@ def plot(results: dict[str, Any], file: Path) -> None:
             cells = [cell for cell in results["cells"] if cell["vocabulary"] == vocabulary]
             _panel(axis, cells, kind)
             axis.set_title(f"{vocabulary}, {kind}", fontsize="medium")
-        row[0].set_ylabel("microseconds a mask, p50 to p99")
+        row[0].set_ylabel("microseconds per mask, p50 to p99")
     picture.save(file)
 
 

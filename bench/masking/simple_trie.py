@@ -1,6 +1,6 @@
-"""The vocabulary as a tree of nodes, walked recursively: the slow, obvious way.
+"""A slow, obvious trie of a vocabulary: a tree of nodes, walked recursively.
 
-It is what the tests compare the flattened trie with, and what tells how many nodes a walk visits.
+Tests compare the flattened trie with it, and `node_cost` counts visited nodes with it.
 
 >>> trie = SimpleTrie([b"a", b"b", b"ax", b"ayz", b"b"])
 >>> trie.n_nodes
@@ -19,16 +19,16 @@ __all__ = ["PrefixOf", "Recognizer", "SimpleTrie", "Walk"]
 
 
 class Recognizer(Protocol):
-    """Which bytes may follow each other; a state is any value."""
+    """An automaton over bytes; a state can be any value except None."""
 
     start: Any
 
     def step(self, state: Any, byte: int) -> Any | None:
-        """Return the state behind a byte, None if it is illegal."""
+        """Return the state after a byte; None = the byte is not allowed."""
 
 
 class PrefixOf:
-    """Beginnings of some texts; the state is what was read."""
+    """Accepts the prefixes of some texts; a state is the bytes read so far."""
 
     start = b""
 
@@ -42,7 +42,7 @@ class PrefixOf:
 
 @dataclass
 class Node:
-    """A place in the tree: the tokens that end here, and what follows by the next byte."""
+    """A node of the tree: the tokens that end here, and the children by their byte."""
 
     tokens: list[int] = field(default_factory=list)
     children: dict[int, Node] = field(default_factory=dict)
@@ -50,14 +50,14 @@ class Node:
 
 @dataclass
 class Walk:
-    """What a walk over the tree found.
+    """The result of a walk over the tree.
 
     Attributes
     ----------
     tokens : list of int
-        The legal ones, in the order of the walk.
+        The allowed tokens, in the order of the walk.
     n_visited : int
-        Nodes whose byte the recognizer was asked about.
+        Nodes whose byte was passed to the recognizer.
     """
 
     tokens: list[int] = field(default_factory=list)
@@ -65,12 +65,12 @@ class Walk:
 
 
 class SimpleTrie:
-    """The tokens' texts as a tree; an empty text is no token's.
+    """The texts of all tokens as a tree. Tokens with an empty text are left out.
 
     Attributes
     ----------
     n_nodes : int
-        With the root.
+        The number of nodes, including the root.
     """
 
     def __init__(self, texts: Sequence[bytes]) -> None:
@@ -88,11 +88,11 @@ class SimpleTrie:
             node.tokens.append(token)
 
     def allowed(self, recognizer: Recognizer, state: Any = None) -> list[int]:
-        """Return the tokens whose bytes are legal one after the other, ascending."""
+        """Return the tokens that the recognizer allows, in ascending order."""
         return sorted(self.walk(recognizer, state).tokens)
 
     def walk(self, recognizer: Recognizer, state: Any = None) -> Walk:
-        """Walk from a state, the recognizer's first one if it is None."""
+        """Walk the tree from a state; None = the recognizer's start state."""
         walk = Walk()
         _traverse(self._root, recognizer, recognizer.start if state is None else state, walk)
         return walk
@@ -102,6 +102,6 @@ def _traverse(node: Node, recognizer: Recognizer, state: Any, walk: Walk) -> Non
     walk.tokens += node.tokens
     for byte, child in node.children.items():
         walk.n_visited += 1
-        behind = recognizer.step(state, byte)
-        if behind is not None:
-            _traverse(child, recognizer, behind, walk)
+        following = recognizer.step(state, byte)
+        if following is not None:
+            _traverse(child, recognizer, following, walk)

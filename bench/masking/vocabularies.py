@@ -1,4 +1,4 @@
-"""Real vocabularies as the bytes of their tokens, without a model."""
+"""Read the bytes of all tokens of a real vocabulary, without a model."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class TokenBytes:
     Attributes
     ----------
     texts : tuple of bytes
-        Of each token by its id, as llama.cpp spells it; empty for control tokens and unused ones.
+        The text of each token by its id, as in llama.cpp; empty for control and unused tokens.
     names : tuple of bytes
-        The same, but control tokens by their names, as other libraries want them.
+        The same, with the names of control tokens, which other libraries require.
     control : tuple of int
-        The tokens without a text.
+        The tokens without text.
     eos : int
     """
 
@@ -37,11 +37,12 @@ class TokenBytes:
 
     @classmethod
     def read(cls, vocabulary: str) -> TokenBytes:
-        """Read a vocabulary by its name, or from a GGUF file."""
+        """Read a vocabulary, given by its name or by the path of a GGUF file."""
         return cls.from_file(vocabulary_file(vocabulary))
 
     @classmethod
     def from_file(cls, file: Path) -> TokenBytes:
+        """Read the vocabulary of a GGUF file."""
         entries = {
             key.removeprefix("tokenizer.ggml."): entry.value
             for key, entry in read_metadata(file).items()
@@ -67,7 +68,7 @@ class TokenBytes:
 
 
 class GreedySpeller:
-    """Spells texts with the longest token each time."""
+    """Spells texts with the longest matching token at each place."""
 
     def __init__(self, tokens: Sequence[bytes]) -> None:
         self._token_of = {text: token for token, text in enumerate(tokens) if text}
@@ -79,7 +80,7 @@ class GreedySpeller:
         Raises
         ------
         ValueError
-            If there is no token for a byte.
+            If no token matches at some place.
         """
         spelled: list[int] = []
         at = 0
@@ -96,6 +97,6 @@ class GreedySpeller:
 
 
 def tokens_of_texts(vocabulary: TokenBytes, texts: Sequence[str]) -> list[list[int]]:
-    """Return the tokens of each text, the longest each time."""
+    """Return the tokens of each text, with the longest matching token at each place."""
     speller = GreedySpeller(vocabulary.texts)
     return [speller.spell(text.encode()) for text in texts]

@@ -1,1 +1,1 @@
-"""What bench/scale.py measures: passes, rows on one machine, and rows on workers of Ray's."""
+"""The measurements of bench/scale.py: passes, rows in this process, and rows on Ray workers."""

@@ -1,7 +1,8 @@
-"""One of several processes that run passes at the same time: ``bench.scaling.measuring`` starts it.
+"""Run passes for a while. ``bench.scaling.measuring`` starts several such processes at once.
 
-Its argument is the model's path and threads, as JSON. It says when it is ready, reads how many
-tokens a pass has and for how many seconds it runs some, and says the median of their seconds.
+The argument is a JSON list: the path of the model, and its number of threads. The process prints
+``ready`` when the model is loaded. Then it reads a line with the tokens of a pass and the seconds
+to run, runs passes, and prints the median of the seconds per token.
 """
 
 from __future__ import annotations

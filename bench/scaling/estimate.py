@@ -1,4 +1,4 @@
-"""How many rows a second there should be, from what passes cost."""
+"""Estimate the time of a row from measured costs."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ __all__ = ["Costs", "row_seconds", "workers_per_driver"]
 
 @dataclass(frozen=True)
 class Costs:
-    """What was measured of a model on a machine, with one worker's threads.
+    """The measured costs of a model on a machine, with the threads of one worker.
 
     Attributes
     ----------
     tokens : dict of int to float
-        Seconds of a token, in passes that rows share, by the tokens that each row has of its own.
+        Seconds per token in passes that several rows share, by the number of tokens of a row.
     cores : int
-        Of the machine.
+        Cores of the machine.
     host_seconds : float
-        What a row takes longer than its passes, while a core is free: its text as tokens and its
-        answers, for the most part beside another row's passes.
+        The additional time of a row outside its passes if a core is free: tokenizing its input and
+        computing its answers. Most of this work happens during another row's passes.
     host_cpu_seconds : float
-        The processor's time for the same, which a row takes where every core has a worker.
+        The processor time of the same work. A row takes this long if every core has a worker.
     driver_seconds : float
-        Of a row, on the machine that rows go out from.
+        The time of a row on the driver.
     crowding : dict of int to float
-        How many times as long a pass takes where so many workers share the machine.
+        By the number of workers on the machine: the time of a pass, relative to a single worker.
     """
 
     tokens: Mapping[int, float]
@@ -40,18 +40,18 @@ class Costs:
 
 
 def row_seconds(costs: Costs, tokens: float, n_workers: int = 1) -> float:
-    """Return a worker's seconds for a row with so many tokens of its own.
+    """Return a worker's seconds for one row.
 
-    Between the lengths that were measured a token's costs are taken to lie on straight lines, and
-    beyond them to stay as they are.
+    The cost of a token is interpolated linearly between the measured lengths, and constant beyond
+    them.
 
     Parameters
     ----------
     costs
     tokens
-        Of its input and its questions, without those that all rows begin with.
+        Tokens of the row's input and questions, without the prefix that all rows share.
     n_workers
-        That share the machine.
+        Workers on the machine.
     """
     lengths = sorted(costs.tokens)
     a_token = float(np.interp(tokens, lengths, [costs.tokens[n] for n in lengths]))
@@ -60,5 +60,5 @@ def row_seconds(costs: Costs, tokens: float, n_workers: int = 1) -> float:
 
 
 def workers_per_driver(costs: Costs, tokens: float) -> float:
-    """Return how many workers one driver can feed, where a table is decided."""
+    """Return how many workers one driver can keep busy."""
     return row_seconds(costs, tokens) / costs.driver_seconds

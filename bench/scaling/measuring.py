@@ -1,4 +1,4 @@
-"""What passes, rows and the way to a worker cost."""
+"""Measure the costs of passes, of rows, and of sending rows to workers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 ROW_TOKENS = (8, 16, 32, 64, 128, 256, 448)
-"""Rows of the last length fit into the embedded model's context, each beside another."""
+"""The lengths of rows. Two rows of the last length fit into the embedded model's context."""
 
 QUESTION = Predicate("The writer needs an answer today.", "urgent")
 
@@ -41,24 +41,25 @@ WORDS = ("order", "refund", "invoice", "team", "today", "late", "price", "again"
 CROWD_SECONDS = 3.0
 
 COUNTED_TOKENS = 64
-"""Tokens of the pass that workers are crowded with."""
+"""Tokens of a pass when several processes run passes at the same time."""
 
 
 def inputs(words: int) -> Iterator[str]:
-    """Yield texts of about so many tokens, no two of them the same."""
+    """Yield texts of `words` words and a number, all different."""
     for i in itertools.count():
         drawn = (WORDS[(i * 7 + j * 3 + i // 10**j) % len(WORDS)] for j in range(words))
         yield f"{i}: {' '.join(drawn)}"
 
 
 def pass_costs(model: Model, n_rows: int) -> list[dict[str, float]]:
-    """Measure the passes that rows share, for rows of several lengths.
+    """Measure passes that several rows share, for rows of several lengths.
 
     Returns
     -------
     list of dict
-        For each length ``row_tokens``, the ``pass_tokens`` that a pass had on average, and the
-        ``token_seconds``: of each pass the share of a row is that of the rows in it.
+        For each length: ``at_once``, the most rows at once; ``row_tokens``, the tokens of a row;
+        ``pass_tokens``, the mean tokens of a pass; and ``token_seconds``, the seconds per token,
+        where the time of a pass is divided equally among its rows.
     """
     source = RandomPrompts(model, seed=1)
     at_once = model.session.decisions_at_once(None)
@@ -86,15 +87,16 @@ def pass_costs(model: Model, n_rows: int) -> list[dict[str, float]]:
 
 
 def rows_here(model: Model, words: int, n_rows: int) -> dict[str, float]:
-    """Decide rows in this process and return what each takes.
+    """Decide rows in this process and return the costs of a row.
 
     Returns
     -------
     dict
-        ``seconds``, ``cpu_seconds`` on all cores together, ``tokens`` of its own, and ``passes``.
+        ``seconds``; ``cpu_seconds`` on all cores together; ``tokens`` without the shared prefix;
+        and ``passes``.
     """
     drawn = list(itertools.islice(inputs(words), n_rows + 8))
-    model.decide_many(drawn[n_rows:], QUESTION)  # the head of the prompts is in the slots then
+    model.decide_many(drawn[n_rows:], QUESTION)  # brings the prefix of the prompts into the slots
     before = model.describe()["passes"]["run"]
     begin, cpu_begin = time.perf_counter(), time.process_time()
     found = model.decide_many(drawn[:n_rows], QUESTION)
@@ -110,14 +112,14 @@ def rows_here(model: Model, words: int, n_rows: int) -> dict[str, float]:
 
 
 def crowded_token(path: str | None, n_threads: int, n_processes: int) -> float:
-    """Return the seconds of a token where so many processes run passes at the same time.
+    """Return the seconds per token while several processes run passes at the same time.
 
     Parameters
     ----------
     path
-        The model's.
+        The path of the model.
     n_threads
-        Of each process.
+        Compute threads of each process.
     n_processes
     """
     command = [sys.executable, "-m", "bench.scaling.crowd", json.dumps([path, n_threads])]
@@ -127,7 +129,7 @@ def crowded_token(path: str | None, n_threads: int, n_processes: int) -> float:
     ]
     for each in running:
         assert each.stdout is not None
-        each.stdout.readline()  # its model is loaded
+        each.stdout.readline()  # wait until the model is loaded
     for each in running:
         assert each.stdin is not None
         each.stdin.write(f"{COUNTED_TOKENS} {CROWD_SECONDS}\n")
@@ -136,7 +138,10 @@ def crowded_token(path: str | None, n_threads: int, n_processes: int) -> float:
 
 
 def driver_seconds(words: int, n_rows: int, model: Model) -> float:
-    """Return the seconds of a row on a table's way out and back, where workers took no time."""
+    """Return the driver's seconds for a row: reading, sending, receiving and writing it.
+
+    The workers are replaced by a function that takes no time.
+    """
     (decision,) = model.decide_many(["a test"], QUESTION)
 
     def decide_all(rows: Iterable[TableRow]) -> Generator[DecidedRow, None, None]:
@@ -158,12 +163,13 @@ def driver_seconds(words: int, n_rows: int, model: Model) -> float:
 
 
 def ray_rows(path: str | None, words: int, n_rows: int, n_workers: int) -> dict[str, float]:
-    """Decide a table with workers of a Ray on this machine.
+    """Decide a table with Ray workers on this machine.
 
     Returns
     -------
     dict
-        ``start_seconds`` until every worker has its model, and ``rows_per_second`` from then on.
+        ``start_seconds``, the time until every worker has loaded the model; and
+        ``rows_per_second`` after that.
     """
     options = {"n_threads": 1}
     with tempfile.TemporaryDirectory() as folder:
@@ -184,7 +190,7 @@ def ray_rows(path: str | None, words: int, n_rows: int, n_workers: int) -> dict[
 
 
 def write_table(folder: Path, words: int, n_rows: int) -> Path:
-    """Write a table of inputs, and return its path."""
+    """Write a table of inputs and return its path."""
     folder.mkdir(exist_ok=True)
     path = folder / "in.jsonl"
     lines: Sequence[str] = [

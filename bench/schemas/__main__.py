@@ -1,14 +1,19 @@
-"""Measure answers of JSON Schemas: here, and elsewhere over llama-cpp-python where it is installed.
+"""Compare ways to generate JSON for a schema.
 
-As `fill` gives them and under llguidance's masks alone with our library; by llguidance's and by
-xgrammar's masks in a loop over llama-cpp-python; and with llama-cpp-python's grammar of a schema.
-Each is a whole program that gives an answer of a schema it has not seen, behind a prompt that is in
-its cache but for the last token. All take turns.
+The methods are:
 
-Without a folder, of the few schemas that come with this. With one, of every ``.json`` file in it:
-who can answer how many, and what answers of the first of them cost.
+- `fill`;
+- `generate` with llguidance's masks;
+- if llama-cpp-python is installed: llguidance's masks and xgrammar's masks, each in a loop over
+  llama-cpp-python, and llama-cpp-python's own grammar for a schema.
 
-    $ python -m bench.schemas                                    # a few minutes
+Each method generates a whole answer for a schema that it has not seen. The prompt is in its cache,
+except for the last token. All methods take turns.
+
+Without FOLDER, the benchmark uses a few built-in schemas. With FOLDER, it uses all ``.json`` files
+in it: it counts the schemas that eliza-ffi can compile, and times the answers of the first ones.
+
+    $ python -m bench.schemas                                         # a few minutes
     $ python -m bench.schemas FOLDER --most 20 --only 'trained 2k'
 """
 
@@ -37,12 +42,12 @@ from .samples import SAMPLES, schemas_in
 
 ROUNDS = 5
 MODEL_NAMES = ("trained 2k", "random 128k")
-"""The first writes texts that end soon, the second has a vocabulary of today's size."""
+"""The first model generates short texts. The second has a vocabulary of a typical size."""
 
 MASK_COSTS = {
-    "mask_us": "a mask",
-    "none_forced_us": "to see that no token is forced",
-    "run_forced_us": "a run of forced ones",
+    "mask_us": "computing a mask",
+    "none_forced_us": "finding no forced token",
+    "run_forced_us": "finding forced tokens",
 }
 
 PROMPT = "Message: the app crashes when I log in, please call me back.\nAnswer: "
@@ -53,7 +58,7 @@ MOST_TOKENS = 400
 def run(
     subjects: Sequence[Subject], schemas: Iterable[tuple[str, Any]], most: int, rounds: int
 ) -> dict[str, Any]:
-    """Measure schemas: all as to who can answer, the first `most` as to what that costs."""
+    """Count which schemas compile, and time answers for the first `most` of those."""
     counts = {"schemas": 0, "closed": 0, "compiled": 0}
     timed: dict[str, Any] = {}
     peers = {
@@ -122,15 +127,15 @@ def markdown(results: dict[str, Any]) -> str:
     disturbed = disturbance((f"{cell['model']}, {cell['schema']}", cell) for cell in cells)
     labels = [name for name in METHODS if any(name in cell["methods"] for cell in cells)]
     others = [name for name in labels if name != OURS]
-    told = (
-        f"Of {counts['schemas']:,} schemas {counts['compiled']:,} compile, and "
+    counted = (
+        f"Of {counts['schemas']:,} schemas, {counts['compiled']:,} compile, and "
         f"{counts['closed']:,} are closed."
     )
     parts = [
         f"{machine_line(results['machine'])} {peers}.{disturbed}",
-        told,
-        f"Time of an answer relative to {OURS}, the schema being compiled: the median over the "
-        "rounds, and the quartiles",
+        counted,
+        f"Time of an answer relative to {OURS}, without compiling the schema: the median over the "
+        "rounds, and the quartiles in parentheses",
         markdown_table(
             ["model", "schema", f"{OURS}, ms", *others],
             (
@@ -138,22 +143,22 @@ def markdown(results: dict[str, Any]) -> str:
                 for cell in cells
             ),
         ),
-        "Milliseconds until the first token of an answer, compiling the schema included",
+        "Milliseconds until the first token of an answer, including compiling the schema",
         markdown_table(
             ["model", "schema", *labels],
             ([*_where(cell), *(_first(cell, name) for name in labels)] for cell in cells),
         ),
-        "Microseconds a token of an answer, the first included",
+        "Microseconds per token of an answer, including the first token",
         markdown_table(
             ["model", "schema", *labels],
             ([*_where(cell), *(_per_token(cell, name) for name in labels)] for cell in cells),
         ),
-        "Tokens of an answer and the passes behind the prompt that they took; * not valid",
+        "Tokens of an answer / passes after the prompt; * = the answer is not valid",
         markdown_table(
             ["model", "schema", *labels],
             ([*_where(cell), *(_size(cell, name) for name in labels)] for cell in cells),
         ),
-        "What llguidance takes alone, in microseconds: it works while the pass of a token runs",
+        "Microseconds of llguidance's own work, which runs during the forward passes",
         markdown_table(
             ["model", "schema", *MASK_COSTS.values()],
             ([*_where(cell), *(_alone(cell, name) for name in MASK_COSTS)] for cell in cells),
@@ -202,13 +207,29 @@ def _size(cell: dict[str, Any], name: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the figures, and print them."""
+    """Measure, and write and print the figures."""
     by_name = {subject.name: subject for subject in MODELS}
-    parser = argparse.ArgumentParser(description="Measure answers of JSON Schemas.")
-    parser.add_argument("folder", nargs="?", type=Path, metavar="FOLDER")
-    parser.add_argument("--only", action="append", default=[], choices=by_name, help="repeated")
-    parser.add_argument("--most", type=int, default=20, help="schemas whose answers are timed (20)")
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help=f"of each ({ROUNDS})")
+    parser = argparse.ArgumentParser(description="Compare ways to generate JSON for a schema.")
+    parser.add_argument(
+        "folder",
+        nargs="?",
+        type=Path,
+        metavar="FOLDER",
+        help="a folder with schemas (the built-in schemas)",
+    )
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        choices=by_name,
+        help="measure only this model; repeat for more models",
+    )
+    parser.add_argument(
+        "--most", type=int, default=20, help="the most schemas whose answers are timed (20)"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=ROUNDS, help=f"rounds for each schema ({ROUNDS})"
+    )
     add_output_arguments(parser)
     options = parser.parse_args(arguments)
     schemas = SAMPLES.items() if options.folder is None else schemas_in(options.folder)

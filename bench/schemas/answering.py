@@ -1,4 +1,4 @@
-"""What a way to answer schemas is given, and what it gives back."""
+"""The interface of all methods that generate JSON for a schema."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ __all__ = ["Answerer", "AnsweringSetting", "WrittenAnswer"]
 
 @dataclass(frozen=True)
 class AnsweringSetting:
-    """Who answers, and what.
+    """The arguments for creating an answerer.
 
     Attributes
     ----------
     model : Model
-        Ours; others load the same file.
+        The model in eliza-ffi. Other libraries load the same file.
     prompt : tuple of int
     n_ctx, n_threads : int
     most : int
-        Tokens of an answer; a longer one has not ended.
+        The most tokens of an answer. A longer answer counts as not ended.
     """
 
     model: Model
@@ -33,19 +33,19 @@ class AnsweringSetting:
 
 @dataclass(frozen=True)
 class WrittenAnswer:
-    """An answer, and what it took.
+    """An answer, and its times.
 
     Attributes
     ----------
     text : str
     tokens, passes : int
-        The pass of the prompt's last token is none of them.
+        Without the pass of the prompt's last token.
     compile_ms : float
-        Until the schema was something to answer by.
+        Milliseconds to compile the schema.
     first_ms : float or None
-        From then on until the first token; None = not known.
+        Milliseconds from then to the first token; None = not known.
     ms : float
-        From then on until the last.
+        Milliseconds from the end of compiling to the last token.
     """
 
     text: str
@@ -57,16 +57,16 @@ class WrittenAnswer:
 
 
 class Answerer(Protocol):
-    """A way to answer schemas, behind one prompt that it has read but for the last token."""
+    """A method to generate JSON after a prompt that is in its cache, except for the last token."""
 
     def answer(self, schema: Any) -> WrittenAnswer | None:
-        """Return an answer; None = it did not end.
+        """Return an answer; None = the answer did not end.
 
         Raises
         ------
         ValueError
-            If it does not take the schema.
+            If the method does not support the schema.
         """
 
     def close(self) -> None:
-        """Let go of the model, if it has one of its own."""
+        """Free the model, if the method has its own."""

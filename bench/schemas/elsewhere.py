@@ -1,4 +1,4 @@
-"""Answers of JSON Schemas elsewhere: loops over llama-cpp-python, as its users write them."""
+"""Generate JSON for a schema with loops over llama-cpp-python, as its users write them."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ __all__ = ["GrammarAnswers", "GuidanceAnswers", "XGrammarAnswers"]
 
 
 class _MaskWalk(Protocol):
-    """Somebody's masks along one text."""
+    """A library's masks along one text."""
 
     def forced(self) -> list[int]:
-        """Return the tokens that must come."""
+        """Return the forced tokens."""
 
     def choose(self, logits: NDArray[np.float32]) -> int:
-        """Return the likeliest of the tokens that may come; the logits are changed."""
+        """Return the most likely allowed token; modifies the logits."""
 
     def accept(self, token: int) -> bool:
-        """Go on behind a token; return whether the text has ended."""
+        """Append a token to the text; return whether the text has ended."""
 
 
 class _GuidanceWalk:
-    """llguidance's masks, applied by its own function.
+    """llguidance's masks, applied with its own function.
 
     Parameters
     ----------
     tokenizer
-        llguidance's.
+        A tokenizer of llguidance.
     schema
     """
 
@@ -61,17 +61,17 @@ class _GuidanceWalk:
 
     def accept(self, token: int) -> bool:
         if not self._matcher.consume_token(token):
-            raise ValueError(f"token {token} is refused: {self._matcher.get_error()}")
+            raise ValueError(f"llguidance rejected token {token}: {self._matcher.get_error()}")
         return bool(self._matcher.is_stopped())
 
 
 class _XGrammarWalk:
-    """xgrammar's masks, applied by its kernel for the CPU to a torch view of the logits.
+    """xgrammar's masks, applied with its CPU kernel to a torch view of the logits.
 
     Parameters
     ----------
     compiler
-        xgrammar's, whose cache is off.
+        A compiler of xgrammar without a cache.
     schema
     vocabulary
     """
@@ -96,12 +96,12 @@ class _XGrammarWalk:
 
     def accept(self, token: int) -> bool:
         if not self._matcher.accept_token(token):
-            raise ValueError(f"token {token} is refused")
+            raise ValueError(f"xgrammar rejected token {token}")
         return bool(self._matcher.is_terminated())
 
 
 class _Llama:
-    """llama-cpp-python's model, with a prompt in its cache but for the last token."""
+    """A model in llama-cpp-python, with the prompt in its cache, except for the last token."""
 
     def __init__(self, setting: AnsweringSetting) -> None:
         self._package: Any = importlib.import_module("llama_cpp")
@@ -114,7 +114,7 @@ class _Llama:
         self.llama.eval(self.prompt[:-1])
 
     def begin(self) -> None:
-        """Read the prompt's last token."""
+        """Decode the prompt's last token."""
         self.llama.n_tokens = len(self.prompt) - 1
         self.llama.eval(self.prompt[-1:])
 
@@ -125,11 +125,14 @@ class _Llama:
         return row
 
     def check_grammar(self, grammar: Any) -> None:
-        """Raise ValueError for what llama.cpp cannot parse, which would end the process later."""
+        """Raise ValueError if llama.cpp cannot parse a grammar.
+
+        Without this check, such a grammar would end the process later.
+        """
         text = grammar._grammar.encode()
         sampler = self._package.llama_sampler_init_grammar(self.vocabulary, text, b"root")
         if not sampler:
-            raise ValueError("llama.cpp does not parse the grammar of this schema")
+            raise ValueError("llama.cpp cannot parse the grammar of this schema")
         self._package.llama_sampler_free(sampler)
 
     def ends(self, token: int) -> bool:
@@ -137,13 +140,13 @@ class _Llama:
         return bool(self._package.llama_vocab_is_eog(self.vocabulary, token))
 
     def text(self, tokens: list[int]) -> str:
-        """Return what tokens say."""
+        """Return the text of some tokens."""
         written: bytes = b"".join(self.llama.detokenize([token]) for token in tokens)
         return written.decode("utf-8", "replace")
 
 
 class _MaskLoop:
-    """A loop with somebody's masks: tokens that are forced go through the model together."""
+    """A generation loop with a library's masks. Forced tokens are decoded together in one pass."""
 
     def __init__(self, llama: _Llama, most: int) -> None:
         self._llama = llama
@@ -180,7 +183,7 @@ class _MaskLoop:
 
 
 class GuidanceAnswers:
-    """llguidance over llama-cpp-python, by the tokenizer that llguidance has for it."""
+    """llguidance over llama-cpp-python, with llguidance's own tokenizer for llama.cpp."""
 
     def __init__(self, setting: AnsweringSetting) -> None:
         self._llama = _Llama(setting)
@@ -205,15 +208,15 @@ class XGrammarAnswers:
         self._compiler = xgrammar_compiler(self._vocabulary)
 
     def answer(self, schema: Any) -> WrittenAnswer | None:
-        said = json.dumps(schema)
-        return self._loop.answer(lambda: _XGrammarWalk(self._compiler, said, self._vocabulary))
+        text = json.dumps(schema)
+        return self._loop.answer(lambda: _XGrammarWalk(self._compiler, text, self._vocabulary))
 
     def close(self) -> None:
         self._llama.llama.close()
 
 
 class GrammarAnswers:
-    """llama-cpp-python with the grammar that it makes of a schema."""
+    """llama-cpp-python with its own grammar for a schema."""
 
     def __init__(self, setting: AnsweringSetting) -> None:
         self._llama = _Llama(setting)

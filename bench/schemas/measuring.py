@@ -1,4 +1,4 @@
-"""One schema: who can answer it, and what an answer costs each of them, in turns."""
+"""Measure one schema: whether it compiles, and the time of an answer with every method."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["coverage", "mask_costs", "measure"]
 
 
 def coverage(model: Model, schema: Any) -> dict[str, bool]:
-    """Return whether a schema compiles here, and whether it is closed."""
+    """Return whether eliza-ffi compiles a schema, and whether the schema is closed."""
     found = {"closed": False, "compiled": False}
     if not isinstance(schema, dict):
         return found
@@ -36,10 +36,10 @@ def coverage(model: Model, schema: Any) -> dict[str, bool]:
 
 
 def measure(ways: Mapping[str, Answerer], schema: Any, rounds: int) -> dict[str, Any]:
-    """Return what answers cost, by method, and why a method has none.
+    """Return the figures of all methods, and the error of each method that failed.
 
-    Times are medians over the rounds, of which one more comes first; ratios are to our own answer
-    of the same round.
+    Times are medians over the rounds, after one untimed round. Ratios are relative to eliza-ffi's
+    answer of the same round.
     """
     written: dict[str, list[WrittenAnswer]] = {}
     problems: dict[str, str] = {}
@@ -53,10 +53,10 @@ def measure(ways: Mapping[str, Answerer], schema: Any, rounds: int) -> dict[str,
                 problems[name] = f"{type(error).__name__}: {error}"
                 continue
             if answer is None:
-                problems[name] = "it did not end"
+                problems[name] = "the answer did not end"
                 continue
             written.setdefault(name, []).append(answer)
-    # The first round has made the prompt known to caches.
+    # The first round brings the prompt into the caches, so it does not count.
     kept = {name: answers[1:] for name, answers in written.items() if name not in problems}
     base = kept.get(OURS) or kept.get(OUR_MASKS)
     return {
@@ -93,10 +93,11 @@ def _is_valid(text: str, schema: Any) -> bool:
 
 
 def mask_costs(masks: GuidanceMasks, tokens: tuple[int, ...], rounds: int) -> dict[str, float]:
-    """Return what llguidance takes alone, along the tokens of an answer, in microseconds.
+    """Return the median microseconds of llguidance's own work, along the tokens of an answer.
 
-    That is for a mask; to find that no token is forced, which comes before it; and to find those
-    that are, of which a run is asked for once.
+    ``mask_us`` is the time to compute a mask. Before each mask, llguidance is asked for forced
+    tokens: ``none_forced_us`` is the time of this call if there are none, ``run_forced_us`` if
+    there are some.
     """
     spent: dict[str, list[float]] = {"mask_us": [], "none_forced_us": [], "run_forced_us": []}
     for _ in range(rounds):

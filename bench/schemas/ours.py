@@ -1,4 +1,4 @@
-"""Answers of JSON Schemas here: as `fill` gives them, and under llguidance's masks alone."""
+"""Generate JSON for a schema with eliza-ffi: with `fill`, and with llguidance's masks alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["FilledAnswers", "GuidedAnswers"]
 
 
 class FilledAnswers:
-    """`Model.fill`: a closed schema by a skeleton, everything else under masks."""
+    """`Model.fill`, which uses a skeleton for a closed schema, and masks for other schemas."""
 
     def __init__(self, setting: AnsweringSetting) -> None:
         self._setting = setting
@@ -25,7 +25,7 @@ class FilledAnswers:
 
     def answer(self, schema: Any) -> WrittenAnswer | None:
         setting = self._setting
-        anew = {**schema, "$comment": str(next(self._new))}  # none that is kept compiled
+        anew = {**schema, "$comment": str(next(self._new))}  # a new schema, which is in no cache
         begin = time.perf_counter()
         shape = shape_of(anew)
         if shape.skeleton is None:
@@ -45,7 +45,7 @@ class FilledAnswers:
 
 
 class GuidedAnswers:
-    """`Model.generate` under llguidance's masks, which are computed beside the passes."""
+    """`Model.generate` with llguidance's masks, which are computed during the passes."""
 
     def __init__(self, setting: AnsweringSetting) -> None:
         self._setting = setting
@@ -55,7 +55,7 @@ class GuidedAnswers:
 
     def answer(self, schema: Any) -> WrittenAnswer | None:
         model, prompt, clock = self._setting.model, self._setting.prompt, time.perf_counter
-        anew = {**schema, "$comment": str(next(self._new))}  # none that is kept compiled
+        anew = {**schema, "$comment": str(next(self._new))}  # a new schema, which is in no cache
         begin = clock()
         masks = self._guidance.json_schema(anew)
         compiled = clock()

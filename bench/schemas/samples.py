@@ -1,4 +1,4 @@
-"""A few schemas of the kinds that programs have, written for this; and a folder of others."""
+"""A few typical schemas, written for this benchmark, and a reader for folders of schemas."""
 
 from __future__ import annotations
 
@@ -72,13 +72,14 @@ SAMPLES: dict[str, Any] = {
     ),
     "notes": {"type": "array", "items": _object(day=_DATE, text=_SHORT), "maxItems": 2},
 }
-"""Schemas by name. Their texts and lists are bounded, so that every answer ends."""
+"""Schemas by name. Their strings and lists have a maximum length, so every answer ends."""
 
 
 def schemas_in(folder: Path) -> Iterator[tuple[str, Any]]:
-    """Yield the schemas of a folder's ``.json`` files, by their names below it.
+    """Yield the name and the schema of each ``.json`` file in a folder and its subfolders.
 
-    A file that is an object with a ``json_schema``, or with a ``schema``, holds the schema there.
+    The name is the path in the folder, without ``.json``. If a file is not itself a schema, but has
+    a member ``json_schema`` or ``schema``, the schema is that member.
     """
     for file in sorted(folder.rglob("*.json")):
         data = json.loads(file.read_text(encoding="utf-8"))

@@ -35,7 +35,7 @@ from .throughput import Request, Served, figures_of, over_http
 
 __all__ = ["BESIDE", "beside_llama_server", "table_of_servers"]
 
-BESIDE = ("small made", "wide Q4_K made", "small 32k", "wide Q4_K 32k")
+BESIDE = ("small decision model", "wide Q4_K decision model", "small 32k", "wide Q4_K 32k")
 """The models that both serve."""
 
 INPUT_TOKENS, N_QUESTIONS, N_OPTIONS = 100, 3, 10
@@ -82,7 +82,7 @@ def beside_llama_server(
             program, path, N_SLOTS, n_ctx, int(model.describe()["threads"]), (), ["--kv-unified"]
         ) as theirs,
     ):
-        labels = CODES if subject.is_made else WORDS
+        labels = CODES if subject.is_decision_model else WORDS
         questionnaire = Questionnaire(model, N_QUESTIONS, option_texts(labels, N_OPTIONS))
         servers = {
             "ours": (ours.address, *_of_ours(questionnaire, subject)),
@@ -106,7 +106,9 @@ def beside_llama_server(
         [a.a_second / b.a_second for a, b in zip(*served.values(), strict=True)]
     )
     pairs = list(zip(*said.values(), strict=True))
-    facts["same_answers"] = sum(a == b for a, b in pairs) / len(pairs) if subject.is_made else None
+    facts["same_answers"] = (
+        sum(a == b for a, b in pairs) / len(pairs) if subject.is_decision_model else None
+    )
     return facts
 
 
@@ -133,7 +135,7 @@ def table_of_servers(cells: Sequence[dict[str, Any]]) -> str:
 
 
 def _of_ours(questionnaire: Questionnaire, subject: DecisionSubject) -> tuple[_Asking, _Reading]:
-    if subject.is_made:
+    if subject.is_decision_model:
         return _systemone(questionnaire)
     questions = [question_to(each) for each in questionnaire.questions.values()]
 
@@ -153,7 +155,7 @@ def _of_ours(questionnaire: Questionnaire, subject: DecisionSubject) -> tuple[_A
 
 
 def _of_theirs(questionnaire: Questionnaire, subject: DecisionSubject) -> tuple[_Asking, _Reading]:
-    if subject.is_made:
+    if subject.is_decision_model:
         return _systemone(questionnaire)
     more = {
         "cache_prompt": True,

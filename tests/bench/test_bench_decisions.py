@@ -192,14 +192,14 @@ def test_a_cell_is_measured_in_every_way_and_names_what_is_missing(tmp_path: Pat
 def test_answers_are_compared_where_the_same_is_asked() -> None:
     ours = Decided(1.0, (0, 1), ((0.9, 0.1), (0.4, 0.6)))
     other = Decided(1.0, (0, 0), ((0.8, 0.2), (0.5, 0.5)))
-    compared = agreement(other, {"legal": ours}, is_made=False)
+    compared = agreement(other, {"legal": ours}, is_decision_model=False)
     apart = {"widest": pytest.approx(0.1), "parting": pytest.approx(0.2)}
     assert compared == {"same_answers": 0.5, **apart}
     greedy = Decided(1.0, (0, 1), scoring="greedy")
     nothing = dict.fromkeys(("same_answers", "widest", "parting"))
-    assert agreement(greedy, {"legal": ours}, is_made=False) == nothing
-    assert agreement(greedy, {"legal": ours}, is_made=True)["same_answers"] == 1.0
-    assert agreement(Decided(1.0), {"legal": ours}, is_made=True) == nothing
+    assert agreement(greedy, {"legal": ours}, is_decision_model=False) == nothing
+    assert agreement(greedy, {"legal": ours}, is_decision_model=True)["same_answers"] == 1.0
+    assert agreement(Decided(1.0), {"legal": ours}, is_decision_model=True) == nothing
 
 
 # ---- the run and what it shows -------------------------------------------------------------------

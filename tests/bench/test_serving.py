@@ -41,14 +41,14 @@ def test_an_answer_is_held_against_the_one_in_process() -> None:
 
 
 @pytest.mark.skipif(find_llama_server()[0] is None, reason="needs llama-server: make peers")
-@pytest.mark.parametrize("name", ["small made", "small 32k"])
+@pytest.mark.parametrize("name", ["small decision model", "small 32k"])
 def test_both_servers_answer_alike(library: Library, tmp_path: Path, name: str) -> None:
     small = ["--clients", "2", "--inputs", "4", "--out", str(tmp_path)]
     assert main(["--beside", "--only", name, *small]) == 0
     (cell,) = json.loads((tmp_path / "serving-beside.json").read_text())["cells"]
     assert cell["inputs"] == 12
     assert all(each["a_second"] > 0 for each in cell["ways"].values())
-    if name == "small made":
+    if name == "small decision model":
         # Not all of 36: ten options of random weights are near each other, and llama-server's
         # attention rounds to half precision. By chance it would be a tenth.
         assert cell["same_answers"] >= 0.75
