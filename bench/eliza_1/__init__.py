@@ -1,1 +1,1 @@
-"""elizaOS's eliza-1 tasks: whole answers, in modes from free to strict."""
+"""elizaOS's eliza-1 tasks: whole answers, in modes from free generation to strict."""

@@ -1,9 +1,9 @@
-"""Answer elizaOS's eliza-1 tasks, from free to strict.
+"""Answer elizaOS's eliza-1 tasks, in modes from free generation to strict.
 
-Modes: ``unguided`` generates freely; ``guided`` under a grammar of the answers that a sampled token
-is checked against, and that masks the vocabulary only if it was illegal; ``strict-guided`` under
-the same grammar, which masks before sampling; ``strict-trie-ffi`` fills the skeleton that the
-grammar was made from.
+Modes: ``unguided`` generates freely. ``guided`` checks each sampled token with a grammar of the
+answers, and masks the vocabulary only if the token is not allowed. ``strict-guided`` uses the same
+grammar, and masks before sampling. ``strict-trie-ffi`` fills the skeleton from which the grammar
+was derived.
 
     $ python -m bench.eliza_1 --task all --mode all --output eval.json
 """
@@ -47,38 +47,40 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TASK",
         help=f"{', '.join(TASKS)}, action:NAME or all",
     )
-    parser.add_argument("--action", metavar="NAME", help="of --task action: only this action")
+    parser.add_argument("--action", metavar="NAME", help="with --task action: only this action")
     parser.add_argument(
-        "--mode", choices=(*MODES, "all"), required=True, help="how the answer is made"
+        "--mode", choices=(*MODES, "all"), required=True, help="how answers are generated"
     )
-    parser.add_argument("--limit", type=int, metavar="N", help="only the first N: cases of a task")
+    parser.add_argument("--limit", type=int, metavar="N", help="only the first N cases of a task")
     parser.add_argument(
         "--max-tokens",
         type=int,
         default=128,
         metavar="N",
-        help="at most N tokens: of an answer; filled, of each free value (128)",
+        help="at most N tokens per answer; with strict-trie-ffi, per free value (128)",
     )
     parser.add_argument(
         "--chat",
         action="store_true",
-        help="use the chat template: with an instruction about the answer's form",
+        help="use the chat template, with an instruction about the format of the answer",
     )
     parser.add_argument(
-        "--output", metavar="FILE", help="write to FILE: all answers and counts as JSON"
+        "--output", metavar="FILE", help="write all answers and their rates to FILE, as JSON"
     )
-    parser.add_argument("--plot", metavar="FILE", help="write a PNG; needs the [plot] extra")
+    parser.add_argument(
+        "--plot", metavar="FILE", help="draw the rates as a PNG; requires the plot extra"
+    )
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    """Answer the cases and print the table; returns 1 if a filled answer was not of its schema."""
+    """Answer the cases and print the table. Returns 1 if a filled answer violates its schema."""
     cases = _cases(arguments)
     if arguments.max_tokens < 1:
-        raise UsageError(f"--max-tokens must be 1 or more, not {arguments.max_tokens}")
+        raise UsageError(f"--max-tokens: expected 1 or more, got {arguments.max_tokens}")
     check_output(arguments)
     check_output(arguments, "plot")
     if arguments.plot is not None:
-        load_matplotlib()  # now, not after minutes
+        load_matplotlib()  # fails now if it is missing, not after minutes
     modes = MODES if arguments.mode == "all" else (arguments.mode,)
     with open_model(arguments) as model:
         rows = list(_rows(model, cases, modes, arguments))
@@ -100,26 +102,26 @@ def _run(arguments: argparse.Namespace) -> int:
     filled = [row for row in rows if row.mode == TRIE]
     for row in filled:
         if not row.of_schema:
-            said = f"not of its schema: {row.task} {row.id}: {row.text}"
-            print(printable(said), file=sys.stderr)
+            problem = f"{row.task} {row.id}: the answer violates its schema: {row.text}"
+            print(printable(problem), file=sys.stderr)
     return 0 if all(row.of_schema for row in filled) else 1
 
 
 def _cases(arguments: argparse.Namespace) -> list[list[Case]]:
-    """Return the cases of each task that is asked for."""
+    """Return the cases of each requested task."""
     task, _, action = arguments.task.partition(":")
     if task not in (*TASKS, "all"):
-        raise UsageError(f"--task must be {', '.join(TASKS)}, action:NAME or all, not {task!r}")
+        raise UsageError(f"--task: expected {', '.join(TASKS)}, action:NAME or all, got {task!r}")
     action = action or arguments.action
     if action and task != "action":
-        raise UsageError("--action goes with --task action")
+        raise UsageError("--action requires --task action")
     if arguments.limit is not None and arguments.limit < 1:
-        raise UsageError(f"--limit must be 1 or more, not {arguments.limit}")
+        raise UsageError(f"--limit: expected 1 or more, got {arguments.limit}")
     listed = []
     for name in TASKS if task == "all" else (task,):
         cases = list(cases_of(name, action or None))[: arguments.limit]
         if not cases:
-            raise UsageError(f"no case is about the action {action!r}")
+            raise UsageError(f"--action: no case for the action {action!r}")
         listed.append(cases)
     return listed
 

@@ -1,4 +1,4 @@
-"""Answering one case in one mode, timed."""
+"""Answer one case in one mode, and time the answer."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ __all__ = ["TimedAnswer", "answer", "prompt_of"]
 
 @dataclass(frozen=True)
 class TimedAnswer:
-    """What the model answered.
+    """An answer of the model.
 
     Attributes
     ----------
     text : str
     tokens : int
     forward_passes : int
-        Beyond those of the prompt.
+        Forward passes after the prompt.
     seconds : float
-        From the prompt's tokens to the answer's last. The prompt is in the KV cache already.
+        The time of the prefill, with the prompt in the KV cache, and of the answer.
     """
 
     text: str
@@ -39,7 +39,7 @@ class TimedAnswer:
 
 
 def prompt_of(model: Model, case: Case, *, chat: bool) -> Tokens:
-    """Return the tokens of the question, in the embedded model's format or as a chat."""
+    """Return the tokens of a question, in the embedded model's format or as a chat."""
     if chat:
         turns = {"system": case.instruction, "user": case.question}
         return model.chat_tokens([{"role": r, "content": c} for r, c in turns.items()])
@@ -57,7 +57,7 @@ def answer(model: Model, case: Case, prompt: Tokens, mode: str, max_tokens: int)
     mode
         One of :data:`~bench.parts.modes.MODES`.
     max_tokens
-        Of the answer; filled, of each free value.
+        The most tokens of the answer; in the mode `TRIE`, of each free value.
     """
     _read_prompt(model, prompt)
     method = METHOD_OF_MODE[mode]
@@ -68,14 +68,14 @@ def answer(model: Model, case: Case, prompt: Tokens, mode: str, max_tokens: int)
     model.binding.set_option(model.session.ctx, "grammar_order", method.grammar_order)
 
     def is_complete(text: str) -> bool:
-        # All of these answers end on a bracket that nothing can follow.
+        # All answers end with a closing bracket, and nothing can follow it.
         return text.endswith("}") and case.skeleton.matches(text)
 
     return _generate(model, prompt, max_tokens, case.skeleton.to_gbnf(), is_complete)
 
 
 def _read_prompt(model: Model, prompt: Tokens) -> None:
-    """Bring the prompt into the KV cache, so that no mode finds it there thanks to another."""
+    """Bring the prompt into the KV cache, so that all modes have it there."""
     with open_stream(model.binding, model.session.ctx, StreamConfig()) as stream:
         model.binding.prefill(stream, prompt)
 
@@ -107,7 +107,7 @@ def _generate(
             step = binding.next(stream)
             text += step.text
             n_tokens += len(step.tokens)
-            # Where the grammar allows only the end, asking for it would be a pass for nothing.
+            # If the grammar allows only the end token, another pass would be wasted.
             done = step.done or is_complete(text)
         seconds = time.perf_counter() - begin
         return TimedAnswer(text, n_tokens, binding.stats(stream).passes_after_prompt, seconds)

@@ -1,4 +1,4 @@
-"""The summaries as a picture."""
+"""Draw the summaries as a picture."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .report import AnswerRates
 
 __all__ = ["draw"]
 
-RATES = {"parse_rate": "parses", "schema_rate": "of the schema", "label_rate": "right"}
+RATES = {"parse_rate": "parses", "schema_rate": "valid", "label_rate": "correct"}
 
 
 def draw(summaries: Sequence[AnswerRates], path: Path) -> None:
-    """Write a PNG with the rates above and the times below, a group of bars for each task."""
+    """Write a PNG with the rates above and the times below, one column per task."""
     tasks = list(dict.fromkeys(each.task for each in summaries))
     modes = list(dict.fromkeys(each.mode for each in summaries))
     picture = Picture(2, len(tasks), size=(3.6 * len(tasks) + 1.6, 6.4))
@@ -34,8 +34,8 @@ def draw(summaries: Sequence[AnswerRates], path: Path) -> None:
         rates.set_xticks(range(len(RATES)), list(RATES.values()))
         rates.set_ylim(0, 1.05)
         times.set_xticks(range(len(modes)), modes, rotation=20, ha="right", fontsize="small")
-        times.set_ylabel("ms an answer: median, line to p95")
+        times.set_ylabel("ms per answer: median, line to p95")
         plain(rates, "y")
         plain(times, "y")
-    picture.axes[0][0].set_ylabel("share of the answers")
+    picture.axes[0][0].set_ylabel("share of answers")
     picture.save(path)

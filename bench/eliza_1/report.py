@@ -1,4 +1,4 @@
-"""Counting answers: rates, times, the table, the JSON."""
+"""Judge answers, and compute rates, times and the table."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ __all__ = ["AnswerRates", "JudgedAnswer", "judge", "summarize", "table"]
 
 @dataclass(frozen=True)
 class JudgedAnswer:
-    """An answer and what it is worth.
+    """An answer, and whether it is correct.
 
     Attributes
     ----------
     parsed : bool
-        Whether the whole of it is JSON, but for white space around it.
+        Whether the whole text is JSON, except for white space around it.
     of_schema : bool
-        Whether its value has the keys and types that the task asks for, in any order.
+        Whether the value has the keys and types that the task requires, in any order.
     right_name : bool
-        Whether the action, or whether to respond, is the expected one.
+        Whether the action, or the decision whether to respond, is the expected one.
     right : bool
-        Whether the parameters are, too.
+        Whether the parameters are the expected ones as well.
     """
 
     task: str
@@ -49,16 +49,19 @@ class JudgedAnswer:
 
 @dataclass(frozen=True)
 class AnswerRates:
-    """Rates are 0 to 1; `name_rate` and `label_rate` count all answers, parsed or not.
+    """The rates of all answers to a task in a mode. Rates are shares of all answers, 0 to 1.
 
     Attributes
     ----------
-    label_rate : float
-        The share of answers that are right with all parameters.
+    parse_rate, schema_rate, name_rate, label_rate : float
+        The shares of answers with `parsed`, `of_schema`, `right_name` and `right` of
+        `JudgedAnswer`.
     tokens_per_second : float
-        All tokens of all answers divided by their time.
+        The tokens of all answers, divided by their time.
+    tokens : float
+        The mean tokens of an answer.
     forward_passes : float
-        Mean for an answer, without those of the prompt.
+        The mean passes of an answer, after the prompt.
     """
 
     task: str
@@ -76,7 +79,7 @@ class AnswerRates:
 
 
 def judge(case: Case, mode: str, answer: TimedAnswer) -> JudgedAnswer:
-    """Return the row of an answer."""
+    """Judge an answer to a case."""
     value: Any = None
     parsed = True
     try:
@@ -100,7 +103,7 @@ def judge(case: Case, mode: str, answer: TimedAnswer) -> JudgedAnswer:
 
 
 def summarize(rows: Iterable[JudgedAnswer]) -> AnswerRates:
-    """Count over the rows of one task and mode; there must be at least one."""
+    """Return the rates of one or more answers to the same task in the same mode."""
     listed = list(rows)
     times = [row.milliseconds for row in listed]
     return AnswerRates(
@@ -126,7 +129,7 @@ HEADS = (
 
 
 def table(summaries: Sequence[AnswerRates]) -> str:
-    """Return the summaries as a table of Markdown."""
+    """Return the summaries as a Markdown table."""
     rows = []
     for each in summaries:
         rates = (each.parse_rate, each.schema_rate, each.name_rate, each.label_rate)

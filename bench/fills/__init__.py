@@ -1,1 +1,1 @@
-"""Compare structured answers with those of an older version and of llama-server."""
+"""Compare structured answers with an older version and with llama-server."""

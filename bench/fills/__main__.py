@@ -1,9 +1,9 @@
-"""Measure structured answers: beside an older version of this package, and beside llama-server.
+"""Compare structured answers with an older version of this package, and with llama-server.
 
-Each version and llama-server has a process of its own, and all take turns in one run. The figures
-are of an answer of each schema, of the first answer of a process, and of several answers at once.
+Both versions and llama-server run in their own processes, and take turns. Three things are
+measured: one answer for each schema, the first answer of a process, and several answers at once.
 
-    $ git worktree add /tmp/older v0.2.0    # and build its library there
+    $ git worktree add /tmp/older v0.2.0    # then build the library there
     $ python -m bench.fills --older /tmp/older --docs docs/performance.md    # half an hour
 """
 
@@ -31,7 +31,7 @@ from ..together.llama_server import find_llama_server, serving
 from .processes import Answered, ServerFiller, Version, worker
 
 OURS, SERVER = "eliza-ffi", "llama-server"
-OLDER_FILL, OLDER_MASKS = "older, own compiler", "older, llguidance"
+OLDER_FILL, OLDER_MASKS = "older version, own compiler", "older version, llguidance"
 OLDER = (OLDER_FILL, OLDER_MASKS)
 
 PROMPT = "Message {}: the app crashes when I log in, please call me back.\nAnswer: "
@@ -39,7 +39,7 @@ N_CTX = 2048
 N_CTX_TOGETHER = 8192
 AT_ONCE = (1, 2, 4, 8, 16)
 LEAST_TOGETHER = 10
-"""Answers of a round: one of each schema at least."""
+"""The fewest answers of a round: one for each schema."""
 
 ALONE_MODELS = ("trained 2k", "random 32k", "random 128k", "random 262k", "wide 32k")
 TOGETHER_MODELS = ("trained 2k", "random 128k", "wide 32k")
@@ -47,10 +47,10 @@ FIRST_MODEL = "random 262k"
 FIRST_SCHEMA = SAMPLES["contact"]
 
 SMALL_TIMES = 5
-"""Rounds with a small model for one with a wide model."""
+"""How many times more rounds a small model gets than a wide model."""
 
 PARTS = ("alone", "first", "together")
-"""What is measured, by the names in the results."""
+"""The names of the three measurements in the results."""
 
 Way = Callable[[Sequence[str], Sequence[Any]], Answered]
 
@@ -58,10 +58,10 @@ Way = Callable[[Sequence[str], Sequence[Any]], Answered]
 def rounds_of(
     ways: Mapping[str, Way], schemas: Sequence[Any], n_rounds: int, at_once: int = 1
 ) -> tuple[dict[str, list[Answered]], dict[str, str]]:
-    """Return each way's answers by round, and why a way has none.
+    """Run all methods in turns; return their answers by round, and the errors of failed methods.
 
-    In a round each way answers all schemas, as many at once as `at_once` says. One more round comes
-    first, in which every way reads the prompts and compiles the schemas.
+    In a round, each method answers all schemas, `at_once` schemas at a time. One untimed round
+    comes first, in which every method decodes the prompts and compiles the schemas.
     """
     found: dict[str, list[Answered]] = {name: [] for name in ways}
     problems: dict[str, str] = {}
@@ -77,25 +77,25 @@ def rounds_of(
                 continue
             if i_round:
                 found[name].append(answered)
-        names.append(names.pop(0))  # none is always the first
+        names.append(names.pop(0))  # another method is first in the next round
     return {name: each for name, each in found.items() if name not in problems}, problems
 
 
 def _all(way: Way, schemas: Sequence[Any], at_once: int) -> Answered:
-    """Answer all schemas, as many at once.
+    """Answer all schemas, `at_once` schemas at a time.
 
-    The prompts are the same in all rounds: a single one stays in every way's cache.
+    The prompts are the same in all rounds. If there is only one, it stays in every method's cache.
     """
-    said = []
+    answered = []
     for begin in range(0, len(schemas), at_once):
         some = schemas[begin : begin + at_once]
         prompts = [PROMPT.format(begin + i) for i in range(len(some))]
-        said.append(way(prompts, some))
-    return Answered(*(sum(each) for each in zip(*map(astuple, said), strict=True)))
+        answered.append(way(prompts, some))
+    return Answered(*(sum(each) for each in zip(*map(astuple, answered), strict=True)))
 
 
 def alone(subject: Subject, older: Version | None, n_rounds: int) -> list[dict[str, Any]]:
-    """Measure answers of each schema, one at a time, by this version and by the older one."""
+    """Measure single answers for each schema with this version and the older one."""
     cells = []
     with ExitStack() as open_ones:
         ways = _ways(open_ones, subject, older, OURS, *OLDER)
@@ -112,10 +112,10 @@ def alone(subject: Subject, older: Version | None, n_rounds: int) -> list[dict[s
 
 
 def together(subject: Subject, at_once: int, program: Path | None, n_rounds: int) -> dict[str, Any]:
-    """Measure several answers at once, here and by llama-server."""
+    """Measure several answers at once with this version and with llama-server."""
     cell: dict[str, Any] = {"model": subject.name, "at_once": at_once}
     schemas = list(SAMPLES.values())
-    n = -(-max(LEAST_TOGETHER, at_once) // at_once) * at_once  # every slot is always in use
+    n = -(-max(LEAST_TOGETHER, at_once) // at_once) * at_once  # so that all slots are always in use
     drawn = [schemas[i % len(schemas)] for i in range(n)]
     with noting_other_programs(cell), ExitStack() as open_ones:
         ours = open_ones.enter_context(worker(Version(), subject.path(), N_CTX_TOGETHER, at_once))
@@ -133,7 +133,7 @@ def together(subject: Subject, at_once: int, program: Path | None, n_rounds: int
 
 
 def first(subject: Subject, older: Version | None, n_rounds: int) -> dict[str, Any]:
-    """Measure the first answer of a process, and the second, the model being open."""
+    """Measure the first and the second answer of a process, after the model was loaded."""
     cell: dict[str, Any] = {"model": subject.name}
     spent: dict[str, list[tuple[float, float]]] = {}
     with noting_other_programs(cell):
@@ -156,9 +156,10 @@ def first(subject: Subject, older: Version | None, n_rounds: int) -> dict[str, A
 def _ways(
     open_ones: ExitStack, subject: Subject, older: Version | None, *names: str
 ) -> dict[str, Way]:
-    """Start some ways, each in a process of its own, and leave out an older version's without one.
+    """Start some methods, each in its own process.
 
-    What comes first in a process whose threads have slept takes longer than what comes next.
+    Without an older version, its methods are left out. Each method has its own process, because the first answer after a process has slept takes longer
+    than the next one.
     """
     versions = {OURS: Version(), OLDER_FILL: older, OLDER_MASKS: older}
     ways: dict[str, Way] = {}
@@ -181,7 +182,7 @@ def _costs(answers: Sequence[Answered]) -> dict[str, Any]:
 
 
 def _compared(others: Sequence[Answered], ours: Sequence[Answered]) -> dict[str, Any]:
-    """Return how many times longer the others took: the least of all rounds, and by round."""
+    """Return the time of `others` relative to `ours`: of the fastest rounds, and by round."""
     pairs = zip(others, ours, strict=True)
     return {
         "times_least": _least(others) / _least(ours),
@@ -201,7 +202,22 @@ def run(
     at_once: Sequence[int] = AT_ONCE,
     parts: Sequence[str] = PARTS,
 ) -> dict[str, Any]:
-    """Measure all parts or some, of all models or of some."""
+    """Run the measurements.
+
+    Parameters
+    ----------
+    older
+        The older version; None = do not compare with one.
+    n_rounds
+    models
+        The names of the models; empty = all.
+    program
+        llama-server; None = not available.
+    at_once
+        The numbers of simultaneous answers.
+    parts
+        The measurements, among `PARTS`.
+    """
     by_name = {subject.name: subject for subject in MODELS}
     _, peer = find_llama_server()
     results: dict[str, Any] = {
@@ -246,13 +262,14 @@ def markdown(results: dict[str, Any]) -> str:
         "\n\n".join(
             [
                 f"{machine_line(results['machine'])} {peers}. {results['rounds']} rounds, "
-                f"{SMALL_TIMES * results['rounds']} of single answers of small models."
+                f"{SMALL_TIMES * results['rounds']} for single answers of small models."
                 f"{disturbed}",
-                "Milliseconds of an answer, the schema being known: the least of all rounds, which "
-                "other programs disturbed least. Times is how many times longer the faster of the "
-                "two older ways takes: by these, and by round (the median, and the quartiles)",
+                "Milliseconds of an answer, with a schema that is already compiled: the fastest of "
+                "all rounds, because other programs disturbed it least. *Ratio* is the time of "
+                "the faster older method, divided by this version's time. *Ratio by round* is the "
+                "median of the ratios within a round, and the quartiles in parentheses",
                 markdown_table(
-                    ["model", "schema", OURS, *OLDER, "times", "by round"],
+                    ["model", "schema", OURS, *OLDER, "ratio", "ratio by round"],
                     (
                         [
                             *(cell["model"], cell["schema"]),
@@ -262,7 +279,7 @@ def markdown(results: dict[str, Any]) -> str:
                         for cell in results["alone"]
                     ),
                 ),
-                "Tokens of an answer, and the passes behind the prompt that they took",
+                "Tokens of an answer / passes after the prompt",
                 markdown_table(
                     ["model", "schema", OURS, *OLDER],
                     (
@@ -273,20 +290,24 @@ def markdown(results: dict[str, Any]) -> str:
                         for cell in results["alone"]
                     ),
                 ),
-                "Seconds until the first answer of a process, and the second, the model being open",
+                "Seconds of the first and the second answer of a process, after the model was "
+                "loaded: median, and the quartiles in parentheses",
                 markdown_table(
-                    ["model", "way", "first", "second"],
+                    ["model", "method", "first", "second"],
                     (
                         [cell["model"], way, _range(each["first"]), _range(each["second"])]
                         for cell in results["first"]
                         for way, each in cell["ways"].items()
                     ),
                 ),
-                "Answers per second, several at once, in the fastest of all rounds, and the tokens "
-                "of an answer. Times is how many times longer llama-server takes for the same "
-                "schemas, as above",
+                "Several answers at once: answers per second in the fastest of all rounds, and "
+                "tokens of an answer. *Ratio* is llama-server's time for the same schemas, divided "
+                f"by that of {OURS}; *ratio by round* as above",
                 markdown_table(
-                    ["model", "at once", OURS, SERVER, "tokens", "its tokens", "times", "by round"],
+                    [
+                        *("model", "at once", OURS, SERVER),
+                        *(f"tokens, {OURS}", f"tokens, {SERVER}", "ratio", "ratio by round"),
+                    ],
                     (
                         [
                             *(cell["model"], str(cell["at_once"])),
@@ -321,7 +342,7 @@ def _tokens(cell: dict[str, Any], way: str) -> str:
     one = cell["ways"].get(way)
     if one is None:
         return "-"
-    cut = f" ({one['cut']:.0f} cut)" if one["cut"] else ""
+    cut = f" ({one['cut']:.0f} truncated)" if one["cut"] else ""
     return number(one["tokens"] / cell["answers"]) + cut
 
 
@@ -337,18 +358,44 @@ def _range(figures: Sequence[float]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the figures, and print them."""
-    parser = argparse.ArgumentParser(description="Measure structured answers.")
-    parser.add_argument("--older", type=Path, metavar="DIR", help="a checkout to compare with")
-    parser.add_argument("--older-library", type=Path, metavar="FILE", help="(DIR/build/cpu/...)")
-    parser.add_argument("--rounds", type=int, default=5, help="of each (5)")
-    names = [subject.name for subject in MODELS]
-    parser.add_argument("--only", action="append", default=[], choices=names, help="repeated")
-    parser.add_argument("--at-once", action="append", default=[], type=int, metavar="N")
-    parser.add_argument(
-        "--part", action="append", default=[], choices=PARTS, help="keep the file's other parts"
+    """Measure, and write and print the figures."""
+    parser = argparse.ArgumentParser(
+        description="Compare structured answers with an older version and with llama-server."
     )
-    parser.add_argument("--render", action="store_true", help="measure nothing, show the file")
+    parser.add_argument("--older", type=Path, metavar="DIR", help="a checkout of the older version")
+    parser.add_argument(
+        "--older-library",
+        type=Path,
+        metavar="FILE",
+        help="the library of the older version (DIR/build/cpu/...)",
+    )
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of each measurement (5)")
+    names = [subject.name for subject in MODELS]
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        choices=names,
+        help="measure only this model; repeat for more models",
+    )
+    parser.add_argument(
+        "--at-once",
+        action="append",
+        default=[],
+        type=int,
+        metavar="N",
+        help="measure only N answers at once; repeat for more numbers",
+    )
+    parser.add_argument(
+        "--part",
+        action="append",
+        default=[],
+        choices=PARTS,
+        help="measure only this part, and keep the stored results of the others; can be repeated",
+    )
+    parser.add_argument(
+        "--render", action="store_true", help="show the stored results; measure nothing"
+    )
     add_output_arguments(parser)
     options = parser.parse_args(arguments)
     file, parts = options.out / "fills.json", options.part or PARTS

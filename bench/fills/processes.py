@@ -1,4 +1,4 @@
-"""The processes whose answers are compared: two versions of this package, and llama-server."""
+"""The compared processes: two versions of this package, and llama-server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ..together.llama_server import GREEDY, HOST
 __all__ = ["MOST_TOKENS", "Answered", "Filler", "ServerFiller", "Version", "Worker", "worker"]
 
 MOST_TOKENS = 400
-"""Of an answer."""
+"""The most tokens of an answer."""
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 PROGRAM = Path(__file__).with_name("worker.py")
@@ -31,18 +31,18 @@ PROGRAM = Path(__file__).with_name("worker.py")
 
 @dataclass(frozen=True)
 class Answered:
-    """Answers that were asked for together.
+    """The figures of several simultaneous answers.
 
     Attributes
     ----------
     seconds : float
-        From the first question to the last answer.
+        The time from the first request to the last answer.
     tokens : int
-        Of all answers.
+        The tokens of all answers.
     passes : int
-        Of all answers, behind their prompts; 0 if that is not known.
+        The passes of all answers, after their prompts; 0 = not known.
     n_cut : int
-        Answers that `MOST_TOKENS` ended.
+        Answers that were truncated after `MOST_TOKENS` tokens.
     """
 
     seconds: float
@@ -52,10 +52,10 @@ class Answered:
 
 
 class Filler(Protocol):
-    """Something that answers schemas."""
+    """A process that generates JSON for schemas."""
 
     def fill(self, prompts: Sequence[str], schemas: Sequence[Any]) -> Answered:
-        """Answer each prompt by its schema, all of them at once.
+        """Generate an answer for each prompt and its schema, all of them at once.
 
         Raises
         ------
@@ -73,7 +73,7 @@ class Version:
     folder : Path
         Its checkout.
     library : Path or None
-        Its library; None = the one that it finds by itself.
+        Its library; None = the library that this version finds itself.
     """
 
     folder: Path = ROOT
@@ -81,7 +81,7 @@ class Version:
 
 
 class Worker:
-    """A process that answers with one version of this package.
+    """A process that runs one version of this package.
 
     Parameters
     ----------
@@ -107,14 +107,14 @@ class Worker:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise RuntimeError(f"the process ended with {self._process.wait()}")
+            raise RuntimeError(f"the worker process exited with {self._process.wait()}")
         told: dict[str, Any] = json.loads(line)
         return told
 
 
 @contextmanager
 def worker(version: Version, model: Path, n_ctx: int, n_slots: int) -> Iterator[Worker]:
-    """Run a worker for a while."""
+    """Start a worker, and stop it at the end of the block."""
     path = os.pathsep.join(filter(None, (str(version.folder), os.environ.get("PYTHONPATH"))))
     environment = {**os.environ, "PYTHONPATH": path}
     if version.library is not None:
@@ -133,10 +133,10 @@ def worker(version: Version, model: Path, n_ctx: int, n_slots: int) -> Iterator[
 
 @dataclass(frozen=True)
 class ServerFiller:
-    """llama-server, which has its own way with a schema.
+    """llama-server, with its own implementation of JSON Schema.
 
-    A build with llguidance leaves white space to the model, without end, unless the schema says
-    otherwise. It does: JSON without white space is what all write.
+    If llama-server was built with llguidance, it lets the model add unlimited white space, unless
+    the schema forbids it. The schemas here forbid it, so all methods generate compact JSON.
 
     Attributes
     ----------
@@ -153,7 +153,7 @@ class ServerFiller:
         return Answered(time.perf_counter() - begin, tokens, n_cut=cut)
 
     def _fill(self, prompt: str, schema: Any) -> tuple[int, bool]:
-        """Return how many tokens an answer has, and whether the limit ended it."""
+        """Return the number of tokens of an answer, and whether the answer was truncated."""
         compact = {**schema, "x-guidance": COMPACT}
         asked = {"prompt": prompt, "json_schema": compact, "n_predict": MOST_TOKENS, **GREEDY}
         connection = http.client.HTTPConnection(HOST, self.port, timeout=600.0)

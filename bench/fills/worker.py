@@ -1,7 +1,8 @@
-"""A process that fills schemas, with whichever version of the package it finds.
+"""A process that fills schemas, with the version of the package that Python finds.
 
-It reads one JSON object per line, and writes one: the seconds that the answers took together, and
-the tokens and the passes of each. It imports nothing of this folder, so that older versions run it.
+For each line of standard input, a JSON object with prompts and schemas, it prints a JSON object
+with the seconds of all answers, and the tokens and passes of each answer. It imports nothing from
+this folder, so older versions of the package can run it.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from eliza_ffi.model import Model
 
 
 def answer(model: Any, way: str, prompt: list[int], schema: Any, most: int) -> tuple[int, int]:
-    """Return how many tokens an answer has, and how many passes behind the prompt it took."""
+    """Return the number of tokens of an answer, and its passes after the prompt."""
     if way == "fill":
         filled = model.fill(prompt, schema, max_tokens=most)
         return len(filled.tokens), filled.forward_passes
     keyword = "shape" if hasattr(model, "call_tool") else "schema"  # its name in older versions
     written = model.generate(prompt, most, **{keyword: schema})
     if written.finish_reason != "end":
-        raise RuntimeError(f"the answer has not ended: {written.finish_reason}")
+        raise RuntimeError(f"the answer did not end: {written.finish_reason}")
     return len(written.tokens), written.stats.passes_after_prompt
 
 
@@ -44,7 +45,7 @@ def main() -> int:
                         zip(prompts, asked["schemas"], strict=True),
                     )
                     told: dict[str, Any] = {"answers": list(found)}
-                except Exception as error:  # an older version may not take a schema
+                except Exception as error:  # an older version may not support a schema
                     told = {"problem": f"{type(error).__name__}: {error}"}
                 told["seconds"] = time.perf_counter() - begin
                 print(json.dumps(told), flush=True)

@@ -20,7 +20,9 @@ class FilledAnswers:
     def __init__(self, setting: AnsweringSetting) -> None:
         self._setting = setting
         self._guidance = setting.model.session.guidance()
-        self._guidance.json_schema({"const": 0})  # prepares the vocabulary, as the others have
+        self._guidance.json_schema(
+            {"const": 0}
+        )  # prepares the vocabulary in advance, like the other methods
         self._new = itertools.count()
 
     def answer(self, schema: Any) -> WrittenAnswer | None:
@@ -50,7 +52,9 @@ class GuidedAnswers:
     def __init__(self, setting: AnsweringSetting) -> None:
         self._setting = setting
         self._guidance = setting.model.session.guidance()
-        self._guidance.json_schema({"const": 0})  # prepares the vocabulary, as the others have
+        self._guidance.json_schema(
+            {"const": 0}
+        )  # prepares the vocabulary in advance, like the other methods
         self._new = itertools.count()
 
     def answer(self, schema: Any) -> WrittenAnswer | None:

@@ -1,1 +1,1 @@
-"""The server under load: what is held, what is refused, and whether the answers stay the same."""
+"""Load tests of the HTTP server: correct answers, rejected requests, and speed."""

@@ -1,14 +1,15 @@
-"""Put the server under load, with clients that misbehave beside those that ask.
+"""Test the server under load while some clients misbehave, and measure its speed.
 
-Every request must be answered once, with the answer that the model gives in process; a request that
-the queue had no room for is asked again. Beside them clients leave, drip their bodies, send half a
-head or no HTTP, and do not read. At the end the queue is empty and the process holds what it held.
+The server must answer every request once, and as a model in this process does. If the queue is
+full, the client sends the request again. Meanwhile, other clients disconnect, send their bodies
+slowly, send half a header or no HTTP, or do not read answers. At the end the queue must be empty,
+and the report shows the memory, files and threads of the process before and after.
 
     $ python -m bench.serving                        # 64 clients with 2,000 requests each (an hour)
     $ python -m bench.serving --quick                # a minute
-    $ python -m bench.serving --batching off         # every request alone in its passes
-    $ python -m bench.serving --throughput           # 16 clients beside decide_many
-    $ python -m bench.serving --beside               # 16 clients beside llama-server
+    $ python -m bench.serving --batching off         # without shared passes
+    $ python -m bench.serving --throughput           # 16 clients, compared with decide_many
+    $ python -m bench.serving --beside               # 16 clients, compared with llama-server
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from ..parts.machine import (
     on_cores,
     one_core_and_the_others,
 )
-from ..parts.pages import RESULTS, publish
+from ..parts.pages import add_output_arguments, publish
 from ..together.llama_server import find_llama_server
 from .beside import BESIDE, beside_llama_server, table_of_servers
 from .clients import Outcome, ask_all, misbehave
@@ -46,19 +47,20 @@ from .throughput import Served, figures_of, in_process, our_requests, over_http
 from .workload import Asked, mixture, with_answers
 
 N_DIFFERENT = 400
-"""Requests that differ; clients draw from them."""
+"""The number of different requests, from which clients draw."""
 
 COMPARED_ROUNDS = 3
-"""In which two servers take turns."""
+"""The rounds in which two servers take turns."""
 
 WIDE = "wide Q4_K 32k"
-"""Whose decisions take a fifth of a second, not a hundredth."""
+"""A model whose decisions take a fifth of a second, while the embedded model's take a hundredth."""
 
 ROUNDING = 0.05
-"""What neighbours in a pass may change of a probability, with few bits a weight."""
+"""The largest allowed difference of a probability. Requests in the same pass change the rounding,
+which is coarse if weights have few bits."""
 
 MEMORY_SECONDS = 5.0
-"""Between two looks at the server's memory."""
+"""The time between two measurements of the server's memory."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -78,7 +80,7 @@ def _load(given: argparse.Namespace) -> int:
     with Model(given.model, options={"batching": given.batching}) as model:
         asked = with_answers(mixture(min(N_DIFFERENT, given.clients * 8), given.seed), model)
     with running_server(given.model, given.batching, given.queue, given.deadline) as server:
-        asyncio.run(ask_all(server.address, asked, 4, 10, ROUNDING, -1))  # it is warm then
+        asyncio.run(ask_all(server.address, asked, 4, 10, ROUNDING, -1))  # the warm-up
         before = server.holds()
         begin = time.perf_counter()
         memory: list[int] = []
@@ -116,7 +118,7 @@ async def _ask(
 
 
 async def _note_memory(server: ServerProcess, memory: list[int]) -> None:
-    """Note the server's MiB every few seconds, where the system tells."""
+    """Record the server's memory in MiB every few seconds, if the system reports it."""
     while holds := server.holds():
         memory.append(holds["MiB"])
         await asyncio.sleep(MEMORY_SECONDS)
@@ -128,7 +130,7 @@ def _wait_until_idle(server: ServerProcess) -> None:
         if not any(value for name, value in figures.items() if "queue_requests" in name):
             return
         time.sleep(0.1)
-    raise RuntimeError("the queue is not empty a minute after the last request")
+    raise RuntimeError("a minute after the last request, the queue is not empty")
 
 
 def _facts(
@@ -164,25 +166,28 @@ def _facts(
     }
 
 
+NAMES = {"MiB": "memory in MiB", "files": "open files"}
+
+
 def _page(facts: dict[str, Any]) -> str:
     rows = [
-        ("requests", f"{facts['requests']:,} of {facts['clients']} clients"),
-        ("held: answered once, as in process", f"{facts['held']:,}"),
-        ("refused with 429, then held", f"{facts['refused']:,}"),
-        ("wrong", f"{facts['wrong']:,}"),
-        ("lost", f"{facts['lost']:,}"),
-        ("the same to the last bit", f"{facts['exact']:,}"),
+        ("requests", f"{facts['requests']:,} from {facts['clients']} clients"),
+        ("answered once and correctly", f"{facts['held']:,}"),
+        ("rejected with 429 and sent again", f"{facts['refused']:,}"),
+        ("answered wrongly", f"{facts['wrong']:,}"),
+        ("not answered", f"{facts['lost']:,}"),
+        ("answers with identical probabilities", f"{facts['exact']:,}"),
         ("largest difference of a probability", f"{facts['farthest']:.4f}"),
-        ("broken off because the client had gone", f"{facts['broken_off']:.0f}"),
+        ("cancelled because the client disconnected", f"{facts['broken_off']:.0f}"),
     ]
-    rows += [(f"clients beside them: {how}", f"{n:,}") for how, n in facts["misbehaved"].items()]
+    rows += [(f"a misbehaving client {how}", f"{n:,}") for how, n in facts["misbehaved"].items()]
     rows += [
-        (f"{what} before and after", f"{n:,}, {facts['holds']['after'][what]:,}")
+        (f"{NAMES.get(what, what)} before and after", f"{n:,}, {facts['holds']['after'][what]:,}")
         for what, n in facts["holds"]["before"].items()
     ]
     if memory := facts.get("memory"):
         quarters = (memory[round(k * (len(memory) - 1) / 4)] for k in range(5))
-        rows.append(("MiB after each quarter of the time", ", ".join(map(str, quarters))))
+        rows.append(("memory in MiB at each quarter of the time", ", ".join(map(str, quarters))))
     table = markdown_table(("", f"batching={facts['batching']}"), rows)
     return f"{machine_line(facts['machine'])}\n\n{table}\n"
 
@@ -192,27 +197,34 @@ def _measure(given: argparse.Namespace) -> int:
     if given.model is not None:
         models = {Path(given.model).stem: given.model}
     measured = {name: _throughput(given, path) for name, path in models.items()}
-    rows: list[tuple[str, str, Callable[[float], str]]] = [
-        ("decisions of 3 questions a second, served", "served_a_second", number),
-        ("in process, decide_many", "in_process_a_second", number),
-        ("served / in process", "share", "{:.2f}".format),
-        ("p50, ms", "p50_ms", number),
-        ("p99, ms", "p99_ms", number),
-    ]
-    table_rows = [(said, *(show(f[key]) for f in measured.values())) for said, key, show in rows]
-    if all("client_apart" in facts for facts in measured.values()):
-        shares = (f"{facts['client_apart']['share']:.2f}" for facts in measured.values())
-        table_rows.append(("served / in process, the client on a core of its own", *shares))
-    table = markdown_table((f"{given.clients} clients", *measured), table_rows)
-    machine = machine_facts()
-    results = {"machine": machine, "clients": given.clients, "models": measured}
-    page = f"{machine_line(machine)}\n\n{table}\n"
+    results = {"machine": machine_facts(), "clients": given.clients, "models": measured}
+    page = _page_of_throughput(results)
     publish("serving-throughput", results, page, given.out, given.docs)
     return 0
 
 
+def _page_of_throughput(results: dict[str, Any]) -> str:
+    measured = results["models"]
+    rows: list[tuple[str, str, Callable[[float], str]]] = [
+        ("requests with 3 questions per second, over HTTP", "served_a_second", number),
+        ("the same in process, with decide_many", "in_process_a_second", number),
+        ("over HTTP / in process", "share", "{:.2f}".format),
+        ("p50 over HTTP, ms", "p50_ms", number),
+        ("p99 over HTTP, ms", "p99_ms", number),
+    ]
+    table_rows = [(label, *(show(f[key]) for f in measured.values())) for label, key, show in rows]
+    if all("client_apart" in facts for facts in measured.values()):
+        shares = (f"{facts['client_apart']['share']:.2f}" for facts in measured.values())
+        table_rows.append(("over HTTP / in process, with the client on its own core", *shares))
+    table = markdown_table((f"{results['clients']} clients", *measured), table_rows)
+    return f"{machine_line(results['machine'])}\n\n{table}\n"
+
+
 def _throughput(given: argparse.Namespace, path: str | None) -> dict[str, Any]:
-    """Measure with the client on the cores of the model, and then on one that the model has not."""
+    """Measure with clients and model on the same cores, and then with the clients on one core.
+
+    In the second measurement, the model has all other cores.
+    """
     facts = _in_turns(given, path, None, None)
     if cores := one_core_and_the_others():
         facts["client_apart"] = _in_turns(given, path, *cores)
@@ -267,33 +279,67 @@ def _compare(given: argparse.Namespace) -> int:
         beside_llama_server(name, program, given.clients, given.inputs, COMPARED_ROUNDS)
         for name in given.only or BESIDE
     ]
-    machine = machine_facts()
-    results = {"machine": machine, "peer": peer.version, "cells": cells}
-    line = f"{machine_line(machine)} llama-server {peer.version}."
-    disturbed = disturbance((cell["model"], cell) for cell in cells)
-    page = f"{line}{disturbed}\n\n{table_of_servers(cells)}\n"
-    publish("serving-beside", results, page, given.out, given.docs)
+    results = {"machine": machine_facts(), "peer": peer.version, "cells": cells}
+    publish("serving-beside", results, _page_of_servers(results), given.out, given.docs)
     return 0
 
 
+def _page_of_servers(results: dict[str, Any]) -> str:
+    cells = results["cells"]
+    line = f"{machine_line(results['machine'])} llama-server {results['peer']}."
+    disturbed = disturbance((cell["model"], cell) for cell in cells)
+    return f"{line}{disturbed}\n\n{table_of_servers(cells)}\n"
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description="Put the server under load.")
-    parser.add_argument("--model", metavar="FILE", help="the model (the embedded one)")
-    parser.add_argument("--clients", type=int, metavar="N", help="(64; measured beside others 16)")
-    parser.add_argument("--requests", type=int, default=2000, metavar="N", help="of each client")
-    parser.add_argument("--spoilers", type=int, default=8, metavar="N", help="that misbehave")
+    parser = argparse.ArgumentParser(
+        description="Test the server under load, or measure its speed."
+    )
+    parser.add_argument("--model", metavar="FILE", help="a GGUF file (the embedded model)")
+    parser.add_argument(
+        "--clients",
+        type=int,
+        metavar="N",
+        help="simultaneous clients (64; 16 with --throughput and --beside)",
+    )
+    parser.add_argument(
+        "--requests", type=int, default=2000, metavar="N", help="requests of each client (2000)"
+    )
+    parser.add_argument(
+        "--spoilers", type=int, default=8, metavar="N", help="misbehaving clients (8)"
+    )
     parser.add_argument("--batching", choices=("auto", "off"), default="auto")
-    parser.add_argument("--queue", type=int, default=32, metavar="N", help="that may wait (32)")
-    parser.add_argument("--deadline", type=float, default=300.0, metavar="SECONDS")
+    parser.add_argument(
+        "--queue", type=int, default=32, metavar="N", help="the most waiting requests (32)"
+    )
+    parser.add_argument(
+        "--deadline",
+        type=float,
+        default=300.0,
+        metavar="SECONDS",
+        help="deadline of a request (300)",
+    )
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--quick", action="store_true", help="a minute")
-    parser.add_argument("--throughput", action="store_true", help="measure beside decide_many")
-    parser.add_argument("--beside", action="store_true", help="measure beside llama-server")
-    parser.add_argument("--only", action="append", choices=BESIDE, help="of its models; repeated")
-    parser.add_argument("--inputs", type=int, default=400, metavar="N", help="of a round")
-    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="of the throughput")
-    parser.add_argument("--out", type=Path, default=RESULTS, metavar="DIR")
-    parser.add_argument("--docs", type=Path, metavar="FILE", help="put the table between markers")
+    parser.add_argument("--quick", action="store_true", help="a short run, one minute")
+    parser.add_argument("--throughput", action="store_true", help="compare with decide_many")
+    parser.add_argument("--beside", action="store_true", help="compare with llama-server")
+    parser.add_argument(
+        "--only",
+        action="append",
+        choices=BESIDE,
+        help="with --beside: only this model; repeat for more models",
+    )
+    parser.add_argument(
+        "--inputs",
+        type=int,
+        default=400,
+        metavar="N",
+        help="with --throughput and --beside: inputs of a round (400)",
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=5, metavar="N", help="with --throughput: rounds (5)"
+    )
+    add_output_arguments(parser)
     return parser
 
 

@@ -1,8 +1,9 @@
-"""Our server beside llama-server: the same file, the same clients, the same questions, in turns.
+"""Compare eliza-ffi's server with llama-server: same file, same clients, same questions, in turns.
 
-A model that was made for decisions is asked through the endpoint that both have. A plain one is
-asked through ours, and in llama-server through a completion with a grammar for each question, which
-a client sends one after the other, so that the input is in the slot's cache from the second on.
+Decision models are asked through ``/v1/systemone``, which both servers have. Plain models are asked
+through ``/v1/decisions`` in eliza-ffi, and through one completion with a grammar for each question
+in llama-server. A client sends these completions one after the other, so the input is in the slot
+from the second one on.
 """
 
 from __future__ import annotations
@@ -36,17 +37,17 @@ from .throughput import Request, Served, figures_of, over_http
 __all__ = ["BESIDE", "beside_llama_server", "table_of_servers"]
 
 BESIDE = ("small decision model", "wide Q4_K decision model", "small 32k", "wide Q4_K 32k")
-"""The models that both serve."""
+"""The models that both servers run."""
 
 INPUT_TOKENS, N_QUESTIONS, N_OPTIONS = 100, 3, 10
 
 N_SLOTS, TOKENS_A_SLOT = 16, 1024
-"""Of either server."""
+"""The slots of each server, and the tokens of a slot."""
 
 ANSWER_TOKENS = 64
 
 SHARE_OF_WIDE = 0.1
-"""Of the inputs: one takes them half a second."""
+"""The share of the inputs that wide models get, because one input takes them half a second."""
 
 _Asking = Callable[[Sequence[str]], list[list[Request]]]
 _Reading = Callable[[Sequence[Any]], list[str]]
@@ -55,7 +56,7 @@ _Reading = Callable[[Sequence[Any]], list[str]]
 def beside_llama_server(
     name: str, program: Path, n_clients: int, n_inputs: int, rounds: int
 ) -> dict[str, Any]:
-    """Return what the clients of both servers had, in turns.
+    """Measure both servers in turns and return the figures of a model.
 
     Parameters
     ----------
@@ -64,9 +65,9 @@ def beside_llama_server(
     program
         llama-server.
     n_clients
-        Of each server, at once.
+        Simultaneous clients of a server.
     n_inputs
-        In a round, each new to both; of wide models `SHARE_OF_WIDE` of them.
+        Inputs of a round, all new to both servers. Wide models get `SHARE_OF_WIDE` of them.
     rounds
     """
     subject = subject_named(name)
@@ -97,7 +98,7 @@ def beside_llama_server(
             ]
             for each, (address, ask, read) in servers.items():
                 one = asyncio.run(over_http(address, ask(inputs), n_clients))
-                if turn >= 0:  # the first one warms them
+                if turn >= 0:  # turn -1 is the warm-up
                     served[each].append(one)
                     said[each] += [text for answers in one.answers for text in read(answers)]
     facts["inputs"] = n_inputs * rounds
@@ -113,9 +114,9 @@ def beside_llama_server(
 
 
 def table_of_servers(cells: Sequence[dict[str, Any]]) -> str:
-    """Return what they came to as a table."""
-    head = ["model", "inputs a second, ours", "llama-server", "ours / llama-server"]
-    head += ["p50, p99 in ms, ours", "llama-server", "the same answers"]
+    """Return the figures of all models as a table."""
+    head = ["model", "inputs per second, eliza-ffi", "llama-server", "eliza-ffi / llama-server"]
+    head += ["p50, p99 in ms, eliza-ffi", "llama-server", "same answers"]
     rows = []
     for cell in cells:
         ours, theirs = cell["ways"]["ours"], cell["ways"]["llama-server"]

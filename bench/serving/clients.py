@@ -1,4 +1,4 @@
-"""Clients that ask and check what they get, and those that misbehave beside them."""
+"""Clients that send requests and check the answers, and clients that misbehave."""
 
 from __future__ import annotations
 
@@ -17,31 +17,38 @@ from .workload import Asked
 
 __all__ = ["Outcome", "ask_all", "misbehave"]
 
-MISBEHAVIOURS = ("leaves", "drips", "half a head", "no HTTP", "does not read")
+MISBEHAVIOURS = (
+    "disconnects",
+    "sends slowly",
+    "sends half a header",
+    "sends no HTTP",
+    "does not read answers",
+)
 
 MOST_TRIES = 1000
 
 
 @dataclass
 class Outcome:
-    """What became of the requests of all clients.
+    """The results of the requests of all clients.
 
     Attributes
     ----------
     held : int
-        Answered once and rightly, those that had to be refused included.
+        Requests with exactly one correct answer. For an invalid request, the correct answer is an
+        error.
     refused : int
-        Answers that said to come again, which was done.
+        Answers with status 429, after which the client sent the request again.
     wrong, lost : list of str
-        What was answered otherwise than in process, and what got no answer.
+        Descriptions of wrong answers, and of requests without an answer.
     seconds : list of float
-        From each request to its answer, of those that were held at the first try.
+        The time from a request to its answer, for requests that were answered at the first attempt.
     farthest : float
-        The largest difference of a probability from the one in process.
+        The largest difference between a probability and the one computed in this process.
     exact : int
-        Answers whose probabilities are those in process, to the last bit.
+        Answers whose probabilities are identical to those computed in this process.
     misbehaved : Counter
-        What was done beside them, and how often.
+        How often clients misbehaved, by kind.
     """
 
     held: int = 0
@@ -62,7 +69,20 @@ async def ask_all(
     rounding: float,
     seed: int,
 ) -> Outcome:
-    """Let clients ask, each one request after the other, and return what became of them."""
+    """Run clients that send requests one after the other, and return the results.
+
+    Parameters
+    ----------
+    address
+    asked
+        The requests that clients draw from.
+    n_clients
+    n_requests
+        Requests of each client.
+    rounding
+        The largest allowed difference of a probability.
+    seed
+    """
     outcome = Outcome()
     clients = [
         _client(address, asked, n_requests, rounding, outcome, f"{seed}-{i}")
@@ -104,11 +124,11 @@ async def _ask_until_answered(
     rounding: float,
     outcome: Outcome,
 ) -> Connection:
-    """Ask, and again where the queue was full; return the connection for the next request."""
+    """Send a request, again if the queue was full; return the connection for the next request."""
     body = _marked(asked, mark)
     for tries in range(MOST_TRIES):
         begin = time.perf_counter()
-        if connection.reader.at_eof():  # it was idle for too long: no request was sent on it
+        if connection.reader.at_eof():  # the server closed the idle connection
             connection = await Connection.to(address)
         status, headers, answer = await connection.post(asked.path, body)
         if status == 429:
@@ -117,18 +137,18 @@ async def _ask_until_answered(
             continue
         if tries == 0:
             outcome.seconds.append(time.perf_counter() - begin)
-        said = _difference(asked, status, answer, mark, rounding, outcome)
-        if said:
-            outcome.wrong.append(f"{mark}: {said}")
+        problem = _difference(asked, status, answer, mark, rounding, outcome)
+        if problem:
+            outcome.wrong.append(f"{mark}: {problem}")
         else:
             outcome.held += 1
         return connection
-    outcome.lost.append(f"{mark}: refused {MOST_TRIES} times")
+    outcome.lost.append(f"{mark}: rejected with status 429 {MOST_TRIES} times")
     return connection
 
 
 def _marked(asked: Asked, mark: str) -> dict[str, Any]:
-    """Return a request whose questions have names that no other request's have."""
+    """Return the body of a request, with unique names of its questions."""
     questions = asked.body.get("questions")
     if isinstance(questions, dict):
         return {**asked.body, "questions": {f"{mark} {k}": v for k, v in questions.items()}}
@@ -141,19 +161,19 @@ def _marked(asked: Asked, mark: str) -> dict[str, Any]:
 def _difference(
     asked: Asked, status: int, answer: Any, mark: str, rounding: float, outcome: Outcome
 ) -> str:
-    """Return what is wrong with an answer; empty if nothing is."""
+    """Return what is wrong with an answer; empty = the answer is correct."""
     if status != asked.status:
-        return f"{status} instead of {asked.status}: {json.dumps(answer)[:200]}"
+        return f"expected status {asked.status}, got {status}: {json.dumps(answer)[:200]}"
     if status != 200:
-        return "" if answer.keys() == {"error"} else "no error in OpenAI's form"
+        return "" if answer.keys() == {"error"} else "expected an error in OpenAI's format"
     found = answer["answers"]
     if isinstance(found, dict):
         found = [{**each, "name": name} for name, each in found.items()]
     if not all(str(each["name"]).startswith(f"{mark} ") for each in found):
-        return "somebody else's answer"
+        return "the answer to another request"
     distributions = [_probabilities(each) for each in found]
     if [len(each) for each in distributions] != [len(each) for each in asked.probabilities]:
-        return "another number of probabilities"
+        return "wrong number of probabilities"
     pairs = [
         abs(p - q)
         for found_p, expected in zip(distributions, asked.probabilities, strict=True)
@@ -161,7 +181,7 @@ def _difference(
     ]
     outcome.farthest = max(outcome.farthest, *pairs)
     outcome.exact += max(pairs) == 0.0
-    return f"off by {max(pairs):.4f}" if max(pairs) > rounding else ""
+    return f"a probability is off by {max(pairs):.4f}" if max(pairs) > rounding else ""
 
 
 def _probabilities(answer: dict[str, Any]) -> list[float]:
@@ -177,7 +197,7 @@ def _probabilities(answer: dict[str, Any]) -> list[float]:
 async def misbehave(
     address: tuple[str, int], asked: Sequence[Asked], outcome: Outcome, seed: str
 ) -> None:
-    """Be a client as none should be, until cancelled."""
+    """Run a client that misbehaves until it is cancelled."""
     draw = random.Random(seed)
     while True:
         how = draw.choice(MISBEHAVIOURS)
@@ -197,20 +217,20 @@ async def _misbehave_once(
 ) -> None:
     writer = connection.writer
     request = request_bytes(asked.path, json.dumps(asked.body).encode())
-    if how == "leaves":
+    if how == "disconnects":
         writer.write(request)
         await asyncio.sleep(draw.random() * 0.3)
-    elif how == "drips":
+    elif how == "sends slowly":
         step = max(1, len(request) // 20)
         for i in range(0, len(request), step):
             writer.write(request[i : i + step])
             await writer.drain()
             await asyncio.sleep(0.05)
         await connection.answer()
-    elif how == "half a head":
+    elif how == "sends half a header":
         writer.write(request[: draw.randrange(10, 40)])
-        await asyncio.wait_for(connection.reader.read(), 30)  # until the server has had enough
-    elif how == "no HTTP":
+        await asyncio.wait_for(connection.reader.read(), 30)  # until the server closes it
+    elif how == "sends no HTTP":
         writer.write(draw.randbytes(draw.randrange(1, 4000)) + b"\r\n\r\n")
         await asyncio.wait_for(connection.reader.read(), 30)
     else:

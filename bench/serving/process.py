@@ -1,4 +1,7 @@
-"""The server's process: started here with options that the command has not, and looked at."""
+"""Start the server in its own process, with options that the command line does not have.
+
+Also read the metrics and the resource use of that process.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,13 @@ __all__ = ["ServerProcess", "running_server"]
 
 
 class ServerProcess:
-    """A server that runs.
+    """A running server.
 
     Attributes
     ----------
     process : subprocess.Popen
     address : tuple of str and int
+        Its host and port.
     """
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
@@ -32,7 +36,7 @@ class ServerProcess:
         self.address = ("127.0.0.1", int(process.stdout.readline()))
 
     def figures(self) -> dict[str, float]:
-        """Return what it tells Prometheus."""
+        """Return its metrics from ``/metrics``."""
         host, port = self.address
         with urllib.request.urlopen(f"http://{host}:{port}/metrics", timeout=60) as answer:
             lines = answer.read().decode().splitlines()
@@ -40,7 +44,10 @@ class ServerProcess:
         return {name: float(value) for name, value in pairs}
 
     def holds(self) -> dict[str, int]:
-        """Return its memory in MiB, and how many files and threads it has; Linux alone tells."""
+        """Return its memory in MiB, and its numbers of open files and threads.
+
+        Empty on systems other than Linux.
+        """
         folder = Path(f"/proc/{self.process.pid}")
         if not folder.is_dir():
             return {}
@@ -61,7 +68,21 @@ def running_server(
     n_slots: int | None = None,
     n_ctx: int = 0,
 ) -> Iterator[ServerProcess]:
-    """Serve a model for a while; 0 and None = the model's own."""
+    """Run a server in a process of its own.
+
+    Parameters
+    ----------
+    model
+        The path of the model; None = the embedded model.
+    batching
+        The model's option ``batching``.
+    n_waiting
+        The most waiting requests.
+    deadline
+        The deadline of a request in seconds.
+    n_slots, n_ctx
+        As for `Model`; None and 0 = the default.
+    """
     command = [sys.executable, "-m", "bench.serving.process", "--batching", batching]
     command += ["--queue", str(n_waiting), "--deadline", str(deadline), "--ctx", str(n_ctx)]
     command += [] if n_slots is None else ["--slots", str(n_slots)]
@@ -74,7 +95,7 @@ def running_server(
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Serve a model on any port that is free.")
+    parser = argparse.ArgumentParser(description="Serve a model on a free port and print the port.")
     parser.add_argument("--model")
     parser.add_argument("--batching", default="auto")
     parser.add_argument("--queue", type=int, default=256)

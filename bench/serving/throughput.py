@@ -1,4 +1,4 @@
-"""How many decisions a second come through HTTP, beside the model in process."""
+"""Measure decisions per second over HTTP, and of the same model in this process."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ QUESTIONS: list[dict[str, Any]] = [
 ]
 
 Request = tuple[str, Any]
-"""A path, and the body that is sent there."""
+"""The path and the body of a request."""
 
 
 def in_process(model: Model, inputs: Sequence[str]) -> float:
-    """Return decisions a second of `decide_many`."""
+    """Return the decisions per second of `Model.decide_many`."""
     begin = time.perf_counter()
     model.decide_many(inputs, QUESTIONS)
     return len(inputs) / (time.perf_counter() - begin)
@@ -51,16 +51,16 @@ def our_requests(inputs: Sequence[str]) -> list[list[Request]]:
 
 @dataclass(frozen=True)
 class Served:
-    """What came of the requests of all clients.
+    """The answers to the requests of all clients.
 
     Attributes
     ----------
     a_second : float
-        Inputs answered a second.
+        Inputs per second.
     seconds : list of float
-        Of each input.
+        The time of each input.
     answers : list of list
-        The JSON of each request, by input.
+        For each input the JSON answers to its requests.
     """
 
     a_second: float
@@ -69,7 +69,10 @@ class Served:
 
 
 def figures_of(served: Sequence[Served]) -> dict[str, float]:
-    """Return inputs ``a_second``, the median, and of all inputs ``p50_ms`` and ``p99_ms``."""
+    """Return ``a_second``, the median inputs per second, and ``p50_ms`` and ``p99_ms`` of inputs.
+
+    The percentiles are over the inputs of all rounds.
+    """
     milliseconds = [1e3 * each for one in served for each in one.seconds]
     return {
         "a_second": float(np.median([one.a_second for one in served])),
@@ -81,19 +84,19 @@ def figures_of(served: Sequence[Served]) -> dict[str, float]:
 async def over_http(
     address: tuple[str, int], asked: Sequence[Sequence[Request]], n_clients: int
 ) -> Served:
-    """Let so many clients send what there is to ask.
+    """Send requests with several clients at once.
 
     Parameters
     ----------
     address
     asked
-        For each input its requests, which one client sends one after the other.
+        For each input its requests. One client sends all requests of an input, one after the other.
     n_clients
 
     Raises
     ------
     RuntimeError
-        If a request is answered with anything but 200.
+        If an answer has another status than 200.
     """
     waiting = list(range(len(asked)))[::-1]
     seconds = [0.0] * len(asked)

@@ -1,4 +1,4 @@
-"""HTTP as little as it takes: a connection that can also be used badly on purpose."""
+"""A minimal HTTP client, which can also send invalid requests on purpose."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ __all__ = ["Connection", "request_bytes"]
 
 
 def request_bytes(path: str, body: bytes, host: str = "localhost") -> bytes:
-    """Return a request with a body."""
+    """Return the bytes of a POST request."""
     head = f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
 
 class Connection:
-    """One connection that is kept alive.
+    """A persistent HTTP connection.
 
     Attributes
     ----------
@@ -29,17 +29,17 @@ class Connection:
 
     @classmethod
     async def to(cls, address: tuple[str, int]) -> Connection:
-        """Open one."""
+        """Open a connection."""
         return cls(*await asyncio.open_connection(*address))
 
     async def post(self, path: str, body: Any) -> tuple[int, dict[str, str], Any]:
-        """Return status, headers and JSON of an answer."""
+        """Send a request; return the status, the headers and the JSON of the answer."""
         self.writer.write(request_bytes(path, json.dumps(body).encode()))
         await self.writer.drain()
         return await self.answer()
 
     async def answer(self) -> tuple[int, dict[str, str], Any]:
-        """Read one answer."""
+        """Read an answer; return its status, headers and JSON."""
         status = int((await self._line()).split()[1])
         headers = {}
         while line := await self._line():
@@ -49,7 +49,7 @@ class Connection:
         return status, headers, json.loads(text)
 
     def close(self) -> None:
-        """Close it at once, whatever is still to come."""
+        """Close the connection at once, without reading pending data."""
         self.writer.transport.abort()
 
     async def _line(self) -> str:

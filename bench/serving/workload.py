@@ -1,4 +1,4 @@
-"""What clients ask: a mixture of requests, each with the answer that it must get."""
+"""A mixture of requests, each with the answer that the server must give."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ _TEAMS = ("billing", "support", "sales", "shipping", "legal", "press", "returns"
 
 @dataclass(frozen=True)
 class Asked:
-    """One request, and what must come of it.
+    """A request, and the expected answer.
 
     Attributes
     ----------
     path : str
     body : dict
-        Without names of questions: each client gives its own, to find its own answer again.
+        The body without names of questions. Each client adds unique names, by which it recognizes
+        its own answer.
     status : int
-        Of the answer.
+        The expected status.
     probabilities : tuple of tuple of float
-        The model's own, in process, where the status is 200.
+        The probabilities computed by a model in this process; empty if the status is not 200.
     """
 
     path: str
@@ -38,13 +39,13 @@ class Asked:
 
 
 def mixture(n: int, seed: int) -> list[Asked]:
-    """Return so many requests: short and long, of one question and of several, and bad ones."""
+    """Return `n` requests: short and long, with one or several questions, and invalid ones."""
     draw = random.Random(seed)
     return [_one(draw, i) for i in range(n)]
 
 
 def with_answers(asked: Sequence[Asked], model: Model) -> list[Asked]:
-    """Return requests with the answers of a model in process."""
+    """Return the requests with the expected answers, computed by a model in this process."""
     answered = []
     for each in asked:
         found: tuple[tuple[float, ...], ...] = ()
@@ -56,7 +57,7 @@ def with_answers(asked: Sequence[Asked], model: Model) -> list[Asked]:
 
 
 def questions_of(asked: Asked) -> Any:
-    """Return the questions of a request, as a model in process takes them."""
+    """Return the questions of a request in the form that `Model.decide` accepts."""
     return asked.body["questions"]
 
 
