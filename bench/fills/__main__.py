@@ -158,8 +158,8 @@ def _ways(
 ) -> dict[str, Way]:
     """Start some methods, each in its own process.
 
-    Without an older version, its methods are left out. Each method has its own process, because the first answer after a process has slept takes longer
-    than the next one.
+    Without an older version, its methods are left out. The processes are separate because the first
+    answer after a process has slept takes longer than the next one.
     """
     versions = {OURS: Version(), OLDER_FILL: older, OLDER_MASKS: older}
     ways: dict[str, Way] = {}

@@ -52,10 +52,8 @@ def markdown(results: dict[str, Any]) -> str:
 
 def _calls(cells: Sequence[dict[str, Any]]) -> str:
     calls = {name: each["call_us"] for cell in cells for name, each in cell["engines"].items()}
-    listed = ", ".join(f"{name} {us:.2f}" for name, us in calls.items())
-    return (
-        f"The times of masks exclude an empty call from Python, which takes {listed} microseconds."
-    )
+    listed = ", ".join(f"{us:.2f} µs with {name}" for name, us in calls.items())
+    return f"The times of masks exclude an empty call from Python, which takes {listed}."
 
 
 def _labels(cell: dict[str, Any]) -> list[str]:
