@@ -120,13 +120,13 @@ GROWTHS = (
     Growth("choices", "Number of labels", "labels", by_choices),
     Growth(
         "first-word",
-        "Length of labels that differ in their first word",
+        "Label length, first word differs",
         "tokens of the chosen label",
         partial(by_leaf_length, first_decides=True),
     ),
     Growth(
         "last-word",
-        "Length of labels that differ in their last word",
+        "Label length, last word differs",
         "tokens of the chosen label",
         partial(by_leaf_length, first_decides=False),
     ),

@@ -1,10 +1,9 @@
-"""The benchmark of many prompts beside a loop over them, on inputs that take no time."""
+"""`bench.batches`: many prompts with one call, compared with a loop."""
 
 from __future__ import annotations
 
 import pytest
 
-from bench import batches as bench_batches
 from bench.batches import (
     GATHER,
     LOOP,
@@ -14,6 +13,7 @@ from bench.batches import (
     TEXTS,
     BatchEffort,
     measure_task,
+    ways_of,
 )
 from eliza_ffi.model import Model
 
@@ -21,15 +21,15 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("task", [OWN, SHARED, TEXTS])
-def test_every_way_answers_every_prompt(tiny_model: Model, task: str) -> None:
-    with bench_batches.ways_of(tiny_model, task, n_tokens=2) as ways:
-        prompts = [tiny_model.prompt_tokens(f"message {i}: ") for i in range(3)]
+def test_all_ways_return_the_same_answers(tiny_model: Model, task: str) -> None:
+    prompts = [tiny_model.prompt_tokens(f"message {i}: ") for i in range(3)]
+    with ways_of(tiny_model, task, n_tokens=2) as ways:
         answers = [way(prompts) for way in ways.values()]
     assert answers == [answers[0]] * 3
     assert len(answers[0]) == 3
 
 
-def test_a_way_is_compared_with_the_loop_of_its_round(tiny_model: Model) -> None:
+def test_ratios_are_relative_to_the_loop(tiny_model: Model) -> None:
     found = measure_task(tiny_model, OWN, BatchEffort(prompts=2, tokens=2, rounds=2), settling=0.0)
     assert list(found) == [LOOP, MANY, GATHER]
     assert found[LOOP]["times_the_loop"] == [1.0, 1.0, 1.0]

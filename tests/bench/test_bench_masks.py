@@ -1,4 +1,4 @@
-"""The benchmark of masks: that it compares the same things, and what it makes of its figures."""
+"""`bench.masks`: all libraries compute the masks of the same places and agree about them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bench.masking.constraints import constraints
+from bench.masking.constraints import Constraint, constraints
 from bench.masking.measuring import MaskEffort, Places, agreement, measure
 from bench.masking.node_cost import KINDS, node_times
 from bench.masking.vocabularies import GreedySpeller, TokenBytes
@@ -21,7 +21,6 @@ SMALL = MaskEffort(rounds=1, cold_places=5, cold_rounds=1)
 
 @pytest.fixture(scope="module")
 def vocabulary() -> TokenBytes:
-    """Return the embedded model's tokens."""
     return TokenBytes.from_file(Path(default_model_path()))
 
 
@@ -30,7 +29,7 @@ def engines(vocabulary: TokenBytes, hooks_path: Path) -> dict[str, Any]:
     return {name: METHODS[name].masks(vocabulary, hooks_path) for name in (OURS, LLGUIDANCE)}
 
 
-def test_the_longest_tokens_spell_a_text() -> None:
+def test_texts_are_spelled_with_the_longest_tokens() -> None:
     speller = GreedySpeller([b"a", b"ab", b"", b"c", b"bcd"])
     assert speller.spell(b"abcab") == [1, 3, 1]
     with pytest.raises(ValueError, match="no token begins with byte 1"):
@@ -38,13 +37,12 @@ def test_the_longest_tokens_spell_a_text() -> None:
 
 
 @pytest.mark.parametrize("constraint", constraints(), ids=lambda each: each.name)
-def test_every_library_takes_every_sample(
-    vocabulary: TokenBytes, engines: dict[str, Any], constraint: Any
+def test_every_library_accepts_every_sample(
+    vocabulary: TokenBytes, engines: dict[str, Any], constraint: Constraint
 ) -> None:
     places = Places(vocabulary, constraint, 5)
-    assert [b"".join(vocabulary.texts[t] for t in walk).decode() for walk in places.walks] == [
-        *constraint.samples
-    ]
+    spelled = [b"".join(vocabulary.texts[t] for t in walk).decode() for walk in places.walks]
+    assert spelled == [*constraint.samples]
     for engine in engines.values():
         measured = measure(engine, constraint, places, SMALL)
         assert measured["first_text_us"] >= 1e3 * measured["compile_ms"] > 0
@@ -62,7 +60,7 @@ def test_libraries_agree_about_names_and_numbers(
         ]
 
 
-def test_a_walk_that_takes_everything_visits_every_node(
+def test_the_recognizer_anything_visits_every_node(
     vocabulary: TokenBytes, engines: dict[str, Any]
 ) -> None:
     native = engines[OURS].vocabulary

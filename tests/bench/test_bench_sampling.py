@@ -1,4 +1,4 @@
-"""bench/sampling.py: what it measures, and the table it writes."""
+"""`bench.sampling`: every setting is timed with both sampler chains."""
 
 from __future__ import annotations
 
@@ -6,24 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from bench import sampling as bench_sampling
-from eliza_ffi.library.loading import Library
+from bench.sampling import SETTINGS, Chains, measure
 
 pytestmark = pytest.mark.slow
 
 
-def test_every_setting_is_timed_both_ways(hooks_path: Path) -> None:
-    cell = bench_sampling.measure(bench_sampling.Chains(hooks_path), "llama-spm", repeats=5)
+def test_every_setting_is_timed_with_both_chains(hooks_path: Path) -> None:
+    cell = measure(Chains(hooks_path), "llama-spm", repeats=5)
     assert cell["n_vocab"] == 32000
-    assert cell["settings"].keys() == bench_sampling.SETTINGS.keys()
+    assert cell["settings"].keys() == SETTINGS.keys()
     for figures in cell["settings"].values():
         assert 0 < figures["ours"] < 1e6
         assert 0 < figures["common"] < 1e6
         assert figures["ratio"] > 0
-
-
-def test_settings_that_no_chain_has_are_errors(hooks_path: Path, library: Library) -> None:
-    chains = bench_sampling.Chains(hooks_path)
-    logits = bench_sampling.random_logits(8)
-    with pytest.raises(RuntimeError, match="could not run"):
-        chains.microseconds(Path("missing.gguf"), "{}", logits, 1, as_common=False)

@@ -1,4 +1,4 @@
-"""The benchmark of structured answers, on few schemas."""
+"""`bench.fills`: rounds of structured answers with workers."""
 
 from __future__ import annotations
 
@@ -24,32 +24,17 @@ def test_a_worker_answers_several_schemas_at_once(library: Library) -> None:
             assert answered.seconds > 0 and answered.tokens > 20 and answered.passes
         with pytest.raises(RuntimeError, match="InvalidArgumentError"):
             one.fill("fill", ["a"], [{"type": "strin"}])
-        assert one.fill("fill", ["a"], schemas[:1]).tokens > 0  # it goes on
+        assert one.fill("fill", ["a"], schemas[:1]).tokens > 0  # it continues after an error
 
 
-def test_every_table_has_its_rows(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(fills, "SAMPLES", {"route": SAMPLES["route"]})
-    monkeypatch.setattr(fills, "FIRST_MODEL", "trained 2k")
-    monkeypatch.setattr(fills, "SMALL_TIMES", 1)
-    older = Version(library=library.path)  # this version, in the older one's place
-    results = fills.run(older, 1, ["trained 2k"], None, [1, 2])
-    (cell,) = results["alone"]
-    assert cell["ways"].keys() == {fills.OURS, *fills.OLDER} and not cell["problems"]
-    assert [cell["answers"] for cell in results["together"]] == [10, 10]
-    assert results["first"][0]["ways"][fills.OURS]["first"][1] > 0
-    told = fills.markdown(results)
-    for row in ("| trained 2k | route | ", "| trained 2k | 2 | ", "| trained 2k | eliza-ffi | "):
-        assert row in told
-
-
-def test_a_way_that_fails_is_left_out_of_all_rounds() -> None:
-    def answered(seconds: float) -> fills.Way:
+def test_a_failed_method_is_left_out_of_all_rounds() -> None:
+    def answering(seconds: float) -> fills.Way:
         return lambda prompts, schemas: Answered(seconds * len(prompts), 3, 2)
 
     def failing(prompts: Sequence[str], schemas: Sequence[Any]) -> Answered:
         raise RuntimeError("not today")
 
-    ways = {"one": answered(1.0), "other": failing}
+    ways = {"one": answering(1.0), "other": failing}
     found, problems = fills.rounds_of(ways, [{}, {}, {}], n_rounds=2, at_once=2)
     assert problems == {"other": "not today"}
     assert found == {"one": [Answered(3.0, 6, 4)] * 2}  # three schemas in two batches

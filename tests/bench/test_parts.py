@@ -1,8 +1,8 @@
-"""What the benchmarks share: figures and tables."""
+"""The shared parts of the benchmarks: rounding of figures, and ratios."""
 
 from __future__ import annotations
 
-from page_tables import markdown_table, number
+from page_tables import number
 
 from bench.parts.figures import median_ratio
 
@@ -12,11 +12,6 @@ def test_numbers_have_three_digits() -> None:
     assert [number(value) for value in values] == ["12,346", "123", "12.3", "1.23", "0.012"]
 
 
-def test_a_table_is_aligned_by_its_first_columns() -> None:
-    assert markdown_table(["a", "b"], [["x", "1"]]) == "| a | b |\n| :-- | --: |\n| x | 1 |"
-    assert markdown_table(["a", "b"], [], left=2) == "| a | b |\n| :-- | :-- |"
-
-
-def test_a_ratio_is_taken_within_a_round() -> None:
+def test_ratios_are_computed_within_each_round() -> None:
     assert median_ratio([2.0, 9.0, 40.0], [1.0, 3.0, 10.0]) == 3.0
     assert median_ratio([2.0, 9.0], [1.0, 3.0, 10.0]) == 2.5

@@ -1,16 +1,11 @@
-"""The benchmark of rows on workers: its sum, what it measures of a model, and its tables."""
+"""`bench.scale`: the estimate of a row's time, and the measured costs."""
 
 from __future__ import annotations
 
 import pytest
 
 from bench.scaling.estimate import Costs, row_seconds, workers_per_driver
-from bench.scaling.measuring import (
-    crowded_token,
-    driver_seconds,
-    pass_costs,
-    rows_here,
-)
+from bench.scaling.measuring import driver_seconds, pass_costs, rows_here
 from eliza_ffi.model import Model
 
 pytestmark = pytest.mark.slow
@@ -34,17 +29,17 @@ COSTS = Costs(
         (60, 2, (60 * 1.5e-4 + 1e-3) * 1.5),
     ],
 )
-def test_a_row_costs_its_tokens_and_the_hosts_share(
+def test_a_row_costs_its_tokens_and_the_work_outside_passes(
     tokens: float, n_workers: int, seconds: float
 ) -> None:
     assert row_seconds(COSTS, tokens, n_workers) == pytest.approx(seconds)
 
 
-def test_a_driver_feeds_workers_until_its_own_time_is_theirs() -> None:
+def test_a_driver_can_feed_workers_in_proportion_to_row_time() -> None:
     assert workers_per_driver(COSTS, 60) == pytest.approx(95.0)
 
 
-def test_what_is_measured_of_a_model_is_of_its_passes(tiny_model: Model) -> None:
+def test_passes_and_rows_have_plausible_costs(tiny_model: Model) -> None:
     costs = pass_costs(tiny_model, 8)
     lengths = [each["row_tokens"] for each in costs]
     assert lengths == sorted(lengths)
@@ -55,10 +50,3 @@ def test_what_is_measured_of_a_model_is_of_its_passes(tiny_model: Model) -> None
     assert found["seconds"] > 0
     assert 8 < found["tokens"] < 100
     assert driver_seconds(8, 64, tiny_model) > 0
-
-
-def test_passes_beside_others_are_run_by_processes(
-    library: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("bench.scaling.measuring.CROWD_SECONDS", 0.2)
-    assert 0 < crowded_token(None, 1, 2) < 1

@@ -1,4 +1,4 @@
-"""The load program: it finds what is wrong with answers, and its table says so."""
+"""`bench.serving`: how answers are checked, and the comparison with llama-server."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TWO = Asked(
 )
 
 
-def said(answer: Any, status: int = 200, rounding: float = 0.01) -> str:
+def problem(answer: Any, status: int = 200, rounding: float = 0.01) -> str:
     return _difference(TWO, status, answer, "me", rounding, Outcome())
 
 
@@ -32,25 +32,26 @@ def answer(probability: float, name: str = "me 0") -> dict[str, Any]:
     return {"answers": [{"type": "predicate", "name": name, "probability": probability}]}
 
 
-def test_an_answer_is_held_against_the_one_in_process() -> None:
-    assert said(answer(0.75)) == "" and said(answer(0.745)) == ""
-    assert "off by 0.0500" in said(answer(0.7))
-    assert said(answer(0.75, "you 0")) == "somebody else's answer"
-    assert said({"answers": []}) == "another number of probabilities"
-    assert said({"error": {}}, status=500).startswith("500 instead of 200")
+def test_answers_are_compared_with_a_model_in_this_process() -> None:
+    assert problem(answer(0.75)) == "" and problem(answer(0.745)) == ""
+    assert "off by 0.0500" in problem(answer(0.7))
+    assert problem(answer(0.75, "you 0")) == "the answer to another request"
+    assert problem({"answers": []}) == "wrong number of probabilities"
+    assert problem({"error": {}}, status=500).startswith("expected status 200, got 500")
 
 
-@pytest.mark.skipif(find_llama_server()[0] is None, reason="needs llama-server: make peers")
+@pytest.mark.skipif(find_llama_server()[0] is None, reason="requires llama-server: run make peers")
 @pytest.mark.parametrize("name", ["small decision model", "small 32k"])
-def test_both_servers_answer_alike(library: Library, tmp_path: Path, name: str) -> None:
+def test_both_servers_give_the_same_answers(library: Library, tmp_path: Path, name: str) -> None:
     small = ["--clients", "2", "--inputs", "4", "--out", str(tmp_path)]
     assert main(["--beside", "--only", name, *small]) == 0
     (cell,) = json.loads((tmp_path / "serving-beside.json").read_text())["cells"]
     assert cell["inputs"] == 12
     assert all(each["a_second"] > 0 for each in cell["ways"].values())
     if name == "small decision model":
-        # Not all of 36: ten options of random weights are near each other, and llama-server's
-        # attention rounds to half precision. By chance it would be a tenth.
+        # With random weights, the ten options have similar probabilities, and llama-server's
+        # attention rounds to half precision, so some of the 36 answers differ. By chance, a tenth
+        # would be the same.
         assert cell["same_answers"] >= 0.75
-    else:  # the likeliest label here, and the likeliest token at each step there
+    else:  # eliza-ffi takes the most probable label, llama-server the most probable tokens
         assert cell["same_answers"] is None
