@@ -82,7 +82,7 @@ def test_a_grammar_stops_at_the_end_of_the_label(bench: Workbench, order: str) -
 
 
 def test_accuracy_compares_texts_with_the_grammar(tiny_model: Model) -> None:
-    """A trie that spells a label in single characters sees other logits; here it chooses another."""
+    """Spelled in single characters, the expected label has other logits and is not chosen."""
     prompt = tiny_model.tokenize(
         should_respond_prompt("Eliza, what time is it?", "dm"), add_special=True, parse_special=True
     )
