@@ -108,7 +108,7 @@ QUICK = (BatchSubject("embedded", default_model_path, BatchEffort(prompts=32, to
 def ways_of(model: Model, task: str, n_tokens: int) -> Iterator[dict[str, Way]]:
     """Yield the ways to do a task, by name.
 
-    Each is a function from prompts to the chosen labels, or to the tokens of the generated texts.
+    Each is a function from prompts to the chosen labels, or to the generated tokens.
     """
     face = AsyncModel.of(model)
     events = asyncio.new_event_loop()

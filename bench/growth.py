@@ -137,7 +137,7 @@ GROWTHS = (
 
 
 def growth_named(name: str) -> Growth:
-    """Return one of `GROWTHS`."""
+    """Return the parameter in `GROWTHS` with this name."""
     return next(growth for growth in GROWTHS if growth.name == name)
 
 

@@ -1,8 +1,8 @@
-"""Measure speculative decoding with drafts that are copied from the text itself.
+"""Measure speculative decoding with drafts that are copied from earlier tokens.
 
 The figures are the passes that drafts save, and the cost of wrong drafts. The first part runs no
-model: it feeds existing texts token by token, and compares each draft with the tokens that follow.
-In the second part, the embedded model generates text with and without drafts.
+model: it goes through existing documents token by token, and compares each draft with the tokens
+that follow. In the second part, the embedded model generates text with and without drafts.
 
     $ python -m bench.guessing --docs docs/drop-in.md
 """
@@ -38,7 +38,7 @@ from .parts.pages import add_output_arguments, publish
 ROOT = Path(__file__).resolve().parent.parent
 MOST = 8
 LARGE = "llama-bpe"
-LONG = 40_000  # characters of a text; the first three quarters are the prompt
+LONG = 40_000  # characters of a document; the first three quarters are the prompt
 PROMPT = 2000  # the last characters of a prompt, after which the model generates
 STORY = "Once upon a time there was a lighthouse keeper who"
 
@@ -54,12 +54,12 @@ class Text:
 
 @dataclass(frozen=True)
 class Drafts:
-    """The drafts of a text.
+    """The drafts for a document.
 
     Attributes
     ----------
     tokens, passes, drafted, right : int
-        The tokens of the text, the passes, the drafted tokens, and the correct ones among them.
+        The tokens of the document, the passes, the drafted tokens, and the correct ones among them.
     us : float
         Mean microseconds to compute a draft.
     slowest_us : float
@@ -75,7 +75,7 @@ class Drafts:
 
 
 def halves(name: str, text: str, prompt_share: float = 0.5) -> Text:
-    """Cut a text into a prompt and the text that follows it."""
+    """Cut a document into a prompt and the text that follows it."""
     at = int(len(text) * prompt_share)
     return Text(name, text[:at], text[at:])
 
@@ -104,7 +104,7 @@ def quoting(source: str, other: str, rng: random.Random) -> Text:
 
 
 def texts() -> list[Text]:
-    """Return the texts, which are derived from files of this repository."""
+    """Return the documents, which are derived from files of this repository."""
     rng = random.Random(5)
     pages = [
         without_code(page.read_text(encoding="utf-8"))
@@ -141,7 +141,7 @@ def texts() -> list[Text]:
 
 
 class Simulation:
-    """Simulates decoding of existing texts with drafts, without a model."""
+    """Simulates decoding of existing documents with drafts, without a model."""
 
     def __init__(self) -> None:
         self._ffi: Any = cffi.FFI()
@@ -151,12 +151,12 @@ class Simulation:
         self._lib: Any = self._ffi.dlopen(str(find_hooks()))
 
     def write(self, prompt: Sequence[int], rest: Sequence[int], *, as_common: bool) -> Drafts:
-        """Return the drafts of a text.
+        """Return the drafts for a document.
 
         Parameters
         ----------
         prompt, rest
-            The tokens before the text, and the tokens of the text.
+            The tokens of the prompt, and the tokens that follow it.
         as_common
             Use llama.cpp's ``ngram-simple`` drafts instead of eliza-ffi's.
         """
@@ -175,7 +175,7 @@ class Simulation:
 
 
 def simulate(model: Model) -> dict[str, Any]:
-    """Return the drafts of both methods for each text, in tokens of the model's vocabulary."""
+    """Return the drafts of both methods for each document, in tokens of the model's vocabulary."""
     simulation = Simulation()
     results: dict[str, Any] = {}
     for text in texts():
@@ -189,7 +189,7 @@ def simulate(model: Model) -> dict[str, Any]:
 
 
 def generate(model: Model, repeats: int) -> dict[str, Any]:
-    """Return passes and times of generated texts, with and without drafts.
+    """Return passes and times of generated text, with and without drafts.
 
     The keys name the prompt and whether the text is greedy or sampled. Prompts after which the
     model generates fewer than 20 tokens are left out.
@@ -242,7 +242,7 @@ def simulated_table(simulated: dict[str, Any]) -> str:
             ]
         )
     head = [
-        "text",
+        "document",
         "prompt tokens",
         "passes per token",
         "correct drafted tokens",
@@ -279,8 +279,8 @@ def markdown(results: dict[str, Any]) -> str:
     ]
     return "\n".join(
         [
-            f"Existing texts, simulated without a model, with `draft_max` {MOST}. The tokens are"
-            " those of the embedded model's small vocabulary, in which most words have several"
+            f"Existing documents, simulated without a model, with `draft_max` {MOST}. The tokens"
+            " come from the embedded model's small vocabulary, in which most words have several"
             " tokens:",
             "",
             simulated_table(results["simulated"]),
@@ -289,7 +289,7 @@ def markdown(results: dict[str, Any]) -> str:
             "",
             simulated_table(results["simulated_large"]),
             "",
-            f"Texts generated by the embedded model after the last {PROMPT:,} characters of each"
+            f"Text generated by the embedded model after the last {PROMPT:,} characters of each"
             f" prompt: at most 200 tokens, `draft_max` {MOST}, the fastest run;"
             f" {machine_line(results['machine'])}",
             "",

@@ -84,7 +84,7 @@ def count(path: Path) -> dict[str, Any]:
 
 
 def undecided(model: Model) -> CffiStream:
-    """Return a stream whose next token is one of `CANDIDATES` and needs no forward pass."""
+    """Return a stream whose next token has `CANDIDATES` candidates and needs no forward pass."""
     by_token: dict[int, str] = {}
     for name in (f"{verb}_{noun}" for verb in VERBS for noun in NOUNS):
         by_token.setdefault(model.tokenize(name)[0], name)

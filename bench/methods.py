@@ -260,7 +260,7 @@ def with_maker(maker: str) -> dict[str, BenchMethod]:
 
 
 def workbench_settings(label: str) -> WorkbenchSettings:
-    """Return the settings with which `Workbench` makes the choices of a method.
+    """Return the settings of `Workbench` for the choices of a method.
 
     Raises
     ------
@@ -274,7 +274,7 @@ def workbench_settings(label: str) -> WorkbenchSettings:
 
 
 def colours(makers: Sequence[str]) -> dict[str, str]:
-    """Return the colours of the drawn methods that have one of the given factories."""
+    """Return the colours of the drawn methods that have at least one given factory."""
     return {
         label: each.colour
         for label, each in METHODS.items()

@@ -17,9 +17,9 @@ a picture into ``bench/results``.
     $ python -m bench.streams --only 'F16 32k' --streams 8 --merge    # measure one cell again
     $ python -m bench.streams --render --docs docs/performance.md     # measure nothing
 
-Requires a build with the tests, which ``make`` creates. llama-server is the program that ``make
-peers`` builds, or the one in the variable ``LLAMA_SERVER``. Without it, the report lists it as not
-measured.
+Requires a build with the tests, which ``make`` creates. llama-server is the program in the
+variable ``LLAMA_SERVER``, or the program that ``make peers`` builds. Without it, the report lists
+llama-server as not measured.
 """
 
 from __future__ import annotations

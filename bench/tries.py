@@ -1,6 +1,6 @@
 """Measure the work around a choice: setting tries, from one thread and from several; streams.
 
-All times are those of the C call. Calls of several threads come from a loop in C (compiled here),
+All times are times of C calls. Calls of several threads come from a loop in C (compiled here),
 so that threads do not wait for Python's global interpreter lock. All other calls come from Python.
 
     $ python -m bench.tries --docs docs/performance.md

@@ -1,7 +1,7 @@
 """Adapters that give the other libraries one common interface.
 
 A mask library runs on the logits of the same model and prompts as eliza-ffi, along the tokens of
-eliza-ffi's label. So all libraries make the same decisions, even if one of them would have chosen
+eliza-ffi's label. So all libraries make the same decisions, even if a library would have chosen
 another tokenization of the label.
 """
 
@@ -99,7 +99,7 @@ class VocabularyBytes:
         self._anchor = model.tokenize(ANCHOR)
 
     def tokenize(self, text: str) -> list[int]:
-        """Tokenize a text as in the middle of another text."""
+        """Tokenize a string as in the middle of a longer string."""
         return self._model.tokenize(ANCHOR + text)[len(self._anchor) :]
 
 

@@ -74,8 +74,8 @@ class DecidingEffort:
         The most rounds.
     budget, wide_budget, base_budget : float
         Seconds after which a method gets no more rounds: with small models, with wide models, and
-        in the middle cells of wide models, to which the targets refer. Every method gets at least
-        one round.
+        in the middle cells of wide models, which have performance targets. Every method gets at
+        least one round.
     """
 
     rounds: int
@@ -114,8 +114,8 @@ def measure_cell(
     begin = time.perf_counter()
     with noting_other_programs(figures), ExitStack() as open_ones:
         n_ctx, longest = _room(path, cell)
-        # With one slot, and without copies of parked prompts, the slot has exactly what the current
-        # round put there.
+        # With one slot, and without copies of parked prompts, the slot holds exactly the prompts of
+        # the current round.
         model = open_ones.enter_context(
             Model(path, n_slots=1, n_ctx=n_ctx, n_threads=n_threads, options={"park_after": "0"})
         )
@@ -244,7 +244,7 @@ class _Turns:
             names, first = list(deciders), self._put(input_tokens, 0)
             for turn in range(n_rounds):
                 if _spent(rounds.get(OURS, [])) > budget:
-                    break  # without eliza-ffi's time there is no ratio
+                    break  # a ratio requires eliza-ffi's time
                 put = first if turn == 0 else self._put(input_tokens, turn)
                 for name in names:
                     before = rounds.setdefault(name, [])

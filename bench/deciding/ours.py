@@ -157,7 +157,7 @@ class TokensAlone(Together):
 class MaskedDecisions:
     """llguidance's masks, with one pass for each token of a label after the cached prefix.
 
-    llguidance computes no logits. Therefore the passes are those of eliza-ffi's token-by-token
+    llguidance computes no logits. Therefore the passes come from eliza-ffi's token-by-token
     choice. After each choice, the masks are computed along the chosen tokens, and applied to a row
     of zeros. The time is the sum of both.
     """

@@ -95,7 +95,7 @@ SUBJECTS = (
 
 
 def subject_named(name: str) -> DecisionSubject:
-    """Return one of `SUBJECTS`."""
+    """Return the model in `SUBJECTS` with this name."""
     return next(each for each in SUBJECTS if each.name == name)
 
 
@@ -210,12 +210,12 @@ class Questionnaire:
 
     @property
     def has_own_labels(self) -> bool:
-        """Whether the labels are the texts of the options."""
+        """Whether the labels are the options themselves."""
         return self.labels == self.options
 
     @property
     def temperature(self) -> float:
-        """The temperature of a decision model, by which it divides its logits; otherwise 1."""
+        """The divisor of a decision model's logits; 1 for other models."""
         return self._labels_and_temperature[1]
 
     @cached_property

@@ -2,8 +2,8 @@
 
 Modes: ``unguided`` generates freely. ``guided`` checks each sampled token with a grammar of the
 answers, and masks the vocabulary only if the token is not allowed. ``strict-guided`` uses the same
-grammar, and masks before sampling. ``strict-trie-ffi`` fills the skeleton from which the grammar
-was derived.
+grammar, and masks before sampling. ``strict-trie-ffi`` fills the skeleton; the grammar is derived
+from the same skeleton.
 
     $ python -m bench.eliza_1 --task all --mode all --output eval.json
 """

@@ -55,7 +55,7 @@ def answer(model: Model, case: Case, prompt: Tokens, mode: str, max_tokens: int)
     case
     prompt
     mode
-        One of :data:`~bench.parts.modes.MODES`.
+        A mode in :data:`~bench.parts.modes.MODES`.
     max_tokens
         The most tokens of the answer; in the mode `TRIE`, of each free value.
     """
@@ -68,7 +68,7 @@ def answer(model: Model, case: Case, prompt: Tokens, mode: str, max_tokens: int)
     model.binding.set_option(model.session.ctx, "grammar_order", method.grammar_order)
 
     def is_complete(text: str) -> bool:
-        # All answers end with a closing bracket, and nothing can follow it.
+        # All answers end with a closing bracket, which no text can follow.
         return text.endswith("}") and case.skeleton.matches(text)
 
     return _generate(model, prompt, max_tokens, case.skeleton.to_gbnf(), is_complete)

@@ -302,7 +302,7 @@ def markdown(results: dict[str, Any]) -> str:
                 ),
                 "Several answers at once: answers per second in the fastest of all rounds, and "
                 "tokens of an answer. *Ratio* is llama-server's time for the same schemas, divided "
-                f"by that of {OURS}; *ratio by round* as above",
+                f"by the time of {OURS}; *ratio by round* as above",
                 markdown_table(
                     [
                         *("model", "at once", OURS, SERVER),

@@ -1,4 +1,4 @@
-"""The measured constraints, in each library's notation, and texts that satisfy them."""
+"""The measured constraints, in each library's notation, and strings that satisfy them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ KEYS = ("name", "id", "price", "tags", "created_at", "is active", "größe", "pa
 
 @dataclass(frozen=True)
 class Constraint:
-    """A constraint, and texts that satisfy it.
+    """A constraint, and strings that satisfy it.
 
     Attributes
     ----------
@@ -44,9 +44,9 @@ class Constraint:
     span : dict
         The constraint in eliza-ffi's notation.
     samples : tuple of str
-        Texts that satisfy it.
+        Strings that satisfy it.
     choices : tuple of str
-        The allowed texts; empty if the constraint is a JSON Schema.
+        The allowed strings; empty if the constraint is a JSON Schema.
     schema : dict or None
         A JSON Schema; ``{}`` allows any value.
     """
@@ -73,7 +73,7 @@ def constraints(seed: int = 1) -> list[Constraint]:
 
 
 def lark_of(texts: Sequence[str]) -> str:
-    """Return llguidance's grammar for some texts, with every tokenization allowed."""
+    """Return llguidance's grammar for some strings, with every tokenization allowed."""
     start = " | ".join(json.dumps(text, ensure_ascii=False) for text in texts)
     return f"{ANY_TOKENIZATION}start: {start}"
 

@@ -1,8 +1,8 @@
 """Measure warm masks, cold masks, and all masks of a first text with a new constraint.
 
 All libraries run along the same tokens: each sample is spelled with the longest possible tokens.
-Every place in a text is measured several times, and the fastest time counts. So the percentiles
-describe the places in the texts, not other activity on the machine.
+Every place in a sample is measured several times, and the fastest time counts. So the percentiles
+describe the places in the samples, not other activity on the machine.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def measure(
         ``call_us`` is the time of an empty call. ``compile_ms`` is the median time to compile the
         constraint. ``warm`` and ``cold`` have ``p50_us`` and ``p99_us`` of a mask, and ``step`` has
         them for a warm mask and accepting the token; all without the time of the empty call.
-        ``first_text_us`` is the time to compile the constraint and to compute all masks of a text,
-        including the calls: the median over the samples.
+        ``first_text_us`` is the time to compile the constraint and to compute all masks of a
+        sample, including the calls: the median over the samples.
     """
     call_us = engine.empty_call() / 1e3
     compile_ms, first_text_us = _first_texts(engine, constraint, places)
@@ -93,7 +93,7 @@ def measure(
 def agreement(
     engines: Sequence[Engine], constraint: Constraint, places: Places
 ) -> list[dict[str, float]]:
-    """Compare the masks of all other libraries with those of the first one.
+    """Compare the masks of all libraries with the masks of the first library.
 
     Control tokens, which end the text, are not compared.
 
@@ -102,7 +102,7 @@ def agreement(
     list of dict
         For each other library: ``same``, the share of places with identical masks; and
         ``in_common``, the number of tokens that both masks allow, divided by the number of tokens
-        that at least one of them allows (the mean over the places).
+        that at least one mask allows (the mean over the places).
     """
     matchers = [engine.compile(constraint) for engine in engines]
     same, in_common = np.zeros(len(engines)), np.zeros(len(engines))

@@ -45,7 +45,7 @@ def _opened(hooks: Path) -> tuple[Any, Any]:
 
 
 class NativeVocabulary:
-    """The texts of all tokens as a flattened trie.
+    """The bytes of all tokens as a flattened trie.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ class NativeVocabulary:
     Raises
     ------
     ValueError
-        If the library rejects the texts, for example a text of more than 1,023 bytes.
+        If the library rejects the tokens, for example a token of more than 1,023 bytes.
     """
 
     def __init__(self, hooks: Path, texts: Sequence[bytes]) -> None:
@@ -80,7 +80,7 @@ class NativeVocabulary:
 
     @property
     def size_bytes(self) -> int:
-        """The size of the nodes and the texts in bytes."""
+        """The size of the nodes and of the token bytes."""
         return int(self.lib.eliza_test_vocabulary_bytes(self.pointer))
 
     def forget(self) -> None:

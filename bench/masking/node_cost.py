@@ -59,7 +59,7 @@ def node_times(
 ) -> dict[str, Any]:
     """Return the visited nodes and the nanoseconds per node, for some of `KINDS`.
 
-    The time is that of a whole mask, including setting up and counting the set of tokens. The
+    The time includes setting up and counting the set of tokens. The
     fastest round counts.
     """
     token = vocabulary.texts.index(b"a")
@@ -74,7 +74,7 @@ def node_times(
     return costs
 
 
-# A shift and an exclusive or, each of which needs the result of the other: two cycles.
+# A shift and an exclusive or that depend on each other's result: two cycles.
 C_CHAIN = """
 #include <stdint.h>
 #include <time.h>

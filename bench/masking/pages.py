@@ -25,9 +25,9 @@ def markdown(results: dict[str, Any]) -> str:
         f"{machine_line(results['machine'])} {versions}. {_calls(cells)}{disturbance(named)}",
         "Time of a mask relative to eliza-ffi, p50 / p99; below 1 the other library is faster. "
         "*Warm*: all states of the constraint were seen before. *Step*: a warm mask, and accepting "
-        "the token. *Cold*: nothing was computed before",
+        "the token. *Cold*: no mask was computed before",
         markdown_table(*_ratios(cells, list(peers))),
-        "Microseconds of a warm mask: p50 / p99 over the places in 40 texts. eliza-ffi's times "
+        "Microseconds of a warm mask: p50 / p99 over the places in 40 samples. eliza-ffi's times "
         "include accepting the token",
         markdown_table(*_masks(cells, list(peers), "warm")),
         "Microseconds of a warm mask and accepting the token: p50 / p99",
@@ -39,7 +39,7 @@ def markdown(results: dict[str, Any]) -> str:
         "microseconds to compile it and compute all masks of the text",
         markdown_table(*_first_texts(cells, list(peers))),
         "Agreement with eliza-ffi's masks: the share of places with identical masks / the number "
-        "of tokens that both masks allow, divided by the number that at least one of them allows "
+        "of tokens that both masks allow, divided by the number that at least one mask allows "
         "(mean over the places)",
         markdown_table(*_agreement(cells, list(peers))),
         "Preparing the vocabulary, once per model",

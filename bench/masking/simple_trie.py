@@ -28,7 +28,7 @@ class Recognizer(Protocol):
 
 
 class PrefixOf:
-    """Accepts the prefixes of some texts; a state is the bytes read so far."""
+    """Accepts the prefixes of some strings; a state is the bytes read so far."""
 
     start = b""
 
@@ -65,7 +65,7 @@ class Walk:
 
 
 class SimpleTrie:
-    """The texts of all tokens as a tree. Tokens with an empty text are left out.
+    """The bytes of all tokens as a tree. Tokens without bytes are left out.
 
     Attributes
     ----------

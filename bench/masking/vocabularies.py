@@ -68,14 +68,14 @@ class TokenBytes:
 
 
 class GreedySpeller:
-    """Spells texts with the longest matching token at each place."""
+    """Tokenizes bytes with the longest matching token at each place."""
 
     def __init__(self, tokens: Sequence[bytes]) -> None:
         self._token_of = {text: token for token, text in enumerate(tokens) if text}
         self._longest = max(map(len, self._token_of))
 
     def spell(self, text: bytes) -> list[int]:
-        """Return the tokens of a text.
+        """Return the tokens of some bytes.
 
         Raises
         ------

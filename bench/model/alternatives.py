@@ -33,9 +33,9 @@ class Alternatives:
     json : bytes
         The payload as JSON.
     texts : tuple of str
-        The texts of the leaves, without duplicates.
+        The strings of the leaves, without duplicates.
     grammar : str
-        A GBNF grammar of the same texts.
+        A GBNF grammar of the same strings.
 
     Raises
     ------
@@ -49,7 +49,7 @@ class Alternatives:
         anchor = model.tokenize(ANCHOR)
         spelled: dict[str, None] = {}
         for leaf in payload.leaves():
-            # The anchor comes first because detokenizing may drop the first space of a text.
+            # The anchor comes first because detokenizing may drop the first space of a string.
             text = model.detokenize([*anchor, *leaf.tokens]).removeprefix(ANCHOR)
             if not text:
                 raise InvalidArgumentError(f"leaf {leaf.name!r}: its tokens have no text")
@@ -62,7 +62,7 @@ class Alternatives:
 
     @classmethod
     def of_texts(cls, model: Model, texts: Sequence[str]) -> Alternatives:
-        """Return the alternatives for some texts, tokenized by the model."""
+        """Return the alternatives for some strings, tokenized by the model."""
         return cls(model, string_choices(texts).payload(model.tokenize, model.detokenize))
 
     @classmethod
@@ -81,7 +81,7 @@ class Alternatives:
         return cls(model, TokenTreePayload("", (TokenTreeDescriptor(tree.path, leaves),)))
 
     def ends_at(self, text: str) -> bool:
-        """Return whether a text is a label that no other label continues."""
+        """Return whether `text` is a label that no other label continues."""
         return text in self._final
 
     def unseen_json(self) -> bytes:

@@ -57,7 +57,7 @@ class Report:
     prompt_tokens, prompt_tokens_reused : float
         Means over the timed choices: the tokens of the prompt, and how many of them were in a slot.
     set_token_trie_us_cold, set_token_trie_us_cached : float
-        Median microseconds to set a payload that is new, and one that is cached.
+        Median microseconds to set a new payload, and a cached payload.
     tree_passes : int
         Passes of the timed choices that decoded several decisions at once.
     n_vocab, choices, prompts : int

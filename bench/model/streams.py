@@ -59,7 +59,7 @@ class StreamsReport:
     choice_ms_alone_p50, choice_ms_p50, choice_ms_p99 : float
         Milliseconds of a choice: one thread, and one thread per stream.
     restarts : int
-        Texts that the model ended early and that were started again.
+        Generations that the model ended early and that were started again.
     shared_passes : float or None
         The share of forward passes that served several streams; None if the library does not
         count it.
@@ -122,9 +122,7 @@ class StreamsReport:
                 f"{self.wait_us_per_pass:.0f} us"
             )
         if self.restarts:
-            lines.append(
-                f"texts that the model ended early and that were restarted: {self.restarts}"
-            )
+            lines.append(f"restarts because the model ended early: {self.restarts}")
         return "\n\n".join(lines)
 
 

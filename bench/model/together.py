@@ -41,7 +41,7 @@ class Contender(Protocol):
         """
 
     def choose(self, prompt: Tokens) -> str:
-        """Return one of the labels."""
+        """Choose a label."""
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ class OurStreams:
     stats : list of StreamStats
         The stats of all generations and choices so far, if the library reports them.
     restarts : int
-        How many texts the model ended early.
+        How many generations the model ended early.
     """
 
     def __init__(self, model: Model, choices: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""Find the library of test hooks, with which benchmarks reach behind the C ABI."""
+"""Find the library of test hooks, which gives benchmarks access to library internals."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ def noting_other_programs(into: MutableMapping[str, Any]) -> Iterator[None]:
     """Store in ``into["other_programs"]`` how many cores other programs kept busy in the block.
 
     Programs that the block starts and waits for do not count. If the system does not report this,
-    nothing is stored.
+    `into` is left unchanged.
     """
     begin, before = time.perf_counter(), _busy_seconds()
     yield

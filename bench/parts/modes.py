@@ -34,7 +34,7 @@ MODES = (UNGUIDED, GUIDED, STRICT_GUIDED, TRIE)
 """The modes for whole answers."""
 
 CHOICE_MODES = (UNGUIDED, STRICT_GUIDED, TRIE)
-"""The modes for choices, for which the order of the grammar is a separate setting."""
+"""The modes for choices. The order of the grammar is a separate setting."""
 
 STRATEGIES = ("auto", "tree", "skip-ahead", "token-by-token")
 GRAMMAR_ORDERS = ("last", "first")
@@ -48,9 +48,9 @@ class Method:
     Attributes
     ----------
     mode : str
-        One of `CHOICE_MODES`.
+        A mode in `CHOICE_MODES`.
     strategy : str
-        How the tokens of the trie are decoded; one of `STRATEGIES`.
+        How the tokens of the trie are decoded: a strategy in `STRATEGIES`.
     grammar_order : str
         ``"first"``: the grammar masks the whole vocabulary before each token is sampled.
         ``"last"``: a token is sampled and checked; the vocabulary is masked only if the token is

@@ -45,7 +45,7 @@ COUNTED_TOKENS = 64
 
 
 def inputs(words: int) -> Iterator[str]:
-    """Yield texts of `words` words and a number, all different."""
+    """Yield different inputs of `words` words and a number."""
     for i in itertools.count():
         drawn = (WORDS[(i * 7 + j * 3 + i // 10**j) % len(WORDS)] for j in range(words))
         yield f"{i}: {' '.join(drawn)}"

@@ -42,7 +42,7 @@ from .samples import SAMPLES, schemas_in
 
 ROUNDS = 5
 MODEL_NAMES = ("trained 2k", "random 128k")
-"""The first model generates short texts. The second has a vocabulary of a typical size."""
+"""The first model generates short answers. The second has a vocabulary of a typical size."""
 
 MASK_COSTS = {
     "mask_us": "computing a mask",

@@ -136,7 +136,7 @@ class _Llama:
         self._package.llama_sampler_free(sampler)
 
     def ends(self, token: int) -> bool:
-        """Return whether a token ends a text."""
+        """Return whether a token ends the generation."""
         return bool(self._package.llama_vocab_is_eog(self.vocabulary, token))
 
     def text(self, tokens: list[int]) -> str:

@@ -47,7 +47,7 @@ from .throughput import Served, figures_of, in_process, our_requests, over_http
 from .workload import Asked, mixture, with_answers
 
 N_DIFFERENT = 400
-"""The number of different requests, from which clients draw."""
+"""The number of different requests. Clients draw their requests from these."""
 
 COMPARED_ROUNDS = 3
 """The rounds in which two servers take turns."""

@@ -61,7 +61,7 @@ def beside_llama_server(
     Parameters
     ----------
     name
-        One of `BESIDE`.
+        A name in `BESIDE`.
     program
         llama-server.
     n_clients

@@ -24,8 +24,8 @@ class Asked:
     ----------
     path : str
     body : dict
-        The body without names of questions. Each client adds unique names, by which it recognizes
-        its own answer.
+        The body without names of questions. Each client adds unique names, to recognize its own
+        answer.
     status : int
         The expected status.
     probabilities : tuple of tuple of float

@@ -177,8 +177,8 @@ class Cell:
     ) -> dict[str, list[float]]:
         """Return, by method, the loop's margin where a stream first generated another token.
 
-        Prompts after which the model ends a text early are drawn again, at most `MOST_DRAWS` times,
-        because the methods continue such a text differently.
+        If the model ends the generation early after some prompts, new prompts are drawn, at most
+        `MOST_DRAWS` times in all, because the methods continue differently in that case.
         """
         partings: dict[str, list[float]] = {}
         path, n_tokens = Path(self._model.path), self._effort.tokens

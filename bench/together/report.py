@@ -45,7 +45,7 @@ def markdown(results: dict[str, Any]) -> str:
         "Choices among five labels per second, with one thread per stream. *One thread* makes the "
         "same choices with a single thread. *Own prompts*: 64 new tokens. *Shared prefix*: 64 new "
         "tokens after a prefix of 150 tokens that all prompts share. The last two columns are "
-        "ratios within a round: eliza-ffi's rate divided by that of one thread and by "
+        "ratios within a round: eliza-ffi's rate divided by the rate of one thread and by "
         "llama-server's",
         markdown_table(
             [
@@ -217,8 +217,5 @@ def _notes(cell: dict[str, Any]) -> list[str]:
         if figures["short_streams"]:
             notes.append(f"{name}: streams with too few tokens: {figures['short_streams']}")
     if cell["passes"]["restarts"]:
-        notes.append(
-            f"texts that the model ended early and that were restarted: "
-            f"{cell['passes']['restarts']}"
-        )
+        notes.append(f"restarts because the model ended early: {cell['passes']['restarts']}")
     return notes
