@@ -19,8 +19,8 @@ and a picture into ``bench/results``.
     $ python -m bench.decisions --only 'small decision model' --questions 5 --merge
     $ python -m bench.decisions --render --docs docs/performance.md   # measure nothing
 
-Requires the ``bench`` extra. llama-server is the program in the variable
-``LLAMA_SERVER``, or the program that ``make peers`` builds.
+Requires the ``bench`` extra. llama-server is the program in the variable ``LLAMA_SERVER``, or the
+program that ``make peers`` builds.
 """
 
 from __future__ import annotations
