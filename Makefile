@@ -1,13 +1,13 @@
-# `make` lists the targets. Everything is set up on first use: Debian's packages that are missing, a
-# virtual environment in .venv, llama.cpp in the user's cache, the library in build/cpu.
+# `make` lists the targets. The first build sets up everything it needs: it installs missing Debian packages, creates
+# a virtual environment in .venv, builds llama.cpp in the user's cache, and builds the library in build/cpu.
 #
 #   JOBS=N         compile with N processes (default: one per core)
-#   ELIZA_NATIVE=0 compile for any x86-64-v3 or Armv8.2 machine, not for this one's CPU
-#   CMAKE_ARGS=... more arguments for CMake
-#   PYTHON=...     the Python that makes the virtual environment
-#   ELIZA_INSTALL_PACKAGES=0  name the missing packages, install none
+#   ELIZA_NATIVE=0 compile for any x86-64-v3 or Armv8.2 machine instead of for this machine's CPU
+#   CMAKE_ARGS=... pass further arguments to CMake
+#   PYTHON=...     create the virtual environment with this Python
+#   ELIZA_INSTALL_PACKAGES=0  print the names of missing packages instead of installing them
 #
-# docs/backends.md has the variables of the other backends.
+# docs/backends.md describes the variables of the other backends.
 
 PYTHON     ?= python3
 JOBS       ?= $(shell getconf _NPROCESSORS_ONLN 2> /dev/null || echo 2)
@@ -18,7 +18,7 @@ BIN     := $(VENV)/bin
 BUILD   := build/cpu
 CPP      = $(shell find native bench -name '*.cpp' -o -name '*.h' -o -name '*.c')
 
-# Where the home folder cannot be written to, the cache is here.
+# If the home folder is not writable, put the cache into build/cache.
 ifeq ($(ELIZA_FFI_CACHE)$(XDG_CACHE_HOME),)
 ifeq ($(shell cd "$${HOME:?}" 2> /dev/null && for folder in .cache/eliza-ffi .cache .; do \
     if test -e $$folder; then test -w $$folder && echo writable; break; fi; done),)
@@ -26,7 +26,7 @@ export ELIZA_FFI_CACHE := $(CURDIR)/build/cache
 endif
 endif
 
-# Installs what the system lacks, or says in one line what to install.
+# Installs missing system packages, or prints one line with the command that installs them.
 NEEDS = @PYTHON='$(PYTHON)' sh scripts/system_packages.sh
 
 .DEFAULT_GOAL := help
@@ -45,11 +45,12 @@ serve: cpu $(VENV)/with-serve ## answer decisions over HTTP on 127.0.0.1 (PORT=8
 demo: cpu ## choose actions with the embedded model on the eliza-1 fixtures
 	@$(BIN)/eliza-ffi demo
 
-# $(1): the backend, $(2): the folder it is built in. Sanitized libraries load in sanitized programs alone.
+# $(1): the backend, $(2): its build folder. A sanitized library is not load-checked, because only a sanitized program
+# can load it.
 define build-library
 	@$(BIN)/python scripts/check_toolchain.py $(1)
 	@mkdir -p build
-	@test -e $(2)/CMakeCache.txt || echo "Fetching and building llama.cpp ($(1)) if this machine has none yet (minutes, once)"
+	@test -e $(2)/CMakeCache.txt || echo "Fetching and building llama.cpp ($(1)) unless it is in the cache (a few minutes, once)"
 	@PATH="$(BIN):$$PATH" JOBS=$(JOBS) $(BIN)/cmake -S native -B $(2) -G Ninja --log-level=STATUS \
 	    -DPython3_EXECUTABLE=$(BIN)/python -DELIZA_BACKEND=$(1) $(BACKEND_ARGS) $(CMAKE_ARGS) > $(2).log 2>&1 \
 	    || { tail -n 30 $(2).log; exit 1; }
@@ -60,7 +61,7 @@ endef
 cpu: $(VENV)/installed ## build build/cpu/libelizainference.so
 	$(call build-library,cpu,$(BUILD))
 
-# Every other backend has a folder of its own and keeps the CPU beside it: build/cuda and so on.
+# Every other backend is built in its own folder, such as build/cuda, and includes the CPU backend.
 BACKENDS := cuda vulkan metal hip sycl opencl blas rpc
 .PHONY: $(BACKENDS) $(BACKENDS:%=check-%) check-cpu arm64 check-arm64
 
@@ -71,7 +72,7 @@ hip: ## build build/hip for AMD GPUs
 sycl: ## build build/sycl for Intel GPUs
 opencl: ## build build/opencl
 blas: ## build build/blas (BLAS_VENDOR)
-rpc: ## build build/rpc, which splits a model over machines, and its rpc-server
+rpc: ## build build/rpc, which splits a model across machines, and its rpc-server
 
 export CUDA_ARCHITECTURES CUBLAS_DIR VULKAN_INCLUDE_DIR BLAS_VENDOR
 BACKEND_ARGS = $(if $(ELIZA_NATIVE),-DELIZA_NATIVE=$(ELIZA_NATIVE)) \
@@ -79,21 +80,21 @@ BACKEND_ARGS = $(if $(ELIZA_NATIVE),-DELIZA_NATIVE=$(ELIZA_NATIVE)) \
     $(if $(CUBLAS_DIR),-DELIZA_CUBLAS_DIR=$(abspath $(CUBLAS_DIR))) \
     $(if $(VULKAN_INCLUDE_DIR),-DVULKAN_INCLUDE_DIR=$(abspath $(VULKAN_INCLUDE_DIR))) \
     $(if $(BLAS_VENDOR),-DELIZA_BLAS_VENDOR=$(BLAS_VENDOR))
-# Intel's compiler knows SYCL.
+# SYCL needs Intel's compiler.
 sycl: BACKEND_ARGS += -DCMAKE_C_COMPILER=icx -DCMAKE_CXX_COMPILER=icpx
 
 $(BACKENDS): $(VENV)/installed
 	$(call build-library,$@,build/$@)
 
-# CHECK_ARGS=... goes to scripts/check_backend.py, such as --quick
-check-cpu: cpu ## compare all ways to decode with the reference, on the CPU
+# CHECK_ARGS=... is passed to scripts/check_backend.py, for example --quick
+check-cpu: cpu ## compare every decoding strategy with the reference, on the CPU
 	@$(BIN)/python scripts/check_backend.py cpu $(CHECK_ARGS)
 
 $(BACKENDS:%=check-%): check-%: cpu %
 	@$(BIN)/python scripts/check_backend.py $* $(CHECK_ARGS)
 	$(if $(filter rpc,$*),@$(BIN)/python -m pytest tests/scripts/test_backends_rpc.py)
 
-# Cross-compiled, and run by an emulator.
+# Cross-compiled, and run under an emulator.
 arm64: $(VENV)/installed ## build build/arm64 for 64-bit Arm Linux, with its tests
 	@$(BIN)/python scripts/check_toolchain.py arm64
 	@mkdir -p build
@@ -109,7 +110,7 @@ check-arm64: arm64 ## run the native tests for 64-bit Arm under qemu
 
 test: test-native test-python ## run every test that needs no GPU
 
-# In as many processes as there are cores, each with its share of the tests. $(1): which.
+# Splits the tests over JOBS processes. $(1): the GoogleTest filter.
 define run-native-tests
 	@seq 0 $$(($(JOBS) - 1)) | GTEST_TOTAL_SHARDS=$(JOBS) xargs -P $(JOBS) -I '{}' \
 	    env GTEST_SHARD_INDEX='{}' $(BUILD)/tests/native_tests --gtest_brief=1 --gtest_filter='$(1)'
@@ -118,26 +119,26 @@ endef
 test-native: cpu-with-tests
 	$(call run-native-tests,*)
 
-# PYTEST_ARGS=... goes to pytest.
+# PYTEST_ARGS=... is passed to pytest.
 test-python: cpu-with-tests
 	@$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 .PHONY: coverage
-coverage: cpu-with-tests ## run the Python tests and find out what of the package they do not reach
+coverage: cpu-with-tests ## run the Python tests and list the package's files that they do not cover in full
 	@$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadfile --no-loadscope-reorder \
 	    --cov=eliza_ffi --cov-report=term:skip-covered --cov-fail-under=90 $(PYTEST_ARGS)
 
-# Without those that try thousands of inputs, or what only much time shows.
+# The tests that `make test-fast` leaves out: they try thousands of inputs or run for a long time.
 SLOW_NATIVE_TESTS := *OnRandomTries*:*AllowWhatLlamaCppAllows*:*SharedPasses*:Speculation.*:Architectures/*:*OfLlamaCppsGrammar:BackendSampling.*:*PlainLogits*:SavedSlots.*:RefusedEndings.*:Embeddings.TheScore*:TokenMasks.AreBiases*:Strategies.HandleThree*
 .PHONY: test-fast
-test-fast: cpu-with-tests ## run the tests that take little time, in about a minute
+test-fast: cpu-with-tests ## run the fast tests, in about a minute
 	$(call run-native-tests,-$(SLOW_NATIVE_TESTS))
 	@$(BIN)/python -m pytest --numprocesses=$(JOBS) -m 'not slow' --hypothesis-profile=few $(PYTEST_ARGS)
 
-# Each in an environment of its own. Debian has one of them, uv and pyenv have all.
+# Each Python gets its own virtual environment. Debian packages one version; uv and pyenv install all of them.
 PYTHONS ?= $(foreach n,10 11 12 13 14,$(shell command -v python3.$(n)))
 .PHONY: test-pythons
-test-pythons: cpu-with-tests ## run the fast tests under every Python there is (PYTHONS='python3.10 python3.13')
+test-pythons: cpu-with-tests ## run the fast tests under every installed Python (PYTHONS='python3.10 python3.13')
 	@for python in $(PYTHONS); do \
 	    venv=build/pythons/$$($$python -c 'import platform; print(platform.python_version())') && echo "$$venv" && \
 	    { test -x $$venv/bin/pytest || { $$python -m venv $$venv && \
@@ -145,7 +146,7 @@ test-pythons: cpu-with-tests ## run the fast tests under every Python there is (
 	        $$venv/bin/python $(PIP_INSTALL) --editable '.[dev]' $(IN_PLACE); }; } && \
 	    $$venv/bin/python -m pytest --numprocesses=$(JOBS) -m 'not slow' $(PYTEST_ARGS) || exit 1; done
 
-# Our own code under sanitizers, leaks included; llama.cpp stays as it is.
+# Sanitizes our own code and checks it for leaks. llama.cpp is not instrumented.
 test-asan: BUILD := build/asan
 test-asan: ## run the native tests under AddressSanitizer and UBSan (minutes)
 	@$(MAKE) --no-print-directory cpu BUILD=$(BUILD) \
@@ -153,28 +154,28 @@ test-asan: ## run the native tests under AddressSanitizer and UBSan (minutes)
 	@ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1 \
 	    UBSAN_OPTIONS=print_stacktrace=1 $(BUILD)/tests/native_tests --gtest_brief=1
 
-# Those tests that run on several threads. ggml's own threads are not instrumented: they spin on atomics that the
-# sanitizer cannot see, so passes run on one.
+# The tests that use several threads. ggml's threads are not instrumented: they spin on atomics that the sanitizer
+# cannot see. Forward passes therefore run on one thread.
 TSAN_TESTS := *Threads*:*Prepared*:*Shared*:*Waiting*:*Cancel*:*Close*:*Cache*:*Parked*:*Slot*:*Mtp*Thread*
 test-tsan: BUILD := build/tsan
-test-tsan: ## run the tests on several threads under ThreadSanitizer (minutes)
+test-tsan: ## run the multi-threaded tests under ThreadSanitizer (minutes)
 	@$(MAKE) --no-print-directory cpu BUILD=$(BUILD) \
 	    CMAKE_ARGS="$(CMAKE_ARGS) -DELIZA_BUILD_TESTS=ON -DELIZA_SANITIZE=thread"
 	@TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 ELIZA_STRESS_STORIES=$(or $(STORIES),20) \
 	    $(BUILD)/tests/native_tests --gtest_brief=1 --gtest_filter='$(TSAN_TESTS)'
 
-# Streams that share passes against the same streams alone; STORIES=N on each model.
+# Compares streams that share forward passes with the same streams run alone. STORIES=N: random scenarios per model.
 .PHONY: test-tsan stress
-stress: cpu-with-tests ## tell thousands of stories of streams alone and together
+stress: cpu-with-tests ## compare shared and separate forward passes in thousands of random scenarios
 	@ELIZA_STRESS_STORIES=$(or $(STORIES),1500) $(BUILD)/tests/native_tests --gtest_brief=1 \
 	    --gtest_filter='*SharedPassesStress*'
 
-# Inputs that break our readers of what strangers hand in, looked for by libFuzzer under AddressSanitizer and UBSan:
-# SECONDS=N for each target, TARGETS='gbnf rtkt' for some. What it found interesting stays in build/fuzz/corpus; a
-# finding is written to build/fuzz and named.
+# libFuzzer searches for inputs that break our parsers of untrusted data, under AddressSanitizer and UBSan. SECONDS=N
+# sets the time per target, TARGETS='gbnf rtkt' selects targets. Interesting inputs are kept in build/fuzz/corpus. An
+# input that breaks a parser is written to build/fuzz, and its file name is printed.
 FUZZ_TARGETS := $(or $(TARGETS),payload rtkt json text_choices sampling span gbnf trigger gguf slot_file utf8)
 .PHONY: fuzz
-fuzz: cpu ## look for inputs that break our readers (SECONDS=60 for each)
+fuzz: cpu ## fuzz the parsers of untrusted input (SECONDS=60 for each)
 	$(NEEDS) fuzzer
 	@PATH="$(BIN):$$PATH" $(BIN)/cmake -S native -B build/fuzz -G Ninja --log-level=STATUS -DELIZA_FUZZ=ON \
 	    -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ -DPython3_EXECUTABLE=$(BIN)/python \
@@ -184,10 +185,10 @@ fuzz: cpu ## look for inputs that break our readers (SECONDS=60 for each)
 	@$(BIN)/cmake --build build/fuzz --parallel $(JOBS) --target $(FUZZ_TARGETS:%=fuzz_%)
 	@sh scripts/run_fuzz.sh $(or $(SECONDS),60) $(JOBS) $(FUZZ_TARGETS)
 
-# What elizaOS's own client does, from JavaScript; bun comes from the npm registry.
+# Calls the library from JavaScript as elizaOS's own client does. npm installs bun.
 BUN := tests/bun/node_modules
 
-test-bun: cpu $(BUN)/.package-lock.json ## run the client in tests/bun against the library
+test-bun: cpu $(BUN)/.package-lock.json ## run the JavaScript client in tests/bun against the library
 	@cd tests/bun && node_modules/.bin/bun test
 
 $(BUN)/.package-lock.json: tests/bun/package-lock.json
@@ -200,24 +201,24 @@ cpu-with-tests:
 	$(NEEDS) compiler python gtest curl
 	@$(MAKE) --no-print-directory cpu CMAKE_ARGS="$(CMAKE_ARGS) -DELIZA_BUILD_TESTS=ON"
 
-# For glibc 2.28 (2018) and newer, built by the clang in the package ziglang, which needs no older system for that and
-# makes wheels for the other processor too: WHEEL_ARCH=aarch64.
+# Wheels run on glibc 2.28 (2018) and newer. The clang in the Python package ziglang builds them on any system, and it
+# cross-compiles: WHEEL_ARCH=aarch64 builds the Arm wheel on x86-64.
 WHEEL_ARCH   ?= $(shell uname -m)
 WHEEL_SOURCE ?= .
 wheel: $(VENV)/with-release ## build a portable wheel into dist/
 	@rm -rf dist/raw
 	@$(BIN)/python scripts/fetch_llama_cpp.py > /dev/null
-	@# Without an environment of its own, where pip would install the other processor's CMake.
+	@# No build isolation: pip would install the CMake of the target processor into an isolated environment.
 	@zig=$$($(BIN)/python -c 'import pathlib, ziglang; print(pathlib.Path(ziglang.__file__).with_name("zig"))') && \
 	    PATH="$(BIN):$$PATH" _PYTHON_HOST_PLATFORM=linux-$(WHEEL_ARCH) $(BIN)/python -m build --wheel --no-isolation \
 	    --outdir dist/raw -Cinstall.strip=false \
 	    -Ccmake.define.CMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/cmake/zig-linux-gnu.cmake \
 	    -Ccmake.define.ELIZA_ZIG=$$zig -Ccmake.define.ELIZA_ZIG_TARGET=$(WHEEL_ARCH)-linux-gnu.2.28 $(WHEEL_SOURCE)
-	@rm -f -- '$(WHEEL_SOURCE)/-'  # CMake asks compilers to write to standard output, and zig writes a file of that name
+	@rm -f -- '$(WHEEL_SOURCE)/-'  # CMake asks the compiler to write to standard output, which zig takes for a file named -
 	@PATH="$(BIN):$$PATH" $(BIN)/python -m auditwheel repair --plat auto --wheel-dir dist dist/raw/*.whl
 	@rm -rf dist/raw
 
-# make release PROJECT_URL=https://... : what is uploaded, checked, and the notes for the forge, all in dist/.
+# make release PROJECT_URL=https://... writes the files to upload and the release notes to dist/, and checks them.
 PROJECT_URL ?=
 .PHONY: release
 release: $(VENV)/with-release ## build and check the sdist and the wheels of a release (PROJECT_URL=https://...)
@@ -230,7 +231,7 @@ release: $(VENV)/with-release ## build and check the sdist and the wheels of a r
 	@$(BIN)/check-wheel-contents dist/*.whl
 	@cp build/release/RELEASE_NOTES.md dist/
 
-bench: bench-ready ## measure everything that the docs show (an hour and a half)
+bench: bench-ready ## measure every figure in the docs (an hour and a half)
 	@$(BIN)/python -m bench.peers --docs docs/performance.md --docs README.md
 	@$(BIN)/python -m bench.growth --docs docs/performance.md
 	@$(BIN)/python -m bench.streaming --docs docs/performance.md
@@ -243,12 +244,12 @@ bench: bench-ready ## measure everything that the docs show (an hour and a half)
 	@$(BIN)/python -m bench.sampling --docs docs/sampling.md
 	@$(MAKE) --no-print-directory bench-streams BENCH_ARGS=
 	@$(BIN)/python -m bench.guessing --docs docs/drop-in.md
-	-@$(BIN)/python -m bench.instructions --docs docs/performance.md  # Linux on x86-64 alone
+	-@$(BIN)/python -m bench.instructions --docs docs/performance.md  # only on Linux on x86-64
 
-bench-quick: bench-ready ## compare a choice here and in other libraries in under 3 minutes
+bench-quick: bench-ready ## compare the time of a choice with other libraries, in under 3 minutes
 	@$(BIN)/python -m bench.peers --quick
 
-# llama.cpp's own programs, from the tree that our library is built from and as llama.cpp builds them.
+# llama.cpp's own programs, built from the source tree of our library with llama.cpp's own CMake files.
 PEERS     := llama-server llama-batched-bench test-llama-archs
 PEER_ARGS := -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_APP=OFF \
     -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF
@@ -259,7 +260,7 @@ peers: $(VENV)/installed ## build llama-server and llama-batched-bench into buil
 	@mkdir -p build
 	@tree=$$($(BIN)/python scripts/fetch_llama_cpp.py) || exit 1; \
 	    grep -qsx "CMAKE_HOME_DIRECTORY:INTERNAL=$$tree" build/peers/CMakeCache.txt || { \
-	        rm -rf build/peers; echo "Building llama.cpp's own programs (minutes, once)"; }; \
+	        rm -rf build/peers; echo "Building llama.cpp's own programs (a few minutes, once)"; }; \
 	    PATH="$(BIN):$$PATH" $(BIN)/cmake -S "$$tree" -B build/peers -G Ninja $(PEER_ARGS) \
 	        $(if $(LLAMA_CPP_SOURCE),,-DLLAMA_BUILD_NUMBER=0 \
 	            -DLLAMA_BUILD_COMMIT=$$($(BIN)/python scripts/fetch_llama_cpp.py --print-commit)) \
@@ -268,67 +269,67 @@ peers: $(VENV)/installed ## build llama-server and llama-batched-bench into buil
 	    || { grep -E 'error|FAILED' build/peers.log || tail -n 30 build/peers.log; exit 1; }
 	@ls $(PEERS:%=build/peers/bin/%)
 
-# Without llama-server the rest is measured. BENCH_ARGS=... goes to the script, such as --quick
-bench-streams: bench-ready ## measure what many streams cost together (an hour)
+# Without llama-server, the other measurements still run. BENCH_ARGS=... is passed to the script, for example --quick
+bench-streams: bench-ready ## measure the cost of many concurrent streams (an hour)
 	-@$(MAKE) --no-print-directory peers
 	@$(BIN)/python -m bench.streams $(or $(BENCH_ARGS),--docs docs/performance.md)
 
-# A library to compare with that cannot be installed is named in the table as missing.
+# If a library to compare with cannot be installed, the benchmark's table lists it as missing.
 .PHONY: bench-ready
 bench-ready: $(VENV)/installed
-	@$(MAKE) --no-print-directory $(VENV)/with-bench || echo "make: it could not be installed"
+	@$(MAKE) --no-print-directory $(VENV)/with-bench || echo "make: cannot install the extra bench; the tables list the missing libraries"
 	@$(MAKE) --no-print-directory cpu-with-tests
 
-# CHECK_ARGS=... goes to the script; each says what it takes.
+# CHECK_ARGS=... is passed to the script. CHECK_ARGS=--help lists its options.
 .PHONY: hostile soak faults check-architectures
-hostile: cpu-with-tests ## give the library what strangers may give it, each in a child process (minutes)
+hostile: cpu-with-tests ## try malicious and malformed input, each case in a child process (minutes)
 	@$(BIN)/python scripts/check_hostile.py $(CHECK_ARGS)
 
-soak: cpu-with-tests ## use one process for long, in every way at once: it must hold what it held (an hour)
+soak: cpu-with-tests ## use one process in every way at once for an hour: memory, files and threads must not grow
 	@$(BIN)/python scripts/check_soak.py $(CHECK_ARGS)
 
-faults: cpu-with-tests ## let every allocation, read, write and rename fail once (minutes)
+faults: cpu-with-tests ## make allocations, reads, writes and renames fail one at a time (minutes)
 	@$(BIN)/python scripts/check_faults.py $(CHECK_ARGS)
 
-check-architectures: cpu-with-tests ## compare all ways to choose on a model of every architecture (20 minutes)
+check-architectures: cpu-with-tests ## compare every way to choose on a model of each architecture (20 minutes)
 	@$(BIN)/python scripts/check_architectures.py $(CHECK_ARGS)
 
 .PHONY: check-cycles
-check-cycles: cpu ## open and close a model 5,000 times: memory, files and threads stay (a minute)
+check-cycles: cpu ## open and close a model 5,000 times: memory, files and threads must not grow (a minute)
 	@$(BIN)/python scripts/check_cycles.py $(CHECK_ARGS)
 
 .PHONY: docs
-docs: $(VENV)/with-docs ## build the site of docs/ into build/site
+docs: $(VENV)/with-docs ## build the documentation's site into build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo build/site/index.html
 
 .PHONY: check-platforms
-check-platforms: cpu $(VENV)/with-release ## read the native sources as compilers for macOS and Windows would
+check-platforms: cpu $(VENV)/with-release ## compile the native sources for macOS and Windows, without linking
 	@$(BIN)/python scripts/check_platforms.py
 
 .PHONY: reference
-reference: $(VENV)/installed ## write docs/reference.md anew, from the public names and their docstrings
+reference: $(VENV)/installed ## regenerate docs/reference.md from the public names and their docstrings
 	@$(BIN)/python scripts/write_reference.py
 
-lint: $(VENV)/installed ## check style, types, and what README's figures were measured with
+lint: $(VENV)/installed ## check style, types, and the versions that README's figures were measured with
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/python scripts/check_figures.py
 	@$(BIN)/clang-format --dry-run -Werror $(CPP)
 
-format: $(VENV)/installed ## bring all sources into style
+format: $(VENV)/installed ## format all sources
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 	@$(BIN)/clang-format -i $(CPP)
 
-clean: ## remove what was built here (llama.cpp stays in the user's cache)
+clean: ## remove all build results (llama.cpp stays in the user's cache)
 	rm -rf build dist .venv $(BUN)
 
 PIP_INSTALL = -m pip install --quiet --disable-pip-version-check
 
-# The package in development mode, read from the checkout as it is; the library comes from build/cpu. Debian 12's
-# pip is too old for -C.
+# Installs the package in development mode: Python imports it from the checkout and loads the library from build/cpu.
+# Debian 12's pip is too old for -C.
 IN_PLACE = -Cwheel.cmake=false -Ceditable.mode=inplace
 
 $(VENV)/installed: pyproject.toml Makefile
@@ -341,7 +342,7 @@ $(VENV)/installed: pyproject.toml Makefile
 	@$(BIN)/python $(PIP_INSTALL) --editable '.[dev]' $(IN_PLACE)
 	@touch $@
 
-# What an extra of pyproject.toml needs, such as .venv/with-serve.
+# The requirements of an extra in pyproject.toml. For example, .venv/with-serve stands for the extra `serve`.
 $(VENV)/with-%: $(VENV)/installed
 	@echo "Installing the extra $* into .venv"
 	@$(BIN)/python $(PIP_INSTALL) --editable '.[$*]' $(IN_PLACE)
