@@ -17,7 +17,7 @@ set(ELIZA_CUBLAS_DIR "" CACHE PATH "cuda: folder with include/ and lib/ of cuBLA
 set(ELIZA_BLAS_VENDOR "OpenBLAS" CACHE STRING "blas: a vendor name of CMake's FindBLAS")
 set(VULKAN_INCLUDE_DIR "" CACHE PATH "vulkan: folder with vulkan/ and spirv/ headers, if the system's are too old")
 
-option(ELIZA_RPC "Add llama.cpp's RPC client to the backend; ELIZA_BACKEND=rpc does" OFF)
+option(ELIZA_RPC "Add llama.cpp's RPC client to the backend; ELIZA_BACKEND=rpc implies it" OFF)
 if(ELIZA_BACKEND STREQUAL "rpc")
   set(ELIZA_RPC ON)
 endif()
