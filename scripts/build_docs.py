@@ -1,9 +1,9 @@
-"""What `mkdocs build` does besides: hooks that mkdocs.yml names.
+"""Hooks for `mkdocs build`, which mkdocs.yml registers.
 
-- Pages link to files of the checkout outside of docs/. The site has a copy of each, as a text.
-- Docstrings have the roles of reStructuredText (``:class:`~eliza_ffi.Model` ``). They become links.
-- A site that asks anyone for anything when it is read is refused, and so is one that lacks a public
-  name.
+- Pages link to files of the checkout outside of docs/. The hooks copy these files into the site, as
+  text files, and rewrite the links.
+- Docstrings use roles of reStructuredText (``:class:`~eliza_ffi.Model` ``). They become links.
+- The build fails if a page would load anything from another server, or if a public name is missing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ COPIES = "checkout"
 
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\((\.\.?/[^)\s#]+)\)")
 ROLE = re.compile(r":(?:class|func|meth|mod|attr|data|exc|math):<code>(~?)([^<]+)</code>")
-ASKS = re.compile(
+LOADS = re.compile(
     r"""<(?:script|img|iframe|source|video|audio)\b[^>]*?\bsrc(?:set)?=["']?(?:https?:)?//
     |<link\b[^>]*?\bhref=["']?(?:https?:)?//(?![^>]*\brel=["']?canonical)
     |@import\s+(?:url\()?["']?(?:https?:)?//
@@ -32,12 +32,12 @@ _copied: set[Path] = set()
 
 
 def on_pre_build(config: Any) -> None:
-    """Forget what an earlier build linked to."""
+    """Forget the files that an earlier build copied."""
     _copied.clear()
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Turn links to files of the checkout into links to copies of them."""
+    """Turn links to files of the checkout into links to their copies in the site."""
     folder = Path(page.file.abs_src_path).parent
     up = "../" * page.file.src_uri.count("/")
     docs = Path(config["docs_dir"])
@@ -59,7 +59,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def on_page_content(content: str, page: Any, config: Any, files: Any) -> str:
-    """Turn the roles of docstrings into links, where what they name is on a page."""
+    """Turn reStructuredText roles into links, if a page describes the name."""
 
     def linked(found: re.Match[str]) -> str:
         tilde, name = found.groups()
@@ -74,26 +74,32 @@ def on_page_content(content: str, page: Any, config: Any, files: Any) -> str:
 
 
 def on_post_build(config: Any) -> None:
-    """Copy what pages link to, and look for what should not be there and for what should."""
+    """Copy the linked files into the site, then check the site.
+
+    Raises
+    ------
+    SystemExit
+        If a page would load something from another server, or lacks a public name.
+    """
     site = Path(config["site_dir"])
     for path in sorted(_copied):
         copy = site / _address(path)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, copy)
-    faults = [*asking(site), *missing_names(site)]
+    faults = [*external_loads(site), *missing_names(site)]
     if faults:
-        raise SystemExit("the site is not as it should be:\n" + "\n".join(faults))
+        raise SystemExit("the site has errors:\n" + "\n".join(faults))
 
 
-def asking(site: Path) -> list[str]:
-    """Return what a reader's browser would ask others for."""
+def external_loads(site: Path) -> list[str]:
+    """Return the first place in each file where a browser would contact another server."""
     pages = [page for page in sorted(site.rglob("*")) if page.suffix in (".html", ".css")]
-    found = [(page, ASKS.search(page.read_text(encoding="utf-8"))) for page in pages]
-    return [f"{page.relative_to(site)}: {asks[0]}" for page, asks in found if asks is not None]
+    found = [(page, LOADS.search(page.read_text(encoding="utf-8"))) for page in pages]
+    return [f"{page.relative_to(site)}: {load[0]}" for page, load in found if load is not None]
 
 
 def missing_names(site: Path) -> list[str]:
-    """Return the public names that the page of their room does not have."""
+    """Return the public names that are missing on the page of their module."""
     missing = []
     for source in sorted((ROOT / "docs" / "reference" / "python").glob("*.md")):
         room = source.read_text(encoding="utf-8").partition("::: ")[2].split()[0]
@@ -101,12 +107,12 @@ def missing_names(site: Path) -> list[str]:
         text = page.read_text(encoding="utf-8")
         for name in _public_names(room):
             if not re.search(rf'id="[\w.]+\.{name}"|<code>{name}</code>', text):
-                missing.append(f"{room}.{name} is not on {page.relative_to(site)}")
+                missing.append(f"{room}.{name} is missing on {page.relative_to(site)}")
     return missing
 
 
 def _public_names(room: str) -> list[str]:
-    """Return the ``__all__`` of a room, without importing it."""
+    """Return the ``__all__`` of a module, without importing it."""
     path = ROOT.joinpath(*room.split("."))
     file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
     for node in ast.parse(file.read_text(encoding="utf-8")).body:
@@ -117,6 +123,6 @@ def _public_names(room: str) -> list[str]:
 
 
 def _address(path: Path) -> str:
-    """Return where the copy of a file is: a picture as it is, all else as a text."""
+    """Return the path of a file's copy in the site. All but pictures get the suffix ``.txt``."""
     name = path.relative_to(ROOT).as_posix()
     return f"{COPIES}/{name}" if path.suffix in (".png", ".svg") else f"{COPIES}/{name}.txt"

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Print which tool calls the chat templates in llama.cpp's source write, as a Markdown table.
+"""Print a Markdown table of the tool-call format of each chat template in llama.cpp's source.
 
-    $ python scripts/call_formats.py           # also writes it into docs/reference/call-formats.md
-    $ python scripts/call_formats.py --check   # exit code 1 if the page has another table
+    $ python scripts/call_formats.py           # also updates docs/reference/call-formats.md
+    $ python scripts/call_formats.py --check   # exit code 1 if the page is out of date
 
-The templates are those of the pinned llama.cpp, which is downloaded if it is not in the cache.
+The templates come from the pinned llama.cpp, which is downloaded if it is not in the cache.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ HEAD = [
 
 
 def table() -> str:
-    """Return the table of all templates, and a sentence that sums it up."""
+    """Return a summary of all templates, followed by the table."""
     rows, kinds = [], Counter[str]()
     for file in sorted((source_tree() / "models" / "templates").glob("*.jinja")):
         template = ChatTemplate(file.read_text(encoding="utf-8"), "<s>", "</s>")
@@ -62,7 +62,7 @@ def table() -> str:
 
 
 def cells(format: CallFormat) -> list[str]:
-    """Return the cells of a row from the column `tools` on."""
+    """Return the cells of a row, beginning with the column `tools`."""
     listed = "yes" if format.lists_tools else "in the system message"
     number = "number" if Hole.INDEX in format.call else ""
     return [
@@ -82,23 +82,25 @@ def arguments_of(format: CallFormat) -> str:
 
 
 def shown(text: str) -> str:
-    """Return a text as code in a cell of a table."""
+    """Return a string as inline code for a table cell; an empty string stays empty."""
     text = text.replace("\n", "\\n").replace("|", "\\|")
     return f"`{text}`" if text else ""
 
 
 def page(text: str, content: str) -> str:
-    """Return a page with some content between its markers."""
+    """Return the page with the content between its markers replaced."""
     before, _, rest = text.partition(BEGIN)
     _, found, after = rest.partition(END)
     if not found:
-        raise ValueError(f"expected the markers {BEGIN} and {END} in the page, found none")
+        raise ValueError(f"expected the markers {BEGIN} and {END} in the page, in this order")
     return f"{before}{BEGIN}\n\n{content}\n\n{END}{after}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="compare the page, write nothing")
+    parser.add_argument(
+        "--check", action="store_true", help="compare the page instead of writing it"
+    )
     parser.add_argument("--page", type=Path, default=PAGE, metavar="FILE")
     options = parser.parse_args(arguments)
     text = options.page.read_text(encoding="utf-8")

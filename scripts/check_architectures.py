@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Check that every architecture llama.cpp knows chooses the same in every way.
+"""Check that every way to choose gives the same result on every architecture of llama.cpp.
 
-    $ python scripts/check_architectures.py                     # all of them, a quarter of an hour
-    $ python scripts/check_architectures.py --quick             # one for each kind of cache
+    $ python scripts/check_architectures.py            # all architectures, a quarter of an hour
+    $ python scripts/check_architectures.py --quick    # one architecture for each kind of cache
     $ python scripts/check_architectures.py qwen35 mamba2
 
-For each architecture `native/tests/architectures` writes a small model with random weights around a
+For each architecture, `native/tests/architectures` writes a small model with random weights around a
 real vocabulary. The library then chooses with all strategies, with and without the restricted head,
-behind prompts that were restored from a file, and in streams that share passes. Each must be the
-choice made token by token, with all logits, in a pass of its own: the same leaf, and probabilities
-within the model's noise, as `backend_suite/judging.py` has it. Every model is written, and used, in
-processes of their own: one that dies or hangs is one line of the table.
+after prompts restored from a file, and in streams that share forward passes. The reference chooses
+token by token, with all logits, in separate passes. Every choice must pick the same leaf as the
+reference, with probabilities within the model's noise; `backend_suite/judging.py` defines both. Each
+model is written and used in its own child processes, so a crash or a hang costs one table row.
 
-Exit codes: 0 = the same but for near-ties, 1 = some architecture is not, 2 = could not be checked.
+Exit codes: 0 = all results equal the reference or are near-ties, 1 = some differ, 2 = cannot check.
 """
 
 from __future__ import annotations
@@ -45,18 +45,20 @@ BUILD = Path(__file__).resolve().parent.parent / "build" / "cpu"
 VOCABULARY = "llama-spm"  # the smallest
 
 QUICK = ("llama", "gemma2", "deepseek2", "qwen3moe", "mamba2", "rwkv7", "jamba", "qwen35")
-"""One for each kind of cache: plain, windows, latent, experts, recurrent twice, hybrid twice."""
+"""One for each kind of cache: plain, sliding windows, latent, mixture of experts, two recurrent
+ones, two hybrids."""
 
 OPTIONS = (("n_ctx", "2048"), ("n_threads", "1"))
 
 ROUNDINGS = {"half precision": HALF_PRECISION, "prompts in pieces": ("n_batch", "7")}
-"""Options that sum otherwise: attention, and a prompt of which seven tokens are read at a time."""
+"""Options that change the order of summation: attention in half precision, and prompts decoded in
+batches of seven tokens."""
 
 LEAST_NOISE = 1e-3
-"""In nats: what half precision does to a logit, in which the head and the cache are kept."""
+"""In nats: the rounding error of a logit if the output head and the cache are in half precision."""
 
 SECONDS, MEBIBYTES = 300.0, 4096
-"""What one architecture may take."""
+"""Limits of time and memory for one architecture."""
 
 NO_GENERATOR = (
     "keeps no KV cache",
@@ -64,29 +66,30 @@ NO_GENERATOR = (
     "computes embeddings",
     "no finite logit",
 )
-"""What the library says of models that do not go on with a text: encoders, diffusion, speech."""
+"""Parts of the errors for models that cannot continue a text: encoders, diffusion, speech."""
 
 VERDICTS = ("exact", "near-ties", "fault", "refused", "cannot be made")
 
 
 @dataclass(frozen=True)
 class Report:
-    """What became of one architecture.
+    """The result of one architecture.
 
     Attributes
     ----------
     name : str
     verdict : str
-        One of `VERDICTS`. ``"refused"``: the library says that such a model generates no text.
+        One of `VERDICTS`. ``"refused"`` means that the library rejected the model because it
+        cannot generate text.
     why : str
-        For all but the first.
+        The reason; empty if the verdict is ``"exact"``.
     n_choices : int
     difference : float
-        The largest of a leaf's log-probability from the reference's, in nats.
+        The largest difference between a leaf's log-probability and the reference's, in nats.
     noise : float
-        What rounding does to it, in nats.
+        The difference that rounding alone causes, in nats.
     n_shared : int
-        Streams that had passes with others.
+        Number of choices in which streams shared passes.
     """
 
     name: str
@@ -99,12 +102,16 @@ class Report:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Check that every architecture chooses the same.")
-    parser.add_argument("names", nargs="*", metavar="ARCHITECTURE", help="without, all")
-    parser.add_argument("--quick", action="store_true", help=f"these: {', '.join(QUICK)}")
+    parser = argparse.ArgumentParser(
+        description="Check that every way to choose agrees, on every architecture."
+    )
+    parser.add_argument("names", nargs="*", metavar="ARCHITECTURE", help="default: all")
+    parser.add_argument("--quick", action="store_true", help=f"only {', '.join(QUICK)}")
     parser.add_argument("--library", type=Path, default=BUILD / library_file_name())
     parser.add_argument("--writer", type=Path, default=BUILD / "tests" / "write_architectures")
-    parser.add_argument("--docs", type=Path, metavar="FILE", help="put the table between markers")
+    parser.add_argument(
+        "--docs", type=Path, metavar="FILE", help="write the table between the markers in this file"
+    )
     options = parser.parse_args(arguments)
     begin = time.monotonic()
     try:
@@ -112,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         known = _listed(options.writer)
         names = options.names or (QUICK if options.quick else known)
         if unknown := set(names) - set(known):
-            raise ValueError(f"llama.cpp knows no architecture {', '.join(sorted(unknown))}")
+            raise ValueError(f"unknown architecture: {', '.join(sorted(unknown))}")
         subject = Subject(options.library.resolve(strict=True), 0, OPTIONS)
         reports = []
         for name in names:
@@ -123,8 +130,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     print(table(reports))
     print(
-        f"{sum(report.n_choices for report in reports):,} choices, in"
-        f" {sum(report.n_shared for report in reports):,} of which streams shared passes"
+        f"{sum(report.n_choices for report in reports):,} choices;"
+        f" streams shared passes in {sum(report.n_shared for report in reports):,} of them"
     )
     print(f"{counts(reports)}, in {(time.monotonic() - begin) / 60:.1f} minutes")
     if options.docs is not None:
@@ -134,23 +141,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def check(name: str, writer: Path, vocabulary: Path, subject: Subject) -> Report:
-    """Write a model of an architecture, use it in every way, and delete it."""
+    """Write a model of an architecture, choose with it in every way, and delete it."""
     with tempfile.TemporaryDirectory() as folder:
         command = [str(writer), str(vocabulary), folder, name]
-        made = subprocess.run(command, capture_output=True, text=True, check=True)
+        written = subprocess.run(command, capture_output=True, text=True, check=True)
         case = ModelCase(name, Path(folder) / f"{name}.gguf")
-        said = made.stdout.strip().removeprefix(f"{name}: ")
-        if said != str(case.path):
-            why = _without_folders(said.removeprefix("cannot be made: "))
+        output = written.stdout.strip().removeprefix(f"{name}: ")
+        if output != str(case.path):
+            why = _without_folders(output.removeprefix("cannot be made: "))
             return Report(name, "cannot be made", why)
         return report_of(name, *_used(case, subject))
 
 
 def _used(case: ModelCase, subject: Subject) -> tuple[Findings | None, str]:
-    """Return what became of a model's use, and what went wrong besides.
+    """Return the findings of a model, and the problems that occurred on the way.
 
-    That llama.cpp lacks an architecture's attention in half precision is no fault: on the CPU it is
-    used only where it is asked for. That it cannot read a prompt in pieces is one.
+    If llama.cpp does not support half precision in an architecture's attention, that is not a
+    fault: on the CPU, half precision is used only on request. If a prompt cannot be decoded in
+    batches, that is a fault.
     """
     roundings = dict(ROUNDINGS)
     problems = []
@@ -175,15 +183,15 @@ def _used(case: ModelCase, subject: Subject) -> tuple[Findings | None, str]:
 
 
 def report_of(name: str, findings: Findings | None, problem: str) -> Report:
-    """Return what a model's findings come to.
+    """Return the report of a model.
 
     Parameters
     ----------
     name
     findings
-        None where there are none.
+        None if the child process died.
     problem
-        What went wrong besides; may be empty.
+        Other problems; may be empty.
     """
     if findings is None:
         return Report(name, "fault", problem)
@@ -194,15 +202,15 @@ def report_of(name: str, findings: Findings | None, problem: str) -> Report:
     failed = [each for each in compared if each.verdict.is_failure]
     near = [each for each in compared if each.verdict.kind == "near-tie"]
     verdict = "fault" if failed or problem else "near-ties" if near else "exact"
-    told = [problem] if problem else []
+    reasons = [problem] if problem else []
     for kind, group in (("are not the same", failed), ("are near-ties", near)):
         if group:
-            told.append(f"{len(group)} of {len(compared)} choices {kind}: {_first(group)}")
+            reasons.append(f"{len(group)} of {len(compared)} choices {kind}: {_first(group)}")
     difference = max(each.verdict.difference for each in compared)
     return Report(
         name,
         verdict,
-        "; ".join(told),
+        "; ".join(reasons),
         len(compared),
         difference,
         findings.noise,
@@ -211,21 +219,21 @@ def report_of(name: str, findings: Findings | None, problem: str) -> Report:
 
 
 def table(reports: Sequence[Report]) -> str:
-    """Return a line for each architecture, and why for those that are not exact."""
+    """Return a table of all architectures, then a line with the reason for each that is not exact."""
     head = ["architecture", "verdict", "choices", "difference", "noise"]
-    told = [_line(report) for report in reports if report.why]
-    return "\n".join([markdown_table(head, map(_cells, reports), left=2), *told])
+    reasons = [_line(report) for report in reports if report.why]
+    return "\n".join([markdown_table(head, map(_cells, reports), left=2), *reasons])
 
 
 def counts(reports: Sequence[Report]) -> str:
-    """Return how many architectures have which verdict."""
+    """Return the number of architectures for each verdict."""
     names = _by_verdict(reports)
     parts = [f"{len(names[verdict])} {verdict}" for verdict in VERDICTS if names[verdict]]
     return f"{len(reports)} architectures: {', '.join(parts)}"
 
 
 def section(reports: Sequence[Report]) -> str:
-    """Return the same for a document: the exact ones by name, all others with the reason."""
+    """Return the results for a document: architectures by verdict, and reasons for the inexact."""
     by_verdict = _by_verdict(reports)
     rows = [
         [verdict, str(len(group)), ", ".join(f"`{report.name}`" for report in group)]
@@ -238,8 +246,8 @@ def section(reports: Sequence[Report]) -> str:
             others[verdict, report.why.replace("|", "\\|")].append(f"`{report.name}`")
     exact = by_verdict["exact"]
     largest = max((report.difference / report.noise for report in exact), default=0.0)
-    told = f"Of the exact ones, no probability was further off than {largest:.2f} of the noise."
-    parts = [markdown_table(["verdict", "architectures", "names"], rows, left=3), told]
+    summary = f"For exact architectures, no difference was larger than {largest:.2f} of the noise."
+    parts = [markdown_table(["verdict", "architectures", "names"], rows, left=3), summary]
     if others:
         cells = [[", ".join(names), *how] for how, names in others.items()]
         parts.append(markdown_table(["architecture", "verdict", "why"], cells, left=3))
@@ -252,7 +260,7 @@ def _listed(writer: Path) -> list[str]:
 
 
 def _without_folders(text: str) -> str:
-    """Leave the names of llama.cpp's files, not where this machine has them."""
+    """Strip the folders from the paths of llama.cpp's source files."""
     return re.sub(r"/\S*/(?=[\w.-]+:\d)", "", text)
 
 
@@ -264,7 +272,7 @@ def _by_verdict(reports: Sequence[Report]) -> dict[str, list[Report]]:
 
 
 def _first(group: Sequence[Comparison]) -> str:
-    """Return one of them, without the model's name."""
+    """Return the details of the first comparison, without the model's name."""
     return details(group)[0].removeprefix(f"{group[0].verdict.kind}: {group[0].model}, ")
 
 

@@ -1,19 +1,19 @@
 #!/usr/bin/env python3
-"""Check that a backend chooses as the CPU does, in every way to decode.
+"""Check that a backend makes the same choices as the CPU, with every decoding strategy.
 
     $ python scripts/check_backend.py cpu
     $ python scripts/check_backend.py vulkan --quick
 
-Models, prompts and answers are those of ``backend_suite/cases.py``. The reference is the CPU
-library, token by token, with all logits. The library of
-``build/BACKEND`` then chooses with every layer on the backend in all strategies, with and without
-backend sampling and the restricted head. Compared are the leaf, what the stats say (how many tokens
-were legal at every step, forced, decided) and the probabilities of all leaves. Rounding moves
-these by the model's noise, which the CPU measures by itself: attention in half precision against
-single. Probabilities further apart than twice that are a fault. Where another leaf comes out, the
-reference's margin at the decision where they part tells a near-tie from a fault; both are listed.
+``backend_suite/cases.py`` defines the models, prompts and answers. The reference is the CPU library,
+which chooses token by token, with all logits. The library in ``build/BACKEND`` then chooses with
+every layer on the backend, with all strategies, with and without backend sampling and the restricted
+head. The check compares the chosen leaf, the probabilities of all leaves, and the stats: the numbers
+of allowed, forced and decided tokens. Rounding changes probabilities by the model's noise, which is
+measured on the CPU as the difference between attention in half and in single precision. A difference
+above twice the noise is a fault. If another leaf is chosen, the reference's margin at the decision
+where the two leaves part distinguishes a near-tie from a fault. The output lists both.
 
-Exit codes: 0 = the same but for near-ties, 1 = not the same, 2 = could not be checked.
+Exit codes: 0 = all results equal the reference or are near-ties, 1 = some differ, 2 = cannot check.
 """
 
 from __future__ import annotations
@@ -38,20 +38,22 @@ from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import library_file_name
 
 BUILD = Path(__file__).resolve().parent.parent / "build"
-# Not devices that layers are offloaded to: the CPU runs them, with or without a BLAS library.
+# Backends without a device to offload layers to: they run on the CPU, with or without BLAS.
 ON_CPU = ("cpu", "blas")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Check that a backend chooses as the CPU does.")
-    parser.add_argument("backend", help="folder of build/ that holds the library to check")
+    parser = argparse.ArgumentParser(
+        description="Check that a backend makes the same choices as the CPU."
+    )
+    parser.add_argument("backend", help="folder in build/ with the library to check")
     parser.add_argument("--quick", action="store_true", help="two models, two prompts")
-    parser.add_argument("--device", help="devices to use, as 'eliza-ffi doctor' names them")
+    parser.add_argument("--device", help="devices to use, by their names in 'eliza-ffi doctor'")
     parser.add_argument(
         "--backend-sampling",
         choices=("on", "off", "both"),
         default="both",
-        help="check only the ways with it, or without (both)",
+        help="check only with or only without backend sampling (default: both)",
     )
     options = parser.parse_args(arguments)
     ways = [way for way in WAYS if options.backend_sampling in ("both", way.backend_sampling)]
@@ -69,14 +71,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(line)
     failed = sum(each.verdict.is_failure for each in compared)
     minutes = (time.monotonic() - begin) / 60
-    print(f"{len(compared) - failed} of {len(compared)} choices hold, in {minutes:.1f} minutes")
+    print(f"{len(compared) - failed} of {len(compared)} choices pass, in {minutes:.1f} minutes")
     return 1 if failed else 0
 
 
 def run(
     reference: Subject, subject: Subject, ways: Sequence[Way], *, quick: bool
 ) -> list[Comparison]:
-    """Compare on all models, saying on standard error how far it is."""
+    """Compare on all models, and print each model's placement to standard error."""
     prompts = dict(list(PROMPTS.items())[:2]) if quick else PROMPTS
     answers = dict(list(ANSWERS.items())[:2]) if quick else ANSWERS
     compared: list[Comparison] = []
@@ -89,7 +91,7 @@ def run(
             prompts=prompts,
             answers=answers,
             ways=ways,
-            on_devices=partial(_say_where, case.name, with_sampling=with_sampling),
+            on_devices=partial(_print_placement, case.name, with_sampling=with_sampling),
         )
     return compared
 
@@ -107,13 +109,13 @@ def _subject(backend: str, folder: Path, device: str | None) -> Iterator[Subject
         yield Subject(library, n_gpu_layers, (*options, ("rpc", endpoints)))
 
 
-def _say_where(name: str, placement: list[dict[str, Any]], *, with_sampling: bool) -> None:
+def _print_placement(name: str, placement: list[dict[str, Any]], *, with_sampling: bool) -> None:
     places = [f"{place['layers']} layers on {place['device']}" for place in placement]
     print(f"{name}: {', '.join(places) or 'layers unknown'}", file=sys.stderr)
     if with_sampling and any("llvmpipe" in place["description"] for place in placement):
         print(
-            "note: Mesa 22.3's llvmpipe ends the process when logits are gathered on it, Mesa"
-            " 25.0's does not; --backend-sampling off leaves those ways out",
+            "note: gathering logits on Mesa 22.3's llvmpipe ends the process (Mesa 25.0 works);"
+            " --backend-sampling off skips these checks",
             file=sys.stderr,
         )
 

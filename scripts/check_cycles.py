@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Open and close a model thousands of times: memory, files and threads must stay what they were.
+"""Open and close a model thousands of times: memory, files and threads must not grow.
 
     $ make check-cycles                                  # 5,000 times, a minute
-    $ make check-cycles CHECK_ARGS='--cycles 500 --use'  # choose and write each time, too
+    $ make check-cycles CHECK_ARGS='--cycles 500 --use'  # also choose and generate each time
 
-Compares what the process holds after a tenth of the cycles, when all that is made once has been
-made, with what it holds after the last. Exit code 1 where it grew. Needs Linux's /proc.
+Measures the process after a tenth of the cycles, when everything that is allocated once exists, and
+again after the last cycle. Exit code 1 if anything grew. Needs Linux's /proc.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from eliza_ffi.model import Model
 def cycles(
     count: int, use: bool = False, path: str | None = None, seconds: float = float("inf")
 ) -> tuple[Held, Held]:
-    """Open and close a model so many times; return what was held after a tenth, and after all.
+    """Open and close a model `count` times; return measurements after a tenth and at the end.
 
-    It ends sooner where it takes longer than `seconds`.
+    Stops early when `seconds` have passed.
     """
     begin = time.monotonic()
     early: Held | None = None
@@ -44,9 +44,9 @@ def cycles(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Open and close a model again and again.")
+    parser = argparse.ArgumentParser(description="Open and close a model thousands of times.")
     parser.add_argument("--cycles", type=int, default=5000, metavar="N", help="default: 5000")
-    parser.add_argument("--use", action="store_true", help="choose and write in each of them")
+    parser.add_argument("--use", action="store_true", help="also choose and generate in each cycle")
     parser.add_argument("--model", metavar="FILE", help="default: the embedded model")
     options = parser.parse_args(arguments)
     begin = time.perf_counter()
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"after {max(options.cycles // 10, 1):,} cycles: {early}")
     print(f"after {options.cycles:,} cycles: {late}; {1000 * took / options.cycles:.1f} ms each")
     if grown := growth(early, late):
-        print(f"check_cycles: what the process holds grew: {grown}", file=sys.stderr)
+        print(f"check_cycles: the process grew: {grown}", file=sys.stderr)
         return 1
     return 0
 

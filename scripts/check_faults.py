@@ -1,17 +1,18 @@
 #!/usr/bin/env python3
-"""Let every single call fail that the library makes: the state before or after, never between.
+"""Make single system calls of the library fail, one per run, and check what the library does.
 
-    $ make faults                                  # 50 of each kind of call, some minutes
-    $ make faults CHECK_ARGS='--sample 0'          # every single one (hours)
+    $ make faults                                  # about 50 calls of each kind, some minutes
+    $ make faults CHECK_ARGS='--sample 0'          # every call (hours)
     $ make faults CHECK_ARGS='--only save --details'
 
-Whatever a model can be asked for is asked in a child process, once for each allocation, open, read,
-write, sync, rename, mapping and thread of it, and this one call fails. It must come out as it would
-have, or as an error: of kind MemoryError where an allocation failed. Then nothing fails any more,
-and the model answers as before; a file that was being saved is the old one or the new, and nothing
-is beside it. Children that die are listed by whose code it was. Those of llama.cpp, which ends a
-process where it cannot allocate in some places, are only counted. Exit code 1 where anything else
-was not as it should be. Needs Linux, glibc, a C compiler and a library that was not stripped.
+A child process runs each operation of a model many times. In each run, one allocation, open, read,
+write, sync, rename, mapping or thread creation fails. The operation must succeed with the usual
+result, or raise an error; after a failed allocation, the error must be a MemoryError. Later calls
+must succeed, and the model must answer as before. A file that was being saved must have its old or
+its new content, with no other file left in its folder. If the child dies, the output says whose code
+it died in. Deaths in llama.cpp's code, which ends the process after some failed allocations, are
+only counted. Any other deviation gives exit code 1. Needs Linux, glibc, a C compiler, and a library
+that was not stripped.
 """
 
 from __future__ import annotations
@@ -34,24 +35,28 @@ from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import Library
 
 WHICH = re.compile(r"/\S+|\"[^\"]*\"|'[^']*'|\d+")
-"""What tells one error's text from another of the same kind: paths, what is quoted, numbers."""
+"""The parts in which two error messages of the same kind differ: paths, quoted text, numbers."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Let every call fail that the library makes.")
+    parser = argparse.ArgumentParser(description="Make single system calls of the library fail.")
     parser.add_argument(
-        "--only", default="", metavar="TEXT", help="operations with it in their name"
+        "--only", default="", metavar="TEXT", help="only operations whose names contain TEXT"
     )
-    parser.add_argument("--kind", choices=KINDS, help="what fails; default: everything")
+    parser.add_argument("--kind", choices=KINDS, help="kind of call to fail (default: all)")
     parser.add_argument(
         "--sample",
         type=int,
         default=50,
         metavar="N",
-        help="about N calls of each kind (50); 0 = all",
+        help="fail about N calls of each kind (default: 50); 0 = all",
     )
-    parser.add_argument("--lasting", action="store_true", help="from then on all calls fail")
-    parser.add_argument("--details", action="store_true", help="list the stacks, too")
+    parser.add_argument(
+        "--lasting",
+        action="store_true",
+        help="after the first failure, all further calls of the kind fail too",
+    )
+    parser.add_argument("--details", action="store_true", help="also list the stacks")
     options = parser.parse_args(arguments)
     try:
         if not Preloaded.is_there():
@@ -70,12 +75,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(line)
     failed = sum(fault.ended.is_failure for fault in faults)
     minutes = (time.monotonic() - begin) / 60
-    print(f"{len(faults) - failed} of {len(faults)} faults end well, in {minutes:.1f} minutes")
+    print(f"{len(faults) - failed} of {len(faults)} faults are handled, in {minutes:.1f} minutes")
     return 1 if failed else 0
 
 
 def run(loop: Loop, only: str, kinds: Sequence[str], sample: int) -> list[Fault]:
-    """Let calls fail, saying on standard error how far it is."""
+    """Run all operations, and print progress to standard error."""
     faults: list[Fault] = []
     for operation in OPERATIONS:
         if only not in operation.name:
@@ -84,14 +89,14 @@ def run(loop: Loop, only: str, kinds: Sequence[str], sample: int) -> list[Fault]
             found = [*loop.faults(operation, kind, sample)]
             if found:
                 ended = Counter(fault.ended.value for fault in found)
-                said = ", ".join(f"{count} {name}" for name, count in ended.most_common())
-                print(f"{operation.name}, {kind}: {said}", file=sys.stderr, flush=True)
+                counts = ", ".join(f"{count} {name}" for name, count in ended.most_common())
+                print(f"{operation.name}, {kind}: {counts}", file=sys.stderr, flush=True)
             faults += found
     return faults
 
 
 def table(faults: Sequence[Fault]) -> str:
-    """Return a table in Markdown: a row for each operation and kind, counts of how it ended."""
+    """Return a Markdown table with a row for each operation and kind, and counts of the outcomes."""
     keys = dict.fromkeys((fault.operation, fault.kind) for fault in faults)
     rows = []
     for key in keys:
@@ -104,14 +109,15 @@ def table(faults: Sequence[Fault]) -> str:
 
 
 def listing(faults: Sequence[Fault], *, details: bool) -> list[str]:
-    """Return a line for each kind of end that is no answer and no right error.
+    """Return lines about the outcomes that are neither a result nor the right error.
 
-    Those of one place, or with one text, are one line, which counts them and shows the first.
+    Outcomes of the same place or with the same message share a line, which gives their number and
+    the first of them.
     """
     places: dict[tuple[str, str], list[Fault]] = {}
     for fault in faults:
         if fault.ended not in (Ended.WORKED, Ended.REFUSED):
-            # An error is told by its words, wherever the call was made; the rest by the place.
+            # Errors are grouped by their message, all other outcomes by the place of the call.
             is_error = fault.ended is Ended.OTHER_ERROR
             what = WHICH.sub("_", fault.said) if is_error else fault.place
             places.setdefault((fault.ended.value, what), []).append(fault)
@@ -120,7 +126,7 @@ def listing(faults: Sequence[Fault], *, details: bool) -> list[str]:
         first = group[0]
         where = f"{first.operation}, {first.kind} {first.n}"
         lines.append(
-            f"{ended}: {first.place or 'somewhere'}, {len(group)} times; {where}: {first.said}"
+            f"{ended}: {first.place or 'unknown place'}, {len(group)} times; {where}: {first.said}"
         )
         if details:
             lines += [f"    died {name}" for name in first.died_at[:16]]

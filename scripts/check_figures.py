@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Check that every measured table in README.md and docs/ says what it was measured with.
+"""Check that every measured table in README.md and docs/ names the versions it was measured with.
 
     $ python scripts/check_figures.py
 
@@ -7,7 +7,7 @@ Benchmarks write their tables between `<!-- bench:NAME:begin -->` and `<!-- benc
 Each table must name the versions of eliza-ffi and llama.cpp. README.md's tables must be measured
 with the minor version in pyproject.toml.
 
-Exit codes: 0 = all tables are right, 1 = a line on standard error names each table that is not.
+Exit codes: 0 = all tables pass, 1 = some do not; a line on standard error names each of them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def main() -> int:
 
 
 def problems(root: Path) -> Iterator[str]:
-    """Yield a line for each table of a checkout that is not as it should be."""
+    """Yield a line for each table of a checkout that has no versions or the wrong ones."""
     readme = root / "README.md"
     version = PROJECT_VERSION.findall((root / "pyproject.toml").read_text(encoding="utf-8"))[0]
     for page in (readme, *sorted((root / "docs").rglob("*.md"))):
@@ -40,10 +40,10 @@ def problems(root: Path) -> Iterator[str]:
             place = f"{page.relative_to(root)}: the table {table['name']!r}"
             measured = VERSIONS.search(table["text"])
             if measured is None:
-                yield f"{place} must say 'eliza-ffi VERSION over llama.cpp VERSION', and does not"
+                yield f"{place} must contain 'eliza-ffi VERSION over llama.cpp VERSION', but does not"
             elif page == readme and measured["eliza_ffi"] != version:
                 yield (
-                    f"{place} must be measured with eliza-ffi {version}, and was measured with "
+                    f"{place} must be measured with eliza-ffi {version}, but was measured with "
                     f"{measured['eliza_ffi']}: run python -m bench.peers --docs README.md"
                 )
 

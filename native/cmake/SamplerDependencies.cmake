@@ -25,7 +25,8 @@ endif()
 
 if(NLOHMANN_JSON_INCLUDE_DIR)
   if(NOT EXISTS ${NLOHMANN_JSON_INCLUDE_DIR}/nlohmann/json.hpp)
-    message(FATAL_ERROR "NLOHMANN_JSON_INCLUDE_DIR: expected a folder with nlohmann/json.hpp; ${NLOHMANN_JSON_INCLUDE_DIR} has none")
+    message(FATAL_ERROR "NLOHMANN_JSON_INCLUDE_DIR: expected a folder with nlohmann/json.hpp; "
+      "${NLOHMANN_JSON_INCLUDE_DIR} has none")
   endif()
   add_library(eliza_nlohmann_json INTERFACE)
   target_include_directories(eliza_nlohmann_json SYSTEM INTERFACE ${NLOHMANN_JSON_INCLUDE_DIR})

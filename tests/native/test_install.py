@@ -274,7 +274,7 @@ def a_llama(folder: Path) -> str:
     [
         (nothing, "compiled against your llama.cpp"),
         (an_old_llama, "has no copy_state"),
-        (a_llama, "there is no nlohmann/json.hpp in"),
+        (a_llama, "expected a folder with nlohmann/json.hpp"),
     ],
 )
 def test_configuring_the_sampler_reports_missing_requirements(
