@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--lasting",
         action="store_true",
-        help="after the first failure, all further calls of the kind fail too",
+        help="also fail all calls of the kind after the first failure",
     )
     parser.add_argument("--details", action="store_true", help="also list the stacks")
     options = parser.parse_args(arguments)

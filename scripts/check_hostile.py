@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
-"""Give the library what strangers may give it: it says what is wrong, soon, and goes on.
+"""Try malicious and malformed input: the library must reject it or answer, quickly, and stay usable.
 
     $ make hostile                               # all cases (some minutes)
-    $ make hostile CHECK_ARGS='--only grammar'   # those with it in their name
+    $ make hostile CHECK_ARGS='--only grammar'   # cases whose names contain "grammar"
     $ make hostile CHECK_ARGS=--list
 
-Each case runs in a child process, under limits of time and memory: ambiguous and enormous grammars,
-regular expressions, chat templates, files of saved prompts and models, JSON and options, little
-memory, signals. What must come out is said by the case: an error that names what is wrong, or an
-answer. Where a case is about blocking, another stream of the same model chooses all the while and
-may not wait for a second. Afterwards the model must answer as before. The time that counts is the
-processor's, so that a busy machine does not fail a case.
+The cases cover ambiguous and huge grammars, regular expressions, chat templates, slot files, model
+files, JSON, options, little memory, and signals. Each case runs in a child process with limits of
+time and memory, and states what must come out: an error that names the problem, or an answer. In
+some cases, another stream of the same model makes choices meanwhile, none of which may take longer
+than a second. Afterwards the model must answer as before. The time limit counts CPU time, so a busy
+machine does not fail a case.
 
-Exit codes: 0 = all as they must be, 1 = not so, 2 = could not be checked.
+Exit codes: 0 = all cases pass, 1 = some fail, 2 = cannot check.
 """
 
 from __future__ import annotations
@@ -40,11 +40,14 @@ FINE = ("ok", "known")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Give the library what strangers may give it.")
+    parser = argparse.ArgumentParser(description="Try malicious and malformed input.")
     parser.add_argument(
-        "--only", default="", metavar="PATTERN", help="cases with it in their name; * and ? count"
+        "--only",
+        default="",
+        metavar="PATTERN",
+        help="only cases whose names contain PATTERN, with the wildcards * and ?",
     )
-    parser.add_argument("--list", action="store_true", help="list the cases and leave")
+    parser.add_argument("--list", action="store_true", help="list the cases and exit")
     options = parser.parse_args(arguments)
     cases = chosen(ALL_CASES, options.only)
     if options.list:
@@ -52,9 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{case.name}: {case.must.value} in {case.seconds:g} s, {case.mib:g} MiB")
         return 0
     if not cases:
-        print(f"check_hostile: no case has {options.only!r} in its name", file=sys.stderr)
+        print(f"check_hostile: no case's name contains {options.only!r}", file=sys.stderr)
         return 2
-    os.environ["GGML_NO_BACKTRACE"] = "1"  # llama.cpp would start a debugger where it aborts
+    os.environ["GGML_NO_BACKTRACE"] = "1"  # otherwise llama.cpp starts a debugger when it aborts
     try:
         with tempfile.TemporaryDirectory() as folder:
             library = Library()
@@ -65,18 +68,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     print(table(done))
     counts = Counter(verdict(*each) if verdict(*each) in FINE else "failed" for each in done)
-    said = ", ".join(f"{counts[name]} {name}" for name in (*FINE, "failed") if counts[name])
-    print(f"{len(done)} cases: {said}")
+    summary = ", ".join(f"{counts[name]} {name}" for name in (*FINE, "failed") if counts[name])
+    print(f"{len(done)} cases: {summary}")
     return 1 if counts["failed"] else 0
 
 
 def chosen(cases: Sequence[Case], pattern: str) -> list[Case]:
-    """Return the cases whose names have a pattern in them."""
+    """Return the cases whose names contain the pattern."""
     return [case for case in cases if fnmatch.fnmatchcase(case.name, f"*{pattern}*")]
 
 
 def run(trials: Trials, cases: Sequence[Case]) -> list[tuple[Case, Outcome]]:
-    """Run cases, saying on standard error how far it is."""
+    """Run all cases, and print each verdict to standard error."""
     done = []
     for case in cases:
         outcome = trials.run(case)
@@ -86,7 +89,7 @@ def run(trials: Trials, cases: Sequence[Case]) -> list[tuple[Case, Outcome]]:
 
 
 def table(done: Sequence[tuple[Case, Outcome]]) -> str:
-    """Return a table in Markdown: a row for each case."""
+    """Return a Markdown table with a row for each case."""
     rows = []
     for case, outcome in done:
         said = " ".join((outcome.after or outcome.said).replace("|", "\\|").split())
@@ -103,7 +106,7 @@ def table(done: Sequence[tuple[Case, Outcome]]) -> str:
                 waited,
             ]
         )
-    head = ["case", "what came out", "verdict", "CPU s", "MiB", "others waited"]
+    head = ["case", "result", "verdict", "CPU s", "MiB", "others waited (s)"]
     return markdown_table(head, rows, left=3)
 
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""Compile the native sources for macOS and Windows, and link nothing.
+"""Compile the native sources for macOS and Windows, without linking.
 
     $ make check-platforms
     x86_64-windows-gnu: 88 files compile
     aarch64-macos: 88 files compile
 
-The package ``ziglang`` holds the headers of those systems beside its clang. This shows that nothing
-is called that they do not have; whether it works there, only a machine of theirs shows. llama.cpp's
-own sources are not read: it is built on all of them by its own CI.
+The Python package ``ziglang`` contains clang and the headers of these systems. The check finds calls
+to functions that a system lacks. It does not show that the library works there. llama.cpp's sources
+are left out, because llama.cpp's own CI builds them on these systems.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGETS = ("x86_64-windows-gnu", "aarch64-macos")
-NOT_THERE = ("rpc_connections.cpp",)
-"""The RPC client is for POSIX alone; elsewhere ``rpc_connections_absent.cpp`` says so."""
+POSIX_ONLY = ("rpc_connections.cpp",)
+"""The RPC client needs POSIX. Other systems use ``rpc_connections_absent.cpp``, which rejects it."""
 
 
 def sources(build: Path) -> list[list[str]]:
-    """Return what is compiled for each of our own sources, flags before the file.
+    """Return the compiler arguments for each of our own sources: the flags, then the file.
 
     Raises
     ------
     FileNotFoundError
-        If the folder has not been configured.
+        If CMake has not configured the folder.
     """
     commands = json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))
     ours = []
@@ -41,14 +41,14 @@ def sources(build: Path) -> list[list[str]]:
         file = Path(each["file"])
         if not file.is_relative_to(ROOT / "native") or file.is_relative_to(ROOT / "native/tests"):
             continue
-        if file.name in NOT_THERE or file.suffix != ".cpp":
+        if file.name in POSIX_ONLY or file.suffix != ".cpp":
             continue
         ours.append([*_kept(each["command"].split()), str(file)])
     return ours
 
 
 def _kept(words: Sequence[str]) -> list[str]:
-    """Return the words of a command that say where headers are and what is defined."""
+    """Return the arguments for include paths, macros and the language standard."""
     kept = []
     for word, following in zip(words, [*words[1:], ""], strict=True):
         if word.startswith(("-I", "-D", "-std=")):
@@ -59,15 +59,15 @@ def _kept(words: Sequence[str]) -> list[str]:
 
 
 def problem_of(command: Sequence[str], target: str) -> str:
-    """Return what a compiler for the target says of a source; empty where nothing is wrong."""
-    # Not -fsyntax-only: zig looks for what is made.
+    """Compile a source for the target; return the compiler's errors, or an empty string."""
+    # zig does not support -fsyntax-only: it expects an output file.
     compiler = [sys.executable, "-m", "ziglang", "c++", "-target", target, "-c", "-o", os.devnull]
     run = subprocess.run([*compiler, *command], capture_output=True, text=True)
     return "" if run.returncode == 0 else run.stderr
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Read the native sources as other systems would.")
+    parser = argparse.ArgumentParser(description="Compile the native sources for other systems.")
     parser.add_argument("--build", type=Path, default=ROOT / "build/cpu", metavar="FOLDER")
     parser.add_argument("--target", action="append", default=[], choices=TARGETS)
     options = parser.parse_args(arguments)

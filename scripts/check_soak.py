@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Use one process for a long time, in every way at once: what it holds must stay what it was.
+"""Use one process for a long time, in every way at once; its memory, files and threads must not grow.
 
     $ make soak                                             # 100,000 choices, 5,000 loads
     $ make soak CHECK_ARGS='--choices 5000 --loads 200'     # a few minutes
-    $ make soak CHECK_ARGS='--seconds 60'                   # as far as a minute each goes
+    $ make soak CHECK_ARGS='--seconds 60'                   # at most a minute for each part
 
-Several threads share a model and do at random what programs do: choices most of it, and between
-them texts, some under grammars, structured answers, embeddings, prompts saved and restored, streams
-that are cancelled or given up half way, bad arguments. The main thread is interrupted (SIGINT)
-meanwhile. Every choice is compared with what it was at first. Then models are opened and closed.
-After a tenth of it, when all that is made once has been made, and at the end everything stands
-still, and what the process holds is compared: memory, objects, files, threads. Exit code 1 where it
-grew, or where anything came out that should not. Needs Linux's /proc.
+In the first part, several threads share a model and do random things: mostly choices, but also text
+(with and without grammars), structured answers, embeddings, saving and restoring prompts, cancelled
+and abandoned streams, and calls with invalid arguments. Meanwhile SIGINT interrupts the main thread.
+Every choice must equal the first answer to the same prompt. In the second part, models are opened
+and closed. In both parts the process is measured after a tenth, when everything that is allocated
+once exists, and at the end. Exit code 1 if memory, objects, files or threads grew, or if a result was
+wrong. Needs Linux's /proc.
 """
 
 from __future__ import annotations
@@ -44,10 +44,10 @@ N_THREADS = 6
 N_SLOTS = 4
 N_WAYS = 12
 MOST_MIB = 12.0
-"""What the memory may grow by, of several threads' arenas: an allocator's moods."""
+"""Tolerance for the memory: the variation of an allocator with several threads' arenas."""
 
 MOST_DIFFERENCE = 0.01
-"""Of a probability, by the rounding of the streams that share a pass."""
+"""Tolerance for a probability: streams that share a forward pass round differently."""
 
 ACTIONS = ("RESPOND", "IGNORE", "STOP")
 CHAT = "<|im_start|>user\nwhat is your name?<|im_end|>\n<|im_start|>assistant\n"
@@ -68,13 +68,21 @@ SKELETON = Skeleton(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Use a process for long, in every way at once.")
-    parser.add_argument("--choices", type=int, default=100_000, metavar="N", help="100000")
-    parser.add_argument("--loads", type=int, default=5_000, metavar="N", help="5000")
-    parser.add_argument(
-        "--seconds", type=float, default=float("inf"), metavar="S", help="the most each part takes"
+    parser = argparse.ArgumentParser(
+        description="Use one process for a long time, in every way at once."
     )
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="what is done when (1)")
+    parser.add_argument("--choices", type=int, default=100_000, metavar="N", help="default: 100000")
+    parser.add_argument("--loads", type=int, default=5_000, metavar="N", help="default: 5000")
+    parser.add_argument(
+        "--seconds", type=float, default=float("inf"), metavar="S", help="time limit of each part"
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=1,
+        metavar="N",
+        help="seed of the random activities (default: 1)",
+    )
     options = parser.parse_args(arguments)
     problems = []
     begin = time.monotonic()
@@ -87,14 +95,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"after a tenth: {early}")
     print(f"after all: {late}; {time.monotonic() - begin:.0f} s")
     if grown := growth(early, late, MOST_MIB):
-        problems.append(f"what the process holds grew: {grown}")
+        problems.append(f"the process grew: {grown}")
     if options.loads > 0:
         begin = time.monotonic()
         early, late = cycles(options.loads, use=True, seconds=options.seconds)
         print(f"after a tenth of the loads: {early}")
         print(f"after the last load: {late}; {time.monotonic() - begin:.0f} s")
         if grown := growth(early, late):
-            problems.append(f"what the process holds grew by loads: {grown}")
+            problems.append(f"the process grew while loading models: {grown}")
     for problem in problems[:20]:
         print(f"check_soak: {problem}", file=sys.stderr)
     return 1 if problems else 0
@@ -106,17 +114,17 @@ class Soak:
     Parameters
     ----------
     folder
-        For the prompts that are saved.
+        Folder for saved prompts.
     seed
-        What is done, and when, hangs on it, apart from how the threads meet.
+        Determines what each thread does, but not how the threads interleave.
 
     Attributes
     ----------
     model : Model
     done : Counter
-        What was done how often.
+        How often each activity was completed.
     problems : list of str
-        What came out that should not.
+        Wrong results and unexpected errors.
     """
 
     def __init__(self, folder: Path, seed: int) -> None:
@@ -134,10 +142,10 @@ class Soak:
         self._expected = {prompt: self.model.choose(prompt, ACTIONS) for prompt in PROMPTS}
 
     def run(self, n_choices: int, seconds: float = float("inf")) -> tuple[Held, Held]:
-        """Choose so often, and do the rest; return what was held after a tenth, and after all."""
+        """Run until `n_choices` are made; return measurements after a tenth and at the end."""
         draw = random.Random(self._seed)
         for activity in (activity for _, activity in ACTIVITIES.values()):
-            # Whatever is made once is made now, however short the tenth is.
+            # Allocate everything that is allocated once, even if the first tenth is short.
             for _ in range(N_WAYS):
                 activity(self, draw)
         self._round(max(1, n_choices // 10), seconds / 10)
@@ -157,14 +165,14 @@ class Soak:
             thread.join()
 
     @property
-    def _goes_on(self) -> bool:
+    def _is_running(self) -> bool:
         return self._left > 0 and time.monotonic() < self._ends_at and not self.problems
 
     def _work(self, number: int) -> None:
         draw = random.Random(self._seed * 1000 + self._n_rounds * 100 + number)
         names = [*ACTIVITIES]
         weights = [ACTIVITIES[name][0] for name in names]
-        while self._goes_on:
+        while self._is_running:
             (name,) = draw.choices(names, weights)
             self._try(name, partial(ACTIVITIES[name][1], self, draw))
 
@@ -182,11 +190,11 @@ class Soak:
             self._left -= n_choices
 
     def _be_interrupted(self) -> None:
-        """Choose on the main thread, and be interrupted again and again."""
+        """Choose on the main thread while SIGINT interrupts it again and again."""
         draw = random.Random(self._seed)
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
-            while self._goes_on:
+            while self._is_running:
                 interrupt = partial(os.kill, os.getpid(), signal.SIGINT)
                 sender = threading.Timer(draw.uniform(0.01, 0.2), interrupt)
                 n_choices = 0
@@ -195,13 +203,15 @@ class Soak:
                     while sender.is_alive():
                         self.choose(draw)
                         n_choices += 1
-                    time.sleep(10)  # it was sent, and is here any moment
+                    time.sleep(10)  # the signal was sent and arrives any moment
                     self.problems.append("an interrupt was lost")
                 except KeyboardInterrupt:
                     pass
                 except BaseException as error:
-                    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it may not have come yet
-                    self.problems.append(f"an interrupt became {error!r}")
+                    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it may still be on its way
+                    self.problems.append(
+                        f"an interrupt raised {error!r} instead of KeyboardInterrupt"
+                    )
                 sender.join()
                 with self._lock:
                     self.done["interrupts"] += 1
@@ -210,20 +220,20 @@ class Soak:
         finally:
             signal.signal(signal.SIGINT, before)
 
-    # ---- Activities: each returns how many choices it was -----------------------------------
+    # ---- Activities: each returns the number of choices it made ------------------------------
 
     def choose(self, draw: random.Random) -> int:
-        """Choose, and compare with what it was at first."""
+        """Choose, and compare with the first answer."""
         prompt = draw.choice(PROMPTS)
         choice = self.model.choose(prompt, ACTIONS)
         expected = self._expected[prompt]
         difference = abs(choice.probability - expected.probability)
         if choice.value != expected.value or difference > MOST_DIFFERENCE:
-            raise AssertionError(f"{prompt!r} was {expected}, and then {choice}")
+            raise AssertionError(f"{prompt!r}: expected {expected}, as at first, got {choice}")
         return 1
 
     def choose_otherwise(self, draw: random.Random) -> int:
-        """Choose in another way: prepared, sampled, as a whole, in any tokens, never seen."""
+        """Choose with prepared, sampled, best-of-all, any-tokenization or new labels."""
         prompt = draw.choice(PROMPTS)
         way = draw.randrange(5)
         if way == 0:
@@ -245,7 +255,7 @@ class Soak:
         return len(prompts)
 
     def generate(self, draw: random.Random) -> int:
-        """Write a text: greedy, sampled, guessing, with log-probabilities."""
+        """Generate text: greedy, sampled, with speculation, or with log-probabilities."""
         way = draw.randrange(4)
         if way == 0:
             self.model.generate(CHAT, 8)
@@ -262,17 +272,17 @@ class Soak:
         return 0
 
     def generate_by_grammar(self, draw: random.Random) -> int:
-        """Write a text under a grammar."""
+        """Generate text under a grammar."""
         self.model.generate(CHAT, 8, shape=Gbnf(draw.choice(GRAMMARS)))
         return 0
 
     def fill(self, draw: random.Random) -> int:
-        """Write a structured answer."""
+        """Fill a structured answer."""
         self.model.fill(draw.choice(PROMPTS), SKELETON, max_tokens=16, on_limit="close")
         return 0
 
     def cancel(self, draw: random.Random) -> int:
-        """Cancel a text from another thread, at any moment of it."""
+        """Cancel a generation from another thread at a random moment."""
         args = generate_args(self.model, CHAT, max_tokens=200)
         generation = self._runner.generation(args)
         canceller = threading.Timer(draw.uniform(0, 0.01), generation.cancel)
@@ -286,7 +296,7 @@ class Soak:
         return 0
 
     def give_up(self, draw: random.Random) -> int:
-        """Read from a stream, and close it half way."""
+        """Read a few pieces of a stream, then close it."""
         texts = self.model.stream(CHAT, 50)
         for _, _ in zip(range(draw.randrange(3)), texts, strict=False):
             pass
@@ -294,20 +304,20 @@ class Soak:
         return 0
 
     def save(self, draw: random.Random) -> int:
-        """Save a prompt and restore it; others save to the same files."""
+        """Save a prompt and restore it, while other threads save to the same files."""
         path = self._folder / f"{draw.randrange(4)}.slot"
         self.model.save(path, draw.choice(PROMPTS) + "more words " * draw.randrange(20))
         self.model.restore(path)
         return 0
 
     def embed(self, draw: random.Random) -> int:
-        """Embed a text, and score a turn's end."""
+        """Compute an embedding and an end-of-turn probability."""
         self.model.embed(draw.choice(PROMPTS))
         self.model.end_of_turn(Prompt.format("{said}", said="how are"), "<|im_end|>")
         return 0
 
     def fail(self, draw: random.Random) -> int:
-        """Ask for what is refused."""
+        """Call a method with invalid arguments, which it must reject."""
         wrong: list[Callable[[], object]] = [
             lambda: self.model.choose("a", ["b", "b"]),
             lambda: self.model.choose([], ACTIONS),
@@ -319,7 +329,7 @@ class Soak:
             draw.choice(wrong)()
         except InvalidArgumentError:
             return 0
-        raise AssertionError("a bad argument was taken")
+        raise AssertionError("an invalid argument was accepted")
 
 
 ACTIVITIES: dict[str, tuple[float, Callable[[Soak, random.Random], int]]] = {
@@ -335,7 +345,7 @@ ACTIVITIES: dict[str, tuple[float, Callable[[Soak, random.Random], int]]] = {
     "embedded": (2, Soak.embed),
     "refused": (3, Soak.fail),
 }
-"""What the threads do, and how often it is that of a hundred times."""
+"""The threads' activities, each with its approximate frequency in percent."""
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Say what a backend's build needs and this machine lacks, before anything is compiled.
+"""List the tools and libraries that a backend's build needs and this machine lacks.
 
-``make cuda`` and its like run this first. It prints nothing and returns 0 where everything is
-there; else it prints one line that names what is missing and what to install, and returns 1.
+``make cuda`` and the other build targets run this before they compile anything. If everything is
+installed, the script prints nothing and returns 0. Otherwise it prints one line that names the
+missing tools and how to install them, and returns 1.
 
     $ python scripts/check_toolchain.py vulkan
     make vulkan: glslc, which compiles shaders, is missing (Debian: apt install glslc)
 
-It only looks at files and the PATH: nothing is compiled or run.
+The script only looks at files and the PATH. It compiles and runs nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 OLDEST_VULKAN = (1, 3, 272)
-"""What llama.cpp's Vulkan backend is written against."""
+"""The oldest Vulkan headers that llama.cpp's Vulkan backend compiles with."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +34,13 @@ class Machine:
     Attributes
     ----------
     path
-        Folders of programs, as the variable PATH has them.
+        Folders of programs, in the format of the variable PATH.
     roots
-        Prefixes that hold ``include`` and ``lib`` folders.
+        Prefixes with ``include`` and ``lib`` folders.
     multiarch
-        The name of the folder that Debian puts below ``lib`` and ``include``; may be empty.
+        Name of Debian's subfolder of ``lib`` and ``include`` for the architecture; may be empty.
     platform
-        As ``sys.platform`` names it.
+        A value of ``sys.platform``.
     devices
         The folder of device files.
     variables
@@ -55,7 +56,7 @@ class Machine:
 
     @classmethod
     def this(cls) -> Machine:
-        """Return the machine this runs on."""
+        """Return this machine."""
         roots = [Path("/usr"), Path("/usr/local")]
         if sys.platform == "darwin":
             roots += [Path("/opt/homebrew"), Path("/opt/homebrew/opt/openblas")]
@@ -67,20 +68,20 @@ class Machine:
         )
 
     def program(self, name: str, *more_folders: Path) -> Path | None:
-        """Return a program of the PATH, or else of one of the folders."""
+        """Find a program on the PATH, then in the given folders."""
         folders = os.pathsep.join([self.path, *map(str, more_folders)])
         found = shutil.which(name, path=folders)
         return Path(found) if found else None
 
     def header(self, name: str, *more_folders: Path) -> Path | None:
-        """Return a header, the given folders first."""
+        """Find a header; the given folders come first."""
         folders = list(more_folders)
         for root in self.roots:
             folders += [root / "include", root / "include" / self.multiarch]
         return next((folder / name for folder in folders if (folder / name).is_file()), None)
 
     def library(self, name: str, *more_folders: Path) -> Path | None:
-        """Return a library that a linker finds by its short name, such as ``OpenCL``."""
+        """Find a library by its linker name, such as ``OpenCL``; the given folders come first."""
         folders = list(more_folders)
         for root in self.roots:
             folders += [root / "lib", root / "lib" / self.multiarch, root / "lib64"]
@@ -88,7 +89,7 @@ class Machine:
         return next((f / file for f in folders for file in files if (f / file).is_file()), None)
 
     def folder(self, variable: str) -> Path | None:
-        """Return the folder that a variable names, or None if it is unset or empty."""
+        """Return the folder in a variable, or None if the variable is unset or empty."""
         value = self.variables.get(variable, "")
         return Path(value) if value else None
 
@@ -108,16 +109,18 @@ def missing_for_cuda(machine: Machine) -> list[str]:
     given = machine.folder("CUBLAS_DIR")
     if given is not None:
         if machine.header("cublas_v2.h", given / "include") is None:
-            missing.append(f"CUBLAS_DIR: there is no include/cublas_v2.h in {given}")
+            missing.append(
+                f"CUBLAS_DIR: expected a folder with include/cublas_v2.h; {given} has none"
+            )
     elif machine.header("cublas_v2.h", *(each / "include" for each in toolkits)) is None:
         missing.append(
-            "cuBLAS is missing (install libcublas-dev of the toolkit's version, or unpack the wheel"
-            " nvidia-cublas and give its folder of include and lib as CUBLAS_DIR=DIR)"
+            "cuBLAS is missing (install libcublas-dev in the toolkit's version; or unpack the wheel"
+            " nvidia-cublas and set CUBLAS_DIR to its folder with include and lib)"
         )
     has_gpu = (machine.devices / "nvidia0").exists() or (machine.devices / "dxg").exists()
     if not has_gpu and not machine.variables.get("CUDA_ARCHITECTURES"):
         missing.append(
-            "there is no NVIDIA GPU here to build for (say which with CUDA_ARCHITECTURES, such as"
+            "this machine has no NVIDIA GPU (name the compute capabilities to build for, such as"
             ' CUDA_ARCHITECTURES=90 or "80;90")'
         )
     return missing
@@ -129,16 +132,18 @@ def missing_for_vulkan(machine: Machine) -> list[str]:
     folders = () if given is None else (given,)
     header = machine.header("vulkan/vulkan_core.h", *folders)
     if given is not None and not (given / "vulkan" / "vulkan_core.h").is_file():
-        missing.append(f"VULKAN_INCLUDE_DIR: there is no vulkan/vulkan_core.h in {given}")
+        missing.append(
+            f"VULKAN_INCLUDE_DIR: expected a folder with vulkan/vulkan_core.h; {given} has none"
+        )
     elif header is None:
         missing.append("the Vulkan headers are missing (Debian: apt install libvulkan-dev)")
     else:
         version = vulkan_version(header.read_text(encoding="utf-8", errors="replace"))
         if version < OLDEST_VULKAN:
             missing.append(
-                f"the Vulkan headers are {_dotted(version)} and {_dotted(OLDEST_VULKAN)} or"
-                " newer is needed (unpack Debian 13's libvulkan-dev and spirv-headers, say,"
-                " and give their folder as VULKAN_INCLUDE_DIR=DIR)"
+                f"expected Vulkan headers {_dotted(OLDEST_VULKAN)} or newer, got"
+                f" {_dotted(version)} (for example, unpack Debian 13's libvulkan-dev and"
+                " spirv-headers, and set VULKAN_INCLUDE_DIR to their folder)"
             )
     if machine.header("spirv/unified1/spirv.hpp", *folders) is None:
         missing.append("the SPIR-V headers are missing (Debian: apt install spirv-headers)")
@@ -151,7 +156,7 @@ def missing_for_vulkan(machine: Machine) -> list[str]:
 
 def missing_for_metal(machine: Machine) -> list[str]:
     if machine.platform != "darwin":
-        return ["Metal is there on macOS alone (on this system: make vulkan or make cuda)"]
+        return ["Metal needs macOS (on this system, use make vulkan or make cuda)"]
     if machine.program("xcrun") is None:
         return ["Apple's command line tools are missing (xcode-select --install)"]
     return []
@@ -193,7 +198,7 @@ def missing_for_blas(machine: Machine) -> list[str]:
         return []  # Accelerate is part of the system
     vendor = machine.variables.get("BLAS_VENDOR") or "OpenBLAS"
     if vendor != "OpenBLAS":
-        return []  # CMake knows the others' names and says what it does not find
+        return []  # CMake's FindBLAS looks for other vendors and reports what is missing
     missing = []
     folders = [root / "include" / "openblas" for root in machine.roots]
     if machine.header("cblas.h", *folders) is None or machine.library("openblas") is None:
@@ -224,19 +229,19 @@ CHECKS: Mapping[str, Callable[[Machine], list[str]]] = {
 
 
 def missing_for(backend: str, machine: Machine) -> list[str]:
-    """Return what the build of a backend lacks, each with what to do about it."""
+    """Return a line for each missing tool of a backend, with how to install it."""
     compiler = [] if CHECKS[backend] is missing_for_cpu else missing_for_cpu(machine)
     return compiler + CHECKS[backend](machine)
 
 
 def vulkan_version(header: str) -> tuple[int, int, int]:
-    """Return the version that the text of ``vulkan_core.h`` states; zeros where it states none."""
+    """Return the version in the text of ``vulkan_core.h``, or zeros if it has none."""
     patch = re.search(r"#define VK_HEADER_VERSION (\d+)", header)
     complete = r"#define VK_HEADER_VERSION_COMPLETE VK_MAKE_(?:API_)?VERSION\(([\d, ]+),"
     major_minor = re.search(complete, header)
     if patch is None or major_minor is None:
         return (0, 0, 0)
-    # VK_MAKE_API_VERSION has the variant, 0, in front.
+    # VK_MAKE_API_VERSION takes the variant, 0, as its first argument.
     *_, major, minor = (int(part) for part in major_minor[1].split(","))
     return (major, minor, int(patch[1]))
 
@@ -246,7 +251,7 @@ def _dotted(version: Sequence[int]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None, machine: Machine | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Say what the build of a backend lacks here.")
+    parser = argparse.ArgumentParser(description="List what the build of a backend lacks here.")
     parser.add_argument("backend", choices=CHECKS)
     options = parser.parse_args(arguments)
     missing = missing_for(options.backend, machine or Machine.this())

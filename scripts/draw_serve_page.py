@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Draw what docs/serve.md shows: the page of `eliza-ffi serve`, by day and by night.
+"""Take the screenshots in docs/serve.md: the page of `eliza-ffi serve`, light and dark.
 
-Needs playwright and a Chromium, the system's or playwright's own.
+Needs playwright and a Chromium: the system's or playwright's own.
 
     $ python scripts/draw_serve_page.py
 """
@@ -23,8 +23,8 @@ WIDTH, HEIGHT = 1240, 1000
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Draw the page of eliza-ffi serve.")
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="where the images go")
+    parser = argparse.ArgumentParser(description="Take screenshots of the page of eliza-ffi serve.")
+    parser.add_argument("--folder", type=Path, default=FOLDER, help="output folder")
     folder: Path = parser.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
     with served() as url:
@@ -35,7 +35,7 @@ def main() -> int:
 
 @contextmanager
 def served() -> Iterator[str]:
-    """Serve the embedded model for a while."""
+    """Run a server with the embedded model; yield its URL."""
     command = [sys.executable, "-m", "eliza_ffi", "serve", "--port", "0"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
         try:
@@ -46,7 +46,7 @@ def served() -> Iterator[str]:
 
 
 def draw(url: str, scheme: Literal["light", "dark"], file: Path) -> None:
-    """Ask the questions that the page begins with, and write what it shows."""
+    """Ask the page's example questions, and save a screenshot of the answers."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draw the picture of docs/shared-passes.md: three streams that generate, and a long prompt.
+"""Draw the picture in docs/shared-passes.md: three streams generate, and a long prompt arrives.
 
 $ python scripts/draw_shared_passes.py > docs/shared-passes.svg
 """
@@ -15,12 +15,12 @@ N_BATCH = 512
 
 
 class Pass(NamedTuple):
-    """One column: its width, who leads, and how many tokens of whom are in it."""
+    """One column of the picture: its width, the leading stream, and each stream's tokens."""
 
     width: int
     leader: str
     tokens: dict[str, int]
-    kind: Mapping[str, str] = MappingProxyType({})  # of cells that are no single token
+    kind: Mapping[str, str] = MappingProxyType({})  # kinds of the cells that are not single tokens
 
 
 PASSES = (

@@ -1,4 +1,4 @@
-"""What a process holds, and whether that grew; from Linux's /proc."""
+"""Measure the memory, objects, files and threads of this process, from Linux's /proc."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from pathlib import Path
 __all__ = ["MOST_MIB", "Held", "growth"]
 
 MOST_MIB = 3.0
-"""What the memory may grow by: an allocator's moods, and far less than a kilobyte a cycle."""
+"""Tolerance for the memory: the allocator's variation, far less than a kilobyte per cycle."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """What the process holds.
+    """The resources of a process at one moment.
 
     Attributes
     ----------
     mib : float
-        Resident memory.
+        Resident memory, in MiB.
     objects : int
-        That Python's collector knows.
+        Objects tracked by Python's garbage collector.
     files, threads : int
+        Open files and threads.
     """
 
     mib: float
@@ -34,9 +35,9 @@ class Held:
 
     @staticmethod
     def now() -> Held:
-        """Return what this process holds, garbage collected."""
+        """Collect garbage, then measure this process."""
         gc.collect()
-        # Glibc keeps what was freed for whoever asks next: that is nobody's leak.
+        # glibc keeps freed memory for later allocations. Without the trim it would look like a leak.
         getattr(ctypes.CDLL(None), "malloc_trim", int)(0)
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
         return Held(
@@ -54,7 +55,7 @@ class Held:
 
 
 def growth(early: Held, late: Held, most_mib: float = MOST_MIB) -> str:
-    """Return what grew, and an empty text where nothing did."""
+    """Return a description of the resources that grew, or an empty string."""
     grown = [
         f"{name} by {after - before:.2f}"
         for name, before, after, most in (

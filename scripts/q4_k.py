@@ -4,12 +4,12 @@ A block holds 256 values as 4-bit numbers, in 8 runs of 32. Each value is
 
     d * scale * number - dmin * least
 
-where the runs' scales and leasts are 6-bit numbers, and d and dmin half floats of the block:
+where each run has a 6-bit scale and a 6-bit least, and the block has the half floats d and dmin:
 
-    bytes 0-1 d, 2-3 dmin, 4-15 the 16 six-bit numbers, 16-143 the 4-bit numbers
+    bytes 0-1: d, 2-3: dmin, 4-15: the 16 six-bit numbers, 16-143: the 4-bit numbers
 
-Runs come in pairs: the low halves of 32 bytes are one run, the high halves the next. It is simpler
-than llama.cpp's own search for the best scales, and as close as tests need.
+Runs are stored in pairs: the low halves of 32 bytes are one run, the high halves the next. Scales
+come from each run's range. llama.cpp searches for better ones; tests don't need that precision.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def quantize_q4_k(weights: NDArray[np.float32]) -> NDArray[np.uint8]:
     Parameters
     ----------
     weights
-        Shape ``[rows, columns]``; the columns are a multiple of 256.
+        Shape ``[rows, columns]``; `columns` must be a multiple of 256.
 
     Returns
     -------
@@ -42,7 +42,7 @@ def quantize_q4_k(weights: NDArray[np.float32]) -> NDArray[np.uint8]:
     """
     rows, columns = weights.shape
     if columns % BLOCK:
-        raise ValueError(f"{columns} columns are no multiple of {BLOCK}")
+        raise ValueError(f"weights: expected a multiple of {BLOCK} columns, got {columns}")
     blocks = weights.reshape(-1, BLOCK)
     out = np.empty((len(blocks), BLOCK_BYTES), dtype=np.uint8)
     for begin in range(0, len(blocks), BLOCKS_AT_ONCE):
@@ -53,7 +53,9 @@ def quantize_q4_k(weights: NDArray[np.float32]) -> NDArray[np.uint8]:
 
 def _quantize_blocks(blocks: NDArray[np.float32]) -> NDArray[np.uint8]:
     runs = blocks.reshape(-1, BLOCK // RUN, RUN)
-    least = np.minimum(runs.min(axis=2), 0.0)  # [blocks, 8]; a least above 0 cannot be stated
+    least = np.minimum(
+        runs.min(axis=2), 0.0
+    )  # [blocks, 8]; the format cannot express a least above 0
     scale = (runs.max(axis=2) - least) / 15.0
     d, scale_bits = _six_bits(scale)
     dmin, least_bits = _six_bits(-least)
@@ -73,14 +75,17 @@ def _quantize_blocks(blocks: NDArray[np.float32]) -> NDArray[np.uint8]:
 
 
 def _six_bits(values: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.uint8]]:
-    """Return a half float for each block and the 6-bit numbers that it scales to the values."""
+    """Return a half-float unit for each block, and the values as 6-bit multiples of the unit."""
     unit = (values.max(axis=1) / 63.0).astype(np.float16).astype(np.float32)
     safe = np.where(unit > 0, unit, 1.0)
     return unit, np.clip(np.rint(values / safe[:, None]), 0, 63).astype(np.uint8)
 
 
 def _pack_six_bits(scales: NDArray[np.uint8], leasts: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return the 12 bytes; the last four's upper bits stand in the bytes of the first four."""
+    """Pack 8 scales and 8 leasts into 12 bytes.
+
+    The upper bits of the last four of each are stored in the bytes of the first four.
+    """
     packed = np.empty((len(scales), 12), dtype=np.uint8)
     packed[:, 0:4] = scales[:, :4] | ((scales[:, 4:] >> 4) << 6)
     packed[:, 4:8] = leasts[:, :4] | ((leasts[:, 4:] >> 4) << 6)

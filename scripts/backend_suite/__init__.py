@@ -1,1 +1,1 @@
-"""The backend equality suite: the same choices, whatever computes them."""
+"""The backend equality suite: every backend and strategy must make the same choices."""

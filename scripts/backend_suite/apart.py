@@ -1,4 +1,4 @@
-"""Work in a process of its own, which may die or hang without taking the run along."""
+"""Run a function in a child process, so that a crash or a hang does not end the whole run."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ STAGE = "stage: "
 
 
 class DiedError(RuntimeError):
-    """The process came to no result; the message is one line that says how it ended.
+    """The child process gave no result; the message is one line with the reason.
 
     Attributes
     ----------
     stage : str
-        What it was doing, as it said itself with :func:`say_stage`; may be empty.
+        The last stage that the process announced with :func:`say_stage`; may be empty.
     """
 
     def __init__(self, how: str, stage: str) -> None:
@@ -35,27 +35,27 @@ class DiedError(RuntimeError):
 
 
 def say_stage(stage: str) -> None:
-    """Say on standard error what is done from here on."""
+    """Announce on standard error that a stage begins."""
     print(f"{STAGE}{stage}", file=sys.stderr, flush=True)
 
 
 def run_apart(work: Callable[..., T], *arguments: Any, seconds: float, mebibytes: int) -> T:
-    """Return what a function returns in a process of its own.
+    """Call a function in a child process and return its result.
 
     Parameters
     ----------
     work
-        A function of a module; it, its arguments and its result are pickled.
+        A module-level function. It, its arguments and its result are pickled.
     *arguments
     seconds
-        The process is killed after so long.
+        Time limit; the process is killed after it.
     mebibytes
-        Address space that the process may have.
+        Limit of the process's address space, in MiB.
 
     Raises
     ------
     DiedError
-        If it raised an exception, ended, or was killed.
+        If the process raised an exception, ended, or was killed.
     """
     spawning = multiprocessing.get_context("spawn")
     ours, theirs = spawning.Pipe(duplex=False)
@@ -92,7 +92,7 @@ def _work_apart(
 ) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (mebibytes << 20, mebibytes << 20))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    os.environ["GGML_NO_BACKTRACE"] = "1"  # gdb would take seconds
+    os.environ["GGML_NO_BACKTRACE"] = "1"  # otherwise llama.cpp runs gdb, which takes seconds
     with said.open("wb") as file:
         os.dup2(file.fileno(), sys.stderr.fileno())
     try:
@@ -102,7 +102,7 @@ def _work_apart(
 
 
 def _last_words(said: Path) -> tuple[str, str]:
-    """Return the last stage that a process has told, and the last of what it has said besides."""
+    """Return the last stage that a process announced, and the last other line that it printed."""
     text = said.read_text(encoding="utf-8", errors="replace") if said.exists() else ""
     stage, words = "", ""
     for line in filter(None, map(str.strip, text.split("\n"))):

@@ -1,4 +1,4 @@
-"""What is compared: models, prompts and sets of answers, and every way to decode them."""
+"""The models, prompts, answer sets and decoding strategies that are compared."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ __all__ = ["ANSWERS", "PROMPTS", "REFERENCE", "WAYS", "ModelCase", "Way", "model
 VOCABULARIES = {"32k": "llama-spm", "128k": "llama-bpe", "262k": "gemma-4"}
 TYPES = ("f16", "q8_0", "q4_k")
 
-# Wide enough for Q4_K and for kernels that want heads of 64; the rest is kept small.
+# Wide enough for Q4_K and for kernels that need a head width of 64; otherwise small.
 SHAPE = {"n_embd": 256, "n_layers": 2, "n_heads": 4, "context_length": 512, "tied": True}
 
 
 @dataclass(frozen=True)
 class ModelCase:
-    """A model, and what tables call it."""
+    """A model and its name in tables."""
 
     name: str
     path: Path
@@ -29,7 +29,7 @@ class ModelCase:
 
 @dataclass(frozen=True)
 class Way:
-    """One way to decode a choice; the values are those of the options of the same names."""
+    """One way to decode a choice; each attribute is the value of the option of this name."""
 
     strategy: str
     backend_sampling: str
@@ -48,11 +48,11 @@ class Way:
 
 
 REFERENCE = Way("token-by-token", "off", "off")
-"""All logits, one token a pass, on the CPU: the slow and obvious way."""
+"""All logits, one token per pass, on the CPU: the slow, obvious way."""
 
 WAYS = tuple(
     Way(strategy, backend_sampling, restricted_head)
-    # Whether to sample in the compute graph is decided once for a context: it varies slowest.
+    # Backend sampling is fixed for each context, so it varies slowest.
     for backend_sampling, strategy, restricted_head in itertools.product(
         ("off", "on"), ("token-by-token", "skip-ahead", "tree", "auto"), ("off", "auto")
     )
@@ -81,7 +81,7 @@ ANSWERS: dict[str, list[str]] = {
 
 
 def model_cases(*, quick: bool) -> list[ModelCase]:
-    """Return the models, made on first use; `quick` leaves all but two of them out."""
+    """Return the models, written on first use; only two of them if `quick`."""
     cases = [ModelCase("trained 2k", default_model_path())]
     for size, vocabulary in VOCABULARIES.items():
         for kind in TYPES:

@@ -1,4 +1,4 @@
-"""One choice by one library, with everything that is compared afterwards."""
+"""Make one choice with one library, and collect everything that is compared."""
 
 from __future__ import annotations
 
@@ -31,18 +31,19 @@ __all__ = ["Outcome", "choose", "choose_by_masks", "payload_of"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a choice came to.
+    """The result of a choice.
 
     Attributes
     ----------
     tokens : tuple of int
         The leaf's tokens.
     logprob : float
-        Of that leaf, as the stream that chose it computed it on its way.
+        Log-probability of that leaf, computed by the stream while it chose.
     logprobs : numpy.ndarray
-        Of every leaf, in payload order, shape ``[leaves]``, computed by a tree.
+        Log-probabilities of all leaves in payload order, shape ``[leaves]``, computed by a second
+        stream.
     stats : StreamStats
-        Of the stream that chose; the logprobs come from another.
+        Stats of the stream that chose.
     """
 
     tokens: tuple[int, ...]
@@ -52,14 +53,14 @@ class Outcome:
 
 
 def payload_of(model: Model, answers: list[str]) -> TokenTreePayload:
-    """Return the answers as the model's tokens."""
+    """Return the answers as a token tree with the model's tokens."""
     return TokenTreePayload("", (build_token_tree_descriptor("answer", answers, model.tokenize),))
 
 
 def choose(model: Model, prompt: Tokens, payload: TokenTreePayload, way: Way) -> Outcome:
-    """Let the model choose, greedily.
+    """Let the model choose greedily.
 
-    `way.backend_sampling` is not set here: it belongs to the whole context.
+    `way.backend_sampling` is not set here, because it is fixed for the whole context.
     """
     binding: Any = model.binding
     ctx = model.session.ctx
@@ -78,9 +79,9 @@ def choose(model: Model, prompt: Tokens, payload: TokenTreePayload, way: Way) ->
 
 
 def choose_by_masks(model: Model, prompt: Tokens, payload: TokenTreePayload, way: Way) -> Outcome:
-    """Let the model choose by a mask of the next token at every step, without a trie.
+    """Let the model choose with a token mask at every step instead of a trie.
 
-    The scores are those of the trie; the counts are those of the masks.
+    The scores come from a trie, the tokens and the stats from the masks.
     """
     outcome = choose(model, prompt, payload, way)
     leaves = [tuple(leaf.tokens) for leaf in payload.leaves()]
@@ -106,7 +107,7 @@ def choose_by_masks(model: Model, prompt: Tokens, payload: TokenTreePayload, way
 
 @contextmanager
 def _span(binding: Any, ctx: Any, prompt: Tokens, payload: TokenTreePayload) -> Iterator[Any]:
-    """Open a stream that is about to choose, and close it at the end."""
+    """Open a stream with the prompt and the trie; close it at the end."""
     stream = binding.open(ctx, StreamConfig())
     try:
         binding.prefill(stream, prompt)

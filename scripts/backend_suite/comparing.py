@@ -1,4 +1,4 @@
-"""Run all cases on the reference and on the library to be checked."""
+"""Run all cases on the reference and on the library to check."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ __all__ = [
 ]
 
 HALF_PRECISION = ("flash_attn", "on")
-"""An option that rounds otherwise: attention is then summed in half precision."""
+"""An option that changes rounding: attention is summed in half precision."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What is checked: a library, and the devices that its models are put on.
+    """A library to check, and the devices for its models.
 
     Attributes
     ----------
     library
-        Its file.
+        The library's file.
     n_gpu_layers
-        -1 = all.
+        Number of layers on the device; -1 = all.
     options
-        More of the library's options, such as ``device`` or ``rpc``.
+        Further options of the library, such as ``device`` or ``rpc``.
     """
 
     library: Path
@@ -50,12 +50,13 @@ class Subject:
 
     @contextmanager
     def open(self, path: Path, backend_sampling: str) -> Iterator[Model]:
-        """Open a model, in a context of its own.
+        """Open a model in a new context.
 
         Raises
         ------
         RuntimeError
-            If layers were to be on a device and none is: the CPU would be compared with itself.
+            If layers should be on a device but all are on the CPU, which would then be compared
+            with itself.
         """
         with Model(
             path,
@@ -63,19 +64,19 @@ class Subject:
             gpu_layers=self.n_gpu_layers,
             options={"backend_sampling": backend_sampling, **dict(self.options)},
         ) as model:
-            # Streams are opened without the model's queue, more of them than there are slots.
+            # More streams than slots are opened, without the model's queue.
             model.binding.set_option(model.session.ctx, "slot_wait_ms", "30000")
             placement = model.describe()["model"].get("placement", [])
             if self.n_gpu_layers != 0 and all(place["device"] == "CPU" for place in placement):
                 raise RuntimeError(
-                    f"{self.library}: there is no device to check: all layers are on the CPU"
+                    f"{self.library}: expected layers on a device, but all are on the CPU"
                 )
             yield model
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One choice, compared with the reference's.
+    """One choice, compared with the reference.
 
     Attributes
     ----------
@@ -84,7 +85,7 @@ class Comparison:
     way
     verdict
     noise
-        What rounding does to a leaf's log-probability on the model, in nats.
+        The difference that rounding causes in a leaf's log-probability on this model, in nats.
     """
 
     model: str
@@ -97,7 +98,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Question:
-    """What a model is asked, and what the reference answers.
+    """A question to a model, with the reference's answer.
 
     Attributes
     ----------
@@ -162,7 +163,7 @@ def ask_all(
 def measure_noise(
     case: ModelCase, reference: Subject, questions: Sequence[Question], rounding: tuple[str, str]
 ) -> float:
-    """Return how far the reference's scores move where an option has it round otherwise."""
+    """Return the largest change of the reference's scores under an option that changes rounding."""
     rounded = replace(reference, options=(*reference.options, rounding))
     with rounded.open(case.path, REFERENCE.backend_sampling) as model:
         return max(
@@ -183,7 +184,7 @@ def compare_ways(
     ways: Sequence[Way],
     on_devices: Callable[[list[dict[str, Any]]], None] = lambda placement: None,
 ) -> list[Comparison]:
-    """Compare what the subject answers in all ways, one context for each `backend_sampling`."""
+    """Compare the subject's answers in all ways, with one context per `backend_sampling` value."""
     compared: list[Comparison] = []
     for backend_sampling in dict.fromkeys(way.backend_sampling for way in ways):
         with subject.open(case.path, backend_sampling) as model:

@@ -1,4 +1,4 @@
-"""One model by one library: all strategies, prompts out of files, passes and prompts shared."""
+"""Use one model in every way: all strategies, restored prompts, shared passes, shared prompts."""
 
 from __future__ import annotations
 
@@ -30,33 +30,33 @@ from .judging import judge
 
 __all__ = ["Findings", "use_in_every_way"]
 
-# Each prompt, and each set of answers, with some of the others.
+# Each prompt and each answer set is used, but not every combination.
 QUESTIONS = ((("short", "long"), ("3 apart", "12 alike")), (("sentence",), ("90 alike",)))
 
 STRATEGIES = tuple(way for way in WAYS if way.backend_sampling == "off")
 
 FASTEST = Way("auto", "off", "auto")
 
-# Recurrent models share passes of single tokens alone, of which there are most token by token.
+# Recurrent models share only passes with one token per stream; decoding token by token has most of these.
 TOGETHER = (FASTEST, REFERENCE)
 
-# More streams than slots and than questions: equal ones meet, too, and others late.
+# Every question is asked in several streams, so that equal streams share passes and others start late.
 N_ROUNDS = 4
 
 
 @dataclass(frozen=True)
 class Findings:
-    """What became of one model.
+    """The results for one model.
 
     Attributes
     ----------
     refusal : str
-        Why the library does not choose with it; else empty.
+        The library's error if it rejects the model, else empty.
     noise : float
-        What rounding does to a leaf's log-probability on the model, in nats.
+        The difference that rounding causes in a leaf's log-probability on this model, in nats.
     compared : tuple of Comparison
     n_shared : int
-        How many of the streams together had passes with others.
+        Number of streams that shared a forward pass.
     """
 
     refusal: str = ""
@@ -68,23 +68,23 @@ class Findings:
 def use_in_every_way(
     case: ModelCase, subject: Subject, roundings: Mapping[str, tuple[str, str]], least_noise: float
 ) -> Findings:
-    """Compare all uses of a model with its own choices, token by token.
+    """Compare all uses of a model with its own token-by-token choices.
 
     Parameters
     ----------
     case
     subject
-        Computes both.
+        Computes the reference as well.
     roundings
-        Options that have the model round otherwise, by what they do: the noise is what becomes of
-        its scores.
+        Options that change rounding, by name. The noise is the largest change of the scores that
+        one of them causes.
     least_noise
-        In nats; what it is where they do less.
+        Lower bound of the noise, in nats.
 
     Raises
     ------
     RuntimeError
-        If the noise is beyond `LARGEST_NOISE`, or the choices have nothing to do with the prompts.
+        If the noise exceeds `LARGEST_NOISE`, or the scores do not depend on the prompts.
     """
     try:
         questions = _questions(case, subject)
@@ -101,11 +101,11 @@ def use_in_every_way(
     compared += _compare_restored(case, subject, questions, noise)
     say_stage("streams together")
     together, n_shared = _compare_together(case, subject, questions, noise)
-    say_stage("questions behind one prompt")
-    behind = _compare_endings(case, subject, questions, noise)
+    say_stage("endings of one prompt")
+    endings = _compare_endings(case, subject, questions, noise)
     say_stage("masks")
     masked = _compare_masks(case, subject, questions, noise)
-    return Findings("", noise, (*compared, *together, *behind, *masked), n_shared)
+    return Findings("", noise, (*compared, *together, *endings, *masked), n_shared)
 
 
 def _questions(case: ModelCase, subject: Subject) -> list[Question]:
@@ -122,13 +122,13 @@ def _questions(case: ModelCase, subject: Subject) -> list[Question]:
 
 
 def _check_prompts_matter(questions: Sequence[Question]) -> None:
-    """Raise RuntimeError where prompts change nothing: then any way would choose the same."""
+    """Raise RuntimeError if two prompts give the same scores: wrong code could then pass."""
     for one, other in itertools.combinations(questions, 2):
         if one.answers_name == other.answers_name and np.array_equal(
             one.expected.logprobs, other.expected.logprobs
         ):
             raise RuntimeError(
-                f"the scores are the same behind the prompts {one.prompt_name!r} and"
+                f"the scores are the same after the prompts {one.prompt_name!r} and"
                 f" {other.prompt_name!r}"
             )
 
@@ -136,11 +136,11 @@ def _check_prompts_matter(questions: Sequence[Question]) -> None:
 def _compare_restored(
     case: ModelCase, subject: Subject, questions: Sequence[Question], noise: float
 ) -> list[Comparison]:
-    """Save every prompt in one context, read it in another, and go on and choose there.
+    """Save every prompt in one context, restore it in another, and choose there.
 
-    All but a prompt's last token is saved: the row behind that one is not in a file. Both contexts
-    have one slot: a recurrent state is of use in its own alone, and DeepSeek 4's files fit contexts
-    of as many slots as they were saved with.
+    The last token of a prompt is not saved, because a file does not contain the logits after it.
+    Both contexts have one slot: a recurrent state can be restored only into the slot it came from,
+    and DeepSeek 4's files need a context with the same number of slots.
     """
     compared = []
     of_prompts = {each.prompt_name: each for each in questions}.values()
@@ -155,7 +155,10 @@ def _compare_restored(
                 outcome = choose(model, question.prompt, question.payload, FASTEST)
             verdict = judge(question.payload, question.expected, outcome, FASTEST, noise)
             if outcome.stats.prompt_tokens_reused != len(question.prompt) - 1:
-                problem = f"of the prompt {outcome.stats.prompt_tokens_reused} tokens were restored"
+                problem = (
+                    f"expected {len(question.prompt) - 1} restored tokens, got"
+                    f" {outcome.stats.prompt_tokens_reused}"
+                )
                 verdict = replace(verdict, kind="wrong", problems=(*verdict.problems, problem))
             names = (case.name, f"{question.prompt_name}, restored", question.answers_name)
             compared.append(Comparison(*names, FASTEST, verdict, noise))
@@ -165,9 +168,10 @@ def _compare_restored(
 def _compare_endings(
     case: ModelCase, subject: Subject, questions: Sequence[Question], noise: float
 ) -> list[Comparison]:
-    """Ask all answers of a prompt behind its first half, each behind the second half.
+    """Score all answer sets of a prompt as endings of its first half.
 
-    One ending more, the second half backwards, keeps them from being one.
+    Each ending begins with the prompt's second half. A further ending, the second half reversed,
+    keeps the endings from having the same beginning.
     """
     compared = []
     of_prompts: dict[str, list[Question]] = {}
@@ -201,7 +205,7 @@ def _compare_endings(
 def _compare_masks(
     case: ModelCase, subject: Subject, questions: Sequence[Question], noise: float
 ) -> list[Comparison]:
-    """Choose by masks of the next token, whose logits are picked out or are whole rows."""
+    """Choose with token masks, from only the allowed logits and from whole logit rows."""
     compared = []
     with subject.open(case.path, FASTEST.backend_sampling) as model:
         for way, question in itertools.product(TOGETHER, questions):
@@ -215,7 +219,7 @@ def _compare_masks(
 def _compare_together(
     case: ModelCase, subject: Subject, questions: Sequence[Question], noise: float
 ) -> tuple[list[Comparison], int]:
-    """Let all streams choose at once; returns how many of them shared a pass, too."""
+    """Let all streams choose at once; also return how many of them shared a forward pass."""
     asked = [*questions] * N_ROUNDS
     compared = []
     n_shared = 0

@@ -1,9 +1,8 @@
-"""Whether an outcome is the reference's, and whether its own numbers can be true.
+"""Judge whether an outcome equals the reference, and whether its own numbers are consistent.
 
-Devices sum in another order and precision, so that numbers of a backend without a fault differ from
-the reference's. By how much is not guessed: `noise_between` measures it on the model at hand, by
-the reference's own scores with attention summed in single and in half precision. What is close is
-then said in that unit.
+Devices sum in a different order and precision, so a correct backend's numbers differ slightly from
+the reference's. `noise_between` measures how much on the given model: it compares the reference's
+scores with attention in single and in half precision. This noise is the unit of all tolerances.
 """
 
 from __future__ import annotations
@@ -30,32 +29,33 @@ __all__ = [
 ]
 
 ROUNDINGS = 2
-"""How often the noise may be in a difference: the reference has rounded, and so has the backend."""
+"""Tolerance in units of the noise: the reference and the backend both round."""
 
 LARGEST_NOISE = 1.0
-"""In nats. No rounding moves an answer further; a yardstick beyond it would let everything pass."""
+"""In nats. Rounding alone never exceeds this, and a larger noise would let everything pass."""
 
-# A tree of probabilities is summed in another order than it was split.
+# Summing the leaves' probabilities rounds, too.
 SUM_TOLERANCE = 1e-6
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a comparison came to.
+    """The result of a comparison.
 
     Attributes
     ----------
     kind : str
-        ``"same"``; ``"near-tie"``: another leaf, and the choice's own difference explains it;
-        ``"other leaf"``: it does not; ``"too far"``: some leaf's probability is further from the
-        reference's than rounding carries it; ``"wrong"``: the numbers contradict each other.
+        ``"same"``: the same leaf. ``"near-tie"``: another leaf, which the difference of the scores
+        explains. ``"other leaf"``: another leaf, which it does not explain. ``"too far"``: a leaf's
+        probability differs by more than rounding can cause. ``"wrong"``: the numbers contradict
+        each other.
     difference : float
         The largest difference of a leaf's log-probability from the reference's, in nats.
     margin : float
-        Of a leaf that differs: by how many nats the reference preferred its own at the decision
-        where they part; else 0.
+        If the leaves differ: the reference's preference for its own leaf at the decision where the
+        two part, in nats. Otherwise 0.
     problems : tuple of str
-        What is wrong, for people.
+        Descriptions of the contradictions.
     """
 
     kind: str
@@ -76,17 +76,17 @@ def judge(
     Parameters
     ----------
     payload
-        What was chosen from.
+        The leaves to choose from.
     reference, outcome
     way
         How the outcome was decoded.
     noise
-        What rounding does to a leaf's log-probability on this model, in nats.
+        The difference that rounding causes in a leaf's log-probability on this model, in nats.
 
     Notes
     -----
-    Where no leaf's log-probability is further than `difference` from the reference's, two can
-    change places only if the reference had them at most twice that apart: one rises, one falls.
+    If no log-probability differs by more than `difference`, then two leaves can change places only
+    if they are at most twice `difference` apart in the reference: one rises and the other falls.
     """
     difference = _largest_difference(payload, reference, outcome)
     problems = insane_numbers(payload, outcome, way)
@@ -94,7 +94,7 @@ def judge(
         return Verdict("wrong", difference, problems=tuple(problems))
     is_same = outcome.tokens == reference.tokens
     margin = 0.0 if is_same else margin_between(payload, reference, outcome.tokens)
-    if not difference <= ROUNDINGS * noise:  # not a number is too far, too
+    if not difference <= ROUNDINGS * noise:  # also true for NaN
         return Verdict("too far", difference, margin)
     if is_same:
         return Verdict("same", difference)
@@ -102,7 +102,7 @@ def judge(
 
 
 def noise_between(scores: NDArray[np.float64], rounded: NDArray[np.float64]) -> float:
-    """Return how far rounding moves a leaf: the largest difference of two sets of scores.
+    """Return the noise: the largest difference between two sets of scores.
 
     Parameters
     ----------
@@ -112,26 +112,26 @@ def noise_between(scores: NDArray[np.float64], rounded: NDArray[np.float64]) -> 
     Raises
     ------
     RuntimeError
-        If they are more than `LARGEST_NOISE` apart, or not numbers: then they measure no rounding.
+        If the difference exceeds `LARGEST_NOISE` or is NaN, and so cannot come from rounding.
     """
     noise = float(np.abs(scores - rounded).max())
     if not noise <= LARGEST_NOISE:
         raise RuntimeError(
-            f"half precision in attention moves the reference's scores by {noise:.2f} nats:"
-            " that is no rounding, and nothing can be measured by it"
+            f"half precision in attention changes the reference's scores by {noise:.2f} nats,"
+            f" more than rounding can cause ({LARGEST_NOISE:g})"
         )
     return noise
 
 
 def insane_numbers(payload: TokenTreePayload, outcome: Outcome, way: Way) -> list[str]:
-    """Return what in an outcome contradicts the trie, or itself."""
+    """Return descriptions of the numbers that contradict the trie or each other."""
     leaves = [leaf.tokens for leaf in payload.leaves()]
     stats = outcome.stats
     problems = []
     if outcome.tokens not in set(leaves):
-        return [f"the tokens {list(outcome.tokens)} are no leaf"]
+        return [f"the tokens {list(outcome.tokens)} are not a leaf"]
     if outcome.logprobs.shape != (len(leaves),):
-        return [f"{outcome.logprobs.size} scores for {len(leaves)} leaves"]
+        return [f"expected {len(leaves)} scores, one per leaf, got {outcome.logprobs.size}"]
     total = float(np.exp(outcome.logprobs).sum())
     if not abs(total - 1) < SUM_TOLERANCE:
         problems.append(f"the leaves' probabilities add up to {total}")
@@ -148,21 +148,21 @@ def insane_numbers(payload: TokenTreePayload, outcome: Outcome, way: Way) -> lis
     }
     for name, value in expected.items():
         if getattr(stats, name) != value:
-            problems.append(f"{name} is {getattr(stats, name)}, not {value}")
-    # The token after the last decision need not be decoded; with the reference's way all may be.
+            problems.append(f"{name}: expected {value}, got {getattr(stats, name)}")
+    # At most one pass per token; the fast strategies need fewer.
     if stats.passes_after_prompt > len(outcome.tokens):
         problems.append(
             f"{stats.passes_after_prompt} passes for {len(outcome.tokens)} tokens after the prompt"
         )
     if way.strategy == "token-by-token" and stats.tree_passes:
-        problems.append(f"{stats.tree_passes} tree passes, token by token")
+        problems.append(f"token by token: expected no tree passes, got {stats.tree_passes}")
     return problems
 
 
 def allowed_along(leaves: list[tuple[int, ...]], tokens: tuple[int, ...]) -> list[int]:
-    """Return how many tokens are legal at each step of a leaf's way.
+    """Return the number of allowed tokens at each step towards a leaf.
 
-    No leaf of the suite's answers goes on from another.
+    No leaf may be a prefix of another leaf.
     """
     return [
         len({leaf[i] for leaf in leaves if len(leaf) > i and leaf[:i] == tokens[:i]})
@@ -171,7 +171,7 @@ def allowed_along(leaves: list[tuple[int, ...]], tokens: tuple[int, ...]) -> lis
 
 
 def margin_between(payload: TokenTreePayload, reference: Outcome, other: tuple[int, ...]) -> float:
-    """Return by how many nats the reference preferred its leaf's token where another leaf parts."""
+    """Return the reference's preference for its leaf where another leaf parts from it, in nats."""
     leaves = [leaf.tokens for leaf in payload.leaves()]
     shared = 0
     while reference.tokens[shared] == other[shared]:
@@ -192,8 +192,8 @@ def _largest_difference(payload: TokenTreePayload, reference: Outcome, outcome: 
     if reference.logprobs.shape != outcome.logprobs.shape:
         return float("inf")
     differences = [float(np.abs(reference.logprobs - outcome.logprobs).max())]
-    # The stream that chose has computed its leaf on its own way.
+    # The stream that chose computed its leaf's log-probability separately.
     for leaf, logprob in zip(payload.leaves(), reference.logprobs, strict=True):
         if leaf.tokens == outcome.tokens:
             differences.append(abs(outcome.logprob - float(logprob)))
-    return float(np.max(differences))  # not a number, if one of them is
+    return float(np.max(differences))  # NaN if one of them is NaN

@@ -1,4 +1,4 @@
-"""One table of all comparisons, and every one of them that is not plainly the same."""
+"""Format all comparisons as a table, and those that differ as lines."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ KINDS = ("same", "near-tie", "other leaf", "too far", "wrong")
 
 
 def table(compared: Sequence[Comparison]) -> str:
-    """Return a table in Markdown: a row for each model and strategy, counts of verdicts.
+    """Return a Markdown table of the verdicts, with a row for each model and strategy.
 
-    The difference is the largest of a leaf's log-probability from the reference's, in nats, and
-    beside it in units of the model's noise.
+    The last columns are the largest difference between a leaf's log-probability and the
+    reference's, in nats and in units of the model's noise.
     """
     rows: dict[tuple[str, str], list[Comparison]] = defaultdict(list)
     for each in compared:
@@ -30,7 +30,7 @@ def table(compared: Sequence[Comparison]) -> str:
 
 
 def details(compared: Iterable[Comparison]) -> list[str]:
-    """Return a line for each comparison that is not plainly the same."""
+    """Return a line for each comparison whose verdict is not ``"same"``."""
     lines = []
     for each in compared:
         verdict = each.verdict

@@ -1,4 +1,4 @@
-"""Servers of llama.cpp's RPC backend on the loopback interface, for a test."""
+"""Run servers of llama.cpp's RPC backend on the loopback interface, for tests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class RpcServer:
     Attributes
     ----------
     endpoint : str
-        ``"127.0.0.1:PORT"``, as the option ``rpc`` takes it.
+        ``"127.0.0.1:PORT"``, a value of the option ``rpc``.
     process : subprocess.Popen
     """
 
@@ -31,14 +31,14 @@ class RpcServer:
     process: subprocess.Popen[bytes]
 
     def kill(self) -> None:
-        """End it at once, as a crash would."""
+        """Kill the server, to simulate a crash."""
         self.process.kill()
         self.process.wait()
 
 
 @contextmanager
 def rpc_servers(program: Path, count: int) -> Iterator[list[RpcServer]]:
-    """Run servers, each on a free port; they end with the context."""
+    """Run servers on free ports until the context ends."""
     with ExitStack() as running:
         servers = []
         for _ in range(count):
@@ -49,13 +49,13 @@ def rpc_servers(program: Path, count: int) -> Iterator[list[RpcServer]]:
 
 
 def _started(program: Path) -> RpcServer:
-    # Between our asking for a free port and the server's taking it, another program may take it.
+    # Another program may take the free port before the server does, so try several times.
     for _ in range(START_ATTEMPTS):
         server = _start(program)
         if _answers(server):
             return server
         server.kill()
-    raise RuntimeError(f"{program} did not start")
+    raise RuntimeError(f"{program} did not start in {START_ATTEMPTS} attempts")
 
 
 def _start(program: Path) -> RpcServer:
