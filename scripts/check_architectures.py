@@ -5,12 +5,12 @@
     $ python scripts/check_architectures.py --quick    # one architecture for each kind of cache
     $ python scripts/check_architectures.py qwen35 mamba2
 
-For each architecture, `native/tests/architectures` writes a small model with random weights around a
-real vocabulary. The library then chooses with all strategies, with and without the restricted head,
-after prompts restored from a file, and in streams that share forward passes. The reference chooses
-token by token, with all logits, in separate passes. Every choice must pick the same leaf as the
-reference, with probabilities within the model's noise; `backend_suite/judging.py` defines both. Each
-model is written and used in its own child processes, so a crash or a hang costs one table row.
+For each architecture, `native/tests/architectures` writes a small model with random weights around
+a real vocabulary. The library then chooses with all strategies, with and without the restricted
+head, after prompts restored from a file, and in streams that share forward passes. The reference
+chooses token by token, with all logits, in separate passes. Every choice must pick the same leaf as
+the reference, with probabilities within the model's noise; `backend_suite/judging.py` defines both.
+Each model is written and used in its own child processes, so a crash or a hang costs one table row.
 
 Exit codes: 0 = all results equal the reference or are near-ties, 1 = some differ, 2 = cannot check.
 """
@@ -219,7 +219,7 @@ def report_of(name: str, findings: Findings | None, problem: str) -> Report:
 
 
 def table(reports: Sequence[Report]) -> str:
-    """Return a table of all architectures, then a line with the reason for each that is not exact."""
+    """Return a table of all architectures, then a line for each one that is not exact."""
     head = ["architecture", "verdict", "choices", "difference", "noise"]
     reasons = [_line(report) for report in reports if report.why]
     return "\n".join([markdown_table(head, map(_cells, reports), left=2), *reasons])

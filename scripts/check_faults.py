@@ -9,10 +9,10 @@ A child process runs each operation of a model many times. In each run, one allo
 write, sync, rename, mapping or thread creation fails. The operation must succeed with the usual
 result, or raise an error; after a failed allocation, the error must be a MemoryError. Later calls
 must succeed, and the model must answer as before. A file that was being saved must have its old or
-its new content, with no other file left in its folder. If the child dies, the output says whose code
-it died in. Deaths in llama.cpp's code, which ends the process after some failed allocations, are
-only counted. Any other deviation gives exit code 1. Needs Linux, glibc, a C compiler, and a library
-that was not stripped.
+its new content, with no other file left in its folder. If the child dies, the output says whose
+code it died in. Deaths in llama.cpp's code, which ends the process after some failed allocations,
+are only counted. Any other deviation gives exit code 1. Needs Linux, glibc, a C compiler, and a
+library that was not stripped.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def run(loop: Loop, only: str, kinds: Sequence[str], sample: int) -> list[Fault]
 
 
 def table(faults: Sequence[Fault]) -> str:
-    """Return a Markdown table with a row for each operation and kind, and counts of the outcomes."""
+    """Return a Markdown table: a row for each operation and kind, with counts of the outcomes."""
     keys = dict.fromkeys((fault.operation, fault.kind) for fault in faults)
     rows = []
     for key in keys:

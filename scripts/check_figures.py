@@ -40,7 +40,7 @@ def problems(root: Path) -> Iterator[str]:
             place = f"{page.relative_to(root)}: the table {table['name']!r}"
             measured = VERSIONS.search(table["text"])
             if measured is None:
-                yield f"{place} must contain 'eliza-ffi VERSION over llama.cpp VERSION', but does not"
+                yield f"{place} must name its versions: 'eliza-ffi VERSION over llama.cpp VERSION'"
             elif page == readme and measured["eliza_ffi"] != version:
                 yield (
                     f"{place} must be measured with eliza-ffi {version}, but was measured with "

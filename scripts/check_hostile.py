@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Try malicious and malformed input: the library must reject it or answer, quickly, and stay usable.
+"""Try malicious and malformed input: the library must reject or answer it quickly, and stay usable.
 
     $ make hostile                               # all cases (some minutes)
     $ make hostile CHECK_ARGS='--only grammar'   # cases whose names contain "grammar"

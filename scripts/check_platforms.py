@@ -5,9 +5,9 @@
     x86_64-windows-gnu: 88 files compile
     aarch64-macos: 88 files compile
 
-The Python package ``ziglang`` contains clang and the headers of these systems. The check finds calls
-to functions that a system lacks. It does not show that the library works there. llama.cpp's sources
-are left out, because llama.cpp's own CI builds them on these systems.
+The Python package ``ziglang`` contains clang and the headers of these systems. The check finds
+calls to functions that a system lacks. It does not show that the library works there. llama.cpp's
+sources are left out, because llama.cpp's own CI builds them on these systems.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 TARGETS = ("x86_64-windows-gnu", "aarch64-macos")
 POSIX_ONLY = ("rpc_connections.cpp",)
-"""The RPC client needs POSIX. Other systems use ``rpc_connections_absent.cpp``, which rejects it."""
+"""The RPC client needs POSIX. Other systems compile ``rpc_connections_absent.cpp`` instead."""
 
 
 def sources(build: Path) -> list[list[str]]:

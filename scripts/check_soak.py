@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""Use one process for a long time, in every way at once; its memory, files and threads must not grow.
+"""Use one process for a long time in every way at once; memory, files and threads must not grow.
 
     $ make soak                                             # 100,000 choices, 5,000 loads
     $ make soak CHECK_ARGS='--choices 5000 --loads 200'     # a few minutes
     $ make soak CHECK_ARGS='--seconds 60'                   # at most a minute for each part
 
-In the first part, several threads share a model and do random things: mostly choices, but also text
-(with and without grammars), structured answers, embeddings, saving and restoring prompts, cancelled
-and abandoned streams, and calls with invalid arguments. Meanwhile SIGINT interrupts the main thread.
-Every choice must equal the first answer to the same prompt. In the second part, models are opened
-and closed. In both parts the process is measured after a tenth, when everything that is allocated
-once exists, and at the end. Exit code 1 if memory, objects, files or threads grew, or if a result was
-wrong. Needs Linux's /proc.
+In the first part, several threads share a model and do random things: mostly choices, but also
+text (with and without grammars), structured answers, embeddings, saving and restoring prompts,
+cancelled and abandoned streams, and calls with invalid arguments. Meanwhile SIGINT interrupts the
+main thread. Every choice must equal the first answer to the same prompt. In the second part, models
+are opened and closed. In both parts the process is measured after a tenth, when everything that is
+allocated once exists, and at the end. Exit code 1 if memory, objects, files or threads grew, or if
+a result was wrong. Needs Linux's /proc.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds the wheel and uses it as somebody without a compiler and without this checkout would.
+# Builds the wheel, installs it, and uses it without a compiler and without this checkout.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,5 +17,5 @@ answer=$(env -i HOME="$folder" PATH="$folder/bin" eliza-ffi choose \
     --prompt "Reply or ignore?" --choice REPLY --choice IGNORE)
 case "$answer" in
     REPLY | IGNORE) echo "wheel: chose $answer" ;;
-    *) echo "wheel: chose \"$answer\", which is neither REPLY nor IGNORE" >&2; exit 1 ;;
+    *) echo "wheel: expected REPLY or IGNORE, got \"$answer\"" >&2; exit 1 ;;
 esac

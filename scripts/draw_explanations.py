@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Draw the pictures of docs/explanation: a choice in its trie, and questions behind one input.
+"""Draw the pictures in docs/explanation: a choice in its trie, and questions that share an input.
 
-$ python scripts/draw_explanations.py            # writes both beside their pages
-$ python scripts/draw_explanations.py --check    # exit code 1 if they are not what they would be
+$ python scripts/draw_explanations.py            # writes both pictures
+$ python scripts/draw_explanations.py --check    # exit code 1 if they are out of date
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ HEIGHT = 34
 
 
 class Box(NamedTuple):
-    """A token of the trie: where it is, whether it was compared with another, and its leaf."""
+    """A token of the trie: its position, whether it was compared with another token, its leaf."""
 
     token: str
     x: int
@@ -73,7 +73,7 @@ BOXES = (
     Box("R", 636, 290, 36, False, "SEND_EMAIL_LATER"),
 )
 DECISIONS = ((76, 150), (296, 207), (510, 267))
-WAYS = {  # between the boxes: the way that was taken, and the others
+WAYS = {  # lines between the boxes: the path that was taken, and the other edges
     "way": (
         "M88 153 L130 207 M196 207 H222 M256 207 H284",
         "M306 213 L340 267 M412 267 H438 M472 267 H498",
@@ -85,7 +85,7 @@ WAYS = {  # between the boxes: the way that was taken, and the others
         "M520 273 L548 307 M610 307 H636",
     ),
 }
-PASSES = (  # the tokens of each pass behind the prompt's, for SEND_EMAIL_NOW
+PASSES = (  # the tokens of each pass after the prompt's, for SEND_EMAIL_NOW
     ("token by token", (("SEND",), ("_",), ("EMAIL",), ("_",), ("NO",))),
     ("skip-ahead", (("SEND", "_"), ("EMAIL", "_"))),
     ("tree", (("SEND", "_", "EMAIL", "_"),)),
@@ -93,7 +93,7 @@ PASSES = (  # the tokens of each pass behind the prompt's, for SEND_EMAIL_NOW
 
 
 class Asked(NamedTuple):
-    """A question behind the input: its words, its tokens, and how likely each option is."""
+    """A question after the input: its words, number of tokens, and option probabilities."""
 
     words: str
     n_tokens: int
@@ -109,7 +109,7 @@ QUESTIONS = (
 
 
 def place(x: float, y: float, number: int) -> list[str]:
-    """Return a decision: a numbered dot."""
+    """Return the numbered dot of a decision."""
     return [
         f'<circle cx="{x:g}" cy="{y:g}" r="12" class="place"/>',
         text(x, y + 5, number, "inside dark"),
@@ -142,8 +142,8 @@ def pass_row(y: int, name: str, passes: Sequence[Sequence[str]]) -> list[str]:
             x += width + 6
         x += 14
     n = len(passes)
-    said = f"{n} pass{'es' if n > 1 else ''} beyond the prompt's"
-    return [*parts, text(864, y + 22, said, "small", "end")]
+    summary = f"{n} pass{'es' if n > 1 else ''} beyond the prompt's"
+    return [*parts, text(864, y + 22, summary, "small", "end")]
 
 
 def legend(y: int, items: Sequence[tuple[str, str, int]]) -> list[str]:
@@ -157,21 +157,21 @@ def legend(y: int, items: Sequence[tuple[str, str, int]]) -> list[str]:
 
 def svg(width: int, height: int, title: str, words: str, parts: Sequence[str]) -> str:
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">'
-    told = [f"<title>{title}</title>", f"<desc>{words}</desc>", f"<style>{STYLE}</style>"]
-    return "\n".join([head, *told, *parts, "</svg>"]) + "\n"
+    header = [f"<title>{title}</title>", f"<desc>{words}</desc>", f"<style>{STYLE}</style>"]
+    return "\n".join([head, *header, *parts, "</svg>"]) + "\n"
 
 
 def choice() -> str:
-    """Return the picture of a choice: the trie, and the passes of three ways to walk it."""
+    """Return the picture of a choice: the trie, and the passes of three strategies."""
     ways = [
         f'<path d="{path}" class="{style}"/>' for style, paths in WAYS.items() for path in paths
     ]
     parts = [
-        text(16, 28, "Four choices as tokens; SEND_EMAIL_NOW is taken", "name", "start"),
+        text(16, 28, "Four labels as tokens; SEND_EMAIL_NOW is chosen", "name", "start"),
         *ways,
         *(part for i, (x, y) in enumerate(DECISIONS, 1) for part in place(x, y, i)),
         *(part for box in BOXES for part in token(box)),
-        text(16, 386, "What is computed for it", "name", "start"),
+        text(16, 386, "Forward passes for this choice", "name", "start"),
         *(
             part
             for i, (name, passes) in enumerate(PASSES)
@@ -181,21 +181,21 @@ def choice() -> str:
             594,
             (
                 ("decided", "compared at a decision", 200),
-                ("forced", "nothing else can follow", 200),
+                ("forced", "the only allowed token", 200),
                 ("pass", "one forward pass", 160),
-                ("input", "the prompt's own", 0),
+                ("input", "the prompt's pass", 0),
             ),
         ),
     ]
     words = (
-        "At decision 1 REPLY is compared with SEND, at 2 NOTE with EMAIL, at 3 NO with LATE. Token "
-        "by token that takes five passes, skipping ahead two, and as a tree one."
+        "Decision 1 compares REPLY with SEND, decision 2 NOTE with EMAIL, decision 3 NO with LATE. "
+        "The choice takes five passes token by token, two with skip-ahead, and one as a tree."
     )
-    return svg(880, 628, "How a choice walks its trie, and which passes it needs", words, parts)
+    return svg(880, 628, "How a choice walks its trie, and the passes that it needs", words, parts)
 
 
 def questions() -> str:
-    """Return the picture of three questions behind one input."""
+    """Return the picture of three questions that share an input."""
     top, row = 84, 108
     middle = top + row + 36
     n_endings = sum(each.n_tokens for each in QUESTIONS)
@@ -218,21 +218,21 @@ def questions() -> str:
             f'<path d="M484 {y + 22} H532" class="edge"/>',
             *options(540, y + 22, asked.options),
         ]
-    parts.append(text(540, 62, "what the choices' logits say", "", "start"))
-    said = f"One by one: {3 * N_INPUT + n_endings} tokens. Together: {N_INPUT + n_endings}."
-    parts.append(text(16, top + 3 * row + 12, said, "small", "start"))
+    parts.append(text(540, 62, "probabilities of the options", "", "start"))
+    totals = f"One by one: {3 * N_INPUT + n_endings} tokens. Together: {N_INPUT + n_endings}."
+    parts.append(text(16, top + 3 * row + 12, totals, "small", "start"))
     parts.append(
         text(864, top + 3 * row + 12, "Endings do not see each other", "small", "end"),
     )
     words = (
-        "The input is decoded once. The endings, each a question with its options, are branches "
-        "behind it and go through the model together."
+        "The input is decoded once. Each ending is a question with its options. The endings are "
+        "branches after the input, and are decoded together in one pass."
     )
     return svg(880, top + 3 * row + 30, "How questions share an input", words, parts)
 
 
 def options(x: float, y: float, listed: Sequence[tuple[str, float]]) -> list[str]:
-    """Return the bars of a question's options around a height."""
+    """Return the bars of a question's options, vertically centred at `y`."""
     parts = []
     for i, (name, probability) in enumerate(listed):
         at = y - 12 * (len(listed) - 1) + 24 * i
@@ -249,16 +249,17 @@ PICTURES = {"choice.svg": choice, "questions.svg": questions}
 
 
 def main(arguments: Sequence[str]) -> int:
-    behind = []
+    outdated = []
     for name, draw in PICTURES.items():
         path, drawn = FOLDER / name, draw()
         if "--check" not in arguments:
             path.write_text(drawn, encoding="utf-8")
         elif not path.is_file() or path.read_text(encoding="utf-8") != drawn:
-            behind.append(name)
-    if behind:
-        print(f"not what scripts/draw_explanations.py draws: {', '.join(behind)}", file=sys.stderr)
-    return 1 if behind else 0
+            outdated.append(name)
+    if outdated:
+        how = "run scripts/draw_explanations.py"
+        print(f"out of date: {', '.join(outdated)}; {how}", file=sys.stderr)
+    return 1 if outdated else 0
 
 
 if __name__ == "__main__":

@@ -109,9 +109,9 @@ def legend(y: int) -> list[str]:
     x = 16
     for kind, words, width in (
         ("token", "a token of an answer", 186),
-        ("prompt", "a prompt, or a piece of one", 238),
+        ("prompt", "a prompt, or a part of one", 238),
         ("tree", "a choice's tree", 160),
-        ("token", "leads: runs the pass for all", 0),
+        ("token", "leader: runs the pass for all", 0),
     ):
         parts += [rect(x, y, 18, 18, kind), text(x + 26, y + 14, words, "small", "start")]
         x += width
@@ -119,14 +119,14 @@ def legend(y: int) -> list[str]:
 
 
 def picture() -> str:
-    heading = "Three streams generate; a fourth comes with a prompt of 1,200 tokens"
+    heading = "Three streams generate; a fourth arrives with a prompt of 1,200 tokens"
     columns, boxes = [], []
     x = LEFT
     for number, this in enumerate(PASSES, 1):
         columns += column(x, number, this)
         boxes += cells(x, this)
         if number == 2:
-            boxes.append(text(x + this.width / 2, row_of("D") + 22, "D comes", "small"))
+            boxes.append(text(x + this.width / 2, row_of("D") + 22, "D arrives", "small"))
         x += this.width + GAP
     parts = [
         text(16, 26, heading, "name", "start"),
@@ -134,8 +134,8 @@ def picture() -> str:
         *lanes(),
         *boxes,
         text(16, BOTTOM + 10, "tokens", "small", "start"),
-        text(RIGHT, BOTTOM + 34, f"A pass has room for {N_BATCH}", "small", "end"),
-        text(16, BOTTOM + 34, "Between passes, all choose their next tokens", "small", "start"),
+        text(RIGHT, BOTTOM + 34, f"A pass has room for {N_BATCH} tokens", "small", "end"),
+        text(16, BOTTOM + 34, "Between passes, each stream gets its next token", "small", "start"),
         *legend(BOTTOM + 54),
     ]
     return "\n".join(
@@ -143,8 +143,9 @@ def picture() -> str:
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {RIGHT + 16} {BOTTOM + 88}" '
             'role="img">',
             "<title>How four streams share seven forward passes</title>",
-            "<desc>Passes are columns, streams are rows, and a box is what a stream has in a pass: "
-            "single tokens of A, B and C are in every pass, beside pieces of D's prompt.</desc>",
+            "<desc>Columns are passes and rows are streams. A box shows the number of a stream's "
+            "tokens in a pass. Single tokens of A, B and C share passes with parts of D's "
+            "prompt.</desc>",
             f"<style>{STYLE}</style>",
             *parts,
             "</svg>",

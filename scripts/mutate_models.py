@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Open broken model files, each in a process of its own, and count what becomes of it.
+"""Open broken model files in child processes, and count the outcomes.
 
-A GGUF file may come from anybody, and what is wrong in it must be an error, never the end of the
-process that opens it. This script takes model files that work, changes one thing or two in each
-copy (a value, a type, a count, a name, an offset, a byte), opens the copy with the library and asks
-it for a choice, a text and an embedding.
+GGUF files can come from untrusted sources. A broken file must raise an error and must never end the
+process that opens it. This script copies valid model files and changes one or two things in each
+copy: a value, a type, a count, a name, an offset, a byte. It then opens the copy with the library,
+and asks for a choice, a text and an embedding.
 
     $ python scripts/mutate_models.py --seconds 60
     $ python scripts/mutate_models.py --count 500 --seed 7 --keep broken/ other-model.gguf
 
-Exit code 1 where a process died, hung or ran out of memory; what its last words were is listed.
+Exit code 1 if a process died, hung or ran out of memory. The output lists its last message.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ CHOICES = ["YES", "NO", "MAYBE"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one file.
+    """The outcome of one file.
 
     Attributes
     ----------
     result
-        ``"refused"`` when it was opened, ``"worked"``, ``"failed"`` when it was used, ``"died"``,
-        ``"hung"`` or ``"memory"``.
+        ``"worked"``; ``"refused"``: an error when opening; ``"failed"``: an error in use;
+        ``"died"``, ``"hung"``, or ``"memory"``: out of memory.
     stage
-        What was being done last.
+        The last stage that began.
     message
-        The error, or the last words of a process that died.
+        The error, or the last message of a process that died.
     answered
         Whether a choice was made.
     """
@@ -73,7 +73,7 @@ class Outcome:
 
 
 def use(path: Path, lora: Path | None, library: Library, note: Callable[[str], None]) -> Outcome:
-    """Open a model and do what programs do with one."""
+    """Open a model and use it as programs do."""
     answered = False
     note("open")
     try:
@@ -105,7 +105,7 @@ def use(path: Path, lora: Path | None, library: Library, note: Callable[[str], N
 
 
 def last_words(stderr: str) -> str:
-    """Return where llama.cpp or the C++ runtime says a process ended."""
+    """Return the part of the output in which llama.cpp or the C++ runtime says why it ended."""
     for pattern in (r"\S+?([\w-]+\.\w+:\d+): (.*)", r"(terminate called.*)\n\s*(what.*)"):
         if found := re.search(pattern, stderr):
             return " ".join(found.groups())
@@ -113,14 +113,14 @@ def last_words(stderr: str) -> str:
 
 
 class Opener:
-    """Runs functions in children of this process, which has the library loaded and no threads.
+    """Runs functions in forked children. This process has loaded the library and has no threads.
 
     Parameters
     ----------
     folder
-        Where the files are written; one in memory is the fastest.
+        Folder for the files; a folder in memory is fastest.
     action
-        What a child does; by default :func:`use` with `library`.
+        The function that a child runs; by default :func:`use` with `library`.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class Opener:
         self.action = action
 
     def write(self, files: Files) -> tuple[Path, Path | None]:
-        """Write a mutation's files; return the one to open, and the adapter if there is one."""
+        """Write a mutation's files; return the file to open, and the adapter or None."""
         for old in self.folder.iterdir():
             old.unlink()
         for name, data in files.items():
@@ -148,11 +148,11 @@ class Opener:
         return self.folder / next(iter(files)), lora
 
     def open(self, files: Files) -> Outcome:
-        """Return what becomes of a process that opens these files."""
+        """Open the files in a child process; return the outcome."""
         return self.open_path(*self.write(files))
 
     def open_path(self, path: Path, lora: Path | None = None) -> Outcome:
-        """Return what becomes of a process that opens what is at this path."""
+        """Open the file at this path in a child process; return the outcome."""
         with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as stderr:
             pid = os.fork()
             if pid == 0:
@@ -165,7 +165,7 @@ class Opener:
         stage = next((line for line in reversed(lines) if not line.startswith("{")), "")
         if os.WIFEXITED(status) and lines and lines[-1].startswith("{"):
             outcome = Outcome(**json.loads(lines[-1]))
-            # An allocation that failed was caught here, and takes a machine's memory elsewhere.
+            # The limit made this allocation fail. Without a limit, it takes the machine's memory.
             if "bad_alloc" in outcome.message:
                 return replace(outcome, result="memory")
             return outcome
@@ -186,7 +186,7 @@ class Opener:
         code = 1
         try:
             os.environ["GGML_NO_BACKTRACE"] = "1"
-            faulthandler.disable()  # pytest's, which would write a traceback of this process
+            faulthandler.disable()  # pytest enables it, and it would print a traceback
             for number in (signal.SIGALRM, signal.SIGXCPU):
                 signal.signal(number, signal.SIG_DFL)
             signal.setitimer(signal.ITIMER_REAL, WALL_SECONDS)
@@ -208,7 +208,7 @@ def _write(descriptor: int, line: str) -> None:
 
 
 def table(rows: Iterable[tuple[Mutation, Outcome]]) -> str:
-    """Return how many files of each kind ended how."""
+    """Return a table of the outcomes for each kind of mutation."""
     results = ("refused", "failed", "worked", "died", "hung", "memory")
     counts: dict[str, Counter[str]] = {}
     for mutation, outcome in rows:
@@ -225,7 +225,7 @@ def table(rows: Iterable[tuple[Mutation, Outcome]]) -> str:
 def run(
     bases: Sequence[Path], *, count: int | None, seconds: float | None, seed: int, keep: Path | None
 ) -> list[tuple[Mutation, Outcome]]:
-    """Open mutations of the models until so many are done or the time is over."""
+    """Open mutations of the models until `count` are done or `seconds` have passed."""
     deadline = math.inf if seconds is None else time.monotonic() + seconds
     rows: list[tuple[Mutation, Outcome]] = []
     with tempfile.TemporaryDirectory(prefix="eliza-mutated-") as scratch:
@@ -250,12 +250,14 @@ def run(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Open broken model files, and count what happens.")
-    parser.add_argument("models", type=Path, nargs="*", help="what to break; without, our own")
-    parser.add_argument("--count", type=int, help="files; without, all that there are")
-    parser.add_argument("--seconds", type=float, help="end after this long")
+    parser = argparse.ArgumentParser(description="Open broken model files, and count the outcomes.")
+    parser.add_argument(
+        "models", type=Path, nargs="*", help="models to mutate (default: the embedded model)"
+    )
+    parser.add_argument("--count", type=int, help="number of files (default: all mutations)")
+    parser.add_argument("--seconds", type=float, help="time limit")
     parser.add_argument("--seed", type=int, default=1, help="same seed, same files")
-    parser.add_argument("--keep", type=Path, help="folder for the files that were fatal")
+    parser.add_argument("--keep", type=Path, help="folder for files that ended the process")
     options = parser.parse_args(arguments)
     models = options.models or [default_model_path()]
     try:

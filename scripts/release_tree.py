@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Write the tree that a release is built from, and its notes: the first step of ``make release``.
+"""Write the source tree and the notes of a release: the first step of ``make release``.
 
     scripts/release_tree.py --url https://forge.example/eliza-ffi build/release
 
-The folder gets what the last commit holds, with two changes: the links of the README lead to the
-release's own pages at the URL, since a package index shows the README alone, and pyproject.toml
-says where the project lives. The notes are the section of CHANGELOG.md about the version that
-pyproject.toml states; beside the folder they are written to ``RELEASE_NOTES.md``.
+The folder gets the files of the last commit, with two changes. The README's relative links become
+links to the release's files at the URL, because package indexes show the README without the other
+files. pyproject.toml gets the project's URLs. The notes are the section of CHANGELOG.md for the
+version in pyproject.toml; they are written to ``RELEASE_NOTES.md`` in the parent folder.
 """
 
 from __future__ import annotations
@@ -28,38 +28,40 @@ _VERSION = re.compile(r'^version = "([^"]+)"$', re.MULTILINE)
 
 
 class ReleaseError(Exception):
-    """The tree is not fit to be released; the text says why."""
+    """The tree cannot be released; the message says why."""
 
 
 def version_of(pyproject: str) -> str:
-    """Return the version that a pyproject.toml states."""
+    """Return the version in a pyproject.toml."""
     found = _VERSION.search(pyproject)
     if found is None:
-        raise ReleaseError('pyproject.toml states no version = "..."')
+        raise ReleaseError('pyproject.toml has no line version = "..."')
     return found[1]
 
 
 def notes_of(changelog: str, version: str) -> str:
-    """Return what a change log says of a version, without the heading."""
+    """Return the section of a changelog for a version, without the heading."""
     parts = re.split(r"^## \[([^\]]+)\].*$", changelog, flags=re.MULTILINE)
     sections = dict(zip(parts[1::2], parts[2::2], strict=True))
     if version not in sections:
         raise ReleaseError(f"CHANGELOG.md has no section ## [{version}]")
     notes = sections[version].strip()
     if not notes:
-        raise ReleaseError(f"CHANGELOG.md says nothing about {version}")
+        raise ReleaseError(f"CHANGELOG.md: the section ## [{version}] is empty")
     if sections.get("Unreleased", "").strip():
-        raise ReleaseError(f"CHANGELOG.md has changes above {version} that are not released")
+        raise ReleaseError(
+            f"CHANGELOG.md: move the entries under Unreleased to the section ## [{version}]"
+        )
     return notes + "\n"
 
 
 def with_absolute_links(readme: str, url: str, version: str) -> str:
-    """Return a README whose links lead to the version's own files."""
+    """Turn a README's relative links into links to the files of the version."""
     return _LINK.sub(rf"]({url}/blob/v{version}/\1)", readme)
 
 
 def with_urls(pyproject: str, url: str, version: str) -> str:
-    """Return a pyproject.toml that says where the project lives."""
+    """Add the project's URLs to a pyproject.toml."""
     urls = {
         "Homepage": url,
         "Documentation": f"{url}/tree/v{version}/docs",
@@ -74,12 +76,12 @@ def with_urls(pyproject: str, url: str, version: str) -> str:
 
 
 def write_tree(checkout: Path, folder: Path, url: str) -> str:
-    """Write the tree and its notes; return the version.
+    """Write the tree and the notes; return the version.
 
     Raises
     ------
     ReleaseError
-        If something is not committed, or the version has no notes.
+        If a change is not committed, or the version has no notes.
     """
     changed = _git(checkout, "status", "--porcelain").decode().splitlines()
     if changed:
@@ -89,7 +91,7 @@ def write_tree(checkout: Path, folder: Path, url: str) -> str:
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     with tarfile.open(fileobj=io.BytesIO(_git(checkout, "archive", "HEAD"))) as archive:
-        archive.extractall(folder)  # our own
+        archive.extractall(folder)  # safe: git made the archive
     readme, pyproject = folder / "README.md", folder / "pyproject.toml"
     text = readme.read_text(encoding="utf-8")
     readme.write_text(with_absolute_links(text, url, version), encoding="utf-8")
@@ -104,14 +106,16 @@ def _git(checkout: Path, *words: str) -> bytes:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Write the tree that a release is built from.")
-    parser.add_argument("--url", required=True, help="where the project lives, https://...")
+    parser = argparse.ArgumentParser(
+        description="Write the source tree and the notes of a release."
+    )
+    parser.add_argument("--url", required=True, help="URL of the project, https://...")
     parser.add_argument("folder", type=Path)
     options = parser.parse_args(arguments)
     try:
         if not re.fullmatch(r"https://[\w.-]+(/[\w.-]+)*", options.url):
             raise ReleaseError(
-                f"--url: {options.url!r} is not https://host/path without a / at the end"
+                f"--url: expected https://host/path without a trailing slash, got {options.url!r}"
             )
         version = write_tree(ROOT, options.folder, options.url)
     except ReleaseError as error:

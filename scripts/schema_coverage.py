@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
-"""Count how many JSON Schemas compile, which are relaxed, and what rejects the others.
+"""Count how many JSON Schemas compile, how many are relaxed, and why others are rejected.
 
     scripts/schema_coverage.py FOLDER [--answers N] [--reasons N]
 
-Every file ``*.json`` below the folder is a schema, and every line of a ``*.jsonl``; an object whose
-field ``json_schema`` has a schema, as a text or as it is, is taken for that. Files are counted by
-the folder they are in. ``relaxed`` are the compiled schemas of which the token masks do not enforce
-everything. With ``--answers`` the embedded model writes so many answers for each compiled schema,
-sampled at a high temperature: ``failed`` answers raised an error, and ``invalid`` is how many were
-returned although they are not valid, which is always 0. Nothing is downloaded or written.
+Reads every ``*.json`` file below the folder, and every line of every ``*.jsonl`` file, as a schema.
+If an object has a field ``json_schema`` (a schema, or its text), that is the schema. Results are
+counted by folder. ``relaxed`` counts the compiled schemas that the token masks do not enforce
+completely. With ``--answers N`` the embedded model writes N answers for each compiled schema,
+sampled at a high temperature. ``failed`` counts answers that raised an error. ``invalid`` counts
+answers that were returned but are not valid, which must be 0. Downloads and writes nothing.
 """
 
 from __future__ import annotations
@@ -40,25 +40,25 @@ _DETAIL = re.compile(r"'[^']*'|\"[^\"]*\"|#/\S*|\d+")
 
 @dataclass
 class Coverage:
-    """What became of the schemas of one folder.
+    """The results for the schemas of one folder.
 
     Attributes
     ----------
     n_read : int
-        Schemas, those that are no JSON not among them.
+        Number of schemas, without files and lines that are not JSON.
     n_compiled : int
     n_relaxed : int
-        Compiled schemas of which not everything is enforced.
+        Number of compiled schemas that are not enforced completely.
     n_broken : int
-        Files or lines that are no JSON.
+        Number of files or lines that are not JSON.
     n_answers, n_failed, n_invalid : int
-        Answers, those that raised an error, and those that were returned and are not valid.
+        Number of answers; of those that raised an error; of those that are not valid.
     rejected : Counter of str
-        Why schemas were rejected, without names, places and numbers.
+        Reasons for rejections, without names, places and numbers.
     relaxed : Counter of str
-        What is not enforced, in how many schemas.
+        Constraints that are not enforced, with the number of schemas.
     seconds : list of float
-        What compiling each schema took.
+        Compilation time of each schema.
     """
 
     n_read: int = 0
@@ -73,7 +73,7 @@ class Coverage:
     seconds: list[float] = field(default_factory=list)
 
     def add(self, text: str, model: Model | None = None, n_answers: int = 0) -> None:
-        """Try a schema, with answers of a model if there is one."""
+        """Compile a schema, and let the model, if any, write answers to it."""
         try:
             schema = schema_of(json.loads(text))
         except (ValueError, RecursionError):
@@ -108,7 +108,7 @@ class Coverage:
         self.n_invalid += not reader(schema).is_valid(value)
 
     def count(self, other: Coverage) -> None:
-        """Add what became of other schemas."""
+        """Add the results for other schemas."""
         for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + value)
 
@@ -124,12 +124,12 @@ class Coverage:
 
 
 def _kind_of(reason: str) -> str:
-    """Return a reason without names, places and numbers."""
+    """Remove names, places and numbers from a reason."""
     return _DETAIL.sub("\u2026", _PLACE.sub("", reason))[:100]
 
 
 def schema_of(data: Any) -> Any:
-    """Return the schema of an entry of a data set, or the entry, if it is one itself."""
+    """Return the schema in an entry of a data set, or the entry itself if it is a schema."""
     if isinstance(data, dict) and "json_schema" in data:
         inner = data["json_schema"]
         return json.loads(inner) if isinstance(inner, str) else inner
@@ -146,7 +146,7 @@ def texts_of(file: Path) -> Iterator[str]:
 
 
 def coverage(folder: Path, model: Model | None = None, n_answers: int = 0) -> dict[str, Coverage]:
-    """Return what became of the schemas below a folder, by the folder they are in."""
+    """Return the results for all schemas below a folder, by subfolder."""
     found: dict[str, Coverage] = {}
     for file in sorted(each for each in folder.rglob("*") if each.suffix in (".json", ".jsonl")):
         name = str(file.parent.relative_to(folder))
@@ -158,11 +158,15 @@ def coverage(folder: Path, model: Model | None = None, n_answers: int = 0) -> di
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--answers", type=int, default=0, help="for each schema (%(default)s)")
-    parser.add_argument("--reasons", type=int, default=20, help="how many to tell (%(default)s)")
+    parser.add_argument(
+        "--answers", type=int, default=0, help="answers per schema (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--reasons", type=int, default=20, help="reasons to list (default: %(default)s)"
+    )
     options = parser.parse_args(arguments)
     if not options.folder.is_dir():
-        parser.error(f"there is no folder {options.folder}")
+        parser.error(f"expected a folder, got {options.folder}")
     if options.answers:
         with Model() as model:
             found = coverage(options.folder, model, options.answers)
@@ -170,7 +174,7 @@ def main(arguments: list[str] | None = None) -> int:
         found = coverage(options.folder)
     total = Coverage()
     print(
-        f"{'folder':32} {'schemas':>7} {'compiled':>8} {'part':>6} {'relaxed':>7} {'no JSON':>7} "
+        f"{'folder':32} {'schemas':>7} {'compiled':>8} {'part':>6} {'relaxed':>7} {'broken':>7} "
         f"median ms   max ms answers failed invalid"
     )
     for name, each in found.items():

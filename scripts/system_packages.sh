@@ -1,13 +1,13 @@
 #!/bin/sh
-# Makes sure that the system has what this project does not bring along, and is silent where it has:
+# Checks that the system has the given tools, and installs missing ones:
 #
 #     scripts/system_packages.sh compiler python gtest curl npm fuzzer
 #
-# What is missing is named. Where apt is there, and this user is root or needs no password for sudo, it
-# is installed; elsewhere one line says what to install, and the exit code is 1. With
-# ELIZA_INSTALL_PACKAGES=0 nothing is ever installed.
+# Prints nothing if all tools are there. If some are missing, apt installs them, provided that the user
+# is root or sudo needs no password. Otherwise the script prints one line with the packages to install,
+# and exits with code 1. With ELIZA_INSTALL_PACKAGES=0 it never installs anything.
 #
-# PYTHON names the Python that is asked for, python3 by default. Needs no Python itself.
+# PYTHON is the Python to check, python3 by default. The script itself needs no Python.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -24,7 +24,8 @@ has_python() {
     [ -x .venv/bin/python ] || "$PYTHON" -c 'import ensurepip, venv' > /dev/null 2>&1
 }
 
-# Where apt is not there CMake finds GoogleTest, or says that it does not; a user's own comes first.
+# Without apt, CMake searches for GoogleTest and reports if it is missing. A GoogleTest that the user has
+# set in a variable takes precedence.
 has_gtest() {
     [ "$can_install" = no ] || [ -n "${CMAKE_PREFIX_PATH:-}${GTest_DIR:-}${GTEST_ROOT:-}" ] ||
         [ -f /usr/include/gtest/gtest.h ] || [ -f /usr/local/include/gtest/gtest.h ]
@@ -34,19 +35,19 @@ has_npm() {
     has npm
 }
 
-# clang, with the library that its option -fsanitize=fuzzer links.
+# clang with libFuzzer, which -fsanitize=fuzzer links.
 has_fuzzer() {
     ls "$(clang++ -print-resource-dir 2> /dev/null)"/lib/*/libclang_rt.fuzzer* > /dev/null 2>&1
 }
 
-# Debian 12's clang is 14, and only recommends the package that libFuzzer is in.
+# The package that contains libFuzzer. Debian's clang only recommends it. Debian 12 has clang 14.
 fuzzer_package() {
     version=$(apt-cache depends clang 2> /dev/null | sed -n 's/.*Depends: clang-\([0-9]*\)$/\1/p' | head -n 1)
     echo "libclang-rt-${version:-14}-dev"
 }
 
-missing= # as Debian's packages
-words=   # as somebody without these packages would look for them
+missing= # names of Debian packages
+words=   # names for systems without these packages
 check() {
     missing= words=
     for need; do
@@ -57,7 +58,7 @@ check() {
             curl) has curl || lacks curl curl ;;
             npm) has_npm || lacks npm npm ;;
             fuzzer) has_fuzzer || lacks "clang $(fuzzer_package)" "clang with libFuzzer" ;;
-            *) echo "system_packages.sh: \"$need\" is not compiler, python, gtest, curl, npm or fuzzer" >&2; exit 2 ;;
+            *) echo "system_packages.sh: expected compiler, python, gtest, curl, npm or fuzzer, got \"$need\"" >&2; exit 2 ;;
         esac
     done
 }
@@ -79,14 +80,14 @@ check "$@"
 case " $* " in
     *" python "*)
         if [ ! -x .venv/bin/python ] && python_is_too_old; then
-            fail "$("$PYTHON" --version 2>&1) is too old: PYTHON=... names a Python 3.10 or newer"
+            fail "$("$PYTHON" --version 2>&1) is too old: set PYTHON to Python 3.10 or newer"
         fi
         ;;
 esac
 [ -n "$missing" ] || exit 0
 
 if [ "$can_install" = no ]; then
-    fail "$words: missing here; please install (Debian and Ubuntu call it: $missing)"
+    fail "missing: $words; please install (on Debian and Ubuntu: $missing)"
 fi
 by_hand="please run: sudo apt-get install $missing"
 if [ "${ELIZA_INSTALL_PACKAGES:-1}" = 0 ]; then
@@ -106,12 +107,12 @@ apt() {
     $as_root env DEBIAN_FRONTEND=noninteractive LC_ALL=C apt-get -qq -o DPkg::Lock::Timeout=300 "$@" \
         >> "$log" 2>&1 < /dev/null
 }
-apt update # where it fails, the lists that are there may do
-# shellcheck disable=SC2086 # one word each
+apt update # if this fails, the existing package lists may suffice
+# shellcheck disable=SC2086 # split into one word per package
 if ! apt install -y --no-install-recommends $missing; then
     tail -n 5 "$log" >&2
     fail "apt-get could not install $missing; $by_hand"
 fi
 hash -r
 check "$@"
-[ -z "$missing" ] || fail "$words: missing still, though apt-get has installed it; PYTHON=... or PATH may name another"
+[ -z "$missing" ] || fail "missing: $words, although apt-get installed it; check PYTHON and PATH"

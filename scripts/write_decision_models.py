@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Write small models of random weights in the form of those that were made for decisions.
+"""Write small decision models with random weights.
 
-For each type that :mod:`eliza_ffi.decisions.models.decision_model` reads there is one, around a
-real vocabulary and with a ``systemone`` template and temperatures of our own in that type's
-manner. Its answers mean nothing, but llama-server answers with the same file, and must come to the
-same probabilities. Of the types that are refused there are files without tensors.
+Writes one model for each type that :mod:`eliza_ffi.decisions.models.decision_model` supports. Each
+has a real vocabulary, and a ``systemone`` template and temperatures that we wrote in the style of
+the type. The answers have no meaning, but llama-server must compute the same probabilities from the
+same file. For each unsupported type, the script writes a file without tensors.
 
     $ python scripts/write_decision_models.py --out models/
     $ python scripts/write_decision_models.py --type lev --out models/
@@ -34,7 +34,7 @@ from make_test_models import (
     write_model,
 )
 
-# Part of the cache path: raise it whenever the same definitions give other bytes.
+# Part of the cache path. Raise it whenever the same definitions give other bytes.
 FORMAT_VERSION = 1
 
 ARCHITECTURE = "llama"
@@ -43,16 +43,16 @@ SHAPE = Shape(n_embd=64, n_layers=2, tied=True, tensor_type="f32", context_lengt
 
 @dataclass(frozen=True)
 class Definition:
-    """What a model is made of.
+    """The parts of a model.
 
     Attributes
     ----------
     vocab
-        The vocabulary's name in llama.cpp's tree.
+        Name of the vocabulary in llama.cpp's source tree.
     template
-        The template named ``systemone``.
+        The template ``systemone``.
     temperatures
-        By question type, or type and bucket.
+        Temperatures by question type, or by type and bucket.
     """
 
     vocab: str
@@ -60,7 +60,7 @@ class Definition:
     temperatures: tuple[tuple[str, float], ...]
 
 
-# Writes its labels itself, and has loops, text tests and trimmed lines.
+# Writes the labels in the template, and uses loops, string tests and trimmed lines.
 OPENJEV = """\
 <s>{% for image in images %}{{ image }}{% endfor %}
 {%- set letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz" %}
@@ -79,7 +79,7 @@ OPENJEV = """\
 
 [LETTER]"""
 
-# Everything as one JSON object, whose keys are in order.
+# Writes one JSON object with ordered keys.
 LEV = """\
 <|im_start|>system
 {% if type == "noul" %}
@@ -93,7 +93,7 @@ Reply with one of: {{ options | map(attribute="label") | join(", ") }}
 <|im_start|>assistant
 """
 
-# All questions of a request, then the one to be answered.
+# Lists all questions of a request, then the question to answer.
 NIMBLE = """\
 {%- macro words(value) %}
 {{- value if value is string else value | tojson(indent=2) }}
@@ -108,7 +108,7 @@ Known: {{ words(state) }}
 {% endfor %}
 Code for {{ id }}:"""
 
-# Turns of a conversation, and lists in one line.
+# Uses chat turns, and lists the options in one line.
 PPLX_DECIDER = """\
 <|begin_of_text|><|start_header_id|>user<|end_header_id|>
 
@@ -125,7 +125,7 @@ PPLX_DECIDER = """\
 
 """
 
-# The input may be missing, and a predicate is answered with a word.
+# The input is optional, and the answer to a predicate is a word.
 LFM2_D1 = """\
 <|begin_of_text|>
 {%- if state is not none %}
@@ -167,14 +167,14 @@ DEFINITIONS = {
     "pplx-decider": Definition("llama-bpe", PPLX_DECIDER, BUCKETS),
     "lfm2-d1": Definition("llama-bpe", LFM2_D1, BUCKETS),
 }
-"""By type."""
+"""Supported models by type."""
 
 REFUSED = ("kev", "laya", "clef", "lfm2-d1-omni")
-"""Types whose files have metadata only."""
+"""Unsupported types, whose files have only metadata."""
 
 
 def entries_of(type: str, definition: Definition) -> dict[str, Entry]:
-    """Return what a file's metadata say of decisions."""
+    """Return the metadata entries about decisions."""
     prefix = f"{ARCHITECTURE}.decision."
     template = definition.template
     entries = {
@@ -187,12 +187,12 @@ def entries_of(type: str, definition: Definition) -> dict[str, Entry]:
 
 
 def write_decision_model(type: str, out: Path, shape: Shape = SHAPE) -> Path:
-    """Write the model of a type to `out`, whole or not at all.
+    """Write the model of a type to `out`. A failure leaves no partial file.
 
     Raises
     ------
     ModelError
-        If there is no such type, or its vocabulary is broken.
+        If the type is unknown, or its vocabulary is broken.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".model-", dir=out.parent) as scratch:
@@ -206,7 +206,8 @@ def write_decision_model(type: str, out: Path, shape: Shape = SHAPE) -> Path:
             tokenizer |= entries_of(type, definition)
             write_model(unfinished, f"random {type}", tokenizer, shape)
         else:
-            raise ModelError(f"no type {type!r}: there are {', '.join((*DEFINITIONS, *REFUSED))}")
+            known = ", ".join((*DEFINITIONS, *REFUSED))
+            raise ModelError(f"type: expected one of {known}; got {type!r}")
         return unfinished.replace(out)
 
 
@@ -220,7 +221,7 @@ def _write_metadata(file: Path, type: str) -> None:
 
 
 def cached_decision_model(type: str, shape: Shape = SHAPE) -> Path:
-    """The model of a type in the user cache, made on first use (see `write_decision_model`)."""
+    """Return a model in the user cache, written on first use; see `write_decision_model`."""
     definition = DEFINITIONS.get(type)
     digest = hashlib.sha256(repr((definition, shape)).encode()).hexdigest()[:12]
     folder = cache_dir() / "test-models" / f"decisions-v{FORMAT_VERSION}"
@@ -229,12 +230,10 @@ def cached_decision_model(type: str, shape: Shape = SHAPE) -> Path:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description="Write random models in the form of those that were made for decisions."
-    )
+    parser = argparse.ArgumentParser(description="Write small decision models with random weights.")
     types = (*DEFINITIONS, *REFUSED)
-    parser.add_argument("--type", choices=types, help="write this one; without it, all")
-    parser.add_argument("--out", type=Path, required=True, help="the folder to write to")
+    parser.add_argument("--type", choices=types, help="write only this type (default: all)")
+    parser.add_argument("--out", type=Path, required=True, help="output folder")
     options = parser.parse_args(arguments)
     try:
         for type in [options.type] if options.type else types:

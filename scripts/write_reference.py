@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Write docs/reference.md: every public name of the package, how it is called, and what it is.
+"""Generate docs/reference.md: every public name of the package, its signature and its summary.
 
-The page is made of the code alone: names from ``__all__``, calls from signatures, words from the
-first paragraphs of docstrings, those of constants from the string behind their assignment.
+Names come from ``__all__``, signatures from the code, and summaries from the first paragraphs of
+docstrings. The docstring of a constant is the string after its assignment.
 
-    $ python scripts/write_reference.py           # what make reference does
-    $ python scripts/write_reference.py --check   # exit code 1 if the page is not what it would be
+    $ python scripts/write_reference.py           # the same as make reference
+    $ python scripts/write_reference.py --check   # exit code 1 if the page is out of date
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from page_tables import markdown_table
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reference.md"
-HOW = "make reference writes docs/reference.md anew"
+HOW = "run make reference to update docs/reference.md"
 
 ROOMS = (
     "eliza_ffi",
@@ -45,21 +45,21 @@ ROOMS = (
 HEAD = """\
 # Reference
 
-Every public name of the Python package, how it is called, and what it is; `help(name)` says more,
-and types are in the annotations. A call is written with its parameters and their defaults; those
-behind `*` are given by name, and `**more` are settings that the docstring names.
+Every public name of the Python package, with its signature and a summary. `help(name)` shows the
+whole docstring, and the annotations have the types. Pass the parameters after `*` by name. Where a
+signature has `**more`, the docstring lists the settings.
 
-`scripts/write_reference.py` writes this page from the code (`make reference`).
+`make reference` generates this page from the code with `scripts/write_reference.py`.
 """
 
 
 def page() -> str:
-    """Return the page as it should be."""
+    """Return the content of the page."""
     return "\n".join([HEAD, *(_section(importlib.import_module(room)) for room in ROOMS)])
 
 
 def undocumented(room: ModuleType) -> list[str]:
-    """Return which of a room's names, and of the methods in its tables, have no docstring."""
+    """Return the public names and methods of a module that have no docstring."""
     names = [name for name in room.__all__ if not _words(room, name)]
     for each in _with_methods(room):
         names += [f"{each.__name__}.{name}" for name, found in _public(each) if not _own_doc(found)]
@@ -67,15 +67,17 @@ def undocumented(room: ModuleType) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Write the table of public names.")
-    parser.add_argument("--check", action="store_true", help="write nothing, compare")
+    parser = argparse.ArgumentParser(description="Generate the page of public names.")
+    parser.add_argument(
+        "--check", action="store_true", help="compare the page instead of writing it"
+    )
     parser.add_argument("--page", type=Path, default=PAGE, metavar="FILE")
     options = parser.parse_args(arguments)
     wanted = page()
     if not options.check:
         options.page.write_text(wanted, encoding="utf-8")
     elif not options.page.is_file() or options.page.read_text(encoding="utf-8") != wanted:
-        print(f"{options.page} is not what the code says: {HOW}", file=sys.stderr)
+        print(f"{options.page} is out of date: {HOW}", file=sys.stderr)
         return 1
     return 0
 
@@ -91,17 +93,17 @@ def _section(room: ModuleType) -> str:
 
 def _table(what: str, rows: list[list[str]]) -> str:
     named = [[f"`{call}`", words] for call, words in rows]
-    return markdown_table([what, "what it is"], named, left=2)
+    return markdown_table([what, "summary"], named, left=2)
 
 
 def _with_methods(room: ModuleType) -> list[type]:
-    """Return the classes whose methods have a table: of what most programs import, all."""
+    """Return the classes that get a table of methods: the public classes of ``eliza_ffi`` itself."""
     found = [getattr(room, name) for name in room.__all__] if room.__name__ == ROOMS[0] else []
     return [each for each in found if inspect.isclass(each) and any(_public(each))]
 
 
 def _public(owner: type) -> Iterator[tuple[str, Any]]:
-    """Yield the methods and properties that a class has of our own, its bases' first."""
+    """Yield the methods and properties that our classes define, base classes first."""
     ours = [each for each in reversed(owner.__mro__) if each.__module__.startswith(ROOMS[0])]
     members = {name: found for each in ours for name, found in vars(each).items()}
     for name, found in members.items():
@@ -114,13 +116,13 @@ def _call_of(room: ModuleType, name: str) -> str:
     found = getattr(room, name)
     if inspect.isclass(found) or inspect.isroutine(found) or hasattr(found, "__wrapped__"):
         return _call(name, found)
-    # The version changes with each release, and of an alias or a table nobody wants all.
+    # Leave out the version, which changes with each release, and long values such as tables.
     shown = isinstance(found, int | str) and not name.startswith("__")
     return _cell(f"{name} = {found!r}" if shown else name)
 
 
 def _call(name: str, found: Any) -> str:
-    """Return a function, a method or a class as it is called; a property as its name."""
+    """Return the signature of a function, method or class, or the name of a property."""
     if isinstance(found, property | functools.cached_property):
         return name
     if isinstance(found, classmethod):
@@ -141,7 +143,7 @@ def _call(name: str, found: Any) -> str:
 
 
 def _is_constructed(found: type) -> bool:
-    """Say whether a class has a constructor of its own, as protocols and most errors have not."""
+    """Return whether a class of ours defines a constructor; protocols and most errors do not."""
     if "__dataclass_fields__" in vars(found):
         return True
     init = inspect.getattr_static(found, "__init__")
@@ -149,7 +151,7 @@ def _is_constructed(found: type) -> bool:
 
 
 class _Dots:
-    """A default whose representation says nothing."""
+    """Stands for a default whose representation is of no use to readers."""
 
     def __repr__(self) -> str:
         return "..."
@@ -170,7 +172,7 @@ def _words(room: ModuleType, name: str) -> str:
 
 
 def _own_doc(found: Any) -> str:
-    """Return the docstring that someone wrote for it."""
+    """Return an object's own docstring, neither inherited nor generated."""
     doc = vars(found).get("__doc__") if inspect.isclass(found) else found.__doc__
     is_made_up = inspect.isclass(found) and (doc or "").startswith(f"{found.__name__}(")
     return "" if doc is None or is_made_up else inspect.cleandoc(doc)
@@ -178,32 +180,36 @@ def _own_doc(found: Any) -> str:
 
 @functools.cache
 def _docs_of_constants(file: Path) -> dict[str, str]:
-    """Return the strings behind assignments in a module, or in those of its folder."""
+    """Return the docstrings of the constants in a module, or in all modules of a package."""
     docs: dict[str, str] = {}
     files = sorted(file.parent.rglob("*.py")) if file.name == "__init__.py" else [file]
     if file.parent.name == "eliza_ffi":
         files = [file]
     for each in files:
         body = ast.parse(each.read_text(encoding="utf-8")).body
-        for assignment, behind in itertools.pairwise(body):
+        for assignment, following in itertools.pairwise(body):
             targets: list[ast.expr] = []
             if isinstance(assignment, ast.Assign):
                 targets = assignment.targets
             elif isinstance(assignment, ast.AnnAssign):
                 targets = [assignment.target]
-            if not (isinstance(behind, ast.Expr) and isinstance(behind.value, ast.Constant)):
+            if not (isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)):
                 continue
             for target in targets:
                 if isinstance(target, ast.Name):
-                    docs[target.id] = inspect.cleandoc(str(behind.value.value))
+                    docs[target.id] = inspect.cleandoc(str(following.value.value))
     return docs
 
 
 def _plain(doc: str) -> str:
-    """Return the first paragraph of a docstring as Markdown in a table's cell."""
+    """Return the first paragraph of a docstring as Markdown for a table cell."""
     text = " ".join(doc.partition("\n\n")[0].split())
-    text = re.sub(r":\w+:`~?(?:[^`<]*\.)?([^`<.]+)`", r"`\1`", text)  # a name, without where it is
-    text = re.sub(r":\w+:`([^`<]+?) <[^`]*>`", r"`\1`", text)  # words for a name
+    text = re.sub(
+        r":\w+:`~?(?:[^`<]*\.)?([^`<.]+)`", r"`\1`", text
+    )  # keep the name without its module
+    text = re.sub(
+        r":\w+:`([^`<]+?) <[^`]*>`", r"`\1`", text
+    )  # keep the words that stand for a name
     text = re.sub(r":math:`([^`]*)`", r"`\1`", text)
     return _cell(text.replace("``", "`"))
 

@@ -132,12 +132,12 @@ def compare(
     ----------
     case
     reference, subject
-        May be the same library: then its ways are compared with its slowest.
+        If both are the same library, its ways are compared with its slowest way.
     prompts, answers
-        By name.
+        Texts by name.
     ways
     on_devices
-        Called once, with where the subject's layers are, as ``describe`` names it.
+        Called once with the placement of the subject's layers, from ``describe``.
     """
     questions = ask_all(case, reference, prompts=prompts, answers=answers)
     noise = measure_noise(case, reference, questions, HALF_PRECISION)

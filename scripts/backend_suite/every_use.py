@@ -37,10 +37,10 @@ STRATEGIES = tuple(way for way in WAYS if way.backend_sampling == "off")
 
 FASTEST = Way("auto", "off", "auto")
 
-# Recurrent models share only passes with one token per stream; decoding token by token has most of these.
+# Recurrent models share only passes with one token per stream. The reference has most of these.
 TOGETHER = (FASTEST, REFERENCE)
 
-# Every question is asked in several streams, so that equal streams share passes and others start late.
+# Every question is asked in several streams, so that equal streams meet and some start late.
 N_ROUNDS = 4
 
 

@@ -1,1 +1,1 @@
-"""What ``check_faults.py`` is made of: calls that fail, where, and what was being done."""
+"""The parts of ``check_faults.py``: operations, failing calls, and the places of failures."""

@@ -1,4 +1,4 @@
-"""One operation after the other, in a child process each, with one call that fails."""
+"""Run each operation in child processes, with one failing call per run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TIME_LIMIT_S = 30.0
 
 
 class Ended(enum.Enum):
-    """How an operation ended of which a call failed."""
+    """How an operation ended after one of its calls failed."""
 
     WORKED = "worked"
     REFUSED = "refused"
@@ -40,22 +40,22 @@ class Ended(enum.Enum):
 
     @property
     def is_failure(self) -> bool:
-        """Whether this must not be; what llama.cpp dies of is only counted."""
+        """Whether this outcome fails the check; deaths in llama.cpp's code are only counted."""
         return self not in (Ended.WORKED, Ended.REFUSED, Ended.THEIRS)
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What became of one call that failed.
+    """The outcome of one failing call.
 
     Attributes
     ----------
     operation, kind : str
     n : int
-        Which of the calls it was, from 1.
+        Number of the failing call, from 1.
     ended : Ended
     said : str
-        The error's text, or what was not as it should be.
+        The error message, or a description of the deviation.
     failed_at, died_at : list of str
         Functions of the library, innermost first.
     """
@@ -70,9 +70,9 @@ class Fault:
 
     @property
     def place(self) -> str:
-        """The function to look at: where it died or, if it did not, where the call was made.
+        """The function where the process died; if it survived, the function that made the call.
 
-        In code of llama.cpp it is told who of ours called that.
+        If the function is llama.cpp's, the place also names our function that called it.
         """
         stack = self.died_at or self.failed_at
         function, ours = blamed(stack)[1], our_caller(stack)
@@ -80,14 +80,14 @@ class Fault:
 
 
 class Loop:
-    """Runs operations again and again.
+    """Runs operations with failing calls.
 
     Parameters
     ----------
     library
     preloaded
     lasting
-        Whether all calls after the first that fails do, too.
+        Whether all calls of the kind after the failing one fail, too.
     """
 
     def __init__(self, library: Library, preloaded: Preloaded, *, lasting: bool = False) -> None:
@@ -97,62 +97,62 @@ class Loop:
         self._lasting = lasting
 
     def count(self, operation: Operation, kind: str) -> tuple[int, dict[str, Any]]:
-        """Return how many calls of a kind it makes, and what becomes of it when none fails."""
-        told = self._in_child(operation, kind, 0)
-        if isinstance(told, str):
-            raise RuntimeError(f"{operation.name} does not work at all: {told}")
-        if "error" in told:
-            raise RuntimeError(f"{operation.name} does not work at all: {told['error']}")
-        return self._preloaded.n_calls, told
+        """Return the number of calls of a kind, and the child's report if none of them fails."""
+        report = self._in_child(operation, kind, 0)
+        if isinstance(report, str):
+            raise RuntimeError(f"{operation.name} failed without a failing call: {report}")
+        if "error" in report:
+            raise RuntimeError(f"{operation.name} failed without a failing call: {report['error']}")
+        return self._preloaded.n_calls, report
 
     def faults(self, operation: Operation, kind: str, sample: int = 0) -> Iterator[Fault]:
-        """Yield what became of it for each call that fails, or for about `sample` of them."""
-        count, sound = self.count(operation, kind)
+        """Yield the outcome for each failing call, or for about `sample` of them."""
+        count, expected = self.count(operation, kind)
         step = max(1, count // sample) if sample else 1
         for n in range(1, count + 1, step):
-            told = self._in_child(operation, kind, n)
-            # Threads do not always make the same calls.
+            report = self._in_child(operation, kind, n)
+            # With threads, the number of calls varies, so the n-th call may not have happened.
             if self._preloaded.n_failed:
-                yield self._judged(operation, kind, n, told, sound)
+                yield self._judged(operation, kind, n, report, expected)
 
     def _judged(
-        self, operation: Operation, kind: str, n: int, told: dict[str, Any] | str, sound: Any
+        self, operation: Operation, kind: str, n: int, report: dict[str, Any] | str, expected: Any
     ) -> Fault:
         failed_at = self._symbols.names(self._preloaded.failed_at)
         died_at = self._symbols.names(self._preloaded.died_at)
-        if isinstance(told, str):
+        if isinstance(report, str):
             is_ours = blamed(died_at)[0] != "llama.cpp"
             ended = Ended.OURS if is_ours else Ended.THEIRS
-            if told.startswith("hung"):
+            if report.startswith("hung"):
                 ended = Ended.HUNG
-            said = told
+            said = report
         else:
-            ended, said = judge(kind, told, sound)
+            ended, said = judge(kind, report, expected)
             died_at = []
         return Fault(operation.name, kind, n, ended, said, failed_at, died_at)
 
     def _in_child(self, operation: Operation, kind: str, n: int) -> dict[str, Any] | str:
-        """Return what the child tells, or how it died."""
+        """Return the child's report, or a description of its death."""
         self._preloaded.forget()
         with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as errors:
             reading, writing = os.pipe()
             child = os.fork()
             if child == 0:
                 os.dup2(errors.fileno(), 2)
-                told = self._perform(operation, kind, n, Path(folder))
-                os.write(writing, json.dumps(told).encode())
+                report = self._perform(operation, kind, n, Path(folder))
+                os.write(writing, json.dumps(report).encode())
                 os._exit(0)
             os.close(writing)
             with os.fdopen(reading, "rb") as pipe:
                 ready, _, _ = select.select([pipe], [], [], TIME_LIMIT_S)
                 if not ready:
-                    os.kill(child, signal.SIGABRT)  # it says where it was
+                    os.kill(child, signal.SIGABRT)  # the handler records the stack
                 raw = pipe.read()
             _, status = os.waitpid(child, 0)
             if raw:
-                told = json.loads(raw)
-                assert isinstance(told, dict)
-                return told
+                report = json.loads(raw)
+                assert isinstance(report, dict)
+                return report
             errors.seek(0)
             said = errors.read().decode("utf-8", "replace").strip().replace("\n", " ")
         how = os.waitstatus_to_exitcode(status)
@@ -162,58 +162,61 @@ class Loop:
     def _perform(self, operation: Operation, kind: str, n: int, folder: Path) -> dict[str, Any]:
         scene = Scene(self._library, folder)
         operation.prepare(scene)
-        told: dict[str, Any] = {"before": scene.files()}
+        report: dict[str, Any] = {"before": scene.files()}
         self._preloaded.arm(kind, n, lasting=self._lasting)
         try:
-            told["result"] = operation.run(scene)
+            report["result"] = operation.run(scene)
         except ElizaError as error:
-            told["error"] = str(error)
-            told["is_memory"] = isinstance(error, OutOfMemory) or isinstance(
+            report["error"] = str(error)
+            report["is_memory"] = isinstance(error, OutOfMemory) or isinstance(
                 error.__cause__, OutOfMemory
             )
         except BaseException as error:
-            told["error"] = told["stranger"] = f"{type(error).__name__}: {error}"
+            report["error"] = report["unexpected"] = f"{type(error).__name__}: {error}"
         finally:
             self._preloaded.disarm()
-        told["after"] = scene.files()
+        report["after"] = scene.files()
         try:
-            told["answers"] = [*scene.answers(), operation.run(scene)]
+            report["answers"] = [*scene.answers(), operation.run(scene)]
         except BaseException as error:
-            told["answers"] = f"{type(error).__name__}: {error}"
+            report["answers"] = f"{type(error).__name__}: {error}"
         sys.stderr.flush()
-        return told
+        return report
 
 
-def judge(kind: str, told: dict[str, Any], sound: dict[str, Any]) -> tuple[Ended, str]:
-    """Return how an operation ended that did not end its process.
+def judge(kind: str, report: dict[str, Any], expected: dict[str, Any]) -> tuple[Ended, str]:
+    """Return how an operation ended, if the process survived.
 
     Parameters
     ----------
     kind
-        Of the call that failed.
-    told
-        What the child says of it.
-    sound
-        What a child says when no call fails.
+        Kind of the failing call.
+    report
+        The child's report.
+    expected
+        The report of a child in which no call failed.
     """
-    if told["answers"] != sound["answers"]:
-        return Ended.SPOILT, f"afterwards {told['answers']}, not {sound['answers']}"
-    if told["after"] not in (told["before"], sound["after"]):
+    if report["answers"] != expected["answers"]:
         return (
             Ended.SPOILT,
-            f"left {sorted(told['after'])}, neither the files before nor those after",
+            f"answers afterwards: expected {expected['answers']}, got {report['answers']}",
         )
-    if "stranger" in told:
-        return Ended.OTHER_ERROR, told["stranger"]
-    if "error" in told:
-        if kind == "allocation" and not told["is_memory"]:
-            return Ended.OTHER_ERROR, told["error"]
-        return Ended.REFUSED, told["error"]
-    if told["result"] != sound["result"]:
-        return Ended.WRONG, f"{told['result']}, not {sound['result']}"
-    if told["after"] != sound["after"]:
+    if report["after"] not in (report["before"], expected["after"]):
+        return (
+            Ended.SPOILT,
+            f"files: expected those before or after the operation, got {sorted(report['after'])}",
+        )
+    if "unexpected" in report:
+        return Ended.OTHER_ERROR, report["unexpected"]
+    if "error" in report:
+        if kind == "allocation" and not report["is_memory"]:
+            return Ended.OTHER_ERROR, report["error"]
+        return Ended.REFUSED, report["error"]
+    if report["result"] != expected["result"]:
+        return Ended.WRONG, f"result: expected {expected['result']}, got {report['result']}"
+    if report["after"] != expected["after"]:
         return (
             Ended.WRONG,
-            f"it worked, and the files are not those it makes: {sorted(told['after'])}",
+            f"files: expected {sorted(expected['after'])}, got {sorted(report['after'])}",
         )
     return Ended.WORKED, ""

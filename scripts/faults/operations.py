@@ -1,4 +1,4 @@
-"""What is done while calls fail: all that a model can be asked for, once each."""
+"""The operations that run while calls fail: each use of a model once."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ N_SLOTS = 2
 
 @dataclass
 class Scene:
-    """Where an operation takes place: a model, and a folder for its files.
+    """The surroundings of an operation: a model, and a folder for its files.
 
     Attributes
     ----------
     library : Library
     folder : Path
     path : Path or None
-        The model's file; None = the embedded one.
+        The model's file; None = the embedded model.
     """
 
     library: Library
@@ -50,7 +50,7 @@ class Scene:
 
     @property
     def model(self) -> Model:
-        """The model, opened when it is first asked for."""
+        """The model, opened on first use."""
         if self._model is None:
             self._model = Model(
                 self.path,
@@ -65,7 +65,7 @@ class Scene:
 
     @property
     def slot_file(self) -> Path:
-        """Where prompts are saved."""
+        """The file for saved prompts."""
         return self.folder / "prompt.slot"
 
     def close(self) -> None:
@@ -75,35 +75,35 @@ class Scene:
             self._model = None
 
     def files(self) -> dict[str, str]:
-        """Return the files of the folder by name, each as a digest of what is in it."""
+        """Return the SHA-256 digests of the folder's files, by name."""
         return {
             file.name: hashlib.sha256(file.read_bytes()).hexdigest()
             for file in sorted(self.folder.iterdir())
         }
 
     def answers(self) -> list[Any]:
-        """Return what the model answers when nothing fails, with all its slots taken at once."""
+        """Open streams in all slots, then return the model's answers to fixed prompts."""
         model = self.model
         with ExitStack() as opened:
             for _ in range(N_SLOTS):
                 stream = model.binding.open(model.session.ctx, StreamConfig())
                 opened.callback(model.binding.close, stream)
                 model.binding.prefill(stream, model.prompt_tokens(OTHER_PROMPT))
-        told = [_told(model.choose(prompt, ACTIONS)) for prompt in (PROMPT, OTHER_PROMPT)]
-        return [*told, model.generate(CHAT, 6).text]
+        shown = [_shown(model.choose(prompt, ACTIONS)) for prompt in (PROMPT, OTHER_PROMPT)]
+        return [*shown, model.generate(CHAT, 6).text]
 
 
 @dataclass(frozen=True)
 class Operation:
-    """Something to do with a model.
+    """One use of a model.
 
     Attributes
     ----------
     name : str
     run : callable
-        Does it; returns what it came to.
+        Runs the operation and returns its result.
     prepare : callable
-        What comes before it and must not fail.
+        Runs first, while no call fails.
     """
 
     name: str
@@ -111,8 +111,8 @@ class Operation:
     prepare: Callable[[Scene], object]
 
 
-def _told(choice: ChoiceResult[Any]) -> list[Any]:
-    # Rounding is not the same where less of a prompt was in the cache.
+def _shown(choice: ChoiceResult[Any]) -> list[Any]:
+    # Rounding depends on how much of the prompt was in the cache.
     return [choice.value, round(choice.probability, 4)]
 
 
@@ -136,26 +136,26 @@ def _reload(scene: Scene) -> None:
 
 
 def _choose(scene: Scene) -> Any:
-    return _told(scene.model.choose(PROMPT, ACTIONS))
+    return _shown(scene.model.choose(PROMPT, ACTIONS))
 
 
 def _choose_best(scene: Scene) -> Any:
     choice = scene.model.choose(PROMPT, ACTIONS, mode="best", probabilities=True)
-    return [_told(choice), [round(value, 4) for value in (choice.probabilities or {}).values()]]
+    return [_shown(choice), [round(value, 4) for value in (choice.probabilities or {}).values()]]
 
 
 def _choose_text(scene: Scene) -> Any:
-    return _told(scene.model.choose(PROMPT, ACTIONS, tokenization="any", heal_prompt=True))
+    return _shown(scene.model.choose(PROMPT, ACTIONS, tokenization="any", heal_prompt=True))
 
 
 def _choose_prepared(scene: Scene) -> Any:
     labels = scene.model.prepare_labels([*ACTIONS, *(f"TOOL_{i}" for i in range(100))])
-    return _told(scene.model.choose(PROMPT, labels))
+    return _shown(scene.model.choose(PROMPT, labels))
 
 
 def _choose_together(scene: Scene) -> Any:
     prompts = [PROMPT, OTHER_PROMPT] * N_SLOTS
-    return [_told(choice) for choice in scene.model.choose_many(prompts, ACTIONS)]
+    return [_shown(choice) for choice in scene.model.choose_many(prompts, ACTIONS)]
 
 
 def _decide(scene: Scene) -> Any:
@@ -258,7 +258,7 @@ def _set_options(scene: Scene) -> None:
         "logit_bias": json.dumps([[token, 0.0] for token in range(50)]),
         "dry_sequence_breakers": json.dumps(["\n", ":", "a longer one"]),
         "samplers": "penalties;dry;top_k;min_p;temperature",
-        "preset": "greedy",  # what was set stays set where the next fails
+        "preset": "greedy",  # options that were set before a failure stay set
     }
     for name, value in options.items():
         model.binding.set_option(model.session.ctx, name, value)
@@ -306,4 +306,4 @@ OPERATIONS = (
     Operation("restore", _restore, _have_saved),
     Operation("close", _close, _use),
 )
-"""In the order of a program's life."""
+"""In the order in which a program would run them."""

@@ -1,4 +1,4 @@
-"""The preloaded library that makes calls fail: built, preloaded, and called."""
+"""Build, preload and control the library that makes calls fail."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ KINDS = (
     "map",
     "thread",
 )
-"""What can fail, in the order of the C enum, whose first is 1."""
+"""The kinds of calls that can fail, in the order of the C enum, which begins with 1."""
 
 MOST_FRAMES = 64
 
 
 class FaultError(RuntimeError):
-    """The check cannot be made here; the message is one line for the user."""
+    """The check cannot run here; the message is one line for the user."""
 
 
 class Report(ctypes.Structure):
-    """As ``failing_calls.c`` writes it."""
+    """The struct that ``failing_calls.c`` fills."""
 
     _fields_: ClassVar = [
         ("n_calls", ctypes.c_int32),
@@ -53,23 +53,23 @@ class Report(ctypes.Structure):
 
 
 def build(folder: Path) -> Path:
-    """Build the library in a folder; returns its file."""
+    """Build the library in a folder; return its file."""
     built = folder / "libeliza_failing_calls.so"
-    # No builtins: the compiler may take malloc's meaning for granted.
+    # With builtins, the compiler may optimize on the assumption that malloc is the standard one.
     flags = ["-std=gnu11", "-O1", "-g", "-fPIC", "-shared", "-fno-builtin", "-Wall", "-Wextra"]
     command = [os.environ.get("CC", "cc"), *flags, "-o", str(built), str(SOURCE), "-ldl"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:
-        raise FaultError(f"there is no C compiler: {error}") from None
+        raise FaultError(f"cannot run a C compiler: {error}") from None
     if done.returncode != 0:
         raise FaultError(f"{SOURCE.name} does not compile: {done.stderr.strip()}")
     return built
 
 
 def run_preloaded(program: str, arguments: list[str], folder: Path) -> int:
-    """Build the library in a folder and run a Python program with it; returns its exit code."""
-    # llama.cpp would start a debugger where it aborts.
+    """Build the library, run a Python program with it preloaded, and return the exit code."""
+    # GGML_NO_BACKTRACE keeps llama.cpp from starting a debugger when it aborts.
     more = {VARIABLE: str(build(folder)), "GGML_NO_BACKTRACE": "1"}
     return subprocess.run(
         [sys.executable, program, *arguments], env={**os.environ, **more}, check=False
@@ -82,26 +82,26 @@ class Preloaded:
     Parameters
     ----------
     watched
-        The file of the library whose calls fail; it must be loaded already.
+        The file of the library whose calls fail. It must be loaded already.
     built
-        The file of this one, where it was not preloaded: no call fails then, and where a process
-        died is told all the same.
+        The file of this library, if it was not preloaded. Calls cannot fail then, but the stack of
+        a dying process is still recorded.
 
     Attributes
     ----------
     base : int
-        The address that it was loaded to.
+        The load address of the watched library.
     """
 
     def __init__(self, watched: Path, built: Path | None = None) -> None:
         self._calls = ctypes.CDLL(str(built or os.environ.get(VARIABLE, "")))
         self._calls.eliza_faults_watch.restype = ctypes.c_void_p
-        # Shared with the children that are forked: what they write there outlives them.
+        # Shared memory, so that a forked child's report survives the child.
         self._memory = mmap.mmap(-1, ctypes.sizeof(Report))
         self._report = Report.from_buffer(self._memory)
         base = self._calls.eliza_faults_watch(os.fsencode(watched), ctypes.byref(self._report))
         if not base:
-            raise FaultError(f"{watched} is not loaded")
+            raise FaultError(f"{watched} is not loaded in this process")
         self.base = int(base)
 
     @staticmethod
@@ -110,7 +110,7 @@ class Preloaded:
         return "failing_calls" in os.environ.get(VARIABLE, "")
 
     def arm(self, kind: str, n: int, *, lasting: bool = False) -> None:
-        """Have the `n`-th call of a kind fail from now on; 0 only counts them.
+        """Make the `n`-th call of a kind fail, counted from now; 0 only counts calls.
 
         Parameters
         ----------
@@ -118,34 +118,34 @@ class Preloaded:
             One of `KINDS`.
         n
         lasting
-            All that follow it fail, too.
+            Whether all later calls of the kind fail, too.
         """
         self._calls.eliza_faults_arm(KINDS.index(kind) + 1, n, int(lasting))
 
     def disarm(self) -> None:
-        """Have no call fail any more."""
+        """Let all calls succeed again."""
         self._calls.eliza_faults_disarm()
 
     def forget(self) -> None:
-        """Forget what was told, before the next child."""
+        """Clear the report, before the next child."""
         ctypes.memset(ctypes.byref(self._report), 0, ctypes.sizeof(Report))
 
     @property
     def n_calls(self) -> int:
-        """How many calls were counted."""
+        """Number of calls counted."""
         return int(self._report.n_calls)
 
     @property
     def n_failed(self) -> int:
-        """How many of them failed."""
+        """Number of calls that failed."""
         return int(self._report.n_failed)
 
     @property
     def failed_at(self) -> list[int]:
-        """Return who made the call that failed: addresses, innermost first."""
+        """The stack of the failing call: addresses, innermost first."""
         return [*filter(None, self._report.failed_at[: self._report.n_failed_frames])]
 
     @property
     def died_at(self) -> list[int]:
-        """Return where the process died, if a signal ended it."""
+        """The stack on which a signal ended the process, innermost first; may be empty."""
         return [*filter(None, self._report.died_at[: self._report.n_died_frames])]

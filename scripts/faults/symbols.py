@@ -1,4 +1,4 @@
-"""Names for the addresses in a library, and whose code they are in."""
+"""Translate addresses in a library to function names, and tell our code from llama.cpp's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 __all__ = ["Symbols", "blamed", "our_caller", "qualified_name"]
 
 OURS = ("eliza::", "eliza_inference_", "eliza_test_")
-# Code of llama.cpp's authors; whatever else is linked in serves the one that called it.
+# Code that is attributed to its caller. Code that is neither ours nor neutral is llama.cpp's.
 NEUTRAL = (
     "std::",
     "__gnu_cxx::",
@@ -32,9 +32,9 @@ class Symbols:
     Parameters
     ----------
     library
-        Its file.
+        The library's file.
     base
-        The address it was loaded to.
+        Its load address.
     """
 
     def __init__(self, library: Path, base: int) -> None:
@@ -51,18 +51,18 @@ class Symbols:
         self._names = [name for _, _, name in found]
 
     def names(self, addresses: Iterable[int]) -> list[str]:
-        """Return the functions that addresses are in, those outside of the library left out."""
+        """Return the functions at the addresses; addresses outside the library are left out."""
         names = (self._name(address - self._base) for address in addresses)
         return [name for name in names if name]
 
     def _name(self, offset: int) -> str:
-        # What a call returns to may be behind the function that never returns.
+        # If the callee never returns, the return address may lie after the end of the caller.
         at = bisect.bisect_right(self._begins, offset - 1) - 1
         return self._names[at] if at >= 0 and offset - 1 < self._ends[at] else ""
 
 
 def qualified_name(name: str) -> str:
-    """Return a function's name without its parameters and what it returns.
+    """Return a function's name without its parameters and return type.
 
     >>> qualified_name("void std::vector<eliza::Place>::push<int>(int&&)")
     'std::vector<eliza::Place>::push<int>'
@@ -84,7 +84,7 @@ def qualified_name(name: str) -> str:
 
 
 def blamed(names: Sequence[str]) -> tuple[str, str]:
-    """Return whose code a stack is in, and the first function of theirs.
+    """Return whose code a stack is in, and the innermost function of that owner.
 
     Parameters
     ----------
@@ -105,5 +105,5 @@ def blamed(names: Sequence[str]) -> tuple[str, str]:
 
 
 def our_caller(names: Sequence[str]) -> str:
-    """Return the innermost function of ours in a stack, if there is one."""
+    """Return our innermost function in a stack, or an empty string."""
     return next((name for name in map(qualified_name, names) if name.startswith(OURS)), "")

@@ -1,4 +1,4 @@
-"""What ``check_hostile.py`` tries: input of strangers, kind by kind, and what must come of it."""
+"""The cases of ``check_hostile.py``: malicious and malformed input, with the required results."""
 
 from __future__ import annotations
 
@@ -15,4 +15,4 @@ ALL_CASES: tuple[Case, ...] = (
     *memory.CASES,
     *signals.CASES,
 )
-"""All cases, in the order they are tried."""
+"""All cases, in the order in which they run."""

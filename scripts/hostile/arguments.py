@@ -1,4 +1,4 @@
-"""Arguments of the C functions that read JSON or text: deep, huge, malformed; options; caches."""
+"""Deep, huge and malformed arguments of the C functions; options; caches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["CASES"]
 DEPTH = 10_000
 HUGE = 20_000_000
 
-# What no function may take.
+# Input that is invalid or extreme for every function.
 MALFORMED: dict[str, bytes] = {
     "10,000 arrays deep": b"[" * DEPTH + b"]" * DEPTH,
     "10,000 objects deep": b'{"a":' * DEPTH + b"1" + b"}" * DEPTH,
@@ -48,12 +48,11 @@ MALFORMED: dict[str, bytes] = {
     "RTKT of 2 ** 32 - 1 nodes": b"RTKT" + b"\1\0\0\0" + b"\0\0\0\0" + b"\xff\xff\xff\xff" * 8,
 }
 
-# As the C header names them: what takes a stream, and what a context.
 Call = Callable[[Stage, bytes], None]
 
 
 def _stream_call(name: str, *more: int) -> Call:
-    """Return how to call a function of a stream, its JSON and its length."""
+    """Return a caller of a C function that takes a stream, JSON and its length."""
 
     def call(stage: Stage, raw: bytes) -> None:
         binding, lib, ffi = stage.model.binding, stage.library.lib, stage.library.ffi
@@ -86,7 +85,7 @@ def _fill(stage: Stage, raw: bytes) -> None:
 
 
 def _prepare(name: str) -> Call:
-    """Return how to call a function that prepares choices."""
+    """Return a caller of a C function that prepares choices."""
 
     def call(stage: Stage, raw: bytes) -> None:
         lib, ffi = stage.library.lib, stage.library.ffi
@@ -112,7 +111,7 @@ def _option(name: str) -> Call:
 
 
 def _early_option(name: str) -> Call:
-    """Return how to set an option that comes before the model is loaded."""
+    """Return a caller that sets an option before the model is loaded."""
 
     def call(stage: Stage, raw: bytes) -> None:
         lib, ffi = stage.library.lib, stage.library.ffi
@@ -139,7 +138,7 @@ def _check(stage: Stage, status: int, error: Any, stream: Any) -> None:
         said = ffi.string(pointer) if pointer else b""
         lib.eliza_inference_free_string(pointer)
     if not said:
-        raise Broken(f"status {status} and not a word")
+        raise Broken(f"status {status} without an error message")
     raise error_from_status(status, said.decode("utf-8", "strict")[:300], "call it")
 
 
@@ -156,7 +155,7 @@ CALLS: dict[str, Call] = {
     },
     "option lora": _early_option("lora"),
 }
-# A text that ends at its NUL is another text: these are read by their length.
+# These functions take a length, so NUL characters reach them. The others end the text at a NUL.
 BY_LENGTH = (
     "set_token_trie",
     "set_text_choices",
@@ -196,7 +195,7 @@ def _json_cases() -> list[Case]:
 
 
 def _many_choice_sets(tokenization: Any, stage: Stage) -> str:
-    """Choose from a thousand sets, none of which comes twice."""
+    """Choose from a thousand different sets."""
     draw = random.Random(1)
     for number in range(1000):
         names = [f"{draw.getrandbits(40):010x}-{number}" for _ in range(100)]
@@ -244,7 +243,7 @@ def _open_large(stage: Stage) -> None:
 
 
 def _bias_everything(stage: Stage) -> str:
-    """Give every token of a vocabulary a bias: as a generation's setting, and as an option."""
+    """Give every token of a vocabulary a bias: as a sampling setting, and as an option."""
     with stage.open(_large_vocabulary()) as model:
         n = model.describe()["model"]["n_vocab"]
         biases = [(token, 0.25) for token in range(n)]

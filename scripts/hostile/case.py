@@ -1,4 +1,4 @@
-"""A hostile case: what is done, what may come of it, and within which limits."""
+"""Define a hostile case: its action, its permitted results, and its limits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ N_SLOTS = 4
 
 
 class Must(enum.Enum):
-    """What must come out of a case."""
+    """The required result of a case."""
 
     FAIL = "an error"
     ANSWER = "an answer"
@@ -32,17 +32,17 @@ class Must(enum.Enum):
 
 
 class Broken(AssertionError):  # noqa: N818 - a verdict
-    """What a case found is not as it must be."""
+    """A case found a deviation."""
 
 
 class Stage:
-    """Where a case takes place: a model that is opened when it is asked for, and a folder.
+    """The surroundings of a case: a model that is opened on first use, and a folder.
 
     Parameters
     ----------
     library
     folder
-        For its files; it is empty.
+        An empty folder for the case's files.
     """
 
     def __init__(self, library: Library, folder: Path) -> None:
@@ -58,13 +58,13 @@ class Stage:
         return self._model
 
     def open(self, path: Path | None = None, **more: Any) -> Model:
-        """Open a model as this stage's own is opened."""
+        """Open a model with this stage's settings."""
         settings: dict[str, Any] = {"n_ctx": 1024, "n_slots": N_SLOTS, "n_threads": 1, "seed": 1}
         return Model(path, library=self.library, **{**settings, **more})
 
     @property
     def was_used(self) -> bool:
-        """Whether the model was opened."""
+        """Whether the stage's model was opened."""
         return self._model is not None
 
     def set_option(self, name: str, value: str) -> None:
@@ -72,7 +72,7 @@ class Stage:
         self.model.binding.set_option(self.model.session.ctx, name, value)
 
     def answers(self, model: Model | None = None) -> list[Any]:
-        """Return what the model answers, with all its slots taken at once before."""
+        """Open streams in all slots, then return the model's answers to fixed prompts."""
         model = model or self.model
         with ExitStack() as opened:
             for _ in range(N_SLOTS):
@@ -89,27 +89,27 @@ def _use(stage: Stage) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """Something hostile.
+    """One hostile case.
 
     Attributes
     ----------
     name : str
-        Its kind, a colon, and what it is.
+        The kind, a colon, and a description.
     run : callable
-        Does it; what it returns is the answer.
+        Runs the case; its return value is the answer.
     must : Must
     says : str
-        A regular expression that an error's text must match.
+        A regular expression that the message of an error must match.
     seconds, mib : float
-        The most it may take: of the process's CPU time, and of memory on top of what was there.
+        Limits of CPU time, and of memory beyond what the process held before.
     prepare : callable
-        What comes before and is not measured; opens the model if nothing else is said.
+        Runs first and is not measured. By default, it opens the model.
     neighbour : bool
-        Whether another thread chooses all the while, and may not wait for a second.
+        Whether another thread makes choices meanwhile, none of which may take longer than a second.
     address_mib : int
-        Of address space that the process may take on top.
+        Limit of address space beyond what the process held before, in MiB.
     may_die_in_llama_cpp : bool
-        Whether that is a limitation that is known, and only reported.
+        Whether a death in llama.cpp's code is a known limitation, which is only reported.
     """
 
     name: str
@@ -125,16 +125,16 @@ class Case:
 
 
 class Neighbour:
-    """Another stream of the same model, that chooses again and again.
+    """Another stream of the same model, which makes choices all the time.
 
     Attributes
     ----------
     longest : float
-        Seconds that the slowest of its choices took.
+        Duration of its slowest choice, in seconds.
     count : int
-        Of its choices.
+        Number of its choices.
     error : BaseException or None
-        What ended it early.
+        The error that ended it early.
     """
 
     def __init__(self, model: Model) -> None:
@@ -147,7 +147,7 @@ class Neighbour:
 
     @contextmanager
     def choosing(self) -> Iterator[Neighbour]:
-        """Have it choose for a while."""
+        """Make choices until the context ends."""
         self._thread.start()
         try:
             yield self

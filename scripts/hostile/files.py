@@ -1,4 +1,4 @@
-"""Files of saved prompts and of models: damaged, lying, and no files at all."""
+"""Slot files and model files: damaged, forged, and paths that are not files."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ __all__ = ["CASES", "SlotBytes", "fnv1a"]
 
 MAGIC = b"ELIZASLT"
 N_KILLS = 50
-# A prompt is read in passes of another shape when more of it is cached. In the quantized embedded
-# model that moved probabilities by up to 0.005.
+# Passes have another shape when more of a prompt is cached. With the quantized embedded model, this
+# changed probabilities by up to 0.005.
 ROUNDING = 0.02
 HALF_NAN = 0x7E00
 HALF_INF = 0x7C00
@@ -31,7 +31,7 @@ HALF_NEGATIVE_INF = 0xFC00
 
 
 class SlotBytes:
-    """A slot file in parts, to be changed and put together again with a hash that fits.
+    """The parts of a slot file, which can be changed and written again with a valid hash.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class SlotBytes:
     version : int
     fingerprint, tokens, state : bytearray
     lengths : list of int or None
-        What is written as the lengths of the three; None = what they are.
+        Lengths to write for the three parts; None = the actual length.
     """
 
     def __init__(self, raw: bytes) -> None:
@@ -52,13 +52,13 @@ class SlotBytes:
             parts.append(bytearray(raw[at + 8 : at + 8 + length]))
             at += 8 + length
         if at + 8 != len(raw) or struct.unpack_from("<Q", raw, at)[0] != fnv1a(raw[:at]):
-            raise Broken("the format of slot files is not the one that these cases know")
+            raise Broken("the format of slot files has changed; update these cases")
         self.fingerprint, self.tokens, self.state = parts
         self.lengths: list[int | None] = [None, None, None]
         self.tail = b""
 
     def whole(self) -> bytes:
-        """Return the file."""
+        """Return the bytes of the file, with a valid hash."""
         raw = self.magic + struct.pack("<I", self.version)
         for part, length in zip(
             (self.fingerprint, self.tokens, self.state), self.lengths, strict=True
@@ -68,20 +68,20 @@ class SlotBytes:
         return raw + struct.pack("<Q", fnv1a(raw))
 
     def fill_cells(self, value: bytes, at: float, n: int) -> None:
-        """Write a value `n` times into the state, from a share of its length on."""
+        """Write a value `n` times into the state, beginning at a fraction of its length."""
         begin = int(len(self.state) * at) // len(value) * len(value)
         for place in range(n):
             offset = begin + place * len(value)
             self.state[offset : offset + len(value)] = value
 
     def replace_number(self, old: int, new: int, width: str = "<I") -> None:
-        """Write another number where one stands first in the state."""
+        """Replace the first occurrence of a number in the state."""
         at = self.state.index(struct.pack(width, old))
         struct.pack_into(width, self.state, at, new)
 
 
 def fnv1a(raw: bytes) -> int:
-    """Return the hash that ends a slot file."""
+    """Return the 64-bit FNV-1a hash, which ends a slot file."""
     value = 0xCBF29CE484222325
     for byte in raw:
         value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
@@ -134,7 +134,7 @@ def _set(name: str, value: object) -> Callable[[SlotBytes], None]:
     return lambda slot: setattr(slot, name, value)
 
 
-# What must be refused, and how it is made.
+# Forged slot files that must be rejected: descriptions, and how to make them.
 LIES: dict[str, Callable[[SlotBytes], None]] = {
     "another magic": _set("magic", b"ELIZASLX"),
     "another version": _set("version", 2),
@@ -180,7 +180,7 @@ def _save_first(stage: Stage) -> None:
 
 
 def _refused(stage: Stage, path: Path) -> None:
-    """Have a file refused; afterwards many prompts are answered as before."""
+    """Restore a bad file; afterwards, many prompts must be answered as before."""
     prompts = [f"message: {n} times hello\naction: " for n in range(25)]
     before = [_probabilities(stage, prompt) for prompt in prompts]
     try:
@@ -189,7 +189,7 @@ def _refused(stage: Stage, path: Path) -> None:
         after = [_probabilities(stage, prompt) for prompt in prompts]
         for prompt, old, new in zip(prompts, before, after, strict=True):
             if not np.allclose(old, new, rtol=0, atol=ROUNDING):
-                raise Broken(f"{prompt!r} was {old}, and then {new}")
+                raise Broken(f"{prompt!r}: expected {old}, as before, got {new}")
 
 
 def _probabilities(stage: Stage, prompt: str) -> list[float]:
@@ -214,7 +214,7 @@ def _cut(share: float, stage: Stage) -> None:
 
 
 def _flip(stage: Stage) -> str:
-    """Change single bits of a file, each of which the hash must tell."""
+    """Flip single bits of a file; the hash must detect each of them."""
     path = stage.folder / "prompt.slot"
     raw = path.read_bytes()
     draw = random.Random(1)
@@ -226,11 +226,11 @@ def _flip(stage: Stage) -> str:
             stage.model.restore(path)
         except ElizaError:
             continue
-        raise Broken("a file with a bit changed was taken")
+        raise Broken("a file with a flipped bit was accepted")
     return "100 refused"
 
 
-# ---- What is no file ----------------------------------------------------------------------------
+# ---- Paths that are not files -------------------------------------------------------------------
 
 
 def _fifo(path: Path) -> None:
@@ -287,21 +287,21 @@ def _save_over(make: Callable[[Path], None], stage: Stage) -> str:
     finally:
         left = [file.name for file in stage.folder.iterdir() if file.name.endswith(".part")]
         if left:
-            raise Broken(f"left {left}")
+            raise Broken(f"unfinished files were left: {left}")
     if stage.model.restore(path) == 0:
-        raise Broken("what was saved cannot be restored")
+        raise Broken("the saved file cannot be restored")
     return "saved"
 
 
 def _save_through_link(stage: Stage) -> str:
-    """Save to a link to a file: it may be replaced or followed, and the file is whole."""
+    """Save to a link to a file. The link may be replaced or followed; the file must be whole."""
     target, link = stage.folder / "target.slot", stage.folder / "link.slot"
     stage.model.save(target, PROMPT)
     old = target.read_bytes()
     link.symlink_to(target)
     stage.model.save(link, "another prompt")
     if target.read_bytes() != old and target.read_bytes() != link.read_bytes():
-        raise Broken("the link's target is neither the old file nor the new")
+        raise Broken("the link's target is neither the old nor the new file")
     return "replaced" if target.read_bytes() == old else "followed"
 
 
@@ -310,7 +310,7 @@ def _save_nowhere(stage: Stage) -> None:
 
 
 def _killed_while_saving(stage: Stage) -> str:
-    """Kill processes in the middle of saves; the next save leaves nothing of theirs."""
+    """Kill processes while they save; the next save must remove their unfinished files."""
     draw = random.Random(1)
     path = stage.folder / "prompt.slot"
     n_left = 0
@@ -333,11 +333,11 @@ def _killed_while_saving(stage: Stage) -> str:
         n_left = max(n_left, _n_parts(stage.folder))
     model = Stage(stage.library, stage.folder).model
     if model.restore(path) == 0:
-        raise Broken("the file is not whole")
+        raise Broken("the file is incomplete")
     model.save(path, PROMPT)
     if left := _n_parts(stage.folder):
-        raise Broken(f"{left} of the files that were never finished are left")
-    return f"at most {n_left} were left, and none in the end"
+        raise Broken(f"{left} unfinished files were left")
+    return f"at most {n_left} unfinished files at a time, none at the end"
 
 
 def _n_parts(folder: Path) -> int:
@@ -372,11 +372,11 @@ def _cut_header(n: int, path: Path) -> None:
 
 
 def _with_number(key: str, value: int, path: Path) -> None:
-    """Write a number of 32 bits behind a key of the model."""
+    """Set a 32-bit metadata value of the model."""
     raw = bytearray(_model_bytes())
     name = key.encode()
     at = raw.index(struct.pack("<Q", len(name)) + name) + 8 + len(name)
-    struct.pack_into("<I", raw, at + 4, value)  # behind its type
+    struct.pack_into("<I", raw, at + 4, value)  # after the value's type
     path.write_bytes(raw)
 
 

@@ -1,4 +1,4 @@
-"""Grammars that are ambiguous, large or deep, and what a lazy one waits for."""
+"""Ambiguous, large and deep grammars, and the triggers of lazy grammars."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ BOMBS = {
 
 
 def _chain(n: int) -> str:
-    """Return a grammar of so many rules, each of which is the next."""
+    """Return a grammar of `n` rules, each of which refers to the next."""
     return "root ::= r0\n" + "".join(f"r{i} ::= r{i + 1}\n" for i in range(n)) + f'r{n} ::= "a"'
 
 
@@ -75,7 +75,7 @@ def _one_token(grammar: str, stage: Stage) -> str:
 
 
 def _with_budget(steps: int, stage: Stage) -> str:
-    """Give the grammar fewer steps for a token than it takes."""
+    """Limit the grammar to fewer steps per token than it needs."""
     stage.set_option("grammar_budget", str(steps))
     try:
         return _one_token(AMBIGUOUS["three hundred optional letters"], stage)
@@ -83,12 +83,12 @@ def _with_budget(steps: int, stage: Stage) -> str:
         stage.set_option("grammar_budget", "10000000")
 
 
-FOLLOWED = ("300,000 references to a large rule", "a megabyte of one class")
-"""Of the bombs, those that are large and no more."""
+ONLY_LARGE = ("300,000 references to a large rule", "a megabyte of one class")
+"""The bombs that are only large, and must therefore be answered."""
 
 
 def _cancelled(stage: Stage) -> str:
-    """Cancel a generation that its grammar still keeps at work after 0.3 s."""
+    """Cancel a generation if its grammar still keeps it busy after 0.3 s."""
     grammar = "root ::= " + "[a-z]? [A-Z]? [0-9]? " * 3000
     model = stage.model
     binding = model.binding
@@ -100,7 +100,7 @@ def _cancelled(stage: Stage) -> str:
             binding.prefill(stream, model.prompt_tokens(PROMPT))
             for _ in range(50):
                 binding.next(stream)
-            ended.append("went to its end")
+            ended.append("finished")
         except GenerationCancelled:
             ended.append("was cancelled")
         except ElizaError as error:
@@ -121,7 +121,7 @@ def _cancelled(stage: Stage) -> str:
 
 
 def _triggered(kind: str, value: str, stage: Stage) -> str:
-    """Wait for a trigger through a long text of one letter, which the model is made to write."""
+    """Wait for a trigger while a bias makes the model write one letter many times."""
     stage.set_option("grammar_triggers", json.dumps([{"type": kind, "value": value}]))
     try:
         return _write(stage, N_WRITTEN, shape=Gbnf('root ::= "a"'))
@@ -136,9 +136,9 @@ def _write(stage: Stage, n: int, **more: Any) -> str:
 
 
 def _cost_of_words(stage: Stage) -> str:
-    """Compare texts that wait for a word with texts that wait for nothing."""
+    """Compare the cost of a token with and without a trigger word to wait for."""
     ratios = []
-    stage.model  # noqa: B018 - it loads before the first is timed
+    stage.model  # noqa: B018 - loads the model before the first measurement
     for _ in range(5):
         plain = _timed(partial(_write, stage, 800))
         stage.set_option("grammar_triggers", json.dumps([{"type": "word", "value": "never"}]))
@@ -147,7 +147,7 @@ def _cost_of_words(stage: Stage) -> str:
         ratios.append(waiting / plain)
     ratio = statistics.median(ratios)
     if ratio > 2.5:
-        raise Broken(f"tokens that wait for a word cost {ratio:.1f} times as much")
+        raise Broken(f"waiting for a word: expected at most 2.5 times the cost, got {ratio:.1f}")
     return f"{ratio:.2f} times as much"
 
 
@@ -158,7 +158,7 @@ def _timed(run: Callable[[], object]) -> float:
 
 
 def _on_small_stack(run: Callable[[Stage], str], stage: Stage) -> str:
-    """Run something on a thread whose stack is small, as those of some languages are."""
+    """Run a function on a thread with a small stack, as some languages use."""
     results: list[str] = []
     errors: list[BaseException] = []
 
@@ -200,7 +200,7 @@ CASES = (
         Case(
             f"grammar: {name}",
             partial(_one_token, grammar),
-            Must.ANSWER if name in FOLLOWED else Must.FAIL,
+            Must.ANSWER if name in ONLY_LARGE else Must.FAIL,
             seconds=2,
             neighbour=True,
         )

@@ -1,4 +1,4 @@
-"""Little memory: whatever is done works, or says that there is none, and works when there is."""
+"""Little memory: each operation succeeds or reports it, and succeeds once there is enough."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Act = Callable[[Stage, Model], str]
 
 @functools.cache
 def _other_model() -> Path:
-    # So large that its weights do not fit into what the heap holds and nobody uses.
+    # Large enough that its weights do not fit into the unused part of the heap.
     return cached_model("gemma-4", n_embd=64, n_layers=2, seed=1)
 
 
@@ -58,9 +58,9 @@ def _embed(_: Stage, model: Model) -> str:
 
 
 def _under(mib: int, act: Act, stage: Stage) -> str:
-    """Do something for the first time, with so much more address space than is held.
+    """Run an operation for the first time with `mib` more address space than the process holds.
 
-    Then again with all there is, which must work.
+    Then run it again without a limit, which must succeed with the same result.
     """
     with stage.open(n_ctx=4096) as model:
         model.describe()
@@ -82,7 +82,7 @@ def _under(mib: int, act: Act, stage: Stage) -> str:
         if error is not None:
             raise error
         if again != said:
-            raise Broken(f"it was {said!r} with little memory, and {again!r} with more")
+            raise Broken(f"expected {again!r}, as with enough memory, got {said!r} with little")
         return said
 
 

@@ -1,4 +1,4 @@
-"""Signals at any moment, and forks in the middle."""
+"""Signals at random moments, and forks during a generation."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ END_LIMIT_S = 10.0
 
 
 def _interrupted(what: str, stage: Stage) -> str:
-    """Interrupt what runs for ever, again and again; each time it ends, as a KeyboardInterrupt."""
+    """Interrupt an endless loop of calls many times; each time it must raise KeyboardInterrupt."""
     model = stage.model
     draw = random.Random(1)
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -51,13 +51,13 @@ def _interrupted(what: str, stage: Stage) -> str:
         except KeyboardInterrupt:
             pass
         except ElizaError as error:
-            raise Broken(f"interrupt {number} became {error!r}") from None
+            raise Broken(f"interrupt {number} raised {error!r}") from None
         sender.join()
     return f"{N_INTERRUPTS} interrupts"
 
 
 def _terminated(stage: Stage) -> str:
-    """End a process that generates."""
+    """Send SIGTERM to a process that generates; it must end."""
     for number in range(20):
         child = os.fork()
         if child == 0:
@@ -69,14 +69,18 @@ def _terminated(stage: Stage) -> str:
         os.kill(child, signal.SIGTERM)
         status = _waited(child)
         if os.waitstatus_to_exitcode(status) != -signal.SIGTERM:
-            raise Broken(f"it ended with status {os.waitstatus_to_exitcode(status)}")
+            raise Broken(
+                f"expected the process to end by SIGTERM, got exit code"
+                f" {os.waitstatus_to_exitcode(status)}"
+            )
     return "20 ended"
 
 
 def _forked(is_first: bool, stage: Stage) -> str:
-    """Fork while a thread generates: the child is told so, opens its own model, and leaves.
+    """Fork while a thread generates.
 
-    The first time that a function of the library is called, cffi holds a lock.
+    In the child, the parent's model must raise an error, and a new model must work. `is_first`
+    forks during the first calls of the library's functions, in which cffi holds a lock.
     """
     model = stage.model
     if not is_first:
@@ -124,7 +128,7 @@ def _waited(child: int) -> int:
         time.sleep(0.005)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    raise Broken(f"a child was still there after {END_LIMIT_S:g} s")
+    raise Broken(f"a child did not end within {END_LIMIT_S:g} s")
 
 
 CASES = (

@@ -1,4 +1,4 @@
-"""Chat templates that want to run for ever, or to fill the memory."""
+"""Chat templates that try to run for ever, to exhaust the memory, or to escape the sandbox."""
 
 from __future__ import annotations
 

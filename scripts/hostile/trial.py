@@ -1,4 +1,4 @@
-"""Runs a case in a child process with limits, and judges what came of it."""
+"""Run a case in a child process with limits, and judge its outcome."""
 
 from __future__ import annotations
 
@@ -30,33 +30,33 @@ __all__ = ["LONGEST_WAIT_S", "Outcome", "Trials", "verdict"]
 LONGEST_WAIT_S = 1.0
 MOST_SAID = 4000
 MOST_DIFFERENCE = 0.005
-"""Of a probability, by the rounding of what was in the cache and what was not."""
+"""Tolerance for a probability: rounding depends on how much of the prompt was in the cache."""
 
 LEAST_WALL_S = 20.0
 WALL_TO_CPU = 5
-"""A machine that is busy may take as many times longer."""
+"""Wall time per CPU time that a busy machine may need."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a case.
+    """The outcome of a case.
 
     Attributes
     ----------
     came : str
         ``"answer"``, ``"error"``, ``"broken"``, ``"died"`` or ``"hung"``.
     said : str
-        The error's text or the answer's beginning, or where it died.
+        The error message, the beginning of the answer, or the place of death.
     seconds : float
-        Of CPU time.
+        CPU time.
     mib : float
-        The most memory that it held on top of what was there before.
+        Peak memory beyond what the process held before.
     waited : float or None
-        Seconds that the slowest choice of the other stream took.
+        Duration of the other stream's slowest choice, in seconds.
     after : str
-        What is not as before afterwards, if anything.
+        What changed in the model's answers afterwards; empty if nothing did.
     whose : str
-        Whose code it died in.
+        Whose code the process died in.
     """
 
     came: str
@@ -69,7 +69,7 @@ class Outcome:
 
 
 def verdict(case: Case, outcome: Outcome) -> str:
-    """Return ``"ok"``, ``"known"``, or what is wrong."""
+    """Return ``"ok"``, ``"known"``, or a description of what is wrong."""
     if outcome.came == "died":
         if case.may_die_in_llama_cpp and outcome.whose == "llama.cpp":
             return "known"
@@ -90,7 +90,7 @@ def verdict(case: Case, outcome: Outcome) -> str:
     if outcome.waited is not None and outcome.waited > LONGEST_WAIT_S:
         wrong.append(f"another stream waited {outcome.waited:.1f} s")
     if outcome.after:
-        wrong.append("not as before afterwards")
+        wrong.append("answers changed afterwards")
     return "; ".join(wrong) or "ok"
 
 
@@ -101,7 +101,7 @@ class Trials:
     ----------
     library
     watcher
-        Who tells where a child died.
+        Records where a child died.
     """
 
     def __init__(self, library: Library, watcher: Preloaded) -> None:
@@ -120,8 +120,8 @@ class Trials:
                 os.setpgid(0, 0)
                 os.close(reading)
                 os.dup2(errors.fileno(), 2)
-                told = self._perform(case, Path(folder))
-                os.write(writing, json.dumps(told).encode())
+                report = self._perform(case, Path(folder))
+                os.write(writing, json.dumps(report).encode())
                 os._exit(0)
             os.close(writing)
             with os.fdopen(reading, "rb") as pipe:
@@ -129,7 +129,7 @@ class Trials:
                 if not ready:
                     _end(child)
                 _, status = os.waitpid(child, 0)
-                # Whatever it started ends with it, and lets go of the pipe.
+                # Kill the processes that the child started, because they hold the pipe open.
                 with suppress(ProcessLookupError):
                     os.killpg(child, signal.SIGKILL)
                 raw = pipe.read()
@@ -154,26 +154,28 @@ class Trials:
         cpu = time.process_time()
         neighbour = Neighbour(stage.model) if case.neighbour else None
         if neighbour is None:
-            told = _attempt(case, stage)
+            report = _attempt(case, stage)
         else:
             with neighbour.choosing():
-                told = _attempt(case, stage)
-            told["waited"] = neighbour.longest
+                report = _attempt(case, stage)
+            report["waited"] = neighbour.longest
             if neighbour.error is not None:
-                told["after"] = f"the other stream failed: {neighbour.error}"
-        told["seconds"] = time.process_time() - cpu
-        told["mib"] = _peak_mib() - held
+                report["after"] = f"the other stream failed: {neighbour.error}"
+        report["seconds"] = time.process_time() - cpu
+        report["mib"] = _peak_mib() - held
         _limit_address_space(None)
-        if before is not None and "after" not in told:
+        if before is not None and "after" not in report:
             try:
                 answers = stage.answers()
             except BaseException as error:
-                told["after"] = f"{type(error).__name__}: {error}"
+                report["after"] = f"{type(error).__name__}: {error}"
             else:
-                told["after"] = "" if _are_same(answers, before) else f"{answers}, not {before}"
-        told["said"] = _shortened(told["said"].replace(str(folder), "FOLDER"))
+                report["after"] = (
+                    "" if _are_same(answers, before) else f"expected {before}, got {answers}"
+                )
+        report["said"] = _shortened(report["said"].replace(str(folder), "FOLDER"))
         sys.stderr.flush()
-        return told
+        return report
 
 
 def _attempt(case: Case, stage: Stage) -> dict[str, Any]:
@@ -198,14 +200,14 @@ def _are_same(answers: list[Any], before: list[Any]) -> bool:
 
 
 def _shortened(text: str) -> str:
-    # A pipe takes no more while nobody reads it.
+    # A pipe has a limited buffer, and the parent reads it only after the child has ended.
     return (
         text if len(text) <= MOST_SAID else f"{text[: MOST_SAID // 2]}...{text[-MOST_SAID // 2 :]}"
     )
 
 
 def _end(child: int) -> None:
-    # First so that it says where it is, then for good.
+    # SIGABRT first, so that the handler records the stack.
     os.kill(child, signal.SIGABRT)
     for _ in range(50):
         time.sleep(0.1)
@@ -222,7 +224,7 @@ def _limit_address_space(mib: int | None) -> None:
 
 
 def _reset_peak_mib() -> float:
-    """Forget the most memory that was ever held; returns what is held now."""
+    """Reset the process's peak memory; return the memory it holds now, in MiB."""
     Path("/proc/self/clear_refs").write_text("5")
     return _peak_mib()
 

@@ -1,4 +1,4 @@
-"""Ways to break a model file: everything in it, one thing or two at a time."""
+"""Generate broken model files: copies with one or two changes each."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Files", "Gguf", "Mutation", "all_mutations", "chosen", "read_gguf"]
 
 
 def known_names() -> tuple[list[str], list[str], list[str]]:
-    """Architectures, metadata keys and pre-tokenizers, as llama.cpp's source lists them."""
+    """Return the architectures, metadata keys and pre-tokenizers in llama.cpp's source."""
     tree = source_tree() / "src"
     names = (tree / "llama-arch.cpp").read_text(encoding="utf-8")
     vocab = (tree / "llama-vocab.cpp").read_text(encoding="utf-8")
@@ -31,7 +31,7 @@ def known_names() -> tuple[list[str], list[str], list[str]]:
 
 
 def all_mutations(base: Gguf, seed: int, n_random: int = 500) -> list[Mutation]:
-    """Return every structured mutation, and as many random ones of each kind as asked for."""
+    """Return all structured mutations, and `n_random` random ones of each random kind."""
     dice = random.Random(seed)
     names, keys, pre_tokenizers = known_names()
     found: list[Mutation] = [
@@ -53,7 +53,7 @@ def all_mutations(base: Gguf, seed: int, n_random: int = 500) -> list[Mutation]:
 
 
 def chosen(mutations: Sequence[Mutation], count: int, seed: int) -> list[Mutation]:
-    """Return some of each kind: kinds with few mutations are not lost among the many."""
+    """Return `count` random mutations, taken evenly from all kinds."""
     dice = random.Random(seed)
     by_kind: dict[str, list[Mutation]] = {}
     for mutation in mutations:

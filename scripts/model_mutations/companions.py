@@ -1,4 +1,4 @@
-"""Models in several files, and adapters beside a model."""
+"""Mutations of models in several files, and of LoRA adapters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .values import scalars
 
 
 def splits(base: Gguf) -> Iterator[Mutation]:
-    """Models in two files, of which the second is not what the first promises."""
+    """Yield models in two files, whose second file does not match the first."""
     half = len(base.tensors) // 2
 
     def two(what: str, edit: Edit, keys: Sequence[Entry] = ()) -> Mutation:
@@ -55,7 +55,7 @@ def splits(base: Gguf) -> Iterator[Mutation]:
 
 
 def adapters(base: Gguf) -> Iterator[Mutation]:
-    """LoRA adapters of the model, broken in the same ways, and models that say they are one."""
+    """Yield broken LoRA adapters, and models that claim to be adapters."""
     for text in (b"adapter", b"mmproj", b"imatrix", b"vocab", b"dataset"):
         edit = put(b"general.type", STRING, text)
         yield edited(base, "adapter", f"a model of general.type {text.decode()}", edit)

@@ -1,4 +1,4 @@
-"""GGUF files in parts that can be changed one by one."""
+"""Read and write GGUF files, including invalid ones."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ FORMATS = {
 }
 INTEGERS = (U8, I8, U16, I16, U32, I32, U64, I64)
 
-# One of a file's tensors in GGUF: elements and bytes of a block, by the number of the type.
+# Elements and bytes of a block, by the GGUF number of the tensor type.
 BLOCKS = {0: (1, 4), 1: (1, 2), 8: (32, 34), 12: (256, 144), 26: (1, 4), 30: (1, 2)}
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A metadata value as it is in the file; strings are bytes, arrays know their items' type."""
+    """A metadata value. Strings are bytes; arrays have the type of their items."""
 
     key: bytes
     kind: int
@@ -40,7 +40,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor as its header says, and its bytes."""
+    """A tensor's header and data, which need not match."""
 
     name: bytes
     dims: tuple[int, ...]
@@ -51,7 +51,7 @@ class Tensor:
 
 @dataclass
 class Gguf:
-    """A GGUF file in parts that can be changed one by one, into ones that fit together or not."""
+    """The parts of a GGUF file, which can be changed independently of each other."""
 
     entries: list[Entry]
     tensors: list[Tensor]
@@ -83,7 +83,7 @@ class Gguf:
         return bytes(self.get(b"general.architecture") or b"")
 
     def place_tensors(self) -> None:
-        """Give tensors the offsets that the format wants them to have."""
+        """Set the tensors' offsets to those that the format requires."""
         offset = 0
         for i, tensor in enumerate(self.tensors):
             self.tensors[i] = replace(tensor, offset=offset)
@@ -94,7 +94,7 @@ class Gguf:
         return given if isinstance(given, int) and 0 < given <= 4096 else 32
 
     def to_bytes(self) -> bytes:
-        """Return the file; `edges` are then the places where its parts begin."""
+        """Return the file, and set `edges` to the offsets at which its parts begin."""
         parts: list[bytes] = [self.magic, struct.pack("<I", self.version)]
         n_tensors = len(self.tensors) if self.n_tensors is None else self.n_tensors
         n_entries = len(self.entries) if self.n_entries is None else self.n_entries
@@ -144,12 +144,12 @@ def value_bytes(kind: int, value: Any) -> bytes:
 
 
 def read_gguf(path: Path) -> Gguf:
-    """Read a model file that is not broken.
+    """Read a valid model file.
 
     Raises
     ------
     ValueError
-        If it is, or holds tensors of a type that this script does not know.
+        If the file is not GGUF version 3, or has a tensor of a type that is not in `BLOCKS`.
     """
     data = path.read_bytes()
     at = 0
@@ -172,7 +172,7 @@ def read_gguf(path: Path) -> Gguf:
 
     magic, version, n_tensors, n_entries = take("<4sIQQ")
     if magic != b"GGUF" or version != 3:
-        raise ValueError(f"{path} is not a GGUF file of version 3")
+        raise ValueError(f"{path}: expected a GGUF file of version 3")
     entries = []
     for _ in range(n_entries):
         key = string()
@@ -189,7 +189,9 @@ def read_gguf(path: Path) -> Gguf:
         dims = take(f"<{n_dims}Q")
         kind, offset = take("<IQ")
         if kind not in BLOCKS:
-            raise ValueError(f"{path}: tensor {name!r} has the type {kind}")
+            raise ValueError(
+                f"{path}: tensor {name!r}: expected a type in {sorted(BLOCKS)}, got {kind}"
+            )
         headers.append((name, dims, kind, offset))
     gguf = Gguf(entries, [])
     start = padded(at, gguf.alignment())

@@ -1,4 +1,4 @@
-"""Tensors, the file's head, its counts, its end and its bytes."""
+"""Mutations of tensors, of the file's header and counts, truncations, and changed bytes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NAMES = (
 
 
 def tensors(base: Gguf) -> Iterator[Mutation]:
-    """Tensors with other names, sizes, types and places, and none."""
+    """Yield files whose tensors have other names, sizes, types and offsets, or are missing."""
 
     def change(i: int, what: str, place: bool = False, **parts: Any) -> Mutation:
         def edit(gguf: Gguf) -> None:
@@ -75,7 +75,9 @@ def tensors(base: Gguf) -> Iterator[Mutation]:
             yield change(i, f"dims {dims}", dims=dims)
         for kind in range(45):
             yield change(i, f"type {kind}", kind=kind)
-            if kind in BLOCKS and kind != tensor.kind:  # and as many bytes as such a tensor has
+            if (
+                kind in BLOCKS and kind != tensor.kind
+            ):  # with as many bytes as a tensor of the type needs
                 n_items, n_bytes = BLOCKS[kind]
                 data = bytes(math.prod(tensor.dims) // n_items * n_bytes)
                 yield change(i, f"of type {kind}, zeros", place=True, kind=kind, data=data)
@@ -91,7 +93,7 @@ def tensors(base: Gguf) -> Iterator[Mutation]:
 
 
 def layout(base: Gguf) -> Iterator[Mutation]:
-    """The file's head, its counts, its end."""
+    """Yield files with another magic, version, counts, alignment or split keys."""
 
     def set_to(name: str, value: Any) -> Mutation:
         return edited(base, "layout", f"{name} = {shown(value)}", set_field(name, value))
@@ -136,7 +138,7 @@ def layout(base: Gguf) -> Iterator[Mutation]:
 
 
 def truncations(base: Gguf) -> Iterator[Mutation]:
-    """The file cut at the edges of its parts, and with more behind it."""
+    """Yield files cut near the edges of their parts, and one with trailing bytes."""
     gguf = base.copy()
     data = gguf.to_bytes()
     cuts = sorted({cut + d for cut in gguf.edges for d in (0, 1, 8)} | set(range(0, 64, 3)))
@@ -151,11 +153,11 @@ def _model(data: bytes) -> Files:
 
 
 def flips(base: Gguf, dice: random.Random, count: int) -> Iterator[Mutation]:
-    """Bytes of the head that are others, one to eight of them."""
+    """Yield files with one to eight changed bytes in the header."""
     gguf = base.copy()
     data = gguf.to_bytes()
     head_end = next(edge for edge in reversed(gguf.edges) if edge)
-    # Most of a head is the vocabulary's texts: half of the bytes are taken from the rest.
+    # Most of the header is the vocabulary, so half of the changes are made elsewhere in it.
     texts = [i for i, entry in enumerate(base.entries) if entry.kind == ARRAY]
     rest = [at for i, at in enumerate(gguf.edges[2:]) if i not in texts and at < head_end]
     for number in range(count):

@@ -1,4 +1,4 @@
-"""What a mutation is, and the values that most of them put somewhere."""
+"""Define a mutation, the basic edits, and the values that most mutations use."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Mutation:
     Attributes
     ----------
     kind
-        What it belongs to in the table, as ``"integer"``.
+        Its row in the table, such as ``"integer"``.
     what
-        This one, as ``"llama.block_count = 0"``.
+        A description, such as ``"llama.block_count = 0"``.
     files
-        Makes the files by name. ``model.gguf`` or the first part is the one to open, ``lora.gguf``
-        an adapter that is added to `base`.
+        Returns the files by name. The first is the one to open; ``lora.gguf`` is an adapter to
+        load with it.
     """
 
     kind: str
@@ -88,7 +88,7 @@ def shown(value: Any) -> str:
 
 
 def integers_for(kind: int, value: int, n_layers: int) -> list[int]:
-    """Return values at the edges of what an integer can be, of a type's range."""
+    """Return interesting integers in a type's range, near limits and near the present value."""
     low, high = {
         U8: (0, 2**8 - 1),
         I8: (-(2**7), 2**7 - 1),
@@ -107,7 +107,7 @@ def integers_for(kind: int, value: int, n_layers: int) -> list[int]:
 
 FLOATS = (math.nan, math.inf, -math.inf, 0.0, -1.0, 1e-45, 1e-20, 0.5, 1.0, 1e6, 1e20, 3e38)
 STRINGS = (b"", b"x", b"\xff\xfe\xc0", b"a\0b", b"%s%n%d", b"none", b"y" * 300, b"z" * 100_000)
-# Something of each type, to stand where another type is meant to.
+# A value of each type, to replace a value of another type.
 STAND_INS: tuple[tuple[int, Any, int | None], ...] = (
     (U8, 1, None),
     (I8, -1, None),

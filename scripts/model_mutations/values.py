@@ -1,4 +1,4 @@
-"""Metadata with other values, of other types, without and with more keys."""
+"""Mutations of metadata: other values, other types, missing keys, additional keys."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .mutation import (
     shown,
 )
 
-# What is tried with keys that the file does not have.
+# The values for keys that the file does not have.
 ADDITIONS: tuple[tuple[int, Any, int | None], ...] = (
     *((U32, value, None) for value in (0, 1, 2, 3, 7, 64, 1000, 2**31, 2**32 - 1)),
     *((F32, value, None) for value in (math.nan, 0.0, -1.0, 1e30)),
@@ -42,7 +42,7 @@ ADDITIONS: tuple[tuple[int, Any, int | None], ...] = (
 
 
 def scalars(base: Gguf) -> Iterator[Mutation]:
-    """Every value with others of its type, every type, none, and two."""
+    """For each key, yield other values, other types, a missing key, and a duplicate key."""
     for entry in base.entries:
         yield from _of_entry(base, entry)
 
@@ -68,7 +68,9 @@ def _of_entry(base: Gguf, entry: Entry) -> Iterator[Mutation]:
     elif entry.kind == STRING:
         for text in STRINGS:
             yield change("string", text)
-    if entry.kind == U32 and 0 < n_layers <= 512:  # what may be one number for each layer
+    if (
+        entry.kind == U32 and 0 < n_layers <= 512
+    ):  # a number that may be an array with one number per layer
         for last in (0, 1, entry.value + 1):
             values = [entry.value] * (n_layers - 1) + [min(last, 2**32 - 1)]
             yield change("layers", values, ARRAY, U32)
@@ -84,7 +86,7 @@ def _of_entry(base: Gguf, entry: Entry) -> Iterator[Mutation]:
 
 
 def arrays(base: Gguf) -> Iterator[Mutation]:
-    """Every array shorter, longer, empty and with strange items."""
+    """For each array, yield shorter, longer and empty ones, and ones with unusual items."""
     for entry in base.entries:
         if entry.kind != ARRAY or not entry.value:
             continue
@@ -121,7 +123,7 @@ def arrays(base: Gguf) -> Iterator[Mutation]:
 
 
 def additions(base: Gguf, keys: Iterable[str]) -> Iterator[Mutation]:
-    """Every key that there is and this file has not."""
+    """Yield files with one additional key that llama.cpp knows."""
     for pattern in keys:
         key = pattern.replace("%s", base.architecture().decode()).encode()
         if base.index(key) is not None or b"%" in key:
@@ -132,7 +134,7 @@ def additions(base: Gguf, keys: Iterable[str]) -> Iterator[Mutation]:
 
 
 def architectures(base: Gguf, names: Iterable[str]) -> Iterator[Mutation]:
-    """Every architecture's name, with this one's keys as they are and renamed."""
+    """Yield files with each architecture's name, with this file's keys kept and renamed."""
     mine = base.architecture()
     for name in names:
         other = name.encode()
@@ -153,10 +155,10 @@ def architectures(base: Gguf, names: Iterable[str]) -> Iterator[Mutation]:
 
 
 def pairs(base: Gguf, dice: random.Random, count: int) -> Iterator[Mutation]:
-    """Two scalars changed at once."""
+    """Yield files with two changed scalars."""
     numbers = [i for i, entry in enumerate(base.entries) if entry.kind in (*INTEGERS, F32, BOOL)]
     for _ in range(count if len(numbers) > 1 else 0):
-        edits, said = [], []
+        edits, changes = [], []
         for at in dice.sample(numbers, 2):
             entry = base.entries[at]
             if entry.kind in INTEGERS:
@@ -164,5 +166,5 @@ def pairs(base: Gguf, dice: random.Random, count: int) -> Iterator[Mutation]:
             else:
                 value = dice.choice(FLOATS) if entry.kind == F32 else dice.choice((0, 1, 2))
             edits.append(put(entry.key, entry.kind, value))
-            said.append(f"{entry.key.decode()} = {value}")
-        yield edited(base, "pair", ", ".join(said), *edits)
+            changes.append(f"{entry.key.decode()} = {value}")
+        yield edited(base, "pair", ", ".join(changes), *edits)

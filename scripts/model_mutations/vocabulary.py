@@ -1,4 +1,4 @@
-"""Vocabularies of every kind, with what they need and without."""
+"""Mutations of vocabularies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SPECIAL = (
 
 
 def tokenizers(base: Gguf, pre_tokenizers: Iterable[str]) -> Iterator[Mutation]:
-    """Vocabularies of every kind, with what they need and without."""
+    """Yield vocabularies of every tokenizer, with and without the data that it needs."""
     tokens = base.get(b"tokenizer.ggml.tokens")
     if not tokens:
         return
