@@ -331,7 +331,7 @@ def make_model(vocab: str, out: Path, **parameters: Any) -> Path:
     Raises
     ------
     ModelError
-        If the shape is impossible, or the vocabulary is unknown, broken, or not for text generation.
+        If the shape is impossible, or the vocabulary is unknown, broken or unsuitable.
     """
     shape = Shape(**parameters)
     file = vocabulary_file(vocab)

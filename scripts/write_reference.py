@@ -97,7 +97,7 @@ def _table(what: str, rows: list[list[str]]) -> str:
 
 
 def _with_methods(room: ModuleType) -> list[type]:
-    """Return the classes that get a table of methods: the public classes of ``eliza_ffi`` itself."""
+    """Return the classes with a table of methods: the public classes of ``eliza_ffi`` itself."""
     found = [getattr(room, name) for name in room.__all__] if room.__name__ == ROOMS[0] else []
     return [each for each in found if inspect.isclass(each) and any(_public(each))]
 
