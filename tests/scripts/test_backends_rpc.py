@@ -1,7 +1,4 @@
-"""Models split over RPC servers on the loopback interface.
-
-``make rpc`` builds what most of it needs; without, only what every library must say is tested.
-"""
+"""Models are split across RPC servers on the loopback interface. Most tests need ``make rpc``."""
 
 from __future__ import annotations
 
@@ -15,7 +12,6 @@ import pytest
 from backend_suite.rpc_servers import RpcServer, rpc_servers
 from checkout import ROOT
 
-from eliza_ffi import cli
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.errors import ElizaError, NativeFault
 from eliza_ffi.library.loading import Library, library_file_name
@@ -29,7 +25,7 @@ BUILD = ROOT / "build" / "rpc"
 CHOICES = ["SEND_MAIL", "SEND_NOTE", "READ_MAIL"]
 
 needs_rpc = pytest.mark.skipif(
-    not (BUILD / "rpc-server").is_file(), reason="build/rpc is missing: 'make rpc' builds it"
+    not (BUILD / "rpc-server").is_file(), reason="build/rpc is missing: run 'make rpc'"
 )
 
 
@@ -50,7 +46,7 @@ def on_servers(library: Library, *endpoints: str) -> Model:
 
 
 @needs_rpc
-def test_a_model_split_over_two_servers_writes_what_the_cpu_writes(
+def test_a_model_split_across_two_servers_gives_the_same_results_as_the_cpu(
     rpc_library: Library, servers: list[RpcServer], tiny_model: Model
 ) -> None:
     with on_servers(rpc_library, *(server.endpoint for server in servers)) as model:
@@ -68,13 +64,13 @@ def test_a_model_split_over_two_servers_writes_what_the_cpu_writes(
 
 @needs_rpc
 @pytest.mark.parametrize("victim", [0, 1])
-def test_a_server_that_dies_between_two_passes_is_an_error(
+def test_a_server_that_dies_between_two_passes_raises_an_error(
     rpc_library: Library, servers: list[RpcServer], victim: int
 ) -> None:
     with on_servers(rpc_library, *(server.endpoint for server in servers)) as model:
         model.choose("Next: ", CHOICES)
         servers[victim].kill()
-        for _ in range(2):  # and stays one
+        for _ in range(2):  # the model stays unusable
             with pytest.raises(NativeFault, match=f"RPC server {servers[victim].endpoint}: .+"):
                 model.choose("And then: ", CHOICES)
     with pytest.raises(NativeFault, match="restart this program to use it again"):
@@ -84,7 +80,7 @@ def test_a_server_that_dies_between_two_passes_is_an_error(
 
 
 @needs_rpc
-def test_a_server_that_dies_while_it_computes_is_an_error(
+def test_a_server_that_dies_during_a_pass_raises_an_error(
     rpc_library: Library, servers: list[RpcServer]
 ) -> None:
     with on_servers(rpc_library, *(server.endpoint for server in servers)) as model:
@@ -98,7 +94,7 @@ def test_a_server_that_dies_while_it_computes_is_an_error(
 
 
 @needs_rpc
-def test_nothing_is_saved_where_a_server_was_lost(
+def test_a_prompt_is_not_saved_after_a_server_was_lost(
     rpc_library: Library, servers: list[RpcServer], tmp_path: Path
 ) -> None:
     endpoints = [server.endpoint for server in servers]
@@ -114,17 +110,17 @@ def test_nothing_is_saved_where_a_server_was_lost(
 
 
 @needs_rpc
-def test_a_server_that_cannot_be_reached_may_be_asked_again(
+def test_an_unreachable_server_raises_an_error_each_time(
     rpc_library: Library, servers: list[RpcServer]
 ) -> None:
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))  # by this test, which does not listen
-        nobody = f"127.0.0.1:{taken.getsockname()[1]}"
+        taken.bind(("127.0.0.1", 0))  # no program listens on this port
+        endpoint = f"127.0.0.1:{taken.getsockname()[1]}"
         for _ in range(2):
             with pytest.raises(
-                NativeFault, match=rf"{nobody}: cannot be reached: Connection refused \(status"
+                NativeFault, match=rf"{endpoint}: cannot be reached: Connection refused \(status"
             ):
-                on_servers(rpc_library, nobody)
+                on_servers(rpc_library, endpoint)
     with pytest.raises(NativeFault, match="cannot be looked up"):
         on_servers(rpc_library, "host.invalid:50052")
 
@@ -138,7 +134,7 @@ def test_a_server_that_cannot_be_reached_may_be_asked_again(
         ((28).to_bytes(8, "little") + bytes([9, 1]) + bytes(26), "speaks version 9.1"),
     ],
 )
-def test_whatever_answers_in_place_of_a_server_is_an_error(
+def test_another_program_in_place_of_a_server_raises_an_error(
     rpc_library: Library, answer: bytes, reason: str
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
@@ -146,7 +142,7 @@ def test_whatever_answers_in_place_of_a_server_is_an_error(
         def serve() -> None:
             connection, _ = listening.accept()
             with connection:
-                # All of the greeting: what is left unread at the end breaks the connection.
+                # Read the whole greeting, because unread bytes would reset the connection.
                 connection.recv(1 + 8 + 24, socket.MSG_WAITALL)
                 connection.sendall(answer)
 
@@ -157,19 +153,7 @@ def test_whatever_answers_in_place_of_a_server_is_an_error(
         server.join()
 
 
-@needs_rpc
-def test_the_command_line_takes_servers(
-    servers: list[RpcServer], capsys: pytest.CaptureFixture[str]
-) -> None:
-    where = ["--library", str(BUILD / library_file_name()), "--rpc", servers[0].endpoint]
-    assert cli.main(["doctor", *where]) == 0
-    assert f"({servers[0].endpoint})" in capsys.readouterr().out
-    choices = ["--choice", "yes", "--choice", "no"]
-    assert cli.main(["choose", "--prompt", "Well? ", *choices, *where]) == 0
-    assert capsys.readouterr().out in ("yes\n", "no\n")
-
-
-def test_the_cpu_alone_can_be_asked_for_and_an_unknown_device_not(library: Library) -> None:
+def test_device_none_uses_only_the_cpu_and_an_unknown_device_is_rejected(library: Library) -> None:
     with Model(default_model_path(), library=library, options={"device": "none"}) as model:
         placed = model.describe()["model"]["placement"]
         assert [part["device"] for part in placed] == ["CPU"]

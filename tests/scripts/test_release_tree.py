@@ -1,4 +1,4 @@
-"""The tree that a release is built from, of small checkouts."""
+"""A release is built from committed files, with notes and absolute links."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def git(folder: Path, *words: str) -> None:
-    who = ("-c", "user.name=a", "-c", "user.email=a@example.com")
-    subprocess.run(["git", "-C", folder, *who, *words], check=True)
+    author = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+    subprocess.run(["git", "-C", folder, *author, *words], check=True)
 
 
 def commit(folder: Path) -> None:
@@ -46,7 +46,7 @@ def commit(folder: Path) -> None:
     git(folder, "commit", "-q", "-m", "all")
 
 
-def test_the_tree_holds_what_is_committed_with_links_that_lead_to_the_release(
+def test_the_tree_has_the_committed_files_with_absolute_links(
     checkout: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "out" / "tree"
@@ -55,13 +55,13 @@ def test_the_tree_holds_what_is_committed_with_links_that_lead_to_the_release(
         f"[a]({URL}/blob/v1.2.0/docs/a.md#part), [b](https://b.example), [c](#c), "
         f"![d]({URL}/blob/v1.2.0/docs/d.png)\n"
     )
-    told = (folder / "pyproject.toml").read_text(encoding="utf-8")
-    assert f'[project.urls]\nHomepage = "{URL}"\n' in told
-    assert told.endswith("[project.optional-dependencies]\na = []\n")
+    pyproject = (folder / "pyproject.toml").read_text(encoding="utf-8")
+    assert f'[project.urls]\nHomepage = "{URL}"\n' in pyproject
+    assert pyproject.endswith("[project.optional-dependencies]\na = []\n")
     assert (tmp_path / "out" / "RELEASE_NOTES.md").read_text(encoding="utf-8") == "- new\n"
 
 
-def test_what_is_not_committed_is_no_release(checkout: Path, tmp_path: Path) -> None:
+def test_uncommitted_files_stop_a_release(checkout: Path, tmp_path: Path) -> None:
     (checkout / "new.py").touch()
     with pytest.raises(ReleaseError, match=r"not committed: new\.py"):
         write_tree(checkout, tmp_path / "tree", URL)
@@ -72,16 +72,16 @@ def test_what_is_not_committed_is_no_release(checkout: Path, tmp_path: Path) -> 
     ("changelog", "problem"),
     [
         ("## [1.1.0]\n- old\n", r"no section ## \[1\.2\.0\]"),
-        ("## [1.2.0]\n\n## [1.1.0]\n- old\n", "says nothing about 1.2.0"),
-        ("## [Unreleased]\n- newer\n## [1.2.0]\n- new\n", "not released"),
+        ("## [1.2.0]\n\n## [1.1.0]\n- old\n", "is empty"),
+        ("## [Unreleased]\n- newer\n## [1.2.0]\n- new\n", "under Unreleased"),
     ],
 )
-def test_a_version_without_its_notes_is_no_release(changelog: str, problem: str) -> None:
+def test_a_version_without_notes_stops_a_release(changelog: str, problem: str) -> None:
     with pytest.raises(ReleaseError, match=problem):
         notes_of(changelog, "1.2.0")
 
 
-def test_our_own_readme_has_no_relative_link_left() -> None:
+def test_the_readme_has_no_relative_link_after_the_change() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert release_tree._LINK.search(text)
     assert release_tree._LINK.search(with_absolute_links(text, URL, "1.2.0")) is None
