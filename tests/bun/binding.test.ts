@@ -5,7 +5,7 @@ import { families, version12 } from "./families";
 import { library } from "./fixtures";
 import { bind, libraryPath, type Open, type Symbols } from "./library";
 
-/** Opens the library as if it lacked a function. */
+/** Returns an `open` that behaves as if the library lacked one function. */
 function lacking(missing: string): Open {
   return (path, table) => {
     if (missing in table) throw new Error(`no ${missing}`);
@@ -18,13 +18,13 @@ test("every family of version 12 is bound and none is dropped", () => {
   expect(library.dropped).toEqual([]);
 });
 
-test("none of the later versions' functions is there, for a loader would refuse version 12 with them", () => {
+test("functions of later versions are missing, because loaders would reject version 12 with them", () => {
   for (const [name, signature] of Object.entries({ ...families.visionStream13, ...families.phonemes14 })) {
     expect(() => dlopen(libraryPath, { [name]: signature })).toThrow(name);
   }
 });
 
-test("one missing function costs a family and those that came after it", () => {
+test("a missing function disables its family and all later families", () => {
   expect(bind(libraryPath, lacking("eliza_inference_llm_eot_score")).dropped).toEqual(["endOfTurn", "timestamps"]);
   expect(bind(libraryPath, lacking("eliza_inference_describe_image")).dropped).toEqual([
     "modalities", "kokoro", "endOfTurn", "timestamps",
@@ -32,17 +32,17 @@ test("one missing function costs a family and those that came after it", () => {
   expect(bind(libraryPath, lacking("eliza_inference_vad_close")).dropped).toContain("stream");
 });
 
-test("without one function of the core, voice or not, nothing is bound", () => {
+test("without any one function of the core, nothing is bound", () => {
   for (const name of Object.keys(families.core)) {
     expect(() => bind(libraryPath, lacking(name))).toThrow(name);
   }
 });
 
-test("a path that is no library fails with the linker's words", () => {
+test("a wrong path raises the linker's error", () => {
   expect(() => bind("/no/such/library.so")).toThrow("/no/such/library.so");
 });
 
-test("what is served is said to be, and what is not is not", () => {
+test("the library reports which families it supports", () => {
   const bound = version12.flatMap((family) => Object.keys(families[family]));
   const supported = bound
     .filter((name) => name.endsWith("_supported") && library.symbols[name]!() === 1)
@@ -51,7 +51,7 @@ test("what is served is said to be, and what is not is not", () => {
   expect(library.symbols.eliza_inference_llm_stream_supported!()).toBe(1);
 });
 
-test("voice is refused with a text that names what is missing", () => {
+test("voice functions report that they are not supported", () => {
   const error = new ErrorText(library.symbols);
   expect(library.symbols.eliza_inference_vad_open!(null, 16000, error.out)).toBeNull();
   expect(error.take()).toStartWith("voice activity detection is not supported");

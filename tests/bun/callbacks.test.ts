@@ -20,13 +20,13 @@ function failure(run: () => void): ElizaError {
   return expect.unreachable() as never;
 }
 
-test("pushed tokens are those that are pulled", () => {
+test("pushed tokens equal pulled tokens", () => {
   const pushed: number[] = [];
   talking().generate(12, (token) => void pushed.push(token));
   expect(pushed).toEqual(pull(talking(), 12));
 });
 
-test("a callback that says stop ends the generation as cancelled, and it can go on", () => {
+test("a callback can stop the generation, which can be resumed", () => {
   const stream = talking();
   const tokens: number[] = [];
   const error = failure(() => stream.generate(0, (token) => tokens.push(token) === 4));
@@ -35,7 +35,7 @@ test("a callback that says stop ends the generation as cancelled, and it can go 
   expect(tokens).toEqual(pull(talking(), 8));
 });
 
-test("what a callback throws arrives at the caller, and the stream can go on", () => {
+test("an exception in a callback reaches the caller, and the stream stays usable", () => {
   const stream = talking();
   let calls = 0;
   const thrown = new RangeError("thrown in the callback");
@@ -48,7 +48,7 @@ test("what a callback throws arrives at the caller, and the stream can go on", (
   expect(pull(stream, 2)).toHaveLength(2);
 });
 
-test("an exception that bun lets out of a bare callback arrives too, and the stream can go on", () => {
+test("an exception in a bare JSCallback reaches the caller, and the stream stays usable", () => {
   const stream = talking();
   const thrown = new RangeError("thrown in the callback");
   const native = new JSCallback(() => { throw thrown; }, { args: ["i32", "ptr", "ptr"], returns: "i32" });
@@ -58,7 +58,7 @@ test("an exception that bun lets out of a bare callback arrives too, and the str
   expect(pull(stream, 2)).toHaveLength(2);
 });
 
-test("a callback that calls the stream gets an error, and the generation goes on", () => {
+test("a callback that calls its own stream gets an error, and the generation continues", () => {
   const stream = talking();
   const errors: ElizaError[] = [];
   stream.generate(3, () => void errors.push(failure(() => stream.next())));
@@ -88,7 +88,7 @@ test("a callback that closes its stream ends the generation", () => {
   expect(failure(() => stream.next()).message).toBe("the stream is closed, or its handle is invalid");
 });
 
-test("a context that is destroyed under its streams closes them", () => {
+test("destroying a context closes its streams", () => {
   const engine = context();
   const stream = engine.open();
   stream.prefill(chatPrompt(engine, "Hi."));
@@ -98,7 +98,7 @@ test("a context that is destroyed under its streams closes them", () => {
   engine.destroy();
 });
 
-test("the verifier's callback is set and cleared", () => {
+test("the verifier callback can be set and cleared", () => {
   const engine = context();
   let events = 0;
   const clear = engine.onVerify(() => void (events += 1));

@@ -1,4 +1,4 @@
-/** Contexts and streams for JavaScript: what elizaOS's runner does with the library, and the trie. */
+/** Contexts and streams for JavaScript. Uses the library as elizaOS's runner does, and supports token tries. */
 import { CString, JSCallback, ptr, read, toArrayBuffer, type Pointer } from "bun:ffi";
 import type { Library, Symbols } from "./library";
 import { cString, ElizaError, ErrorText, packConfig, pointer, status, type StreamConfig } from "./memory";
@@ -13,7 +13,7 @@ export interface Step {
   accepted: number;
 }
 
-/** What became of a draft; places count the tokens since the prompt. */
+/** The result of a draft. Positions count tokens since the prompt. */
 export interface VerifierEvent {
   accepted: number[];
   rejectedFrom: number;
@@ -21,7 +21,7 @@ export interface VerifierEvent {
   corrected: number[];
 }
 
-/** The 40 bytes of EliVerifierEvent; the arrays live during the callback only. */
+/** Reads the 40 bytes of an EliVerifierEvent, whose arrays are valid only during the callback. */
 function readEvent(address: Pointer): VerifierEvent {
   const tokens = (offset: number) => {
     const n = Number(read.u64(address, offset + 8));
@@ -80,7 +80,7 @@ export class Context {
     return new TextDecoder().decode(text.subarray(0, length));
   }
 
-  /** The embedding of a text, or an error whose message ends with the room that is needed. */
+  /** Returns the embedding of a text. If `room` is too small, the error ends with the required size. */
   embed(text: string, pooling: number, room = 4096): Float32Array {
     const error = new ErrorText(this.symbols);
     const bytes = cString(text);
@@ -107,7 +107,7 @@ export class Context {
     return { probability: probability[0]!, top: top[0]!, topProbability: topProbability[0]! };
   }
 
-  /** Is told what became of each draft; what comes back ends that. */
+  /** Calls `callback` with the result of each draft. Returns a function that removes the callback. */
   onVerify(callback: (event: VerifierEvent) => void): () => void {
     const native = new JSCallback((event: Pointer) => callback(readEvent(event)), { args: ["ptr", "ptr"], returns: "void" });
     const set = (address: bigint) => {
@@ -125,7 +125,7 @@ export class Context {
     const error = new ErrorText(this.symbols);
     const { bytes, texts } = packConfig(config);
     const handle = this.symbols.eliza_inference_llm_stream_open!(this.handle, ptr(bytes), error.out);
-    texts.length = 0; // until here, the collector must not take them
+    texts.length = 0; // keeps the texts alive until here
     if (!handle) throw new ElizaError(status.fault, error.take());
     return new Stream(this.symbols, handle);
   }
@@ -147,7 +147,7 @@ export class Stream {
     );
   }
 
-  /** One step, with the room that elizaOS's runner gives it. */
+  /** Runs one step, with the buffer sizes of elizaOS's runner. */
   next(tokensCap = 32, textCap = 1024): Step {
     const error = new ErrorText(this.symbols);
     const tokens = new Int32Array(tokensCap);
@@ -172,9 +172,9 @@ export class Stream {
   }
 
   /**
-   * Pulls until the end. Between two steps other things of the program run, so an abort is seen.
+   * Pulls until the end. Yields to the event loop between steps, so that abort signals arrive.
    *
-   * @throws the signal's reason, if it aborts
+   * @throws the signal's reason if the signal aborts
    */
   async *steps(signal?: AbortSignal): AsyncGenerator<Step> {
     const cancel = () => this.cancel();
@@ -205,9 +205,9 @@ export class Stream {
   }
 
   /**
-   * Pushes tokens to a callback, which stops the generation by returning true.
+   * Pushes tokens to a callback, which can return true to stop the generation.
    *
-   * @throws what the callback throws, after the library has returned; ElizaError
+   * @throws the callback's exception, after the library has returned, or ElizaError
    */
   generate(maxTokens: number, onToken: (token: number, text: string) => boolean | void): void {
     const error = new ErrorText(this.symbols);
@@ -217,7 +217,7 @@ export class Stream {
         try {
           return onToken(token, new CString(text).toString()) === true ? 1 : 0;
         } catch (error) {
-          thrown = { error }; // an exception must not pass through frames of C
+          thrown = { error }; // exceptions must not pass through C frames
           return 1;
         }
       },

@@ -1,9 +1,9 @@
 /**
- * The functions that elizaOS's loader binds, in its families and in its order.
+ * The functions that elizaOS's loader binds, by family and in the loader's order.
  *
- * bun's dlopen takes a table of functions and fails as a whole when one of them is missing. The loader
- * therefore asks for everything first and then for less and less, and what it asks for less of is always
- * a whole family: one missing function takes its family, and others with it, out of use without a word.
+ * bun's dlopen takes a table of functions and fails if any of them is missing. The loader therefore tries
+ * the full table first, and then smaller tables without whole families. One missing function thus disables
+ * its family, and others with it, without any message.
  */
 import type { FFIFunction } from "bun:ffi";
 
@@ -13,7 +13,7 @@ function takes(args: string, returns: string = "i32"): FFIFunction {
   return { args: args === "" ? [] : args.split(" "), returns } as FFIFunction;
 }
 
-/** A handle that goes back into the library is a number ("usize"); "ptr" is memory of JavaScript. */
+/** Handles of the library are numbers ("usize"); "ptr" is JavaScript memory. */
 export const families = {
   core: {
     eliza_inference_abi_version: takes("", "cstring"),
@@ -100,7 +100,7 @@ export const families = {
     eliza_inference_asr_timestamps_supported: takes(""),
     eliza_inference_asr_transcribe_timed: takes("ptr ptr usize i32 ptr usize ptr ptr ptr ptr"),
   },
-  // Of later versions. A library of version 12 that had them would be refused.
+  // Families of later versions. Loaders reject a library of version 12 that exports them.
   visionStream13: {
     eliza_inference_vision_stream_supported: takes(""),
     eliza_inference_describe_image_stream_open: takes("ptr ptr usize ptr ptr ptr", "ptr"),
@@ -113,7 +113,7 @@ export const families = {
 
 export type Family = keyof typeof families;
 
-/** What a client that knows this library asks for besides; each may be missing alone. */
+/** Our additional functions. Each may be missing independently. */
 export const extras = {
   eliza_inference_llm_stream_supported: takes(""),
   eliza_inference_llm_stream_generate: takes("usize i32 usize usize ptr"),
@@ -126,7 +126,7 @@ export const extras = {
   eliza_inference_token_trie_leaf: takes("usize ptr usize ptr"),
 } satisfies Signatures;
 
-/** All that version 12 has. */
+/** The families of version 12. */
 export const version12: Family[] = [
   "core", "reference", "vad", "wakeword", "speakers", "stream", "capabilities", "modalities", "kokoro",
   "endOfTurn", "timestamps",
@@ -134,7 +134,7 @@ export const version12: Family[] = [
 
 const without = (...left: Family[]) => version12.filter((family) => !left.includes(family));
 
-/** What the loader asks for, one after the other, until a library has it all. */
+/** The tables that the loader tries, in this order, until the library has all functions of one. */
 export const rungs: Family[][] = [
   [...version12, "visionStream13", "phonemes14"],
   [...version12, "phonemes14"],

@@ -1,4 +1,4 @@
-/** What the tests share: one library, prompts, and contexts that close themselves. */
+/** Shared by the tests: one library, prompts, and contexts that are destroyed after each test. */
 import { afterEach } from "bun:test";
 import { Context, Stream } from "./client";
 import { bind, modelPath } from "./library";
@@ -10,19 +10,19 @@ afterEach(() => {
   while (opened.length > 0) opened.pop()!.destroy();
 });
 
-/** A context on the embedded model that the test's end destroys. */
+/** Returns a context with the embedded model. It is destroyed after the test. */
 export function context(options: Record<string, string> = {}): Context {
   const made = new Context(library, modelPath, { n_ctx: "2048", n_threads: "1", ...options });
   opened.push(made);
   return made;
 }
 
-/** A question in the model's own format, so that it answers rather than ends at once. */
+/** Returns a question in the model's chat format. Without it, the model would end its answer at once. */
 export function chatPrompt(engine: Context, question: string): Int32Array {
   return engine.tokenize(`<|im_start|>user\n${question}<|im_end|>\n<|im_start|>assistant\n`, true);
 }
 
-/** Lower-case text without an end: only a limit, a cancel or a full context stops it. */
+/** A grammar for endless lower-case text: only a limit, a cancellation or a full context ends it. */
 export const endless = 'root ::= [a-z ] root';
 
 export function payload(engine: Context, names: string[]): object {

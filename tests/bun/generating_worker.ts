@@ -1,4 +1,4 @@
-/** Generates on a stream that another thread opened, until that thread cancels. */
+/** Generates on a stream that another thread opened, until that thread cancels it. */
 import { ElizaError, Stream } from "./client";
 import { bind } from "./library";
 
@@ -6,11 +6,11 @@ declare const self: Worker;
 
 self.onmessage = ({ data: handle }: MessageEvent<number>) => {
   const stream = new Stream(bind().symbols, handle);
-  let told = false;
+  let reported = false;
   try {
     stream.generate(0, () => {
-      if (!told) postMessage("generating");
-      told = true;
+      if (!reported) postMessage("generating");
+      reported = true;
     });
     postMessage({ status: 0, text: "" });
   } catch (error) {

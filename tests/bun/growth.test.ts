@@ -3,7 +3,7 @@ import { Context } from "./client";
 import { chatPrompt, context, library, payload } from "./fixtures";
 import { modelPath } from "./library";
 
-/** Bytes by which the process grows over 1,000 rounds, after as many as it takes to settle. */
+/** Returns the growth of the process in 1,000 rounds, in bytes, after 300 rounds to settle. */
 function growth(round: () => void): number {
   const settled = () => {
     Bun.gc(true);
@@ -15,9 +15,9 @@ function growth(round: () => void): number {
   return settled() - before;
 }
 
-const bound = 8 * 1024 * 1024; // 8 KiB a round: far below what one stream or context takes
+const bound = 8 * 1024 * 1024; // 8 KiB per round: far less than a stream or context
 
-test("1,000 streams that were opened, used and closed leave nothing behind", () => {
+test("opening, using and closing 1,000 streams leaks nothing", () => {
   const engine = context();
   const prompt = chatPrompt(engine, "Hello!");
   const actions = payload(engine, ["REPLY", "IGNORE"]);
@@ -31,7 +31,7 @@ test("1,000 streams that were opened, used and closed leave nothing behind", () 
   expect(growth(round)).toBeLessThan(bound);
 }, 120_000);
 
-test("1,000 contexts that were created and destroyed leave nothing behind", () => {
+test("creating and destroying 1,000 contexts leaks nothing", () => {
   const prompt = chatPrompt(context(), "Hello!");
   const round = () => {
     const engine = new Context(library, modelPath, { n_ctx: "256", n_threads: "1" });
@@ -41,11 +41,11 @@ test("1,000 contexts that were created and destroyed leave nothing behind", () =
   expect(growth(round)).toBeLessThan(bound);
 }, 120_000);
 
-test("1,000 errors leave nothing behind", () => {
+test("1,000 errors leak nothing", () => {
   const engine = context();
   const long = "x".repeat(65536);
   const round = () => {
     expect(() => engine.open({ cacheTypeK: long })).toThrow("cache_type_k");
   };
-  expect(growth(round)).toBeLessThan(bound); // an eighth of the texts
+  expect(growth(round)).toBeLessThan(bound); // an eighth of the error texts' size
 }, 120_000);

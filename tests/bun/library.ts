@@ -1,4 +1,4 @@
-/** Opens libelizainference as elizaOS's loader does, and says what was left out. */
+/** Opens libelizainference as elizaOS's loader does, and reports the missing families. */
 import { dlopen } from "bun:ffi";
 import { resolve } from "node:path";
 import { extras, families, rungs, version12, type Family, type Signatures } from "./families";
@@ -17,17 +17,17 @@ export const modelPath = resolve(root, "models/eliza-tiny.gguf");
 export interface Library {
   symbols: Symbols;
   version: string;
-  /** Families of version 12 that the library has no complete set of. */
+  /** Families of version 12 of which the library lacks a function. */
   dropped: Family[];
 }
 
 const bunOpen: Open = (path, table) => dlopen(path, table) as unknown as { symbols: Symbols };
 
 /**
- * Binds the most that the library has all of.
+ * Binds the first table in `rungs` whose functions the library all has.
  *
- * @throws Error with the linker's words if not even the core is there, or if the library's version does
- *   not fit what it exports.
+ * @throws the linker's error if the core is incomplete, or an Error if the library reports version 12 but
+ *   exports functions of a later version.
  */
 export function bind(path: string = libraryPath, open: Open = bunOpen): Library {
   let failure: unknown;
@@ -43,13 +43,13 @@ export function bind(path: string = libraryPath, open: Open = bunOpen): Library 
     const version = String(symbols.eliza_inference_abi_version!());
     const isLater = rung.includes("visionStream13") || rung.includes("phonemes14");
     if (version === "12" && isLater) {
-      throw new Error(`${path} says version 12 and has functions of a later one`);
+      throw new Error(`${path}: expected only functions of version 12, got functions of a later version`);
     }
     for (const [name, signature] of Object.entries(extras)) {
       try {
         Object.assign(symbols, open(path, { [name]: signature }).symbols);
       } catch {
-        // Its absence is seen where it is called.
+        // A test that calls it will fail.
       }
     }
     return { symbols, version, dropped: version12.filter((family) => !rung.includes(family)) };

@@ -1,4 +1,4 @@
-/** What crosses between JavaScript and C: texts, errors, and the configuration struct. */
+/** Converts strings, errors and the stream configuration between JavaScript and C. */
 import { CString, ptr, type Pointer } from "bun:ffi";
 import type { Symbols } from "./library";
 
@@ -11,17 +11,17 @@ export class ElizaError extends Error {
   }
 }
 
-/** Memory that C reads a text from; it must live until the call has returned. */
+/** Returns a NUL-terminated copy of a string. Keep it alive until the C call has returned. */
 export function cString(text: string): Buffer {
   return Buffer.from(`${text}\0`, "utf8");
 }
 
-/** A pointer to a typed array; of an empty one, NULL. */
+/** Returns a pointer to a typed array, or NULL for an empty array. */
 export function pointer(view: NodeJS.TypedArray): Pointer | null {
   return view.length > 0 ? ptr(view) : null;
 }
 
-/** Room for a `char **`. Reads the text and frees it. */
+/** Storage for a `char **` error argument. `take` reads the text and frees it. */
 export class ErrorText {
   private readonly slot = new BigUint64Array(1);
   readonly out = ptr(this.slot);
@@ -37,7 +37,7 @@ export class ErrorText {
     return text;
   }
 
-  /** @throws ElizaError if `result` says that a call failed. */
+  /** @throws ElizaError if `result` is negative. */
   check(result: number): number {
     if (result < 0) throw new ElizaError(result, this.take());
     return result;
@@ -57,7 +57,7 @@ export interface StreamConfig {
   cacheTypeV?: string;
 }
 
-/** The 80 bytes of eliza_llm_stream_config_t, and the texts they point to. */
+/** Returns the 80 bytes of eliza_llm_stream_config_t, and the strings that they point to. */
 export function packConfig(config: StreamConfig): { bytes: Buffer; texts: Buffer[] } {
   const bytes = Buffer.alloc(80);
   const texts: Buffer[] = [];

@@ -3,7 +3,7 @@ import { chatPrompt, context } from "./fixtures";
 
 const pooling = { mean: 1, cls: 2, last: 3 };
 
-test("an embedding has length 1, depends on the text and not on what was asked before", () => {
+test("an embedding has length 1 and depends only on its text", () => {
   const engine = context();
   for (const kind of Object.values(pooling)) {
     const first = engine.embed("a cat sat on the mat", kind);
@@ -14,13 +14,13 @@ test("an embedding has length 1, depends on the text and not on what was asked b
   }
 });
 
-test("too little room reports how much is needed", () => {
+test("a too small buffer gives an error with the required size", () => {
   const engine = context();
   const needed = engine.embed("hello", pooling.mean).length;
   expect(() => engine.embed("hello", pooling.mean, 1)).toThrow(`[out_dim ${needed}]`);
 });
 
-test("the end of a turn is scored by the probability of its token", () => {
+test("the end-of-turn score is the probability of its token", () => {
   const engine = context();
   const [end] = engine.tokenize("<|im_end|>", true);
   const tokens = chatPrompt(engine, "How are you today?").slice(0, -3);

@@ -10,7 +10,7 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(folder, { recursive: true }));
 
-/** Saves an answer after its first tokens; returns the file and how the answer goes on. */
+/** Saves a slot after the first tokens of an answer. Returns the file and the following tokens. */
 function saved(name: string): { file: string; rest: number[] } {
   const engine = context();
   const stream = engine.open();
@@ -23,14 +23,14 @@ function saved(name: string): { file: string; rest: number[] } {
   return { file, rest };
 }
 
-test("a restored slot goes on in another context as the saved one did", () => {
+test("a restored slot continues in another context like the saved one", () => {
   const { file, rest } = saved("slot.bin");
   const stream = context().open();
   stream.restore(file);
   expect(pull(stream, 30)).toEqual(rest);
 });
 
-test("a damaged, a cut and a foreign file are refused, and the stream is as it was", () => {
+test("damaged, truncated and foreign files are rejected, and the stream is unchanged", () => {
   const { file } = saved("good.bin");
   const bytes = readFileSync(file);
   const damaged = Buffer.from(bytes);
@@ -48,7 +48,7 @@ test("a damaged, a cut and a foreign file are refused, and the stream is as it w
   }
 });
 
-test("a file that cannot be written or read is an error that names it", () => {
+test("an error for an unwritable or unreadable file names the file", () => {
   const engine = context();
   const stream = engine.open();
   stream.prefill(chatPrompt(engine, "Hello!"));

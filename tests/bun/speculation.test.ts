@@ -11,7 +11,7 @@ function asked(engine: Context, config: Parameters<Context["open"]>[0]): Stream 
   return stream;
 }
 
-/** All steps of a generation that has a limit. */
+/** Returns all steps of a generation with a limit. */
 function steps(stream: Stream, tokensCap = 32): Step[] {
   const taken = [stream.next(tokensCap)];
   while (!taken.at(-1)!.done) taken.push(stream.next(tokensCap));
@@ -22,7 +22,7 @@ const tokensOf = (taken: Step[]) => taken.flatMap((step) => step.tokens);
 const textOf = (taken: Step[]) => taken.map((step) => step.text).join("");
 const sum = (numbers: number[]) => numbers.reduce((a, b) => a + b, 0);
 
-test("a step brings several tokens where a draft was right, and none is lost", () => {
+test("an accepted draft gives several tokens per step, and the text is unchanged", () => {
   const config = { grammar: repeating, maxTokens: 60 };
   const alone = steps(asked(context(), config));
   const drafting = steps(asked(context(), { ...config, draftMin: 1, draftMax: 6 }));
@@ -33,7 +33,7 @@ test("a step brings several tokens where a draft was right, and none is lost", (
   expect(textOf(drafting)).toBe(textOf(alone));
 });
 
-test("a step has no more tokens than there is room for", () => {
+test("a step returns at most as many tokens as fit into the buffer", () => {
   const config = { grammar: repeating, maxTokens: 60, draftMin: 1, draftMax: 8 };
   const whole = steps(asked(context(), config));
   for (const cap of [1, 2, 3]) {
@@ -43,11 +43,11 @@ test("a step has no more tokens than there is room for", () => {
   }
 });
 
-test("the events of a drafter add up to the tokens and the counts", () => {
+test("verifier events agree with the tokens and the counts", () => {
   const engine = context();
   const events: VerifierEvent[] = [];
   const clear = engine.onVerify((event) => void events.push(event));
-  // The drafter does not know of the grammar, and is wrong now and then.
+  // The drafter ignores the grammar, so some drafts are rejected.
   const config = { grammar: endless, maxTokens: 60, draftMin: 1, draftMax: 4, drafter: modelPath };
   const taken = steps(asked(engine, config));
   clear();
@@ -67,14 +67,14 @@ test("the events of a drafter add up to the tokens and the counts", () => {
   expect(dropped).toBe(sum(taken.map((step) => step.drafted - step.accepted)));
 });
 
-test("pushed tokens are the same, one call each", () => {
+test("pushed tokens are the same, with one callback per token", () => {
   const config = { grammar: repeating, maxTokens: 30, draftMin: 1, draftMax: 5 };
   const pushed: number[] = [];
   asked(context(), config).generate(0, (token) => void (token >= 0 && pushed.push(token)));
   expect(pushed).toEqual(tokensOf(steps(asked(context(), config))));
 });
 
-test("choices are made while speculation is on", () => {
+test("a choice is the same with and without speculation", () => {
   const actions = ["REPLY", "SEND_EMAIL", "SEND_MESSAGE"];
   const leaves = [{}, { draftMin: 1, draftMax: 4, drafter: modelPath }].map((config) => {
     const engine = context();
@@ -86,7 +86,7 @@ test("choices are made while speculation is on", () => {
   expect(leaves[1]).toBe(leaves[0]!);
 });
 
-test("what is wrong with the settings of a draft is said", () => {
+test("invalid draft settings are rejected", () => {
   const engine = context();
   expect(() => engine.open({ draftMin: 5, draftMax: 4 })).toThrow("draft_min is above draft_max");
   expect(() => engine.open({ draftMin: 1, draftMax: 257 })).toThrow("draft_max is above 256");

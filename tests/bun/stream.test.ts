@@ -10,7 +10,7 @@ const argmax = 0;
 const stopAtLeaf = 0x100;
 
 describe("tokens", () => {
-  test("tokenize and detokenize are inverse", () => {
+  test("detokenize is the inverse of tokenize", () => {
     const engine = context();
     for (const text of ["Hello, world!", "SEND_EMAIL", "naïve 🎉 日本", "a\0b"]) {
       expect(engine.detokenize(engine.tokenize(text))).toBe(text);
@@ -18,7 +18,7 @@ describe("tokens", () => {
     expect(engine.tokenize("")).toHaveLength(0);
   });
 
-  test("a bundle's model is found by its directory", () => {
+  test("a bundle's model is found in its directory", () => {
     const bundle = mkdtempSync(join(tmpdir(), "eliza-bundle-"));
     try {
       mkdirSync(join(bundle, "text"));
@@ -33,7 +33,7 @@ describe("tokens", () => {
 });
 
 describe("streaming", () => {
-  test("an answer arrives in pieces that are whole characters, until the last one", async () => {
+  test("each piece of an answer consists of whole characters", async () => {
     const engine = context();
     const stream = engine.open({ maxTokens: 40 });
     stream.prefill(chatPrompt(engine, "What is your name?"));
@@ -67,14 +67,14 @@ describe("streaming", () => {
     stream.prefill(new Int32Array(0));
   });
 
-  test("under a grammar only what it allows comes", async () => {
+  test("a grammar restricts the output", async () => {
     const engine = context();
     const stream = engine.open({ grammar: 'root ::= "{\\"ok\\":" ("true" | "false") "}"' });
     stream.prefill(chatPrompt(engine, "Answer in JSON."));
     expect(["{\"ok\":true}", "{\"ok\":false}"]).toContain(await stream.text());
   });
 
-  test("speculation is asked for and changes no token", () => {
+  test("speculation changes no token", () => {
     const answers = [0, 4].map((drafts) => {
       const engine = context();
       const stream = engine.open({ maxTokens: 30, draftMin: drafts && 1, draftMax: drafts });
@@ -85,7 +85,7 @@ describe("streaming", () => {
     expect(answers[0]!.length).toBeGreaterThan(5);
   });
 
-  test("a text that does not fit waits for the next call", () => {
+  test("text that does not fit into the buffer is kept for the next call", () => {
     const engine = context();
     const stream = engine.open({ grammar: 'root ::= "REPLY"' });
     stream.prefill(chatPrompt(engine, "Act."));
@@ -101,7 +101,7 @@ describe("streaming", () => {
 });
 
 describe("cancelling", () => {
-  test("an abort signal ends the stream with its reason, and the stream can be used again", async () => {
+  test("an abort signal ends the stream with its reason, and the stream stays usable", async () => {
     const engine = context();
     const stream = engine.open({ grammar: endless });
     stream.prefill(chatPrompt(engine, "Talk."));
@@ -117,7 +117,7 @@ describe("cancelling", () => {
     expect(stream.next().done).toBe(false);
   });
 
-  test("a signal that is aborted already starts nothing", async () => {
+  test("with an aborted signal, no generation starts", async () => {
     const engine = context();
     const stream = engine.open({ grammar: endless });
     stream.prefill(chatPrompt(engine, "Talk."));
@@ -125,7 +125,7 @@ describe("cancelling", () => {
     expect(stream.next().done).toBe(false);
   });
 
-  test("a call that runs on another thread is cancelled from this one", async () => {
+  test("a running call on another thread can be cancelled", async () => {
     const engine = context();
     const stream = engine.open({ grammar: endless });
     stream.prefill(chatPrompt(engine, "Talk."));
@@ -147,7 +147,7 @@ describe("cancelling", () => {
 describe("the trie", () => {
   const actions = ["REPLY", "SEND_EMAIL", "SEND_MESSAGE", "IGNORE"];
 
-  test("lets only its leaves come, and says which one came", async () => {
+  test("restricts the output to its leaves, and names the chosen leaf", async () => {
     const engine = context();
     const stream = engine.open();
     stream.prefill(chatPrompt(engine, "Someone says hello. Action?"));
@@ -157,7 +157,7 @@ describe("the trie", () => {
     expect(stream.leaf()).toBe(text);
   });
 
-  test("cleared, it constrains no longer", () => {
+  test("has no effect after it was cleared", () => {
     const engine = context();
     const [free, cleared] = [engine.open(), engine.open()];
     for (const stream of [free, cleared]) stream.prefill(chatPrompt(engine, "Hello!"));
@@ -166,17 +166,17 @@ describe("the trie", () => {
     expect(pull(cleared, 8)).toEqual(pull(free, 8));
   });
 
-  test("a payload that is refused leaves the stream as it was, with a text", () => {
+  test("a rejected payload gives an error and leaves the stream unchanged", () => {
     const engine = context();
-    const [free, refused] = [engine.open(), engine.open()];
-    for (const stream of [free, refused]) stream.prefill(chatPrompt(engine, "Hello!"));
-    expect(() => refused.setTrie({ modelId: "", descriptors: [] }, argmax)).toThrow("the payload has no leaves");
-    expect(pull(refused, 8)).toEqual(pull(free, 8));
+    const [free, rejected] = [engine.open(), engine.open()];
+    for (const stream of [free, rejected]) stream.prefill(chatPrompt(engine, "Hello!"));
+    expect(() => rejected.setTrie({ modelId: "", descriptors: [] }, argmax)).toThrow("the payload has no leaves");
+    expect(pull(rejected, 8)).toEqual(pull(free, 8));
   });
 });
 
 describe("errors", () => {
-  test("say what was wrong", () => {
+  test("name the cause", () => {
     const engine = context();
     expect(() => new Context(library, "/no/such/model.gguf")).toThrow("/no/such/model.gguf");
     expect(() => engine.open({ grammar: "root ::= (" })).toThrow("gbnf_grammar");
@@ -184,7 +184,7 @@ describe("errors", () => {
     expect(() => engine.open().prefill(Int32Array.of(-3))).toThrow("outside the vocabulary");
   });
 
-  test("carry their code", () => {
+  test("have a status code", () => {
     const stream = context().open();
     stream.close();
     try {
@@ -197,7 +197,7 @@ describe("errors", () => {
     }
   });
 
-  test("a quantized cache is applied and answers", () => {
+  test("a quantized cache works", () => {
     const engine = context();
     const stream = engine.open({ maxTokens: 5, cacheTypeK: "q8_0", cacheTypeV: "q8_0", grammar: endless });
     stream.prefill(chatPrompt(engine, "Hi."));
