@@ -66,7 +66,7 @@ NO_GENERATOR = (
     "computes embeddings",
     "no finite logit",
 )
-"""Parts of the errors for models that cannot continue a text: encoders, diffusion, speech."""
+"""Parts of the errors for models that cannot generate text: encoders, diffusion, speech."""
 
 VERDICTS = ("exact", "near-ties", "fault", "refused", "cannot be made")
 
@@ -219,7 +219,7 @@ def report_of(name: str, findings: Findings | None, problem: str) -> Report:
 
 
 def table(reports: Sequence[Report]) -> str:
-    """Return a table of all architectures, then a line for each one that is not exact."""
+    """Return a table of all architectures, then a line for each inexact one."""
     head = ["architecture", "verdict", "choices", "difference", "noise"]
     reasons = [_line(report) for report in reports if report.why]
     return "\n".join([markdown_table(head, map(_cells, reports), left=2), *reasons])

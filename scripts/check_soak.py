@@ -116,7 +116,7 @@ class Soak:
     folder
         Folder for saved prompts.
     seed
-        Determines what each thread does, but not how the threads interleave.
+        Seed of the threads' activities. It does not determine how the threads interleave.
 
     Attributes
     ----------
@@ -337,7 +337,7 @@ ACTIVITIES: dict[str, tuple[float, Callable[[Soak, random.Random], int]]] = {
     "choices in other ways": (10, Soak.choose_otherwise),
     "batches of choices": (2, Soak.choose_many),
     "texts": (4, Soak.generate),
-    "texts by a grammar": (4, Soak.generate_by_grammar),
+    "grammar texts": (4, Soak.generate_by_grammar),
     "answers": (2, Soak.fill),
     "cancelled": (5, Soak.cancel),
     "given up": (3, Soak.give_up),

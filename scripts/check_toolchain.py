@@ -198,7 +198,7 @@ def missing_for_blas(machine: Machine) -> list[str]:
         return []  # Accelerate is part of the system
     vendor = machine.variables.get("BLAS_VENDOR") or "OpenBLAS"
     if vendor != "OpenBLAS":
-        return []  # CMake's FindBLAS looks for other vendors and reports what is missing
+        return []  # CMake's FindBLAS searches for other vendors
     missing = []
     folders = [root / "include" / "openblas" for root in machine.roots]
     if machine.header("cblas.h", *folders) is None or machine.library("openblas") is None:
@@ -251,7 +251,7 @@ def _dotted(version: Sequence[int]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None, machine: Machine | None = None) -> int:
-    parser = argparse.ArgumentParser(description="List what the build of a backend lacks here.")
+    parser = argparse.ArgumentParser(description="List the missing requirements of a backend.")
     parser.add_argument("backend", choices=CHECKS)
     options = parser.parse_args(arguments)
     missing = missing_for(options.backend, machine or Machine.this())

@@ -99,7 +99,7 @@ KEEP = (
     "tools/",
     "vendor/",
 )
-# The sources of the server's web page, of which we build only an empty placeholder.
+# The sources of the server's web page. We build an empty placeholder for the page.
 LEAVE_OUT = ("tools/ui/src/", "tools/ui/static/", "tools/ui/tests/")
 
 # Even to download a source distribution, pip asks its build backend for the name and version. The
@@ -338,7 +338,7 @@ def source_tree(cache: Path | None = None, archive: Path | None = None) -> Path:
     Raises
     ------
     FetchError
-        If there is no usable tree; the message says what to do.
+        If no usable tree is available; the message names the next step.
     """
     if own := os.environ.get("LLAMA_CPP_SOURCE"):
         tree = Path(own).expanduser().absolute()

@@ -4,7 +4,7 @@
 llama.cpp's source tree contains the vocabularies of well-known models (``ggml-vocab-*.gguf``, 32k
 to 262k tokens) without weights. This script copies a tokenizer from one of them and adds a
 transformer of any width and depth. Such a model generates noise, but the cost and behaviour of
-tokenizing, decoding, masking and sampling are those of a trained model with the same vocabulary.
+tokenizing, decoding, masking and sampling equal a trained model's with the same vocabulary.
 
     $ python scripts/make_test_models.py --list
     $ python scripts/make_test_models.py --vocab llama-bpe --embd 128 --type q8_0 --out bpe.gguf

@@ -4,7 +4,7 @@
 GGUF files can come from untrusted sources. A broken file must raise an error and must never end the
 process that opens it. This script copies valid model files and changes one or two things in each
 copy: a value, a type, a count, a name, an offset, a byte. It then opens the copy with the library,
-and asks for a choice, a text and an embedding.
+and asks for a choice, generated text and an embedding.
 
     $ python scripts/mutate_models.py --seconds 60
     $ python scripts/mutate_models.py --count 500 --seed 7 --keep broken/ other-model.gguf

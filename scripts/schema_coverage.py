@@ -52,7 +52,7 @@ class Coverage:
     n_broken : int
         Number of files or lines that are not JSON.
     n_answers, n_failed, n_invalid : int
-        Number of answers; of those that raised an error; of those that are not valid.
+        Number of answers, of errors instead of an answer, and of invalid answers.
     rejected : Counter of str
         Reasons for rejections, without names, places and numbers.
     relaxed : Counter of str

@@ -1,4 +1,4 @@
-"""Format all comparisons as a table, and those that differ as lines."""
+"""Format comparisons: a table of all, and a line for each difference."""
 
 from __future__ import annotations
 

@@ -204,7 +204,7 @@ def judge(kind: str, report: dict[str, Any], expected: dict[str, Any]) -> tuple[
     if report["after"] not in (report["before"], expected["after"]):
         return (
             Ended.SPOILT,
-            f"files: expected those before or after the operation, got {sorted(report['after'])}",
+            f"files: expected the old or the new files, got {sorted(report['after'])}",
         )
     if "unexpected" in report:
         return Ended.OTHER_ERROR, report["unexpected"]

@@ -101,13 +101,13 @@ class Case:
     says : str
         A regular expression that the message of an error must match.
     seconds, mib : float
-        Limits of CPU time, and of memory beyond what the process held before.
+        Limits of CPU time, and of additional memory.
     prepare : callable
         Runs first and is not measured. By default, it opens the model.
     neighbour : bool
-        Whether another thread makes choices meanwhile, none of which may take longer than a second.
+        Whether another thread makes choices meanwhile. Each must take less than a second.
     address_mib : int
-        Limit of address space beyond what the process held before, in MiB.
+        Limit of additional address space, in MiB.
     may_die_in_llama_cpp : bool
         Whether a death in llama.cpp's code is a known limitation, which is only reported.
     """

@@ -154,7 +154,7 @@ LIES: dict[str, Callable[[SlotBytes], None]] = {
     "no cells": _cells(lambda n: 0),
     "2 ** 31 cells": _cells(lambda n: 2**31),
     "2 ** 32 - 1 cells": _cells(lambda n: 2**32 - 1),
-    "a token behind the vocabulary": _token(2**31 - 1),
+    "a token beyond the vocabulary": _token(2**31 - 1),
     "a negative token": _token(-1),
     "a length of 2 ** 64 - 1": _set_length(2, 2**64 - 1),
     "a length of 2 ** 40 tokens": _set_length(1, 2**40),

@@ -50,7 +50,7 @@ class Outcome:
     seconds : float
         CPU time.
     mib : float
-        Peak memory beyond what the process held before.
+        Peak of the additional memory.
     waited : float or None
         Duration of the other stream's slowest choice, in seconds.
     after : str
@@ -69,7 +69,7 @@ class Outcome:
 
 
 def verdict(case: Case, outcome: Outcome) -> str:
-    """Return ``"ok"``, ``"known"``, or a description of what is wrong."""
+    """Return ``"ok"``, ``"known"``, or a description of the problems."""
     if outcome.came == "died":
         if case.may_die_in_llama_cpp and outcome.whose == "llama.cpp":
             return "known"

@@ -83,7 +83,7 @@ class Gguf:
         return bytes(self.get(b"general.architecture") or b"")
 
     def place_tensors(self) -> None:
-        """Set the tensors' offsets to those that the format requires."""
+        """Set the tensors' offsets as the format requires."""
         offset = 0
         for i, tensor in enumerate(self.tensors):
             self.tensors[i] = replace(tensor, offset=offset)

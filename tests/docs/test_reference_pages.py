@@ -1,4 +1,4 @@
-"""The pages of options, statuses and messages list what the code has."""
+"""The pages of options, statuses and messages agree with the code."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_documented_message_is_in_the_sources(message: str, sources: str) -> N
     assert re.search(pattern, sources)
 
 
-def test_the_options_are_those_of_the_library(library: Library) -> None:
+def test_the_page_lists_all_options_of_the_library(library: Library) -> None:
     with pytest.raises(errors.InvalidArgumentError) as error:
         Model(library=library, options={"no_such_option": "1"})
     known = str(error.value).partition("known options: ")[2].partition(" (status")[0]
@@ -60,7 +60,7 @@ def test_the_options_are_those_of_the_library(library: Library) -> None:
     assert sorted(listed) == sorted(known.split(", "))
 
 
-def test_the_statuses_are_those_of_the_header() -> None:
+def test_the_page_lists_all_statuses_of_the_header() -> None:
     named = dict(re.findall(r"^\s+(ELIZA_(?:OK|ERR_\w+)) = (-?\d+)", HEADER, flags=re.MULTILINE))
     rows = re.findall(r"^\| (-?\d+) \| `(ELIZA_\w+)` \|", STATUSES, flags=re.MULTILINE)
     assert {name: number for number, name in rows} == named

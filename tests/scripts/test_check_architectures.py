@@ -46,7 +46,7 @@ def test_a_process_that_raises_dies_or_hangs_raises_an_error() -> None:
         ("same", "prompts in pieces: ended by signal 6", "fault"),
     ],
 )
-def test_the_verdict_is_that_of_the_worst_choice(kind: str, problem: str, expected: str) -> None:
+def test_the_worst_choice_determines_the_verdict(kind: str, problem: str, expected: str) -> None:
     verdicts = (Verdict("same", 0.0), Verdict(kind, 0.01, 0.02))
     compared = (Comparison("m", "long", "3 apart", FASTEST, each, 0.01) for each in verdicts)
     report = report_of("m", Findings(noise=0.01, compared=tuple(compared)), problem)
