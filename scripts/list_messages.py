@@ -40,7 +40,6 @@ NATIVE_TOKEN = re.compile(
     |(?P<other>.)""",
     re.VERBOSE | re.DOTALL,
 )
-ESCAPES = {r"\"": '"', r"\'": "'", r"\\": "\\"}
 
 
 class Message(NamedTuple):
@@ -176,7 +175,7 @@ def _arguments(code: str, begin: int) -> tuple[list[str], int]:
         other = found["other"]
         if other is None:
             literal = found["text"] or found["string"] or found["character"] or ""
-            parts[-1] += re.sub(r"\\[\"'\\]", lambda escape: ESCAPES[escape[0]], literal)
+            parts[-1] += re.sub(r"\\([\"'\\])", r"\1", literal)
             continue
         depth += (other in "([{") - (other in ")]}")
         if depth == 0 or (depth == 1 and other == ","):
