@@ -337,7 +337,7 @@ ACTIVITIES: dict[str, tuple[float, Callable[[Soak, random.Random], int]]] = {
     "choices in other ways": (10, Soak.choose_otherwise),
     "batches of choices": (2, Soak.choose_many),
     "texts": (4, Soak.generate),
-    "grammar texts": (4, Soak.generate_by_grammar),
+    "texts with a grammar": (4, Soak.generate_by_grammar),
     "answers": (2, Soak.fill),
     "cancelled": (5, Soak.cancel),
     "given up": (3, Soak.give_up),

@@ -159,7 +159,7 @@ def is_complete(tree: Path, release: Release) -> bool:
 
 def hash_error(name: str, expected: str, got: str) -> FetchError:
     return FetchError(
-        f"{name} is not the pinned file: sha256 expected {expected}, got {got}; "
+        f"{name} is not the pinned file: expected sha256 {expected}, got {got}; "
         "the download is damaged or was replaced"
     )
 

@@ -27,24 +27,24 @@ HUGE = 20_000_000
 MALFORMED: dict[str, bytes] = {
     "10,000 arrays deep": b"[" * DEPTH + b"]" * DEPTH,
     "10,000 objects deep": b'{"a":' * DEPTH + b"1" + b"}" * DEPTH,
-    "a million arrays not closed": b"[" * 1_000_000,
-    "20 MB of one string": b'"' + b"a" * HUGE + b'"',
-    "20 MB of numbers": b"[" + b"1," * (HUGE // 2) + b"1]",
-    "20 MB of another member": b'{"x":"' + b"a" * HUGE + b'"}',
-    "a number of a megabyte": b"[" + b"9" * 1_000_000 + b"]",
+    "a million unclosed arrays": b"[" * 1_000_000,
+    "a string of 20 MB": b'"' + b"a" * HUGE + b'"',
+    "an array of 20 MB": b"[" + b"1," * (HUGE // 2) + b"1]",
+    "an unknown member of 20 MB": b'{"x":"' + b"a" * HUGE + b'"}',
+    "a number of a million digits": b"[" + b"9" * 1_000_000 + b"]",
     "invalid UTF-8": b'["\xff\xfe\xc0\x80"]',
-    "invalid UTF-8 as a name": b'{"\xff\xfe": 1}',
-    "half a surrogate pair": b'["\\ud800"]',
-    "a NUL": b'["a\0b"]\0',
-    "a NUL in a string": b'["a\\u0000b", "a\\u0000b"]',
-    "a NUL behind": b"[]\0[]",
-    "nothing": b"",
-    "white space": b" " * 1_000_000,
-    "the wrong kind": b"17",
-    "the same name twice": b'{"descriptors":[],"descriptors":[]}',
+    "a name of invalid UTF-8": b'{"\xff\xfe": 1}',
+    "a lone surrogate": b'["\\ud800"]',
+    "a raw NUL": b'["a\0b"]\0',
+    "an escaped NUL": b'["a\\u0000b", "a\\u0000b"]',
+    "a NUL between values": b"[]\0[]",
+    "an empty text": b"",
+    "a million spaces": b" " * 1_000_000,
+    "a number instead of an object": b"17",
+    "a duplicate name": b'{"descriptors":[],"descriptors":[]}',
     "NaN": b"[NaN]",
-    "an endless number": b"[1e999999999]",
-    "RTKT and no more": b"RTKT",
+    "a number that overflows": b"[1e999999999]",
+    "only the magic RTKT": b"RTKT",
     "RTKT of 2 ** 32 - 1 nodes": b"RTKT" + b"\1\0\0\0" + b"\0\0\0\0" + b"\xff\xff\xff\xff" * 8,
 }
 
@@ -176,8 +176,8 @@ def _json_cases() -> list[Case]:
         for name, raw in MALFORMED.items():
             if "NUL" in name and function not in BY_LENGTH:
                 continue
-            is_sure = name in ("10,000 arrays deep", "10,000 objects deep", "20 MB of numbers")
-            is_sure = is_sure or name in ("a million arrays not closed", "invalid UTF-8")
+            is_sure = name in ("10,000 arrays deep", "10,000 objects deep", "an array of 20 MB")
+            is_sure = is_sure or name in ("a million unclosed arrays", "invalid UTF-8")
             must = Must.FAIL if is_sure else Must.END
             cases.append(
                 Case(
@@ -257,7 +257,7 @@ def _bias_everything(stage: Stage) -> str:
                     model.session.ctx, "logit_bias", json.dumps(biases)
                 )
             ),
-            "a stream with it": _timed(lambda: model.generate(PROMPT, 2)),
+            "a stream with the option": _timed(lambda: model.generate(PROMPT, 2)),
         }
     said = ", ".join(f"{name} {took:.2f} s" for name, took in times.items())
     if max(times.values()) > 1:
@@ -308,20 +308,20 @@ def _many_breakers(stage: Stage) -> str:
 CASES = (
     *_json_cases(),
     Case(
-        "caches: 1,000 sets of choices",
+        "caches: 1,000 sets of labels",
         partial(_many_choice_sets, "own"),
         Must.ANSWER,
         seconds=60,
     ),
     Case(
-        "caches: 1,000 sets with tokenization any",
+        "caches: 1,000 sets of labels, any tokenization",
         partial(_many_choice_sets, "any"),
         Must.ANSWER,
         seconds=60,
     ),
     Case("caches: 300 schemas", _many_automata, Must.ANSWER, seconds=60),
     Case("caches: 500 grammars", _many_grammars, Must.ANSWER, seconds=60),
-    Case("options: 20,000 times set", _many_options, Must.ANSWER, seconds=5),
+    Case("options: set 20,000 times", _many_options, Must.ANSWER, seconds=5),
     Case(
         "options: a bias for each of 262,144 tokens",
         _bias_everything,
@@ -333,8 +333,8 @@ CASES = (
     Case("options: 20,000 breakers", _many_breakers, seconds=20, neighbour=True),
     Case("options: 100,000 stop strings", _many_stops, seconds=5, neighbour=True),
     Case("options: a stop string of 10 MB", _long_stop, seconds=5, neighbour=True),
-    Case("options: 100,000 choices", _many_choices, Must.ANSWER, seconds=10, mib=300),
-    Case("options: a choice of a megabyte", _long_choice, seconds=10, neighbour=True),
+    Case("options: 100,000 labels", _many_choices, Must.ANSWER, seconds=10, mib=300),
+    Case("options: a label of a megabyte", _long_choice, seconds=10, neighbour=True),
     Case("options: a prompt of 11 MB", _long_prompt, Must.FAIL, "context", 20, 1500),
-    Case("options: choices with a NUL", _nul_choices),
+    Case("options: labels with a NUL", _nul_choices),
 )

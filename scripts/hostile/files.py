@@ -138,19 +138,19 @@ def _set(name: str, value: object) -> Callable[[SlotBytes], None]:
 LIES: dict[str, Callable[[SlotBytes], None]] = {
     "another magic": _set("magic", b"ELIZASLX"),
     "another version": _set("version", 2),
-    "another fingerprint": _set("fingerprint", bytearray(b"nobody's")),
+    "another fingerprint": _set("fingerprint", bytearray(b"unknown")),
     "NaN in the last values": _cell_values(HALF_NAN, 0.98, 20),
     "inf in the last values": _cell_values(HALF_INF, 0.98, 20),
     "-inf in the last values": _cell_values(HALF_NEGATIVE_INF, 0.98, 20),
     "NaN in the first keys": _cell_values(HALF_NAN, 0.1, 20),
     "inf in the first keys": _cell_values(HALF_INF, 0.1, 20),
     "NaN in one value": _cell_values(HALF_NAN, 0.99, 1),
-    "a token more than cells": _set_tokens(lambda n: n + 1),
-    "a token fewer than cells": _set_tokens(lambda n: n - 1),
+    "one token more than cells": _set_tokens(lambda n: n + 1),
+    "one token fewer than cells": _set_tokens(lambda n: n - 1),
     "no tokens": _set_tokens(lambda n: 0),
-    "more tokens than the context": _set_tokens(lambda n: 5000),
-    "a cell more": _cells(lambda n: n + 1),
-    "a cell fewer": _cells(lambda n: n - 1),
+    "more tokens than the context has room for": _set_tokens(lambda n: 5000),
+    "one cell too many": _cells(lambda n: n + 1),
+    "one cell missing": _cells(lambda n: n - 1),
     "no cells": _cells(lambda n: 0),
     "2 ** 31 cells": _cells(lambda n: 2**31),
     "2 ** 32 - 1 cells": _cells(lambda n: 2**32 - 1),
@@ -158,14 +158,14 @@ LIES: dict[str, Callable[[SlotBytes], None]] = {
     "a negative token": _token(-1),
     "a length of 2 ** 64 - 1": _set_length(2, 2**64 - 1),
     "a length of 2 ** 40 tokens": _set_length(1, 2**40),
-    "a length that is short": _set_length(2, 8),
+    "a length that is too small": _set_length(2, 8),
     "no state": _set_state(lambda state: b""),
-    "half a state": _set_state(lambda state: state[: len(state) // 2]),
-    "a state and more": _set_state(lambda state: state + b"\0" * 4096),
+    "a truncated state": _set_state(lambda state: state[: len(state) // 2]),
+    "a state with trailing bytes": _set_state(lambda state: state + b"\0" * 4096),
     "a state of zeros": _set_state(lambda state: bytes(len(state))),
     "a state of ones": _set_state(lambda state: b"\xff" * len(state)),
-    "half a token": _set("tokens", bytearray(b"\0\0")),
-    "something behind": _set("tail", b"more"),
+    "a truncated token": _set("tokens", bytearray(b"\0\0")),
+    "trailing bytes": _set("tail", b"more"),
 }
 
 
@@ -382,8 +382,8 @@ def _with_number(key: str, value: int, path: Path) -> None:
 
 MODELS: dict[str, Callable[[Path], None]] = {
     **NO_FILES,
-    "nothing there": lambda path: None,
-    "a text": _text,
+    "a missing file": lambda path: None,
+    "a text file": _text,
     **{f"{n} bytes of the header": partial(_cut_header, n) for n in (3, 4, 8, 16, 24, 100, 5000)},
     **{f"{share:.0%} of the file": partial(_cut_model, share) for share in (0.1, 0.5, 0.9, 0.999)},
     "no layers": partial(_with_number, "llama.block_count", 0),
@@ -406,7 +406,7 @@ CASES = (
     ),
     *(
         Case(
-            f"slot file: {share:.1%} of it",
+            f"slot file: the first {share:.1%}",
             partial(_cut, share),
             Must.FAIL,
             says="slot file",
@@ -415,10 +415,10 @@ CASES = (
         )
         for share in (0.0001, 0.01, 0.5, 0.999)
     ),
-    Case("slot file: single bits", _flip, Must.ANSWER, seconds=20, prepare=_save_first),
+    Case("slot file: flipped bits", _flip, Must.ANSWER, seconds=20, prepare=_save_first),
     *(
         Case(
-            f"slot file: {name}, read",
+            f"slot file: {name}, restored",
             partial(_restore_from, make),
             Must.FAIL,
             says=r"other\.slot",
@@ -427,13 +427,13 @@ CASES = (
         for name, make in NO_FILES.items()
     ),
     *(
-        Case(f"slot file: {name}, written over", partial(_save_over, make), says=r"other\.slot")
+        Case(f"slot file: {name}, overwritten", partial(_save_over, make), says=r"other\.slot")
         for name, make in NO_FILES.items()
     ),
-    Case("slot file: a link to a file, written over", _save_through_link),
-    Case("slot file: in no folder", _save_nowhere, Must.FAIL, says="no folder"),
+    Case("slot file: a link to a file, overwritten", _save_through_link),
+    Case("slot file: in a missing folder", _save_nowhere, Must.FAIL, says="no folder"),
     Case(
-        f"slot file: {N_KILLS} times killed while saving",
+        f"slot file: killed {N_KILLS} times while saving",
         _killed_while_saving,
         Must.ANSWER,
         seconds=60,

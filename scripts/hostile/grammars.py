@@ -25,27 +25,27 @@ N_WRITTEN = 200
 AMBIGUOUS = {
     'four hundred optional "a"': "root ::= " + '"a"? ' * 400,
     "three hundred optional letters": "root ::= " + "[a-z]? " * 300,
-    "a choice of itself": 'root ::= x x x x x x x x\nx ::= "" | "a" | x2 x2\nx2 ::= "" | "a"',
+    "nested optional rules": 'root ::= x x x x x x x x\nx ::= "" | "a" | x2 x2\nx2 ::= "" | "a"',
 }
 
 BOMBS = {
-    "more at least than at most": 'root ::= "a"{2,1}',
-    "at most none, at least one": 'root ::= "a"{1,0}',
-    "2,000 times 100 KB": 'root ::= "' + "a" * 100_000 + '"{2000}',
+    "a maximum below the minimum": 'root ::= "a"{2,1}',
+    "a maximum of 0 below the minimum": 'root ::= "a"{1,0}',
+    "100 KB repeated 2,000 times": 'root ::= "' + "a" * 100_000 + '"{2000}',
     "100 KB of repetitions": "root ::= " + '"a"{0,1999} ' * 8_000,
     "repetitions of repetitions": 'root ::= (("a"{1,999}){1,999}){1,999}',
     "20,000 groups deep": "root ::= " + "(" * 20_000 + '"a"' + ")" * 20_000,
-    "20,000 groups not closed": "root ::= " + "(" * 20_000,
+    "20,000 unclosed groups": "root ::= " + "(" * 20_000,
     "300,000 references to a large rule": "root ::= "
     + "x " * 300_000
     + "\nx ::= "
     + '"abcdef" ' * 100_000,
     "a million alternatives": "root ::= " + '"a" | ' * 1_000_000 + '"b"',
-    "a rule of itself": "root ::= root",
+    "a rule that is only itself": "root ::= root",
     "left recursion": 'root ::= x "a"\nx ::= y\ny ::= x "b" | "c"',
-    "a megabyte of one class": "root ::= [" + "a-z" * 300_000 + "]",
-    "a rule that is not there": "root ::= nothing",
-    "an unfinished literal": 'root ::= "' + "a" * 1_000_000,
+    "a character class of a megabyte": "root ::= [" + "a-z" * 300_000 + "]",
+    "an undefined rule": "root ::= nothing",
+    "an unclosed literal": 'root ::= "' + "a" * 1_000_000,
 }
 
 
@@ -56,17 +56,17 @@ def _chain(n: int) -> str:
 
 PATTERNS = {
     "20,000 parentheses": "(" * 20_000 + "a" + ")" * 20_000,
-    "20,000 parentheses not closed": "(" * 20_000,
+    "20,000 unclosed parentheses": "(" * 20_000,
     "a repeated group of repetitions": "([a-zA-Z .,]*)*!{9}#",
-    "two ways to an a": "(a|a)*b",
+    "two ways to match a letter": "(a|a)*b",
     "repeated repetitions": "(a*)*$",
     "a back reference": r"(a+)+\1\1\1b",
-    "repetition of a repetition": "a{1000}{1000}",
+    "a repeated repetition": "a{1000}{1000}",
     "repetitions of repetitions": "(?:a{0,999}){0,999}",
     "a million repetitions": "a{1000000}",
     "a lookahead": "(?=(a+))a*b",
     "a long alternation": "|".join(f"word{i}" for i in range(20_000)),
-    "no expression at all": "[",
+    "an invalid expression": "[",
 }
 
 
@@ -83,7 +83,7 @@ def _with_budget(steps: int, stage: Stage) -> str:
         stage.set_option("grammar_budget", "10000000")
 
 
-ONLY_LARGE = ("300,000 references to a large rule", "a megabyte of one class")
+ONLY_LARGE = ("300,000 references to a large rule", "a character class of a megabyte")
 """The bombs that are only large, and must therefore be answered."""
 
 
@@ -180,7 +180,7 @@ def _on_small_stack(run: Callable[[Stage], str], stage: Stage) -> str:
 
 CASES = (
     Case(
-        "grammar: more steps than its budget",
+        "grammar: exceeds its budget",
         partial(_with_budget, 100),
         Must.FAIL,
         says="grammar_budget",
@@ -195,7 +195,7 @@ CASES = (
         )
         for name, grammar in AMBIGUOUS.items()
     ),
-    Case("grammar: 9,000 optional letters, and a cancel", _cancelled, Must.ANSWER, seconds=5),
+    Case("grammar: 9,000 optional letters, cancelled", _cancelled, Must.ANSWER, seconds=5),
     *(
         Case(
             f"grammar: {name}",
@@ -208,7 +208,7 @@ CASES = (
     ),
     *(
         Case(
-            f"grammar: {n:,} rules in a row",
+            f"grammar: {n:,} rules in a chain",
             partial(_one_token, _chain(n)),
             seconds=2,
             neighbour=True,
@@ -222,7 +222,7 @@ CASES = (
         )
         for name, grammar in {
             "20,000 groups deep": BOMBS["20,000 groups deep"],
-            "5,000 rules in a row": _chain(5_000),
+            "5,000 rules in a chain": _chain(5_000),
         }.items()
     ),
     *(
@@ -240,7 +240,11 @@ CASES = (
             partial(_on_small_stack, partial(_triggered, "pattern", PATTERNS[name])),
             seconds=3,
         )
-        for name in ("20,000 parentheses", "a repeated group of repetitions", "two ways to an a")
+        for name in (
+            "20,000 parentheses",
+            "a repeated group of repetitions",
+            "two ways to match a letter",
+        )
     ),
     Case("trigger: 800 tokens before a word", _cost_of_words, Must.ANSWER, seconds=120),
     Case(

@@ -98,7 +98,7 @@ CASES = tuple(
     for name, act in (
         ("open", _open),
         ("choose", _choose),
-        ("choose texts", _choose_texts),
+        ("choose with any tokenization", _choose_texts),
         ("generate", _generate),
         ("save", _save),
         ("embed", _embed),

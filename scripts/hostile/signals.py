@@ -141,10 +141,10 @@ CASES = (
         )
         for what in ("choose", "generate", "stream", "choose many", "open")
     ),
-    Case("signals: ended while it generates", _terminated, Must.ANSWER, seconds=30),
-    Case("signals: forked while it generates", partial(_forked, False), Must.ANSWER, seconds=30),
+    Case("signals: SIGTERM during a generation", _terminated, Must.ANSWER, seconds=30),
+    Case("signals: fork during a generation", partial(_forked, False), Must.ANSWER, seconds=30),
     Case(
-        "signals: forked while it generates for the first time",
+        "signals: fork during the first generation",
         partial(_forked, True),
         Must.ANSWER,
         seconds=30,

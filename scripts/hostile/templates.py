@@ -20,17 +20,16 @@ TEMPLATES = {
     + "".join(f"{{% set a{i} = ('中' * 9000000) | list %}}" for i in range(10)),
     "wide fields": "{{ ('{0:😀>999}' * 150000).format('') }}",
     "percent fields": "{{ '%9999999d' % 1 }}{{ ('%999d' * 100000) % ((1,) * 100000) }}",
-    "tags that do not close": "{{ ('<' * 400000) | striptags }}",
-    "comments that do not close": "{{ ('<!--' * 200000) | striptags }}",
-    "a number of any base": "{{ ('9' * 9000000) | int(0, 16) }}",
+    "unclosed tags": "{{ ('<' * 400000) | striptags }}",
+    "unclosed comments": "{{ ('<!--' * 200000) | striptags }}",
+    "a number of 9 million digits": "{{ ('9' * 9000000) | int(0, 16) }}",
     "a number of many digits": "{{ ('9' * 4000) | int ** 9999 }}",
     "powers of powers": "{{ 9 ** 9 ** 9 ** 9 }}",
     "a shifted number": "{{ (2 ** 9999) * (2 ** 9999) * (2 ** 9999) }}",
     "select of a long range": "{{ range(99999) | select('divisibleby', 7) | list | length }}"
     "{% for i in range(9999) %}{{ range(99999) | select | list | length }}{% endfor %}",
-    "sort again and again": "{% for i in range(9999) %}{{ range(99999) | sort | first }}"
-    "{% endfor %}",
-    "groupby again and again": "{% for i in range(9999) %}"
+    "repeated sort": "{% for i in range(9999) %}{{ range(99999) | sort | first }}{% endfor %}",
+    "repeated groupby": "{% for i in range(9999) %}"
     "{{ range(9999) | groupby('real') | length }}{% endfor %}",
     "sum of lists": "{{ ([[1] * 9999] * 9999) | sum(start=[]) | length }}",
     "loops in loops": "{% for a in range(99999) %}{% for b in range(99999) %}"
@@ -48,8 +47,8 @@ TEMPLATES = {
     "repeated text": "{{ 'a' * 99999999999 }}",
     "centred": "{{ 'a' | center(9999999999) }}",
     "wrapped": "{{ ('a ' * 900000) | wordwrap(1) | length }}",
-    "url after url": "{{ ('http://a.b ' * 90000) | urlize(rel='x' * 9999) | length }}",
-    "a macro of itself": "{% macro m(n) %}{{ m(n) }}{{ m(n) }}{% endmacro %}{{ m(1) }}",
+    "many URLs": "{{ ('http://a.b ' * 90000) | urlize(rel='x' * 9999) | length }}",
+    "a macro that calls itself": "{% macro m(n) %}{{ m(n) }}{{ m(n) }}{% endmacro %}{{ m(1) }}",
     "a recursive loop": "{% for a in [[1]] * 99 recursive %}{{ loop(a * 99) }}{% endfor %}",
     "deep expressions": "{{ " + "(" * 20_000 + "1" + ")" * 20_000 + " }}",
     "deep lists": "{{ " + "[" * 5_000 + "]" * 5_000 + " }}",
@@ -58,16 +57,16 @@ TEMPLATES = {
     "filters on filters": "{{ 'a'" + "|upper" * 100_000 + " }}",
     "blocks in blocks": "{% if 1 %}" * 2_000 + "{% endif %}" * 2_000,
     "a constant that grows": "{{ 'a' * 1000 * 1000 * 1000 * 1000 }}",
-    "a long pattern of conditions": "{{ 1 if 0 else " * 5_000 + "1" + " }}" * 5_000,
+    "many conditions": "{{ 1 if 0 else " * 5_000 + "1" + " }}" * 5_000,
     "lipsum": "{{ lipsum(99999999) }}",
-    "a cycler of many": "{{ cycler(*range(99999999)).next() }}",
+    "a cycler of many items": "{{ cycler(*range(99999999)).next() }}",
     "unpacked arguments": "{{ dict(**{'a': 1}).fromkeys(range(99999999)) }}",
     "joined": "{{ range(99999) | map('string') | join('x' * 99999) | length }}",
     "batches": "{{ range(99999) | batch(1, 'x' * 99999) | list | length }}",
     "slices": "{{ range(9) | slice(99999999) | list | length }}",
-    "the insides of Python": "{{ ''.__class__.__mro__[1].__subclasses__() }}",
-    "the insides by a filter": "{{ '' | attr('__class__') }}",
-    "format to the insides": "{{ '{0.__class__.__init__.__globals__}'.format(range) }}",
+    "Python internals": "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+    "Python internals through a filter": "{{ '' | attr('__class__') }}",
+    "Python internals through format": "{{ '{0.__class__.__init__.__globals__}'.format(range) }}",
 }
 
 

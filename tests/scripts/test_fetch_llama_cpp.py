@@ -138,7 +138,7 @@ def test_a_wrong_hash_raises_an_error_with_both_hashes(
 ) -> None:
     right = release_of(archive)
     wrong = replace(right, sha256="0" * 64)
-    with pytest.raises(FetchError, match=f"expected {'0' * 64}, got {right.sha256}"):
+    with pytest.raises(FetchError, match=f"expected sha256 {'0' * 64}, got {right.sha256}"):
         fetch(wrong, cache, None if by_pip else archive)
     assert_no_files_left(cache)
 
