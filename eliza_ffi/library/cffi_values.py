@@ -26,6 +26,7 @@ except (AttributeError, ImportError):  # private to cffi; FFI.gc does the same i
     gcp = None
 
 __all__ = [
+    "MOST_TOKENS_PER_PULL",
     "TOKENS_PER_PULL",
     "CallbackState",
     "CffiStream",
@@ -37,6 +38,7 @@ __all__ = [
 ]
 
 TOKENS_PER_PULL = 32
+MOST_TOKENS_PER_PULL = 256
 TEXT_CAP = 4096
 
 _ANY_TURN: AbstractContextManager[None] = nullcontext()
@@ -92,6 +94,7 @@ class CffiStream:
         "text",
         "text_cap",
         "tokens",
+        "wide_count",
     )
 
     def __init__(self, ctx: Any) -> None:
@@ -99,8 +102,9 @@ class CffiStream:
         self.ctx = ctx
         self.pointer = ffi.NULL
         self._owner: list[Any] = []
-        self.tokens = ffi.new("int32_t[]", TOKENS_PER_PULL)
+        self.tokens = ffi.new("int32_t[]", MOST_TOKENS_PER_PULL)
         self.count = ffi.new("size_t *")
+        self.wide_count = ffi.new("uint64_t *")
         self.text_cap = TEXT_CAP
         self.text = ffi.new("char[]", TEXT_CAP)
         self.drafted = ffi.new("int32_t *")

@@ -83,6 +83,7 @@ C_TYPES = (
     "size_t *",
     "uint8_t[]",
     "uint32_t[]",
+    "uint64_t *",
     "uint64_t[]",
 )
 """Every C type whose name this folder passes to cffi."""

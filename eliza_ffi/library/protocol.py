@@ -336,6 +336,9 @@ class LlmStreamingBinding(Protocol):
     def next(self, stream: Any) -> StreamStep:
         """Generate the next step and return it."""
 
+    def next_many(self, stream: Any) -> StreamStep:
+        """Pull the steps of a short time as one step."""
+
     def cancel(self, stream: Any) -> None:
         """Stop the call that is running on the stream."""
 

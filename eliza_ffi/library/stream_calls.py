@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,21 @@ from numpy.typing import NDArray
 from ..checks import check_callable, check_kind, check_whole, wrong
 from ..errors import InvalidArgumentError, NotSupportedError
 from . import native_calls
-from .cffi_values import TOKENS_PER_PULL, CallbackState, CffiStream, token_array, token_callback
+from .cffi_values import (
+    MOST_TOKENS_PER_PULL,
+    TOKENS_PER_PULL,
+    CallbackState,
+    CffiStream,
+    token_array,
+    token_callback,
+)
 from .native_calls import ERR_TEXT_CAP, NativeCalls
 from .protocol import StreamConfig, StreamStep, TokenCallback, Tokens
 
 __all__ = ["StreamCalls"]
+
+MOST_MS_PER_PULL = 100
+"""Milliseconds. Python handles signals such as Ctrl-C only between two calls."""
 
 
 class StreamCalls(NativeCalls):
@@ -118,20 +129,31 @@ class StreamCalls(NativeCalls):
                 raise self._stream_error(stream, status, "decode")
 
     def next(self, stream: CffiStream) -> StreamStep:
-        """Generate the next step and return it."""
+        """Generate the next step: one token, or several that need no forward pass each."""
         with stream.turn("generate"):
-            return self._pull(stream)
+            return self._pull(stream, self._call_next)
 
-    def _pull(self, stream: CffiStream) -> StreamStep:
-        status = self._call_next(stream)
+    def next_many(self, stream: CffiStream) -> StreamStep:
+        """Generate tokens for up to 0.1 s, and return them as one step.
+
+        The call returns earlier if the generation ends, or after 256 tokens.
+        """
+        self._need("llm_stream_next_many")
+        with self._turn(stream, "generate"):
+            return self._pull(stream, self._call_next_many)
+
+    def _pull(
+        self, stream: CffiStream, call: Callable[[CffiStream], tuple[int, int]]
+    ) -> StreamStep:
+        status, n_tokens = call(stream)
         while status == ERR_TEXT_CAP and self._has_grown_text(stream):
-            status = self._call_next(stream)
+            status, n_tokens = call(stream)
         self._reraise_from_callbacks(stream.ctx)
         if status < 0:
             raise self._stream_error(stream, status, "generate")
         done = status == 1
         return StreamStep(
-            tuple(self._ffi.unpack(stream.tokens, stream.count[0])),
+            tuple(self._ffi.unpack(stream.tokens, n_tokens)),
             stream.decoder.decode(self._ffi.string(stream.text), done),
             done,
             stream.drafted[0],
@@ -176,20 +198,34 @@ class StreamCalls(NativeCalls):
         if stream.pointer:
             self._lib.eliza_inference_llm_stream_cancel(stream.pointer)
 
-    def _call_next(self, stream: CffiStream) -> int:
-        return int(
-            self._lib.eliza_inference_llm_stream_next(
-                stream.pointer,
-                stream.tokens,
-                TOKENS_PER_PULL,
-                stream.count,
-                stream.text,
-                stream.text_cap,
-                stream.drafted,
-                stream.accepted,
-                stream.error,
-            )
+    def _call_next(self, stream: CffiStream) -> tuple[int, int]:
+        status = self._lib.eliza_inference_llm_stream_next(
+            stream.pointer,
+            stream.tokens,
+            TOKENS_PER_PULL,
+            stream.count,
+            stream.text,
+            stream.text_cap,
+            stream.drafted,
+            stream.accepted,
+            stream.error,
         )
+        return int(status), stream.count[0]
+
+    def _call_next_many(self, stream: CffiStream) -> tuple[int, int]:
+        status = self._lib.eliza_inference_llm_stream_next_many(
+            stream.pointer,
+            MOST_MS_PER_PULL,
+            stream.tokens,
+            MOST_TOKENS_PER_PULL,
+            stream.wide_count,
+            stream.text,
+            stream.text_cap,
+            stream.drafted,
+            stream.accepted,
+            stream.error,
+        )
+        return int(status), stream.wide_count[0]
 
     def _has_grown_text(self, stream: CffiStream) -> bool:
         """Enlarge the text buffer for a long token; return False if it has its maximum size."""

@@ -47,6 +47,9 @@ class GenerationRun:
         The request.
     warn
         Called at most once, with a reason, if the library has no tries to constrain the labels.
+    at_once
+        Whether a step may have many tokens, so that the whole text needs few calls of the library.
+        Requests with stop strings ignore it: a stop string ends the generation after its token.
 
     Notes
     -----
@@ -65,6 +68,8 @@ class GenerationRun:
         ctx: Any,
         args: GenerationRequest,
         warn: Callable[[str], None] = logger.warning,
+        *,
+        at_once: bool = False,
     ) -> None:
         check_kind("args", args, GenerationRequest, "a GenerationRequest")
         masks = args.masks
@@ -78,6 +83,7 @@ class GenerationRun:
         self._masked = None if masks is None else MaskedSteps(binding, masks, check)
         self.args = args
         self._warn = warn
+        self._at_once = at_once and not args.stop and binding.supports("next_many")
         self._text: list[str] = []
         self._tokens: list[int] = []
         self._drafted = 0
@@ -184,7 +190,8 @@ class GenerationRun:
         done = False
         while not done:
             self._lifecycle.check()
-            step = self._binding.next(stream)
+            binding = self._binding
+            step = binding.next_many(stream) if self._at_once else binding.next(stream)
             done = step.done
             yield step
 

@@ -82,7 +82,8 @@ class Jobs:
         """
         request = generate_request(self.session, prompt, method=method, **settings)
         read = partial(generation_of, self.session)
-        return self._work(request, lambda: _texts(request, with_steps, read))
+        with_text = request.on_text is not None if with_steps is None else with_steps
+        return self._work(request, lambda: _texts(with_text, read), at_once=not with_text)
 
     def choice(
         self, prompt: AnyPrompt, labels: Any, *, method: str, **settings: Any
@@ -90,16 +91,16 @@ class Jobs:
         """Return a request that chooses a label; parameters as :meth:`~eliza_ffi.Model.choose`."""
         label_set: LabelSet[Any] = as_label_set(labels)
         request = choice_request(self.session, prompt, label_set, method=method, **settings)
+        with_text = request.on_text is not None
 
         def take() -> Callable[[Any], Iterator[str | ChoiceResult[Any]]]:
             begin = time.perf_counter()
             return _texts(
-                request,
-                None,
+                with_text,
                 lambda end: choice_of(label_set, request, end, time.perf_counter() - begin),
             )
 
-        return self._work(request, take)
+        return self._work(request, take, at_once=not with_text)
 
     def fill(
         self, prompt: AnyPrompt, shape: Any, *, method: str, with_steps: bool, **settings: Any
@@ -209,6 +210,8 @@ class Jobs:
         self,
         request: GenerationRequest | FillRequest,
         begin: Callable[[], Callable[[Any], Iterator[R]]],
+        *,
+        at_once: bool = False,
     ) -> Work[R]:
         """Return a request that converts the steps of its runs.
 
@@ -222,13 +225,18 @@ class Jobs:
                     yield from take(step)
 
         n_tokens, slot_id = _size_of(request)
-        return Work(partial(self._begin, request), steps, n_tokens=n_tokens, slot_id=slot_id)
+        make = partial(self._begin, request, at_once=at_once)
+        return Work(make, steps, n_tokens=n_tokens, slot_id=slot_id)
 
-    def _begin(self, request: GenerationRequest | FillRequest) -> FillRun | GenerationRun:
+    def _begin(
+        self, request: GenerationRequest | FillRequest, *, at_once: bool = False
+    ) -> FillRun | GenerationRun:
         session = self.session
         if isinstance(request, FillRequest):
             return FillRun(session.binding, session.ctx, request)
-        return GenerationRun(session.binding, session.ctx, request, session.warn_once)
+        return GenerationRun(
+            session.binding, session.ctx, request, session.warn_once, at_once=at_once
+        )
 
 
 def _run_steps(run: FillRun | GenerationRun) -> Generator[Any, None, None]:
@@ -238,16 +246,13 @@ def _run_steps(run: FillRun | GenerationRun) -> Generator[Any, None, None]:
     yield run.result()
 
 
-def _texts(
-    request: GenerationRequest, with_steps: bool | None, read: Callable[[RunResult], R]
-) -> Callable[[Any], Iterator[str | R]]:
+def _texts(with_text: bool, read: Callable[[RunResult], R]) -> Callable[[Any], Iterator[str | R]]:
     """Return a function that turns the steps of a run into pieces of text and a result."""
-    yields_text = request.on_text is not None if with_steps is None else with_steps
 
     def take(step: StreamStep | RunResult) -> Iterator[str | R]:
         if isinstance(step, RunResult):
             yield read(step)
-        elif yields_text and step.text:
+        elif with_text and step.text:
             yield step.text
 
     return take

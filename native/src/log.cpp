@@ -7,11 +7,12 @@
 #include "ggml-backend.h"
 #include "llama.h"
 #include "platform/cpu_instructions.h"
+#include "platform/process.h"
 
 namespace eliza {
 namespace {
 
-std::mutex callback_mutex;
+GlobalMutex callback_mutex;
 eliza_log_callback user_callback = nullptr;
 void * user_data = nullptr;
 
@@ -41,7 +42,7 @@ void receive_llama_log(ggml_log_level level, const char * text, void *) noexcept
 }  // namespace
 
 void set_log_callback(eliza_log_callback callback, void * user) {
-    const std::lock_guard<std::mutex> lock(callback_mutex);
+    const std::lock_guard<GlobalMutex> lock(callback_mutex);
     user_callback = callback;
     user_data = user;
 }
@@ -51,7 +52,7 @@ void log(LogLevel level, const std::string & text) {
     void * user;
     {
         // Not held during the call, so that the callback may log or replace itself.
-        const std::lock_guard<std::mutex> lock(callback_mutex);
+        const std::lock_guard<GlobalMutex> lock(callback_mutex);
         callback = user_callback;
         user = user_data;
     }

@@ -3,10 +3,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <functional>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "log.h"
@@ -62,6 +64,30 @@ TEST_F(ForkedProcess, EndsNormallyAfterUsingItsOwnModel) {
                   decide(kept);
               }),
               0);
+}
+
+TEST_F(ForkedProcess, WorksIfOtherThreadsUseTheLibraryDuringTheFork) {
+    std::atomic<bool> is_over{false};
+    const auto repeat = [&](const std::function<void()> & use) {
+        return std::thread([&is_over, use] {
+            while (!is_over) use();
+        });
+    };
+    std::vector<std::thread> threads;
+    threads.push_back(repeat([] { eliza_inference_llm_stream_cancel(nullptr); }));
+    threads.push_back(repeat([this] { eliza_inference_llm_stream_cancel(stream.get()); }));
+    threads.push_back(repeat([] { create({{"n_threads", "1"}}); }));
+    bool all_end = true;
+    for (int i = 0; i < 200 && all_end; ++i) {
+        all_end = status_of_child([&] {
+                      eliza_inference_llm_stream_cancel(stream.get());
+                      if (i % 40 == 0) decide(create({{"n_threads", "1"}}));
+                      std::_Exit(0);
+                  }) == 0;
+    }
+    EXPECT_TRUE(all_end);
+    is_over = true;
+    for (std::thread & thread : threads) thread.join();
 }
 
 TEST_F(ForkedProcess, CannotUseItsParentsModel) {

@@ -89,7 +89,7 @@ describe("streaming", () => {
     const engine = context();
     const stream = engine.open({ grammar: 'root ::= "REPLY"' });
     stream.prefill(chatPrompt(engine, "Act."));
-    expect(() => stream.next(32, 1)).toThrow(/^text_cap is 1/);
+    expect(() => stream.next(32, 1)).toThrow(/^text_cap: expected room/);
     let text = "";
     for (let done = false; !done; ) {
       const step = stream.next();

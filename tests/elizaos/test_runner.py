@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 
 import numpy as np
 import pytest
@@ -377,24 +377,6 @@ def test_a_cancel_by_the_library_raises_generation_cancelled() -> None:
     with pytest.raises(GenerationCancelled):
         run_async(binding, args_with())
     assert binding.calls[-2:] == ["clear_token_trie", "close"]
-
-
-def test_without_a_cancel_function_the_running_call_is_waited_for() -> None:
-    started = threading.Event()
-    binding = RecordingBinding(has=ALL - {"cancel"})
-    binding.on_call = lambda name: started.set() if name == "prefill" else None
-
-    async def cancel_midway() -> None:
-        runner = FfiStreamingRunner(binding, "ctx")
-        task = asyncio.ensure_future(runner.generate_with_usage(args_with()))
-        await asyncio.to_thread(started.wait, 10)
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-
-    asyncio.run(cancel_midway())
-    assert "cancel" not in binding.calls
-    assert binding.calls[-1] == "close"
 
 
 def test_leaving_after_the_stream_was_closed_cancels_nothing() -> None:

@@ -141,7 +141,7 @@ def test_the_text_buffer_has_a_maximum_size(
 ) -> None:
     monkeypatch.setattr(native_calls, "LARGEST_TEXT_CAP", 1)
     stream.text_cap = 1
-    with pytest.raises(InvalidArgumentError, match="text_cap is 1"):
+    with pytest.raises(InvalidArgumentError, match="text_cap: expected room"):
         for _ in range(6):
             binding.next(stream)
 

@@ -407,10 +407,10 @@ def test_invalid_token_ids_are_rejected_with_their_position(
 @pytest.mark.parametrize(
     ("field", "value", "said"),
     [
-        ("cache", CacheOptions(slot=99), "slot_id 99"),
+        ("cache", CacheOptions(slot=99), "slot_id: expected -1 .* got 99"),
         ("top_k", 2**40, "top_k must be .* to 2147483647, got 1099511627776"),
         ("temperature", "hot", "temperature must be a number .*, got 'hot'"),
-        ("cache", CacheOptions(type_k="q7"), 'cache_type_k: "q7"'),
+        ("cache", CacheOptions(type_k="q7"), 'cache_type_k: .* got "q7"'),
         ("shape", Gbnf('root ::= "\0"'), "gbnf_grammar contains a NUL"),
     ],
 )

@@ -83,7 +83,7 @@ def test_max_tokens_inside_a_label_is_an_error(tiny_model: Model) -> None:
 
 
 def test_a_payload_and_texts_exclude_each_other() -> None:
-    with pytest.raises(InvalidArgumentError, match="not both"):
+    with pytest.raises(InvalidArgumentError, match="expected at most one constraint"):
         FfiStreamingGenerateArgs(
             [1], token_tree_payload=TokenTreePayload("", ()), text_choices=("a",)
         )

@@ -268,6 +268,15 @@ ELIZA_API int eliza_inference_llm_stream_next(EliLlmStream * stream, int32_t * t
                                               size_t * num_tokens_out, char * text_out, size_t text_cap,
                                               int32_t * drafted_out, int32_t * accepted_out, char ** err);
 
+/* Generates steps like eliza_inference_llm_stream_next(), and goes on until the generation ends, a buffer is full or
+ * most_ms milliseconds have passed. So a whole text needs few calls, and while greedy tokens are generated, the
+ * calling thread sleeps: the thread that runs the forward passes chooses them. An error after the first token is
+ * reported by the next call. */
+ELIZA_API int32_t eliza_inference_llm_stream_next_many(EliLlmStream * stream, uint32_t most_ms, int32_t * tokens_out,
+                                                       uint64_t tokens_cap, uint64_t * num_tokens_out, char * text_out,
+                                                       uint64_t text_cap, int32_t * drafted_out, int32_t * accepted_out,
+                                                       char ** err);
+
 /* Receives each token with its text, which is valid during the call. Return non-zero to stop. If the generation
  * ends inside a UTF-8 character, a last call with token_id -1 delivers the remaining text. */
 typedef int (*eliza_token_callback)(int32_t token_id, const char * token_text, void * user);

@@ -31,27 +31,27 @@ public:
     }
 
     Handle * add(std::shared_ptr<Object> object) {
-        const std::lock_guard<std::mutex> lock(mutex_);
+        const std::lock_guard<GlobalMutex> lock(mutex_);
         next_ += 16;  // looks like an aligned pointer, and is exact as a JavaScript number
         objects_.emplace(next_, Entry{std::move(object), fork_depth()});
         return reinterpret_cast<Handle *>(next_);
     }
 
     std::shared_ptr<Object> find(Handle * handle) const {
-        const std::lock_guard<std::mutex> lock(mutex_);
+        const std::lock_guard<GlobalMutex> lock(mutex_);
         const auto found = objects_.find(reinterpret_cast<uintptr_t>(handle));
         return found != objects_.end() && found->second.is_own() ? found->second.object : nullptr;
     }
 
     // Returns true if the handle's object belongs to an ancestor of this forked process.
     bool is_of_parent(Handle * handle) const {
-        const std::lock_guard<std::mutex> lock(mutex_);
+        const std::lock_guard<GlobalMutex> lock(mutex_);
         const auto found = objects_.find(reinterpret_cast<uintptr_t>(handle));
         return found != objects_.end() && !found->second.is_own();
     }
 
     std::shared_ptr<Object> remove(Handle * handle) {
-        const std::lock_guard<std::mutex> lock(mutex_);
+        const std::lock_guard<GlobalMutex> lock(mutex_);
         const auto found = objects_.find(reinterpret_cast<uintptr_t>(handle));
         if (found == objects_.end() || !found->second.is_own()) {
             return nullptr;
@@ -63,7 +63,7 @@ public:
 
     template <typename Predicate>
     std::vector<Handle *> select(Predicate wanted) const {
-        const std::lock_guard<std::mutex> lock(mutex_);
+        const std::lock_guard<GlobalMutex> lock(mutex_);
         std::vector<Handle *> handles;
         for (const auto & [number, entry] : objects_) {
             if (entry.is_own() && wanted(*entry.object)) {
@@ -81,7 +81,7 @@ private:
         bool is_own() const { return process == fork_depth(); }
     };
 
-    mutable std::mutex mutex_;
+    mutable GlobalMutex mutex_;
     uintptr_t next_ = 0x1000;
     std::unordered_map<uintptr_t, Entry> objects_;
 };

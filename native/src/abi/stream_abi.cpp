@@ -78,6 +78,55 @@ struct StepWriter {
     }
 };
 
+// Writes the next step, and those that follow it as far as there is room: steps that need no pass, and until most_us
+// microseconds have passed, all others. Returns true after the last step.
+bool write_steps(Stream & stream, int64_t most_us, StepWriter & writer) {
+    const int64_t start = llama_time_us();
+    const auto ahead = [&] {
+        const int64_t left_us = start + most_us - llama_time_us();
+        return Stream::Ahead{left_us > 0 ? writer.tokens_cap - writer.n_tokens : 1, left_us};
+    };
+    const Stream::Step & step = stream.peek(ahead());
+    if (!writer.has_room(step)) {
+        throw Error(ELIZA_ERR_TEXT_CAP, "text_cap: expected room for the next token's text, " +
+                                            std::to_string(step.text.size() + 1) + " bytes, got " +
+                                            std::to_string(writer.text_cap) + "; the token waits for the next call");
+    }
+    bool is_final = writer.write(step);
+    stream.take();
+    while (!is_final && writer.n_tokens < writer.tokens_cap) {
+        const bool in_time = llama_time_us() - start < most_us;
+        if (!in_time && !stream.has_step() && !stream.next_is_ready()) {
+            break;
+        }
+        const Stream::Step * next = stream.peek_ready(ahead());
+        if (next == nullptr || !writer.has_room(*next)) {
+            break;  // the next call returns the step or reports the error
+        }
+        is_final = writer.write(*next);
+        stream.take();
+    }
+    return is_final;
+}
+
+// eliza_inference_llm_stream_next() and eliza_inference_llm_stream_next_many().
+int pull(EliLlmStream * stream, int64_t most_us, StepWriter writer, uint64_t * num_tokens_out, int32_t * drafted_out,
+         int32_t * accepted_out, char ** err) {
+    return with_stream(stream, err, [&](Stream & s) {
+        require(writer.tokens != nullptr, "tokens_out is NULL");
+        require(writer.tokens_cap > 0, "tokens_cap is 0: room for one token is needed");
+        require(num_tokens_out != nullptr, "num_tokens_out is NULL");
+        require(writer.text != nullptr, "text_out is NULL");
+        const int64_t drafted_before = s.tokens_drafted();
+        const int64_t accepted_before = s.tokens_accepted();
+        const bool is_final = write_steps(s, most_us, writer);
+        *num_tokens_out = writer.n_tokens;
+        write_if_asked(drafted_out, s.tokens_drafted() - drafted_before);
+        write_if_asked(accepted_out, s.tokens_accepted() - accepted_before);
+        return is_final ? 1 : 0;
+    });
+}
+
 }  // namespace
 
 EliLlmStream * eliza_inference_llm_stream_open(EliInferenceContext * ctx, const eliza_llm_stream_config_t * cfg,
@@ -138,35 +187,22 @@ int eliza_inference_llm_stream_decode(EliLlmStream * stream, char ** err) {
 int eliza_inference_llm_stream_next(EliLlmStream * stream, int32_t * tokens_out, size_t tokens_cap,
                                     size_t * num_tokens_out, char * text_out, size_t text_cap, int32_t * drafted_out,
                                     int32_t * accepted_out, char ** err) {
-    return with_stream(stream, err, [&](Stream & s) {
-        require(tokens_out != nullptr, "tokens_out is NULL");
-        require(tokens_cap > 0, "tokens_cap is 0: room for one token is needed");
-        require(num_tokens_out != nullptr, "num_tokens_out is NULL");
-        require(text_out != nullptr, "text_out is NULL");
-        const int64_t drafted_before = s.tokens_drafted();
-        const int64_t accepted_before = s.tokens_accepted();
-        const Stream::Step & step = s.peek();
-        if (step.text.size() >= text_cap) {
-            throw Error(ELIZA_ERR_TEXT_CAP,
-                        "text_cap is " + std::to_string(text_cap) + ", the next token's text needs " +
-                            std::to_string(step.text.size() + 1) + " bytes; it waits for the next call");
-        }
-        StepWriter writer{tokens_out, tokens_cap, text_out, text_cap};
-        bool is_final = writer.write(step);
-        s.take();
-        while (!is_final && writer.n_tokens < tokens_cap && s.next_is_ready()) {
-            const Stream::Step * next = s.peek_ready();
-            if (next == nullptr || !writer.has_room(*next)) {
-                break;  // for the next call, as is what went wrong
-            }
-            is_final = writer.write(*next);
-            s.take();
-        }
-        *num_tokens_out = writer.n_tokens;
-        write_if_asked(drafted_out, s.tokens_drafted() - drafted_before);
-        write_if_asked(accepted_out, s.tokens_accepted() - accepted_before);
-        return is_final ? 1 : 0;
-    });
+    uint64_t n_tokens = 0;
+    const int status = pull(stream, 0, {tokens_out, tokens_cap, text_out, text_cap},
+                            num_tokens_out != nullptr ? &n_tokens : nullptr, drafted_out, accepted_out, err);
+    if (status >= 0) {
+        *num_tokens_out = static_cast<size_t>(n_tokens);
+    }
+    return status;
+}
+
+int32_t eliza_inference_llm_stream_next_many(EliLlmStream * stream, uint32_t most_ms, int32_t * tokens_out,
+                                             uint64_t tokens_cap, uint64_t * num_tokens_out, char * text_out,
+                                             uint64_t text_cap, int32_t * drafted_out, int32_t * accepted_out,
+                                             char ** err) {
+    return pull(stream, int64_t(1000) * most_ms,
+                {tokens_out, static_cast<size_t>(tokens_cap), text_out, static_cast<size_t>(text_cap)}, num_tokens_out,
+                drafted_out, accepted_out, err);
 }
 
 int eliza_inference_llm_stream_generate(EliLlmStream * stream, int32_t max_tokens, eliza_token_callback on_token,

@@ -1,11 +1,31 @@
-// Distinguishes a process from its forked children.
+// What changes for a process when it is forked.
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 
 namespace eliza {
 
 // Returns the number of forks between the process that loaded the library and this one. Needs no system call.
 uint32_t fork_depth();
+
+// A mutex of global state. A fork waits until no other thread holds it, because the child does not have that thread and
+// would wait for it for ever. Hold it for a short time only, and do not lock another mutex or call back meanwhile.
+class GlobalMutex {
+public:
+    GlobalMutex();
+    ~GlobalMutex();
+    GlobalMutex(const GlobalMutex &) = delete;
+    GlobalMutex & operator=(const GlobalMutex &) = delete;
+
+    void lock() { mutex_.lock(); }
+    void unlock() { mutex_.unlock(); }
+
+private:
+    std::mutex mutex_;
+};
+
+// Calls `reset` in every new child process, before the child runs other code of this library.
+void reset_after_fork(void (*reset)());
 
 }  // namespace eliza

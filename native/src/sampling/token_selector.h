@@ -45,6 +45,9 @@ public:
     std::string describe() const;
     bool has_grammar() const { return grammar_ != nullptr; }
 
+    // True if select() is an argmax over raw logits: it takes little time and cannot fail.
+    bool is_plain_argmax() const { return grammar_ == nullptr && !budget_ && chain_.greedy() && chain_.keeps_logits(); }
+
     // Selects outside spans. `drawn` is a token already drawn from these logits, if any; it is returned if the grammar
     // allows it.
     llama_token select(const float * logits, std::optional<llama_token> drawn = std::nullopt);

@@ -14,6 +14,7 @@
 #include "llama-ext.h"
 #include "llama-model.h"
 #include "log.h"
+#include "platform/process.h"
 #include "token_piece.h"
 
 namespace eliza {
@@ -26,8 +27,20 @@ struct Loaded {
     std::vector<GgufFile> files;  // the files it was loaded from
 };
 
-std::mutex registry_mutex;
-std::map<Key, Loaded> registry;
+// The loaded models of this process.
+struct Registry {
+    std::mutex mutex;  // held while loading, so that two concurrent requests for the same file do not load it twice
+    std::map<Key, Loaded> models;
+};
+
+// A forked child starts with an empty registry, because a thread of the parent may have held the mutex.
+Registry & registry() {
+    static Registry * current = [] {
+        reset_after_fork([] { current = new Registry; });
+        return new Registry;
+    }();
+    return *current;
+}
 
 const GgufFile * first_changed(const std::vector<GgufFile> & files) {
     const auto found =
@@ -77,9 +90,8 @@ Model::Model(llama_model * model, const ModelSettings & settings, std::string fi
 std::shared_ptr<Model> Model::load(const std::string & path, const ModelSettings & settings,
                                    const Progress & progress) {
     init_backend();
-    // Held while loading, so that two concurrent requests for the same file do not load it twice.
-    const std::lock_guard<std::mutex> lock(registry_mutex);
-    Loaded & known = registry[{path, settings}];
+    const std::lock_guard<std::mutex> lock(registry().mutex);
+    Loaded & known = registry().models[{path, settings}];
     if (auto model = known.model.lock(); model != nullptr && first_changed(known.files) == nullptr) {
         return model;
     }

@@ -18,6 +18,7 @@
 #include "engine/model/rpc_request.h"
 #include "error.h"
 #include "ggml-rpc.h"
+#include "platform/process.h"
 #include "transport.h"
 
 static_assert(eliza::RpcRequest::hello_answer_size == 4 + RPC_CONN_CAPS_SIZE);
@@ -34,11 +35,11 @@ struct Failure {
     bool had_answered;
 };
 
-std::mutex failures_mutex;
+GlobalMutex failures_mutex;
 std::map<std::string, Failure> failures;
 
 void note_failure(const std::string & endpoint, const std::string & reason, bool had_answered) {
-    const std::lock_guard<std::mutex> lock(failures_mutex);
+    const std::lock_guard<GlobalMutex> lock(failures_mutex);
     failures.emplace(endpoint, Failure{reason, had_answered});
 }
 
@@ -123,7 +124,7 @@ int open_connection(const char * host, int port, std::string & reason) {
 }  // namespace
 
 void check_rpc_connections(const Endpoints & endpoints) {
-    const std::lock_guard<std::mutex> lock(failures_mutex);
+    const std::lock_guard<GlobalMutex> lock(failures_mutex);
     for (const std::string & endpoint : endpoints) {
         if (const auto failed = failures.find(endpoint); failed != failures.end()) {
             throw lost(endpoint, failed->second);
@@ -132,7 +133,7 @@ void check_rpc_connections(const Endpoints & endpoints) {
 }
 
 void forget_failed_attempt(const std::string & endpoint) {
-    const std::lock_guard<std::mutex> lock(failures_mutex);
+    const std::lock_guard<GlobalMutex> lock(failures_mutex);
     if (const auto failed = failures.find(endpoint); failed != failures.end()) {
         if (failed->second.had_answered) {
             throw lost(endpoint, failed->second);

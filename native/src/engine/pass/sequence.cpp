@@ -87,6 +87,23 @@ void Sequence::decode(Rows rows, const Progress & progress) {
     run(wanted);
 }
 
+void Sequence::decode_each(const std::function<bool(const float * logits)> & choose) {
+    PassRequest wanted(slot_, cancelled_, counts_);
+    ask_for_row(wanted);
+    bool continues = false;
+    wanted.on_row = [&](int32_t, const LogitsRow & row) {
+        n_decoded_ = tokens_.size();
+        continues = choose(row.whole());
+    };
+    wanted.continues = [&] {
+        if (continues) {
+            ask_for_row(wanted);
+        }
+        return continues;
+    };
+    decoder_->queue().run(wanted);
+}
+
 // What the pass has left of the row after the last token; `gathered` are the tokens that it was to pick out.
 void Sequence::keep(const LogitsRow & row, TokenSpan gathered) {
     if (row.gathered() != nullptr) {

@@ -48,6 +48,12 @@ public:
     // what was decoded until then is kept.
     void decode(Rows rows, const Progress & progress = {});
 
+    // Decodes what waits and calls `choose` with the logits of all tokens after the last one, which are valid during
+    // the call. If `choose` returns true, it has appended a token: that token is decoded in the next pass and `choose`
+    // is called again. The thread that runs the passes calls `choose`, while the thread of this call sleeps: many
+    // tokens can be generated without waking it and without copying logits.
+    void decode_each(const std::function<bool(const float * logits)> & choose);
+
     // The logits after the last token, n_vocab of them, until the tokens change.
     const float * logits();
 

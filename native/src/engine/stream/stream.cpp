@@ -1,6 +1,7 @@
 #include "engine/stream/stream.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "engine/cache/slot_file.h"
@@ -103,31 +104,43 @@ void Stream::cancel() {
     decoder_->queue().wake_cancelled();
 }
 
-const Stream::Step & Stream::peek() {
+const Stream::Step & Stream::peek(const Ahead & ahead) {
     cancelled_.throw_if_set();
-    if (!waiting_step_) {
-        waiting_step_ = noting_a_full_context([&] { return compute_step(); });
+    if (steps_.empty()) {
+        compute(ahead);
     }
-    return *waiting_step_;
+    return steps_.front();
 }
 
 void Stream::take() {
-    waiting_step_.reset();
+    steps_.pop_front();
     logprobs_.tell();
 }
 
-const Stream::Step * Stream::peek_ready() {
-    try {
-        if (!waiting_step_ && !cancelled_.is_set()) {
-            waiting_step_ = noting_a_full_context([&] { return compute_step(); });
+const Stream::Step * Stream::peek_ready(const Ahead & ahead) {
+    if (steps_.empty() && !error_ && !cancelled_.is_set()) {
+        try {
+            compute(ahead);
+        } catch (...) {
+            error_ = std::current_exception();
         }
-    } catch (const Error & error) {
-        if (error.status() == ELIZA_ERR_CANCELLED) {
-            cancelled_.set();  // that was for the call to come
-        }
-        return nullptr;
     }
-    return waiting_step_ ? &*waiting_step_ : nullptr;
+    return steps_.empty() ? nullptr : &steps_.front();
+}
+
+// Computes the next step or more. If an error comes after steps, the next call reports it.
+void Stream::compute(const Ahead & ahead) {
+    if (error_) {
+        std::rethrow_exception(std::exchange(error_, nullptr));
+    }
+    try {
+        noting_a_full_context([&] { compute_steps(ahead); });
+    } catch (...) {
+        if (steps_.empty()) {
+            throw;
+        }
+        error_ = std::current_exception();
+    }
 }
 
 bool Stream::generate(int64_t max_tokens, const std::function<bool(const Step &)> & on_step) {
@@ -150,12 +163,48 @@ Stream::Step Stream::finish(eliza_finish_reason reason) {
     return {std::nullopt, utf8_.finish(), true};
 }
 
-// The generation that had ended goes on; a step that was not taken yet is not its last any more.
+// Continues a generation that had ended; a step that was not taken yet is no longer the last one.
 void Stream::go_on() {
     finish_reason_ = ELIZA_FINISH_NONE;
-    if (waiting_step_) {
-        waiting_step_->final = false;
+    error_ = nullptr;
+    for (Step & step : steps_) {
+        step.final = false;
     }
+}
+
+// True if a generated token has not been taken yet.
+bool Stream::token_waits() const {
+    return std::any_of(steps_.begin(), steps_.end(), [](const Step & step) { return step.token.has_value(); });
+}
+
+// True if the next tokens are the argmax over the logits of a pass, so that the thread that runs the passes can choose
+// them.
+bool Stream::may_generate_ahead() const {
+    const bool is_at_limit = config_.max_tokens > 0 && generated_since_prefill_ >= config_.max_tokens;
+    return finish_reason_ == ELIZA_FINISH_NONE && !is_at_limit && !sequence_.tokens().empty() &&
+           sequence_.has_undecoded() && selector_.is_plain_argmax() && !choice_.is_active() && !mask_ &&
+           forced_.empty() && !draft_.is_on() && !logprobs_.is_on();
+}
+
+void Stream::compute_steps(const Ahead & ahead) {
+    if (!may_generate_ahead()) {
+        steps_.push_back(compute_step());
+        return;
+    }
+    settle_known_text(sequence_.tokens().size());
+    choice_.take_drawn();  // the argmax is the draw of a greedy stream
+    const int64_t start = llama_time_us();
+    sequence_.decode_each([&](const float * logits) {
+        llama_token token = LLAMA_TOKEN_NULL;
+        {
+            const Stopwatch stopwatch(stats_.select_ns);
+            token = selector_.select(logits);
+        }
+        const bool is_end = llama_vocab_is_eog(decoder_->model().vocab(), token);
+        stats_.tokens_sampled += is_end ? 0 : 1;
+        steps_.push_back(is_end ? finish(ELIZA_FINISH_END) : step_of(token));
+        return !steps_.back().final && steps_.size() < ahead.n_steps && llama_time_us() - start < ahead.most_us;
+    });
 }
 
 Stream::Step Stream::compute_step() {
@@ -169,9 +218,9 @@ Stream::Step Stream::compute_step() {
     }
 
     logprobs_.begin_token();
-    const bool stop_at_leaf = choice_.stops_at_leaf();
     std::optional<llama_token> token;
     if (choice_.is_active()) {
+        const bool stop_at_leaf = choice_.stops_at_leaf();
         token = choice_.next(selector_);
         if (!token && stop_at_leaf) {
             return finish(ELIZA_FINISH_LEAF);
@@ -185,8 +234,14 @@ Stream::Step Stream::compute_step() {
         }
         stats_.tokens_sampled += is_free ? 1 : 0;
     }
-    const std::string bytes = decoder_->model().piece(*token);
-    commit(*token);
+    return step_of(*token);
+}
+
+// Commits a token that does not end the generation.
+Stream::Step Stream::step_of(llama_token token) {
+    const bool stop_at_leaf = choice_.stops_at_leaf();
+    const std::string bytes = decoder_->model().piece(token);
+    commit(token);
     Step step{token, utf8_.push(std::string_view(bytes).substr(choice_.skip_text(bytes.size()))), false};
     if (stop_at_leaf && !choice_.is_active()) {
         step.text += finish(ELIZA_FINISH_LEAF).text;
@@ -329,7 +384,7 @@ void Stream::require_free_choice(const char * what) const {
     if (selector_.has_grammar()) {
         throw invalid_argument(std::string("the stream has a grammar and does not accept ") + what);
     }
-    if (waiting_step_ && waiting_step_->token) {
+    if (token_waits()) {
         throw invalid_argument(std::string("a generated token has not been taken yet: take it before setting ") + what);
     }
 }
@@ -352,7 +407,7 @@ void Stream::set_forced_tokens(const llama_token * tokens, size_t n) {
 void Stream::decode() {
     cancelled_.throw_if_set();
     require_prompt();
-    if (!waiting_step_ && finish_reason_ == ELIZA_FINISH_NONE && sequence_.has_undecoded()) {
+    if (steps_.empty() && finish_reason_ == ELIZA_FINISH_NONE && sequence_.has_undecoded()) {
         noting_a_full_context([&] { sequence_.decode(rows_to_decode()); });
     }
 }
@@ -370,7 +425,7 @@ std::vector<EndingScores> Stream::score_endings(const std::vector<Ending> & endi
     if (choice_.is_active()) {
         throw invalid_argument("a span of choices is active: clear it before scoring endings");
     }
-    if (waiting_step_) {
+    if (has_step()) {
         throw invalid_argument("a generated token waits to be taken before scoring endings");
     }
     for (size_t i = 0; i < endings.size(); ++i) {
@@ -397,7 +452,7 @@ void Stream::fill(const SpanSpec & spec, FillResult & result) {
     if (choice_.is_active()) {
         throw invalid_argument("a span of choices is active: clear it before filling");
     }
-    if (waiting_step_) {
+    if (has_step()) {
         throw invalid_argument("a generated token waits to be taken before filling");
     }
     go_on();
@@ -428,7 +483,8 @@ void Stream::begin_anew() {
     draft_.drop();
     logprobs_.forget();
     utf8_.finish();
-    waiting_step_.reset();
+    steps_.clear();
+    error_ = nullptr;
     finish_reason_ = ELIZA_FINISH_NONE;
     generated_since_prefill_ = 0;
     cancelled_.clear();
@@ -441,7 +497,7 @@ std::string Stream::slot_fingerprint() const {
 void Stream::save_slot(const std::string & path) {
     cancelled_.throw_if_set();
     require_prompt();
-    if (waiting_step_ && waiting_step_->token) {
+    if (token_waits()) {
         throw invalid_argument("a generated token waits to be taken before saving");
     }
     if (choice_.healing_is_pending()) {

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -43,6 +44,12 @@ public:
     // Appends and decodes. On failure the conversation is as it was.
     void prefill(const llama_token * tokens, size_t n);
 
+    // How far a call may generate.
+    struct Ahead {
+        size_t n_steps;
+        int64_t most_us;  // no step begins after this time
+    };
+
     // What comes next: a token, the end, or both.
     struct Step {
         std::optional<llama_token> token;
@@ -50,8 +57,9 @@ public:
         bool final = false;
     };
 
-    // The step that comes next, computed on first asking. take() moves past it.
-    const Step & peek();
+    // The next step, computed by the first call. With `ahead`, the call may compute more steps, if that needs no other
+    // thread. take() removes the step.
+    const Step & peek(const Ahead & ahead = Ahead{1, INT64_MAX});
     void take();
 
     // Hands the steps that come to on_step until it returns false, max_tokens tokens were given out
@@ -65,8 +73,11 @@ public:
         return (!forced_.empty() && skips_forced_passes()) || from_draft;
     }
 
-    // The same as peek(), but what goes wrong is left for peek(): then nullptr.
-    const Step * peek_ready();
+    // The same as peek(), but returns nullptr if there is an error, which the next peek() reports.
+    const Step * peek_ready(const Ahead & ahead = Ahead{1, INT64_MAX});
+
+    // True if a step has been computed and not been taken yet.
+    bool has_step() const { return !steps_.empty(); }
 
     // Of the drafts that came to their end: all their tokens, and those that were generated.
     int64_t tokens_drafted() const { return stats_.tokens_drafted; }
@@ -132,7 +143,12 @@ private:
     void begin_anew();
     void begin_span(Span span);
     std::string slot_fingerprint() const;
+    void compute(const Ahead & ahead);
+    void compute_steps(const Ahead & ahead);
     Step compute_step();
+    Step step_of(llama_token token);
+    bool token_waits() const;
+    bool may_generate_ahead() const;
     Step finish(eliza_finish_reason reason);
     void go_on();
     llama_token choose_freely();
@@ -169,7 +185,8 @@ private:
     Draft draft_;
     TokenLogprobs logprobs_;
 
-    std::optional<Step> waiting_step_;
+    std::deque<Step> steps_;    // computed and not taken yet
+    std::exception_ptr error_;  // to be reported after them
     eliza_finish_reason finish_reason_ = ELIZA_FINISH_NONE;
     int64_t generated_since_prefill_ = 0;
 };
