@@ -62,7 +62,7 @@ SECONDS, MEBIBYTES = 300.0, 4096
 
 NO_GENERATOR = (
     "keeps no KV cache",
-    "not a decoder alone",
+    "not decoder-only",
     "computes embeddings",
     "no finite logit",
 )

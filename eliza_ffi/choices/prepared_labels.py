@@ -60,7 +60,7 @@ class PreparedLabels(LabelSet[T]):
         """
         if self._made_by() is not cache:
             raise InvalidArgumentError(
-                "the choices were prepared for another model; prepare them with this model"
+                "the labels were prepared for another model; prepare them with this model"
             )
         return self._tokens
 

@@ -275,7 +275,7 @@ TEST_F(BadInput, AQuantizedCacheWithoutFlashAttentionIsRejected) {
     eliza_llm_stream_config_t cfg = config();
     cfg.cache_type_v = "q8_0";
     EXPECT_EQ(eliza_inference_llm_stream_open(context.get(), &cfg, error.out()), nullptr);
-    EXPECT_EQ(error.text(), "cache_type_v q8_0 needs flash attention, which option flash_attn has switched off");
+    EXPECT_EQ(error.text(), "cache_type_v: q8_0 needs flash attention, but option flash_attn is off");
 }
 
 TEST_F(BadInput, AWaitingStepIsNotFinalAfterTheGenerationResumes) {

@@ -333,7 +333,7 @@ TEST_F(RefusedEndings, OfAnotherModel) {
     const ContextHandle other = make_context("auto", mtp_model_path({"glm4moe", MtpHead::random}));
     choices = prepare(other, {{340}, {341}});
     prefill(stream, prompt);
-    EXPECT_EQ(refusal(good()), "the choices were prepared for another model");
+    EXPECT_EQ(refusal(good()), "the labels were prepared for another model");
 }
 
 TEST_F(RefusedEndings, CountsLeavesWithoutRoom) {

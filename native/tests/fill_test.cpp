@@ -227,18 +227,19 @@ TEST_F(Fill, ErrorsNameTheReasonAndChangeNothing) {
     EXPECT_EQ(refusal(R"({"choices":[]})"), "choices is empty");
     EXPECT_EQ(refusal(R"({"choices":["a",""]})"), "choices[1] is empty");
     EXPECT_EQ(refusal(R"({"choices":["a","a"]})"), "choices[1] is the same as choices[0]");
-    EXPECT_EQ(refusal(R"({"choices":["a"],"json":"string"})"), "a span has one value, not choices and json");
+    EXPECT_EQ(refusal(R"({"choices":["a"],"json":"string"})"), "span: expected one value, found choices and json");
     EXPECT_EQ(refusal(R"({"json":"text"})"),
-              "json: \"text\" is not one of string, string-body, number, integer, value");
-    EXPECT_EQ(refusal(R"({"json":"value","depth":65})"), "depth: 65 is not 1 to 64");
-    EXPECT_EQ(refusal(R"({"json":"string","temperature":-1})"), "temperature: -1 is not 0.0 to 1000000.0");
+              "json: expected one of string, string-body, number, integer, value, found \"text\"");
+    EXPECT_EQ(refusal(R"({"json":"value","depth":65})"), "depth: expected 1 to 64, found 65");
+    EXPECT_EQ(refusal(R"({"json":"string","temperature":-1})"), "temperature: expected 0.0 to 1000000.0, found -1");
     EXPECT_EQ(refusal(R"({"dfa":{"classes":[]}})"), "dfa.transitions: missing");
     EXPECT_EQ(refusal(R"({"dfa":{"classes":[18446744073709551615],"transitions":[[-1]],"accepting":[0]}})"),
               "dfa.classes[0]: expected the number of a state or class, found number");
     EXPECT_EQ(refusal(R"({"dfa":)" + std::string(200000, '[') + std::string(200000, ']') + "}"),
               "span is nested deeper than 64 levels, at byte 70");
     EXPECT_EQ(refusal(R"({"json":"string","max_tokens":1e999})").rfind("span contains a number", 0), 0u);
-    EXPECT_EQ(refusal(R"({"choices":["a"],"stop":1})").rfind("span: unknown member \"stop\"; known are after", 0), 0u);
+    EXPECT_EQ(refusal(R"({"choices":["a"],"stop":1})").rfind("span: unknown member \"stop\"; known members: after", 0),
+              0u);
     EXPECT_NE(refusal(R"({"before":"\u0000","grammar":"root ::= [a]"})").find("U+0000"), std::string::npos);
     EXPECT_NE(refusal(R"({"grammar":"root ::= ("})").find("gbnf_grammar"), std::string::npos);
     EXPECT_EQ(refusal("{\"before\":\"\xff\"}").rfind("span is not JSON", 0), 0u);

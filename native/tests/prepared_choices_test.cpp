@@ -124,7 +124,7 @@ TEST_F(PreparedChoicesTest, ScoresAreInTheOrderOfTheTexts) {
 }
 
 TEST_F(PreparedChoicesTest, ErrorsNameTheInvalidText) {
-    EXPECT_EQ(refusal("[]"), "choices: there are none");
+    EXPECT_EQ(refusal("[]"), "choices: expected at least one string, got none");
     EXPECT_EQ(refusal(R"(["A",""])"), "choices[1] is empty");
     EXPECT_EQ(refusal(R"(["A","B","A"])"), "choices[2] is the same as choices[0]");
     EXPECT_EQ(refusal(R"(["A",1])"), "choices[1]: expected a string, found number");

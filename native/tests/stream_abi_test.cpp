@@ -232,7 +232,7 @@ TEST_F(StreamAbi, AForeignModelIdIsRejected) {
     const std::string foreign = payload({{"B", {301}}}, "theirs");
     EXPECT_EQ(eliza_inference_set_token_trie(stream.get(), foreign.data(), foreign.size(), 0), ELIZA_ERR_INVALID_ARG);
     EXPECT_STREQ(eliza_inference_last_error(stream.get()),
-                 "modelId: the payload is for \"theirs\", the model is \"mine\" (option model_id)");
+                 "modelId: expected \"mine\" (option model_id), got \"theirs\"");
     EXPECT_EQ(stats(stream).trie_active, 1);
     EXPECT_EQ(pull(stream).tokens, std::vector<int32_t>{300});
     EXPECT_EQ(leaf(stream), "A");

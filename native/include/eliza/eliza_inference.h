@@ -456,7 +456,7 @@ ELIZA_API EliChoices * eliza_inference_prepare_token_trie(EliInferenceContext * 
                                                           size_t * longest_out, char ** err);
 
 /* Starts a span of prepared labels, like eliza_inference_set_token_trie. The leaves are in the order of the labels
- * and are named by their index: "0", "1", ... Choices that were prepared for another model are rejected. */
+ * and are named by their index: "0", "1", ... Labels that were prepared for another model are rejected. */
 ELIZA_API int eliza_inference_set_choices(EliLlmStream * stream, EliChoices * choices, int mode);
 
 enum {

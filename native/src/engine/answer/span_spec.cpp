@@ -20,8 +20,8 @@ double number_member(const Json & span, const char * key, double otherwise, doub
     }
     const auto value = number->number<double>();
     if (!(value >= least && value <= most)) {
-        throw invalid_argument(std::string(key) + ": " + number->dump() + " is not " + Json(least).dump() + " to " +
-                               Json(most).dump());
+        throw invalid_argument(std::string(key) + ": expected " + Json(least).dump() + " to " + Json(most).dump() +
+                               ", found " + number->dump());
     }
     return value;
 }
@@ -33,8 +33,8 @@ int32_t int_member(const Json & span, const char * key, int32_t otherwise, int32
     }
     int64_t value = 0;
     if (!read_int(*number, least, most, value)) {
-        throw invalid_argument(std::string(key) + ": " + number->dump() + " is not " + std::to_string(least) + " to " +
-                               std::to_string(most));
+        throw invalid_argument(std::string(key) + ": expected " + std::to_string(least) + " to " +
+                               std::to_string(most) + ", found " + number->dump());
     }
     return static_cast<int32_t>(value);
 }
@@ -77,7 +77,7 @@ void check_members(const Json & span) {
         for (const std::string & name : known) {
             names += (names.empty() ? "" : ", ") + name;
         }
-        throw invalid_argument("span: unknown member \"" + key + "\"; known are " + names);
+        throw invalid_argument("span: unknown member \"" + key + "\"; known members: " + names);
     }
 }
 
@@ -105,7 +105,7 @@ SpanSpec parse_span(std::string_view json) {
         const std::string name = text_member(span, "json");
         const std::optional<ValueKind> kind = value_kind(name);
         if (!kind) {
-            throw invalid_argument("json: \"" + name + "\" is not one of " + value_kind_names());
+            throw invalid_argument("json: expected one of " + value_kind_names() + ", found \"" + name + "\"");
         }
         spec.value.kind = *kind;
     }
@@ -117,7 +117,7 @@ SpanSpec parse_span(std::string_view json) {
         spec.grammar = text_member(span, "grammar");
     }
     if (kinds.find(' ') != std::string::npos) {
-        throw invalid_argument("a span has one value, not " + kinds);
+        throw invalid_argument("span: expected one value, found " + kinds);
     }
     constexpr double any = 1e6;
     spec.value.depth = int_member(span, "depth", spec.value.depth, 1, JsonRecognizer::max_depth_limit);

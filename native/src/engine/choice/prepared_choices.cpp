@@ -22,7 +22,7 @@ constexpr size_t texts_at_a_time = 256;
 
 void check_distinct(const std::vector<std::string> & texts) {
     if (texts.empty()) {
-        throw invalid_argument("choices: there are none");
+        throw invalid_argument("choices: expected at least one string, got none");
     }
     std::unordered_map<std::string_view, size_t> seen;
     seen.reserve(texts.size());
@@ -88,8 +88,8 @@ std::shared_ptr<const CachedTrie> trie_of_payload(std::string_view payload, cons
     auto trie = TrieCache::shared().get(payload, model.n_vocab());
     // A binary payload names no model.
     if (!model_id.empty() && !is_rtkt(payload) && trie->model_id != model_id) {
-        throw invalid_argument("modelId: the payload is for \"" + trie->model_id + "\", the model is \"" + model_id +
-                               "\" (option model_id)");
+        throw invalid_argument("modelId: expected \"" + model_id + "\" (option model_id), got \"" + trie->model_id +
+                               "\"");
     }
     return trie;
 }

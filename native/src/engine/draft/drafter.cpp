@@ -125,9 +125,9 @@ std::unique_ptr<Drafter> Drafter::make(const DraftConfig & config, Decoder & dec
         }
     }
     if (!kind.empty()) {
-        throw invalid_argument("mtp_drafter_path: \"" + config.model_path + "\" is a drafter of the kind " + kind +
-                               " (architecture " + model->architecture() +
-                               "); this library drafts with whole models of the same vocabulary and with MTP heads");
+        throw invalid_argument("mtp_drafter_path: \"" + config.model_path + "\" is an unsupported kind of drafter: " +
+                               kind + " (architecture " + model->architecture() +
+                               "); supported: whole models with the same vocabulary, and MTP heads");
     }
     return std::make_unique<ModelDrafter>(config, std::move(model), decoder);
 }

@@ -11,13 +11,13 @@ namespace {
 void check_head(const std::string & path, const Model & head, const Model & model) {
     const auto require_same = [&](const std::string & what, const std::string & of_head, const std::string & of_model) {
         if (of_head != of_model) {
-            throw invalid_argument("mtp_drafter_path: \"" + path + "\" is a head for another model: its " + what +
-                                   " is " + of_head + ", the model's " + of_model);
+            throw invalid_argument("mtp_drafter_path: \"" + path + "\" is an MTP head for another model: expected " +
+                                   what + " " + of_model + ", got " + of_head);
         }
     };
     require_same("architecture", head.architecture(), model.architecture());
     require_same("vocabulary size", std::to_string(head.n_vocab()), std::to_string(model.n_vocab()));
-    require_same("width", std::to_string(llama_model_n_embd_out(head.get())),
+    require_same("embedding size", std::to_string(llama_model_n_embd_out(head.get())),
                  std::to_string(llama_model_n_embd_out(model.get())));
 }
 

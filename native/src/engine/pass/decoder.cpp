@@ -112,7 +112,7 @@ PassCost Decoder::measure_cost(CancelFlag & cancelled) {
                 result = runner_.run(batch, some_logits);
             }
             if (result == PassRunner::no_room) {
-                throw ContextFull("no room to measure");
+                throw ContextFull("the KV cache has no room to measure a pass");
             }
             if (result == PassRunner::stopped) {
                 cancelled.throw_if_set();

@@ -90,7 +90,7 @@ std::vector<double> Embedder::pool_passes(const std::vector<llama_token> & token
         for (size_t i = std::max(begin, first_wanted); i < std::min(end, end_wanted); ++i) {
             const float * values = llama_get_embeddings_ith(context_.get(), static_cast<int32_t>(i - begin));
             if (values == nullptr) {
-                throw Error(ELIZA_ERR_FFI_FAULT, "the model gave no embedding");
+                throw Error(ELIZA_ERR_FFI_FAULT, "llama.cpp returned no embedding");
             }
             for (size_t j = 0; j < pooled.size(); ++j) {
                 pooled[j] += values[j];
@@ -106,22 +106,23 @@ std::vector<double> Embedder::pool_one_pass(const std::vector<llama_token> & tok
     decode(tokens, 0, tokens.size());
     const float * values = llama_get_embeddings_seq(context_.get(), 0);
     if (values == nullptr) {
-        throw Error(ELIZA_ERR_FFI_FAULT, "the model gave no embedding");
+        throw Error(ELIZA_ERR_FFI_FAULT, "llama.cpp returned no embedding");
     }
     return {values, values + size()};
 }
 
 std::vector<float> Embedder::embed(std::string_view text, Pooling pooling) {
     if (!model_->can_embed()) {
-        throw Error(ELIZA_ERR_NOT_IMPLEMENTED, "llama.cpp cannot embed with a model of " + model_->architecture());
+        throw Error(ELIZA_ERR_NOT_IMPLEMENTED,
+                    "llama.cpp cannot compute embeddings with the architecture " + model_->architecture());
     }
     const std::vector<llama_token> tokens = model_->tokenize(text, /*add_special=*/true, /*parse_special=*/false);
     if (tokens.empty()) {
-        throw invalid_argument("the text has no tokens to embed");
+        throw invalid_argument("text: expected at least 1 token, got none");
     }
     if (tokens.size() > most_tokens()) {
-        throw invalid_argument("the text has " + std::to_string(tokens.size()) + " tokens, the model takes " +
-                               std::to_string(most_tokens()));
+        throw invalid_argument("text: expected at most " + std::to_string(most_tokens()) + " tokens, got " +
+                               std::to_string(tokens.size()));
     }
     const std::lock_guard<std::mutex> lock(mutex_);
     std::vector<double> pooled;
@@ -139,7 +140,7 @@ std::vector<float> Embedder::embed(std::string_view text, Pooling pooling) {
         sum += value * value;
     }
     if (!(sum > 0.0) || !std::isfinite(sum)) {
-        throw Error(ELIZA_ERR_FFI_FAULT, "the model's embedding has no direction");
+        throw Error(ELIZA_ERR_FFI_FAULT, "the model's embedding is zero or not finite");
     }
     std::vector<float> embedding;
     embedding.reserve(pooled.size());

@@ -110,7 +110,7 @@ void OutputHead::all_logits(const std::vector<const HiddenState *> & hidden, int
     std::vector<uint8_t> work(plan.work_size);
     plan.work_data = work.data();
     if (ggml_graph_compute(graph, &plan) != GGML_STATUS_SUCCESS) {
-        throw Error(ELIZA_ERR_FFI_FAULT, "the output head could not be computed");
+        throw Error(ELIZA_ERR_FFI_FAULT, "ggml failed to compute the output head");
     }
     if (out.size() == 1) {
         *out[0] = std::move(logits);

@@ -32,19 +32,19 @@ llama_flash_attn_type resolve_flash_attn(const Options & options, const Model & 
 
 void require_usable(const Model & model, const Options & options, KvTypes types) {
     if (!llama_model_has_decoder(model.get()) || llama_model_has_encoder(model.get())) {
-        throw Error(ELIZA_ERR_BUNDLE_INVALID, "the model is not a decoder alone: it cannot go on with a text");
+        throw Error(ELIZA_ERR_BUNDLE_INVALID, "the model is not decoder-only: it cannot continue a text");
     }
     if (!model.has_output_head()) {
-        throw Error(ELIZA_ERR_BUNDLE_INVALID, "the model computes embeddings: it cannot go on with a text");
+        throw Error(ELIZA_ERR_BUNDLE_INVALID, "the model computes embeddings: it cannot continue a text");
     }
     if (!model.takes_flash_attention() &&
         (options.flash_attn == LLAMA_FLASH_ATTN_TYPE_ENABLED || ggml_is_quantized(types.v))) {
         throw invalid_argument("llama.cpp has no flash attention for " + model.architecture() +
-                               ": option flash_attn cannot be on, nor cache_type_v quantized, which needs it");
+                               ": leave option flash_attn at auto or off, and cache_type_v unquantized");
     }
     if (ggml_is_quantized(types.v) && options.flash_attn == LLAMA_FLASH_ATTN_TYPE_DISABLED) {
-        throw invalid_argument("cache_type_v " + std::string(ggml_type_name(types.v)) +
-                               " needs flash attention, which option flash_attn has switched off");
+        throw invalid_argument("cache_type_v: " + std::string(ggml_type_name(types.v)) +
+                               " needs flash attention, but option flash_attn is off");
     }
 }
 
@@ -88,7 +88,7 @@ PassRunner::PassRunner(std::shared_ptr<Model> model, std::shared_ptr<ComputeThre
 
     context_ = model_->new_context(params, "of " + std::to_string(params.n_ctx) + " tokens");
     if (llama_get_memory(context_.get()) == nullptr) {
-        throw Error(ELIZA_ERR_BUNDLE_INVALID, "the model keeps no KV cache: it cannot go on with a text");
+        throw Error(ELIZA_ERR_BUNDLE_INVALID, "the model keeps no KV cache: it cannot continue a text");
     }
     may_gather_ = options.backend_sampling;
     threads_->attach_to(context_.get());
@@ -134,7 +134,8 @@ PassRunner::Result PassRunner::run(Batch & batch, const Wanted & wanted) {
     }
     if (result == done && row_kind_ == RowKind::hidden && head_.rows().size() != batch.n_rows()) {
         // The graph is not what an earlier one looked like.
-        log(LogLevel::warning, "eliza: a pass did not stop before the output head; no other one will be asked to");
+        log(LogLevel::warning,
+            "eliza: a forward pass did not stop before the output head; later passes compute it, too");
         head_.give_up();
         if (!head_.rows().empty()) {
             return stopped;  // it did stop, with other rows: it is run again

@@ -347,7 +347,7 @@ void Stream::set_token_trie(std::string_view payload, int mode) { begin_span(cho
 
 void Stream::require_own(const PreparedChoices & choices) const {
     if (choices.model_fingerprint() != decoder_->model().fingerprint()) {
-        throw invalid_argument("the choices were prepared for another model");
+        throw invalid_argument("the labels were prepared for another model");
     }
 }
 
