@@ -7,7 +7,7 @@
 
 namespace eliza {
 
-// Tokens as llama.cpp wants them.
+// The tokens of one forward pass, in the format of llama.cpp.
 class Batch {
 public:
     void add(llama_token token, llama_pos position, const std::vector<llama_seq_id> & sequences, bool want_logits) {
@@ -20,9 +20,9 @@ public:
     }
 
     int32_t n_tokens() const { return static_cast<int32_t>(tokens_.size()); }
-    size_t n_rows() const { return n_rows_; }  // tokens that want logits
+    size_t n_rows() const { return n_rows_; }  // number of tokens that want logits
 
-    // Valid until the next add(). With `all_rows`, logits come with every token.
+    // Returns a batch that is valid until the next add(). With `all_rows`, the logits of every token are computed.
     llama_batch get(bool all_rows = false) {
         sequence_pointers_.clear();
         llama_seq_id * next = sequences_.data();

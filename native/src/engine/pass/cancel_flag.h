@@ -6,15 +6,15 @@
 
 namespace eliza {
 
-// Asks whoever works for a stream to stop. Set from any thread; the work that it ends lowers it, so that the next
-// call goes on.
+// A request to stop a stream's work. Any thread may set it. The work that stops because of the flag clears it, so that
+// the stream's next call runs normally.
 class CancelFlag {
 public:
     void set() { is_set_ = true; }
     void clear() { is_set_ = false; }
     bool is_set() const { return is_set_; }
 
-    // Throws Error where it is set, and lowers it.
+    // If the flag is set, clears it and throws an Error.
     void throw_if_set() {
         if (is_set_.exchange(false)) {
             throw Error(ELIZA_ERR_CANCELLED, "cancelled");

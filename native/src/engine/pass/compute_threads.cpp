@@ -9,16 +9,16 @@ namespace eliza {
 
 ComputeThreads::ComputeThreads(int32_t n_threads)
     : option_(n_threads),
-      // More threads than CPUs would spin for one another.
+      // More threads than CPUs would only spin while they wait for one another.
       size_(startable_thread_count(n_threads == 0 ? usable_core_count() : std::min(n_threads, usable_cpu_count()))) {
     const std::vector<int32_t> before = all_threads();
     ggml_threadpool_params params = ggml_threadpool_params_default(size_);
-    params.poll = 0;  // or they spin between passes, on the cores where streams choose their next tokens
+    params.poll = 0;  // no spinning between passes: streams need the cores to choose their next tokens
     pool_.reset(ggml_threadpool_new(&params));
     const std::vector<int32_t> after = all_threads();
     std::set_difference(after.begin(), after.end(), before.begin(), before.end(), std::back_inserter(ids_));
     if (ids_.size() + 1 != static_cast<size_t>(size_)) {
-        ids_.clear();  // others were started meanwhile: the calling thread tells enough
+        ids_.clear();  // other threads were started at the same time: measure the calling thread only
     }
 }
 

@@ -1,4 +1,4 @@
-// The threads that a context computes with: one pool of ggml's for its passes, its drafters and its embeddings.
+// The threads of a context: one ggml thread pool for its forward passes, its drafters and its embeddings.
 //
 // Safe from any thread.
 #pragma once
@@ -17,8 +17,8 @@ namespace eliza {
 
 class ComputeThreads {
 public:
-    // `n_threads` as the option n_threads: 0 means as many as each computation is worth. If the system refuses to start
-    // that many, there are fewer.
+    // `n_threads` is the option n_threads; 0 chooses the number of threads for each computation by its size. If the
+    // system cannot start enough threads, there are fewer.
     explicit ComputeThreads(int32_t n_threads);
     ComputeThreads(const ComputeThreads &) = delete;
     ComputeThreads & operator=(const ComputeThreads &) = delete;
@@ -27,15 +27,16 @@ public:
     int32_t size() const { return size_; }
     ggml_threadpool * pool() const { return pool_.get(); }
 
-    // Has a context compute with these threads. Its computations each need a Turn.
+    // Makes a context compute with these threads. Each of its computations needs a Turn.
     void attach_to(llama_context * context) const { llama_attach_threadpool(context, pool_.get(), pool_.get()); }
 
-    // The right to compute, for as long as one lives. The next holder is whoever has waited longest.
+    // The exclusive right to compute, for the lifetime of the object. Turns are granted in the order of the requests.
     class Turn {
     public:
-        // For a computation with n_weights weights and n_tokens tokens.
+        // Waits for a turn, and chooses the number of threads for a computation with n_weights weights and n_tokens
+        // tokens.
         Turn(ComputeThreads & threads, uint64_t n_weights, size_t n_tokens);
-        // The same, and sets the number of threads of a context that it was attached to.
+        // The same, and sets the number of threads of a context to which the pool was attached.
         Turn(ComputeThreads & threads, llama_context * context, uint64_t n_weights, size_t n_tokens);
         ~Turn();
         Turn(const Turn &) = delete;
@@ -43,13 +44,14 @@ public:
 
         int32_t n_threads() const { return n_threads_; }
 
-        // Measures from now on whether other programs take the cores away, for the turns to come.
+        // Measures, from now to the end of this turn, how long other programs occupy the cores. Later turns use one
+        // thread if that is too long (see BusyMachineGuard).
         void watch();
 
     private:
         ComputeThreads & threads_;
         int32_t n_threads_ = 1;
-        int64_t start_us_ = 0;  // of watching; 0: it does not
+        int64_t start_us_ = 0;  // when watch() was called; 0 = it was not
         int64_t without_core_us_ = 0;
         OwnThreads::Mark own_threads_;
     };
@@ -65,14 +67,14 @@ private:
 
     const int32_t option_;
     const int32_t size_;
-    std::vector<int32_t> ids_;  // of the pool's threads, if they are known
+    std::vector<int32_t> ids_;  // thread ids of the pool, without the calling thread; empty if unknown
     std::unique_ptr<ggml_threadpool, PoolDeleter> pool_;
 
     std::mutex mutex_;  // guards the next three
     std::condition_variable next_turn_;
     uint64_t n_asked_ = 0, n_served_ = 0;
 
-    BusyMachineGuard busy_guard_;  // touched by whoever has the turn
+    BusyMachineGuard busy_guard_;  // used only during a turn
 };
 
 }  // namespace eliza

@@ -9,12 +9,12 @@
 namespace eliza {
 namespace {
 
-// Lanes of trees, each a sequence of the KV cache. They cost memory for as many rows of logits.
+// Each lane of a tree is a sequence of the KV cache, and needs memory for a row of logits.
 constexpr int32_t max_lanes = 32;
 constexpr size_t max_row_bytes = size_t(64) << 20;
 
-// Cells of the KV cache can belong to several sequences. A recurrent state cannot, and a sliding window drops
-// cells that a lane still needs.
+// A cell of the KV cache can belong to several sequences. A recurrent state cannot, and a sliding window drops cells
+// that a lane still needs.
 int32_t lanes_for(const Model & model) {
     return model.is_recurrent() || llama_model_n_swa(model.get()) > 0 ? 0 : max_lanes;
 }
@@ -24,7 +24,7 @@ int32_t most_rows(const Model & model) {
     return static_cast<int32_t>(std::max<size_t>(1, max_row_bytes / row_bytes));
 }
 
-// The token that waits goes with the tree.
+// The pass of a tree also decodes the token before the tree, so the tree has one token less than a batch.
 TreeLimits limits_for(const PassRunner & runner) {
     const int32_t n_lanes = lanes_for(runner.model());
     return n_lanes > 0 ? TreeLimits{runner.n_batch() - 1, most_rows(runner.model()), n_lanes} : TreeLimits{0, 0, 0};
@@ -40,9 +40,9 @@ Decoder::Decoder(const std::shared_ptr<Model> & model, std::shared_ptr<ComputeTh
       queue_(runner_, cache_, options.share_passes && model->can_share_passes(),
              std::max(most_rows(*model), options.n_slots)) {}
 
-// Whoever measures is alone with the context, and waits for that where a cancel ends the wait.
+// Measures while no other request uses the context. A cancel ends the wait for that.
 std::optional<PassCost> Decoder::pass_cost(Slot & slot, size_t n_cells, CancelFlag & cancelled) {
-    constexpr size_t measurable_cells = 64;  // of fewer, the time is noise
+    constexpr size_t measurable_cells = 64;  // with fewer, the measured time is mostly noise
     Costs known = costs();
     if (!known.pass) {
         try {
@@ -80,7 +80,8 @@ void Decoder::keep(const Costs & measured) {
     costs_ = measured;
 }
 
-// What it takes to make a lane and to drop it, in microseconds: behind a slot, or an empty one behind nothing.
+// Returns how many microseconds it takes to make and drop a lane: one that shares the cells of `slot`, or an empty one
+// if `slot` is nullptr.
 double Decoder::time_lane(const Slot * slot) {
     constexpr int n_repeats = 8;
     double best = std::numeric_limits<double>::infinity();
@@ -92,7 +93,7 @@ double Decoder::time_lane(const Slot * slot) {
     return best;
 }
 
-// On a lane, so that no slot is touched.
+// Uses a lane, so that the slots stay unchanged.
 PassCost Decoder::measure_cost(CancelFlag & cancelled) {
     constexpr int32_t n_many = 8;
     const KvCache::Fork fork(cache_, nullptr, 1);
@@ -105,7 +106,7 @@ PassCost Decoder::measure_cost(CancelFlag & cancelled) {
             batch.add(i, i, {lane}, i >= n_tokens - n_rows);
         }
         double best = std::numeric_limits<double>::infinity();
-        for (int repeat = 0; repeat < 3; ++repeat) {  // the first one also builds the graph
+        for (int repeat = 0; repeat < 3; ++repeat) {  // the first repetition also builds the graph
             const int64_t start = llama_time_us();
             PassRunner::Result result = runner_.run(batch, some_logits);
             while (result == PassRunner::no_room && cache_.make_room()) {

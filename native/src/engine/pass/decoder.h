@@ -1,4 +1,4 @@
-// One llama_context that streams share: its cache, who runs its passes, and the queue at it.
+// One llama_context that streams share, with its KV cache, its forward passes and the queue of requests for them.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +17,10 @@
 
 namespace eliza {
 
-// What streams must have in common to share a decoder.
+// The settings that all streams of a decoder have in common.
 struct DecoderSettings {
     KvTypes types;
-    int32_t n_snapshots = 0;  // of a recurrent state: that many of a pass's last tokens can be taken back
+    int32_t n_snapshots = 0;  // how many of a pass's last tokens can be removed again from a recurrent state
 
     friend bool operator<(const DecoderSettings & a, const DecoderSettings & b) {
         return std::tie(a.types.k, a.types.v, a.n_snapshots) < std::tie(b.types.k, b.types.v, b.n_snapshots);
@@ -29,7 +29,7 @@ struct DecoderSettings {
 
 class Decoder {
 public:
-    // Throws Error where there is no room for such a context, or the model cannot go on with a text.
+    // Throws an Error if the context cannot be created, or the model cannot continue a text.
     Decoder(const std::shared_ptr<Model> & model, std::shared_ptr<ComputeThreads> threads, const Options & options,
             const DecoderSettings & settings);
 
@@ -42,21 +42,21 @@ public:
     int32_t n_batch() const { return runner_.n_batch(); }
     int32_t n_ctx() const { return static_cast<int32_t>(llama_n_ctx(context())); }
 
-    // How many tokens may be decoded on the chance that they follow: they may have to be taken back.
+    // Returns how many drafted tokens a pass may decode: all of them may have to be removed from the cache again.
     int32_t most_ahead() const { return cache_.most_revocable(n_batch()); }
 
-    // What one tree may hold; no lanes where the model's memory cannot fork.
+    // Returns the limits of one tree. They are 0 if the model's cache cannot fork.
     TreeLimits tree_limits() const { return tree_limits_; }
 
-    // What a pass costs the stream in this slot now, whose text has n_cells tokens. Measured on the first call; the
-    // fixed cost of a pass is divided among the streams that share it. Nothing if the cache has no room to measure.
-    // Throws Error if it is cancelled.
+    // Returns what a pass currently costs the stream in this slot, whose text has n_cells tokens. The first call
+    // measures the costs. The fixed cost of a pass is divided by the number of streams that recently shared a pass.
+    // Returns nothing if the cache has no room for the measurement. Throws an Error if the call is cancelled.
     std::optional<PassCost> pass_cost(Slot & slot, size_t n_cells, CancelFlag & cancelled);
 
 private:
     struct Costs {
-        std::optional<PassCost> pass;  // its lane behind nothing
-        std::optional<double> lane_a_cell;
+        std::optional<PassCost> pass;       // with the cost of an empty lane
+        std::optional<double> lane_a_cell;  // additional cost of a lane for each cell that it shares
     };
 
     Costs costs();
@@ -68,7 +68,7 @@ private:
     KvCache cache_;
     const TreeLimits tree_limits_;
     PassQueue queue_;
-    std::mutex costs_mutex_;  // guards the next
+    std::mutex costs_mutex_;  // guards costs_
     Costs costs_;
 };
 

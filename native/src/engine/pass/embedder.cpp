@@ -12,10 +12,11 @@
 namespace eliza {
 namespace {
 
-// A context of this many tokens is kept for the texts to come; a larger one is made for one text and given back.
+// A context for this many tokens is kept for later texts. A longer text gets a larger context, which is freed
+// afterwards.
 constexpr size_t kept_room = 512;
 
-// llama.cpp keeps a row of logits for every token of a pass that embeds.
+// A pass that computes embeddings has memory for a row of logits of each token. This limits that memory.
 constexpr size_t most_row_bytes = size_t{64} << 20;
 
 }  // namespace
@@ -25,7 +26,7 @@ Embedder::Embedder(std::shared_ptr<Model> model, std::shared_ptr<ComputeThreads>
 
 size_t Embedder::most_tokens() const { return static_cast<size_t>(llama_model_n_ctx_train(model_->get())); }
 
-// A text can be cut into several passes if a token is read with those before it alone, and they are kept.
+// A text can be split into several passes if each token depends only on earlier tokens and the context keeps those.
 bool Embedder::takes_passes() {
     if (!takes_passes_ && model_->is_causal()) {
         llama_context_params params = llama_context_default_params();
@@ -41,7 +42,7 @@ size_t Embedder::tokens_a_pass() const {
     return std::clamp<size_t>(most_row_bytes / row_bytes, 32, kept_room);
 }
 
-// An empty one.
+// Ensures that context_ is empty, has room for n_tokens tokens and uses this pooling.
 void Embedder::make_context(Pooling pooling, size_t n_tokens) {
     if (context_ != nullptr && pooling_ == pooling && llama_n_ctx(context_.get()) >= n_tokens) {
         if (llama_memory_t memory = llama_get_memory(context_.get())) {
@@ -78,7 +79,8 @@ void Embedder::decode(const std::vector<llama_token> & tokens, size_t begin, siz
     llama_synchronize(context_.get());
 }
 
-// llama.cpp pools the tokens of one pass. Of a text in several passes, the tokens' own vectors are pooled here.
+// llama.cpp pools only tokens of the same pass. This function also pools a text of several passes, from the vectors of
+// its tokens. Returns their sum for mean pooling; embed() scales it to length 1.
 std::vector<double> Embedder::pool_passes(const std::vector<llama_token> & tokens, Pooling pooling) {
     make_context(LLAMA_POOLING_TYPE_NONE, tokens.size());
     std::vector<double> pooled(static_cast<size_t>(size()), 0.0);
@@ -98,7 +100,7 @@ std::vector<double> Embedder::pool_passes(const std::vector<llama_token> & token
         }
         begin = end;
     }
-    return pooled;  // a sum points where the mean does
+    return pooled;
 }
 
 std::vector<double> Embedder::pool_one_pass(const std::vector<llama_token> & tokens, Pooling pooling) {

@@ -1,4 +1,4 @@
-// Embeddings: one vector for a text, in a llama_context of their own. Safe from any thread.
+// Computes embeddings, one vector for each text, in a separate llama_context. Safe from any thread.
 #pragma once
 
 #include <memory>
@@ -12,20 +12,21 @@
 
 namespace eliza {
 
-using Pooling = enum llama_pooling_type;  // llama.h has a function of that name, too
+using Pooling = enum llama_pooling_type;  // "enum" because llama.h also has a function with this name
 
 class Embedder {
 public:
     Embedder(std::shared_ptr<Model> model, std::shared_ptr<ComputeThreads> threads);
 
-    // Numbers of one embedding.
+    // Returns the number of values in an embedding.
     int32_t size() const { return llama_model_n_embd_out(model_->get()); }
 
-    // Of unit length. Throws Error if the text has no tokens, or more than the model was trained on.
+    // Returns the embedding, scaled to length 1. Throws an Error if the text has no tokens, or more tokens than the
+    // context length that the model was trained with.
     std::vector<float> embed(std::string_view text, Pooling pooling);
 
 private:
-    size_t most_tokens() const;  // of a text
+    size_t most_tokens() const;  // maximum in a text
     bool takes_passes();
     size_t tokens_a_pass() const;
     void make_context(Pooling pooling, size_t n_tokens);
@@ -34,8 +35,8 @@ private:
     void decode(const std::vector<llama_token> & tokens, size_t begin, size_t end);
 
     const std::shared_ptr<Model> model_;
-    const std::shared_ptr<ComputeThreads> threads_;  // outlive the context
-    std::mutex mutex_;                               // guards the next three
+    const std::shared_ptr<ComputeThreads> threads_;  // must outlive the context
+    std::mutex mutex_;                               // guards the members below
     std::optional<bool> takes_passes_;
     llama_context_ptr context_;
     Pooling pooling_ = LLAMA_POOLING_TYPE_UNSPECIFIED;

@@ -11,11 +11,11 @@
 namespace eliza {
 namespace {
 
-// What llama.cpp calls the hidden state after the last norm, and the logits.
+// llama.cpp's names of the hidden state after the last norm, and of the logits.
 constexpr const char * hidden_name = "result_norm";
 constexpr const char * logits_name = "result_output";
 
-// Rows one after the other in memory we can read; a repacked matrix interleaves them.
+// Returns whether the rows are in the host's memory one after the other. A repacked matrix interleaves them.
 bool is_readable(const ggml_tensor & weights) {
     if (weights.buffer == nullptr || !ggml_backend_buffer_is_host(weights.buffer)) {
         return false;
@@ -30,7 +30,7 @@ bool OutputHead::on_tensor(ggml_tensor * tensor, bool ask, void * head) {
     auto & self = *static_cast<OutputHead *>(head);
     if (!ask) {
         self.keep_rows(*tensor);
-        return false;  // ends the pass
+        return false;  // stops the pass
     }
     if (self.is_stopping_) {
         return std::strcmp(tensor->name, hidden_name) == 0;
@@ -93,7 +93,7 @@ void OutputHead::all_logits(const std::vector<const HiddenState *> & hidden, int
     }
     logits.resize(n_vocab * hidden.size());
     constexpr size_t max_nodes = 8;
-    // Room for the two tensors' descriptions and the graph; their values are ours.
+    // The context holds only the descriptions of the tensors and the graph. The tensors use our own memory.
     const ggml_init_params params{4 * ggml_tensor_overhead() + ggml_graph_overhead_custom(max_nodes, false), nullptr,
                                   /*no_alloc=*/true};
     const std::unique_ptr<ggml_context, decltype(&ggml_free)> context(ggml_init(params), ggml_free);

@@ -1,10 +1,10 @@
-// The last matrix product of a pass: hidden state times output matrix gives n_vocab logits. A decision
-// among k tokens needs k rows of that matrix, and with a large vocabulary and a small model the other
-// rows are most of the work. So a pass can be stopped before it, and the k products done here, with the
-// dot product that ggml would have used.
+// The output head is the last matrix product of a forward pass: the hidden state times the output matrix gives n_vocab
+// logits. A decision among k tokens needs only k rows of that matrix. With a large vocabulary and a small model, the
+// other rows are most of the work. So a pass can stop before the output head, and the k products are computed here,
+// with the same dot product as in ggml.
 //
-// Where the graph is not known to be just that (logit scaling or soft-capping, LoRA on the output, a
-// repacked matrix, a device other than the CPU), nothing is stopped and all logits are computed.
+// This needs a graph that ends in exactly this product. Otherwise (logit scaling or soft-capping, LoRA on the output, a
+// repacked matrix, a device other than the CPU), no pass is stopped and all logits are computed.
 #pragma once
 
 #include <algorithm>
@@ -18,36 +18,36 @@
 
 namespace eliza {
 
-// What a pass has computed for one token when it stops before the head.
+// The result of a pass for one token, if the pass stops before the output head.
 struct HiddenState {
     std::vector<float> values;    // [n_embd]
-    std::vector<char> converted;  // the same in the type that the head's weights are multiplied with
+    std::vector<char> converted;  // the same values in the type with which the head's weights are multiplied
 };
 
 class OutputHead {
 public:
-    // The scheduler's eval callback; `head` is the OutputHead of the context.
+    // The eval callback of ggml's scheduler; `head` is the OutputHead of the context.
     static bool on_tensor(ggml_tensor * tensor, bool ask, void * head);
 
-    // True once a pass has shown that the head is one plain product. Safe from any thread.
+    // Returns whether an earlier pass has shown that the head is one plain matrix product. Safe from any thread.
     bool can_stop() const { return weights_ != nullptr && !has_given_up_; }
 
-    // The pass to come is to stop before the head, or not. Asked for only where can_stop().
+    // Sets whether the next pass stops before the head, which requires can_stop().
     void begin_pass(bool stop) {
         is_stopping_ = stop;
         rows_.clear();
     }
 
-    // What the pass has left when it was stopped, row by row, until the next one begins.
+    // Returns the rows of the stopped pass. They are valid until the next begin_pass().
     const std::vector<HiddenState> & rows() const { return rows_; }
 
-    // No pass is to stop any more: one did not, for whatever reason.
+    // Makes can_stop() return false from now on. Called after a pass that did not stop as expected.
     void give_up() { has_given_up_ = true; }
 
-    // The logits of some tokens, by ggml's dot product. Safe from any thread.
+    // Computes the logits of some tokens with ggml's dot product. Safe from any thread.
     void logits(const HiddenState & hidden, TokenSpan tokens, float * out) const;
 
-    // The logits of all tokens behind each of some hidden states, by ggml's matrix product.
+    // Computes the logits of all tokens, for each of some hidden states, with ggml's matrix product.
     void all_logits(const std::vector<const HiddenState *> & hidden, int32_t n_threads, ggml_threadpool * pool,
                     const std::vector<std::vector<float> *> & out) const;
 
@@ -56,17 +56,18 @@ private:
     void keep_rows(const ggml_tensor & tensor);
 
     bool has_looked_ = false;
-    std::atomic<const ggml_tensor *> weights_{nullptr};  // of the model, [n_embd, n_vocab]
+    std::atomic<const ggml_tensor *> weights_{nullptr};  // the output matrix, [n_embd, n_vocab]
     std::atomic<bool> has_given_up_{false};
     bool is_stopping_ = false;
     std::vector<HiddenState> rows_;
 };
 
-// One row of logits: all of it, those of some tokens, or what is asked for out of a hidden state.
+// One row of logits, in one of three forms: all logits, the logits of some tokens, or a hidden state from which logits
+// are computed on request.
 class LogitsRow {
 public:
     explicit LogitsRow(const float * whole) : whole_(whole) {}
-    // Of those tokens that are asked for, in their order.
+    // Makes a row of the logits of some tokens. gather() must then be called with the same tokens in the same order.
     static LogitsRow of_tokens(const float * gathered) {
         LogitsRow row(nullptr);
         row.gathered_ = gathered;
@@ -74,13 +75,14 @@ public:
     }
     LogitsRow(const OutputHead & head, const HiddenState & hidden) : head_(&head), hidden_(&hidden) {}
 
-    // All logits, or nullptr where only some can be asked for.
+    // Returns all logits, or nullptr if the row has another form.
     const float * whole() const { return whole_; }
 
-    // What those some come from: the hidden state, or the logits that were picked out; or else nullptr.
+    // Return the hidden state or the logits of some tokens, or nullptr if the row has another form.
     const HiddenState * hidden() const { return hidden_; }
     const float * gathered() const { return gathered_; }
 
+    // Writes the logits of some tokens to `out`.
     void gather(TokenSpan tokens, float * out) const {
         if (gathered_ != nullptr) {
             std::copy(gathered_, gathered_ + tokens.size, out);

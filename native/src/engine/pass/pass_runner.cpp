@@ -13,12 +13,12 @@ namespace eliza {
 namespace {
 
 constexpr int32_t default_n_ctx = 8192;
-constexpr uint32_t n_ctx_step = 256;  // what llama.cpp rounds up to, and more than there are sequences
+constexpr uint32_t n_ctx_step = 256;  // llama.cpp rounds up to a multiple of it; more than the number of sequences
 
-// Flash attention on the CPU sums in half precision, in the order of the KV cells: the same prompt
-// gives logits up to 0.01 apart depending on what other slots hold (0 apart without it), and a token
-// takes longer (1.6 times at 2,000 tokens of context). There it is used only where a quantized V
-// needs it.
+// With flash_attn=auto, a model on the CPU uses flash attention only if a quantized V cache needs it. There, flash
+// attention sums in half precision, in the order of the KV cells: depending on the contents of other slots, the logits
+// of the same prompt differ by up to 0.01 (by 0 without flash attention). A token also takes longer (1.6 times as long
+// at 2,000 tokens of context).
 llama_flash_attn_type resolve_flash_attn(const Options & options, const Model & model, KvTypes types) {
     if (!model.takes_flash_attention()) {
         return LLAMA_FLASH_ATTN_TYPE_DISABLED;
@@ -67,18 +67,18 @@ PassRunner::PassRunner(std::shared_ptr<Model> model, std::shared_ptr<ComputeThre
         options.n_ctx > 0 ? options.n_ctx : std::min(llama_model_n_ctx_train(model_->get()), default_n_ctx));
     params.n_ctx = (n_ctx + n_ctx_step - 1) / n_ctx_step * n_ctx_step;
     params.n_seq_max = static_cast<uint32_t>(options.n_slots + n_lanes);
-    // llama.cpp ends the process where a batch has not room for a token of each sequence.
+    // llama.cpp aborts the process if a batch has no room for one token of each sequence.
     params.n_batch = std::max(static_cast<uint32_t>(options.n_batch), params.n_seq_max);
     params.n_ubatch = params.n_batch;
-    // llama.cpp ends the process where a batch has not room for the tokens of all snapshots and one more.
+    // llama.cpp aborts the process if a batch has no room for the tokens of all snapshots and one more.
     params.n_rs_seq = static_cast<uint32_t>(std::clamp(options.n_batch - 2, 0, n_snapshots));
     params.n_threads = params.n_threads_batch = threads_->size();
     params.flash_attn_type = resolve_flash_attn(options, *model_, types);
     params.type_k = types.k;
     params.type_v = types.v;
-    params.kv_unified = true;  // slots share all cells, so an idle one costs nothing
+    params.kv_unified = true;  // slots share all cells, so an idle slot costs nothing
     params.no_perf = true;
-    // The scheduler waits for each of its parts where it has somebody to tell: only where that can pay.
+    // With an eval callback, ggml's scheduler waits for each part of the graph. Set it only if passes may stop early.
     if (is_on_cpu(model_->get()->dev_output()) && !all_rows_) {
         params.cb_eval = OutputHead::on_tensor;
         params.cb_eval_user_data = &head_;
@@ -119,7 +119,7 @@ PassRunner::Result PassRunner::run(Batch & batch, const Wanted & wanted) {
     }
     check_rpc_connections(model_->rpc_servers());
     head_.begin_pass(row_kind_ == RowKind::hidden);
-    const LlamaErrorCapture capture(/*failure_is_usual=*/true);  // the cache may be full: the caller makes room
+    const LlamaErrorCapture capture(/*failure_is_usual=*/true);  // if the cache is full, the caller makes room
     const int32_t result = [&] {
         ComputeThreads::Turn turn(*threads_, context_.get(), llama_model_n_params(model_->get()),
                                   static_cast<size_t>(tokens.n_tokens));
@@ -128,19 +128,19 @@ PassRunner::Result PassRunner::run(Batch & batch, const Wanted & wanted) {
         llama_synchronize(context_.get());
         return status;
     }();
-    check_rpc_connections(model_->rpc_servers());  // one may have broken before the logits were here
+    check_rpc_connections(model_->rpc_servers());  // a connection may have broken during the pass
     if (result != done && result != no_room && result != stopped) {
         throw capture.error(ELIZA_ERR_FFI_FAULT, "llama_decode failed with " + std::to_string(result));
     }
     if (result == done && row_kind_ == RowKind::hidden && head_.rows().size() != batch.n_rows()) {
-        // The graph is not what an earlier one looked like.
+        // This graph has another form than the graph that look_at() has seen.
         log(LogLevel::warning,
             "eliza: a forward pass did not stop before the output head; later passes compute it, too");
         head_.give_up();
         if (!head_.rows().empty()) {
-            return stopped;  // it did stop, with other rows: it is run again
+            return stopped;  // it stopped, but with other rows: the caller runs the pass again
         }
-        row_kind_ = RowKind::whole;  // it went on to its end: all logits are there
+        row_kind_ = RowKind::whole;  // it ran to its end: all logits are available
     }
     return static_cast<Result>(result);
 }
@@ -165,7 +165,7 @@ size_t PassRunner::bytes_of_row() const {
     if (row_kind_ == RowKind::gathered) {
         return sizeof(float) * n_gathered_;
     }
-    // Where a pass stops before the head, llama.cpp copies its row all the same, whatever is in it.
+    // If a pass stops before the head, llama.cpp still copies its row of logits, whose values are not used.
     const int32_t n_hidden = row_kind_ == RowKind::hidden ? llama_model_n_embd_out(model_->get()) : 0;
     return sizeof(float) * static_cast<size_t>(model_->n_vocab() + n_hidden);
 }
@@ -193,7 +193,7 @@ void PassRunner::attach_gathers(const Wanted & wanted) {
             llama_set_sampler(context_.get(), sequence, nullptr);
             attached = std::make_unique<LogitGather>(width);
             if (!llama_set_sampler(context_.get(), sequence, attached->chain()) || !attached->is_supported()) {
-                may_gather_ = false;  // all logits are copied, here and from now on
+                may_gather_ = false;  // from this pass on, all logits are copied
                 attach_gathers({});
                 return;
             }

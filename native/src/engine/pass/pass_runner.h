@@ -1,6 +1,6 @@
-// Runs forward passes: a llama_context, the threads it computes with, and its output head.
+// Runs the forward passes of a llama_context.
 //
-// Not safe from two threads: whoever runs passes (engine/pass/pass_queue.h) uses it alone, but for stop().
+// Used by one thread at a time, the leader of the queue (engine/pass/pass_queue.h), except stop().
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@ namespace eliza {
 
 class PassRunner {
 public:
-    // Throws Error where there is no room for such a context, or the model cannot go on with a text.
+    // Throws an Error if the context cannot be created, or the model cannot continue a text.
     PassRunner(std::shared_ptr<Model> model, std::shared_ptr<ComputeThreads> threads, const Options & options,
                KvTypes types, int32_t n_snapshots, int32_t n_lanes);
     PassRunner(const PassRunner &) = delete;
@@ -34,38 +34,40 @@ public:
     int32_t n_batch() const { return n_batch_; }
     const OutputHead & head() const { return head_; }
 
-    // How much of the rows of a pass is needed.
+    // The logits that a pass must compute in each row.
     struct Wanted {
-        bool whole = true;  // or else only logits of single tokens: the pass may stop before the output head
-        std::vector<std::pair<llama_seq_id, TokenSpan>> gather;  // or only these, each of a sequence
+        // All logits. If false, only those of some tokens, so the pass may stop before the output head.
+        bool whole = true;
+        std::vector<std::pair<llama_seq_id, TokenSpan>> gather;  // if not empty: only these tokens of each sequence
     };
 
-    // What llama_decode returns; all else is an Error. What was stopped has to be taken back.
+    // The results of llama_decode that are not an Error. After `stopped`, the caller must remove the pass's tokens from
+    // the cache.
     enum Result : int32_t { done = 0, no_room = 1, stopped = 2 };
 
-    // Runs llama_decode and waits for its end.
+    // Runs llama_decode and waits until its results are complete.
     Result run(Batch & batch, const Wanted & wanted);
 
-    // The row of the last pass that belongs to a token of its batch: the n-th that wanted one. Valid until the
-    // next pass.
+    // Returns the n-th row of the last pass, counted from 0, which belongs to the token with index `place_in_batch`.
+    // The row is valid until the next pass.
     LogitsRow take_row(size_t n, int32_t place_in_batch);
 
-    // Of a row of the last pass, what was copied to where tokens are chosen.
+    // Returns how many bytes of each row of the last pass were copied to the host.
     size_t bytes_of_row() const;
 
-    // Has the pass that is running come to its end. Safe from any thread.
+    // Stops the running pass. Safe from any thread.
     void stop() { is_stopped_.store(true, std::memory_order_relaxed); }
     void clear_stop() { is_stopped_.store(false, std::memory_order_relaxed); }
 
-    // All logits of some hidden states.
+    // Computes all logits of some hidden states.
     void compute_logits(const std::vector<const HiddenState *> & hidden, const std::vector<std::vector<float> *> & out);
 
-    // True where the logits of so many tokens can be picked out before they are copied to the host.
+    // Returns whether the device can select the logits of n_tokens tokens, so that only these are copied to the host.
     bool can_gather(size_t n_tokens) const { return may_gather_ && n_tokens <= LogitGather::most_width; }
 
     ComputeThreads & threads() { return *threads_; }
 
-    // While one lives, passes leave the hidden state behind every token where llama.cpp's drafters look for it.
+    // While an object of this class exists, passes store the hidden state of every token for llama.cpp's drafters.
     class HiddenStates {
     public:
         explicit HiddenStates(PassRunner & runner) : n_readers_(runner.n_readers_) { ++n_readers_; }
@@ -80,22 +82,22 @@ public:
 private:
     static bool is_stopped(void * runner);
 
-    // Has the passes to come gather what is wanted, or none.
+    // Makes the next passes gather the wanted logits, or none.
     void attach_gathers(const Wanted & wanted);
 
     std::shared_ptr<Model> model_;
-    const bool all_rows_;  // every token of a batch must want logits
+    const bool all_rows_;  // llama.cpp requires that every token of a batch wants logits
     const Model::TokenRange image_tokens_;
     int32_t n_batch_;
-    const std::shared_ptr<ComputeThreads> threads_;  // outlive the context, as do the next two
+    const std::shared_ptr<ComputeThreads> threads_;  // must outlive the context, like the next two members
     OutputHead head_;
     std::map<llama_seq_id, std::unique_ptr<LogitGather>> gathers_;
     bool may_gather_ = false;
-    std::atomic<int32_t> n_readers_{0};  // of hidden states
+    std::atomic<int32_t> n_readers_{0};  // number of HiddenStates objects
     bool keeps_hidden_states_ = false;
     enum class RowKind { whole, hidden, gathered };
-    RowKind row_kind_ = RowKind::whole;  // of the last pass
-    uint32_t n_gathered_ = 0;            // logits of a row of it
+    RowKind row_kind_ = RowKind::whole;  // in the last pass
+    uint32_t n_gathered_ = 0;            // logits in a gathered row of the last pass
     std::atomic<bool> is_stopped_{false};
     llama_context_ptr context_;
 };

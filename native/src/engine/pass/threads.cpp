@@ -21,7 +21,7 @@ int32_t startable_thread_count(int32_t n_threads) {
                 all_tried.wait(lock, [&] { return may_end; });
             });
         }
-    } catch (...) {  // no thread, or no memory for it
+    } catch (...) {  // the system has no more threads or memory
     }
     {
         const std::lock_guard<std::mutex> lock(mutex);
@@ -35,7 +35,8 @@ int32_t startable_thread_count(int32_t n_threads) {
 }
 
 int32_t useful_thread_count(int32_t n_threads, uint64_t n_params, int32_t n_tokens) {
-    // A pass reads all weights, which takes as many threads as for one token; a batch has operations besides.
+    // Every pass reads all weights, which keeps as many threads busy as a pass of one token. The arithmetic of a large
+    // batch can keep more threads busy.
     constexpr double one_token_flops = 64e6;
     constexpr double batch_flops = 512e6;
     const double flops = 2.0 * static_cast<double>(n_params);
@@ -47,7 +48,7 @@ namespace {
 
 std::atomic<int32_t> n_own_threads{0};
 std::atomic<uint64_t> n_times_begun{0};
-constexpr OwnThreads::Mark ran = UINT64_MAX;  // some worked when the mark was made
+constexpr OwnThreads::Mark ran = UINT64_MAX;  // threads were working when the mark was made
 
 }  // namespace
 
@@ -73,9 +74,9 @@ int32_t BusyMachineGuard::limit(int32_t n_threads) {
 }
 
 void BusyMachineGuard::note_pass(int64_t microseconds, int64_t without_core) {
-    // Where each has a third of its core taken, several threads that wait for one another are no faster than one: where
-    // as many programs compute as there are cores, it is a half. One pass may meet the system's own work on an idle
-    // machine; two in a row do not.
+    // Threads that wait for one another are no faster than a single thread if each of them loses a third of its core's
+    // time. If as many other programs compute as there are cores, each thread loses half of it. On an idle machine, the
+    // system's own work can disturb one pass, but not two in a row.
     if (3 * without_core <= microseconds) {
         n_busy_ = 0;
         if (++n_clean_ >= first_pause) {

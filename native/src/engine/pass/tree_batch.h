@@ -1,7 +1,7 @@
 // A tree of tokens that is decoded in one pass.
 //
-// It shares the prompt. Where the tree forks, the sequence forks: every path to a deepest node is a lane, a
-// sequence of its own, and a node belongs to all lanes that run through it.
+// All paths of the tree share the prompt. Each path from the prompt to a leaf of the tree is a lane, which is a
+// separate sequence of the KV cache. A node belongs to the lanes of all paths through it.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +15,17 @@ struct TreeBatch {
     struct Node {
         TokenTrie::Node node;
         Token token;
-        int32_t parent;  // an earlier place in `nodes`, or -1: behind the prompt
-        int32_t depth;   // 0 = right behind the prompt
+        int32_t parent;  // index in `nodes`, lower than this node's; -1 = the prompt
+        int32_t depth;   // 0 = directly after the prompt
         bool wants_logits;
         int32_t lanes_begin, lanes_end;
     };
     std::vector<Node> nodes;  // depth first
     int32_t n_lanes = 0;
-    int32_t n_rows = 0;  // nodes that want logits
+    int32_t n_rows = 0;  // number of nodes that want logits
 };
 
-// What one tree may hold.
+// The maximum number of tokens, rows of logits and lanes in one tree.
 struct TreeLimits {
     int32_t tokens, rows, lanes;
 };
