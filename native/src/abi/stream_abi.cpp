@@ -1,4 +1,4 @@
-// Streams.
+// The C functions of streams.
 
 #include <algorithm>
 #include <cmath>
@@ -57,7 +57,7 @@ InferenceContext::OpenRequest read_config(const eliza_llm_stream_config_t * cfg)
     return request;
 }
 
-// Writes steps behind each other into what the caller has room for.
+// Writes the tokens and the text of consecutive steps into the caller's buffers.
 struct StepWriter {
     int32_t * tokens;
     size_t tokens_cap;
@@ -67,7 +67,7 @@ struct StepWriter {
     size_t n_bytes = 0;
 
     bool has_room(const Stream::Step & step) const { return n_bytes + step.text.size() < text_cap; }
-    // Returns whether the step is the last.
+    // Writes a step. Returns whether it is the last step.
     bool write(const Stream::Step & step) {
         if (step.token) {
             tokens[n_tokens++] = *step.token;
@@ -78,8 +78,8 @@ struct StepWriter {
     }
 };
 
-// Writes the next step, and those that follow it as far as there is room: steps that need no pass, and until most_us
-// microseconds have passed, all others. Returns true after the last step.
+// Writes the next step, and further steps while the buffers have room. For the first most_us microseconds, further
+// steps may need forward passes; after that, only steps that need none are written. Returns true after the last step.
 bool write_steps(Stream & stream, int64_t most_us, StepWriter & writer) {
     const int64_t start = llama_time_us();
     const auto ahead = [&] {
@@ -109,7 +109,7 @@ bool write_steps(Stream & stream, int64_t most_us, StepWriter & writer) {
     return is_final;
 }
 
-// eliza_inference_llm_stream_next() and eliza_inference_llm_stream_next_many().
+// The common part of eliza_inference_llm_stream_next() and eliza_inference_llm_stream_next_many().
 int pull(EliLlmStream * stream, int64_t most_us, StepWriter writer, uint64_t * num_tokens_out, int32_t * drafted_out,
          int32_t * accepted_out, char ** err) {
     return with_stream(stream, err, [&](Stream & s) {
@@ -137,7 +137,7 @@ EliLlmStream * eliza_inference_llm_stream_open(EliInferenceContext * ctx, const 
         entry->stream = context.open_stream(read_config(cfg));
         entry->context = ctx;
         handle = streams().add(std::move(entry));
-        if (contexts().find(ctx) == nullptr) {  // destroyed in this moment: nobody else would close the stream
+        if (contexts().find(ctx) == nullptr) {  // destroyed in the meantime, so it does not close the stream
             eliza_inference_llm_stream_close(std::exchange(handle, nullptr));
             throw invalid_argument("the context is destroyed");
         }

@@ -1,4 +1,4 @@
-// What is asked of one span of a structured answer, and what came of it.
+// The specification of one span of a structured answer, and the result of filling it.
 #pragma once
 
 #include <optional>
@@ -14,31 +14,31 @@ namespace eliza {
 struct SpanSpec {
     enum class Kind { literal, choices, value, grammar };
 
-    std::string before, after;  // known texts around the value
+    std::string before, after;  // fixed text around the value
     Kind kind = Kind::literal;
     std::vector<std::string> choices;
     ValueSpec value;
     std::string grammar;
-    float temperature = 0.0f;  // 0 = the most likely token at each step
+    float temperature = 0.0f;  // 0 = the most probable token at each step
     int32_t top_k = 0;
     float top_p = 1.0f;
     int32_t max_tokens = 256;  // of a value; 0 = no limit
-    bool logprobs = false;     // of a value's tokens; those of choices are always known
-    bool heal = false;         // the prompt's last token may be spelled anew with what follows it
+    bool logprobs = false;     // compute the log-probability of a value; that of a label is always computed
+    bool heal = false;         // the prompt's last token may be replaced by tokens that begin with its text
 };
 
-// Throws Error that names the member.
+// Parses a span. Throws an Error that names the wrong member.
 SpanSpec parse_span(std::string_view json);
 
 struct FillResult {
     std::string text;                  // of the value
-    std::optional<double> logprob;     // natural logarithm, among the legal tokens of each step
-    int32_t choice = -1;               // its place among the choices
-    int64_t n_tokens = 0;              // of the value, those that share a text with it included
-    bool truncated = false;            // max_tokens was reached, and the value brought to its shortest end
-    bool complete = false;             // false where an error came before its end
+    std::optional<double> logprob;     // natural log-probability of the value, among the allowed tokens of each step
+    int32_t choice = -1;               // index of the chosen label, or -1
+    int64_t n_tokens = 0;              // number of tokens that contain text of the value
+    bool truncated = false;            // max_tokens was reached, and the value was ended in the shortest way
+    bool complete = false;             // false if an error interrupted the span
     std::vector<llama_token> answer;   // all tokens since the prompt
-    std::vector<size_t> answer_bytes;  // how many bytes each of them spells
+    std::vector<size_t> answer_bytes;  // the number of bytes of each of these tokens
 };
 
 std::string to_json(const FillResult & result);

@@ -26,13 +26,13 @@ public:
           wanted_(wanted),
           n_prompt_(sequence.tokens().size()),
           places_(endings.size()) {}
-    ~Scorer() { forget_endings(); }
+    ~Scorer() { remove_endings(); }
     Scorer(const Scorer &) = delete;
     Scorer & operator=(const Scorer &) = delete;
 
     std::vector<EndingScores> run() {
         list_reads();
-        read_behind_prompt();
+        read_after_prompt();
         if (options_.strategy != Strategy::token_by_token) {
             read_in_trees();
             read_long_ones();
@@ -47,7 +47,7 @@ public:
     }
 
 private:
-    // What an ending needs of the row of logits at one node of its choices.
+    // The part of a row of logits that an ending needs at one node of its labels.
     struct Read {
         size_t ending;
         Node node;
@@ -56,7 +56,7 @@ private:
         double log_total = 0.0;
     };
 
-    // Behind which tokens there are rows to be read, and the reads of each.
+    // Lists the paths after which rows of logits are needed, and the reads of each path.
     void list_reads() {
         std::vector<TokenPath> paths;
         for (size_t i = 0; i < endings_.size(); ++i) {
@@ -82,15 +82,15 @@ private:
         for (const size_t read : order) {
             if (paths_.empty() || paths_.back() < paths[read]) {
                 paths_.push_back(std::move(paths[read]));
-                reads_behind_.emplace_back();
+                reads_after_.emplace_back();
             }
-            reads_behind_.back().push_back(read);
+            reads_after_.back().push_back(read);
         }
         is_read_.assign(paths_.size(), false);
     }
 
     bool needs_whole_row(size_t path) const {
-        const std::vector<size_t> & reads = reads_behind_[path];
+        const std::vector<size_t> & reads = reads_after_[path];
         return !options_.restricts_head() ||
                std::any_of(reads.begin(), reads.end(), [&](size_t read) { return reads_[read].whole; });
     }
@@ -99,7 +99,7 @@ private:
         const auto n_vocab = static_cast<size_t>(sequence_.decoder().model().n_vocab());
         double log_total = 0.0;
         bool is_known = false;
-        for (const size_t i : reads_behind_[path]) {
+        for (const size_t i : reads_after_[path]) {
             Read & read = reads_[i];
             const TokenSpan children = endings_[read.ending].trie().children(read.node);
             read.children.resize(children.size);
@@ -113,8 +113,8 @@ private:
         is_read_[path] = true;
     }
 
-    // An ending of no tokens.
-    void read_behind_prompt() {
+    // Reads the row directly after the prompt, for endings without tokens.
+    void read_after_prompt() {
         if (paths_.empty() || !paths_.front().empty()) {
             return;
         }
@@ -126,14 +126,15 @@ private:
         }
     }
 
-    // As many whole paths in one pass as there is room for; in none are those longer than a pass.
+    // Decodes as many whole paths in one pass as fit. Skips paths that are longer than a pass.
     void read_in_trees() {
         const size_t n_empty = !paths_.empty() && paths_.front().empty() ? 1 : 0;
         read_trees({paths_.begin() + static_cast<std::ptrdiff_t>(n_empty), paths_.end()}, n_empty);
     }
 
-    // Endings longer than a pass: what such a path and those behind it begin with goes in front, as part of the prompt,
-    // and the rest of them together.
+    // Reads paths that are longer than a pass. Such a path and the longer paths that begin with it share all its
+    // tokens. All of these tokens except the last are appended to the prompt. The rest of the paths is decoded as
+    // trees.
     void read_long_ones() {
         const TreeLimits limits = sequence_.decoder().tree_limits();
         for (size_t first = 0; first < paths_.size() && limits.lanes > 0; ++first) {
@@ -146,12 +147,12 @@ private:
             for (size_t i = first; i < paths_.size() && TokenPath::alike(paths_[i], shortest) == shortest.size(); ++i) {
                 rest.push_back(paths_[i].behind(n_front));
             }
-            put_behind_prompt(shortest, n_front);
+            put_after_prompt(shortest, n_front);
             read_trees(rest, first);
         }
     }
 
-    // Paths that end where those from `first` on do, behind what the sequence holds.
+    // Decodes paths as trees after the tokens of the sequence. paths[i] is the end of paths_[first + i].
     void read_trees(const std::vector<TokenPath> & paths, size_t first) {
         for (const TreeBatch & tree : plan_paths(paths, sequence_.decoder().tree_limits())) {
             bool whole = false;
@@ -173,13 +174,14 @@ private:
         }
     }
 
-    // What no tree has: where one does not fit, where the model cannot fork, and as the reference.
+    // Reads the remaining paths one at a time: those that do not fit into a tree, all paths if the model's cache cannot
+    // fork, and all paths for the reference implementation.
     void read_one_by_one() {
         if (std::find(is_read_.begin(), is_read_.end(), false) == is_read_.end()) {
             return;
         }
-        forget_endings();
-        // A recurrent state cannot step back: it is put back.
+        remove_endings();
+        // Tokens cannot be removed from a recurrent state, so the state is copied and restored.
         const bool puts_back = sequence_.decoder().model().is_recurrent();
         const std::vector<llama_token> prompt = sequence_.tokens();
         const std::vector<uint8_t> state = puts_back ? sequence_.copy_state() : std::vector<uint8_t>();
@@ -187,10 +189,10 @@ private:
             if (is_read_[path]) {
                 continue;
             }
-            put_behind_prompt(paths_[path], paths_[path].size());
+            put_after_prompt(paths_[path], paths_[path].size());
             take(path, LogitsRow(sequence_.logits()));
             if (puts_back) {
-                forget_endings();
+                remove_endings();
                 sequence_.restore_state(prompt, state);
             }
         }
@@ -198,8 +200,8 @@ private:
         stats_.strategies |= reference ? ELIZA_STRATEGY_TOKEN_BY_TOKEN : ELIZA_STRATEGY_SKIP_AHEAD;
     }
 
-    // Has the sequence hold the prompt and a path's first n tokens; what it holds of them already stays decoded.
-    void put_behind_prompt(const TokenPath & path, size_t n) {
+    // Makes the sequence consist of the prompt and the first n tokens of a path. Keeps tokens that it already has.
+    void put_after_prompt(const TokenPath & path, size_t n) {
         const std::vector<llama_token> & held = sequence_.tokens();
         size_t n_common = 0;
         while (n_common < std::min(n, held.size() - n_prompt_) && held[n_prompt_ + n_common] == path[n_common]) {
@@ -213,7 +215,7 @@ private:
         sequence_.append(more.data(), more.size());
     }
 
-    void forget_endings() { sequence_.truncate(n_prompt_); }
+    void remove_endings() { sequence_.truncate(n_prompt_); }
 
     EndingScores scores_of(size_t ending) const {
         const TokenTrie & trie = endings_[ending].trie();
@@ -244,9 +246,9 @@ private:
     const size_t n_prompt_;
 
     std::vector<Read> reads_;
-    std::vector<std::unordered_map<Node, size_t>> places_;  // of each ending, where the read of a node is
+    std::vector<std::unordered_map<Node, size_t>> places_;  // by ending and node: the index in reads_
     std::vector<TokenPath> paths_;                          // ascending
-    std::vector<std::vector<size_t>> reads_behind_;         // each path
+    std::vector<std::vector<size_t>> reads_after_;          // by path: indices in reads_
     std::vector<bool> is_read_;
 };
 

@@ -1,4 +1,5 @@
-// Questions behind one prompt: each an ending of its own with choices behind it, none of which is generated.
+// Scores several questions about one prompt. Each question consists of tokens after the prompt (an ending) and labels
+// after those tokens. Nothing is generated.
 #pragma once
 
 #include <memory>
@@ -12,24 +13,24 @@
 namespace eliza {
 
 struct Ending {
-    std::vector<llama_token> tokens;  // may be none: the choices come right behind the prompt
+    std::vector<llama_token> tokens;  // if empty, the labels follow the prompt directly
     std::shared_ptr<const PreparedChoices> choices;
 
     const TokenTrie & trie() const { return choices->trie()->trie; }
 };
 
-// Which scores are asked for. All but the first need the logits of the whole vocabulary.
+// The scores to compute. `joint` and `option_mass` need the logits of the whole vocabulary.
 struct WantedScores {
     bool legal, joint, option_mass;
 };
 
 struct EndingScores {
-    std::vector<double> legal, joint;  // of every leaf, in payload order; see leaf_scores.h
-    double option_mass = 0.0;          // of the next token's probability, the choices' first tokens' share
+    std::vector<double> legal, joint;  // log-probability of every leaf, in payload order; see leaf_scores.h
+    double option_mass = 0.0;          // probability that the next token is the first token of a label
 };
 
-// The scores of every ending's choices. Their tokens go through the model together, behind the sequence, which is
-// as it was afterwards. Counts into `stats`. Throws Error.
+// Computes the scores of every ending's labels. The tokens of all endings are decoded together after the tokens of the
+// sequence. The sequence is restored afterwards. Updates `stats`. Throws an Error.
 std::vector<EndingScores> score_endings(Sequence & sequence, const Options & options, eliza_llm_stream_stats_t & stats,
                                         const std::vector<Ending> & endings, WantedScores wanted);
 

@@ -5,7 +5,7 @@
 namespace eliza {
 namespace {
 
-// Of each leaf what its node has.
+// Returns the score of each leaf's node.
 std::vector<double> of_leaves(const TokenTrie & trie, const std::vector<double> & of_nodes) {
     std::vector<double> scores;
     scores.reserve(trie.n_leaves());
@@ -22,8 +22,8 @@ bool needs_vocabulary(const TokenTrie & trie, TokenTrie::Node node) {
 }
 
 std::vector<double> legal_logprobs(const TokenTrie & trie, const LogitsAt & at) {
-    std::vector<double> reaching(trie.n_nodes(), 0.0);  // the logarithm of each node's probability
-    std::vector<double> ending(trie.n_nodes(), 0.0);    // and of ending there, given it is reached
+    std::vector<double> reaching(trie.n_nodes(), 0.0);  // log-probability of reaching each node
+    std::vector<double> ending(trie.n_nodes(), 0.0);    // log-probability of ending at a node after reaching it
     // Parents have lower numbers than their children.
     for (TokenTrie::Node node = 0; node < trie.n_nodes(); ++node) {
         const TokenSpan children = trie.children(node);

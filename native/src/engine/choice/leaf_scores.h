@@ -1,4 +1,4 @@
-// From the logits at a trie's nodes to its leaves' probabilities.
+// Computes the probabilities of a trie's leaves from the logits at its nodes.
 #pragma once
 
 #include <functional>
@@ -8,23 +8,23 @@
 
 namespace eliza {
 
-// What is known of a node: the logits of its children, and the logarithm of the sum of the exponentials of the whole
-// vocabulary's where that was asked for.
 struct NodeLogits {
-    const float * children;
-    double log_total;
+    const float * children;  // the logits of the node's children
+    double log_total;        // log(sum(exp(logits))) over the whole vocabulary; unused if the caller does not need it
 };
 using LogitsAt = std::function<NodeLogits(TokenTrie::Node)>;
 
-// True where a choice between ending at a node and going on needs the whole vocabulary's logits.
+// Returns whether a leaf ends at this node although longer leaves continue. The decision then needs the logits of the
+// whole vocabulary.
 bool needs_vocabulary(const TokenTrie & trie, TokenTrie::Node node);
 
-// The logarithm of every leaf's probability among the leaves, in payload order: at each branch the softmax over the
-// children, and where a leaf ends there, all that is no child ends it. `at` is asked of branches only.
+// Returns the natural logarithm of every leaf's probability among the leaves, in payload order. At each branch, the
+// probability is the softmax over the children. If a leaf also ends at the branch, the softmax is over the whole
+// vocabulary, and all tokens that are not children count for that leaf. Calls `at` only for branches.
 std::vector<double> legal_logprobs(const TokenTrie & trie, const LogitsAt & at);
 
-// The logarithm of every leaf's probability as a text: at each of its tokens the softmax over the whole vocabulary.
-// `at` is asked of all nodes with children.
+// Returns the natural logarithm of the probability that the model generates each leaf's tokens, in payload order. At
+// each token, the probability is the softmax over the whole vocabulary. Calls `at` for all nodes with children.
 std::vector<double> joint_logprobs(const TokenTrie & trie, const LogitsAt & at);
 
 }  // namespace eliza

@@ -36,7 +36,7 @@ void check_distinct(const std::vector<std::string> & texts) {
     }
 }
 
-// Runs `body(i)` for every i below n on several threads. Throws what the lowest i throws that any of them came to.
+// Calls `body(i)` for every i below n on several threads. If calls throw, rethrows the exception of the lowest such i.
 template <typename Body>
 void for_each_in_parallel(size_t n, const Body & body) {
     std::atomic<size_t> next{0};
@@ -54,7 +54,7 @@ void for_each_in_parallel(size_t n, const Body & body) {
                         failed = i;
                         error = std::current_exception();
                     }
-                    next = n;  // what comes later is not needed any more
+                    next = n;  // skip the rest
                     break;
                 }
             }
@@ -64,11 +64,11 @@ void for_each_in_parallel(size_t n, const Body & body) {
     const size_t n_threads = std::min(n_parts, static_cast<size_t>(usable_cpu_count()));
     const OwnThreads own_threads(static_cast<int32_t>(n_threads));
     std::vector<std::thread> threads;
-    threads.reserve(n_threads);  // nothing may be thrown once one of them runs
+    threads.reserve(n_threads);  // now, because nothing may throw once a thread runs
     for (size_t i = 1; i < n_threads; ++i) {
         try {
             threads.emplace_back(work);
-        } catch (const std::exception &) {  // the system allows no more
+        } catch (const std::exception &) {  // the system has no more threads
             break;
         }
     }

@@ -1,4 +1,4 @@
-// Choices that are read and cut into tokens once, for as many spans as are to come.
+// Labels that are parsed and tokenized once, for any number of spans.
 #pragma once
 
 #include <memory>
@@ -11,28 +11,27 @@
 
 namespace eliza {
 
-// The trie of a payload for a model that is called `model_id`, or has no name. Throws Error.
+// Returns the trie of a payload. If `model_id` is not empty, a JSON payload must name the same model. Throws an Error.
 std::shared_ptr<const CachedTrie> trie_of_payload(std::string_view payload, const Model & model,
                                                   const std::string & model_id);
 
 class PreparedChoices {
 public:
-    // Each text becomes the tokens that the model's tokenizer gives it in the middle of another; on as many threads
-    // as there are CPUs. Throws Error that names the text if there are none, one is empty or said before, or no tokens
-    // spell it exactly.
+    // Tokenizes each label as in the middle of a text, on as many threads as there are CPUs. Throws an Error if there
+    // are no labels, a label is empty or repeated, or no tokens spell a label exactly. The Error names the label.
     PreparedChoices(const Model & model, const std::vector<std::string> & texts);
 
-    // Those of a payload.
+    // Uses the leaves of a payload as labels.
     PreparedChoices(const Model & model, std::shared_ptr<const CachedTrie> trie);
 
-    // The leaves of texts are named by their place, "0", "1", ...
+    // The trie. Leaves made from strings are named by their index, "0", "1", ...
     const std::shared_ptr<const CachedTrie> & trie() const { return trie_; }
 
-    // How many tokens the longest of them has, and its place.
+    // The number of tokens of the longest label, and the index of that label.
     size_t longest() const { return longest_; }
     size_t longest_choice() const { return longest_choice_; }
 
-    // Of the model whose tokens they are.
+    // The fingerprint of the model whose tokens the labels consist of.
     const std::string & model_fingerprint() const { return model_fingerprint_; }
 
 private:

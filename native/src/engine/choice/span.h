@@ -1,4 +1,4 @@
-// One span of a stream: where it stands among the choices, and what is known of the decisions to come.
+// One span of a stream: its position among the labels, and the logits of later decisions that are already known.
 #pragma once
 
 #include <memory>
@@ -33,48 +33,49 @@ public:
           constraint_(std::make_unique<TextChoicesConstraint>(std::move(at_start))) {}
 
     const SpanMode mode;
-    double logprob = 0.0;     // of the way walked so far
-    std::string healed_text;  // of the prompt's last token, where the choices spell it anew
+    double logprob = 0.0;     // of the tokens so far
+    std::string healed_text;  // text of the prompt's last token, if the labels replace that token
 
     Constraint & constraint() { return *constraint_; }
     const Constraint & constraint() const { return *constraint_; }
 
-    // ---- Of a token trie alone, whose decisions to come are known beforehand --------------------
+    // ---- Only for a token trie, whose later decisions are known in advance ------------------------
 
     bool has_trie() const { return in_trie_ != nullptr; }
     const TokenTrie & trie() const { return in_trie_->trie(); }
     TokenTrie::Node node() const { return in_trie_->node(); }
 
-    // Keeps what a decision at `node` needs of a row of logits.
+    // Stores the part of a row of logits that the decision at `node` needs.
     void keep_row(TokenTrie::Node node, const LogitsRow & row);
     bool knows(TokenTrie::Node node) const { return rows_.count(node) > 0; }
     void forget_rows() { rows_.clear(); }
     TokenSelector::SpanLogits logits_at(TokenTrie::Node node) const;
 
-    // The place in the batch to which the most likely way from `from` leads, -1 if it leaves it at
-    // once. The rows of the batch must be kept already.
+    // Returns the index in the batch of the last node on the most probable path from `from`, or -1 if not even its
+    // first node is in the batch. All rows of the batch must be stored.
     int32_t preferred_place(const TreeBatch & batch, TokenTrie::Node from) const;
 
-    // The logarithm of every leaf's probability, in payload order; all branches must be known.
+    // Returns the natural logarithm of every leaf's probability, in payload order. The rows of all branches must be
+    // stored.
     std::vector<double> leaf_logprobs() const;
 
-    // True where a decision needs the logits of the whole vocabulary.
+    // Returns whether the decision at `node` needs the logits of the whole vocabulary.
     bool needs_vocabulary(TokenTrie::Node node) const { return eliza::needs_vocabulary(trie(), node); }
 
-    // ---- Of any choices -------------------------------------------------------------------------
+    // ---- For all spans ----------------------------------------------------------------------------
 
-    // The logits of the current decision out of a row that is at hand; valid until the next call.
+    // Returns the logits that the current decision needs from a row. They are valid until the next call.
     TokenSelector::SpanLogits gather(const LogitsRow & row);
 
 private:
-    // Children's logits, and behind them the vocabulary's where the span may end.
+    // The logits of the children. If the span may end at the node, the logits of the whole vocabulary follow.
     using Row = std::vector<float>;
 
     bool may_end(TokenTrie::Node node) const { return trie().leaf(node) != TokenTrie::none; }
 
     int32_t n_vocab_;
     std::unique_ptr<Constraint> constraint_;
-    const TokenTrieConstraint * in_trie_ = nullptr;  // the constraint, if it is one
+    const TokenTrieConstraint * in_trie_ = nullptr;  // the constraint, if it is a token trie
     std::unordered_map<TokenTrie::Node, Row> rows_;
     Row gathered_;
 };

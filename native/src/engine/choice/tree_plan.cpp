@@ -6,7 +6,7 @@
 namespace eliza {
 namespace {
 
-// A node without children in the batch is the end of a lane; the others span their children's.
+// A node without children in the batch is the end of a lane. Every other node spans the lanes of its children.
 void assign_lanes(TreeBatch & batch) {
     std::vector<TreeBatch::Node> & nodes = batch.nodes;
     for (size_t i = 0; i < nodes.size(); ++i) {
@@ -58,7 +58,7 @@ public:
     }
 
 private:
-    // Adds the node behind the current path, in a new batch if this one is full.
+    // Adds the node after the current path. Starts a new batch if the current batch is full.
     bool add(TokenTrie::Node node) {
         in_batch_.resize(path_.size());
         if (!fits(node)) {
@@ -111,8 +111,8 @@ private:
     std::vector<TreeBatch> batches_;
     TreeBatch batch_;
     int32_t n_lanes_ = 0;
-    std::vector<TokenTrie::Node> path_;  // from the start to the parent of the node to come
-    std::vector<int32_t> in_batch_;      // where those stand in the batch
+    std::vector<TokenTrie::Node> path_;  // from the start to the parent of the next node
+    std::vector<int32_t> in_batch_;      // indices of the path's nodes in the batch
 };
 
 }  // namespace
@@ -122,7 +122,7 @@ std::vector<TreeBatch> plan_tree(const TokenTrie & trie, TokenTrie::Node from, T
 }
 
 size_t TokenPath::alike(const TokenPath & a, const TokenPath & b) {
-    // Endings of one question share their piece.
+    // All paths of one ending share their common piece.
     size_t n = a.common_.data == b.common_.data ? std::min(a.common_.size, b.common_.size) : 0;
     while (n < std::min(a.size(), b.size()) && a[n] == b[n]) {
         ++n;
@@ -144,7 +144,7 @@ TokenPath TokenPath::behind(size_t n) const {
 std::vector<TreeBatch> plan_paths(const std::vector<TokenPath> & paths, TreeLimits limits) {
     std::vector<TreeBatch> batches;
     TreeBatch batch;
-    std::vector<int32_t> places;  // in the batch, of the path before
+    std::vector<int32_t> places;  // indices of the previous path's nodes in the batch
     const auto finish = [&] {
         if (!batch.nodes.empty()) {
             assign_lanes(batch);

@@ -1,4 +1,4 @@
-// What is to be decoded behind a prompt, cut into trees of which each is decoded in one pass.
+// Plans which tokens after a prompt are decoded as trees. Each tree is decoded in one forward pass.
 #pragma once
 
 #include <utility>
@@ -10,11 +10,11 @@
 
 namespace eliza {
 
-// The trees that give the logits of every branch strictly below `from`. Empty when there is none, and when a
-// single path is longer than a tree may be.
+// Returns trees that give the logits of every branch strictly below `from`. Returns no tree if there is no such branch,
+// or if a path is longer than the limit for a tree.
 std::vector<TreeBatch> plan_tree(const TokenTrie & trie, TokenTrie::Node from, TreeLimits limits);
 
-// Tokens in two pieces: those that many paths have in common, which live elsewhere, and its own.
+// A path of tokens in two pieces: a common piece that many paths share and that is stored elsewhere, and its own piece.
 class TokenPath {
 public:
     TokenPath(TokenSpan common, std::vector<Token> own) : common_(common), own_(std::move(own)) {}
@@ -23,11 +23,11 @@ public:
     bool empty() const { return size() == 0; }
     Token operator[](size_t i) const { return i < common_.size ? common_.data[i] : own_[i - common_.size]; }
 
-    // How many tokens two of them begin with alike.
+    // Returns the number of tokens in the common prefix of two paths.
     static size_t alike(const TokenPath & a, const TokenPath & b);
     bool operator<(const TokenPath & other) const;
 
-    // Without the first n.
+    // Returns the path without its first n tokens.
     TokenPath behind(size_t n) const;
 
 private:
@@ -35,15 +35,16 @@ private:
     std::vector<Token> own_;
 };
 
-// The trees that give the logits behind each path: as many whole paths in one as there is room for. The paths are
-// ascending, none is empty and no two are equal; `node` of a place that wants logits is that of its path in the
-// list. A path that is longer than a tree may be is in none.
+// Returns trees that give the logits after each path. Each tree contains as many whole paths as fit. The paths must be
+// sorted, distinct and not empty. If a node wants logits, its `node` is the index of its path in `paths`. Paths longer
+// than the limit for a tree are left out.
 std::vector<TreeBatch> plan_paths(const std::vector<TokenPath> & paths, TreeLimits limits);
 
-// What plan_tree() comes to, known beforehand: whether it is one tree, ...
+// Returns whether plan_tree() would return exactly one tree, without planning it.
 bool is_one_tree(const TokenTrie::Undecided & undecided, TreeLimits limits);
 
-// ... and whether a pass over it, with the tokens that wait, costs less than one pass after another down the trie.
+// Returns whether one pass over that tree and the waiting tokens costs less than one pass for each decision on the way
+// down the trie.
 bool is_tree_cheaper(const TokenTrie::Undecided & undecided, size_t n_waiting, const PassCost & cost);
 
 }  // namespace eliza

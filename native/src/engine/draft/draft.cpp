@@ -34,7 +34,7 @@ void Draft::decode(int64_t most, int64_t n_generated) {
     } else {
         guess();
     }
-    // llama.cpp lets a drafter know some tokens more.
+    // llama.cpp accepts draft models whose vocabulary has a few more tokens: cut the draft at the first of these.
     drafted.erase(std::find_if(drafted.begin(), drafted.end(),
                                [&](llama_token token) { return token >= decoder_.model().n_vocab(); }),
                   drafted.end());
@@ -47,7 +47,7 @@ void Draft::decode(int64_t most, int64_t n_generated) {
         if (error.status() == ELIZA_ERR_CANCELLED) {
             throw;
         }
-        return;  // it may still work without the draft: there may be room for one token
+        return;  // without the draft, there may still be room for one token
     }
     drafted_ = Drafted{drafted, 0, n_generated};
 }

@@ -1,5 +1,5 @@
-// Speculative decoding of one stream: drafted tokens are decoded together with the token that waits, and every one
-// is then chosen as it would have been without the draft.
+// Speculative decoding of one stream. One forward pass decodes the last chosen token and the drafted tokens after it.
+// Every token is then chosen in the same way as without a draft.
 #pragma once
 
 #include <cstdint>
@@ -18,20 +18,20 @@ namespace eliza {
 
 class Draft {
 public:
-    // Throws Error where the drafter that is asked for cannot be had.
+    // Throws an Error if the drafter of `config` cannot be created.
     Draft(const DraftConfig & config, Sequence & sequence, const Options & options,
           std::shared_ptr<VerifierHook> verifier, eliza_llm_stream_stats_t & stats);
 
     bool is_on() const { return drafter_ != nullptr; }
 
-    // Decodes what waits, with a draft of `most` tokens at the most where there is one; without one nothing is
-    // decoded. n_generated tokens came since the prompt. Throws Error where it is cancelled.
+    // Drafts up to `most` tokens, and decodes them together with all tokens that are not decoded yet. Decodes nothing
+    // if there is no draft. `n_generated` is the number of tokens since the prompt. Throws an Error if it is cancelled.
     void decode(int64_t most, int64_t n_generated);
 
-    // A token was chosen where the draft, if there is one, has another or the same.
+    // Compares a chosen token with the next token of the draft, if there is a draft.
     void compare(llama_token token);
 
-    // What is left of the draft is not what will be generated.
+    // Forgets the draft, without counting its tokens.
     void drop() { drafted_.reset(); }
 
 private:
@@ -46,9 +46,9 @@ private:
     struct Drafted {
         std::vector<llama_token> tokens;
         size_t n_accepted = 0;
-        int64_t begin = 0;  // where the first of them stands among the tokens since the prompt
+        int64_t begin = 0;  // index of the first drafted token among the tokens since the prompt
     };
-    std::optional<Drafted> drafted_;  // what is being compared with what is generated
+    std::optional<Drafted> drafted_;  // the draft that compare() uses
 };
 
 }  // namespace eliza

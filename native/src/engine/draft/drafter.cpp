@@ -10,7 +10,7 @@
 namespace eliza {
 namespace {
 
-// By what followed the same tokens before.
+// Drafts by n-gram lookup in the text.
 class NGramDrafter : public Drafter {
 public:
     std::vector<llama_token> draft(const std::vector<llama_token> & tokens, int32_t most) override {
@@ -23,7 +23,7 @@ private:
     NGramLookup lookup_;
 };
 
-// By a small model of the same vocabulary.
+// Drafts with a small model of the same vocabulary.
 class ModelDrafter : public Drafter {
 public:
     ModelDrafter(const DraftConfig & config, std::shared_ptr<Model> model, Decoder & decoder)
@@ -52,7 +52,7 @@ public:
             const ComputeThreads::Turn turn = turn_for(1);
             drafted = guess(tokens, most);
         }
-        // The last token and all drafted ones but the last were decoded.
+        // guess() has decoded the last token, and all drafted tokens except the last.
         cached_ = tokens;
         cached_.insert(cached_.end(), drafted.begin(), drafted.empty() ? drafted.end() : drafted.end() - 1);
         return drafted;
@@ -65,7 +65,7 @@ private:
         return {decoder_.runner().threads(), context_.get(), llama_model_n_params(model_->get()), n_tokens};
     }
 
-    // Brings the model's cache to hold all but the last of the tokens; false where it cannot.
+    // Makes the model's cache hold all tokens except the last. Returns false if that fails.
     bool catch_up(const std::vector<llama_token> & tokens) {
         const auto end = tokens.end() - 1;
         const auto differs = std::mismatch(tokens.begin(), end, cached_.begin(), cached_.end());
@@ -108,7 +108,7 @@ std::unique_ptr<Drafter> Drafter::make(const DraftConfig & config, Decoder & dec
         return std::make_unique<NGramDrafter>();
     }
     ModelSettings settings{options.n_gpu_layers, options.use_mmap, options.devices, /*with_mtp_head=*/false};
-    settings.devices.rpc.clear();  // what is small is not worth a way over the network
+    settings.devices.rpc.clear();  // a small model is too fast to gain from devices behind a network
     std::shared_ptr<Model> model = Model::load(config.model_path, settings);
     if (!model->has_trunk()) {
         settings.with_mtp_head = true;
@@ -117,7 +117,7 @@ std::unique_ptr<Drafter> Drafter::make(const DraftConfig & config, Decoder & dec
             return std::make_unique<MtpDrafter>(config, std::move(model), decoder);
         }
     }
-    // llama.cpp knows drafters of more kinds by their files. A whole model that has a head is a model.
+    // llama.cpp recognizes further kinds of drafters by their files. A whole model with an MTP head counts as a model.
     std::string kind = model->has_trunk() ? "" : "head";
     for (const common_speculative_type type : common_speculative_types_from_gguf(config.model_path)) {
         if (type != COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE && type != COMMON_SPECULATIVE_TYPE_DRAFT_MTP) {

@@ -1,5 +1,5 @@
-// Guesses at what a stream will generate next: by the text itself, or by models with llama.cpp's own
-// speculative code. They are only checked, so they never change what is generated.
+// Drafters guess the next tokens of a stream. They look up earlier tokens of the same text, or use a draft model with
+// llama.cpp's speculative decoding. The stream checks every guess, so a drafter cannot change the generated text.
 #pragma once
 
 #include <cstdint>
@@ -13,47 +13,47 @@
 namespace eliza {
 
 struct DraftConfig {
-    size_t least = 0;        // shorter drafts are not worth checking
-    int32_t most = 0;        // tokens of a draft; 0: no speculation
-    std::string model_path;  // "": what the model itself has
+    size_t least = 0;        // shorter drafts are not used
+    int32_t most = 0;        // maximum number of tokens in a draft; 0 = no speculation
+    std::string model_path;  // of a draft model or an MTP head; "" = the model's own head, or n-gram lookup
 };
 
 class Drafter {
 public:
-    // The one that the configuration asks for: a small model of the same vocabulary or a head for this one,
-    // from a file of its own; or else the model's own head; or else what followed the same tokens
-    // before. Throws Error where a file cannot be loaded or does not go with the model.
+    // Makes the drafter for a configuration. With a model path, the file is a small model with the same vocabulary, or
+    // an MTP head for this model. Without a path, the drafter is the model's own MTP head, or n-gram lookup if the
+    // model has none. Throws an Error if the file cannot be loaded or does not match the model.
     static std::unique_ptr<Drafter> make(const DraftConfig & config, Decoder & decoder, const Options & options);
 
     virtual ~Drafter() = default;
     Drafter(const Drafter &) = delete;
     Drafter & operator=(const Drafter &) = delete;
 
-    // True where it wants to be told of passes, which then run alone: the decoder has just run the tokens of the
-    // stream's text from `begin` to `end`.
+    // Returns whether decode_pass() must be called after every pass of the stream. Such passes are not shared.
     virtual bool looks_at_passes() const { return false; }
+    // Called after the decoder has decoded the stream's text from `begin` to `end`.
     virtual void decode_pass(const llama_token * /*text*/, size_t /*begin*/, size_t /*end*/) {}
 
-    // True where it drafts on the decoder's threads: then no pass may run meanwhile.
+    // Returns whether draft() uses the decoder's threads, so that no pass may run at the same time.
     virtual bool uses_decoder() const { return true; }
 
-    // What may follow the tokens, of which the last was not decoded yet: `most` at the most, or none. Not
-    // empty: `tokens`.
+    // Returns up to `most` tokens that may follow `tokens`, or none. `tokens` must not be empty; its last token is not
+    // decoded yet.
     virtual std::vector<llama_token> draft(const std::vector<llama_token> & tokens, int32_t most) = 0;
 
 protected:
     explicit Drafter(std::shared_ptr<Model> model = nullptr) : model_(std::move(model)) {}
 
-    // Makes the context, for one sequence as long as the decoder's. Throws Error.
+    // Creates the context, for one sequence of the decoder's context length. Throws an Error.
     void make_context(const Model & model, Decoder & decoder, llama_context_params params);
 
-    // The same, once llama.cpp's drafter knows all that it needs.
+    // Does the same as draft(), after the subclass has brought llama.cpp's drafter up to date.
     std::vector<llama_token> guess(const std::vector<llama_token> & tokens, int32_t most);
 
-    static constexpr llama_seq_id sequence = 0;  // the only one of a draft context
+    static constexpr llama_seq_id sequence = 0;  // the only sequence of a draft context
 
-    const std::shared_ptr<Model> model_;  // that guesses, if it has a file of its own
-    llama_context_ptr context_;           // in which it does, if there is one
+    const std::shared_ptr<Model> model_;  // the draft model or head, if it has its own file
+    llama_context_ptr context_;           // of the draft model or head, if there is one
     common_speculative_ptr speculative_;
 };
 

@@ -7,7 +7,7 @@
 namespace eliza {
 namespace {
 
-// What llama.cpp takes for granted, or asserts.
+// Checks what llama.cpp assumes or asserts.
 void check_head(const std::string & path, const Model & head, const Model & model) {
     const auto require_same = [&](const std::string & what, const std::string & of_head, const std::string & of_model) {
         if (of_head != of_model) {
@@ -38,11 +38,11 @@ MtpDrafter::MtpDrafter(const DraftConfig & config, std::shared_ptr<Model> head, 
     llama_context_params params = llama_context_default_params();
     params.ctx_type = LLAMA_CONTEXT_TYPE_MTP;
     params.ctx_other = decoder.context();
-    params.n_batch = llama_n_batch(decoder.context());  // it gets the same batches
+    params.n_batch = llama_n_batch(decoder.context());  // the head gets the same batches
     make_context(model_ != nullptr ? *model_ : decoder.model(), decoder, params);
 }
 
-// llama.cpp's drafter, which keeps the hidden state behind the last token, cannot be emptied.
+// llama.cpp's drafter keeps the hidden state of the last token and cannot be cleared, so this makes a new one.
 void MtpDrafter::start_anew() {
     common_params_speculative params;
     params.types = {COMMON_SPECULATIVE_TYPE_DRAFT_MTP};
@@ -50,7 +50,7 @@ void MtpDrafter::start_anew() {
     params.draft.ctx_tgt = decoder_.context();
     params.draft.ctx_dft = context_.get();
     params.draft.backend_sampling = decoder_.runner().can_gather(1);
-    speculative_.reset();  // first: it has samplers attached to the context
+    speculative_.reset();  // first, because its samplers are attached to the context
     speculative_.reset(common_speculative_init(params, 1));
     llama_memory_seq_rm(llama_get_memory(context_.get()), sequence, -1, -1);
     text_.clear();
@@ -64,7 +64,7 @@ bool MtpDrafter::step_back_to(const llama_token * text, size_t n) {
     }
     if (n < text_.size()) {
         if (!has_drafted_) {
-            return false;  // llama.cpp asserts that it has drafted what it is told was accepted
+            return false;  // llama.cpp asserts that accepted tokens were drafted
         }
         common_speculative_accept(speculative_.get(), sequence, static_cast<uint16_t>(n - pass_begin_ - 1));
     }
@@ -73,8 +73,8 @@ bool MtpDrafter::step_back_to(const llama_token * text, size_t n) {
 }
 
 void MtpDrafter::decode_pass(const llama_token * text, size_t begin, size_t end) {
-    // Behind a text that it has not seen, such as one that another slot has decoded, the head goes on with
-    // what it does see.
+    // If the head has not processed the text before `begin`, for example because another slot decoded it, the head
+    // starts with the tokens of this pass.
     if (!step_back_to(text, begin)) {
         start_anew();
     }
@@ -92,7 +92,7 @@ void MtpDrafter::decode_pass(const llama_token * text, size_t begin, size_t end)
 }
 
 std::vector<llama_token> MtpDrafter::draft(const std::vector<llama_token> & tokens, int32_t most) {
-    // llama.cpp guesses as many tokens as it was made for, whatever is asked.
+    // llama.cpp always drafts the number of tokens that its drafter was created for.
     const size_t n_needed = tokens.size() + static_cast<size_t>(most_);
     if (n_needed > static_cast<size_t>(decoder_.n_ctx()) || !step_back_to(tokens.data(), tokens.size() - 1)) {
         return {};

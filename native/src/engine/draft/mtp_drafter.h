@@ -1,5 +1,5 @@
-// Guesses by a head for multi-token prediction: one more layer that reads the hidden state behind a token
-// and the token that was chosen there, and predicts the one after it. So it has to see every pass of the
+// Drafts with a head for multi-token prediction (MTP). The head is an additional layer. It reads the hidden state of a
+// token and the token chosen after it, and predicts the token after these two. So it must process every pass of the
 // model.
 #pragma once
 
@@ -12,8 +12,8 @@ namespace eliza {
 
 class MtpDrafter : public Drafter {
 public:
-    // The head of a file of its own, or of the decoder's model if `head` is nullptr. Throws Error where it
-    // does not go with that model.
+    // Uses the head `head`, or that of the decoder's model if `head` is nullptr. Throws an Error if the head does not
+    // match the decoder's model.
     MtpDrafter(const DraftConfig & config, std::shared_ptr<Model> head, Decoder & decoder);
 
     bool looks_at_passes() const override { return true; }
@@ -21,19 +21,19 @@ public:
     std::vector<llama_token> draft(const std::vector<llama_token> & tokens, int32_t most) override;
 
 private:
-    // Has the head know the first n tokens of a text and nothing else. False, and nothing is changed, where
-    // it knows another text or has not seen the last of them in the last pass.
+    // Removes all but the first n tokens of a text from the head's state. Returns false, and changes nothing, if the
+    // head has processed another text, or if token n - 1 was not in the last pass.
     bool step_back_to(const llama_token * text, size_t n);
     void start_anew();
 
     const int32_t most_;
-    const uint64_t n_weights_;         // of the head, about
-    const uint64_t n_output_weights_;  // that it reads besides where a token is predicted
+    const uint64_t n_weights_;         // estimated number of weights in the head
+    const uint64_t n_output_weights_;  // additional weights for predicting a token
     const PassRunner::HiddenStates hidden_states_;
     Decoder & decoder_;
-    std::vector<llama_token> text_;  // that the head knows
-    size_t pass_begin_ = 0;          // where in it the last pass began
-    bool has_drafted_ = false;       // since the start
+    std::vector<llama_token> text_;  // tokens that the head has processed
+    size_t pass_begin_ = 0;          // index in text_ where the last pass began
+    bool has_drafted_ = false;       // since the last start_anew()
 };
 
 }  // namespace eliza

@@ -6,9 +6,9 @@
 namespace eliza {
 namespace {
 
-constexpr float worth_drafting = 0.4f;  // the chance that a token is reached and right
+constexpr float worth_drafting = 0.4f;  // least probability that a guess and all guesses before it are right
 constexpr float learning_rate = 0.08f;
-constexpr size_t n_compared = 64;  // last tokens, which tell a text that has grown from another one
+constexpr size_t n_compared = 64;  // if this many last tokens are equal, the text is the same as before
 
 }  // namespace
 
@@ -30,7 +30,7 @@ std::vector<llama_token> NGramLookup::draft(const std::vector<llama_token> & tok
     if (match.length == 0 || most < 1) {
         return {};
     }
-    // Where a token is right, the match behind the next one is longer by it.
+    // If a guess is right, the match for the next token is one token longer.
     float chance = 1.0f;
     size_t n_worth = 0;
     for (size_t length = match.length; guessed_.size() < static_cast<size_t>(most); ++length) {
@@ -45,7 +45,7 @@ std::vector<llama_token> NGramLookup::draft(const std::vector<llama_token> & tok
     return {guessed_.begin(), guessed_.begin() + static_cast<ptrdiff_t>(n_worth)};
 }
 
-// Compares what was guessed last with what came.
+// Compares the last guess with the tokens that followed.
 void NGramLookup::learn(const std::vector<llama_token> & tokens) {
     for (size_t i = 0; i < guessed_.size() && guessed_at_ + i < tokens.size(); ++i) {
         const bool is_right = tokens[guessed_at_ + i] == guessed_[i];

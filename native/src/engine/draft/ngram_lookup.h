@@ -1,9 +1,10 @@
-// Guesses at how a text goes on by what followed its last tokens where they stood before: the longest such
-// match, of several the latest. What is guessed may itself be matched, so a text that repeats goes on for
-// ever, whatever its period.
+// Guesses the next tokens of a text by n-gram lookup: it finds the last tokens of the text at an earlier place, and
+// drafts the tokens that follow there. It uses the longest match; of several longest matches, the latest. A draft can
+// continue into its own tokens, so a text that repeats itself is continued with any period.
 //
-// A draft ends where it is no longer likely to be right. How likely that is after a match of so many tokens
-// is learnt from the text itself, drafted or not: prose earns no drafts, a list that is copied long ones.
+// A draft ends where it is no longer likely to be right. The probability that a guess is right, depending on the length
+// of the match, is learnt from the text itself, whether the guess was drafted or not. So prose gets no drafts, and a
+// copied list gets long drafts.
 #pragma once
 
 #include <array>
@@ -17,20 +18,20 @@ namespace eliza {
 
 class NGramLookup {
 public:
-    // What may follow the tokens: `most` at the most, or none. The calls' texts are thought to be one that
-    // grows; it may also be cut and go on otherwise. Takes time for the tokens that are new, and memory for
-    // two numbers per token.
+    // Returns up to `most` tokens that may follow `tokens`, or none. Successive calls should pass the same text as it
+    // grows; the text may also be cut and continued differently. The index takes time for each new token, and memory
+    // for two numbers per token.
     std::vector<llama_token> draft(const std::vector<llama_token> & tokens, int32_t most);
 
 private:
     static constexpr size_t shortest_match = 2;     // tokens
-    static constexpr size_t longest_match = 32;     // that is told apart from longer ones
-    static constexpr size_t most_candidates = 128;  // that are compared, the latest ones
+    static constexpr size_t longest_match = 32;     // tokens; a longer match counts as this long
+    static constexpr size_t most_candidates = 128;  // earlier places that are compared, latest first
     static constexpr size_t n_heads = size_t(1) << 14;
 
     struct Match {
-        size_t length;  // tokens that are the same; 0: none
-        size_t next;    // where the text went on
+        size_t length;  // number of equal tokens; 0 = no match
+        size_t next;    // index of the token after the match
     };
 
     void follow(const std::vector<llama_token> & tokens);
@@ -39,16 +40,17 @@ private:
     Match longest(const std::vector<llama_token> & tokens) const;
     static size_t head_of(llama_token before_last, llama_token last);
 
-    std::vector<llama_token> text_;  // that is indexed
-    std::vector<int32_t> earlier_;   // by position: the last one before it whose last tokens may be the same
-    std::vector<int32_t> heads_ = std::vector<int32_t>(n_heads, -1);  // the latest such position
+    std::vector<llama_token> text_;  // the indexed tokens
+    std::vector<int32_t>
+        earlier_;  // for each position: the last earlier position whose two last tokens may be the same, or -1
+    std::vector<int32_t> heads_ = std::vector<int32_t>(n_heads, -1);  // by hash of two tokens: the latest position
 
-    std::array<float, longest_match + 1> chances_ = first_chances();  // by length of a match: of being right
+    std::array<float, longest_match + 1> chances_ = first_chances();  // probability of a right guess, by match length
     static std::array<float, longest_match + 1> first_chances();
 
-    std::vector<llama_token> guessed_;  // by the last call, also what was not worth a draft
-    size_t guessed_length_ = 0;         // of the match behind it
-    size_t guessed_at_ = 0;             // where it would stand
+    std::vector<llama_token> guessed_;  // by the last call, including tokens that were not drafted
+    size_t guessed_length_ = 0;         // length of the match that it is based on
+    size_t guessed_at_ = 0;             // index in the text of the first guessed token
 };
 
 }  // namespace eliza

@@ -1,4 +1,4 @@
-// The one callback of a context that is told what became of drafted tokens.
+// The callback of a context that reports which drafted tokens were accepted. A context has at most one.
 #pragma once
 
 #include <mutex>
@@ -17,7 +17,7 @@ public:
         user_ = user;
     }
 
-    // Called outside the lock: it may set another one.
+    // Calls the callback without holding the lock, because the callback may set another callback.
     void call(const EliVerifierEvent & event) {
         const auto [callback, user] = current();
         if (callback != nullptr) {

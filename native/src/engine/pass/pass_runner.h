@@ -86,7 +86,7 @@ private:
     void attach_gathers(const Wanted & wanted);
 
     std::shared_ptr<Model> model_;
-    const bool all_rows_;  // llama.cpp requires that every token of a batch wants logits
+    const bool all_rows_;  // every token of a batch must want logits, which some architectures require
     const Model::TokenRange image_tokens_;
     int32_t n_batch_;
     const std::shared_ptr<ComputeThreads> threads_;  // must outlive the context, like the next two members
