@@ -112,8 +112,8 @@ def write_t5(path: Path) -> None:
 @pytest.mark.parametrize(
     ("write", "said"),
     [
-        (write_bert, "it cannot continue a text"),
-        (write_t5, "is not decoder-only: it cannot continue a text"),
+        (write_bert, "it cannot generate text"),
+        (write_t5, "is not decoder-only: it cannot generate text"),
         (write_llama_without_vocabulary, "has no vocabulary"),
     ],
 )

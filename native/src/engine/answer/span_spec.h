@@ -23,8 +23,8 @@ struct SpanSpec {
     int32_t top_k = 0;
     float top_p = 1.0f;
     int32_t max_tokens = 256;  // of a value; 0 = no limit
-    bool logprobs = false;     // compute the log-probability of a value; that of a label is always computed
-    bool heal = false;         // the prompt's last token may be replaced by tokens that begin with its text
+    bool logprobs = false;     // compute log-probabilities of values too, not only of labels
+    bool heal = false;         // the prompt's last token may be tokenized again, together with the following text
 };
 
 // Parses a span. Throws an Error that names the wrong member.

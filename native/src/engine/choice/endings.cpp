@@ -174,8 +174,8 @@ private:
         }
     }
 
-    // Reads the remaining paths one at a time: those that do not fit into a tree, all paths if the model's cache cannot
-    // fork, and all paths for the reference implementation.
+    // Reads the remaining paths one at a time. These are paths that do not fit into a tree; they are all paths if the
+    // model's cache cannot fork, and for the reference implementation.
     void read_one_by_one() {
         if (std::find(is_read_.begin(), is_read_.end(), false) == is_read_.end()) {
             return;

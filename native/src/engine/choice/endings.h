@@ -1,5 +1,5 @@
-// Scores several questions about one prompt. Each question consists of tokens after the prompt (an ending) and labels
-// after those tokens. Nothing is generated.
+// Scores several questions about one prompt, without generating tokens. Each question consists of tokens after the
+// prompt (an ending) and of labels after these tokens.
 #pragma once
 
 #include <memory>

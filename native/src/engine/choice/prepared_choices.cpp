@@ -64,7 +64,7 @@ void for_each_in_parallel(size_t n, const Body & body) {
     const size_t n_threads = std::min(n_parts, static_cast<size_t>(usable_cpu_count()));
     const OwnThreads own_threads(static_cast<int32_t>(n_threads));
     std::vector<std::thread> threads;
-    threads.reserve(n_threads);  // now, because nothing may throw once a thread runs
+    threads.reserve(n_threads);  // now, because this function must not throw while a thread runs
     for (size_t i = 1; i < n_threads; ++i) {
         try {
             threads.emplace_back(work);

@@ -34,7 +34,7 @@ public:
 
     const SpanMode mode;
     double logprob = 0.0;     // of the tokens so far
-    std::string healed_text;  // text of the prompt's last token, if the labels replace that token
+    std::string healed_text;  // text of the prompt's last token, if it is tokenized again together with the labels
 
     Constraint & constraint() { return *constraint_; }
     const Constraint & constraint() const { return *constraint_; }

@@ -10,8 +10,8 @@
 
 namespace eliza {
 
-// Returns trees that give the logits of every branch strictly below `from`. Returns no tree if there is no such branch,
-// or if a path is longer than the limit for a tree.
+// Returns trees that give the logits of every branch strictly below `from`. Returns an empty list if no such branch
+// exists, or if a path is longer than the limit for a tree.
 std::vector<TreeBatch> plan_tree(const TokenTrie & trie, TokenTrie::Node from, TreeLimits limits);
 
 // A path of tokens in two pieces: a common piece that many paths share and that is stored elsewhere, and its own piece.

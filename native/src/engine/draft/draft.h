@@ -24,8 +24,8 @@ public:
 
     bool is_on() const { return drafter_ != nullptr; }
 
-    // Drafts up to `most` tokens, and decodes them together with all tokens that are not decoded yet. Decodes nothing
-    // if there is no draft. `n_generated` is the number of tokens since the prompt. Throws an Error if it is cancelled.
+    // Drafts up to `most` tokens, and decodes them together with all tokens that are not decoded yet. Does nothing
+    // without a draft. `n_generated` is the number of tokens since the prompt. Throws an Error if it is cancelled.
     void decode(int64_t most, int64_t n_generated);
 
     // Compares a chosen token with the next token of the draft, if there is a draft.

@@ -108,7 +108,7 @@ std::unique_ptr<Drafter> Drafter::make(const DraftConfig & config, Decoder & dec
         return std::make_unique<NGramDrafter>();
     }
     ModelSettings settings{options.n_gpu_layers, options.use_mmap, options.devices, /*with_mtp_head=*/false};
-    settings.devices.rpc.clear();  // a small model is too fast to gain from devices behind a network
+    settings.devices.rpc.clear();  // a small model does not gain from devices on other machines
     std::shared_ptr<Model> model = Model::load(config.model_path, settings);
     if (!model->has_trunk()) {
         settings.with_mtp_head = true;

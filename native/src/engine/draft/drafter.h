@@ -29,7 +29,8 @@ public:
     Drafter(const Drafter &) = delete;
     Drafter & operator=(const Drafter &) = delete;
 
-    // Returns whether decode_pass() must be called after every pass of the stream. Such passes are not shared.
+    // Returns whether decode_pass() must be called after every pass of the stream. Such passes, except trees, are not
+    // shared with other streams.
     virtual bool looks_at_passes() const { return false; }
     // Called after the decoder has decoded the stream's text from `begin` to `end`.
     virtual void decode_pass(const llama_token * /*text*/, size_t /*begin*/, size_t /*end*/) {}

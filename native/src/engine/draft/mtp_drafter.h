@@ -12,8 +12,8 @@ namespace eliza {
 
 class MtpDrafter : public Drafter {
 public:
-    // Uses the head `head`, or that of the decoder's model if `head` is nullptr. Throws an Error if the head does not
-    // match the decoder's model.
+    // Drafts with `head`. If `head` is nullptr, drafts with the head of the decoder's model. Throws an Error if the
+    // head does not match the decoder's model.
     MtpDrafter(const DraftConfig & config, std::shared_ptr<Model> head, Decoder & decoder);
 
     bool looks_at_passes() const override { return true; }
@@ -21,8 +21,8 @@ public:
     std::vector<llama_token> draft(const std::vector<llama_token> & tokens, int32_t most) override;
 
 private:
-    // Removes all but the first n tokens of a text from the head's state. Returns false, and changes nothing, if the
-    // head has processed another text, or if token n - 1 was not in the last pass.
+    // Makes the head's state consist of the first n tokens of `text`. Returns false, and changes nothing, if the head
+    // has processed other tokens, or if token n - 1 was not in the last pass.
     bool step_back_to(const llama_token * text, size_t n);
     void start_anew();
 

@@ -1,10 +1,10 @@
-// Guesses the next tokens of a text by n-gram lookup: it finds the last tokens of the text at an earlier place, and
+// Guesses the next tokens by n-gram lookup: finds an earlier place with the same tokens as at the end of the text, and
 // drafts the tokens that follow there. It uses the longest match; of several longest matches, the latest. A draft can
-// continue into its own tokens, so a text that repeats itself is continued with any period.
+// also repeat its own first tokens, so it can continue a repetition whose period is shorter than the draft.
 //
-// A draft ends where it is no longer likely to be right. The probability that a guess is right, depending on the length
-// of the match, is learnt from the text itself, whether the guess was drafted or not. So prose gets no drafts, and a
-// copied list gets long drafts.
+// A draft ends when its tokens become unlikely to be right. The probability that a guess is right depends on the length
+// of the match. It is learnt from the text itself, whether the guesses were drafted or not. So prose gets no drafts,
+// and a copied list gets long drafts.
 #pragma once
 
 #include <array>
@@ -41,8 +41,8 @@ private:
     static size_t head_of(llama_token before_last, llama_token last);
 
     std::vector<llama_token> text_;  // the indexed tokens
-    std::vector<int32_t>
-        earlier_;  // for each position: the last earlier position whose two last tokens may be the same, or -1
+    // For each position, the last earlier position whose last two tokens may be the same, or -1.
+    std::vector<int32_t> earlier_;
     std::vector<int32_t> heads_ = std::vector<int32_t>(n_heads, -1);  // by hash of two tokens: the latest position
 
     std::array<float, longest_match + 1> chances_ = first_chances();  // probability of a right guess, by match length

@@ -36,7 +36,7 @@ public:
         // Waits for a turn, and chooses the number of threads for a computation with n_weights weights and n_tokens
         // tokens.
         Turn(ComputeThreads & threads, uint64_t n_weights, size_t n_tokens);
-        // The same, and sets the number of threads of a context to which the pool was attached.
+        // The same, and sets the number of threads of a context that uses this pool.
         Turn(ComputeThreads & threads, llama_context * context, uint64_t n_weights, size_t n_tokens);
         ~Turn();
         Turn(const Turn &) = delete;

@@ -80,8 +80,8 @@ void Decoder::keep(const Costs & measured) {
     costs_ = measured;
 }
 
-// Returns how many microseconds it takes to make and drop a lane: one that shares the cells of `slot`, or an empty one
-// if `slot` is nullptr.
+// Returns how many microseconds it takes to make and drop a lane. The lane shares the cells of `slot`; it is empty if
+// `slot` is nullptr.
 double Decoder::time_lane(const Slot * slot) {
     constexpr int n_repeats = 8;
     double best = std::numeric_limits<double>::infinity();

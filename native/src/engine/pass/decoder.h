@@ -29,7 +29,7 @@ struct DecoderSettings {
 
 class Decoder {
 public:
-    // Throws an Error if the context cannot be created, or the model cannot continue a text.
+    // Throws an Error if the context cannot be created, or the model cannot generate text.
     Decoder(const std::shared_ptr<Model> & model, std::shared_ptr<ComputeThreads> threads, const Options & options,
             const DecoderSettings & settings);
 
@@ -48,8 +48,8 @@ public:
     // Returns the limits of one tree. They are 0 if the model's cache cannot fork.
     TreeLimits tree_limits() const { return tree_limits_; }
 
-    // Returns what a pass currently costs the stream in this slot, whose text has n_cells tokens. The first call
-    // measures the costs. The fixed cost of a pass is divided by the number of streams that recently shared a pass.
+    // Returns the current cost of a pass for the stream in this slot, whose text has n_cells tokens. The first call
+    // measures the costs. The fixed cost of a pass is divided by the average number of streams in recent passes.
     // Returns nothing if the cache has no room for the measurement. Throws an Error if the call is cancelled.
     std::optional<PassCost> pass_cost(Slot & slot, size_t n_cells, CancelFlag & cancelled);
 

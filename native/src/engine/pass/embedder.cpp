@@ -12,11 +12,11 @@
 namespace eliza {
 namespace {
 
-// A context for this many tokens is kept for later texts. A longer text gets a larger context, which is freed
+// A context for this many tokens is kept for later calls. Longer input gets a larger context, which is freed
 // afterwards.
 constexpr size_t kept_room = 512;
 
-// A pass that computes embeddings has memory for a row of logits of each token. This limits that memory.
+// llama.cpp stores a row of logits for every token of a pass that computes embeddings. This limits their memory.
 constexpr size_t most_row_bytes = size_t{64} << 20;
 
 }  // namespace
@@ -26,7 +26,7 @@ Embedder::Embedder(std::shared_ptr<Model> model, std::shared_ptr<ComputeThreads>
 
 size_t Embedder::most_tokens() const { return static_cast<size_t>(llama_model_n_ctx_train(model_->get())); }
 
-// A text can be split into several passes if each token depends only on earlier tokens and the context keeps those.
+// Input can be split into several passes if each token depends only on earlier tokens and the context keeps those.
 bool Embedder::takes_passes() {
     if (!takes_passes_ && model_->is_causal()) {
         llama_context_params params = llama_context_default_params();
@@ -79,8 +79,8 @@ void Embedder::decode(const std::vector<llama_token> & tokens, size_t begin, siz
     llama_synchronize(context_.get());
 }
 
-// llama.cpp pools only tokens of the same pass. This function also pools a text of several passes, from the vectors of
-// its tokens. Returns their sum for mean pooling; embed() scales it to length 1.
+// llama.cpp pools only tokens of the same pass. This function decodes the tokens in several passes and pools their
+// vectors. For mean pooling, it returns the sum, because embed() scales the vector to length 1.
 std::vector<double> Embedder::pool_passes(const std::vector<llama_token> & tokens, Pooling pooling) {
     make_context(LLAMA_POOLING_TYPE_NONE, tokens.size());
     std::vector<double> pooled(static_cast<size_t>(size()), 0.0);

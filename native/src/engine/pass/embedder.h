@@ -26,7 +26,7 @@ public:
     std::vector<float> embed(std::string_view text, Pooling pooling);
 
 private:
-    size_t most_tokens() const;  // maximum in a text
+    size_t most_tokens() const;  // limit for one call of embed()
     bool takes_passes();
     size_t tokens_a_pass() const;
     void make_context(Pooling pooling, size_t n_tokens);

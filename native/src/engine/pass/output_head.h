@@ -21,7 +21,7 @@ namespace eliza {
 // The result of a pass for one token, if the pass stops before the output head.
 struct HiddenState {
     std::vector<float> values;    // [n_embd]
-    std::vector<char> converted;  // the same values in the type with which the head's weights are multiplied
+    std::vector<char> converted;  // the same values in the type that the dot product with the head's weights takes
 };
 
 class OutputHead {
@@ -62,8 +62,8 @@ private:
     std::vector<HiddenState> rows_;
 };
 
-// One row of logits, in one of three forms: all logits, the logits of some tokens, or a hidden state from which logits
-// are computed on request.
+// One row of logits, in one of three forms: all logits, the logits of some tokens, or a hidden state and the output
+// head that computes logits on request.
 class LogitsRow {
 public:
     explicit LogitsRow(const float * whole) : whole_(whole) {}

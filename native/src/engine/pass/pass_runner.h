@@ -23,7 +23,7 @@ namespace eliza {
 
 class PassRunner {
 public:
-    // Throws an Error if the context cannot be created, or the model cannot continue a text.
+    // Throws an Error if the context cannot be created, or the model cannot generate text.
     PassRunner(std::shared_ptr<Model> model, std::shared_ptr<ComputeThreads> threads, const Options & options,
                KvTypes types, int32_t n_snapshots, int32_t n_lanes);
     PassRunner(const PassRunner &) = delete;
@@ -36,7 +36,7 @@ public:
 
     // The logits that a pass must compute in each row.
     struct Wanted {
-        // All logits. If false, only those of some tokens, so the pass may stop before the output head.
+        // All logits. If false, only the logits of some tokens, so the pass may stop before the output head.
         bool whole = true;
         std::vector<std::pair<llama_seq_id, TokenSpan>> gather;  // if not empty: only these tokens of each sequence
     };

@@ -74,7 +74,7 @@ int32_t BusyMachineGuard::limit(int32_t n_threads) {
 }
 
 void BusyMachineGuard::note_pass(int64_t microseconds, int64_t without_core) {
-    // Threads that wait for one another are no faster than a single thread if each of them loses a third of its core's
+    // Threads that wait for one another are as slow as a single thread if each of them loses a third of its core's
     // time. If as many other programs compute as there are cores, each thread loses half of it. On an idle machine, the
     // system's own work can disturb one pass, but not two in a row.
     if (3 * without_core <= microseconds) {

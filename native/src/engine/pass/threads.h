@@ -14,8 +14,8 @@ int32_t startable_thread_count(int32_t n_threads);
 // than it saves, and a hundred times more on a busy machine.
 int32_t useful_thread_count(int32_t n_threads, uint64_t n_params, int32_t n_tokens);
 
-// Threads of this library that work at the same time as passes, such as those that tokenize labels. Passes leave cores
-// free for them, and do not count their work as that of other programs.
+// Threads of this library that work at the same time as passes, for example to tokenize labels. Passes leave cores free
+// for these threads, and do not mistake their work for the work of other programs.
 class OwnThreads {
 public:
     // Registers n working threads until the object is destroyed.
