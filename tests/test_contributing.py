@@ -63,7 +63,7 @@ def test_every_guide_to_add_something_is_a_checklist() -> None:
         assert steps >= 5, kind
 
 
-@pytest.mark.parametrize("heading", ["## What to open", "## What a pass goes through"])
+@pytest.mark.parametrize("heading", ["## What to open", "## The path of a call"])
 def test_every_path_of_the_map_exists(heading: str) -> None:
     paths = paths_in(section(heading))
     assert len(paths) > 10
@@ -71,7 +71,7 @@ def test_every_path_of_the_map_exists(heading: str) -> None:
 
 
 def test_every_function_of_a_pass_is_in_the_named_file() -> None:
-    steps = re.findall(r"`([\w:.]+)`\s+\(`([\w./]+)`\)", section("## What a pass goes through"))
+    steps = re.findall(r"`([\w:.]+)`\s+\(`([\w./]+)`\)", section("## The path of a call"))
     assert len(steps) > 15
     for name, path in steps:
         last = re.split(r"::|\.", name)[-1]
