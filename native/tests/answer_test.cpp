@@ -13,7 +13,7 @@ class AnswerTest : public EngineParts {
 protected:
     void SetUp() override {
         read("Which colour is the sky? ");
-        answer.begin_behind_prompt(/*anew=*/true);
+        answer.begin_after_prompt(/*from_start=*/true);
     }
 
     FillResult fill(const std::string & json) {

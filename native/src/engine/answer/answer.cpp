@@ -9,7 +9,7 @@
 namespace eliza {
 namespace {
 
-// Known text that is longer than this is not cut anew from its beginning.
+// A longer fixed text is not tokenized again from its beginning.
 constexpr size_t long_text_bytes = 512;
 constexpr size_t tail_tokens = 32;
 
@@ -17,7 +17,7 @@ bool inside_character(std::string_view text) {
     return !text.empty() && (static_cast<uint8_t>(text.front()) & 0xc0) == 0x80;
 }
 
-// Without the character that the text ends inside, if it does.
+// Removes the last character if it is incomplete.
 std::string_view whole_characters(std::string_view text) {
     size_t begin = text.size();
     while (begin > 0 && inside_character(text.substr(begin - 1))) {
@@ -33,19 +33,19 @@ std::string_view whole_characters(std::string_view text) {
 
 }  // namespace
 
-void Answer::begin_behind_prompt(bool anew) {
+void Answer::begin_after_prompt(bool from_start) {
     begin_ = sequence_.tokens().size();
-    known_.reset();
-    n_filled_ = anew ? 0 : n_filled_;
+    fixed_.reset();
+    n_filled_ = from_start ? 0 : n_filled_;
 }
 
-void Answer::append_known_text(const KnownText & known) {
-    const std::vector<llama_token> tokens = decoder_.model().tokenize_inside(known.text);
-    require_room(known.begin + tokens.size());
-    sequence_.truncate(known.begin);
+void Answer::append_fixed_text(const FixedText & fixed) {
+    const std::vector<llama_token> tokens = decoder_.model().tokenize_inside(fixed.text);
+    require_room(fixed.begin + tokens.size());
+    sequence_.truncate(fixed.begin);
     sequence_.append(tokens.data(), tokens.size());
-    known_ = known;
-    shorten_known_text();
+    fixed_ = fixed;
+    shorten_fixed_text();
 }
 
 void Answer::require_room(size_t n_tokens) const {
@@ -55,12 +55,12 @@ void Answer::require_room(size_t n_tokens) const {
     }
 }
 
-// Cutting all known text anew for every choice takes time that grows with its square. What lies far
-// behind stays as it is, where the rest is cut the same without it.
-void Answer::shorten_known_text() {
+// Tokenizing all fixed text again for every label would take time that grows with the square of its length. So the
+// beginning of a long text keeps its tokens, if the rest has the same tokens without it.
+void Answer::shorten_fixed_text() {
     const Model & model = decoder_.model();
     const std::vector<llama_token> & tokens = sequence_.tokens();
-    if (known_->text.size() <= long_text_bytes || tokens.size() - known_->begin <= tail_tokens) {
+    if (fixed_->text.size() <= long_text_bytes || tokens.size() - fixed_->begin <= tail_tokens) {
         return;
     }
     const size_t begin = tokens.size() - tail_tokens;
@@ -69,16 +69,16 @@ void Answer::shorten_known_text() {
     for (const llama_token token : tail) {
         text += model.vocabulary()->all().text(token);
     }
-    if (!inside_character(text) && known_->text.size() >= text.size() &&
-        known_->text.compare(known_->text.size() - text.size(), text.size(), text) == 0 &&
+    if (!inside_character(text) && fixed_->text.size() >= text.size() &&
+        fixed_->text.compare(fixed_->text.size() - text.size(), text.size(), text) == 0 &&
         model.tokenize_inside(text) == tail) {
-        known_ = KnownText{begin, std::move(text)};
+        fixed_ = FixedText{begin, std::move(text)};
     }
 }
 
-Answer::KnownText Answer::known_text_before(const SpanSpec & spec) const {
-    if (known_) {
-        return {known_->begin, known_->text + spec.before};
+Answer::FixedText Answer::fixed_text_before(const SpanSpec & spec) const {
+    if (fixed_) {
+        return {fixed_->begin, fixed_->text + spec.before};
     }
     const size_t n = sequence_.tokens().size();
     if (spec.heal && n > 1 && n == begin_) {
@@ -102,38 +102,38 @@ void Answer::tell(FillResult & result) const {
 void Answer::fill(const SpanSpec & spec, SamplingParams sampling, FillResult & result) {
     const size_t n_before = sequence_.tokens().size();
     const int64_t n_generated = stats_.generated_tokens;
-    const std::optional<KnownText> known_before = known_;
-    const KnownText known = known_text_before(spec);
-    const std::vector<llama_token> tail(sequence_.tokens().begin() + static_cast<ptrdiff_t>(known.begin),
+    const std::optional<FixedText> fixed_before = fixed_;
+    const FixedText fixed = fixed_text_before(spec);
+    const std::vector<llama_token> tail(sequence_.tokens().begin() + static_cast<ptrdiff_t>(fixed.begin),
                                         sequence_.tokens().end());
 
     sampling.temperature = spec.temperature;
     sampling.top_k = spec.top_k;
     sampling.top_p = spec.top_p;
     sampling.reasoning_budget = -1;
-    sampling.seed = nth_seed(sampling.seed, n_filled_++);  // no two of them draw alike
+    sampling.seed = nth_seed(sampling.seed, n_filled_++);  // each span has its own draws
     TokenSelector selector(decoder_.model().vocab(), sampling);
-    for (size_t i = 0; i < known.begin; ++i) {
+    for (size_t i = 0; i < fixed.begin; ++i) {
         selector.accept_prompt(sequence_.tokens()[i]);
     }
     const auto finish = [&] {
         choice_.drop();
         const size_t n_now = sequence_.tokens().size();
-        // Tokens that were cut anew count once.
+        // Count tokens that were replaced only once.
         stats_.generated_tokens = n_generated + static_cast<int64_t>(n_now - std::min(n_before, n_now));
     };
     try {
         switch (spec.kind) {
-            case SpanSpec::Kind::literal: append_known_text({known.begin, known.text + spec.after}); break;
-            case SpanSpec::Kind::choices: fill_choice(spec, known, selector, result); break;
+            case SpanSpec::Kind::literal: append_fixed_text({fixed.begin, fixed.text + spec.after}); break;
+            case SpanSpec::Kind::choices: fill_choice(spec, fixed, selector, result); break;
             case SpanSpec::Kind::value:
-            case SpanSpec::Kind::grammar: fill_value(spec, known, selector, result); break;
+            case SpanSpec::Kind::grammar: fill_value(spec, fixed, selector, result); break;
         }
     } catch (...) {
-        if (result.text.empty()) {  // of the span nothing is there: all is as it was
-            sequence_.truncate(known.begin);
+        if (result.text.empty()) {  // nothing of the span was written: restore the state before it
+            sequence_.truncate(fixed.begin);
             sequence_.append(tail.data(), tail.size());
-            known_ = known_before;
+            fixed_ = fixed_before;
         }
         finish();
         throw;
@@ -148,14 +148,14 @@ void Answer::commit(llama_token token, TokenSelector & selector) {
     choice_.accept(token);
 }
 
-void Answer::fill_choice(const SpanSpec & spec, const KnownText & known, TokenSelector & selector,
+void Answer::fill_choice(const SpanSpec & spec, const FixedText & fixed, TokenSelector & selector,
                          FillResult & result) {
     const Model & model = decoder_.model();
     std::vector<Leaf> leaves;
     for (const std::string & choice : spec.choices) {
         sequence_.cancelled().throw_if_set();
-        leaves.push_back({choice, model.tokenize_inside(known.text + choice + spec.after)});
-        require_room(known.begin + leaves.back().tokens.size());
+        leaves.push_back({choice, model.tokenize_inside(fixed.text + choice + spec.after)});
+        require_room(fixed.begin + leaves.back().tokens.size());
     }
     auto trie = std::make_shared<const CachedTrie>(CachedTrie{"", TokenTrie(leaves)});
     for (size_t i = 0; i < leaves.size(); ++i) {
@@ -167,8 +167,8 @@ void Answer::fill_choice(const SpanSpec & spec, const KnownText & known, TokenSe
     }
     SpanMode mode;
     mode.sampled = spec.temperature > 0.0f;
-    sequence_.truncate(known.begin);
-    known_.reset();
+    sequence_.truncate(fixed.begin);
+    fixed_.reset();
     choice_.begin(Span(TokenTrieConstraint(std::move(trie)), mode, model.n_vocab()));
     struct Part {
         llama_token token;
@@ -195,10 +195,10 @@ void Answer::fill_choice(const SpanSpec & spec, const KnownText & known, TokenSe
     result.logprob = leaf->logprob;
     const auto chosen = std::find(spec.choices.begin(), spec.choices.end(), leaf->name);
     result.choice = static_cast<int32_t>(chosen - spec.choices.begin());
-    // The known text on both sides is no choice, and counts as little as where there is none.
+    // The labels include the fixed text on both sides. Count only the tokens of the label itself.
     stats_.tokens_forced = forced_before;
     stats_.forward_passes_saved = saved_before;
-    const size_t choice_begin = known.text.size();
+    const size_t choice_begin = fixed.text.size();
     const size_t choice_end = choice_begin + result.text.size();
     size_t begin = 0;
     for (const Part & part : parts) {
@@ -210,11 +210,11 @@ void Answer::fill_choice(const SpanSpec & spec, const KnownText & known, TokenSe
         }
         begin = end;
     }
-    known_ = KnownText{known.begin, known.text + leaf->name + spec.after};
-    shorten_known_text();
+    fixed_ = FixedText{fixed.begin, fixed.text + leaf->name + spec.after};
+    shorten_fixed_text();
 }
 
-// Takes tokens off the end until what they spell is whole characters. Returns their text.
+// Removes tokens from the end until the removed text consists of whole characters. Returns this text.
 std::string Answer::take_off_whole_characters(std::vector<llama_token> & tokens) const {
     const ByteTrie & vocabulary = decoder_.model().vocabulary()->all();
     std::string text;
@@ -229,11 +229,12 @@ std::string Answer::take_off_whole_characters(std::vector<llama_token> & tokens)
     return text;
 }
 
-void Answer::fill_value(const SpanSpec & spec, const KnownText & known, TokenSelector & selector, FillResult & result) {
+void Answer::fill_value(const SpanSpec & spec, const FixedText & fixed, TokenSelector & selector, FillResult & result) {
     const Model & model = decoder_.model();
-    std::vector<llama_token> tokens = model.tokenize_inside(known.text);
-    require_room(known.begin + tokens.size());
-    // The last token of what is known may be the beginning of a longer one: the span spells it again.
+    std::vector<llama_token> tokens = model.tokenize_inside(fixed.text);
+    require_room(fixed.begin + tokens.size());
+    // The value may begin with a longer token that includes the last token of the fixed text. So the span generates the
+    // text of that token again.
     const Frame frame{take_off_whole_characters(tokens), spec.after};
     std::unique_ptr<TextConstraint> constraint;
     if (spec.kind == SpanSpec::Kind::grammar) {
@@ -242,12 +243,12 @@ void Answer::fill_value(const SpanSpec & spec, const KnownText & known, TokenSel
     } else {
         constraint = model.text_constraints().value(spec.value, frame)->begin();
     }
-    sequence_.truncate(known.begin);
+    sequence_.truncate(fixed.begin);
     sequence_.append(tokens.data(), tokens.size());
     for (const llama_token token : tokens) {
         selector.accept_prompt(token);
     }
-    known_.reset();
+    fixed_.reset();
     write_value(spec, *constraint, selector, result);
 }
 
@@ -258,7 +259,7 @@ void Answer::write_value(const SpanSpec & spec, TextConstraint & constraint, Tok
         result.logprob = 0.0;
     }
     ForcedText end;
-    size_t n_unspellable = 0;  // bytes of forced text that the tokenizer cannot spell: their tokens are chosen
+    size_t n_unspellable = 0;  // bytes of forced text that the tokenizer cannot express: the model chooses their tokens
     while (!constraint.is_over()) {
         if (spec.max_tokens > 0 && result.n_tokens >= spec.max_tokens) {
             result.truncated = true;
@@ -285,7 +286,7 @@ void Answer::write_value(const SpanSpec & spec, TextConstraint & constraint, Tok
         n_unspellable -= std::min(n_unspellable, vocabulary.text(*token).size());
     }
     const size_t n_tokens = sequence_.tokens().size();
-    append_known_text({n_tokens, end.text + spec.after.substr(constraint.n_after())});
+    append_fixed_text({n_tokens, end.text + spec.after.substr(constraint.n_after())});
     result.text += end.text.substr(end.n_before);
     for (size_t i = n_tokens, n_bytes = 0; end.ends_value && n_bytes < end.text.size(); ++i) {
         ++result.n_tokens;
@@ -293,8 +294,8 @@ void Answer::write_value(const SpanSpec & spec, TextConstraint & constraint, Tok
     }
 }
 
-// Text that comes next whatever is chosen is cut as the tokenizer cuts it, and takes no pass. Its last token may be
-// the beginning of a longer one, so that is left to choose.
+// Appends forced text as the tokenizer splits it, without a pass. The last token is left to the model, which may choose
+// a longer one.
 std::optional<size_t> Answer::append_forced(const std::string & forced, TextConstraint & constraint,
                                             TokenSelector & selector, FillResult & result) {
     std::optional<std::vector<llama_token>> tokens = decoder_.model().tokens_inside(whole_characters(forced));
@@ -314,24 +315,24 @@ std::optional<size_t> Answer::append_forced(const std::string & forced, TextCons
 void Answer::take(llama_token token, TextConstraint & constraint, TokenSelector & selector, FillResult & result) {
     commit(token, selector);
     constraint.accept(token);
-    // A token of the known text alone, spelled again, is none of the value's.
+    // A token that only repeats fixed text does not count as a token of the value.
     if (constraint.value().size() > result.text.size() || constraint.n_after() > 0) {
         ++result.n_tokens;
     }
     result.text = constraint.value();
 }
 
-// Only their logits are computed.
+// Chooses from a few tokens. Only their logits are computed.
 llama_token Answer::choose_of_few(TokenSpan legal, TokenSelector & selector) {
     std::vector<float> logits(legal.size);
-    choice_.row(/*whole=*/false, legal).gather(legal, logits.data());
+    sequence_.row_of(legal, options_).gather(legal, logits.data());
     const Stopwatch stopwatch(stats_.select_ns);
     ++stats_.decisions;
     stats_.candidates_seen += static_cast<int64_t>(legal.size);
     return selector.select_of_legal(logits.data(), legal);
 }
 
-// The next token of a value; nothing where the value ends before it.
+// Returns the next token of a value, or nothing if the value ends before it.
 std::optional<llama_token> Answer::choose_in_text(TextConstraint & constraint, const SpanSpec & spec,
                                                   TokenSelector & selector, FillResult & result) {
     sequence_.cancelled().throw_if_set();

@@ -1,8 +1,8 @@
-// A structured answer of one stream: known text appended without sampling, values under a constraint.
+// A structured answer of one stream: fixed text is appended without sampling, values are generated under a constraint.
 //
-// Known text is cut into tokens together with what is known around it, so a stretch that has been cut is kept as
-// text until nothing can change its end: the next span may cut it anew. That costs no pass, since tokens are
-// decoded when a decision needs logits.
+// Fixed text is tokenized together with the fixed text around it. So the tokens of the last fixed text can still change
+// when the next span adds text, and the text is kept until then. Tokenizing it again costs no pass, because tokens are
+// decoded only when a decision needs logits.
 #pragma once
 
 #include <cstdint>
@@ -22,44 +22,43 @@ namespace eliza {
 
 class Answer {
 public:
-    // Spans of choices go through `choice`. Counts into `stats`.
+    // Spans of labels use `choice`. Adds to `stats`.
     Answer(Sequence & sequence, Choice & choice, const Options & options, eliza_llm_stream_stats_t & stats)
         : decoder_(sequence.decoder()), sequence_(sequence), choice_(choice), options_(options), stats_(stats) {}
 
-    // The prompt ends here. `anew`: and so did the conversation.
-    void begin_behind_prompt(bool anew);
+    // The answer begins here, after the prompt. `from_start`: the conversation was started again.
+    void begin_after_prompt(bool from_start);
 
-    // What comes next is no more part of the known text.
-    void settle() { known_.reset(); }
+    // Ends the fixed text: its tokens do not change any more.
+    void settle() { fixed_.reset(); }
 
-    // Writes the next span. `sampling` is the stream's, of which the span may change some. On failure `result`
-    // holds what there is of it, and the stream can go on: behind the value's text so far, or if there is none, as
-    // if the span had not been asked for.
+    // Writes the next span. `sampling` has the stream's settings; the span may replace some of them. After an error
+    // `result` holds the part that was written. The stream then continues after this part, or, if there is none, as if
+    // the span had not been requested.
     void fill(const SpanSpec & spec, SamplingParams sampling, FillResult & result);
 
-    // Writes a value under a constraint, behind what the sequence holds.
+    // Writes a value under a constraint at the end of the sequence.
     void write_value(const SpanSpec & spec, TextConstraint & constraint, TokenSelector & selector, FillResult & result);
 
-    // What there is of the answer's tokens, of which a result tells beside its own.
+    // Fills in all tokens of the answer so far.
     void tell(FillResult & result) const;
 
 private:
-    // Text of the answer from token `begin` to the end whose cut into tokens may still change, when what follows
-    // is known.
-    struct KnownText {
+    // The text of the answer from token `begin` to the end, whose tokenization may still change.
+    struct FixedText {
         size_t begin;
         std::string text;
     };
 
-    KnownText known_text_before(const SpanSpec & spec) const;
-    void append_known_text(const KnownText & known);
-    void shorten_known_text();
+    FixedText fixed_text_before(const SpanSpec & spec) const;
+    void append_fixed_text(const FixedText & fixed);
+    void shorten_fixed_text();
     void require_room(size_t n_tokens) const;
     std::string take_off_whole_characters(std::vector<llama_token> & tokens) const;
     void commit(llama_token token, TokenSelector & selector);
-    void fill_choice(const SpanSpec & spec, const KnownText & known, TokenSelector & selector, FillResult & result);
-    void fill_value(const SpanSpec & spec, const KnownText & known, TokenSelector & selector, FillResult & result);
-    // Returns how many tokens it appended; nothing if the tokenizer cannot spell the text.
+    void fill_choice(const SpanSpec & spec, const FixedText & fixed, TokenSelector & selector, FillResult & result);
+    void fill_value(const SpanSpec & spec, const FixedText & fixed, TokenSelector & selector, FillResult & result);
+    // Returns the number of appended tokens, or nothing if the tokenizer has no tokens for the text.
     std::optional<size_t> append_forced(const std::string & forced, TextConstraint & constraint,
                                         TokenSelector & selector, FillResult & result);
     void take(llama_token token, TextConstraint & constraint, TokenSelector & selector, FillResult & result);
@@ -73,9 +72,9 @@ private:
     const Options & options_;
     eliza_llm_stream_stats_t & stats_;
 
-    std::optional<KnownText> known_;
+    std::optional<FixedText> fixed_;
     size_t begin_ = 0;       // the answer's first token
-    uint32_t n_filled_ = 0;  // spans since the conversation began
+    uint32_t n_filled_ = 0;  // spans since the start of the conversation
 };
 
 }  // namespace eliza

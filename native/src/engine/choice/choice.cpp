@@ -44,7 +44,7 @@ void Choice::end_if_over() {
     if (constraint.end() == End::span_limit) {
         ++stats_.span_limit_hits;
         log(LogLevel::warning, "eliza: the token trie was not cleared within " + std::to_string(options_.span_limit) +
-                                   " tokens (option span_limit) and lets go");
+                                   " tokens (option span_limit) and is deactivated");
     }
     span_.reset();
 }
@@ -73,8 +73,7 @@ Span Choice::parse_text_choices(std::string_view json, int mode, bool has_gramma
     const bool heals = (mode & ELIZA_TEXT_HEAL_PROMPT) != 0;
     if (heals && has_grammar) {
         throw invalid_argument(
-            "the stream's grammar describes what is generated, so no token of the prompt can be spelled anew "
-            "(flag 0x200)");
+            "flag 0x200 (heal the prompt) cannot be combined with a grammar, which describes only the generated text");
     }
     const Model & model = decoder_.model();
     const std::string healed = heals ? text_to_heal() : "";
@@ -85,7 +84,7 @@ Span Choice::parse_text_choices(std::string_view json, int mode, bool has_gramma
     return span;
 }
 
-// Of choices that were set and not begun, that token is off already.
+// Returns the text of the prompt's last token, which an earlier span may already have removed.
 std::string Choice::text_to_heal() const {
     const std::vector<llama_token> & tokens = sequence_.tokens();
     const ByteTrie & texts = decoder_.model().vocabulary()->all();
@@ -110,9 +109,9 @@ void Choice::begin(Span span) {
 
 void Choice::prompt_changed() {
     if (span_) {
-        span_->forget_rows();  // of the decisions behind the shorter prompt
+        span_->forget_rows();  // they were computed after the shorter prompt
     }
-    // A span that has begun goes on to the leaf it was to end on.
+    // A span that has begun keeps its scores, because it follows the best leaf.
     if (!span_ || !span_->has_trie() || span_->node() == TokenTrie::root) {
         scores_.clear();
     }
@@ -130,7 +129,7 @@ void Choice::forget() {
 }
 
 void Choice::accept(llama_token token) {
-    healed_.reset();  // it is spelled now
+    healed_.reset();  // the span's first token replaces it
     if (span_) {
         span_->constraint().accept(token);
         end_if_over();
@@ -143,7 +142,7 @@ size_t Choice::skip_text(size_t n_bytes) {
     return n_skipped;
 }
 
-// The prompt's last token, taken off for a span that has not begun.
+// Restores the prompt's last token, if the span that removed it has no token yet.
 void Choice::take_back_healing() {
     if (healing_is_pending()) {
         sequence_.append(healed_->token);
@@ -160,7 +159,6 @@ void Choice::clear() {
     }
 }
 
-// The next token of the span; nothing where the span ends before it.
 std::optional<llama_token> Choice::next(TokenSelector & selector) {
     Constraint & constraint = span_->constraint();
     if (span_->mode.best_leaf) {
@@ -183,7 +181,7 @@ std::optional<llama_token> Choice::next(TokenSelector & selector) {
     if (!choice.ended && !constraint.is_end_token(choice.token)) {
         return choice.token;
     }
-    // A draw from the whole vocabulary is the next token's own draw; an argmax is only a verdict.
+    // A draw from the whole vocabulary is also the draw of the next token. An argmax can simply be repeated.
     if (choice.ended && span_->mode.sampled) {
         drawn_ = choice.token;
     }
@@ -207,7 +205,7 @@ llama_token Choice::take_without_pass(llama_token token) {
     return token;
 }
 
-// Mode 2: once all leaves are scored, the best one's tokens follow.
+// Mode 2: scores all leaves, then returns the tokens of the best one.
 std::optional<llama_token> Choice::follow_best_leaf() {
     const std::vector<double> & scores = leaf_scores();
     const auto best = std::max_element(scores.begin(), scores.end());
@@ -223,8 +221,8 @@ std::optional<llama_token> Choice::follow_best_leaf() {
     return std::nullopt;
 }
 
-// The logits of the current decision, known already or decoded now, with those behind it where that
-// is the faster way.
+// Returns the logits of the current decision. If they are not known, decodes either this decision alone or also all
+// later decisions, whichever is faster.
 TokenSelector::SpanLogits Choice::span_logits() {
     if (!span_->has_trie()) {
         count_strategy_of_one_path();
@@ -243,14 +241,7 @@ TokenSelector::SpanLogits Choice::span_logits() {
 }
 
 LogitsRow Choice::row(bool whole, TokenSpan tokens) {
-    if (!whole && options_.restricts_head() && decoder_.runner().head().can_stop()) {
-        sequence_.decode(Rows::some);
-        return sequence_.row();
-    }
-    if (!whole && options_.strategy != Strategy::token_by_token && decoder_.runner().can_gather(tokens.size)) {
-        return sequence_.gathered_row(tokens);
-    }
-    return LogitsRow(sequence_.logits());
+    return whole ? LogitsRow(sequence_.logits()) : sequence_.row_of(tokens, options_);
 }
 
 void Choice::count_strategy_of_one_path() {
@@ -258,7 +249,7 @@ void Choice::count_strategy_of_one_path() {
     stats_.strategies |= reference ? ELIZA_STRATEGY_TOKEN_BY_TOKEN : ELIZA_STRATEGY_SKIP_AHEAD;
 }
 
-// Decodes what waits and all decisions that may follow in one pass; false where it was not done.
+// Decodes all undecoded tokens and all decisions that may follow in one pass. Returns false if it did not.
 bool Choice::run_tree(TokenTrie::Node from) {
     const TokenTrie::Undecided & undecided = span_->trie().undecided_below(from);
     const bool wanted = options_.strategy == Strategy::tree ||
@@ -268,7 +259,7 @@ bool Choice::run_tree(TokenTrie::Node from) {
     }
     const std::vector<TreeBatch> batches = plan_tree(span_->trie(), from, decoder_.tree_limits());
     if (batches.size() != 1) {
-        return false;  // too big for one pass: decide first, the rest will be smaller
+        return false;  // too large for one pass; after this decision the rest is smaller
     }
     try {
         decode_batch(batches.front(), from);
@@ -330,8 +321,7 @@ void Choice::learn_all_branches() {
             // There may still be room for one path at a time.
         }
     }
-    // The slow way, branch by branch: where a tree does not fit or the model cannot fork, and as the
-    // reference.
+    // Branch by branch: the reference, and the fallback if a tree does not fit or the model cannot fork.
     const size_t n_before = sequence_.tokens().size();
     for (TokenTrie::Node node = 0; node < trie.n_nodes(); ++node) {
         if (!trie.is_branch(node) || span_->knows(node)) {

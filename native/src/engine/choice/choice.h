@@ -1,4 +1,4 @@
-// The choices of one stream: which span is active, how its decisions are decoded, where it ended.
+// The spans of one stream: which span is active, how its decisions are decoded, and on which leaf it ended.
 #pragma once
 
 #include <cstdint>
@@ -19,75 +19,72 @@ namespace eliza {
 
 class Choice {
 public:
-    // Appends to nothing: whoever takes a token commits it, to the sequence and here. Counts into `stats`.
+    // Does not modify the sequence; the caller commits each chosen token to both the sequence and this object. Adds to
+    // `stats`.
     Choice(Sequence & sequence, const Options & options, eliza_llm_stream_stats_t & stats)
         : decoder_(sequence.decoder()), sequence_(sequence), options_(options), stats_(stats) {}
 
     bool is_active() const { return span_.has_value(); }
     bool stops_at_leaf() const { return span_ && span_->mode.stop_at_leaf; }
 
-    // The spans that the ABI's texts ask for. Throws Error for a text that is refused.
+    // Return the span that a text of the ABI describes. They throw Error if the text is invalid.
     Span parse_token_trie(std::string_view payload, int mode) const;
     Span span_of(const PreparedChoices & choices, int mode) const;
     Span parse_text_choices(std::string_view json, int mode, bool has_grammar) const;
 
-    // From now on only the span's choices are possible. What an earlier one has left is forgotten.
+    // Starts a span: only its labels can follow. Forgets the results of earlier spans.
     void begin(Span span);
 
     // Ends the span, if there is one.
     void clear();
 
-    // The same without counting it, where what it was begun for is over.
+    // Ends the span without counting it.
     void drop() {
         span_.reset();
         drawn_.reset();
     }
 
-    // The prompt goes on: what was known of decisions to come is not true any more.
+    // The prompt has become longer: forgets the rows that were computed for later decisions.
     void prompt_changed();
 
-    // Without a trace of any span.
+    // Forgets all spans and their results.
     void forget();
 
-    // The next token of the span; nothing where the span ends before it. Throws Error.
+    // Returns the next token of the span, or nothing if the span ends before it. Throws Error.
     std::optional<llama_token> next(TokenSelector & selector);
 
-    // Returns the only token that may come next, whose logits the reference computes all the same.
+    // Counts and returns the only allowed token. The reference strategy computes its logits, too.
     llama_token take_forced(llama_token token);
 
-    // Counts a token that is known without looking at logits, and returns it.
+    // Counts and returns a token that is known without logits.
     llama_token take_without_pass(llama_token token);
 
-    // The row after the last token, of which all is needed if `whole`, else these tokens. The reference computes all
-    // logits in llama.cpp's own pass.
-    LogitsRow row(bool whole, TokenSpan tokens);
-
-    // The token was committed.
+    // Follows a committed token.
     void accept(llama_token token);
 
-    // The token that was drawn where the span could end, and ended it: the draw of what comes next.
+    // Returns the token that was drawn from the whole vocabulary and ended the span. It is the draw of the next token.
     std::optional<llama_token> take_drawn() { return std::exchange(drawn_, std::nullopt); }
 
     struct LeafResult {
         std::string name;
         double logprob;
     };
-    // The leaf the last span ended on, if it did.
+    // The leaf on which the last span ended, if it ended on one.
     const std::optional<LeafResult> & leaf() const { return leaf_; }
 
-    // The logarithm of every leaf's probability, in payload order: of the active span, before its first token, or
-    // of the last one that was asked. Throws Error.
+    // Returns the natural logarithm of each leaf's probability, in payload order: for the active span, before its first
+    // token, or else the scores that were computed last. Throws Error.
     const std::vector<double> & leaf_scores();
 
-    // The leaves of the active span, or of the scores there are.
+    // The number of leaves of the active span, or of the last scores.
     size_t n_leaves() const { return span_ && span_->has_trie() ? span_->trie().n_leaves() : scores_.size(); }
 
-    // ---- The prompt's last token, where choices by text spell it anew ------------------------------
+    // ---- Token healing: text choices may replace the prompt's last token by a longer one -----------
 
-    // True while it is off and the span has not begun.
+    // True while the prompt's last token is removed and the span has no token yet.
     bool healing_is_pending() const { return healed_ && sequence_.tokens().size() == healed_->position; }
 
-    // How many of so many bytes the prompt has told already.
+    // Returns how many of the next n_bytes bytes repeat text of the prompt.
     size_t skip_text(size_t n_bytes);
 
 private:
@@ -95,6 +92,7 @@ private:
     void take_back_healing();
     void end_if_over();
     std::optional<llama_token> follow_best_leaf();
+    LogitsRow row(bool whole, TokenSpan tokens);
     TokenSelector::SpanLogits span_logits();
     void count_strategy_of_one_path();
     bool run_tree(TokenTrie::Node from);
@@ -107,7 +105,7 @@ private:
     const Options & options_;
     eliza_llm_stream_stats_t & stats_;
 
-    std::optional<Span> span_;  // while one is active
+    std::optional<Span> span_;  // the active one
     std::optional<llama_token> drawn_;
     std::optional<LeafResult> leaf_;
     std::vector<double> scores_;
@@ -116,7 +114,7 @@ private:
         size_t position;
     };
     std::optional<Healed> healed_;
-    size_t text_to_skip_ = 0;  // bytes of its text that are not to be given out a second time
+    size_t text_to_skip_ = 0;  // bytes of its text that must not be returned a second time
 };
 
 }  // namespace eliza

@@ -104,7 +104,7 @@ void Sequence::decode_each(const std::function<bool(const float * logits)> & cho
     decoder_->queue().run(wanted);
 }
 
-// What the pass has left of the row after the last token; `gathered` are the tokens that it was to pick out.
+// Keeps the row after the last token. `gathered` are the tokens whose logits the device was asked to select.
 void Sequence::keep(const LogitsRow & row, TokenSpan gathered) {
     if (row.gathered() != nullptr) {
         gathered_ = Gathered{{gathered.begin(), gathered.end()}, {row.gathered(), row.gathered() + gathered.size}};
@@ -119,7 +119,7 @@ void Sequence::keep(const LogitsRow & row, TokenSpan gathered) {
 const float * Sequence::logits() {
     decode(Rows::whole);
     if (!has_logits_) {
-        if (!hidden_) {  // only some tokens' logits were copied
+        if (!hidden_) {  // only the logits of some tokens were copied
             forget_row();
             decode(Rows::whole);
             return logits_.data();
@@ -132,6 +132,17 @@ const float * Sequence::logits() {
         has_logits_ = true;
     }
     return logits_.data();
+}
+
+LogitsRow Sequence::row_of(TokenSpan tokens, const Options & options) {
+    if (options.restricts_head() && decoder_->runner().head().can_stop()) {
+        decode(Rows::some);
+        return row();
+    }
+    if (options.strategy != Strategy::token_by_token && decoder_->runner().can_gather(tokens.size)) {
+        return gathered_row(tokens);
+    }
+    return LogitsRow(logits());
 }
 
 LogitsRow Sequence::row() {
@@ -183,7 +194,7 @@ void Sequence::decode_ahead(const std::vector<llama_token> & ahead) {
     wanted.on_row = [&](int32_t, const LogitsRow & row) {
         rows.emplace_back(row.whole(), row.whole() + decoder_->model().n_vocab());
     };
-    slot_.n_wanted = text.size();  // until it is known whether they are
+    slot_.n_wanted = text.size();
     try {
         run(wanted);
     } catch (...) {
@@ -196,7 +207,7 @@ void Sequence::decode_ahead(const std::vector<llama_token> & ahead) {
     ahead_ = Ahead{ahead, std::move(rows)};
 }
 
-// What is decoded behind the tokens is not wanted any more.
+// Gives up the tokens that were decoded ahead.
 void Sequence::drop_ahead() {
     ahead_.reset();
     slot_.n_wanted = tokens_.size();
@@ -210,7 +221,7 @@ std::vector<uint8_t> Sequence::copy_state() {
         run_alone([&] {
             if (decoder_->cache().truncate(slot_, tokens_.size()) == tokens_.size()) {
                 state = decoder_->cache().copy_state(slot_);
-            } else {  // it could not step back behind what was decoded ahead, and is empty
+            } else {  // the cache could not drop the tokens that were decoded ahead, and is now empty
                 forget_outputs();
                 n_decoded_ = 0;
             }
@@ -225,7 +236,7 @@ void Sequence::restore_state(const std::vector<llama_token> & tokens, const std:
             decoder_->cache().restore_state(slot_, state, tokens);
         } catch (...) {
             forget_outputs();
-            n_decoded_ = 0;  // the tokens are decoded again when logits are asked for
+            n_decoded_ = 0;  // the tokens are decoded again when logits are needed
             throw;
         }
     });

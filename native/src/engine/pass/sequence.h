@@ -1,8 +1,8 @@
-// The tokens of one conversation and how far they are decoded.
+// The tokens of one conversation, and which of them are decoded.
 //
-// A token is appended for free. It is decoded when logits are asked for, in one pass with all the
-// others that wait; what the slot's KV cache already holds is not decoded again. The logits after the last
-// token belong to the sequence until its tokens change.
+// Appending a token costs nothing. When logits are needed, all undecoded tokens are decoded in one pass, except the
+// tokens that the slot's KV cache already holds. The sequence keeps the logits after its last token until its tokens
+// change.
 #pragma once
 
 #include <algorithm>
@@ -18,14 +18,14 @@ namespace eliza {
 
 class Sequence {
 public:
-    // `cancelled` ends the pass that runs or is waited for. Throws Error where there is no such slot.
+    // Setting `cancelled` ends the running or waiting pass. Throws Error if the slot does not exist.
     Sequence(std::shared_ptr<Decoder> decoder, const SlotWish & slot, CancelFlag & cancelled);
     ~Sequence();
     Sequence(const Sequence &) = delete;
     Sequence & operator=(const Sequence &) = delete;
 
-    // Is told of the passes that run this sequence's tokens, which then run alone, but for trees: of a text, those
-    // from `begin` to `end`.
+    // Called after each pass that has decoded the tokens of `text` from `begin` to `end`. Passes with this sequence's
+    // tokens then run alone, except passes with a tree.
     using OnPass = std::function<void(const llama_token * text, size_t begin, size_t end)>;
     void set_on_pass(OnPass on_pass) { on_pass_ = std::move(on_pass); }
 
@@ -35,65 +35,65 @@ public:
     void append(llama_token token);
     void truncate(size_t n);
 
-    // True when the last token's logits have to be computed before the next choice.
+    // True if the logits after the last token have not been computed.
     bool has_undecoded() const { return !has_logits_ && !hidden_ && !gathered_; }
 
-    // How many tokens wait to be decoded.
+    // The number of undecoded tokens.
     size_t n_waiting() const {
         return !has_undecoded() ? 0 : tokens_.size() - std::min(n_decoded_, tokens_.size() - 1);
     }
 
-    // Decodes what waits, for choices to come; which logits they need is not known yet, so it may stop before the
-    // output head. The sequence must not be empty. Throws Error, here and below; the tokens are then unchanged, and
-    // what was decoded until then is kept.
+    // Decodes all undecoded tokens. With Rows::some the pass may stop before the output head, so that a later choice
+    // computes only the logits that it needs. The sequence must not be empty. Throws Error, here and below. The tokens
+    // are then unchanged, and tokens that were already decoded stay decoded.
     void decode(Rows rows, const Progress & progress = {});
 
-    // Decodes what waits and calls `choose` with the logits of all tokens after the last one, which are valid during
-    // the call. If `choose` returns true, it has appended a token: that token is decoded in the next pass and `choose`
-    // is called again. The thread that runs the passes calls `choose`, while the thread of this call sleeps: many
-    // tokens can be generated without waking it and without copying logits.
+    // Decodes all undecoded tokens and calls `choose` with the logits after the last token, which are valid during the
+    // call. If `choose` returns true, it has appended a token; that token is decoded in the next pass and `choose` is
+    // called again. The thread that runs the passes calls `choose`, while the calling thread sleeps. So many tokens can
+    // be generated without waking a thread and without copying logits.
     void decode_each(const std::function<bool(const float * logits)> & choose);
 
-    // The logits after the last token, n_vocab of them, until the tokens change.
+    // Returns the logits after the last token, one for each token of the vocabulary. Valid until the tokens change.
     const float * logits();
 
-    // What decode() has left of that row: all logits, or those that are asked for.
+    // Returns the row that decode() has left: all logits, or a hidden state from which logits are computed.
     LogitsRow row();
 
-    // Of that row what belongs to these tokens, picked out on the device if it has to be computed.
-    LogitsRow gathered_row(TokenSpan tokens);
+    // Returns a row that has at least the logits of these tokens. It is computed in the cheapest way that the options
+    // and the device allow.
+    LogitsRow row_of(TokenSpan tokens, const Options & options);
 
-    // In one pass what waits to be decoded and, behind it, the tree; see PassRequest. on_row(place, row) gets each
-    // wanted row, place -1 being that of the last token that waited; then kept() says with which place the cache
-    // goes on. The logits after the last token, if they were known, stay so.
+    // Decodes all undecoded tokens and, after them, the tree in one pass; see PassRequest for on_row and kept. Logits
+    // after the last token that were already computed stay valid.
     void decode_tree(const TreeBatch & tree, Rows rows,
                      const std::function<void(int32_t place, const LogitsRow & row)> & on_row,
                      const std::function<int32_t()> & kept);
 
-    // In one pass what waits to be decoded and, behind it, tokens that may follow. While what is appended
-    // one by one is those tokens, the logits after them are known.
+    // Decodes all undecoded tokens and, in the same pass, tokens that may follow. As long as exactly those tokens are
+    // appended next, the logits after them are known.
     void decode_ahead(const std::vector<llama_token> & ahead);
 
-    // How many tokens were decoded ahead and not yet appended.
+    // The number of tokens that were decoded ahead and have not been appended.
     size_t n_ahead() const { return ahead_ ? ahead_->tokens.size() - ahead_->n_appended : 0; }
 
-    // True where the last token was decoded ahead.
+    // True if the last token was decoded ahead.
     bool came_ahead() const { return ahead_ && ahead_->n_appended > 0; }
 
-    // What the cache holds, in llama.cpp's own format; what waits is decoded first.
+    // Returns the cached keys and values in llama.cpp's format. Decodes all undecoded tokens first.
     std::vector<uint8_t> copy_state();
 
-    // The tokens instead of what is here, their cache from copy_state(). Where the state does not fit, the tokens
-    // are as they were.
+    // Replaces the sequence by these tokens and their state from copy_state(). If the state does not fit, the tokens
+    // are unchanged.
     void restore_state(const std::vector<llama_token> & tokens, const std::vector<uint8_t> & state);
 
-    // What the next passes will cost, by what was measured; see Decoder.
+    // Returns the measured cost of a pass; see Decoder.
     std::optional<PassCost> pass_cost() { return decoder_->pass_cost(slot_, tokens_.size(), cancelled_); }
 
     // Calls `use` while no pass runs, so that it may use the context. Throws Error if it is cancelled before.
     void run_alone(const std::function<void()> & use) { decoder_->queue().run_alone(slot_, cancelled_, use); }
 
-    // What all passes have cost so far.
+    // The costs of all passes so far.
     const PassCounts & counts() const { return counts_; }
 
     CancelFlag & cancelled() { return cancelled_; }
@@ -101,6 +101,7 @@ public:
 private:
     void ask_for_row(PassRequest & request);
     void run(PassRequest & request);
+    LogitsRow gathered_row(TokenSpan tokens);
     void keep(const LogitsRow & row, TokenSpan gathered);
     void drop_ahead();
     void forget_row();
@@ -112,11 +113,11 @@ private:
     PassCounts counts_;
     OnPass on_pass_;
     std::vector<llama_token> tokens_;
-    size_t appended_from_ = 0;  // where the tokens appended last begin
+    size_t appended_from_ = 0;  // position of the first token that was appended last
     size_t n_decoded_ = 0;      // tokens_[0, n_decoded_) are known to be in the slot
 
-    // After the last token: all logits, or the hidden state where the pass stopped before the head, or the logits
-    // of some tokens where only these were copied.
+    // After the last token: all logits, or the hidden state if the pass stopped before the head, or the logits of some
+    // tokens if only these were copied.
     bool has_logits_ = false;
     std::vector<float> logits_;
     std::optional<HiddenState> hidden_;

@@ -38,7 +38,7 @@ std::unique_ptr<Grammar> Stream::new_grammar() {
                                            options_.grammar_limits(cancelled_), options_.grammar_triggers);
 }
 
-// Whoever fills the context gets an error; what comes after it ends at once.
+// The call that fills the context throws. Later calls return the end of the generation.
 template <typename Use>
 decltype(auto) Stream::noting_a_full_context(const Use & use) {
     try {
@@ -62,8 +62,9 @@ void Stream::prefill(const llama_token * tokens, size_t n) {
     }
     if (choice_.healing_is_pending()) {
         throw invalid_argument(
-            "choices that spell the prompt's last token anew are active: take their first token or clear them before "
-            "prefilling");
+            "a span that replaces the prompt's last token has no token yet: generate its first token, or clear the "
+            "span, "
+            "before prefilling");
     }
     const size_t n_before = sequence_.tokens().size();
     const eliza_finish_reason reason_before = finish_reason_;
@@ -86,16 +87,16 @@ void Stream::prefill(const llama_token * tokens, size_t n) {
     }
     choice_.prompt_changed();
     clear_token_mask();
-    settle_known_text(n_before);
+    settle_fixed_text(n_before);
     for (size_t i = 0; i < n; ++i) {
         selector_.accept_prompt(tokens[i]);
     }
     n_told_ = sequence_.tokens().size();
-    answer_.begin_behind_prompt(/*anew=*/false);
+    answer_.begin_after_prompt(/*from_start=*/false);
     stats_.prompt_tokens += static_cast<int64_t>(n);
     stats_.prompt_tokens_reused += sequence_.counts().tokens_reused - before.tokens_reused;
     stats_.prompt_passes += sequence_.counts().passes - before.passes;
-    go_on();
+    resume();
     generated_since_prefill_ = 0;
 }
 
@@ -146,7 +147,7 @@ void Stream::compute(const Ahead & ahead) {
 bool Stream::generate(int64_t max_tokens, const std::function<bool(const Step &)> & on_step) {
     for (int64_t n = 0; max_tokens == 0 || n < max_tokens; ++n) {
         const Step step = peek();
-        take();  // first: a step is given out once, whatever becomes of it
+        take();  // before the callback, so that a step is never returned twice
         if ((step.token || !step.text.empty()) && !on_step(step)) {
             return false;
         }
@@ -164,7 +165,7 @@ Stream::Step Stream::finish(eliza_finish_reason reason) {
 }
 
 // Continues a generation that had ended; a step that was not taken yet is no longer the last one.
-void Stream::go_on() {
+void Stream::resume() {
     finish_reason_ = ELIZA_FINISH_NONE;
     error_ = nullptr;
     for (Step & step : steps_) {
@@ -191,7 +192,7 @@ void Stream::compute_steps(const Ahead & ahead) {
         steps_.push_back(compute_step());
         return;
     }
-    settle_known_text(sequence_.tokens().size());
+    settle_fixed_text(sequence_.tokens().size());
     choice_.take_drawn();  // the argmax is the draw of a greedy stream
     const int64_t start = llama_time_us();
     sequence_.decode_each([&](const float * logits) {
@@ -212,7 +213,7 @@ Stream::Step Stream::compute_step() {
         return {std::nullopt, utf8_.finish(), true};
     }
     require_prompt();
-    settle_known_text(sequence_.tokens().size());
+    settle_fixed_text(sequence_.tokens().size());
     if (config_.max_tokens > 0 && generated_since_prefill_ >= config_.max_tokens) {
         return finish(ELIZA_FINISH_LENGTH);
     }
@@ -260,7 +261,7 @@ llama_token Stream::choose_freely() {
                       generated_since_prefill_);
     }
     const float * row = sequence_.logits();
-    // Only now: where a cancel came before, the next call goes on with what was drawn.
+    // Not earlier: if the pass was cancelled, the next call still uses the drawn token.
     const std::optional<llama_token> drawn = choice_.take_drawn();
     llama_token token = LLAMA_TOKEN_NULL;
     {
@@ -303,7 +304,7 @@ llama_token Stream::choose_from_mask() {
     needs_whole_rows_ = is_large;
     const bool whole = is_large || logprobs_.is_on();
     const TokenSpan few = is_large ? TokenSpan{nullptr, 0} : mask_->tokens();
-    const LogitsRow row = choice_.row(whole, few);
+    const LogitsRow row = whole ? LogitsRow(sequence_.logits()) : sequence_.row_of(few, options_);
     choice_.take_drawn();  // it was drawn from all tokens
     llama_token token = LLAMA_TOKEN_NULL;
     {
@@ -335,8 +336,8 @@ void Stream::commit(llama_token token) {
     choice_.accept(token);
 }
 
-// The selector is told of known text once nothing can change how it is cut.
-void Stream::settle_known_text(size_t end) {
+// Passes fixed text to the selector when its tokenization can no longer change.
+void Stream::settle_fixed_text(size_t end) {
     for (; n_told_ < end; ++n_told_) {
         selector_.accept(sequence_.tokens()[n_told_]);
     }
@@ -362,17 +363,17 @@ void Stream::set_text_choices(std::string_view json, int mode) {
 
 void Stream::begin_span(Span span) {
     clear_token_mask();
-    settle_known_text(sequence_.tokens().size());
+    settle_fixed_text(sequence_.tokens().size());
     choice_.begin(std::move(span));
     draft_.drop();
-    go_on();
+    resume();
     ++stats_.spans;
 }
 
 void Stream::clear_token_trie() {
     choice_.clear();
     if (finish_reason_ == ELIZA_FINISH_LEAF) {
-        go_on();
+        resume();
     }
 }
 
@@ -455,7 +456,7 @@ void Stream::fill(const SpanSpec & spec, FillResult & result) {
     if (has_step()) {
         throw invalid_argument("a generated token waits to be taken before filling");
     }
-    go_on();
+    resume();
     draft_.drop();
     clear_token_mask();
     noting_a_full_context([&] { answer_.fill(spec, sampling_, result); });
@@ -466,12 +467,12 @@ int32_t Stream::reset_keep(int32_t n_keep) {
         throw invalid_argument("n_keep " + std::to_string(n_keep) + " is negative");
     }
     sequence_.truncate(static_cast<size_t>(n_keep));
-    begin_anew();
+    start_again();
     return static_cast<int32_t>(sequence_.tokens().size());
 }
 
-// All that is there counts as the prompt.
-void Stream::begin_anew() {
+// Starts a new generation. The whole conversation counts as the prompt.
+void Stream::start_again() {
     selector_.reset();
     for (const llama_token token : sequence_.tokens()) {
         selector_.accept_prompt(token);
@@ -479,7 +480,7 @@ void Stream::begin_anew() {
     n_told_ = sequence_.tokens().size();
     choice_.forget();
     clear_token_mask();
-    answer_.begin_behind_prompt(/*anew=*/true);
+    answer_.begin_after_prompt(/*from_start=*/true);
     draft_.drop();
     logprobs_.forget();
     utf8_.finish();
@@ -501,11 +502,11 @@ void Stream::save_slot(const std::string & path) {
         throw invalid_argument("a generated token waits to be taken before saving");
     }
     if (choice_.healing_is_pending()) {
-        throw invalid_argument("choices that spell the prompt's last token anew are active: clear them before saving");
+        throw invalid_argument("a span that replaces the prompt's last token has no token yet: clear it before saving");
     }
     SlotFile file{slot_fingerprint(), sequence_.tokens(), {}};
     file.state = noting_a_full_context([&] { return sequence_.copy_state(); });
-    draft_.drop();  // what was decoded ahead is not there any more
+    draft_.drop();  // the tokens that were decoded ahead are gone
     write_slot_file(path, file);
 }
 
@@ -515,7 +516,7 @@ void Stream::restore_slot(const std::string & path) {
         path, slot_fingerprint(), {static_cast<uint64_t>(decoder_->n_ctx()), most_state_bytes(decoder_->context())});
     decoder_->model().check_tokens(file.tokens.data(), file.tokens.size());
     sequence_.restore_state(file.tokens, file.state);
-    begin_anew();
+    start_again();
 }
 
 void Stream::set_sampling(std::string_view json) {

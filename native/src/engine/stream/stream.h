@@ -1,7 +1,7 @@
-// One generation: prompt in, tokens out, choices on the way.
+// One generation: takes a prompt, returns tokens, and chooses labels on the way.
 //
-// next() and generate() of the ABI are both loops over peek() and take(). Not safe from two threads
-// at once, except cancel().
+// The ABI's functions that generate are loops over peek() and take(). Only cancel() may be called while another thread
+// uses the stream.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@
 
 namespace eliza {
 
-// eliza_llm_stream_config_t with its defaults and strings resolved.
+// An eliza_llm_stream_config_t whose defaults and strings are resolved.
 struct StreamConfig {
     int32_t max_tokens = 0;
     SamplingParams sampling;
@@ -41,7 +41,7 @@ public:
     Stream(std::shared_ptr<Decoder> decoder, const StreamConfig & config, const Options & options, Progress progress,
            std::shared_ptr<VerifierHook> verifier);
 
-    // Appends and decodes. On failure the conversation is as it was.
+    // Appends tokens and decodes them. After an error the conversation is unchanged.
     void prefill(const llama_token * tokens, size_t n);
 
     // How far a call may generate.
@@ -62,8 +62,8 @@ public:
     const Step & peek(const Ahead & ahead = Ahead{1, INT64_MAX});
     void take();
 
-    // Hands the steps that come to on_step until it returns false, max_tokens tokens were given out
-    // (0 = no limit) or the generation ends. Returns false when on_step stopped it.
+    // Calls on_step with each step until it returns false, until it got max_tokens tokens (0 = no limit), or until the
+    // generation ends. Returns false if on_step stopped it.
     bool generate(int64_t max_tokens, const std::function<bool(const Step &)> & on_step);
 
     // True if the next step needs no forward pass: its token is forced, or its logits were computed with a draft.
@@ -79,7 +79,7 @@ public:
     // True if a step has been computed and not been taken yet.
     bool has_step() const { return !steps_.empty(); }
 
-    // Of the drafts that came to their end: all their tokens, and those that were generated.
+    // Of the drafts that have ended: the number of drafted tokens, and of those that were generated.
     int64_t tokens_drafted() const { return stats_.tokens_drafted; }
     int64_t tokens_accepted() const { return stats_.tokens_accepted; }
 
@@ -87,8 +87,8 @@ public:
     void reset() { reset_keep(0); }
     int32_t reset_keep(int32_t n_keep);
 
-    // The conversation in a file, and back. On failure the stream is as it was; Error names the file.
-    // What is restored counts as a prompt: samplers and grammar begin behind it.
+    // Save the conversation in a file, and restore it. After an error, which names the file, the stream is unchanged. A
+    // restored conversation counts as a prompt: samplers and the grammar begin after it.
     void save_slot(const std::string & path);
     void restore_slot(const std::string & path);
 
@@ -113,34 +113,34 @@ public:
     // Runs the forward pass that the next token needs, if it needs one.
     void decode();
 
-    // Samples otherwise from now on: `json` as parse_sampling() takes it, from the settings so far.
+    // Changes the sampling settings that `json` names, in the format of parse_sampling().
     void set_sampling(std::string_view json);
 
-    // The samplers in the order they act, with ';' between them.
+    // Returns the names of the samplers in the order in which they act, separated by ';'.
     std::string describe_chain() const { return (choice_.is_active() ? "token_trie;" : "") + selector_.describe(); }
 
-    // Of tokens that come from now on; see TokenLogprobs.
+    // Report log-probabilities for all following tokens; see TokenLogprobs.
     void set_logprobs(int32_t n_top) { logprobs_.set(n_top, decoder_->model().n_vocab()); }
     size_t take_logprobs(eliza_token_logprob_t * out, size_t cap) { return logprobs_.take(out, cap); }
 
-    // Writes the next span of a structured answer; its tokens do not count against max_tokens of the
-    // configuration. On failure the stream can go on; see Answer.
+    // Writes the next span of a structured answer. Its tokens do not count towards max_tokens of the configuration.
+    // After an error the stream can be used further; see Answer.
     void fill(const SpanSpec & spec, FillResult & result);
     void tell_answer(FillResult & result) const { answer_.tell(result); }
 
-    // Of the last span, or the active one; see Choice.
+    // Results of the active or last span; see Choice.
     const std::optional<Choice::LeafResult> & leaf() const { return choice_.leaf(); }
     const std::vector<double> & leaf_scores();
     size_t n_leaves() const { return choice_.n_leaves(); }
 
-    // The scores of choices behind endings of the conversation, which stays as it is. Throws Error.
+    // Returns the scores of the labels after each ending. The conversation does not change. Throws Error.
     std::vector<EndingScores> score_endings(const std::vector<Ending> & endings, WantedScores wanted);
 
     eliza_llm_stream_stats_t stats() const;
 
 private:
     std::unique_ptr<Grammar> new_grammar();
-    void begin_anew();
+    void start_again();
     void begin_span(Span span);
     std::string slot_fingerprint() const;
     void compute(const Ahead & ahead);
@@ -150,7 +150,7 @@ private:
     bool token_waits() const;
     bool may_generate_ahead() const;
     Step finish(eliza_finish_reason reason);
-    void go_on();
+    void resume();
     llama_token choose_freely();
     llama_token choose_from_mask();
     llama_token next_forced();
@@ -159,7 +159,7 @@ private:
     Rows rows_to_decode() const;
     void require_free_choice(const char * what) const;
     void commit(llama_token token);
-    void settle_known_text(size_t end);
+    void settle_fixed_text(size_t end);
     template <typename Use>
     decltype(auto) noting_a_full_context(const Use & use);
     void require_prompt() const;
@@ -170,12 +170,12 @@ private:
     const StreamConfig config_;
     const Options options_;
     const Progress progress_;
-    eliza_llm_stream_stats_t stats_{};  // what is counted here; stats() fills in the rest
+    eliza_llm_stream_stats_t stats_{};  // only what the stream counts itself; stats() adds the rest
 
     Sequence sequence_;
     SamplingParams sampling_;
     TokenSelector selector_;
-    size_t n_told_ = 0;  // tokens that the selector knows of
+    size_t n_told_ = 0;  // tokens that the selector has accepted
     Utf8Assembler utf8_;
     Choice choice_;
     std::optional<LegalTokens> mask_;  // of the next token

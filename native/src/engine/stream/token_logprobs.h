@@ -1,4 +1,5 @@
-// How likely generated tokens were, and which were the likeliest: from the logits as the model gave them.
+// The log-probabilities of generated tokens and of the most probable tokens at their positions, computed from the
+// model's unchanged logits.
 #pragma once
 
 #include <cstddef>
@@ -15,27 +16,27 @@ public:
     static constexpr int32_t off = -1;
     static constexpr int32_t most_top = 1024;
 
-    // How many of the likeliest tokens to tell beside each, or `off`. What was not given out is forgotten. Throws
-    // Error.
+    // Sets how many of the most probable tokens are reported for each position, or `off`. Forgets all entries that were
+    // not taken. Throws Error.
     void set(int32_t n_top, int32_t n_vocab);
     bool is_on() const { return n_top_ != off; }
 
-    // Another token is to be chosen: one that was looked at and not kept is forgotten.
+    // Begins with the next token: forgets a token that was looked at and not kept.
     void begin_token() { looked_at_.clear(); }
 
-    // The token that was chosen from a row of logits. It counts once it is kept.
+    // Computes the entries of a token that was chosen from a row of logits. keep() confirms them.
     void look_at(const float * row, int32_t n_vocab, llama_token token);
 
-    // The token was generated: one that was looked at, or one that took no row.
+    // Confirms that the token was generated: the one that was looked at, or one that needed no logits.
     void keep(llama_token token);
 
-    // What was kept is given out from now on.
+    // Makes all kept entries available to take().
     void tell() { n_told_ = rows_.size(); }
 
     void forget();
 
-    // Copies what is given out, as many entries as there are for one token after the other, and forgets it. Returns
-    // how many tokens that is. Throws Error, and nothing is lost, where it is more than `cap` entries.
+    // Copies the available entries, token after token, and forgets them. Returns the number of tokens. Throws Error,
+    // and keeps the entries, if there are more than `cap`.
     size_t take(eliza_token_logprob_t * out, size_t cap);
 
 private:

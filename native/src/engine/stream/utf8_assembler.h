@@ -1,4 +1,4 @@
-// Bytes in, whole UTF-8 characters out. Tokens are byte strings and may end inside a character.
+// Turns the bytes of tokens, which may end inside a character, into whole UTF-8 characters.
 #pragma once
 
 #include <string>
@@ -8,13 +8,12 @@ namespace eliza {
 
 class Utf8Assembler {
 public:
-    // Takes the next bytes; returns the characters that are now complete. Bytes that can be part of
-    // no character come out as U+FFFD, one for each maximal run that a character could have begun
-    // with (the Unicode standard's recommendation, and Python's). So does NUL, which would end the
-    // C string it travels in.
+    // Takes the next bytes and returns the characters that are now complete. Invalid bytes are replaced by U+FFFD, one
+    // for each longest run of bytes that begins a valid character, as the Unicode standard recommends and as Python
+    // does. NUL is also replaced, because it would end the C string.
     std::string push(std::string_view bytes);
 
-    // What is held back at the end of a text, as U+FFFD; "" if nothing is.
+    // Ends the text: returns U+FFFD if it ends inside a character, otherwise "".
     std::string finish();
 
 private:
