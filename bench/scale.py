@@ -136,8 +136,8 @@ def markdown(results: Mapping[str, Any]) -> str:
     parts = [
         *([SHORT] if results["plan"]["seconds"] < FULL.seconds else []),
         f"{results['model']}, one thread per worker. {machine_line(results['machine'])}{disturbed}",
-        f"Passes of rows, at most {results['passes'][0]['at_once']} rows at once, as for "
-        "decisions. The tokens of a row do not include the prefix that all rows share:",
+        f"Time of a pass, with at most {results['passes'][0]['at_once']} rows at once, as in "
+        "`decide_many`. The tokens of a row do not include the prefix that all rows share:",
         markdown_table(
             ["tokens per row", "tokens per pass", "ms per pass", "ms per token"],
             (_pass_cells(each) for each in results["passes"]),
