@@ -103,8 +103,8 @@ ELIZA_API int eliza_inference_mmap_evict(EliInferenceContext * ctx, const char *
  *                 request runs its own passes. Sharing a pass changes only how logits are rounded
  *   flash_attn    "auto" (default: on a GPU, and for a quantized V cache), "on" or "off"
  *   backend_sampling  "on": when a device computes all logits, copy only the allowed tokens' logits (up to
- *                 1,024) to the host. "off": copy all of them. "auto" (default) is the same as "off", until a
- *                 device is known to benefit
+ *                 1,024) to the host. "off": copy all of them. "auto" (default) currently means "off", because
+ *                 no device is known to benefit
  * Any time, for streams opened afterwards:
  *   slot_wait_ms  how long a request waits for a free slot before it fails with ELIZA_ERR_BUSY. Requests are
  *                 served in the order of arrival; 0 = do not wait (default 30000)
@@ -268,10 +268,10 @@ ELIZA_API int eliza_inference_llm_stream_next(EliLlmStream * stream, int32_t * t
                                               size_t * num_tokens_out, char * text_out, size_t text_cap,
                                               int32_t * drafted_out, int32_t * accepted_out, char ** err);
 
-/* Generates steps like eliza_inference_llm_stream_next(), and goes on until the generation ends, a buffer is full or
- * most_ms milliseconds have passed. So a whole text needs few calls, and while greedy tokens are generated, the
- * calling thread sleeps: the thread that runs the forward passes chooses them. An error after the first token is
- * reported by the next call. */
+/* Generates steps like eliza_inference_llm_stream_next(), until the generation ends, a buffer is full or most_ms
+ * milliseconds have passed. A whole text therefore needs few calls. Greedy tokens are chosen by the thread that runs
+ * the forward passes, and the calling thread sleeps meanwhile. An error after the first token is reported by the next
+ * call. */
 ELIZA_API int32_t eliza_inference_llm_stream_next_many(EliLlmStream * stream, uint32_t most_ms, int32_t * tokens_out,
                                                        uint64_t tokens_cap, uint64_t * num_tokens_out, char * text_out,
                                                        uint64_t text_cap, int32_t * drafted_out, int32_t * accepted_out,
@@ -616,8 +616,9 @@ ELIZA_API int eliza_inference_llm_fill_supported(void); /* 1 */
  *    null, "choice": the index of the choice, or -1, "tokens": number of tokens, "truncated": whether
  *    "max_tokens" ended the value, "complete": false after a failure, "answer_tokens": all tokens since the
  *    prompt, without a healed prompt token, "answer_bytes": the number of bytes of each of them}
- * Afterwards the stream can fill further spans or generate. This also holds after a failure: it then continues
- * after the text of the incomplete value, or, if there is none, as if the call had not been made. */
+ * Afterwards the stream can fill further spans or generate. This also holds after a failure. If the failed call has
+ * written a part of the value, the stream continues after that part. Otherwise it continues as if the call had not
+ * been made. */
 ELIZA_API int eliza_inference_llm_stream_fill(EliLlmStream * stream, const char * span, size_t len, char ** out,
                                               char ** err);
 

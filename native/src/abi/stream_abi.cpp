@@ -57,7 +57,7 @@ InferenceContext::OpenRequest read_config(const eliza_llm_stream_config_t * cfg)
     return request;
 }
 
-// Writes the tokens and the text of consecutive steps into the caller's buffers.
+// Writes consecutive steps into the caller's buffers for tokens and text.
 struct StepWriter {
     int32_t * tokens;
     size_t tokens_cap;
@@ -78,8 +78,8 @@ struct StepWriter {
     }
 };
 
-// Writes the next step, and further steps while the buffers have room. For the first most_us microseconds, further
-// steps may need forward passes; after that, only steps that need none are written. Returns true after the last step.
+// Writes the next step, and then more steps while there is room. After most_us microseconds, it writes only steps that
+// need no forward pass. Returns true after the last step of the generation.
 bool write_steps(Stream & stream, int64_t most_us, StepWriter & writer) {
     const int64_t start = llama_time_us();
     const auto ahead = [&] {
@@ -137,7 +137,8 @@ EliLlmStream * eliza_inference_llm_stream_open(EliInferenceContext * ctx, const 
         entry->stream = context.open_stream(read_config(cfg));
         entry->context = ctx;
         handle = streams().add(std::move(entry));
-        if (contexts().find(ctx) == nullptr) {  // destroyed in the meantime, so it does not close the stream
+        // If another thread has just destroyed the context, it may not have seen this stream, so close it here.
+        if (contexts().find(ctx) == nullptr) {
             eliza_inference_llm_stream_close(std::exchange(handle, nullptr));
             throw invalid_argument("the context is destroyed");
         }

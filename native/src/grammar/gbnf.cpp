@@ -22,7 +22,8 @@ const char * skip_space_and_comments(const char * text) {
     return text;
 }
 
-// llama.cpp's parser prints syntax errors to stderr and does not return them. The parts of the parser throw them.
+// llama_grammar_parser::parse() prints syntax errors to stderr and does not return them. parse_rule() throws them, so
+// this function calls parse_rule() itself.
 llama_grammar_parser parsed(const llama_vocab * vocab, const std::string & gbnf) {
     check_gbnf_text(gbnf);
     llama_grammar_parser parser(vocab);
@@ -40,8 +41,8 @@ llama_grammar_parser parsed(const llama_vocab * vocab, const std::string & gbnf)
     return parser;
 }
 
-// Adds a character class. It consists of an element and the elements after it with its other alternatives. Moves `i` to
-// the last of them.
+// Adds the character class that begins at element `i`. The elements after it may hold further characters and ranges of
+// the same class. Moves `i` to the last of them.
 Utf8Classes::Place add_character(const llama_grammar_rule & rule, size_t & i, Utf8Classes & characters) {
     if (rule[i].type == LLAMA_GRETYPE_CHAR_ANY) {
         return characters.add({}, /*inverted=*/true);

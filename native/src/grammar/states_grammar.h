@@ -1,8 +1,9 @@
 // A GBNF grammar that is followed with an automaton, whose masks are cached.
 //
 // The allowed tokens are the same as with llama.cpp's own sampler, which tries every token at every possible place of
-// the grammar. There are two differences. A token whose bytes cannot be continued to valid UTF-8 is not allowed. A
-// token is not allowed if the grammar names a token before the end of its text.
+// the grammar. There are two differences. A token whose bytes cannot be continued to valid UTF-8 is not allowed. Where
+// the grammar names a token, only that whole token matches, so a token whose text would run past that place is not
+// allowed.
 #pragma once
 
 #include <deque>

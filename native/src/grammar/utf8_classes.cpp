@@ -27,7 +27,8 @@ void for_each_sequence(uint32_t first, uint32_t last, const Visit & visit) {
         for_each_sequence(longest + 1, last, visit);
         return;
     }
-    // Where the leading bits of `first` and `last` differ, the bits after them must be unrestricted.
+    // If `first` and `last` differ in an earlier byte, the later bytes must cover their whole range. If they do not,
+    // split the range in two.
     for (size_t n_free = 1; n_free < length; ++n_free) {
         const uint32_t free = (1u << (6 * n_free)) - 1;
         if ((first & ~free) == (last & ~free)) {

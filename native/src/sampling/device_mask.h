@@ -9,8 +9,8 @@
 
 namespace eliza {
 
-// One graph serves all decisions, so the shapes are fixed: -infinity or 0 is added to all logits, except to the logits
-// of `width` tokens, where 0 is added. With `winner_only`, only the largest of the remaining logits is kept.
+// One graph serves all decisions, so the shapes are fixed. The logits of `width` tokens are kept. All other logits get
+// -infinity added, or 0 if the current decision masks nothing. With `winner_only`, only the largest logit is kept.
 class DeviceMask {
 public:
     // If `n_vocab` is 0 (unknown), the mask cannot be added to a graph.

@@ -87,7 +87,7 @@ void ReasoningBudget::accept(llama_token token) {
     llama_sampler_accept(sampler_.get(), token);
     n_forced_ = expected ? n_forced_ + 1 : 0;
     has_just_ended_ = was_inside && !in_block();
-    // Let the sampler of the prompt follow, in case the caller adds more prompt tokens.
+    // The caller may add more prompt tokens later. Bring prompt_ into the state that follows this token.
     if (was_inside != in_block() || prompt_is_open_ != in_block()) {
         llama_sampler_reset(prompt_.get());
         prompt_is_open_ = in_block();

@@ -329,8 +329,7 @@ void SamplerChain::add_drawing(const char * name, std::vector<float> settings, b
             }
         }
     }
-    // A sampler that will be taken from the old chain is created nevertheless, so that this chain is complete without
-    // it.
+    // Create the sampler even if take_from() will replace it, so that this chain is complete without the old one.
     llama_sampler * sampler = make(nth_seed(seed_, drawing.n_begun));
     drawing.n_begun += drawing.place_before < 0 ? 1 : 0;
     drawing_.push_back(std::move(drawing));

@@ -63,7 +63,8 @@ double log_sum_exp(const float * logits, size_t n) {
     double sum = 0.0;
     size_t i = 0;
     while (i + n_lanes <= n) {
-        float lanes[n_lanes] = {};  // accumulated in double often enough not to lose precision
+        // Sums in single precision stay short. They are added to a double before they lose digits.
+        float lanes[n_lanes] = {};
         for (size_t round = 0; round < n_rounds && i + n_lanes <= n; ++round, i += n_lanes) {
             for (size_t lane = 0; lane < n_lanes; ++lane) {
                 lanes[lane] += exp_of_negative(logits[i + lane] - largest);

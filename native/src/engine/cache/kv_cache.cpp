@@ -159,9 +159,9 @@ void KvCache::count_parked() {
     n_parked_ = n;
 }
 
-// Restores a parked text to the slot, if it has more tokens in common with the wanted text than the n_in_cells tokens
-// already in the cache, and copying it is cheaper than decoding the difference. Returns true if the slot or the parked
-// tokens have changed.
+// Restores a parked text to the slot if that saves work: its common prefix with the wanted text must be longer than the
+// n_in_cells tokens that the slot already has, and copying it must be cheaper than decoding the additional tokens.
+// Returns true if the slot or the parked tokens have changed.
 bool KvCache::unpark(Slot & slot, const llama_token * text, size_t most, size_t n_in_cells) {
     constexpr size_t copied_while_one_is_decoded = 64;  // tokens
     const auto n_swa = static_cast<size_t>(llama_model_n_swa(model_.get()));

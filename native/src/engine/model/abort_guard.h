@@ -1,5 +1,5 @@
-// llama.cpp ends the process when an assertion fails. Many of its assertions check a model's file, and fail while the
-// model is loaded or its first graph is built, on the calling thread. There they can become errors.
+// llama.cpp ends the process when an assertion fails. Many of its assertions check a model's file. They run on the
+// calling thread, while the model is loaded or its first graph is built, so their failures can be turned into errors.
 #pragma once
 
 namespace eliza {

@@ -6,7 +6,7 @@
 namespace eliza {
 namespace {
 
-// llama.cpp multiplies these in 32 bits, and the products would overflow.
+// llama.cpp multiplies head counts and head sizes in 32 bits. Beyond these limits the products could overflow.
 constexpr uint32_t max_heads = 65'536;
 constexpr uint32_t max_head_size = 32'768;
 

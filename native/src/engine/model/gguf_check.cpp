@@ -118,12 +118,12 @@ void check_names(const Settings & settings) {
     require_one_of("classifier.activation", {"gelu", "silu", "tanh"});
 }
 
-// Rows of embeddings are read with this size, from a tensor that has the width of the model.
+// llama.cpp reads embedding_length_out numbers per row from a tensor whose rows have only the model's width.
 void check_output_width(const Settings & settings) {
     const uint32_t width = settings.u32_or("embedding_length", 0);
     const uint32_t out = settings.u32_or("embedding_length_out", 0);
     const uint32_t dense = settings.u32_or("dense_3_feat_out", 0);
-    // Two architectures keep several streams in parallel.
+    // These two architectures have several residual streams, so llama.cpp computes the size instead of reading it.
     const bool has_streams = settings.is_one_of({"deepseek4", "qwen4exp"});
     settings.require(out <= std::max(width, dense) || has_streams, "embedding_length_out", out,
                      "the limit is " + settings.key("embedding_length") + ", " + std::to_string(width));

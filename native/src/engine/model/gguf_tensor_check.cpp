@@ -30,7 +30,7 @@ bool is_number_table(std::string_view name) {
     return name == "d2t" || ends_with(name, "_tid2eid.weight") || name.find("token_ordering") != std::string_view::npos;
 }
 
-// The matrix product calls a null pointer for these types.
+// ggml has no matrix product for the types listed here, and would call a null pointer.
 void check_type(const GgufHeader & file, const GgufTensor & tensor) {
     constexpr std::array<ggml_type, 8> unusable{GGML_TYPE_I8,  GGML_TYPE_I16,  GGML_TYPE_I32,  GGML_TYPE_I64,
                                                 GGML_TYPE_F64, GGML_TYPE_Q8_1, GGML_TYPE_Q8_K, GGML_TYPE_COUNT};
@@ -42,8 +42,8 @@ void check_type(const GgufHeader & file, const GgufTensor & tensor) {
     }
 }
 
-// Tensors that are multiplied with or added to activations element by element must have their type, f32. So must those
-// of a few operators of recurrent models. binary-ops.cpp and ops.cpp assert this in every thread.
+// Activations are f32. Tensors that are multiplied with or added to activations element by element must be f32 too, and
+// so must the tensors of a few operators of recurrent models. binary-ops.cpp and ops.cpp assert this in every thread.
 bool is_elementwise(std::string_view name) {
     constexpr std::array<std::string_view, 11> ends{
         ".bias",  ".scale", ".scales",      "_scale.weight", "_score.weight",   "_base.weight",

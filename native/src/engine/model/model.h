@@ -81,16 +81,16 @@ public:
     // False if a pass with several sequences mixes up their states.
     bool can_share_passes() const { return !is_one_of({"plamo2"}); }
 
-    // False if values have no heads, which flash attention requires.
+    // False if the attention's values are not divided into heads. Flash attention requires heads.
     bool takes_flash_attention() const { return !is_one_of({"plm"}); }
 
     // False if a pass ends in embeddings instead of logits.
     bool has_output_head() const { return !is_one_of({"llama-embed"}); }
 
-    // True if each token attends only to the tokens before it.
+    // True if no token attends to later tokens.
     bool is_causal() const;
 
-    // False if the rows of a pass do not have the width that llama.cpp copies. It would end the process.
+    // False if llama.cpp would end the process, because it copies wider rows than the pass computes.
     bool can_embed() const { return !is_one_of({"deepseek4", "qwen4exp"}); }
 
     // Image tokens, which must not be generated in text. llama.cpp excludes them only in the first row of a pass.
