@@ -332,8 +332,9 @@ TEST_F(Fill, AFixedSeedRepeatsWholeAnswersButNotSpans) {
 }
 
 TEST_F(Fill, LogprobsOfAValueThatEndsFreelyIncludeItsEnd) {
-    // Without a text after it, the value ends at any token that cannot continue it. The log-probability includes the
-    // probability of that. For a value of one letter it is 1, because a second letter is never allowed.
+    // Without a text after it, the value ends at any token that cannot continue it, and the log-probability of the value
+    // includes the probability of ending there. After a value of one letter, that probability is 1, because a second
+    // letter is never allowed.
     context = create({{"n_threads", "1"}}, f32_model_path());
     const StreamHandle once = prompted(), twice = prompted();
     const auto logprob = [&](const StreamHandle & stream, int n, const std::string & after) {
@@ -348,7 +349,8 @@ TEST_F(Fill, LogprobsOfAValueThatEndsFreelyIncludeItsEnd) {
 }
 
 TEST_F(Fill, TruncationActsOnTheAllowedTokens) {
-    // With top_k 1 over the whole vocabulary, the winner would not be allowed and the draw would be unrestricted again.
+    // If top_k 1 acted on the whole vocabulary, the token that it keeps would not be allowed, and the value would then be
+    // drawn without top_k.
     const StreamHandle greedy = prompted();
     const std::string span = R"({"json":"integer","after":"|","max_tokens":6)";
     const Json best = fill(greedy, span + "}").result;

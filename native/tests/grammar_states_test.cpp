@@ -176,8 +176,8 @@ TEST(GrammarStates, AllowWhatLlamaCppAllowsInRandomGrammars) {
     EXPECT_GT(n_steps, 500u);
 }
 
-// Not compared with llama.cpp, which allows a token here even if the grammar names a token before the end of its text,
-// and then fails to accept it.
+// llama.cpp is not the reference here. Where a grammar names a token, llama.cpp also allows tokens whose text runs past
+// that place, and then fails to accept them.
 TEST(GrammarStates, TokensCanBeNamed) {
     const Vocab & vocab = vocab_of("qwen2");
     const auto token_of = [&](const std::string & text) {
@@ -369,7 +369,7 @@ TEST(GrammarStates, ALazyGrammarBeginsWhereLlamaCppsDoes) {
                 ours.accept(token);
                 try {
                     theirs.accept(token);
-                } catch (const std::exception &) {  // it does not allow the text generated since the trigger
+                } catch (const std::exception &) {  // the grammar does not allow the text since the trigger
                     EXPECT_FALSE(ours.in_step()) << each.json << " in " << text;
                     break;
                 }

@@ -218,7 +218,7 @@ TEST_F(Sampling, TopKFirstNeedsNoOtherCandidates) {
     }
 }
 
-// The hash of the seed kernel, worked out by hand in docs/sampling.md.
+// The hash that docs/sampling.md describes, written out in 64-bit integer arithmetic.
 TEST(Gumbel, UniformsAgreeWithTheHash) {
     const auto by_hand = [](uint32_t position, uint32_t offset, uint32_t token) {
         const uint64_t m = uint64_t(1) << 32;
@@ -487,7 +487,7 @@ TEST_F(Reasoning, AnActiveTrieTakesPrecedence) {
 }
 
 TEST_F(Reasoning, ALazyGrammarIgnoresIt) {
-    // The reasoning contains the trigger of the grammar, because it is forced to.
+    // The forced reasoning_message contains the grammar's trigger, which must be ignored inside the reasoning block.
     const std::string triggers = R"([{"type":"word","value":"go:"}])";
     ASSERT_EQ(eliza_inference_set_option(context.get(), "grammar_triggers", triggers.c_str(), nullptr), 0);
     eliza_llm_stream_config_t cfg = config();

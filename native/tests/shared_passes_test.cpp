@@ -152,10 +152,10 @@ TEST(SharedPasses, ScoresAreBitIdenticalIfBatchingIsOff) {
     }
 }
 
-// The waiting time is counted in passes, so that the test does not depend on the machine's speed. The first request
-// waits for at most two passes: the running pass and its own. The second request also waits for at most two, because it
-// may just have missed a pass. If the operating system makes this thread wait for a core, more passes run before the
-// request. Therefore only half of the rounds must succeed.
+// The waiting time is counted in passes, so that the test does not depend on the machine's speed. In each round, a new
+// sequence makes two requests: a prompt of 64 tokens, then one more token. Each request waits for at most two passes: a
+// pass that is already running, and its own. If the operating system makes this thread wait for a core, more passes run
+// before the request. Therefore only half of the rounds must succeed.
 TEST(SharedPasses, ANewRequestIsServedInTheNextPasses) {
     const std::shared_ptr<Model> model = Model::load(f32_model_path(), {});
     eliza::Options options;

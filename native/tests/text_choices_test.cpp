@@ -144,8 +144,8 @@ TEST_F(TextChoicesInAStream, WithoutStopTheGenerationContinuesAfterTheLabel) {
     EXPECT_NE(leaf(stream), "");
 }
 
-// The prompt ends inside a word whose token is longer. With healing, the label is spelled with the token of the whole
-// text.
+// The prompt ends inside the word EMAIL. Healing removes the prompt's last token, so that a longer token can spell its
+// text together with the label.
 TEST_F(TextChoicesInAStream, HealingReplacesTheLastTokenAndReturnsItsTextOnce) {
     const std::string whole = R"({"action":"SEND_EMAIL")";
     const std::vector<int32_t> tokens = tokenize(context, whole);
@@ -297,8 +297,8 @@ TEST(TextChoices, ThatTheVocabularyCannotSpellAreRejected) {
     }
 }
 
-// The label "abc" begins with "ab", but the vocabulary has no token "c". Therefore "ab" is complete after the token
-// "ab".
+// After the token "ab", the label "abc" cannot be completed, because the vocabulary has no token "c". Therefore the
+// label "ab" ends there.
 TEST(TextChoices, ALabelThatNoTokenContinuesIsComplete) {
     const std::vector<std::string_view> texts = {"ab", "abc", "d"};
     const auto vocabulary = std::make_shared<const Vocabulary>(ByteTrie(texts));

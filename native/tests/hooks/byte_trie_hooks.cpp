@@ -132,8 +132,8 @@ ELIZA_TEST_API void eliza_test_walk_accept(void * walk, int32_t token) {
 ELIZA_TEST_API int eliza_test_walk_may_end(void * walk) { return static_cast<Walk *>(walk)->text->may_end() ? 1 : 0; }
 ELIZA_TEST_API int eliza_test_walk_is_over(void * walk) { return static_cast<Walk *>(walk)->text->is_over() ? 1 : 0; }
 
-// Walks along tokens and writes the time in nanoseconds for each mask before its token is accepted, including the
-// acceptance if `with_accept`.
+// Walks along tokens. For each token, writes the nanoseconds to compute the mask before it. With `with_accept`, this
+// includes the time to accept the token.
 ELIZA_TEST_API int64_t eliza_test_walk_time(void * walk, const int32_t * tokens, size_t n, int with_accept,
                                             int64_t * ns_out) {
     return guarded([&] {

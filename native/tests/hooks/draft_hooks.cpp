@@ -11,8 +11,9 @@
 #define ELIZA_TEST_API extern "C" __attribute__((visibility("default")))
 
 // Simulates a model that generates exactly the tokens after the first n_prompt, with drafts of at most `most` tokens:
-// from the library's lookup, or from llama.cpp's simple n-gram lookup of 3 tokens. Counts passes, drafted tokens and
-// correct tokens, and the nanoseconds of all drafts and of the slowest one except the first.
+// from the library's lookup, or from llama.cpp's simple n-gram lookup of 3 tokens. Writes to `counts` the passes, the
+// drafted tokens, the correct tokens, the nanoseconds of all drafts together, and the nanoseconds of the slowest draft.
+// The first draft is not considered for the slowest.
 ELIZA_TEST_API void eliza_test_guessing(const int32_t * tokens, size_t n, size_t n_prompt, int32_t most, int as_common,
                                         int64_t counts[5]) {
     using clock = std::chrono::steady_clock;
