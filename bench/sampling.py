@@ -28,7 +28,7 @@ from .parts.machine import disturbance, machine_facts, machine_line, noting_othe
 from .parts.pages import add_output_arguments, publish
 
 VOCABULARIES = ("llama-spm", "llama-bpe", "gemma-4")
-"""They have 32,000, 128,256 and 262,144 tokens."""
+"""The measured vocabularies, with 32,000, 128,256 and 262,144 tokens."""
 ROUNDS = 5
 """How often the two chains take turns."""
 SETTINGS = {

@@ -3,8 +3,8 @@
 Three things are measured:
 
 - Text: each stream of one `Model` generates on its own thread. The comparison is with a plain
-  llama.cpp loop that decodes as many sequences in one batch (``bench/batch_loop``), and with
-  llama-server and as many HTTP clients.
+  llama.cpp loop that decodes one sequence per stream in one batch (``bench/batch_loop``), and with
+  llama-server and one HTTP client per stream.
 - Choices among five labels by the same threads, compared with one thread, and with llama-server and
   a grammar.
 - Choices of one thread while all other streams generate text.

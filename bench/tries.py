@@ -1,4 +1,4 @@
-"""Measure the work around a choice: setting tries, from one thread and from several; streams.
+"""Measure the work around a choice: setting a trie, and opening and closing a stream.
 
 All times are times of C calls. Calls of several threads come from a loop in C (compiled here),
 so that threads do not wait for Python's global interpreter lock. All other calls come from Python.

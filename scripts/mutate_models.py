@@ -165,7 +165,8 @@ class Opener:
         stage = next((line for line in reversed(lines) if not line.startswith("{")), "")
         if os.WIFEXITED(status) and lines and lines[-1].startswith("{"):
             outcome = Outcome(**json.loads(lines[-1]))
-            # The limit made this allocation fail. Without a limit, it takes the machine's memory.
+            # Report this error as "memory": without the child's limit, the same allocation could
+            # use all memory of the machine.
             if "bad_alloc" in outcome.message:
                 return replace(outcome, result="memory")
             return outcome

@@ -84,7 +84,9 @@ def _six_bits(values: NDArray[Any]) -> tuple[NDArray[np.float32], NDArray[np.uin
 def _pack_six_bits(scales: NDArray[np.uint8], leasts: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Pack 8 scales and 8 leasts into 12 bytes.
 
-    The upper bits of the last four of each are stored in the bytes of the first four.
+    Bytes 0 to 3 hold the first four scales, bytes 4 to 7 the first four leasts, and bytes 8 to 11
+    the low four bits of the last four scales and leasts. The upper two bits of the last four are in
+    the free bits of bytes 0 to 7.
     """
     packed = np.empty((len(scales), 12), dtype=np.uint8)
     packed[:, 0:4] = scales[:, :4] | ((scales[:, 4:] >> 4) << 6)

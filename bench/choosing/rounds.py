@@ -77,8 +77,8 @@ def run_methods(
     bench.answer(tokenized[0], made[REFERENCE])  # the first pass of a model is its slowest
     begin_all = time.perf_counter()
     for turn in range(effort.repeat):
-        # Bringing prompts into slots counts for no method's budget, but a wide model takes long for
-        # it, so there is a budget for the whole run as well.
+        # The time to bring prompts into slots counts towards no method's budget, but is long with
+        # wide models. Therefore the whole run has a budget too.
         if turn > 0 and time.perf_counter() - begin_all > effort.budget * len(methods):
             break
         for i, prompt in enumerate(tokenized):

@@ -73,9 +73,10 @@ class DecidingEffort:
     rounds : int
         The most rounds.
     budget, wide_budget, base_budget : float
-        Seconds after which a method gets no more rounds: with small models, with wide models, and
-        in the middle cells of wide models, which have performance targets. Every method gets at
-        least one round.
+        Seconds after which a method gets no more rounds. `budget` is for small models,
+        `wide_budget` for wide models. `base_budget` is for the middle cells of wide models, which
+        have performance targets (see ``MIDDLE`` in bench/decisions.py). Every method gets at least
+        one round.
     """
 
     rounds: int

@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 WORDS, PHRASES, CODES = "words", "phrases", "codes"
-"""The kinds of labels: two words, a dozen words, and the one-token labels of a decision model."""
+"""The kinds of labels: two words, nine words, and the one-token labels of a decision model."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ def option_texts(kind: str, count: int) -> list[str]:
     Parameters
     ----------
     kind
-        `WORDS` or `CODES`: a verb and a noun. `PHRASES`: a phrase of a dozen words with them.
+        `WORDS` or `CODES`: a verb and a noun. `PHRASES`: nine words, with a verb and a noun.
     count
     """
     pairs = [name.lower().split("_") for name in action_names(count)]

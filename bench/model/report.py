@@ -50,8 +50,8 @@ class Report:
     choice_ms_p50, choice_ms_p99 : float
         Milliseconds of a choice, measured as for `tokens_per_second`. The prompt is in a slot.
     prompt_ms_p50 : float
-        Milliseconds before that: opening the stream, which parses the grammar if there is one, and
-        prefilling the prompt, which is in a slot.
+        Milliseconds before a choice begins: to open the stream, which parses the grammar if there
+        is one, and to prefill the prompt, which is in a slot.
     passes_per_choice, tokens_per_choice : float
         Means over the timed choices.
     prompt_tokens, prompt_tokens_reused : float

@@ -39,11 +39,11 @@ class WrittenAnswer:
     ----------
     text : str
     tokens, passes : int
-        Without the pass of the prompt's last token.
+        The generated tokens, and the forward passes after the prompt's last pass.
     compile_ms : float
         Milliseconds to compile the schema.
     first_ms : float or None
-        Milliseconds from then to the first token; None = not known.
+        Milliseconds from the end of compiling to the first token; None = not known.
     ms : float
         Milliseconds from the end of compiling to the last token.
     """

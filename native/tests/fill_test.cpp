@@ -332,7 +332,7 @@ TEST_F(Fill, AFixedSeedRepeatsWholeAnswersButNotSpans) {
 }
 
 TEST_F(Fill, LogprobsOfAValueThatEndsFreelyIncludeItsEnd) {
-    // Without a text after it, the value ends at any token that cannot continue it, and the log-probability of the value
+    // Without a text after it, the value ends at any token that cannot continue it. The log-probability of the value
     // includes the probability of ending there. After a value of one letter, that probability is 1, because a second
     // letter is never allowed.
     context = create({{"n_threads", "1"}}, f32_model_path());
@@ -349,7 +349,7 @@ TEST_F(Fill, LogprobsOfAValueThatEndsFreelyIncludeItsEnd) {
 }
 
 TEST_F(Fill, TruncationActsOnTheAllowedTokens) {
-    // If top_k 1 acted on the whole vocabulary, the token that it keeps would not be allowed, and the value would then be
+    // If top_k 1 acted on the whole vocabulary, the token that it keeps would not be allowed. The value would then be
     // drawn without top_k.
     const StreamHandle greedy = prompted();
     const std::string span = R"({"json":"integer","after":"|","max_tokens":6)";

@@ -84,7 +84,7 @@ def _with_budget(steps: int, stage: Stage) -> str:
 
 
 ONLY_LARGE = ("300,000 references to a large rule", "a character class of a megabyte")
-"""The bombs that are only large, and must therefore be answered."""
+"""The grammars in `BOMBS` that are large but usable. The library must answer with them."""
 
 
 def _cancelled(stage: Stage) -> str:

@@ -34,7 +34,7 @@ MOST_DIFFERENCE = 0.005
 
 LEAST_WALL_S = 20.0
 WALL_TO_CPU = 5
-"""Wall time per CPU time that a busy machine may need."""
+"""The wall time limit is this many times the CPU time limit, because the machine may be busy."""
 
 
 @dataclass(frozen=True)

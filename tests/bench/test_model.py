@@ -82,7 +82,11 @@ def test_a_grammar_stops_at_the_end_of_the_label(bench: Workbench, order: str) -
 
 
 def test_accuracy_compares_texts_with_the_grammar(tiny_model: Model) -> None:
-    """Spelled in single characters, the expected label has other logits and is not chosen."""
+    """The accuracy is 0 if the trie chooses another label than the grammar.
+
+    In the second trie, the expected label is spelled in single characters. This makes the label so
+    improbable that the trie chooses another one.
+    """
     prompt = tiny_model.tokenize(
         should_respond_prompt("Eliza, what time is it?", "dm"), add_special=True, parse_special=True
     )

@@ -43,6 +43,8 @@ def test_choice_confidence_is_the_distance_above_chance(
     assert choice_confidence(probabilities) == pytest.approx(confidence, abs=1e-12)
 
 
+# The confidence is 1 - d / d_u, but at least 0. d is the mean distance to the most probable level,
+# d_u the mean distance of a uniform distribution to the middle of the scale.
 @pytest.mark.parametrize(
     ("probabilities", "confidence"),
     [

@@ -106,7 +106,7 @@ SETTINGS: dict[str, Any] = {
         tool_calls.ToolSettings,
     )
 }
-"""Maps the annotation of `**more` to the class with the keyword arguments that it stands for."""
+"""By the annotation of a `**more` parameter: the class that lists its keyword arguments."""
 
 
 @dataclass(frozen=True)

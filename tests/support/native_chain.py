@@ -19,7 +19,8 @@ from eliza_ffi.sampling import Sampling
 
 N_VOCAB = 32000
 
-# conftest.py imports this module before it loads its profile, so deadline=None is repeated here.
+# conftest.py imports this module before it loads a Hypothesis profile. Therefore the profile's
+# deadline=None is repeated here.
 with_fixtures = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200, deadline=None
 )
