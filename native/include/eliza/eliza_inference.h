@@ -91,7 +91,7 @@ ELIZA_API int eliza_inference_mmap_evict(EliInferenceContext * ctx, const char *
  * Before the first stream is opened:
  *   n_ctx         tokens in the KV cache, shared by all slots; 0 (default) = min(trained length, 8192)
  *   n_slots       KV slots, which is the number of streams that can be open at once, 1 to 64 (default 8)
- *   n_batch       prompt tokens per forward pass, 1 to n_ctx (default 512)
+ *   n_batch       prompt tokens per forward pass, 1 to 65536 (default 512); values above n_ctx act like n_ctx
  *   park_after    a closed stream leaves its tokens in the KV cache, where every later pass must read them.
  *                 After this many passes that do not use them, they move to host memory, and they return when
  *                 a prompt begins with the same tokens. At most n_ctx tokens are kept there. Has an effect
