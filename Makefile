@@ -156,7 +156,7 @@ test-asan: ## run the native tests under AddressSanitizer and UBSan (minutes)
 
 # The tests that use several threads. ggml's threads are not instrumented: they spin on atomics that the sanitizer
 # cannot see. Forward passes therefore run on one thread.
-TSAN_TESTS := *Threads*:*Prepared*:*Shared*:*Waiting*:*Cancel*:*Close*:*Cache*:*Parked*:*Slot*:*Mtp*Thread*:NextMany*:ForkedProcess.Works*
+TSAN_TESTS := *Threads*:*Prepared*:*Shared*:*Waiting*:*Cancel*:*Close*:*Cache*:*Parked*:*Slot*:*Mtp*Thread*:NextMany*
 test-tsan: BUILD := build/tsan
 test-tsan: ## run the multi-threaded tests under ThreadSanitizer (minutes)
 	@$(MAKE) --no-print-directory cpu BUILD=$(BUILD) \

@@ -91,7 +91,7 @@ def test_control_tokens_in_embedded_text_are_plain_text(tiny_model: Model) -> No
 def test_invalid_embedding_requests_are_rejected(tiny_model: Model) -> None:
     with pytest.raises(InvalidArgumentError, match="pooling must be one of mean, cls, last, got"):
         tiny_model.embed("text", "max")
-    with pytest.raises(InvalidArgumentError, match="the model takes 2048"):
+    with pytest.raises(InvalidArgumentError, match="expected at most 2048 tokens, got 6003"):
         tiny_model.embed("many words " * 3000)
     assert tiny_model.embed("text").shape == (128,), "the model stays usable"
 
