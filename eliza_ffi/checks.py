@@ -193,7 +193,7 @@ def check_path(name: str, value: Any) -> str:
     try:
         raw = os.fsencode(path)
     except UnicodeEncodeError:
-        raise wrong(name, "a path that the system can write", path) from None
+        raise wrong(name, "a path that the file system can encode", path) from None
     if b"\0" in raw:
         raise wrong(name, "a path without NUL characters", path)
     return path

@@ -96,7 +96,8 @@ class ContextFullError(ElizaError):
     Attributes
     ----------
     partial : SpanResult or None
-        The part of a span that was written, if the context was full inside a span.
+        The unfinished value, if the context became full while a value of a structured answer was
+        being written.
     """
 
     partial: Any = None

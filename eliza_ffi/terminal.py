@@ -102,7 +102,7 @@ def text_table(
 
 
 def fact_table(facts: Mapping[str, Sequence[str]], width: int | None) -> str:
-    """Return a table of names, with the lines of each name to its right.
+    """Return a table with the names in the first column and their lines in the second.
 
     Parameters
     ----------

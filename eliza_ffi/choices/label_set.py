@@ -141,7 +141,8 @@ def tokenize_choice(
     if after_anchor[: len(anchor)] == anchor:
         candidates.append(after_anchor[len(anchor) :])
     for tokens in candidates:
-        # Compare after the anchor, because `detokenize` drops a leading space.
+        # `detokenize` drops a space at the beginning of its result. With the anchor before it, a
+        # space at the beginning of the label is kept.
         if tokens and detokenize(anchor + tokens) == ANCHOR + choice:
             return tuple(tokens)
     raise InvalidArgumentError(

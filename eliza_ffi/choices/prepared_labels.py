@@ -102,7 +102,8 @@ class ChoiceCache:
         with self._lock:
             tokens = self._of_texts.pop(texts, None)
             if tokens is not None:
-                self._of_texts[texts] = tokens  # at the end: the least recently used set is first
+                # Insert the set at the end, so that the least recently used set is the first.
+                self._of_texts[texts] = tokens
                 return tokens
         tokens = self.prepare(choices)
         with self._lock:

@@ -26,7 +26,7 @@ DEFAULT_ORDER = "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperatu
 """llama.cpp's default order."""
 
 BOOK_ORDER = "penalties;temperature;top_k;min_p;top_p"
-"""The order in which the CPU sampler of the inference engine akunu works, for llama.cpp's samplers.
+"""The order of the samplers on the CPU in akunu, an inference engine, under llama.cpp's names.
 
 Source: the book *Inside Akunu*, chapter "The Sampling Pipeline",
 https://akunu.prabod.rathnayaka.me.

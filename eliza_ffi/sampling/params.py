@@ -68,14 +68,14 @@ def _is_plain(text: str) -> bool:
 
 
 _PENALTY = _number(-LARGEST, LARGEST, "-1000000 to 1000000 (0 = off)")
-_LAST_N = _whole(0, MAX_LAST_N, "a whole number of 0 (off) to 16777216 tokens")
+_LAST_N = _whole(0, MAX_LAST_N, "a whole number from 0 (off) to 16777216 tokens")
 
 _ALLOWED: dict[str, Allowed] = {
     "samplers": (lambda value: isinstance(value, str), "names separated by semicolons"),
     "temperature": _number(0, LARGEST, "0 (greedy) to 1000000"),
     "dynatemp_range": _number(0, LARGEST, "0 (off) to 1000000"),
     "dynatemp_exponent": _number(0, LARGEST, "0 to 1000000"),
-    "top_k": _whole(0, MAX_INT, "a whole number of 0 (off) to 2147483647"),
+    "top_k": _whole(0, MAX_INT, "a whole number from 0 (off) to 2147483647"),
     "top_p": _number(0, 1, "above 0 and at most 1 (off)", above=True),
     "min_p": _number(0, 1, "0 (off) to 1"),
     "typical_p": _number(0, 1, "above 0 and at most 1 (off)", above=True),
@@ -88,17 +88,17 @@ _ALLOWED: dict[str, Allowed] = {
     "presence_penalty": _PENALTY,
     "dry_multiplier": _number(0, LARGEST, "0 (off) to 1000000"),
     "dry_base": _number(1, LARGEST, "1 to 1000000"),
-    "dry_allowed_length": _whole(0, MAX_INT, "a whole number of 0 to 2147483647 tokens"),
+    "dry_allowed_length": _whole(0, MAX_INT, "a whole number from 0 to 2147483647 tokens"),
     "dry_penalty_last_n": _LAST_N,
     "mirostat": _whole(0, 2, "0 (off), 1 or 2"),
     "mirostat_tau": _number(0, LARGEST, "0 to 1000000"),
     "mirostat_eta": _number(0, 1, "0 to 1"),
-    "adaptive_target": _number(-1, 1, "0 to 1, or below 0 (off) down to -1"),
+    "adaptive_target": _number(-1, 1, "-1 to 1 (negative = off)"),
     "adaptive_decay": _number(0, 0.99, "0 to 0.99"),
     "draw": (lambda value: isinstance(value, str) and value in ("cdf", "gumbel"), "cdf or gumbel"),
     "seed": (
         lambda value: value is None or (_is_whole(value) and 0 <= value <= MAX_SEED),
-        "None or a whole number of 0 to 4294967294",
+        "None or a whole number from 0 to 4294967294",
     ),
     "reasoning_budget": _whole(-1, MAX_INT, "-1 (no limit) to 2147483647 tokens"),
     "reasoning_start": _text(1, "a string of at least one character, in UTF-8 without NUL"),
@@ -177,8 +177,8 @@ class Sampling:
         off.
     xtc_probability, xtc_threshold : float
         With probability `xtc_probability`, remove all tokens that are at least as likely as
-        `xtc_threshold`, except the least likely of them. A probability of 0, or a threshold above
-        0.5, = off.
+        `xtc_threshold`, except the least likely of them. The sampler is off if the probability is
+        0 or the threshold is above 0.5.
     repeat_last_n : int
         The number of previous tokens that the penalties consider; 0 = off.
     repeat_penalty : float
