@@ -47,7 +47,8 @@ MAX_START = 1_000  # characters of a call before its name
 
 QUESTION, THOUGHT = "eliza question", "Eliza thought"
 ANSWER = {"content": "Eliza answer"}
-REASONING = ("reasoning_content", "reasoning", "thinking")  # the names of thoughts in messages
+# The fields in which messages may hold the model's thoughts.
+REASONING = ("reasoning_content", "reasoning", "thinking")
 
 KEYS = ("eliza_kb", "eliza_ka")  # not in alphabetical order
 STRINGS = ("elizavaluev", "elizavaluew")  # letters only: no format needs to quote them
@@ -114,7 +115,7 @@ def find_call_format(template: ChatTemplate, **extra: Any) -> CallFormat:
         return finder.generic()
     except _NotFound:
         raise ChatTemplateError(
-            "the chat template writes turns of the assistant in which no tool call can be placed: "
+            "the chat template has no place for tool calls in the assistant's turns: "
             "use a model with another chat template"
         ) from None
 
@@ -230,10 +231,11 @@ class _Finder:
         return replace(format, cut=cut, lead=lead, text_start=text_start), before
 
     def thought(self, turn: Mapping[str, Any], words: str) -> tuple[str, str] | None:
-        """Return the fixed text from the generation prompt to the thoughts, and after the thoughts.
+        """Return the fixed text before a turn's thoughts, and the fixed text after them.
 
-        The fixed text after thoughts ends before `words`. The result is None if the template writes
-        no thoughts after this generation prompt.
+        The text before the thoughts begins at the end of the generation prompt. The text after them
+        ends before `words`. The result is None if the template writes no thoughts after this
+        generation prompt.
         """
         for name in REASONING:
             try:
@@ -293,7 +295,10 @@ def _calling(*calls: Call) -> dict[str, Any]:
 
 
 def _with_calls(format: CallFormat, alone: Sequence[Any], both: Sequence[Any]) -> CallFormat:
-    """Find the fixed text of calls in the pieces of one call (`alone`) and of two (`both`)."""
+    """Find the fixed text of calls by comparing a turn with one call and a turn with two calls.
+
+    `alone` and `both` are the pieces of these turns: fixed text and holes.
+    """
     before, *inner, after = alone
     size = len(inner)
     if len(both) != 2 * size + 3 or both[0] != before or both[-1] != after:
@@ -401,8 +406,8 @@ def _common_end(text: str, other: str) -> str:
 def _overlap(text: str, other: str) -> str:
     """Return the longest end of `text` with which `other` begins.
 
-    An end that is neither all of `text` nor contains a tag may be a coincidence; the result is then
-    an empty string.
+    If this end contains no tag and is not all of `text`, the match may be a coincidence. The result
+    is then an empty string.
     """
     sizes = range(min(len(text), len(other)), 0, -1)
     same = next((text[-size:] for size in sizes if other.startswith(text[-size:])), "")
@@ -422,8 +427,8 @@ def _find_members(
     write
         A function that returns a turn with given arguments, or with a given array.
     of_objects
-        None = find the format of arguments. Otherwise, find the format of items; this is the format
-        of objects among the items.
+        None = find the format of arguments. Otherwise, find the format of an array's items; objects
+        among the items are written in the format `of_objects`.
 
     Returns
     -------

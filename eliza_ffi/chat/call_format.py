@@ -244,7 +244,8 @@ class CallFormat:
         if isinstance(self.arguments, Json):
             return None
         of_type = self.arguments.of_type
-        # If the format quotes strings, it quotes those that contain the end of a raw string.
+        # A format that can quote strings quotes each string that would otherwise end too early.
+        # Then only the text after a quoted string is forbidden.
         member = of_type.get("quoted", of_type["string"])
         return member.closing("{key}") if member.value == "raw" else None
 

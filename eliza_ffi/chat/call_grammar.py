@@ -103,7 +103,8 @@ def call_grammar(
 def first_texts(format: CallFormat, schema: Mapping[str, Any], after: str) -> list[str]:
     """Return the fixed strings that can follow the tool's name directly.
 
-    Each is the beginning of some argument, or `after` if all arguments may be left out.
+    These are the beginnings of all arguments that can come first. If every argument may be left
+    out, `after` can follow, too.
     """
     members = format.arguments
     if isinstance(members, Json):
@@ -241,9 +242,9 @@ class _Rules:
         if member.value == "json" and before:
             self.json_after[before] = None
         if member.value == "raw" and kind == "quoted":
-            # The lexer takes the longest terminal. The quote is therefore part of the terminal, so
-            # that this terminal begins at the same place as that of a string without quotes. If the
-            # quote were fixed text, a string without quotes could not begin with the same
+            # The quote is part of the string's terminal. The terminals of quoted and unquoted
+            # strings then begin at the same place, and the lexer takes the longer match. If the
+            # quote were fixed text, an unquoted string could not begin with the quote's first
             # character.
             shared = commonprefix([before, members.of_type["string"].until_value(key)])
             quote = before.removeprefix(shared)

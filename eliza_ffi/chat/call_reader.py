@@ -34,7 +34,7 @@ def parse_call(format: CallFormat, text: str, tools: Sequence[Tool]) -> list[Cal
     format
         The model's format.
     text
-        The calls, from the first to the last character that belongs to the format.
+        The calls, with the format's fixed text before and after them and no other text.
     tools
         The tools. A value such as ``42`` may be a string or a number; the schema of the tool
         decides. If the schema allows both, the value is a number.

@@ -14,9 +14,9 @@ characters. If the result equals the first rendering, the template treated both 
 text is then tokenized in pieces: control tokens become their ids, and all text between them is
 plain text. If no content spells a control token, tokenizing the whole text gives the same tokens.
 
-A template may search contents for a string, usually ``</think>``, and must still find it. If a
-content contains a string constant of the template, these characters are therefore not replaced,
-unless a control token could begin within the constant.
+A template may search contents for a string constant, usually ``</think>``, and must still find it.
+Therefore no character is replaced where a content contains such a constant. The exception is a
+constant within which a control token could begin: its characters are replaced.
 
 Limits:
 

@@ -238,8 +238,9 @@ class FillRun:
         """Write a span and the fixed text around it."""
         if placed.is_literal:
             return Filled("", self._write_fixed(stream, placed.before, placed.follow))
-        # If no label is a prefix of another, a choice's end is clear without the text after it.
-        # The last token of a free value may also contain the beginning of the next text.
+        # Request a value and the text after it separately only if the value's end is clear without
+        # that text: for a choice in which no label is a prefix of another. The last token of a free
+        # value may also contain the beginning of the text after it.
         is_apart = placed.texts is not None and placed.ends_itself
         together = bool(placed.follow) and not is_apart
         request = placed.request_with_follow() if together else placed.request()
@@ -283,7 +284,8 @@ class FillRun:
             if error.partial is not None:
                 partial = error.partial
                 self._answer.take_tokens(partial.answer_tokens, partial.answer_bytes)
-                if partial.text:  # without a value, the library also removes the fixed text again
+                # If no value was written, the library has removed the fixed text before it, too.
+                if partial.text:
                     self._answer.write(request.get("before", "") + partial.text)
             raise
         self._answer.take_tokens(result.answer_tokens, result.answer_bytes)

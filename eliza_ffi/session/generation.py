@@ -49,7 +49,8 @@ class GenerationRun:
         Called at most once, with a reason, if the library has no tries to constrain the labels.
     at_once
         Whether a step may have many tokens, so that the whole text needs few calls of the library.
-        Requests with stop strings ignore it: a stop string ends the generation after its token.
+        Requests with stop strings ignore it, because the generation must end directly after the
+        token that completes a stop string.
 
     Notes
     -----

@@ -72,7 +72,7 @@ def _check_constraint(name: str, value: Any) -> Constraint:
     if isinstance(value, PreparedChoices | TokenTreePayload | TextChoices):
         return value
     if isinstance(value, type) or not hasattr(value, "start") or not hasattr(value, "n_words"):
-        expected = "labels or masks with n_words and start(), as eliza_ffi.structured.Masks"
+        expected = "labels, or masks with n_words and start() like eliza_ffi.structured.Masks"
         raise wrong(name, expected, value)
     masks: Masks = value
     return masks

@@ -439,7 +439,7 @@ class ShapeRequest:
 
 
 FILLABLE = (
-    "a Skeleton, its JSON form with spans, a JSON Schema with keywords, a class, Regex or Lark"
+    "a Skeleton or its JSON form, a non-empty JSON Schema as a mapping, a class, a Regex or a Lark"
 )
 """The kinds of arguments that `fill` takes, for error messages."""
 
@@ -489,7 +489,7 @@ RETRY_TEMPERATURE = 0.7
 """The temperature of retries, unless the request has its own temperature."""
 
 RETRY_SEED = 1_000_003
-"""Each retry has its own seed, counted from this one, so that retries are reproducible."""
+"""The seed of a retry is this number plus the number of retries left. Retries are reproducible."""
 
 
 def _sampled(args: GenerationRequest, n_left: int) -> GenerationRequest:

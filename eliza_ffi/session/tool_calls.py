@@ -503,8 +503,9 @@ class _Start:
     text : str
     tokens : tuple of int
     rows : tuple of tuple of int
-        The possible token sequences of the beginning. They are longer than `tokens` if the
-        arguments follow the name directly, because another name may begin with this name.
+        The possible token sequences of the beginning. If the arguments follow the name directly,
+        each sequence also contains the beginning of the arguments. It distinguishes the name from a
+        longer name that begins with it.
     """
 
     tool: Tool
@@ -630,7 +631,8 @@ class ToolRun:
     def _choose(self, ways: Sequence[Sequence[Row]]) -> list[float]:
         """Return the probability of each of several continuations.
 
-        Each item of `ways` is one continuation: the token sequences that it can begin with.
+        Each item of `ways` stands for one continuation, and lists the token sequences with which
+        this continuation can begin.
         """
         if len(ways) == 1:
             return [1.0]

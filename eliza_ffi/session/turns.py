@@ -166,9 +166,9 @@ class Turns:
             )
 
     def _moves_of(self, turn: Turn) -> tuple[bool, int]:
-        """Return a value that changes whenever the queue in front of this turn moves.
+        """Return a value that changes whenever the queue moves, that is, a turn begins or ends.
 
-        It counts the turns that have begun or ended, in the turn's slot if that slot is taken.
+        If another caller holds the slot of this turn, only turns in that slot count.
         """
         if self._slot_is_taken(turn):
             return True, self._moves_of_slot[turn.slot_id]
@@ -188,7 +188,8 @@ class Turns:
                 queue.append(turn)
             else:
                 turn.number = after.number
-                turn.not_before = after.n_left + 2  # its own earlier turn, and another caller's
+                # Two turns must end first: the caller's own earlier turn, and another caller's.
+                turn.not_before = after.n_left + 2
                 queue.appendleft(turn)
             self._let_in()
 

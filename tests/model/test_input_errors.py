@@ -171,8 +171,8 @@ def test_a_keyword_for_the_shape_points_to_the_argument(face: Face) -> None:
 )
 def test_a_wrong_shape_is_named_in_the_error(face: Face, shape: Any, found: str) -> None:
     assert said(lambda: face.fill("x", shape)) == (
-        "shape must be a Skeleton, its JSON form with spans, a JSON Schema with keywords, "
-        f"a class, Regex or Lark, got {found}"
+        "shape must be a Skeleton or its JSON form, a non-empty JSON Schema as a mapping, "
+        f"a class, a Regex or a Lark, got {found}"
     )
 
 
