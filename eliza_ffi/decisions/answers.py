@@ -191,7 +191,7 @@ class LabelsAnswer:
     name : str or None
         The name of the question.
     answers : tuple of (str or bool, PredicateAnswer)
-        Each label, with the answer whether it fits.
+        Each label with its answer, which says whether the label fits.
     """
 
     name: str | None = None

@@ -75,7 +75,7 @@ directly."""
 MAX_ORDERS = 64
 
 NEAR = 64
-"""The assumed distance, in characters, within which text affects where a tokenizer splits."""
+"""Text at a distance of this many characters is assumed not to affect a tokenizer's splits."""
 
 THINKING_OFF = {"enable_thinking": False, "thinking": False}
 """The template variables that switch thinking off; templates use different names."""
@@ -461,7 +461,7 @@ def _in_turn(
     first = whole(every[0])
     from_the_end = zip(reversed(first), reversed(near[0]), strict=False)
     n = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], from_the_end))
-    if n <= len(rest[0]):  # no tokens of the input agree
+    if n <= len(rest[0]):  # only tokens of the question are the same, none of the input
         return split_common_prefix([whole(asked) for asked in every])
     return first[: len(first) - n] + before[len(near[0]) - n :], rest
 

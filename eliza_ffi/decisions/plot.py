@@ -43,7 +43,10 @@ def draw_reliability(reports: Sequence[QuestionReport], path: Path) -> None:
 
 
 def draw_coverage(reports: Sequence[QuestionReport], path: Path) -> None:
-    """Write a PNG of coverage curves: the accuracy of the most probable answers by their share."""
+    """Write a PNG of coverage curves: the accuracy if only the most probable answers are given.
+
+    The horizontal axis is the share of the answers that are given.
+    """
     picture, panels = _panels(reports)
     for axis, each in panels:
         points = coverage_curve(each)

@@ -180,7 +180,7 @@ def input_text(given: Any) -> str:
     Raises
     ------
     InvalidArgumentError
-        If the input is None or anything else, or if it contains images, audio or files.
+        If the input is None or has none of these forms, or if it contains images, audio or files.
     """
     if given is None:
         raise wrong("input", "a string, a list of messages or JSON", given)
@@ -206,7 +206,7 @@ def check_one_input(given: Any) -> None:
 
 
 def as_one_input(given: Any) -> Any:
-    """Return an input from a table or a request in a form that counts as a single input.
+    """Convert an input from a table or a request, so that it counts as a single input.
 
     A list of strings becomes a tuple, which :func:`check_one_input` accepts.
     """

@@ -188,8 +188,8 @@ def evaluate(
         A function that writes prompts; see :class:`~eliza_ffi.decisions.asking.How`.
     reorder
         Ask about each example in at least this many orders of the options, to find answers that
-        depend on the order. This affects only the metric `flips`. 1 asks no more often than
-        `orders`. None means 2, or 1 for a decision model, which has its own orders.
+        depend on the order. This affects only the metric `flips`. A value of at most `orders` adds
+        no orders. None means 2, or 1 for a decision model, which has its own orders.
     bins
         The number of bins of the reliability diagram and the ECE.
     progress

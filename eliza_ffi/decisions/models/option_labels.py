@@ -101,7 +101,8 @@ def _codes(tokens_of: TokensOf, keys: list[str]) -> list[OptionLabel]:
     """
     labels: list[OptionLabel] = []
     taken: set[int] = set()
-    # All keys share this iterator. A substitute that is taken or not one token suits no other key.
+    # All keys share this iterator. A substitute that is rejected for one key, because it is taken
+    # or not one token, need not be tried for another key.
     substitutes = _substitutes()
     for suited in _suited(keys):
         for code in itertools.chain((suited,), substitutes):
