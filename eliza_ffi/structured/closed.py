@@ -2,7 +2,8 @@
 
 An answer to a closed schema consists of fixed text and of choices between known values (enums and
 booleans). It takes at most one forward pass for each choice. The skeleton allows the same answers
-as the token masks of the schema. Token masks also handle every schema that might not be closed.
+as the token masks of the schema. If this module cannot tell that a schema is closed, token masks
+are used instead.
 """
 
 from __future__ import annotations

@@ -105,7 +105,8 @@ class JsonReader:
     def _end_of_string(self, text: str) -> str:
         """Append text to an unfinished string.
 
-        Once the string ends, return the whole string and the text after it; before, return "".
+        If the string ends in this text, return the whole string and the text after it. Otherwise
+        return "".
         """
         if not text:
             return ""

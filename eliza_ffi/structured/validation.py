@@ -24,7 +24,9 @@ from .schema import COMPACT
 __all__ = ["schema_validator"]
 
 MOST_REFERENCES = 50_000
-"""The maximum number of ``$ref`` followed for one value. A few nested ones can become millions."""
+"""The maximum number of ``$ref`` followed for one value.
+
+A few definitions that refer to each other several times can lead to millions of steps."""
 
 TEXT_END = 256
 """The end-of-text token. Tokens 0 to 255 are the bytes."""

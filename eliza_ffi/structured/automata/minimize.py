@@ -55,14 +55,15 @@ def _with_merged_classes(tables: Tables) -> Tables:
 
 
 def _equivalence(tables: Tables) -> npt.NDArray[np.int64]:
-    """Return the equivalence class of each state, numbered by its first state (state 0 stays 0).
+    """Return the number of each state's equivalence class.
 
-    Two states are equivalent if the same strings lead from them to an accepting state.
+    Two states are equivalent if the same strings lead from them to an accepting state. The classes
+    are numbered in the order of their first states, so the class of state 0 is number 0.
 
     As in Moore's algorithm, a block of states is split by the blocks that their transitions lead
     to. As in Hopcroft's algorithm, the largest part keeps its number, and only the states that lead
     into the other parts are examined again. A state is in a smaller part at most log2(n) times.
-    Moore's algorithm alone would examine all states once for each copy of the longest repetition.
+    Moore's algorithm alone would examine all states about n times for a repetition like ``x{n}``.
     See Jacobs and Wissmann, "Fast Coalgebraic Bisimilarity Minimization", POPL 2023.
     """
     n_states = len(tables.accepting)

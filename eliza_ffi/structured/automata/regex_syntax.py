@@ -4,7 +4,7 @@ The syntax is a subset of both Python's and ECMAScript's: the constructs that ar
 the same meaning in both languages.
 
 ===================================  =============================================================
-``a`` ``é`` ``😀``                   the character itself, as for all characters except
+``a`` ``é`` ``😀``                   the character itself; only these do not stand for themselves:
                                      ``\ ( ) [ * + ? | ^ $ .``
 ``.``                                any character but a line feed
 ``[a-z_]`` ``[^0-9]``                a character in the class, or not in the class; ``]`` and ``\``

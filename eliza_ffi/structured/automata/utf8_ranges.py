@@ -32,7 +32,9 @@ def one(code_point: int) -> CodePoints:
 
 
 def utf8_sequences(first: int, last: int) -> Iterator[ByteRanges]:
-    """Split a range of code points into runs with one range of bytes at each position in UTF-8.
+    """Split a range of code points into runs whose UTF-8 forms one byte range at each position.
+
+    A run consists of all characters whose bytes are in these ranges.
 
     Parameters
     ----------
