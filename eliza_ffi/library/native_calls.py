@@ -41,8 +41,8 @@ class NativeCalls:
         }
         self._dialect = dialect_of(library)
         self._callbacks: dict[tuple[Any, str], CallbackState] = {}
-        # A stream keeps the callback that it was opened with, so handles live until their context
-        # is destroyed.
+        # A stream keeps calling the callback that was set when it was opened. Handles of replaced
+        # callbacks are therefore kept until their context is destroyed.
         self._callback_handles: dict[Any, list[Any]] = {}
 
     def supports(self, name: str) -> bool:

@@ -337,7 +337,7 @@ class LlmStreamingBinding(Protocol):
         """Generate the next step and return it."""
 
     def next_many(self, stream: Any) -> StreamStep:
-        """Pull the steps of a short time as one step."""
+        """Generate tokens for a short time, and return them as one step."""
 
     def cancel(self, stream: Any) -> None:
         """Stop the call that is running on the stream."""

@@ -25,7 +25,9 @@ from .protocol import StreamConfig, StreamStep, TokenCallback, Tokens
 __all__ = ["StreamCalls"]
 
 MOST_MS_PER_PULL = 100
-"""Milliseconds. Python handles signals such as Ctrl-C only between two calls."""
+"""Time limit of a call that generates several tokens, in milliseconds.
+
+It is short because Python handles signals such as Ctrl-C only between two calls."""
 
 
 class StreamCalls(NativeCalls):
