@@ -1,4 +1,4 @@
-"""``eliza-ffi demo``: choose and decide about the bundled example messages."""
+"""``eliza-ffi demo``: choose labels and answer questions for the bundled example messages."""
 
 from __future__ import annotations
 

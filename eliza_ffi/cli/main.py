@@ -266,7 +266,9 @@ def build_parser() -> argparse.ArgumentParser:
     add_model_arguments(doctor)
     doctor.set_defaults(run=run_doctor)
 
-    demo = commands.add_parser("demo", help="choose and decide about the bundled example messages")
+    demo = commands.add_parser(
+        "demo", help="choose labels and answer questions for the bundled example messages"
+    )
     demo.add_argument(
         "--json", action="store_true", help="print JSON: one object instead of the tables"
     )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["choose_dataset", "decide_dataset"]
 
 BATCH_ROWS = 256
-"""Rows per batch: enough for all slots of the model, and few to repeat if an actor dies."""
+"""Rows per batch: enough to fill the model's slots, and few enough to repeat if an actor dies."""
 
 
 def decide_dataset(

@@ -34,7 +34,7 @@ LOCAL = "local"
 """The address that starts Ray on this machine for the duration of the job."""
 
 BATCH_ROWS = 64
-"""Rows per task: enough for all slots of the model, and few to repeat if a worker dies."""
+"""Rows per task: enough to fill the model's slots, and few enough to repeat if a worker dies."""
 
 BATCHES_AHEAD = 4
 """The maximum number of batches per worker that are sent before the oldest batch has returned."""

@@ -105,7 +105,7 @@ def _write_decisions(decision: Decision) -> dict[str, Any]:
         "answers": [decisions_answer(answer) for answer in decision.answers],
         "usage": {
             "input_tokens": n_input,
-            # All tokens that were read are in the KV cache now.
+            # Every input token that was not in the KV cache has been written to it.
             "input_tokens_details": {
                 "cached_tokens": n_cached,
                 "cache_write_tokens": n_input - n_cached,

@@ -43,8 +43,8 @@ class ServeSettings:
     Raises
     ------
     InvalidArgumentError
-        If a value is out of range or malformed, or if other machines could reach the server, no
-        key is set and `without_key` is False.
+        If a value is out of range or malformed, or if other machines could use the server without
+        a key although `without_key` is False.
     """
 
     name: str

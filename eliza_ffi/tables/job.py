@@ -34,7 +34,8 @@ __all__ = [
 ]
 
 LOOK_AHEAD = 8
-"""The maximum number of started but unwritten rows, per row that is decided concurrently."""
+"""The maximum number of rows that have begun but are not yet written, as a multiple of the number
+of rows that are decided at the same time."""
 
 Decide = Callable[[Any], Decision]
 """Answers the questions about an input. It is called on several threads."""

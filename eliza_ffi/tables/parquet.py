@@ -286,7 +286,7 @@ def _kind(value: Any) -> str:
 
 def _common(kinds: set[str]) -> str:
     kinds = kinds - {"null"}
-    if kinds == {"int", "float"}:  # not with a wide int, which may have no equal float
+    if kinds == {"int", "float"}:  # a float may not represent a wide int exactly
         return "float"
     if "wide int" in kinds and kinds <= {"int", "wide int"}:
         return "int"
