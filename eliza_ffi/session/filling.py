@@ -238,9 +238,9 @@ class FillRun:
         """Write a span and the fixed text around it."""
         if placed.is_literal:
             return Filled("", self._write_fixed(stream, placed.before, placed.follow))
-        # Request a value and the text after it separately only if the value's end is clear without
-        # that text: for a choice in which no label is a prefix of another. The last token of a free
-        # value may also contain the beginning of the text after it.
+        # Choose the text after a value in a separate request only if the value's end is clear
+        # without that text: for a choice in which no label is a prefix of another. The last token
+        # of a free value may also contain the beginning of the text after it.
         is_apart = placed.texts is not None and placed.ends_itself
         together = bool(placed.follow) and not is_apart
         request = placed.request_with_follow() if together else placed.request()

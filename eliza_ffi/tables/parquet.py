@@ -286,7 +286,7 @@ def _kind(value: Any) -> str:
 
 def _common(kinds: set[str]) -> str:
     kinds = kinds - {"null"}
-    if kinds == {"int", "float"}:  # a float may not represent a wide int exactly
+    if kinds == {"int", "float"}:  # no wide int: a float may not represent it exactly
         return "float"
     if "wide int" in kinds and kinds <= {"int", "wide int"}:
         return "int"
