@@ -66,7 +66,7 @@ TEST_F(ForkedProcess, EndsNormallyAfterUsingItsOwnModel) {
               0);
 }
 
-TEST_F(ForkedProcess, WorksIfOtherThreadsUseTheLibraryDuringTheFork) {
+TEST_F(ForkedProcess, WorksAfterAForkDuringCallsOfTheLibrary) {
     std::atomic<bool> is_over{false};
     const auto repeat = [&](const std::function<void()> & use) {
         return std::thread([&is_over, use] {
