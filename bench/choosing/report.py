@@ -95,15 +95,16 @@ def markdown(results: dict[str, Any]) -> str:
 def ratios(results: dict[str, Any]) -> str:
     """Return the short table: time per token relative to eliza-ffi, and its time of a choice."""
     cells = [cell for cell in results["cells"] if cell["choices"] in SHORT_CHOICES]
+    peers = [name for name in SHORT_PEERS if any(name in cell["methods"] for cell in cells)]
     rows = [
         [
             f"{cell['model']}, {cell['choices']:,}",
-            *_ratios(cell, SHORT_PEERS),
+            *_ratios(cell, peers),
             _choice_ms(cell["methods"][AUTO]),
         ]
         for cell in cells
     ]
-    names = [name.removesuffix(" last") for name in SHORT_PEERS]
+    names = [name.removesuffix(" last") for name in peers]
     head = ["model, labels", *names, "eliza-ffi, ms per choice"]
     disturbed = disturbance((_name(cell), cell) for cell in cells)
     return f"{markdown_table(head, rows)}\n\n{_state(results)}{disturbed}\n"
