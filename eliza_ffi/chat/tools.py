@@ -87,7 +87,7 @@ def _read_tool(definition: Any, i: int) -> Tool:
         raise InvalidArgumentError(f"tool {i} must be a mapping, got {type(definition).__name__}")
     if (kind := definition.get("type", "function")) != "function":
         raise InvalidArgumentError(
-            f"tool {i} has the type {kind!r}; only 'function' is supported: leave it out"
+            f"tool {i}: expected the type 'function', got {kind!r}; remove tools of other types"
         )
     function = definition.get("function", definition)
     if not isinstance(function, Mapping):

@@ -133,10 +133,10 @@ def decode_rtkt(data: bytes) -> RtktTree:
     reader = _Reader(check_kind("data", data, (bytes, bytearray), "bytes"))
     magic = reader.u32("magic")
     if magic != MAGIC:
-        raise _malformed(0, f"magic is 0x{magic:08X}, not 0x{MAGIC:08X}")
+        raise _malformed(0, f"magic: expected 0x{MAGIC:08X}, got 0x{magic:08X}")
     version = reader.u32("version")
     if version != VERSION:
-        raise _malformed(4, f"version is {version}, not {VERSION}")
+        raise _malformed(4, f"version: expected {VERSION}, got {version}")
     path = _read_path(reader)
     leaves = _read_leaves(reader)
     if reader.remaining:
@@ -147,12 +147,14 @@ def decode_rtkt(data: bytes) -> RtktTree:
 def _checked_leaf(i: int, leaf: Sequence[int]) -> tuple[int, ...]:
     tokens = tuple(check_several(f"leaves[{i}]", leaf, "a list of tokens"))
     if not tokens:
-        raise InvalidArgumentError(f"leaves[{i}] has no tokens")
+        raise InvalidArgumentError(f"leaves[{i}]: expected one token or more, got none")
     for j, token in enumerate(tokens):
         if not isinstance(token, int) or isinstance(token, bool):
             raise InvalidArgumentError(f"leaves[{i}][{j}] must be a whole number, got {token!r}")
         if not 0 <= token <= LARGEST_TOKEN:
-            raise InvalidArgumentError(f"leaves[{i}][{j}] is {token}, outside 0 to {LARGEST_TOKEN}")
+            raise InvalidArgumentError(
+                f"leaves[{i}][{j}] must be from 0 to {LARGEST_TOKEN}, got {token}"
+            )
     return tokens
 
 
@@ -270,12 +272,13 @@ def _read_n_nodes(reader: _Reader) -> int:
     at = reader.offset
     n_nodes = reader.u32("n_nodes")
     if n_nodes == 0:
-        raise _malformed(at, "n_nodes is 0, but a tree has at least its root")
+        raise _malformed(at, "n_nodes: expected 1 or more, got 0")
     most = reader.remaining // _NODE.size
     if n_nodes > most:
         raise _malformed(
             at,
-            f"n_nodes is {n_nodes}, but the remaining {reader.remaining} bytes hold at most {most}",
+            f"n_nodes: expected at most {most}, for which the remaining {reader.remaining} bytes "
+            f"have room, got {n_nodes}",
         )
     return n_nodes
 

@@ -167,7 +167,7 @@ class AnswerWriter:
         data = text.encode("utf-8", "surrogatepass")
         try:
             if len(data) not in placed.ends(data, 0):
-                raise InvalidArgumentError("the span does not allow it")
+                raise InvalidArgumentError("the span does not allow this text")
             value = placed.value(text)
         except InvalidArgumentError as error:
             raise NativeFault(

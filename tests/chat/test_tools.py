@@ -67,7 +67,7 @@ def test_parameters_without_a_type_describe_an_object(parameters: Any) -> None:
         (["x"], "tool 0 must be a mapping, got str"),
         (
             [{"type": "web_search"}],
-            "tool 0 has the type 'web_search'; only 'function' is supported",
+            "tool 0: expected the type 'function', got 'web_search'",
         ),
         ([{"type": "function"}], "tool 0 has no name"),
         ([{"type": "function", "function": "x"}], "the 'function' of tool 0 must be a mapping"),

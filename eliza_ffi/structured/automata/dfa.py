@@ -150,7 +150,7 @@ class Dfa:
         self._check_state(state)
         left = self._distance_to_accepting[state]
         if left < 0:
-            raise InvalidArgumentError(f"state {state} is dangling: {_DANGLING}")
+            raise InvalidArgumentError(f"state {state}: {_DANGLING}")
         completion = bytearray()
         for closer in range(int(left) - 1, -1, -1):
             targets = self.transitions[state, self.classes]
@@ -171,14 +171,14 @@ class Dfa:
             The message names the first such state.
         """
         for distance, problem in (
-            (self._distance_from_start, "unreachable from state 0"),
-            (self._distance_to_accepting, f"dangling: {_DANGLING}"),
+            (self._distance_from_start, "it cannot be reached from state 0"),
+            (self._distance_to_accepting, _DANGLING),
         ):
             useless = np.flatnonzero(distance < 0)
             if useless.size:
                 raise InvalidArgumentError(
-                    f"state {useless[0]} of {self.n_states} is {problem}; remove "
-                    f"{useless.size} such states with trimmed()"
+                    f"state {useless[0]} of {self.n_states}: {problem}; trimmed() removes "
+                    f"such states, of which there are {useless.size}"
                 )
 
     def trimmed(self) -> Dfa:
