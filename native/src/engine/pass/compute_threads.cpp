@@ -55,10 +55,12 @@ ComputeThreads::Turn::Turn(ComputeThreads & threads, llama_context * context, ui
 }
 
 void ComputeThreads::Turn::watch() {
-    if (threads_.option_ == 0 && n_threads_ > 1) {
+    constexpr int64_t interval_us = 10000;
+    const int64_t now = llama_time_us();
+    if (threads_.option_ == 0 && n_threads_ > 1 && now - threads_.last_watch_us_ >= interval_us) {
         own_threads_ = OwnThreads::mark();
         without_core_us_ = microseconds_without_core(threads_.ids_);
-        start_us_ = llama_time_us();
+        start_us_ = threads_.last_watch_us_ = now;
     }
 }
 

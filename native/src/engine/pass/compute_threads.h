@@ -45,7 +45,8 @@ public:
         int32_t n_threads() const { return n_threads_; }
 
         // Measures, from now to the end of this turn, how long other programs occupy the cores. Later turns use one
-        // thread if that is too long (see BusyMachineGuard).
+        // thread if that is too long (see BusyMachineGuard). The measurement reads files for a good part of a short
+        // pass, so there is at most one in 10 ms.
         void watch();
 
     private:
@@ -74,7 +75,9 @@ private:
     std::condition_variable next_turn_;
     uint64_t n_asked_ = 0, n_served_ = 0;
 
-    BusyMachineGuard busy_guard_;  // used only during a turn
+    // Used only during a turn.
+    BusyMachineGuard busy_guard_;
+    int64_t last_watch_us_ = 0;  // the start of the last turn that was watched
 };
 
 }  // namespace eliza
