@@ -25,6 +25,8 @@ from typing import Any
 
 from page_tables import markdown_table
 
+from eliza_ffi._lazy import lazy_property
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reference.md"
 HOW = "run make reference to update docs/reference.md"
@@ -107,7 +109,7 @@ def _public(owner: type) -> Iterator[tuple[str, Any]]:
     ours = [each for each in reversed(owner.__mro__) if each.__module__.startswith(ROOMS[0])]
     members = {name: found for each in ours for name, found in vars(each).items()}
     for name, found in members.items():
-        is_method = isinstance(found, property | functools.cached_property | classmethod)
+        is_method = isinstance(found, property | lazy_property | classmethod)
         if not name.startswith("_") and (is_method or inspect.isfunction(found)):
             yield name, found
 
@@ -123,7 +125,7 @@ def _call_of(room: ModuleType, name: str) -> str:
 
 def _call(name: str, found: Any) -> str:
     """Return the signature of a function, method or class, or the name of a property."""
-    if isinstance(found, property | functools.cached_property):
+    if isinstance(found, property | lazy_property):
         return name
     if isinstance(found, classmethod):
         found = found.__func__

@@ -15,7 +15,7 @@ PACKAGE = Path(eliza_ffi.__file__).parent
 
 # From the bottom to the top. A room imports only from lower floors, not from its own floor.
 FLOORS = (
-    ("errors", "terminal"),
+    ("errors", "terminal", "_lazy"),
     ("checks",),
     ("_resources",),
     ("library",),

@@ -8,10 +8,11 @@ template, by rendering a short conversation and checking whether its words are i
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from .._lazy import lazy_property
 
 __all__ = ["MessageForms"]
 
@@ -55,7 +56,7 @@ class MessageForms:
             fitted = [{**first, "content": text}, *others]
         return [self._fit_message(message) for message in fitted]
 
-    @functools.cached_property
+    @lazy_property
     def no_tools(self) -> list[Any] | None:
         """The value of ``tools`` for conversations without tools: None, or [] if None fails."""
         talks = ([_user(MARK)], [_user(_parts(MARK))])
@@ -80,7 +81,7 @@ class MessageForms:
             message["content"] = _parts(content)
         return message
 
-    @functools.cached_property
+    @lazy_property
     def _content_form(self) -> str:
         """The contents that the template supports: ``"text"``, ``"parts"`` or ``"any"``."""
         as_text = MARK in self._write([_user(MARK)], tools=self.no_tools)
@@ -91,7 +92,7 @@ class MessageForms:
             return "any"
         return "text" if as_text else "parts"
 
-    @functools.cached_property
+    @lazy_property
     def _needs_thinking(self) -> bool:
         """Whether the template rejects turns of the assistant without ``reasoning_content``."""
         turn = {"role": "assistant", "content": MARK}
@@ -102,7 +103,7 @@ class MessageForms:
         )
         return with_it and not without
 
-    @functools.cached_property
+    @lazy_property
     def _call_forms(self) -> tuple[str | None, str]:
         """The content to use for messages that only call tools, and the form of arguments.
 
@@ -132,7 +133,7 @@ class MessageForms:
     def _knows_role(self, role: str) -> bool:
         return self._roles_known[role]
 
-    @functools.cached_property
+    @lazy_property
     def _roles_known(self) -> dict[str, bool]:
         def knows(role: str) -> bool:
             talk = [{"role": role, "content": OTHER_MARK}, _user(MARK)]

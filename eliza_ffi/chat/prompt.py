@@ -21,6 +21,7 @@ import string
 from dataclasses import dataclass
 from typing import Any
 
+from .._lazy import lazy_property
 from ..checks import check_callable, check_kind, check_text, wrong
 from ..errors import InvalidArgumentError
 from .vocabulary import ASCII_SPACE, PRIVATE_USE, Detokenize, Tokenize, Vocabulary
@@ -128,9 +129,6 @@ class PromptTokenizer:
         check_callable("detokenize", detokenize)
         self._tokenize = tokenize
         self._vocabulary = Vocabulary(tokenize, detokenize)
-        # Not a functools.cached_property: before Python 3.12, all instances share its lock. A
-        # process that is forked while another thread holds this lock would wait for it forever.
-        self._known_ends: tuple[list[int], list[int]] | None = None
 
     def tokens(self, prompt: str | Prompt) -> list[int]:
         """Return the tokens of a prompt, with BOS (and EOS) if the model's tokenizer adds them.
@@ -150,9 +148,7 @@ class PromptTokenizer:
         if isinstance(prompt, str):
             prompt = Prompt().template(prompt)
         _check_parts(prompt)
-        if self._known_ends is None:
-            self._known_ends = self._ends()
-        begin, end = self._known_ends
+        begin, end = self._ends
         tokens = self._body(prompt)
         if tokens[: len(begin)] != begin:  # the template may write BOS itself
             tokens = begin + tokens
@@ -189,6 +185,7 @@ class PromptTokenizer:
             tokens += read + control
         return tokens
 
+    @lazy_property
     def _ends(self) -> tuple[list[int], list[int]]:
         """Return the tokens that the tokenizer adds before and after every text."""
         bare, whole = self._tokenize("x", False, False), self._tokenize("x", True, False)

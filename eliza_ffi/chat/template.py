@@ -12,6 +12,7 @@ from datetime import datetime
 from types import ModuleType
 from typing import Any, TypeAlias
 
+from .._lazy import lazy_property
 from ..checks import check_flag, check_kind, check_text, wrong
 from ..errors import (
     ChatTemplateError,
@@ -145,12 +146,12 @@ class ChatTemplate:
         except self._sandbox.LimitReached as error:
             raise ChatTemplateError(f"the chat template was stopped: {error}") from error
 
-    @functools.cached_property
+    @lazy_property
     def looked_for(self) -> frozenset[str]:
         """The string constants in the template; it may search the messages for them."""
         return frozenset(self._sandbox.string_constants(_environment(), self.source))
 
-    @functools.cached_property
+    @lazy_property
     def _forms(self) -> MessageForms:
         return MessageForms(self._try)
 
@@ -181,7 +182,7 @@ class ChatTemplate:
             variables["functions"] = self._sandbox.to_json(functions, indent=4)
         return variables
 
-    @functools.cached_property
+    @lazy_property
     def _names_needed(self) -> frozenset[str]:
         return frozenset(self._sandbox.names_needed(_environment(), self.source))
 

@@ -6,12 +6,12 @@ native trie's behaviour in readable form, and the native trie is tested against 
 
 from __future__ import annotations
 
-import functools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .._lazy import lazy_property
 from ..checks import check_callable, check_each, check_kind, check_text, check_whole, found
 from ..errors import InvalidArgumentError, TokenTrieError
 
@@ -124,7 +124,7 @@ class TokenTreePayload:
         """Return the payload as JSON, with the same bytes as JavaScript's ``JSON.stringify``."""
         return self._json
 
-    @functools.cached_property
+    @lazy_property
     def _json(self) -> str:
         descriptors = [
             {

@@ -29,10 +29,10 @@ import os
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from .._lazy import lazy_property
 from ..chat.prompt import Prompt
 from ..checks import check_each, check_kind, check_path, check_text, check_whole, wrong
 from ..errors import InvalidArgumentError
@@ -129,7 +129,7 @@ class QuestionCalibration:
         """Whether the temperature is at a bound. A temperature beyond the bound may fit better."""
         return self.temperature in (LEAST_TEMPERATURE, MOST_TEMPERATURE)
 
-    @cached_property
+    @lazy_property
     def n_options(self) -> int:
         """The number of options of the question."""
         return option_count(_asked(self.question))

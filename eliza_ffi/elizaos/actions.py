@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .._lazy import lazy_property
 from ..checks import (
     check_each,
     check_flag,
@@ -104,7 +104,7 @@ class Parameter:
             description=str(data.get("description") or ""),
         )
 
-    @functools.cached_property
+    @lazy_property
     def span(self) -> SkeletonSpan:
         """The span of the value."""
         if self.enum is not None:
@@ -119,7 +119,7 @@ class Parameter:
         """
         return self.type == "string" and "" not in (self.enum or ())
 
-    @functools.cached_property
+    @lazy_property
     def opening(self) -> str:
         """The fixed text before the value."""
         return json_text(self.name) + (':"' if self.in_string else ":")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from .. import _resources
+from .._lazy import lazy_property
 from ..chat.call_finder import find_call_format
 from ..chat.call_format import CallFormat
 from ..chat.prompt import Prompt, PromptTokenizer
@@ -114,7 +115,6 @@ class Session:
         self._call_formats: dict[str, CallFormat] = {}
         self._guidance: Guidance | None = None
         self._has_warned = False
-        self._on_cpu: bool | None = None
         self._process = os.getpid()
         # Absolute, because the file may be opened again after the working directory has changed.
         self._ctx = self.binding.create(str(Path(self.path).absolute()))
@@ -189,17 +189,15 @@ class Session:
         each pass must also read the KV cache of all the others. Two decisions keep a CPU busy. On
         another device, the limit is the number of slots.
         """
-        if asked is None and self._is_on_cpu():
+        if asked is None and self._is_on_cpu:
             return min(self.turns.n, DECISIONS_ON_CPU)
         return self.at_once(asked)
 
+    @lazy_property
     def _is_on_cpu(self) -> bool:
-        # PromptTokenizer explains why this is not a functools.cached_property.
-        if self._on_cpu is None:
-            facts = self.describe() if self.binding.supports("describe") else {}
-            placement = facts.get("model", {}).get("placement", [])
-            self._on_cpu = bool(placement) and all(each["device"] == "CPU" for each in placement)
-        return self._on_cpu
+        facts = self.describe() if self.binding.supports("describe") else {}
+        placement = facts.get("model", {}).get("placement", [])
+        return bool(placement) and all(each["device"] == "CPU" for each in placement)
 
     def warn_once(self, reason: str) -> None:
         """Log a warning unless this session has logged one before."""

@@ -15,7 +15,6 @@ Each request begins with the tokens of the previous request, which are already i
 
 from __future__ import annotations
 
-import functools
 import json
 import math
 import random
@@ -30,6 +29,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+from .._lazy import lazy_property
 from ..chat.call_format import CallFormat, Hole, fill_pieces
 from ..chat.call_grammar import call_grammar, first_texts
 from ..chat.call_reader import parse_call
@@ -261,7 +261,7 @@ class ToolRequest:
             plain = []
         return parts
 
-    @functools.cached_property
+    @lazy_property
     def control(self) -> frozenset[int]:
         """The control tokens of the vocabulary."""
         return frozenset(self.vocabulary.control)
@@ -742,7 +742,7 @@ class ToolRun:
 
     # ---- Runs ----------------------------------------------------------------------------------
 
-    @functools.cached_property
+    @lazy_property
     def _stream(self) -> dict[str, Any]:
         """The slot and its settings."""
         names = ("slot_id", "cache_key", "gpu_layers", "cache_type_k", "cache_type_v")

@@ -6,7 +6,6 @@ keyword that prevents it.
 
 from __future__ import annotations
 
-import functools
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._lazy import lazy_property
 from .token_texts import TokenTexts
 
 __all__ = ["NumberLimit", "NumberTokens", "longest_number"]
@@ -53,7 +53,7 @@ class NumberTokens:
         self._texts = vocabulary.texts
         self._n_words = vocabulary.n_words
 
-    @functools.cached_property
+    @lazy_property
     def _others(self) -> list[NDArray[np.uint32]]:
         """The mask for each n from 0 to `LONGEST`; shape ``[n_words]``."""
         lengths = np.zeros(32 * self._n_words, np.int64)

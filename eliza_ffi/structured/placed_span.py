@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from .._lazy import lazy_property
 from ..errors import InvalidArgumentError
 from .automata import DEAD, Dfa, compile_regex, json_integer, json_number, json_string
 from .free_values import (
@@ -89,12 +90,12 @@ class PlacedSpan:
     def is_literal(self) -> bool:
         return self.span.kind == "literal"
 
-    @functools.cached_property
+    @lazy_property
     def texts(self) -> tuple[str, ...] | None:
         """All spellings of the value, or None if the span is not a boolean or an enum."""
         return self.span.texts(self.in_string)
 
-    @functools.cached_property
+    @lazy_property
     def ends_itself(self) -> bool:
         """Whether the end of the value can be recognized without the text that follows."""
         if self.texts is not None:
@@ -133,7 +134,7 @@ class PlacedSpan:
             return {"dfa": _pattern_form(self.span.pattern, self.in_string)}
         return {"json": self.span.kind}
 
-    @functools.cached_property
+    @lazy_property
     def _dfa_form(self) -> dict[str, Any]:
         return self.dfa().to_dict()
 

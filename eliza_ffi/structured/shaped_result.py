@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from typing import Any, Generic, TypeVar
 
+from .._lazy import lazy_property
 from ..checks import short_repr
 from .fill_result import FillResult
 from .json_reader import Path
@@ -34,7 +34,7 @@ class FieldFill:
     value: Any
     read_partial: Callable[[], Any] = field(compare=False)
 
-    @functools.cached_property
+    @lazy_property
     def partial(self) -> Any:
         """The answer up to this field.
 

@@ -17,11 +17,11 @@ False
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from .._lazy import lazy_property
 from ..checks import check_each, check_kind, check_known
 from ..checks import check_text as check_string
 from ..errors import InvalidArgumentError
@@ -132,7 +132,7 @@ class Skeleton:
         """The number of spans."""
         return len(self.spans)
 
-    @functools.cached_property
+    @lazy_property
     def placed(self) -> tuple[PlacedSpan, ...]:
         """The spans that the model writes, each with the fixed text around it.
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from .._lazy import lazy_property
 from ..checks import check_callable, check_each, check_kind, check_several, check_text, check_whole
 from ..errors import ElizaError
 
@@ -112,7 +112,7 @@ class TokenTexts:
         first = sorted(known["ends"], key=lambda token: named[token] != name)
         return cls(tuple(named), tuple(sorted({*known["control"], *unused})), tuple(first), speller)
 
-    @functools.cached_property
+    @lazy_property
     def token_of(self) -> dict[bytes, int]:
         """For each byte that a token spells alone, the first such token."""
         control = set(self.control)

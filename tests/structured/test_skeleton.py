@@ -121,7 +121,7 @@ def test_both_spellings_of_enum_values_are_accepted() -> None:
             "one of dfa and rule, got both",
         ),
         ({"spans": [{"kind": "pattern", "dfa": {**DIGIT, "accepting": [2]}}]}, "dfa: index 2"),
-        ({"spans": [{"kind": "pattern", "dfa": {**DIGIT, "accepting": [0]}}]}, "no accepting state can be reached"),
+        ({"spans": [{"kind": "pattern", "dfa": {**DIGIT, "accepting": [0]}}]}, "no accepting"),
         ({"spans": [{"kind": "pattern", "dfa": {**DIGIT, "classes": ["a"]}}]}, "classes must be"),
         ({"spans": [{"kind": "pattern", "dfa": ANY_BYTE}]}, "bytes that are not UTF-8"),
     ],

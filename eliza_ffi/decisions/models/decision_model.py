@@ -37,6 +37,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ..._lazy import lazy_property
 from ...chat.template import ChatTemplate
 from ...chat.tokens import ChatTokenizer
 from ...chat.vocabulary import Detokenize, Tokenize
@@ -134,7 +135,7 @@ class DecisionPrompt:
     tokens: tuple[int, ...]
     labels: tuple[tuple[int, ...], ...]
 
-    @functools.cached_property
+    @lazy_property
     def read(self) -> tuple[int, ...]:
         """The tokens whose logits after the prompt are needed, without duplicates."""
         return tuple(dict.fromkeys(itertools.chain.from_iterable(self.labels)))

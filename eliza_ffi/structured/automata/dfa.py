@@ -21,13 +21,13 @@ b'0'
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ..._lazy import lazy_property
 from ...errors import InvalidArgumentError
 from .determinize import determinized
 from .graph import distance_from_start, distance_to_accepting
@@ -257,10 +257,10 @@ class Dfa:
     def _tables(self) -> Tables:
         return Tables(self.classes, self.transitions, self.accepting)
 
-    @functools.cached_property
+    @lazy_property
     def _distance_from_start(self) -> npt.NDArray[np.int64]:
         return distance_from_start(self._tables)
 
-    @functools.cached_property
+    @lazy_property
     def _distance_to_accepting(self) -> npt.NDArray[np.int64]:
         return distance_to_accepting(self._tables)

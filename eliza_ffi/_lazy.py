@@ -1,0 +1,45 @@
+"""Properties that are computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar, overload
+
+__all__ = ["lazy_property"]
+
+Owner = TypeVar("Owner")
+Value = TypeVar("Value")
+
+
+class lazy_property(Generic[Owner, Value]):  # noqa: N801 - used like the built-in property
+    """A property that is computed at the first access and then kept in the instance.
+
+    Unlike :class:`functools.cached_property` before Python 3.12, it has no lock. With a lock that
+    all instances share, a process that is forked while another thread holds the lock would wait
+    for ever. Two threads may compute a value at the same time; the last one is kept.
+
+    Parameters
+    ----------
+    compute
+        The method that returns the value.
+    """
+
+    def __init__(self, compute: Callable[[Owner], Value]) -> None:
+        self._compute = compute
+        self.__doc__ = compute.__doc__
+
+    def __set_name__(self, owner: type[Owner], name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type[Owner]) -> lazy_property[Owner, Value]: ...
+
+    @overload
+    def __get__(self, instance: Owner, owner: type[Owner] | None = None) -> Value: ...
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        if instance is None:
+            return self
+        value = self._compute(instance)
+        vars(instance)[self._name] = value  # found before this descriptor from now on
+        return value
