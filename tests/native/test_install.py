@@ -272,8 +272,8 @@ def a_llama(folder: Path) -> str:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (nothing, "compiled against your llama.cpp"),
-        (an_old_llama, "has no copy_state"),
+        (nothing, "The target `llama` is missing"),
+        (an_old_llama, "expected llama_sampler_i to have copy_state"),
         (a_llama, "expected a folder with nlohmann/json.hpp"),
     ],
 )
