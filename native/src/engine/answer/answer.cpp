@@ -55,8 +55,9 @@ void Answer::require_room(size_t n_tokens) const {
     }
 }
 
-// Tokenizing all fixed text again for every label would take time that grows with the square of its length. So the
-// beginning of a long text keeps its tokens, if the rest has the same tokens without it.
+// Tokenizing all fixed text again for every span would take time that grows with the square of its length. So only the
+// end of a long text is tokenized again, if the end has the same tokens when it is tokenized alone. The beginning keeps
+// its tokens.
 void Answer::shorten_fixed_text() {
     const Model & model = decoder_.model();
     const std::vector<llama_token> & tokens = sequence_.tokens();
@@ -119,7 +120,7 @@ void Answer::fill(const SpanSpec & spec, SamplingParams sampling, FillResult & r
     const auto finish = [&] {
         choice_.drop();
         const size_t n_now = sequence_.tokens().size();
-        // Count tokens that were replaced only once.
+        // A token that replaces another token is not counted again.
         stats_.generated_tokens = n_generated + static_cast<int64_t>(n_now - std::min(n_before, n_now));
     };
     try {
@@ -233,8 +234,8 @@ void Answer::fill_value(const SpanSpec & spec, const FixedText & fixed, TokenSel
     const Model & model = decoder_.model();
     std::vector<llama_token> tokens = model.tokenize_inside(fixed.text);
     require_room(fixed.begin + tokens.size());
-    // The value may begin with a longer token that includes the last token of the fixed text. So the span generates the
-    // text of that token again.
+    // The model may choose a longer token that contains the end of the fixed text and the beginning of the value. So
+    // the last tokens of the fixed text are removed, and the span generates their text again.
     const Frame frame{take_off_whole_characters(tokens), spec.after};
     std::unique_ptr<TextConstraint> constraint;
     if (spec.kind == SpanSpec::Kind::grammar) {

@@ -181,7 +181,8 @@ std::optional<llama_token> Choice::next(TokenSelector & selector) {
     if (!choice.ended && !constraint.is_end_token(choice.token)) {
         return choice.token;
     }
-    // A draw from the whole vocabulary is also the draw of the next token. An argmax can simply be repeated.
+    // If the token that ends the span was drawn from the whole vocabulary, it is also the next token: keep it. An
+    // argmax need not be kept, because choosing again gives the same token.
     if (choice.ended && span_->mode.sampled) {
         drawn_ = choice.token;
     }

@@ -27,7 +27,7 @@ public:
     bool is_active() const { return span_.has_value(); }
     bool stops_at_leaf() const { return span_ && span_->mode.stop_at_leaf; }
 
-    // Return the span that a text of the ABI describes. They throw Error if the text is invalid.
+    // Return the span for arguments of the ABI. They throw Error if an argument is invalid.
     Span parse_token_trie(std::string_view payload, int mode) const;
     Span span_of(const PreparedChoices & choices, int mode) const;
     Span parse_text_choices(std::string_view json, int mode, bool has_grammar) const;
@@ -50,7 +50,7 @@ public:
     // Forgets all spans and their results.
     void forget();
 
-    // Returns the next token of the span, or nothing if the span ends before it. Throws Error.
+    // Returns the next token of the span, or nothing if the span ends without another token. Throws Error.
     std::optional<llama_token> next(TokenSelector & selector);
 
     // Counts and returns the only allowed token. The reference strategy computes its logits, too.
@@ -59,10 +59,11 @@ public:
     // Counts and returns a token that is known without logits.
     llama_token take_without_pass(llama_token token);
 
-    // Follows a committed token.
+    // Advances the span by a committed token.
     void accept(llama_token token);
 
-    // Returns the token that was drawn from the whole vocabulary and ended the span. It is the draw of the next token.
+    // Returns the token that was drawn from the whole vocabulary and ended the span, if there is one. The stream
+    // generates this token next, instead of drawing a second time.
     std::optional<llama_token> take_drawn() { return std::exchange(drawn_, std::nullopt); }
 
     struct LeafResult {
@@ -72,8 +73,8 @@ public:
     // The leaf on which the last span ended, if it ended on one.
     const std::optional<LeafResult> & leaf() const { return leaf_; }
 
-    // Returns the natural logarithm of each leaf's probability, in payload order: for the active span, before its first
-    // token, or else the scores that were computed last. Throws Error.
+    // Returns the natural logarithm of each leaf's probability, in payload order. The first call must come before the
+    // first token of the span. Later calls return the stored scores. Throws Error.
     const std::vector<double> & leaf_scores();
 
     // The number of leaves of the active span, or of the last scores.
@@ -114,7 +115,7 @@ private:
         size_t position;
     };
     std::optional<Healed> healed_;
-    size_t text_to_skip_ = 0;  // bytes of its text that must not be returned a second time
+    size_t text_to_skip_ = 0;  // bytes of the healed token's text, which the caller already has
 };
 
 }  // namespace eliza

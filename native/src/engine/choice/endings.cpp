@@ -132,9 +132,8 @@ private:
         read_trees({paths_.begin() + static_cast<std::ptrdiff_t>(n_empty), paths_.end()}, n_empty);
     }
 
-    // Reads paths that are longer than a pass. Such a path and the longer paths that begin with it share all its
-    // tokens. All of these tokens except the last are appended to the prompt. The rest of the paths is decoded as
-    // trees.
+    // Reads paths that are longer than a pass. All tokens of such a path except the last are appended to the prompt.
+    // Its last token, and the rest of all longer paths that begin with this path, are decoded as trees.
     void read_long_ones() {
         const TreeLimits limits = sequence_.decoder().tree_limits();
         for (size_t first = 0; first < paths_.size() && limits.lanes > 0; ++first) {
@@ -174,8 +173,8 @@ private:
         }
     }
 
-    // Reads the remaining paths one at a time. These are paths that do not fit into a tree; they are all paths if the
-    // model's cache cannot fork, and for the reference implementation.
+    // Reads the remaining paths one at a time: paths that could not be read in a tree. If the model's cache cannot
+    // fork, or with the reference strategy, no path has been read in a tree.
     void read_one_by_one() {
         if (std::find(is_read_.begin(), is_read_.end(), false) == is_read_.end()) {
             return;

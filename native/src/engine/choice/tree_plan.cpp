@@ -122,7 +122,7 @@ std::vector<TreeBatch> plan_tree(const TokenTrie & trie, TokenTrie::Node from, T
 }
 
 size_t TokenPath::alike(const TokenPath & a, const TokenPath & b) {
-    // All paths of one ending share their common piece.
+    // If both paths belong to one ending, their common pieces are the same array, which needs no comparison.
     size_t n = a.common_.data == b.common_.data ? std::min(a.common_.size, b.common_.size) : 0;
     while (n < std::min(a.size(), b.size()) && a[n] == b[n]) {
         ++n;

@@ -45,8 +45,8 @@ public:
         int32_t n_threads() const { return n_threads_; }
 
         // Measures, from now to the end of this turn, how long other programs occupy the cores. Later turns use one
-        // thread if that is too long (see BusyMachineGuard). The measurement reads files for a good part of a short
-        // pass, so there is at most one in 10 ms.
+        // thread if that is too long (see BusyMachineGuard). The measurement reads files, which would make a
+        // short pass much longer. So at most one turn in 10 ms is measured.
         void watch();
 
     private:

@@ -40,7 +40,7 @@ Decoder::Decoder(const std::shared_ptr<Model> & model, std::shared_ptr<ComputeTh
       queue_(runner_, cache_, options.share_passes && model->can_share_passes(),
              std::max(most_rows(*model), options.n_slots)) {}
 
-// Measures while no other request uses the context. A cancel ends the wait for that.
+// Waits until no other request uses the context, then measures. Setting `cancelled` ends the wait.
 std::optional<PassCost> Decoder::pass_cost(Slot & slot, size_t n_cells, CancelFlag & cancelled) {
     constexpr size_t measurable_cells = 64;  // with fewer, the measured time is mostly noise
     Costs known = costs();

@@ -55,7 +55,7 @@ public:
 
 private:
     struct Costs {
-        std::optional<PassCost> pass;       // with the cost of an empty lane
+        std::optional<PassCost> pass;       // pass->lane is the cost of a lane that shares no cells
         std::optional<double> lane_a_cell;  // additional cost of a lane for each cell that it shares
     };
 

@@ -61,7 +61,8 @@ void PassQueue::enqueue(PassRequest & request) {
 
 void PassQueue::remove(PassRequest & request) { waiting_.erase(request.place); }
 
-// Leads passes until the request is done, if no other thread leads. A request to be alone is done when it leads.
+// Leads passes until the request is done, or waits while another thread leads. A request to use the context alone runs
+// no pass: it is done as soon as its thread becomes the leader.
 void PassQueue::wait_until_done(std::unique_lock<std::mutex> & lock, PassRequest & me) {
     while (!me.is_done) {
         throw_if_ended(me);
@@ -85,7 +86,8 @@ void PassQueue::wait_until_done(std::unique_lock<std::mutex> & lock, PassRequest
     }
 }
 
-// Removes the request and throws, if it is cancelled or its callback has thrown. The leader must not hold it.
+// If the request is cancelled or its callback has thrown, removes the request and throws. Does nothing while the leader
+// holds the request.
 void PassQueue::throw_if_ended(PassRequest & me) {
     if (me.is_held || !(me.callback_error || me.cancelled.is_set())) {
         return;
@@ -98,7 +100,8 @@ void PassQueue::throw_if_ended(PassRequest & me) {
     me.cancelled.throw_if_set();
 }
 
-// Reports progress to the caller, if there is any; returns true if it released the mutex meanwhile.
+// Calls the request's progress callback if there is new progress. Returns whether it called the callback; the mutex is
+// released during the callback.
 bool PassQueue::tell_progress(std::unique_lock<std::mutex> & lock, PassRequest & me) {
     if (!me.progress || me.callback_error || me.fraction <= me.fraction_told) {
         return false;
@@ -163,7 +166,7 @@ void PassQueue::wake_cancelled() {
 }
 
 // Stops the running pass if most of its tokens belong to cancelled requests; the other tokens are decoded again in the
-// next pass. Stopping loses the state of a recurrent model, so there all requests of the pass must be cancelled.
+// next pass. Stopping loses the state of a recurrent model, so its pass is stopped only if all requests are cancelled.
 void PassQueue::stop_if_cancelled() {
     if (running_alone_ != nullptr && running_alone_->is_set()) {
         runner_.stop();
@@ -237,7 +240,7 @@ void PassQueue::lead(std::unique_lock<std::mutex> & lock, PassRequest & me) {
     }
     lock.lock();
     if (!me.is_done) {
-        is_led_ = false;  // not before: this thread leads the next pass, too
+        is_led_ = false;  // only after lock(), so that this thread leads the next pass, too
     }
 }
 

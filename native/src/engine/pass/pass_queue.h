@@ -44,7 +44,7 @@ public:
     // Makes the waiting requests, and the running pass, look at their cancel flags.
     void wake_cancelled();
 
-    // The slot's stream is closed, so that no pass has to wait for its next request.
+    // Call this when the slot's stream is closed: passes then no longer wait for its next request.
     void leave(const Slot & slot);
 
     const PassScheduler & scheduler() const { return scheduler_; }

@@ -19,7 +19,7 @@ namespace eliza {
 // The costs of requests, added up.
 struct PassCounts {
     int64_t passes = 0;         // forward passes
-    int64_t passes_shared = 0;  // those that other requests had tokens in
+    int64_t passes_shared = 0;  // passes that also had tokens of other requests
     int64_t sequences = 0;      // sum over all passes of the number of sequences in the pass
     int64_t tokens_reused = 0;  // newly appended tokens that the KV cache already held
     int64_t pass_us = 0;        // microseconds of these passes
@@ -57,7 +57,7 @@ struct PassRequest {
     const llama_token * text = nullptr;
     size_t n_text = 0;
     size_t n_known = 0;        // the slot is known to hold the text's first n_known tokens, unless it has lost tokens
-    size_t appended_from = 0;  // position of the first token that was appended last
+    size_t appended_from = 0;  // index of the first token of the latest append
     size_t n_rows = 0;
     const TreeBatch * tree = nullptr;
     Rows rows = Rows::whole;
@@ -67,10 +67,11 @@ struct PassRequest {
     // The next four are called by the thread that runs the pass, while all other requests wait.
 
     // Called with each wanted row, in the order of the batch, while the row is in llama.cpp's buffer. `place` is the
-    // place of the tree's node, or -n_rows to -1 for the text's last tokens.
+    // index of a node in the tree. The text's last n_rows tokens have the places -n_rows to -1.
     std::function<void(int32_t place, const LogitsRow & row)> on_row;
 
-    // Called after all rows of a tree: the place in the tree with which the slot continues, or -1.
+    // Called after all rows of a tree: returns the index of a node, or -1. The slot keeps the tree's tokens up to this
+    // node, or none of them.
     std::function<int32_t()> kept;
 
     // Called after all rows: returns true if the request continues with a longer text, which the function has filled

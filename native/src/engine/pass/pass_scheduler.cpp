@@ -11,7 +11,7 @@ namespace eliza {
 
 using Outcome = PassRequest::Part::Outcome;
 
-// Brings the slot to hold the longest prefix of the text that is in the cache. This is repeated before each pass,
+// Makes the slot hold the longest prefix of the text that is in the cache. This is repeated before each pass,
 // because other requests may have decoded the same text. The cache has keys and values but no logits, so tokens whose
 // rows are wanted are always decoded.
 void PassScheduler::prepare(PassRequest & request) {

@@ -24,8 +24,9 @@ public:
     Sequence(const Sequence &) = delete;
     Sequence & operator=(const Sequence &) = delete;
 
-    // Called after each pass that has decoded the tokens of `text` from `begin` to `end`. Passes with this sequence's
-    // tokens then run alone, except passes with a tree.
+    // Called after each pass that has decoded the tokens of `text` from `begin` to `end`. While a callback is set, this
+    // sequence's tokens share no pass with other sequences. Passes with a tree are an exception: they may be shared,
+    // and the callback is not called for them.
     using OnPass = std::function<void(const llama_token * text, size_t begin, size_t end)>;
     void set_on_pass(OnPass on_pass) { on_pass_ = std::move(on_pass); }
 
@@ -44,14 +45,14 @@ public:
     }
 
     // Decodes all undecoded tokens. With Rows::some the pass may stop before the output head, so that a later choice
-    // computes only the logits that it needs. The sequence must not be empty. Throws Error, here and below. The tokens
-    // are then unchanged, and tokens that were already decoded stay decoded.
+    // computes only the logits that it needs. The sequence must not be empty. This function and all later ones may
+    // throw an Error. After an error the tokens are unchanged, and tokens that were already decoded stay decoded.
     void decode(Rows rows, const Progress & progress = {});
 
     // Decodes all undecoded tokens and calls `choose` with the logits after the last token, which are valid during the
     // call. If `choose` returns true, it has appended a token; that token is decoded in the next pass and `choose` is
-    // called again. The thread that runs the passes calls `choose`, while the calling thread sleeps. So many tokens can
-    // be generated without waking a thread and without copying logits.
+    // called again. The thread that runs the passes calls `choose`, while the calling thread sleeps. This generates
+    // several tokens without waking a thread and without copying logits.
     void decode_each(const std::function<bool(const float * logits)> & choose);
 
     // Returns the logits after the last token, one for each token of the vocabulary. Valid until the tokens change.
@@ -90,7 +91,8 @@ public:
     // Returns the measured cost of a pass; see Decoder.
     std::optional<PassCost> pass_cost() { return decoder_->pass_cost(slot_, tokens_.size(), cancelled_); }
 
-    // Calls `use` while no pass runs, so that it may use the context. Throws Error if it is cancelled before.
+    // Calls `use` while no pass runs, so that it may use the context. Throws Error if the stream is cancelled before
+    // `use` is called.
     void run_alone(const std::function<void()> & use) { decoder_->queue().run_alone(slot_, cancelled_, use); }
 
     // The costs of all passes so far.
@@ -113,7 +115,7 @@ private:
     PassCounts counts_;
     OnPass on_pass_;
     std::vector<llama_token> tokens_;
-    size_t appended_from_ = 0;  // position of the first token that was appended last
+    size_t appended_from_ = 0;  // index of the first token of the latest append()
     size_t n_decoded_ = 0;      // tokens_[0, n_decoded_) are known to be in the slot
 
     // After the last token: all logits, or the hidden state if the pass stopped before the head, or the logits of some

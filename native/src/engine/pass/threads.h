@@ -10,8 +10,8 @@ namespace eliza {
 int32_t startable_thread_count(int32_t n_threads);
 
 // Returns how many of n_threads threads to use for a pass over n_tokens tokens. After every operation of the graph, the
-// threads spin until all of them are ready. If a pass is less than about 5 ms of work for one core, that costs more
-// than it saves, and a hundred times more on a busy machine.
+// threads spin until all of them are ready. If a pass is less than about 5 ms of work for one core, this waiting takes
+// longer than the time that more threads save. On a busy machine, it takes a hundred times longer.
 int32_t useful_thread_count(int32_t n_threads, uint64_t n_params, int32_t n_tokens);
 
 // Threads of this library that work at the same time as passes, for example to tokenize labels. Passes leave cores free

@@ -129,7 +129,7 @@ const Stream::Step * Stream::peek_ready(const Ahead & ahead) {
     return steps_.empty() ? nullptr : &steps_.front();
 }
 
-// Computes the next step or more. If an error comes after steps, the next call reports it.
+// Computes one or more steps. If an error occurs after the first of them, the next call of compute() throws it.
 void Stream::compute(const Ahead & ahead) {
     if (error_) {
         std::rethrow_exception(std::exchange(error_, nullptr));
@@ -193,7 +193,7 @@ void Stream::compute_steps(const Ahead & ahead) {
         return;
     }
     settle_fixed_text(sequence_.tokens().size());
-    choice_.take_drawn();  // the argmax is the draw of a greedy stream
+    choice_.take_drawn();  // not needed: a greedy stream draws the argmax
     const int64_t start = llama_time_us();
     sequence_.decode_each([&](const float * logits) {
         llama_token token = LLAMA_TOKEN_NULL;
@@ -292,7 +292,7 @@ llama_token Stream::next_forced() {
         ++stats_.tokens_forced;
     }
     forced_.pop_front();
-    choice_.take_drawn();  // it was drawn from all tokens
+    choice_.take_drawn();  // discard it: it was drawn without this restriction
     return token;
 }
 
@@ -305,7 +305,7 @@ llama_token Stream::choose_from_mask() {
     const bool whole = is_large || logprobs_.is_on();
     const TokenSpan few = is_large ? TokenSpan{nullptr, 0} : mask_->tokens();
     const LogitsRow row = whole ? LogitsRow(sequence_.logits()) : sequence_.row_of(few, options_);
-    choice_.take_drawn();  // it was drawn from all tokens
+    choice_.take_drawn();  // discard it: it was drawn without this restriction
     llama_token token = LLAMA_TOKEN_NULL;
     {
         const Stopwatch stopwatch(stats_.select_ns);

@@ -57,13 +57,13 @@ public:
         bool final = false;
     };
 
-    // The next step, computed by the first call. With `ahead`, the call may compute more steps, if that needs no other
-    // thread. take() removes the step.
+    // The next step, computed by the first call. take() removes it. If the thread that runs the passes can choose the
+    // tokens, the call computes further steps up to the limits of `ahead`.
     const Step & peek(const Ahead & ahead = Ahead{1, INT64_MAX});
     void take();
 
-    // Calls on_step with each step until it returns false, until it got max_tokens tokens (0 = no limit), or until the
-    // generation ends. Returns false if on_step stopped it.
+    // Calls on_step with each step until on_step returns false, until max_tokens tokens are generated (0 = no limit),
+    // or until the generation ends. Returns false if on_step returned false.
     bool generate(int64_t max_tokens, const std::function<bool(const Step &)> & on_step);
 
     // True if the next step needs no forward pass: its token is forced, or its logits were computed with a draft.
@@ -79,7 +79,7 @@ public:
     // True if a step has been computed and not been taken yet.
     bool has_step() const { return !steps_.empty(); }
 
-    // Of the drafts that have ended: the number of drafted tokens, and of those that were generated.
+    // The number of tokens in all drafts that have ended, and how many of these tokens were then generated.
     int64_t tokens_drafted() const { return stats_.tokens_drafted; }
     int64_t tokens_accepted() const { return stats_.tokens_accepted; }
 
@@ -97,11 +97,11 @@ public:
     void set_text_choices(std::string_view json, int mode);
     void clear_token_trie();
 
-    // Restrict the next token to these, in the format of LegalTokens. Any other change of the conversation removes the
-    // mask.
+    // Restricts the next token to the tokens in `bits`, in the format of LegalTokens. Any other change of the
+    // conversation removes the mask.
     void set_token_mask(const uint32_t * bits, size_t n_words);
 
-    // The next n tokens are these. Any other change of the conversation removes them.
+    // Makes `tokens` the next n tokens of the generation. Any other change of the conversation removes them.
     void set_forced_tokens(const llama_token * tokens, size_t n);
 
     // Removes the mask and the forced tokens.
@@ -124,7 +124,7 @@ public:
     size_t take_logprobs(eliza_token_logprob_t * out, size_t cap) { return logprobs_.take(out, cap); }
 
     // Writes the next span of a structured answer. Its tokens do not count towards max_tokens of the configuration.
-    // After an error the stream can be used further; see Answer.
+    // The stream remains usable after an error; see Answer.
     void fill(const SpanSpec & spec, FillResult & result);
     void tell_answer(FillResult & result) const { answer_.tell(result); }
 
@@ -180,7 +180,7 @@ private:
     Choice choice_;
     std::optional<LegalTokens> mask_;  // of the next token
     std::deque<llama_token> forced_;   // the next tokens
-    bool needs_whole_rows_ = false;    // the last mask did: the next one probably does
+    bool needs_whole_rows_ = false;    // the last mask needed whole rows: the next mask probably does, too
     Answer answer_;
     Draft draft_;
     TokenLogprobs logprobs_;

@@ -35,7 +35,7 @@ void TokenLogprobs::look_at(const float * row, int32_t n_vocab, llama_token toke
     if (n_top_ == 0) {
         return;
     }
-    // A heap of the likeliest so far, the least likely of them in front.
+    // A heap of the most probable tokens so far. The least probable of them is at the front.
     std::vector<llama_token> top(static_cast<size_t>(n_top_));
     for (int32_t i = 0; i < n_top_; ++i) {
         top[static_cast<size_t>(i)] = i;

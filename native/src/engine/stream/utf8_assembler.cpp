@@ -7,7 +7,7 @@ namespace {
 
 constexpr const char * replacement = "\xEF\xBF\xBD";
 
-// The bytes a character that starts with `lead` must have, 0 if none starts so.
+// Returns the length in bytes of a character whose first byte is `lead`, or 0 if no character begins with `lead`.
 size_t length_of(unsigned char lead) {
     if (lead < 0x80) return 1;
     if (lead >= 0xC2 && lead <= 0xDF) return 2;
