@@ -295,8 +295,8 @@ void Answer::write_value(const SpanSpec & spec, TextConstraint & constraint, Tok
     }
 }
 
-// Appends forced text as the tokenizer splits it, without a pass. The last token is left to the model, which may choose
-// a longer one.
+// Appends the tokens that the tokenizer makes of forced text. Only the reference strategy runs passes for them. The
+// last token is left to the model, which may choose a longer one.
 std::optional<size_t> Answer::append_forced(const std::string & forced, TextConstraint & constraint,
                                             TokenSelector & selector, FillResult & result) {
     std::optional<std::vector<llama_token>> tokens = decoder_.model().tokens_inside(whole_characters(forced));

@@ -111,7 +111,7 @@ void Choice::prompt_changed() {
     if (span_) {
         span_->forget_rows();  // they were computed after the shorter prompt
     }
-    // A span that has begun keeps its scores, because it follows the best leaf.
+    // A span that has begun keeps its scores, because mode 2 (best leaf) follows them until the span ends.
     if (!span_ || !span_->has_trie() || span_->node() == TokenTrie::root) {
         scores_.clear();
     }

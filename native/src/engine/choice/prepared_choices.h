@@ -17,7 +17,7 @@ std::shared_ptr<const CachedTrie> trie_of_payload(std::string_view payload, cons
 
 class PreparedChoices {
 public:
-    // Tokenizes each label as if other text preceded it, on as many threads as there are CPUs. Throws an Error if the
+    // Tokenizes each label as if other text preceded it. Uses at most one thread for each CPU. Throws an Error if the
     // list is empty, a label is empty or repeated, or no tokens spell a label exactly. The Error names the label.
     PreparedChoices(const Model & model, const std::vector<std::string> & texts);
 

@@ -43,8 +43,8 @@ std::vector<TreeBatch> plan_paths(const std::vector<TokenPath> & paths, TreeLimi
 // Returns whether plan_tree() would return exactly one tree, without planning it.
 bool is_one_tree(const TokenTrie::Undecided & undecided, TreeLimits limits);
 
-// Returns whether one pass over the tree of is_one_tree() and the waiting tokens costs less than one pass for each
-// decision on the way down the trie.
+// Returns whether a single pass with a tree costs less than one pass for each decision on the way down the trie. The
+// single pass decodes the waiting tokens and the whole tree, so is_one_tree() must be true.
 bool is_tree_cheaper(const TokenTrie::Undecided & undecided, size_t n_waiting, const PassCost & cost);
 
 }  // namespace eliza

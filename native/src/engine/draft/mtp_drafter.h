@@ -22,7 +22,8 @@ public:
 
 private:
     // Makes the head's state consist of the first n tokens of `text`. Returns false, and changes nothing, if the head
-    // has processed other tokens, or if token n - 1 was not in the last pass.
+    // has not processed these tokens, if token n - 1 was not in the last pass, or if tokens must be removed and nothing
+    // was drafted since the last start_anew(). Also returns false if llama.cpp cannot remove the tokens.
     bool step_back_to(const llama_token * text, size_t n);
     void start_anew();
 

@@ -8,7 +8,9 @@ namespace {
 
 constexpr float worth_drafting = 0.4f;  // least probability that a guess and all guesses before it are right
 constexpr float learning_rate = 0.08f;
-constexpr size_t n_compared = 64;  // if this many last tokens are equal, all tokens before them are assumed to be equal
+// How many tokens of the indexed text are compared with a new text, at the end of the shorter of the two. If they are
+// equal, all tokens before them are assumed to be equal, too.
+constexpr size_t n_compared = 64;
 
 }  // namespace
 

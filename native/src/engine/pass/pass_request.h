@@ -56,7 +56,7 @@ struct PassRequest {
     // logits are wanted, go into one pass together with the tree.
     const llama_token * text = nullptr;
     size_t n_text = 0;
-    size_t n_known = 0;        // the slot is known to hold the text's first n_known tokens, unless it has lost tokens
+    size_t n_known = 0;        // the slot has held the text's first n_known tokens; it may have lost some since then
     size_t appended_from = 0;  // index of the first token of the latest append
     size_t n_rows = 0;
     const TreeBatch * tree = nullptr;

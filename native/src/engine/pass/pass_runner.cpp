@@ -13,7 +13,9 @@ namespace eliza {
 namespace {
 
 constexpr int32_t default_n_ctx = 8192;
-constexpr uint32_t n_ctx_step = 256;  // llama.cpp rounds up to a multiple of it; more than the number of sequences
+// llama.cpp rounds the context length up to a multiple of this value. The value is larger than the number of sequences,
+// so every context length is, too.
+constexpr uint32_t n_ctx_step = 256;
 
 // With flash_attn=auto, a model on the CPU uses flash attention only if a quantized V cache needs it. There, flash
 // attention sums in half precision, in the order of the KV cells: depending on the contents of other slots, the logits

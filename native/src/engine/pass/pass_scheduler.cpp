@@ -71,7 +71,7 @@ void PassScheduler::learn_piece(size_t n_tokens, double microseconds) {
     }
     const double more = static_cast<double>(n_tokens) - static_cast<double>(n_before);
     const double a_token = n_before == 0 ? 0.0 : (microseconds - us_before) / more;
-    size_t wanted = 2 * n_tokens;  // while longer passes have not taken longer
+    size_t wanted = 2 * n_tokens;  // upper limit; also the length if more tokens took no more time
     if (a_token > 0.0) {
         const double fixed = std::max(0.0, microseconds - a_token * static_cast<double>(n_tokens));
         const double tokens = std::max(goal - fixed, fixed) / a_token;
@@ -226,8 +226,8 @@ void PassScheduler::decode(Requests members) {
         if (result == PassRunner::stopped) {
             return;  // requests that are not cancelled go into the next pass
         }
-        // The request that fills the context is the one with the most tokens in the pass, or with the longest text.
-        // Dropping its tokens makes room for the others.
+        // The request with the most tokens in the pass counts as the one that fills the context. If several have the
+        // same number, it is the one with the most tokens in the cache. Dropping its tokens makes room for the others.
         const auto fills =
             std::max_element(members.begin(), members.end(), [](const PassRequest * a, const PassRequest * b) {
                 return std::make_pair(a->n_in_pass(), a->part.begin) < std::make_pair(b->n_in_pass(), b->part.begin);

@@ -16,9 +16,9 @@ namespace eliza {
 
 class PassScheduler {
 public:
-    // A pass has room for max_rows rows of logits, or for the rows of one request. A long prompt is cut into pieces of
-    // at most n_batch tokens. With `by_time`, if a caller wants progress reports, the length of the pieces also depends
-    // on the measured time of earlier passes.
+    // A pass computes at most max_rows rows of logits, unless a single request needs more. A long prompt is cut into
+    // pieces of at most n_batch tokens. With `by_time`, if a caller wants progress reports, the length of the pieces
+    // also depends on the measured time of earlier passes.
     PassScheduler(PassRunner & runner, KvCache & cache, int32_t max_rows, bool by_time)
         : runner_(runner), cache_(cache), max_rows_(max_rows), by_time_(by_time) {}
     PassScheduler(const PassScheduler &) = delete;

@@ -35,8 +35,8 @@ int32_t startable_thread_count(int32_t n_threads) {
 }
 
 int32_t useful_thread_count(int32_t n_threads, uint64_t n_params, int32_t n_tokens) {
-    // Every pass reads all weights, which keeps as many threads busy as a pass of one token. The arithmetic of a large
-    // batch can keep more threads busy.
+    // Every pass reads all weights, whatever its number of tokens. So it keeps at least as many threads busy as a pass
+    // of one token. The arithmetic of a large batch can keep more threads busy.
     constexpr double one_token_flops = 64e6;
     constexpr double batch_flops = 512e6;
     const double flops = 2.0 * static_cast<double>(n_params);
