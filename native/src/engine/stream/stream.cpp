@@ -62,9 +62,8 @@ void Stream::prefill(const llama_token * tokens, size_t n) {
     }
     if (choice_.healing_is_pending()) {
         throw invalid_argument(
-            "a span that replaces the prompt's last token has no token yet: generate its first token, or clear the "
-            "span, "
-            "before prefilling");
+            "a span that replaces the prompt's last token has no token yet: before prefilling, generate the span's "
+            "first token or clear the span");
     }
     const size_t n_before = sequence_.tokens().size();
     const eliza_finish_reason reason_before = finish_reason_;
@@ -377,17 +376,25 @@ void Stream::clear_token_trie() {
     }
 }
 
-// Throws Error if the caller may not restrict the next token by `what`.
-void Stream::require_free_choice(const char * what) const {
+void Stream::require_no_span(const std::string & doing) const {
     if (choice_.is_active()) {
-        throw invalid_argument(std::string("a span of choices is active: clear it before setting ") + what);
+        throw invalid_argument("a span of choices is active: clear it before " + doing);
     }
+}
+
+void Stream::require_taken(bool is_taken, const std::string & doing) const {
+    if (!is_taken) {
+        throw invalid_argument("a generated token has not been taken yet: take it before " + doing);
+    }
+}
+
+// Throws Error if the caller may not restrict the next token by `what`.
+void Stream::require_free_choice(const std::string & what) const {
+    require_no_span("setting " + what);
     if (selector_.has_grammar()) {
-        throw invalid_argument(std::string("the stream has a grammar and does not accept ") + what);
+        throw invalid_argument("the stream has a grammar and does not accept " + what);
     }
-    if (token_waits()) {
-        throw invalid_argument(std::string("a generated token has not been taken yet: take it before setting ") + what);
-    }
+    require_taken(!token_waits(), "setting " + what);
 }
 
 void Stream::set_token_mask(const uint32_t * bits, size_t n_words) {
@@ -423,12 +430,8 @@ const std::vector<double> & Stream::leaf_scores() {
 std::vector<EndingScores> Stream::score_endings(const std::vector<Ending> & endings, WantedScores wanted) {
     cancelled_.throw_if_set();
     require_prompt();
-    if (choice_.is_active()) {
-        throw invalid_argument("a span of choices is active: clear it before scoring endings");
-    }
-    if (has_step()) {
-        throw invalid_argument("a generated token waits to be taken before scoring endings");
-    }
+    require_no_span("scoring endings");
+    require_taken(!has_step(), "scoring endings");
     for (size_t i = 0; i < endings.size(); ++i) {
         const Ending & ending = endings[i];
         require_own(*ending.choices);
@@ -450,12 +453,8 @@ std::vector<EndingScores> Stream::score_endings(const std::vector<Ending> & endi
 void Stream::fill(const SpanSpec & spec, FillResult & result) {
     cancelled_.throw_if_set();
     require_prompt();
-    if (choice_.is_active()) {
-        throw invalid_argument("a span of choices is active: clear it before filling");
-    }
-    if (has_step()) {
-        throw invalid_argument("a generated token waits to be taken before filling");
-    }
+    require_no_span("filling");
+    require_taken(!has_step(), "filling");
     resume();
     draft_.drop();
     clear_token_mask();
@@ -498,9 +497,7 @@ std::string Stream::slot_fingerprint() const {
 void Stream::save_slot(const std::string & path) {
     cancelled_.throw_if_set();
     require_prompt();
-    if (token_waits()) {
-        throw invalid_argument("a generated token waits to be taken before saving");
-    }
+    require_taken(!token_waits(), "saving");
     if (choice_.healing_is_pending()) {
         throw invalid_argument("a span that replaces the prompt's last token has no token yet: clear it before saving");
     }

@@ -157,7 +157,9 @@ private:
     // The reference strategy and log-probabilities need the logits of forced tokens.
     bool skips_forced_passes() const { return options_.strategy != Strategy::token_by_token && !logprobs_.is_on(); }
     Rows rows_to_decode() const;
-    void require_free_choice(const char * what) const;
+    void require_no_span(const std::string & doing) const;
+    void require_taken(bool is_taken, const std::string & doing) const;
+    void require_free_choice(const std::string & what) const;
     void commit(llama_token token);
     void settle_fixed_text(size_t end);
     template <typename Use>
