@@ -239,7 +239,7 @@ TEST(Endings, LeaveTheConversationUnchanged) {
 
 class EndingsOfModels : public testing::TestWithParam<const char *> {};
 
-// Models whose memory cannot fork process the endings one after another.
+// Models with a recurrent state process the endings one after another, because their memory cannot fork.
 TEST_P(EndingsOfModels, HaveTheScoresOfSeparateStreams) {
     const std::string model = mtp_model_path({GetParam(), MtpHead::random});
     const ContextHandle context = make_context("auto", model);
@@ -267,7 +267,8 @@ TEST_P(EndingsOfModels, HaveTheScoresOfSeparateStreams) {
     const StreamHandle fresh = open(other, full_precision_config());
     prefill(fresh, text);
     EXPECT_EQ(next, pull(fresh, 5).tokens);
-    EXPECT_LE(passes, 60) << "the text is not read again for each question";
+    const bool forks = GetParam() != std::string("qwen35");
+    EXPECT_LE(passes, forks ? 2 : 60) << "the text is not read again for each question";
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, EndingsOfModels, testing::Values("glm4moe", "qwen35", "step35"),

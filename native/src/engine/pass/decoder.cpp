@@ -13,11 +13,9 @@ namespace {
 constexpr int32_t max_lanes = 32;
 constexpr size_t max_row_bytes = size_t(64) << 20;
 
-// A cell of the KV cache can belong to several sequences. A recurrent state cannot, and a sliding window drops cells
-// that a lane still needs.
-int32_t lanes_for(const Model & model) {
-    return model.is_recurrent() || llama_model_n_swa(model.get()) > 0 ? 0 : max_lanes;
-}
+// A cell of the KV cache can belong to several sequences, a recurrent state cannot. With a sliding window, llama.cpp
+// overwrites only cells that belong to a single sequence, so a slot keeps its window while it has lanes.
+int32_t lanes_for(const Model & model) { return model.is_recurrent() ? 0 : max_lanes; }
 
 int32_t most_rows(const Model & model) {
     const size_t row_bytes = static_cast<size_t>(model.n_vocab()) * sizeof(float);
