@@ -127,8 +127,8 @@ class StreamConfig:
         256, are drafted and checked in one forward pass. Drafts shorter than `draft_min` are not
         checked.
     mtp_drafter_path : str or None
-        The file that drafts tokens: a model with the same vocabulary, or an MTP head for the model.
-        None = the MTP head in the model's own file. If there is none, the draft is the text that
+        The file that drafts tokens: a model with the same vocabulary, or an MTP head or a Gemma 4
+        assistant for the model. None = the MTP head in the model's own file. If there is none, the draft is the text that
         followed the last few tokens where they occurred before.
     gbnf_grammar : str or None
         A grammar in GBNF whose start rule is ``root``.

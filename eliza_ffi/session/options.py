@@ -96,9 +96,10 @@ class Speculation:
     min_tokens : int
         Minimum number of tokens in a guess, at most `max_tokens`. Shorter guesses are discarded.
     drafter : str, os.PathLike or None
-        The file of a small model with the same vocabulary, or of an MTP head of the model. None =
-        the model's own MTP head; if the model has none, the guess is the text that followed the
-        same few tokens earlier in the prompt or in the generated text.
+        The file of a small model with the same vocabulary, or of an MTP head or a Gemma 4
+        assistant for the model. None = the model's own MTP head; if the model has none, the guess
+        is the text that followed the same few tokens earlier in the prompt or in the generated
+        text.
 
     Raises
     ------

@@ -163,9 +163,9 @@ TEST_P(Mtp, DraftsDoNotDependOnHowTokensWereDecoded) {
         options.n_batch = n_batch;
         const auto decoder = std::make_shared<Decoder>(model, std::make_shared<ComputeThreads>(options.n_threads),
                                                        options, in_full_precision);
-        const std::unique_ptr<Drafter> drafter = Drafter::make(config, *decoder, options);
         CancelFlag cancelled;
         Sequence sequence(decoder, {}, cancelled);
+        const std::unique_ptr<Drafter> drafter = Drafter::make(config, sequence, options);
         sequence.set_on_pass(
             [&](const llama_token * text, size_t begin, size_t end) { drafter->decode_pass(text, begin, end); });
         for (size_t i = 0; i + 1 < tokens.size(); i += piece) {

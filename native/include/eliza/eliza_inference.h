@@ -234,7 +234,7 @@ typedef struct {
     const char * prompt_cache_key; /* 24: NULL, or the name of a slot to prefer if slot_id is -1 */
     int32_t draft_min;             /* 32: drafts with fewer tokens are dropped unchecked; see draft_max */
     int32_t draft_max;             /* 36: tokens per draft; if draft_min or draft_max is 0, no speculation */
-    const char * mtp_drafter_path; /* 40: a model with the same vocabulary, or an MTP head; NULL: see below */
+    const char * mtp_drafter_path; /* 40: a model of the same vocabulary, MTP head or assistant; NULL: see below */
     const char * gbnf_grammar;     /* 48: NULL or empty = none; start rule "root" */
     int32_t disable_thinking;      /* 56: 1 = never sample <think> */
     int32_t n_gpu_layers;          /* 60: -1 = all, 0 = CPU; only the first stream's value has an effect */
@@ -245,9 +245,9 @@ typedef struct {
 /* Opens a stream in a free KV slot. If no slot is free, waits up to option slot_wait_ms. With `cfg` NULL, the
  * defaults apply: greedy, any slot, no token limit. Returns NULL on failure.
  *
- * Speculation: the model or MTP head in mtp_drafter_path writes the drafts. If mtp_drafter_path is NULL, the model's
- * own MTP head writes them. If the model has no MTP head, drafts come from the conversation: the library finds an
- * earlier occurrence of the last few tokens, and the draft is the text that followed that occurrence. */
+ * Speculation: the model, MTP head or Gemma 4 assistant in mtp_drafter_path writes the drafts. If mtp_drafter_path is
+ * NULL, the model's own MTP head writes them. If the model has no MTP head, drafts come from the conversation: the
+ * library finds an earlier occurrence of the last few tokens, and the draft is the text that followed it. */
 ELIZA_API EliLlmStream * eliza_inference_llm_stream_open(EliInferenceContext * ctx,
                                                          const eliza_llm_stream_config_t * cfg, char ** err);
 

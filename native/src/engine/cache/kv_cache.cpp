@@ -93,6 +93,12 @@ size_t KvCache::truncate(Slot & slot, size_t n) {
     return n;
 }
 
+void KvCache::clear() {
+    for (Slot & slot : slots_.all()) {
+        truncate(slot, 0);
+    }
+}
+
 // llama.cpp overwrites cells that have left a sliding window, but still allows removing the cells after them.
 bool KvCache::holds_window_of(const Slot & slot, size_t n) const {
     const auto n_swa = static_cast<size_t>(llama_model_n_swa(model_.get()));

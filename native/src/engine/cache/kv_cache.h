@@ -51,6 +51,9 @@ public:
     // back to n.
     size_t truncate(Slot & slot, size_t n);
 
+    // Empties all slots. Streams decode their tokens again when they need them.
+    void clear();
+
     // Frees cells that no open stream needs. Returns false if there are none.
     bool make_room();
 

@@ -14,7 +14,7 @@ Draft::Draft(const DraftConfig & config, Sequence & sequence, const Options & op
     if (config.most < 1 || decoder_.most_ahead() < 1) {
         return;
     }
-    drafter_ = Drafter::make(config, decoder_, options);
+    drafter_ = Drafter::make(config, sequence, options);
     if (drafter_->looks_at_passes()) {
         sequence_.set_on_pass(
             [this](const llama_token * text, size_t begin, size_t end) { drafter_->decode_pass(text, begin, end); });

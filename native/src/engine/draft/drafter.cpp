@@ -71,8 +71,8 @@ private:
         const auto differs = std::mismatch(tokens.begin(), end, cached_.begin(), cached_.end());
         auto n_kept = static_cast<size_t>(differs.second - cached_.begin());
         llama_memory_t memory = llama_get_memory(context_.get());
-        if (!llama_memory_seq_rm(memory, sequence, static_cast<llama_pos>(n_kept), -1)) {
-            llama_memory_seq_rm(memory, sequence, -1, -1);
+        if (!llama_memory_seq_rm(memory, sequence_, static_cast<llama_pos>(n_kept), -1)) {
+            llama_memory_seq_rm(memory, sequence_, -1, -1);
             n_kept = 0;
         }
         cached_.resize(n_kept);
@@ -80,11 +80,11 @@ private:
             const auto stop = next + std::min<ptrdiff_t>(end - next, n_batch);
             common_batch batch(context_.get());
             for (auto token = next; token != stop; ++token) {
-                batch.add(*token, static_cast<llama_pos>(token - tokens.begin()), sequence, false);
+                batch.add(*token, static_cast<llama_pos>(token - tokens.begin()), sequence_, false);
             }
             const ComputeThreads::Turn turn = turn_for(static_cast<size_t>(stop - next));
             if (!common_speculative_process(speculative_.get(), batch)) {
-                llama_memory_seq_rm(memory, sequence, -1, -1);
+                llama_memory_seq_rm(memory, sequence_, -1, -1);
                 cached_.clear();
                 return false;
             }
@@ -100,21 +100,25 @@ private:
 
 }  // namespace
 
-std::unique_ptr<Drafter> Drafter::make(const DraftConfig & config, Decoder & decoder, const Options & options) {
+std::unique_ptr<Drafter> Drafter::make(const DraftConfig & config, Sequence & sequence, const Options & options) {
+    Decoder & decoder = sequence.decoder();
     if (config.model_path.empty()) {
         if (decoder.model().has_mtp_head()) {
-            return std::make_unique<MtpDrafter>(config, nullptr, decoder);
+            return std::make_unique<MtpDrafter>(config, nullptr, sequence);
         }
         return std::make_unique<NGramDrafter>();
     }
     ModelSettings settings{options.n_gpu_layers, options.use_mmap, options.devices, /*with_mtp_head=*/false};
     settings.devices.rpc.clear();  // a small model does not gain from devices on other machines
     std::shared_ptr<Model> model = Model::load(config.model_path, settings);
+    if (model->is_assistant()) {
+        return std::make_unique<MtpDrafter>(config, std::move(model), sequence);
+    }
     if (!model->has_trunk()) {
         settings.with_mtp_head = true;
         model = Model::load(config.model_path, settings);
         if (model->has_mtp_head()) {
-            return std::make_unique<MtpDrafter>(config, std::move(model), decoder);
+            return std::make_unique<MtpDrafter>(config, std::move(model), sequence);
         }
     }
     // llama.cpp recognizes further kinds of drafters by their files. A whole model with an MTP head counts as a model.
@@ -127,7 +131,7 @@ std::unique_ptr<Drafter> Drafter::make(const DraftConfig & config, Decoder & dec
     if (!kind.empty()) {
         throw invalid_argument("mtp_drafter_path: \"" + config.model_path + "\" is an unsupported kind of drafter: " +
                                kind + " (architecture " + model->architecture() +
-                               "); supported: whole models with the same vocabulary, and MTP heads");
+                               "); supported: whole models with the same vocabulary, MTP heads, and assistants of Gemma 4");
     }
     return std::make_unique<ModelDrafter>(config, std::move(model), decoder);
 }
@@ -145,7 +149,7 @@ void Drafter::make_context(const Model & model, Decoder & decoder, llama_context
 std::vector<llama_token> Drafter::guess(const std::vector<llama_token> & tokens, int32_t most) {
     const llama_tokens before(tokens.begin(), tokens.end() - 1);
     llama_tokens drafted;
-    common_speculative_draft_params & request = common_speculative_get_draft_params(speculative_.get(), sequence);
+    common_speculative_draft_params & request = common_speculative_get_draft_params(speculative_.get(), sequence_);
     request.drafting = true;
     request.n_max = most;
     request.pos0 = static_cast<llama_pos>(before.size());

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/pass/decoder.h"
+#include "engine/pass/sequence.h"
 #include "speculative.h"
 
 namespace eliza {
@@ -20,10 +20,10 @@ struct DraftConfig {
 
 class Drafter {
 public:
-    // Makes the drafter for a configuration. With a model path, the file is a small model with the same vocabulary, or
-    // an MTP head for this model. Without a path, the drafter is the model's own MTP head, or n-gram lookup if the
-    // model has none. Throws an Error if the file cannot be loaded or does not match the model.
-    static std::unique_ptr<Drafter> make(const DraftConfig & config, Decoder & decoder, const Options & options);
+    // Makes the drafter of a sequence. With a model path, the file is a small model with the same vocabulary, or an MTP
+    // head or an assistant for this model. Without a path, the drafter is the model's own MTP head, or n-gram lookup if
+    // the model has none. Throws an Error if the file cannot be loaded or does not match the model.
+    static std::unique_ptr<Drafter> make(const DraftConfig & config, Sequence & sequence, const Options & options);
 
     virtual ~Drafter() = default;
     Drafter(const Drafter &) = delete;
@@ -43,7 +43,8 @@ public:
     virtual std::vector<llama_token> draft(const std::vector<llama_token> & tokens, int32_t most) = 0;
 
 protected:
-    explicit Drafter(std::shared_ptr<Model> model = nullptr) : model_(std::move(model)) {}
+    explicit Drafter(std::shared_ptr<Model> model = nullptr, llama_seq_id sequence = 0)
+        : model_(std::move(model)), sequence_(sequence) {}
 
     // Creates the context, for one sequence of the decoder's context length. Throws an Error.
     void make_context(const Model & model, Decoder & decoder, llama_context_params params);
@@ -51,10 +52,9 @@ protected:
     // Does the same as draft(), after the subclass has brought llama.cpp's drafter up to date.
     std::vector<llama_token> guess(const std::vector<llama_token> & tokens, int32_t most);
 
-    static constexpr llama_seq_id sequence = 0;  // the only sequence of a draft context
-
     const std::shared_ptr<Model> model_;  // the draft model or head, if it has its own file
-    llama_context_ptr context_;           // of the draft model or head, if there is one
+    const llama_seq_id sequence_;         // the only sequence that is used in the draft context
+    std::shared_ptr<llama_context> context_;  // of the draft model or head, if there is one
     common_speculative_ptr speculative_;
 };
 

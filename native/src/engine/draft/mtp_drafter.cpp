@@ -11,35 +11,52 @@ namespace {
 void check_head(const std::string & path, const Model & head, const Model & model) {
     const auto require_same = [&](const std::string & what, const std::string & of_head, const std::string & of_model) {
         if (of_head != of_model) {
-            throw invalid_argument("mtp_drafter_path: \"" + path + "\" is an MTP head for another model: expected " +
+            throw invalid_argument("mtp_drafter_path: \"" + path + "\" is an " +
+                                   (head.is_assistant() ? "assistant" : "MTP head") + " for another model: expected " +
                                    what + " " + of_model + ", got " + of_head);
         }
     };
-    require_same("architecture", head.architecture(), model.architecture());
+    require_same("architecture", head.architecture(), model.architecture() + (head.is_assistant() ? "-assistant" : ""));
     require_same("vocabulary size", std::to_string(head.n_vocab()), std::to_string(model.n_vocab()));
     require_same("embedding size", std::to_string(llama_model_n_embd_out(head.get())),
                  std::to_string(llama_model_n_embd_out(model.get())));
+    if (head.is_assistant()) {
+        const std::vector<std::string> of_head = head.sizes_of_cells(), of_model = model.sizes_of_cells();
+        for (size_t kind = 0; kind < of_head.size(); ++kind) {
+            require_same("keys and values of", of_head[kind], of_model[kind]);
+        }
+    }
+}
+
+// An assistant has the stream's sequence in the cells that it reads. A head has cells of its own, with one sequence.
+llama_seq_id sequence_of(const Model * head, const Slot & slot) {
+    return head != nullptr && head->is_assistant() ? slot.id : 0;
 }
 
 }  // namespace
 
-MtpDrafter::MtpDrafter(const DraftConfig & config, std::shared_ptr<Model> head, Decoder & decoder)
-    : Drafter(std::move(head)),
-      most_(std::min(config.most, decoder.most_ahead())),
-      n_weights_(llama_model_n_params(decoder.model().get()) /
-                 static_cast<uint64_t>(llama_model_n_layer(decoder.model().get()) + 1)),
-      n_output_weights_(static_cast<uint64_t>(decoder.model().n_vocab()) *
-                        static_cast<uint64_t>(llama_model_n_embd_out(decoder.model().get()))),
-      hidden_states_(decoder.runner()),
-      decoder_(decoder) {
+MtpDrafter::MtpDrafter(const DraftConfig & config, std::shared_ptr<Model> head, Sequence & sequence)
+    : Drafter(head, sequence_of(head.get(), sequence.slot())),
+      most_(std::min(config.most, sequence.decoder().most_ahead())),
+      n_weights_(llama_model_n_params(sequence.decoder().model().get()) /
+                 static_cast<uint64_t>(llama_model_n_layer(sequence.decoder().model().get()) + 1)),
+      n_output_weights_(static_cast<uint64_t>(sequence.decoder().model().n_vocab()) *
+                        static_cast<uint64_t>(llama_model_n_embd_out(sequence.decoder().model().get()))),
+      hidden_states_(sequence.decoder().runner()),
+      decoder_(sequence.decoder()),
+      slot_(sequence.slot()) {
     if (model_ != nullptr) {
-        check_head(config.model_path, *model_, decoder.model());
+        check_head(config.model_path, *model_, decoder_.model());
+    }
+    if (reads_cells()) {
+        sequence.run_alone([&] { context_ = decoder_.context_of_assistant(model_); });
+        return;
     }
     llama_context_params params = llama_context_default_params();
     params.ctx_type = LLAMA_CONTEXT_TYPE_MTP;
-    params.ctx_other = decoder.context();
-    params.n_batch = llama_n_batch(decoder.context());  // the head gets the same batches
-    make_context(model_ != nullptr ? *model_ : decoder.model(), decoder, params);
+    params.ctx_other = decoder_.context();
+    params.n_batch = llama_n_batch(decoder_.context());  // the head gets the same batches
+    make_context(model_ != nullptr ? *model_ : decoder_.model(), decoder_, params);
 }
 
 // llama.cpp's drafter keeps the hidden state of the last token and cannot be cleared, so this makes a new one.
@@ -49,10 +66,10 @@ void MtpDrafter::start_anew() {
     params.draft.n_max = most_;
     params.draft.ctx_tgt = decoder_.context();
     params.draft.ctx_dft = context_.get();
-    params.draft.backend_sampling = decoder_.runner().can_gather(1);
+    params.draft.backend_sampling = !reads_cells() && decoder_.runner().can_gather(1);  // an assistant serves many
     speculative_.reset();  // first, because its samplers are attached to the context
-    speculative_.reset(common_speculative_init(params, 1));
-    llama_memory_seq_rm(llama_get_memory(context_.get()), sequence, -1, -1);
+    speculative_.reset(common_speculative_init(params, static_cast<uint32_t>(sequence_) + 1));
+    llama_memory_seq_rm(llama_get_memory(context_.get()), sequence_, -1, -1);
     text_.clear();
     pass_begin_ = 0;
     has_drafted_ = false;
@@ -66,10 +83,10 @@ bool MtpDrafter::step_back_to(const llama_token * text, size_t n) {
         if (!has_drafted_) {
             return false;  // llama.cpp asserts that accepted tokens were drafted
         }
-        common_speculative_accept(speculative_.get(), sequence, static_cast<uint16_t>(n - pass_begin_ - 1));
+        common_speculative_accept(speculative_.get(), sequence_, static_cast<uint16_t>(n - pass_begin_ - 1));
     }
     text_.resize(n);
-    return llama_memory_seq_rm(llama_get_memory(context_.get()), sequence, static_cast<llama_pos>(n), -1);
+    return llama_memory_seq_rm(llama_get_memory(context_.get()), sequence_, static_cast<llama_pos>(n), -1);
 }
 
 void MtpDrafter::decode_pass(const llama_token * text, size_t begin, size_t end) {
@@ -81,7 +98,7 @@ void MtpDrafter::decode_pass(const llama_token * text, size_t begin, size_t end)
     const ComputeThreads::Turn turn(decoder_.runner().threads(), context_.get(), n_weights_, end - begin);
     common_batch batch(context_.get());
     for (size_t i = begin; i < end; ++i) {
-        batch.add(text[i], static_cast<llama_pos>(i), sequence, false);
+        batch.add(text[i], static_cast<llama_pos>(i), sequence_, false);
     }
     if (common_speculative_process(speculative_.get(), batch)) {
         text_.assign(text, text + end);
@@ -95,6 +112,10 @@ std::vector<llama_token> MtpDrafter::draft(const std::vector<llama_token> & toke
     // llama.cpp always drafts the number of tokens that its drafter was created for.
     const size_t n_needed = tokens.size() + static_cast<size_t>(most_);
     if (n_needed > static_cast<size_t>(decoder_.n_ctx()) || !step_back_to(tokens.data(), tokens.size() - 1)) {
+        return {};
+    }
+    // An assistant must not attend to tokens of an earlier draft.
+    if (reads_cells() && decoder_.cache().truncate(slot_, tokens.size() - 1) != tokens.size() - 1) {
         return {};
     }
     const ComputeThreads::Turn turn(decoder_.runner().threads(), context_.get(), n_weights_ + n_output_weights_, 1);

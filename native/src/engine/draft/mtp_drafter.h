@@ -1,6 +1,6 @@
 // Drafts with a head for multi-token prediction (MTP). The head is an additional layer. It reads the hidden state of a
 // token and the token chosen after it, and predicts the token after these two. So it must process every pass of the
-// model.
+// model. An assistant is such a head with several layers that has no KV cache: its attention reads the model's cells.
 #pragma once
 
 #include <memory>
@@ -12,9 +12,9 @@ namespace eliza {
 
 class MtpDrafter : public Drafter {
 public:
-    // Drafts with `head`. If `head` is nullptr, drafts with the head of the decoder's model. Throws an Error if the
-    // head does not match the decoder's model.
-    MtpDrafter(const DraftConfig & config, std::shared_ptr<Model> head, Decoder & decoder);
+    // Drafts for this sequence with `head`. If `head` is nullptr, drafts with the head of the sequence's model. Throws
+    // an Error if the head does not match that model.
+    MtpDrafter(const DraftConfig & config, std::shared_ptr<Model> head, Sequence & sequence);
 
     bool looks_at_passes() const override { return true; }
     void decode_pass(const llama_token * text, size_t begin, size_t end) override;
@@ -27,11 +27,14 @@ private:
     bool step_back_to(const llama_token * text, size_t n);
     void start_anew();
 
+    bool reads_cells() const { return model_ != nullptr && model_->is_assistant(); }
+
     const int32_t most_;
     const uint64_t n_weights_;         // estimated number of weights in the head
     const uint64_t n_output_weights_;  // additional weights for predicting a token
     const PassRunner::HiddenStates hidden_states_;
     Decoder & decoder_;
+    Slot & slot_;
     std::vector<llama_token> text_;  // tokens that the head has processed
     size_t pass_begin_ = 0;          // index in text_ where the last pass began
     bool has_drafted_ = false;       // since the last start_anew()

@@ -51,9 +51,11 @@ uint32_t check_layers(const Settings & settings) {
     settings.require(*n_layers >= 1 && *n_layers <= max_layers, "block_count", *n_layers,
                      "expected 1 to " + std::to_string(max_layers));
     // block_count includes the layers of the multi-token prediction heads. llama.cpp asserts only that there are no
-    // more heads than layers. If all layers belonged to heads, none would be left for the model itself.
+    // more heads than layers. If all layers belonged to heads, none would be left for the model itself. An assistant
+    // consists of such layers only.
     const uint32_t n_heads = settings.u32_or("nextn_predict_layers", 0);
-    settings.require(n_heads < *n_layers, "nextn_predict_layers", n_heads,
+    const uint32_t n_own = settings.is_one_of({"gemma4-assistant"}) ? 0 : 1;
+    settings.require(n_heads <= *n_layers - n_own, "nextn_predict_layers", n_heads,
                      "the model has " + std::to_string(*n_layers) + " layers, including those of the heads");
     if (settings.is_one_of({"wavtokenizer-dec"})) {
         for (const std::string name : {"posnet.block_count", "convnext.block_count"}) {
@@ -123,9 +125,10 @@ void check_output_width(const Settings & settings) {
     const uint32_t width = settings.u32_or("embedding_length", 0);
     const uint32_t out = settings.u32_or("embedding_length_out", 0);
     const uint32_t dense = settings.u32_or("dense_3_feat_out", 0);
-    // These two architectures have several residual streams, so llama.cpp computes the size instead of reading it.
-    const bool has_streams = settings.is_one_of({"deepseek4", "qwen4exp"});
-    settings.require(out <= std::max(width, dense) || has_streams, "embedding_length_out", out,
+    // The first two architectures have several residual streams, so llama.cpp computes the size instead of reading it.
+    // For an assistant, this is the width of its model.
+    const bool has_other_rows = settings.is_one_of({"deepseek4", "qwen4exp", "gemma4-assistant"});
+    settings.require(out <= std::max(width, dense) || has_other_rows, "embedding_length_out", out,
                      "the limit is " + settings.key("embedding_length") + ", " + std::to_string(width));
 }
 

@@ -217,6 +217,26 @@ bool Model::has_trunk() const {
     return llama_model_n_layer_nextn(get()) == 0 || get()->get_tensor("blk.0.attn_norm.weight") != nullptr;
 }
 
+// llama.cpp's assistants read the model's last layer and its last but one, which has a sliding window.
+std::vector<std::string> Model::sizes_of_cells() const {
+    const llama_hparams & sizes = get()->hparams;
+    std::vector<std::string> described;
+    for (const bool slides : {true, false}) {
+        std::string text = slides ? "a layer with a sliding window" : "a layer without a sliding window";
+        uint32_t layer = sizes.n_layer_all;
+        const uint32_t first = is_assistant() ? 0 : layer - std::min<uint32_t>(layer, 2);
+        while (layer > first && sizes.is_swa(layer - 1) != slides) {
+            --layer;
+        }
+        text += layer == first ? " (none)"
+                               : " with " + std::to_string(sizes.n_head_kv(layer - 1)) + " heads of " +
+                                     std::to_string(sizes.n_embd_head_k(layer - 1)) + " and " +
+                                     std::to_string(sizes.n_embd_head_v(layer - 1));
+        described.push_back(text);
+    }
+    return described;
+}
+
 std::vector<llama_token> Model::tokenize(std::string_view text, bool add_special, bool parse_special) const {
     const int32_t length = checked_size(text.size(), "the text's length in bytes");
     // Every token has at least one byte, except for special tokens added at the ends.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -48,6 +49,11 @@ public:
     // Returns the limits of one tree. They are 0 if the model's cache cannot fork.
     TreeLimits tree_limits() const { return tree_limits_; }
 
+    // Returns a context for an assistant, a model that reads this decoder's cells. All streams share it. The first call
+    // creates it and empties all slots, because llama.cpp then clears the cells. Call it while no pass runs. Throws an
+    // Error if the context cannot be created.
+    std::shared_ptr<llama_context> context_of_assistant(const std::shared_ptr<Model> & assistant);
+
     // Returns the current cost of a pass for the stream in this slot, whose text has n_cells tokens. The first call
     // measures the costs. The fixed cost of a pass is divided by the average number of streams in recent passes.
     // Returns nothing if the cache has no room for the measurement. Throws an Error if the call is cancelled.
@@ -68,6 +74,7 @@ private:
     KvCache cache_;
     const TreeLimits tree_limits_;
     PassQueue queue_;
+    std::map<std::shared_ptr<Model>, std::shared_ptr<llama_context>> assistants_;  // used while no pass runs
     std::mutex costs_mutex_;  // guards costs_
     Costs costs_;
 };

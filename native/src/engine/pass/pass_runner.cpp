@@ -5,6 +5,7 @@
 
 #include "engine/model/rpc_connections.h"
 #include "error.h"
+#include "llama-context.h"
 #include "llama-ext.h"
 #include "llama-model.h"
 #include "log.h"
@@ -61,6 +62,7 @@ PassRunner::PassRunner(std::shared_ptr<Model> model, std::shared_ptr<ComputeThre
     : model_(std::move(model)),
       all_rows_(model_->computes_all_rows()),
       image_tokens_(model_->image_tokens()),
+      types_(types),
       threads_(std::move(threads)) {
     require_usable(*model_, options, types);
 
@@ -95,6 +97,14 @@ PassRunner::PassRunner(std::shared_ptr<Model> model, std::shared_ptr<ComputeThre
     may_gather_ = options.backend_sampling;
     threads_->attach_to(context_.get());
     n_batch_ = std::min(options.n_batch, static_cast<int32_t>(llama_n_batch(context_.get())));
+}
+
+void PassRunner::set_layout_of_cells(llama_context_params & params) const {
+    const llama_cparams & own = context_->get_cparams();
+    params.flash_attn_type = own.flash_attn ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
+    params.kv_unified = own.kv_unified;
+    params.type_k = types_.k;
+    params.type_v = types_.v;
 }
 
 bool PassRunner::is_stopped(void * runner) {

@@ -34,6 +34,9 @@ public:
     int32_t n_batch() const { return n_batch_; }
     const OutputHead & head() const { return head_; }
 
+    // Sets the parameters of a context that reads the KV cache of this one.
+    void set_layout_of_cells(llama_context_params & params) const;
+
     // The logits that a pass must compute in each row.
     struct Wanted {
         // All logits. If false, only the logits of some tokens, so the pass may stop before the output head.
@@ -89,6 +92,7 @@ private:
     const bool all_rows_;  // every token of a batch must want logits, which some architectures require
     const Model::TokenRange image_tokens_;
     int32_t n_batch_;
+    const KvTypes types_;
     const std::shared_ptr<ComputeThreads> threads_;  // must outlive the context, like the next two members
     OutputHead head_;
     std::map<llama_seq_id, std::unique_ptr<LogitGather>> gathers_;

@@ -31,6 +31,7 @@ public:
     void set_on_pass(OnPass on_pass) { on_pass_ = std::move(on_pass); }
 
     Decoder & decoder() { return *decoder_; }
+    Slot & slot() { return slot_; }
     const std::vector<llama_token> & tokens() const { return tokens_; }
     void append(const llama_token * tokens, size_t n);
     void append(llama_token token);
