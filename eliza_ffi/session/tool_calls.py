@@ -49,7 +49,6 @@ from ..choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePa
 from ..errors import ChatTemplateError, FillError, InvalidArgumentError
 from ..library.protocol import STOP_AT_LEAF, TRIE_BEST_LEAF
 from ..structured.limits import checked_schema
-from ..structured.masks import one_token_mask
 from ..structured.shape import Shape
 from ..structured.token_texts import TokenTexts
 from ..structured.validation import schema_validator
@@ -440,53 +439,36 @@ def _grammar(request: ToolRequest, tool: Tool, before: str, after: str) -> Any:
 # ---- Runs --------------------------------------------------------------------------------------
 
 
-class _Forced:
-    """Token masks that allow a single token sequence."""
+class _Beginning:
+    """Token masks that restrict the beginning of a text: forced tokens, or forbidden first tokens.
 
-    def __init__(self, tokens: Sequence[int], n_words: int) -> None:
-        self.n_words = n_words
-        self._tokens = list(tokens)
-
-    def start(self) -> _Forced:
-        return _Forced(self._tokens, self.n_words)
-
-    @property
-    def has_ended(self) -> bool:
-        return not self._tokens
-
-    def forced(self) -> Sequence[int]:
-        return ()
-
-    def mask(self) -> NDArray[np.uint32]:
-        return one_token_mask(self._tokens[0], self.n_words)
-
-    def accept(self, token: int) -> None:
-        self._tokens.pop(0)
-
-
-class _NotFirst:
-    """Token masks that forbid some tokens at the first position, and allow all other text."""
+    All text is allowed after the beginning.
+    """
 
     has_ended = False
 
-    def __init__(self, tokens: Iterable[int], n_words: int) -> None:
+    def __init__(
+        self, n_words: int, *, forced: Sequence[int] = (), forbidden: Iterable[int] = ()
+    ) -> None:
         self.n_words = n_words
-        self._tokens = tuple(tokens)
+        self._forced = forced
+        self._forbidden = forbidden
 
-    def start(self) -> _NotFirst:
-        return _NotFirst(self._tokens, self.n_words)
+    def start(self) -> _Beginning:
+        return _Beginning(self.n_words, forced=self._forced, forbidden=self._forbidden)
 
     def forced(self) -> Sequence[int]:
-        return ()
+        return self._forced
 
     def mask(self) -> NDArray[np.uint32]:
         mask = np.full(self.n_words, 0xFFFFFFFF, np.uint32)
-        for token in self._tokens:
+        for token in self._forbidden:
             mask[token // 32] &= ~np.uint32(1 << token % 32)
         return mask
 
     def accept(self, token: int) -> None:
-        self._tokens = ()
+        self._forced = self._forced[1:]
+        self._forbidden = ()
 
 
 Row = tuple[int, ...]
@@ -620,7 +602,7 @@ class ToolRun:
 
     def _probability(self, tokens: Sequence[int]) -> float:
         """Return the probability that the model continues with these tokens."""
-        masks = _Forced(tokens, self.request.vocabulary.n_words)
+        masks = _Beginning(self.request.vocabulary.n_words, forced=tokens)
         plain = GenerationRequest(
             self._tokens, **self._stream, max_tokens=len(tokens), constraint=masks, logprobs=0
         )
@@ -735,7 +717,8 @@ class ToolRun:
         else:
             begin = request.format.call_start
             calls = {request.read(begin[:n])[0] for n in range(1, len(begin) + 1)}
-            args = replace(args, constraint=_NotFirst(calls, request.vocabulary.n_words))
+            masks = _Beginning(request.vocabulary.n_words, forbidden=calls)
+            args = replace(args, constraint=masks)
         found = generation_of(request.session, self._generate(args))
         known = {field.name: getattr(found, field.name) for field in fields(found)}
         return TextAnswer(**known, probabilities=probabilities)

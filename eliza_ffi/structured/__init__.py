@@ -5,7 +5,7 @@ from __future__ import annotations
 from .fill_result import AnswerWriter, FillResult, SpanFill
 from .guidance import Guidance, GuidanceMasks, GuidanceSource
 from .json_reader import JsonReader
-from .masks import Masks, MaskSource, one_token_mask
+from .masks import Masks, MaskSource
 from .sampler_plan import SpanOverride, SpanSamplerPlan, SpanSampling
 from .shape import Gbnf, Lark, Regex, Shape, is_shape, shape_of
 from .shaped_result import FieldFill, ShapedResult
@@ -39,6 +39,5 @@ __all__ = [
     "TokenSpeller",
     "TokenTexts",
     "is_shape",
-    "one_token_mask",
     "shape_of",
 ]

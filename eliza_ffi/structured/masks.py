@@ -8,13 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import check_whole
-
-__all__ = ["MaskSource", "Masks", "one_token_mask"]
-
-
-MOST_WORDS = 2**26
-"""The maximum length of a mask, in 32-bit words. There are at most 2**31 tokens."""
+__all__ = ["MaskSource", "Masks"]
 
 
 class MaskSource(Protocol):
@@ -57,15 +51,3 @@ class Masks(Protocol):
 
     def start(self) -> MaskSource:
         """Return the mask source of a new text."""
-
-
-def one_token_mask(token: int, n_words: int) -> NDArray[np.uint32]:
-    """Return the mask of a single token, shape ``[n_words]``."""
-    try:
-        mask = np.zeros(n_words, np.uint32)
-        mask[token // 32] = np.uint32(1 << token % 32)
-    except (IndexError, TypeError, ValueError):  # checked only on failure: runs for every token
-        check_whole("n_words", n_words, 1, MOST_WORDS)
-        check_whole("token", token, 0, 32 * n_words - 1)
-        raise
-    return mask

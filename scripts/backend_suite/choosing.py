@@ -22,7 +22,6 @@ from eliza_ffi.library.protocol import (
     Tokens,
 )
 from eliza_ffi.model import Model
-from eliza_ffi.structured.masks import one_token_mask
 
 from .cases import Way
 
@@ -94,8 +93,10 @@ def choose_by_masks(model: Model, prompt: Tokens, payload: TokenTreePayload, way
         while tokens not in leaves:
             n = len(tokens)
             legal = {leaf[n] for leaf in leaves if leaf[:n] == tokens}
-            masks = [one_token_mask(token, (n_vocab + 31) // 32) for token in legal]
-            binding.set_token_mask(stream, np.bitwise_or.reduce(masks))
+            mask = np.zeros((n_vocab + 31) // 32, np.uint32)
+            for token in legal:
+                mask[token // 32] |= np.uint32(1 << token % 32)
+            binding.set_token_mask(stream, mask)
             tokens += tuple(binding.next(stream).tokens)
             if len(tokens) != n + 1 or tokens[n] not in legal:
                 break

@@ -326,7 +326,6 @@ def of_answers(model: Model) -> Iterator[Subject]:
     yield of(session.Reading, shape=structured.shape_of({"type": "string"}))
     guidance, vocabulary = model.session.guidance(), model.token_texts()
     letters = guidance.regex("a+")
-    yield of(structured.one_token_mask, token=1, n_words=3)
     yield of(structured.Guidance, vocabulary=model.token_texts)
     yield of(guidance.json_schema, schema={"type": "string"})
     yield of(guidance.regex, pattern="a")

@@ -27,7 +27,6 @@ from eliza_ffi.errors import (
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 from eliza_ffi.session import GenerationRequest, GenerationRun
-from eliza_ffi.structured import one_token_mask
 
 N_VOCAB = 2048
 SLOT = CacheOptions(slot=0)
@@ -67,7 +66,7 @@ class Script:
             self.on_mask()
         mask = np.zeros(self.n_words, np.uint32)
         for token in self.legal[len(self.accepted)]:
-            mask |= one_token_mask(token, self.n_words)
+            mask[token // 32] |= np.uint32(1 << token % 32)
         return mask
 
     def accept(self, token: int) -> None:

@@ -16,7 +16,7 @@ from bench.masking.vocabularies import TokenBytes
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.errors import InvalidArgumentError, NativeFault
 from eliza_ffi.model import Model
-from eliza_ffi.structured import Guidance, one_token_mask
+from eliza_ffi.structured import Guidance
 
 SCHEMA = {
     "type": "object",
@@ -177,8 +177,3 @@ def test_other_threads_run_while_a_mask_is_computed(tiny_model: Model) -> None:
         stop.set()
         thread.join()
     assert counted[0] > 0
-
-
-def test_one_token_mask_sets_only_this_tokens_bit() -> None:
-    for token in (0, 31, 32, 63, 70):
-        assert allowed(one_token_mask(token, 3)) == [token]
