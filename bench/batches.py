@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +39,8 @@ from .model.streams import (
 )
 from .parts.figures import median, quartiles
 from .parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
-from .parts.merging import merged
-from .parts.pages import add_output_arguments, publish
+from .parts.merging import stored_or_measured
+from .parts.pages import add_filter, add_output_arguments, publish
 from .together.cells import N_CTX, PREFIX_TOKENS, SETTLING_SECONDS, StreamModel
 
 LOOP = "a loop"
@@ -228,11 +228,6 @@ def markdown(results: Mapping[str, Any]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def cell_key(cell: Mapping[str, Any]) -> tuple[str, str]:
-    """Return what identifies a cell: its model and its task."""
-    return cell["model"], cell["task"]
-
-
 def _shown(way: Mapping[str, Any]) -> list[str]:
     low, middle, high = way["times_the_loop"]
     return [number(way["per_second"]), f"{middle:.2f} ({low:.2f} to {high:.2f})"]
@@ -244,32 +239,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--quick", action="store_true", help="the embedded model, in a minute")
     names = [subject.name for subject in SUBJECTS]
-    parser.add_argument(
-        "--only",
-        action="append",
-        default=[],
-        choices=names,
-        help="measure only this model; repeat for more models",
-    )
-    parser.add_argument(
-        "--merge", action="store_true", help="keep the stored results of all other cells"
-    )
-    parser.add_argument(
-        "--render", action="store_true", help="show the stored results; measure nothing"
-    )
-    add_output_arguments(parser)
+    add_filter(parser, "--only", "this model", choices=names)
+    add_output_arguments(parser, merge=True, render=True)
     options = parser.parse_args(arguments)
     name = "batches-quick" if options.quick else "batches"
-    file = options.out / f"{name}.json"
-    if options.render:
-        results = json.loads(file.read_text(encoding="utf-8"))
-    else:
-        subjects = QUICK if options.quick else SUBJECTS
-        results = run([each for each in subjects if each.name in (options.only or names)])
-        if options.merge and file.is_file():
-            old = json.loads(file.read_text(encoding="utf-8"))
-            order = [(each.name, task) for each in subjects for task in TASKS]
-            results = merged(old, results, "cells", cell_key, order)
+    subjects = QUICK if options.quick else SUBJECTS
+    results = stored_or_measured(
+        options,
+        options.out / f"{name}.json",
+        lambda: run([each for each in subjects if each.name in (options.only or names)]),
+        "cells",
+        ("model", "task"),
+        lambda _: product((each.name for each in subjects), TASKS),
+    )
     publish(name, results, markdown(results), options.out, options.docs)
     return 0
 

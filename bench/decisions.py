@@ -27,10 +27,10 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from operator import attrgetter
 from typing import Any
 
 from .choosing.other_libraries import Peer
@@ -39,8 +39,8 @@ from .deciding.report import AXES, markdown, plot, summary
 from .deciding.workload import CODES, PHRASES, SUBJECTS, WORDS
 from .methods import with_maker
 from .parts.machine import machine_facts
-from .parts.merging import merged
-from .parts.pages import add_output_arguments, fill_sections, publish
+from .parts.merging import stored_or_measured
+from .parts.pages import add_filter, add_output_arguments, fill_sections, publish
 from .together.llama_server import find_llama_server
 
 MIDDLE = {"input_tokens": 500, "questions": 20, "options": 10}
@@ -156,45 +156,14 @@ def budget_of(cell: DecisionCell, effort: DecidingEffort, *, is_wide: bool) -> f
     return effort.base_budget if in_middle and cell.labels != PHRASES else effort.wide_budget
 
 
-def cell_key(cell: dict[str, Any]) -> tuple[Any, ...]:
-    """Return what identifies a cell: its model, numbers and labels."""
-    return tuple(cell[name] for name in ("model", *AXES, "labels"))
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     names = [subject.name for subject in SUBJECTS]
-    parser = argparse.ArgumentParser(
-        description="Compare ways to answer questions about an input.",
-        epilog="--only, --input, --questions and --options select cells; each can be repeated.",
-    )
+    parser = argparse.ArgumentParser(description="Compare ways to answer questions about an input.")
     parser.add_argument("--quick", action="store_true", help="small models, a few minutes")
-    parser.add_argument(
-        "--only", action="append", default=[], choices=names, help="only this model"
-    )
-    parser.add_argument(
-        "--input",
-        action="append",
-        default=[],
-        type=int,
-        metavar="TOKENS",
-        help="only inputs of this length",
-    )
-    parser.add_argument(
-        "--questions",
-        action="append",
-        default=[],
-        type=int,
-        metavar="N",
-        help="only N questions",
-    )
-    parser.add_argument(
-        "--options",
-        action="append",
-        default=[],
-        type=int,
-        metavar="N",
-        help="only questions with N options",
-    )
+    add_filter(parser, "--only", "this model", choices=names)
+    add_filter(parser, "--input", "inputs of this length", type=int, metavar="TOKENS")
+    add_filter(parser, "--questions", "N questions", type=int, metavar="N")
+    add_filter(parser, "--options", "questions with N options", type=int, metavar="N")
     parser.add_argument(
         "--threads",
         type=int,
@@ -203,13 +172,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="compute threads of every method; 1 if other programs use the other cores "
         "(eliza-ffi's default)",
     )
-    parser.add_argument(
-        "--merge", action="store_true", help="keep the stored results of all other cells"
-    )
-    parser.add_argument(
-        "--render", action="store_true", help="show the stored results; measure nothing"
-    )
-    add_output_arguments(parser)
+    add_output_arguments(parser, merge=True, render=True)
     options = parser.parse_args(arguments)
     plan = QUICK if options.quick else FULL
     wanted = [
@@ -221,20 +184,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         and cell.options in (options.options or OPTIONS)
     ]
     name = "decisions-quick" if options.quick else "decisions"
-    file = options.out / f"{name}.json"
-    if options.render:
-        results = json.loads(file.read_text(encoding="utf-8"))
-    else:
-        if not wanted:
-            parser.error("no cell of the plan matches --only, --input, --questions and --options")
-        results = run(plan, wanted, options.threads)
-        if options.merge and file.is_file():
-            old = json.loads(file.read_text(encoding="utf-8"))
-            order = [cell_key(asdict(cell)) for cell in plan.cells]
-            results = merged(old, results, "cells", cell_key, order)
-    publish(name, results, markdown(results), options.out, None)
-    if options.docs is not None:
-        fill_sections(options.docs, {"decisions": summary(results)})
+    if not wanted and not options.render:
+        parser.error("no cell of the plan matches --only, --input, --questions and --options")
+    key = ("model", *AXES, "labels")
+    results = stored_or_measured(
+        options,
+        options.out / f"{name}.json",
+        lambda: run(plan, wanted, options.threads),
+        "cells",
+        key,
+        lambda _: map(attrgetter(*key), plan.cells),
+    )
+    publish(name, results, markdown(results), options.out, ())
+    for page in options.docs:
+        fill_sections(page, {"decisions": summary(results)})
     plot(results, options.out / f"{name}.png")
     return 0
 

@@ -11,7 +11,6 @@ Markdown and a plot into ``bench/results``.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -28,8 +27,8 @@ from .choosing.rounds import REFERENCE, ChoiceEffort
 from .methods import AUTO, GRAMMAR_LAST, LLGUIDANCE, METHODS, XGRAMMAR
 from .parts.charts import Panel, draw
 from .parts.machine import disturbance, machine_facts, machine_line
-from .parts.merging import merged
-from .parts.pages import add_output_arguments, publish
+from .parts.merging import stored_or_measured
+from .parts.pages import add_filter, add_output_arguments, publish
 from .parts.workload import NOUNS, Subject, action_names, prompts
 
 SHOWN = (AUTO, REFERENCE, GRAMMAR_LAST, LLGUIDANCE, XGRAMMAR)
@@ -209,29 +208,17 @@ def panels(results: dict[str, Any]) -> list[Panel]:
 def main(arguments: Sequence[str] | None = None) -> int:
     names = [growth.name for growth in GROWTHS]
     parser = argparse.ArgumentParser(description="Measure how the time of a choice grows.")
-    parser.add_argument(
-        "--only",
-        action="append",
-        default=[],
-        choices=names,
-        help="vary only this parameter; repeat for more parameters",
-    )
-    parser.add_argument(
-        "--merge", action="store_true", help="keep the stored results of all other parameters"
-    )
-    parser.add_argument(
-        "--render", action="store_true", help="show the stored results; measure nothing"
-    )
-    add_output_arguments(parser)
+    add_filter(parser, "--only", "how time grows with this parameter", choices=names)
+    add_output_arguments(parser, merge=True, render=True)
     options = parser.parse_args(arguments)
-    file = options.out / "growth.json"
-    if options.render:
-        results = json.loads(file.read_text(encoding="utf-8"))
-    else:
-        results = run(options.only)
-        if options.merge and file.is_file():
-            old = json.loads(file.read_text(encoding="utf-8"))
-            results = merged(old, results, "growths", lambda growth: growth["name"], names)
+    results = stored_or_measured(
+        options,
+        options.out / "growth.json",
+        lambda: run(options.only),
+        "growths",
+        ("name",),
+        lambda _: [(name,) for name in names],
+    )
     publish("growth", results, markdown(results), options.out, options.docs)
     draw(panels(results), options.out / "growth.png", columns=4)
     return 0

@@ -16,7 +16,6 @@ left out.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -40,7 +39,8 @@ from .masking.vocabularies import TokenBytes
 from .methods import OURS, BenchMethod, with_maker
 from .parts.hooks import find_hooks
 from .parts.machine import machine_facts, noting_other_programs
-from .parts.pages import RESULTS, add_output_arguments, publish
+from .parts.merging import stored
+from .parts.pages import RESULTS, add_filter, add_output_arguments, publish
 
 VOCABULARIES = {"32k": "llama-spm", "128k": "llama-bpe", "262k": "gemma-4"}
 MEASURED: dict[str, BenchMethod] = with_maker("masks")
@@ -162,24 +162,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         action="store_true",
         help="under 40 seconds; writes no files unless --out or --docs is given",
     )
-    parser.add_argument(
-        "--only",
-        action="append",
-        choices=VOCABULARIES,
-        help="measure only this vocabulary; repeat for more vocabularies",
-    )
+    add_filter(parser, "--only", "this vocabulary", choices=VOCABULARIES)
     parser.add_argument(
         "--render", type=Path, metavar="JSON", help="show these results; measure nothing"
     )
     add_output_arguments(parser)
     options = parser.parse_args(arguments)
     if options.render:
-        results = json.loads(options.render.read_text(encoding="utf-8"))
+        results = stored(options.render)
     else:
         wanted = {name: VOCABULARIES[name] for name in options.only or VOCABULARIES}
         effort = QUICK if options.quick else FULL
         results = run(effort, wanted, quick=options.quick)
-    if options.quick and options.docs is None and options.out == RESULTS:
+    if options.quick and not options.docs and options.out == RESULTS:
         print(markdown(results))
         return 0
     publish("masks", results, markdown(results), options.out, options.docs)

@@ -21,6 +21,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,8 @@ from .choosing.report import markdown, ratios
 from .choosing.rounds import ChoiceEffort
 from .parts.charts import plot_peers
 from .parts.machine import machine_facts
-from .parts.merging import merged
-from .parts.pages import RESULTS, fill_sections
+from .parts.merging import stored_or_measured
+from .parts.pages import add_filter, add_output_arguments, fill_sections
 from .parts.workload import MODELS, action_names, prompts
 
 
@@ -94,67 +95,31 @@ def run(
     }
 
 
-def cell_key(cell: dict[str, Any]) -> tuple[str, int]:
-    """Return what identifies a cell: its model and its number of labels."""
-    return cell["model"], cell["choices"]
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description="Compare the time of a choice in eliza-ffi and in other libraries."
     )
     parser.add_argument("--quick", action="store_true", help="under 3 minutes, without a plot")
-    parser.add_argument(
-        "--only",
-        action="append",
-        default=[],
-        metavar="MODEL",
-        help="measure only this model; repeat for more models",
-    )
-    parser.add_argument(
-        "--choices",
-        action="append",
-        default=[],
-        type=int,
-        metavar="N",
-        help="measure only sets of N labels; repeat for more sizes",
-    )
-    parser.add_argument(
-        "--merge", action="store_true", help="keep the stored results of all other cells"
-    )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=RESULTS,
-        metavar="DIR",
-        help="folder of the results (bench/results)",
-    )
+    add_filter(parser, "--only", "this model", metavar="MODEL")
+    add_filter(parser, "--choices", "sets of N labels", type=int, metavar="N")
     parser.add_argument(
         "--render", type=Path, metavar="JSON", help="show these results; measure nothing"
     )
-    parser.add_argument(
-        "--docs",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="also write the tables between FILE's markers; repeat for more files",
-    )
+    add_output_arguments(parser, merge=True)
     options = parser.parse_args(arguments)
-    if options.render:
-        results = json.loads(options.render.read_text(encoding="utf-8"))
-        target = options.render
-    else:
-        target = options.out / ("quick.json" if options.quick else "full.json")
-        plan = QUICK if options.quick else FULL
-        only = options.only or (QUICK_MODELS if options.quick else [])
-        results = run(plan, only, options.choices, Others.find())
-        if options.merge and target.is_file():
-            old = json.loads(target.read_text(encoding="utf-8"))
-            counts = sorted({cell["choices"] for cell in (*old["cells"], *results["cells"])})
-            order = [(subject.name, n) for subject in MODELS for n in counts]
-            results = merged(old, results, "cells", cell_key, order)
-        options.out.mkdir(parents=True, exist_ok=True)
+    target = options.render or options.out / ("quick.json" if options.quick else "full.json")
+    only = options.only or (QUICK_MODELS if options.quick else [])
+    models = [subject.name for subject in MODELS]
+    results = stored_or_measured(
+        options,
+        target,
+        lambda: run(QUICK if options.quick else FULL, only, options.choices, Others.find()),
+        "cells",
+        ("model", "choices"),
+        lambda cells: product(models, sorted({cell["choices"] for cell in cells})),
+    )
+    if not options.render:
+        target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     tables = markdown(results)
     target.with_suffix(".md").write_text(tables, encoding="utf-8")

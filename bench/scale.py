@@ -17,7 +17,6 @@ Requires the ``ray`` extra.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -30,6 +29,7 @@ from eliza_ffi._resources import default_model_path
 from eliza_ffi.model import Model
 
 from .parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
+from .parts.merging import stored
 from .parts.pages import add_output_arguments, publish
 from .scaling.estimate import Costs, row_seconds, workers_per_driver
 from .scaling.measuring import crowded_token, driver_seconds, pass_costs, ray_rows, rows_here
@@ -217,14 +217,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--quick", action="store_true", help="the smallest run, two minutes")
     parser.add_argument("--model", metavar="PATH", help="a GGUF file (the embedded model)")
-    parser.add_argument(
-        "--render", action="store_true", help="show the stored results; measure nothing"
-    )
-    add_output_arguments(parser)
+    add_output_arguments(parser, render=True)
     options = parser.parse_args(arguments)
     name = "scale"
     if options.render:
-        results = json.loads((options.out / f"{name}.json").read_text(encoding="utf-8"))
+        results = stored(options.out / f"{name}.json")
     else:
         plan = QUICK if options.quick else FULL
         results = run(plan, options.model)

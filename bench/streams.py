@@ -25,15 +25,15 @@ llama-server as not measured.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import product
 from typing import Any
 
 from .parts.machine import machine_facts
-from .parts.merging import merged
-from .parts.pages import add_output_arguments, publish
+from .parts.merging import stored_or_measured
+from .parts.pages import add_filter, add_output_arguments, publish
 from .together.batch_loop import BatchLoop
 from .together.cells import MOST_STREAMS, StreamEffort, StreamModel, measure_cell
 from .together.llama_server import find_llama_server
@@ -106,51 +106,25 @@ def run(
     }
 
 
-def cell_key(cell: dict[str, Any]) -> tuple[str, int]:
-    """Return what identifies a cell: its model and its number of streams."""
-    return cell["model"], cell["streams"]
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     names = [model.name for model in MODELS]
     parser = argparse.ArgumentParser(description="Measure many streams at once.")
     parser.add_argument("--quick", action="store_true", help="one model, under 3 minutes")
-    parser.add_argument(
-        "--only",
-        action="append",
-        default=[],
-        choices=names,
-        help="measure only this model; repeat for more models",
-    )
-    parser.add_argument(
-        "--streams",
-        action="append",
-        default=[],
-        type=int,
-        metavar="N",
-        help="measure only N streams; repeat for more numbers",
-    )
-    parser.add_argument(
-        "--merge", action="store_true", help="keep the stored results of all other cells"
-    )
-    parser.add_argument(
-        "--render", action="store_true", help="show the stored results; measure nothing"
-    )
-    add_output_arguments(parser)
+    add_filter(parser, "--only", "this model", choices=names)
+    add_filter(parser, "--streams", "N streams", type=int, metavar="N")
+    add_output_arguments(parser, merge=True, render=True)
     options = parser.parse_args(arguments)
     if not all(1 <= n <= MOST_STREAMS for n in options.streams):
         parser.error(f"--streams: expected 1 to {MOST_STREAMS}, got {options.streams}")
     name = "streams-quick" if options.quick else "streams"
-    file = options.out / f"{name}.json"
-    if options.render:
-        results = json.loads(file.read_text(encoding="utf-8"))
-    else:
-        results = run(QUICK if options.quick else FULL, options.only, options.streams)
-        if options.merge and file.is_file():
-            old = json.loads(file.read_text(encoding="utf-8"))
-            counts = sorted({cell["streams"] for cell in (*old["cells"], *results["cells"])})
-            order = [(model, n) for model in names for n in counts]
-            results = merged(old, results, "cells", cell_key, order)
+    results = stored_or_measured(
+        options,
+        options.out / f"{name}.json",
+        lambda: run(QUICK if options.quick else FULL, options.only, options.streams),
+        "cells",
+        ("model", "streams"),
+        lambda cells: product(names, sorted({cell["streams"] for cell in cells})),
+    )
     publish(name, results, markdown(results), options.out, options.docs)
     plot(results, options.out / f"{name}.png")
     return 0

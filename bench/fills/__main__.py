@@ -10,7 +10,6 @@ measured: one answer for each schema, the first answer of a process, and several
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +23,8 @@ from page_tables import markdown_table, number
 
 from ..parts.figures import median, quartiles
 from ..parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
-from ..parts.pages import add_output_arguments, publish
+from ..parts.merging import stored
+from ..parts.pages import add_filter, add_output_arguments, publish
 from ..parts.workload import MODELS, Subject
 from ..schemas.samples import SAMPLES
 from ..together.llama_server import find_llama_server, serving
@@ -371,35 +371,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--rounds", type=int, default=5, help="rounds of each measurement (5)")
     names = [subject.name for subject in MODELS]
-    parser.add_argument(
-        "--only",
-        action="append",
-        default=[],
-        choices=names,
-        help="measure only this model; repeat for more models",
-    )
-    parser.add_argument(
-        "--at-once",
-        action="append",
-        default=[],
-        type=int,
-        metavar="N",
-        help="measure only N answers at once; repeat for more numbers",
-    )
-    parser.add_argument(
-        "--part",
-        action="append",
-        default=[],
-        choices=PARTS,
-        help="measure only this part, and keep the stored results of the others; can be repeated",
-    )
-    parser.add_argument(
-        "--render", action="store_true", help="show the stored results; measure nothing"
-    )
-    add_output_arguments(parser)
+    add_filter(parser, "--only", "this model", choices=names)
+    add_filter(parser, "--at-once", "N answers at once", type=int, metavar="N")
+    what = "this part, and keep the stored results of the others"
+    add_filter(parser, "--part", what, choices=PARTS)
+    add_output_arguments(parser, render=True)
     options = parser.parse_args(arguments)
     file, parts = options.out / "fills.json", options.part or PARTS
-    old = json.loads(file.read_text(encoding="utf-8")) if options.render or options.part else {}
+    old = stored(file) if options.render or options.part else {}
     if options.render:
         results = old
     else:

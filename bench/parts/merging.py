@@ -1,21 +1,58 @@
-"""Merge the results of a partial run into the stored results of an earlier run."""
+"""Read stored results, and merge the results of a partial run into them."""
 
 from __future__ import annotations
 
+import argparse
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
-__all__ = ["merged"]
+__all__ = ["merged", "stored", "stored_or_measured"]
+
+Results = dict[str, Any]
+Order = Callable[[list[dict[str, Any]]], Iterable[Sequence[Any]]]
+"""Returns the identities of some items, in the order of the result."""
 
 
-def merged(
-    old: dict[str, Any],
-    new: dict[str, Any],
+def stored(file: Path) -> Results:
+    """Return the results in a JSON file."""
+    results: Results = json.loads(file.read_text(encoding="utf-8"))
+    return results
+
+
+def stored_or_measured(
+    options: argparse.Namespace,
+    file: Path,
+    measure: Callable[[], Results],
     items: str,
-    key: Callable[[dict[str, Any]], Any],
-    order: Sequence[Any],
-) -> dict[str, Any]:
+    key: Sequence[str],
+    order: Order,
+) -> Results:
+    """Return the stored results with ``--render``, and measured results otherwise.
+
+    With ``--merge``, stored items that were not measured are added.
+
+    Parameters
+    ----------
+    options
+        The command line, with the options `merge` and `render`.
+    file
+        The stored results.
+    measure
+        Returns new results.
+    items, key, order
+        See `merged`.
+    """
+    if options.render:
+        return stored(file)
+    results = measure()
+    if options.merge and file.is_file():
+        return merged(stored(file), results, items, key, order)
+    return results
+
+
+def merged(old: Results, new: Results, items: str, key: Sequence[str], order: Order) -> Results:
     """Return the new results, with the old items that the new run did not measure.
 
     Parameters
@@ -26,9 +63,9 @@ def merged(
     items
         The key of the list.
     key
-        Returns the identity of an item; a new item replaces the old item with the same identity.
+        The fields that identify an item; a new item replaces the old item with the same values.
     order
-        All identities, in the order of the result.
+        Returns the identities of all items, in the order of the result.
 
     Raises
     ------
@@ -41,11 +78,12 @@ def merged(
             "--merge: the stored results were measured on another machine, with other versions or "
             "with other settings"
         )
-    by_key = {key(item): item for item in (*old[items], *new[items])}
-    return {**new, items: [by_key[each] for each in order if each in by_key]}
+    both = [*old[items], *new[items]]
+    found = {tuple(item[name] for name in key): item for item in both}
+    return {**new, items: [found[each] for each in map(tuple, order(both)) if each in found]}
 
 
-def _state(results: dict[str, Any], items: str) -> Any:
+def _state(results: Results, items: str) -> Any:
     state = {name: value for name, value in results.items() if name != items}
     state["machine"] = {name: fact for name, fact in state["machine"].items() if name != "date"}
     return json.loads(json.dumps(state))  # turns tuples into lists, as in the stored results

@@ -4,18 +4,50 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["RESULTS", "add_output_arguments", "fill_sections", "publish"]
+__all__ = ["RESULTS", "add_filter", "add_output_arguments", "fill_sections", "publish"]
 
 RESULTS = Path(__file__).resolve().parent.parent.parent / "bench" / "results"
 """The default folder of the results."""
 
 
-def add_output_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the output: ``--out`` and ``--docs``."""
+def add_filter(parser: argparse.ArgumentParser, option: str, what: str, **more: Any) -> None:
+    """Add an option that limits the run to some models or cells.
+
+    Parameters
+    ----------
+    parser
+    option
+        The option, such as ``--only``. It can be repeated; its value is a list.
+    what
+        What is measured, such as "this model".
+    **more
+        More arguments of `add_argument`.
+    """
+    text = f"measure only {what}; can be repeated"
+    parser.add_argument(option, action="append", default=[], help=text, **more)
+
+
+def add_output_arguments(
+    parser: argparse.ArgumentParser, *, merge: bool = False, render: bool = False
+) -> None:
+    """Add the options for the output: ``--out``, ``--docs``, and on request two more.
+
+    Parameters
+    ----------
+    parser
+    merge, render
+        Whether to add ``--merge`` and ``--render``; see `.merging.stored_or_measured`.
+    """
+    if merge:
+        text = "keep the stored results that this run does not measure"
+        parser.add_argument("--merge", action="store_true", help=text)
+    if render:
+        text = "show the stored results; measure nothing"
+        parser.add_argument("--render", action="store_true", help=text)
     parser.add_argument(
         "--out",
         type=Path,
@@ -24,7 +56,12 @@ def add_output_arguments(parser: argparse.ArgumentParser) -> None:
         help="folder of the results (bench/results)",
     )
     parser.add_argument(
-        "--docs", type=Path, metavar="FILE", help="also write the tables between FILE's markers"
+        "--docs",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="also write the tables between FILE's markers; can be repeated",
     )
 
 
@@ -57,12 +94,12 @@ def fill_sections(file: Path, sections: Mapping[str, str]) -> None:
 
 
 def publish(
-    name: str, results: Mapping[str, Any], markdown: str, out: Path, docs: Path | None
+    name: str, results: Mapping[str, Any], markdown: str, out: Path, docs: Iterable[Path]
 ) -> None:
-    """Write ``NAME.json`` and ``NAME.md``, print the Markdown, and write it into a document."""
+    """Write ``NAME.json`` and ``NAME.md``, print the Markdown, and write it into documents."""
     out.mkdir(parents=True, exist_ok=True)
     (out / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     (out / f"{name}.md").write_text(markdown, encoding="utf-8")
-    if docs is not None:
-        fill_sections(docs, {name: markdown})
+    for page in docs:
+        fill_sections(page, {name: markdown})
     print(markdown)

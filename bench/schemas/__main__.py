@@ -34,7 +34,7 @@ from eliza_ffi.model import Model
 
 from ..methods import METHODS, OUR_MASKS, OURS, with_maker
 from ..parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
-from ..parts.pages import add_output_arguments, publish
+from ..parts.pages import add_filter, add_output_arguments, publish
 from ..parts.workload import MODELS, Subject
 from .answering import Answerer, AnsweringSetting
 from .measuring import coverage, mask_costs, measure
@@ -217,13 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         metavar="FOLDER",
         help="a folder with schemas (the built-in schemas)",
     )
-    parser.add_argument(
-        "--only",
-        action="append",
-        default=[],
-        choices=by_name,
-        help="measure only this model; repeat for more models",
-    )
+    add_filter(parser, "--only", "this model", choices=by_name)
     parser.add_argument(
         "--most", type=int, default=20, help="the most schemas whose answers are timed (20)"
     )

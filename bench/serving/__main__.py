@@ -38,7 +38,7 @@ from ..parts.machine import (
     on_cores,
     one_core_and_the_others,
 )
-from ..parts.pages import add_output_arguments, publish
+from ..parts.pages import add_filter, add_output_arguments, publish
 from ..together.llama_server import find_llama_server
 from .beside import BESIDE, beside_llama_server, table_of_servers
 from .clients import Outcome, ask_all, misbehave
@@ -323,12 +323,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="a short run, one minute")
     parser.add_argument("--throughput", action="store_true", help="compare with decide_many")
     parser.add_argument("--beside", action="store_true", help="compare with llama-server")
-    parser.add_argument(
-        "--only",
-        action="append",
-        choices=BESIDE,
-        help="with --beside: only this model; repeat for more models",
-    )
+    add_filter(parser, "--only", "this model, with --beside", choices=BESIDE)
     parser.add_argument(
         "--inputs",
         type=int,

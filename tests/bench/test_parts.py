@@ -1,10 +1,17 @@
-"""The shared parts of the benchmarks: rounding of figures, and ratios."""
+"""The shared parts of the benchmarks: figures, ratios, and stored results."""
 
 from __future__ import annotations
 
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
 from page_tables import number
 
 from bench.parts.figures import median_ratio
+from bench.parts.merging import stored_or_measured
 
 
 def test_numbers_have_three_digits() -> None:
@@ -15,3 +22,28 @@ def test_numbers_have_three_digits() -> None:
 def test_ratios_are_computed_within_each_round() -> None:
     assert median_ratio([2.0, 9.0, 40.0], [1.0, 3.0, 10.0]) == 3.0
     assert median_ratio([2.0, 9.0], [1.0, 3.0, 10.0]) == 2.5
+
+
+def results_of(cpu: str, **seconds: float) -> dict[str, Any]:
+    cells = [{"model": name, "seconds": each} for name, each in seconds.items()]
+    return {"machine": {"cpu": cpu, "date": f"{len(cells)}"}, "cells": cells}
+
+
+def test_merging_replaces_the_measured_cells_and_keeps_the_others(tmp_path: Path) -> None:
+    file = tmp_path / "stored.json"
+    file.write_text(json.dumps(results_of("A", small=1.0, middle=2.0, unknown=3.0)))
+
+    def shown(new: dict[str, Any], *, merge: bool = False, render: bool = False) -> list[Any]:
+        options = argparse.Namespace(merge=merge, render=render)
+        order = [("large",), ("middle",), ("small",)]
+        found = stored_or_measured(
+            options, file, lambda: new, "cells", ["model"], lambda cells: order
+        )
+        return [(cell["model"], cell["seconds"]) for cell in found["cells"]]
+
+    new = results_of("A", large=9.0, small=8.0)
+    assert shown(new) == [("large", 9.0), ("small", 8.0)]
+    assert shown(new, merge=True) == [("large", 9.0), ("middle", 2.0), ("small", 8.0)]
+    assert shown(new, render=True) == [("small", 1.0), ("middle", 2.0), ("unknown", 3.0)]
+    with pytest.raises(SystemExit, match="another machine"):
+        shown(results_of("B", small=8.0), merge=True)
