@@ -3,6 +3,10 @@
 Only the requested entries are read. The others, such as the vocabulary, are skipped. The file may
 be malicious, so every length is checked against the size of the file. Metadata of more than 32 MiB
 is rejected; the largest vocabularies take half of that.
+
+The package has its own reader because the alternatives lose something: llama.cpp writes numbers as
+text with six decimals, which would change temperatures and fingerprints, and the package ``gguf``
+maps the file into memory and reads the whole vocabulary, which takes seconds.
 """
 
 from __future__ import annotations
