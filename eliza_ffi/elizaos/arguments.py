@@ -45,6 +45,25 @@ __all__ = ["FfiStreamingGenerateArgs", "FfiStreamingResult", "FillArgs", "Usage"
 
 CONSTRAINTS = ("masks", "token_tree_payload", "prepared_choices", "text_choices")
 
+RENAMED = {
+    "grammar": "gbnf_grammar",
+    "choice_mode": "token_tree_mode",
+    "score_choices": "score_leaves",
+    "cache_key": "prompt_cache_key",
+    "drafter": "mtp_drafter_path",
+    "gpu_layers": "n_gpu_layers",
+    "on_refused_choices": "on_trie_error",
+    "on_text": "on_text_chunk",
+}
+"""The fields of a request that have another name in elizaOS."""
+
+NAMES = {
+    each.name: RENAMED.get(each.name, each.name)
+    for each in fields(GenerationRequest)
+    if each.name != "constraint"
+}
+"""The elizaOS names of a request's fields. A constraint has a field for each of its kinds there."""
+
 NONE = type(None)
 
 FIELDS: FieldChecks = {
@@ -165,34 +184,12 @@ class FfiStreamingGenerateArgs:
         given = request.constraint
         of_text = given if isinstance(given, TextChoices) else None
         return cls(
-            prompt_tokens=request.prompt_tokens,
-            slot_id=request.slot_id,
-            max_tokens=request.max_tokens,
-            temperature=request.temperature,
-            top_p=request.top_p,
-            top_k=request.top_k,
-            repeat_penalty=request.repeat_penalty,
-            gbnf_grammar=request.grammar,
-            prompt_cache_key=request.cache_key,
-            disable_thinking=request.disable_thinking,
-            draft_min=request.draft_min,
-            draft_max=request.draft_max,
-            mtp_drafter_path=request.drafter,
-            n_gpu_layers=request.gpu_layers,
-            cache_type_k=request.cache_type_k,
-            cache_type_v=request.cache_type_v,
-            sampling=request.sampling,
+            **{name: getattr(request, ours) for ours, name in NAMES.items()},
             token_tree_payload=given if isinstance(given, TokenTreePayload) else None,
-            token_tree_mode=request.choice_mode,
             prepared_choices=given if isinstance(given, PreparedChoices) else None,
             text_choices=None if of_text is None else of_text.texts,
             heal_prompt=of_text is not None and of_text.heal_prompt,
             masks=request.masks,
-            score_leaves=request.score_choices,
-            stop=request.stop,
-            logprobs=request.logprobs,
-            on_trie_error=request.on_refused_choices,
-            on_text_chunk=request.on_text,
         )
 
     def config(self) -> StreamConfig:
@@ -210,32 +207,8 @@ class FfiStreamingGenerateArgs:
         return self._request_for(self._constraint())
 
     def _request_for(self, constraint: Constraint | None) -> GenerationRequest:
-        return GenerationRequest(
-            prompt_tokens=self.prompt_tokens,
-            max_tokens=self.max_tokens,
-            temperature=self.temperature,
-            top_p=self.top_p,
-            top_k=self.top_k,
-            repeat_penalty=self.repeat_penalty,
-            sampling=self.sampling,
-            grammar=self.gbnf_grammar,
-            constraint=constraint,
-            choice_mode=self.token_tree_mode,
-            score_choices=self.score_leaves,
-            stop=self.stop,
-            logprobs=self.logprobs,
-            slot_id=self.slot_id,
-            cache_key=self.prompt_cache_key,
-            cache_type_k=self.cache_type_k,
-            cache_type_v=self.cache_type_v,
-            draft_min=self.draft_min,
-            draft_max=self.draft_max,
-            drafter=self.mtp_drafter_path,
-            disable_thinking=self.disable_thinking,
-            gpu_layers=self.n_gpu_layers,
-            on_refused_choices=self.on_trie_error,
-            on_text=self.on_text_chunk,
-        )
+        same = {ours: getattr(self, name) for ours, name in NAMES.items()}
+        return GenerationRequest(**same, constraint=constraint)
 
     def _constraint(self) -> Constraint | None:
         payload = self.token_tree_payload
