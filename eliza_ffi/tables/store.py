@@ -16,7 +16,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from ..errors import ElizaError, InvalidArgumentError
@@ -95,12 +94,7 @@ class JobStore:
     def __enter__(self) -> JobStore:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._database.close()
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
