@@ -14,27 +14,38 @@ from .answering import AnsweringSetting, WrittenAnswer
 __all__ = ["FilledAnswers", "GuidedAnswers"]
 
 
-class FilledAnswers:
-    """`Model.fill`, which uses a skeleton for a closed schema, and masks for other schemas."""
+class _OurAnswers:
+    """Generates an answer for a schema, and treats every schema as new."""
 
     def __init__(self, setting: AnsweringSetting) -> None:
         self._setting = setting
         self._guidance = setting.model.session.guidance()
-        self._guidance.json_schema(
-            {"const": 0}
-        )  # prepares the vocabulary in advance, like the other methods
+        # Prepares the vocabulary in advance, like the other methods.
+        self._guidance.json_schema({"const": 0})
         self._new = itertools.count()
 
     def answer(self, schema: Any) -> WrittenAnswer | None:
+        return self._answer({**schema, "$comment": str(next(self._new))})  # in no cache
+
+    def _answer(self, schema: Any) -> WrittenAnswer | None:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        pass
+
+
+class FilledAnswers(_OurAnswers):
+    """`Model.fill`, which uses a skeleton for a closed schema, and masks for other schemas."""
+
+    def _answer(self, schema: Any) -> WrittenAnswer | None:
         setting = self._setting
-        anew = {**schema, "$comment": str(next(self._new))}  # a new schema, which is in no cache
         begin = time.perf_counter()
-        shape = shape_of(anew)
+        shape = shape_of(schema)
         if shape.skeleton is None:
             shape.masks(self._guidance)
         compiled = time.perf_counter()
         try:
-            result = setting.model.fill(setting.prompt, anew, max_tokens=setting.most)
+            result = setting.model.fill(setting.prompt, schema, max_tokens=setting.most)
         except FillError:
             return None
         ms = 1e3 * (time.perf_counter() - compiled)
@@ -42,26 +53,14 @@ class FilledAnswers:
         took = (1e3 * (compiled - begin), first, ms)
         return WrittenAnswer(result.text, len(result.tokens), result.forward_passes, *took)
 
-    def close(self) -> None:
-        pass
 
-
-class GuidedAnswers:
+class GuidedAnswers(_OurAnswers):
     """`Model.generate` with llguidance's masks, which are computed during the passes."""
 
-    def __init__(self, setting: AnsweringSetting) -> None:
-        self._setting = setting
-        self._guidance = setting.model.session.guidance()
-        self._guidance.json_schema(
-            {"const": 0}
-        )  # prepares the vocabulary in advance, like the other methods
-        self._new = itertools.count()
-
-    def answer(self, schema: Any) -> WrittenAnswer | None:
+    def _answer(self, schema: Any) -> WrittenAnswer | None:
         model, prompt, clock = self._setting.model, self._setting.prompt, time.perf_counter
-        anew = {**schema, "$comment": str(next(self._new))}  # a new schema, which is in no cache
         begin = clock()
-        masks = self._guidance.json_schema(anew)
+        masks = self._guidance.json_schema(schema)
         compiled = clock()
         result = model.generate(prompt, self._setting.most, shape=masks)
         end = clock()
@@ -73,6 +72,3 @@ class GuidedAnswers:
         return WrittenAnswer(
             result.text, len(result.tokens), result.stats.passes_after_prompt, *took
         )
-
-    def close(self) -> None:
-        pass
