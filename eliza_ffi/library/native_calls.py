@@ -119,6 +119,17 @@ class NativeCalls:
             raise error_from_status(status, self._take(error), doing)
         return status
 
+    def _checked_stream(
+        self, doing: str, function: Any, stream: CffiStream, *arguments: Any
+    ) -> int:
+        """Do the same as :meth:`_checked` for a function that takes a stream."""
+        with self._turn(stream, doing):
+            status = int(function(stream.pointer, *arguments, stream.error))
+            self._reraise_from_callbacks(stream.ctx)
+            if status < 0:
+                raise self._stream_error(stream, status, doing)
+        return status
+
     def _take(self, error: Any) -> str:
         """Copy a string that the library allocated, free the original, and return the copy."""
         pointer, error[0] = error[0], self._ffi.NULL

@@ -50,11 +50,8 @@ class StateCalls(NativeCalls):
         self._need(f"llm_stream_{verb}_slot")
         raw = os.fsencode(check_path("path", path))
         doing = f"{verb} the slot {os.fspath(path)}"
-        with self._turn(stream, doing):
-            call = getattr(self._lib, f"eliza_inference_llm_stream_{verb}_slot")
-            status = call(stream.pointer, raw, stream.error)
-            if status < 0:
-                raise self._stream_error(stream, status, doing)
+        call = getattr(self._lib, f"eliza_inference_llm_stream_{verb}_slot")
+        self._checked_stream(doing, call, stream, raw)
 
     def stats(self, stream: CffiStream) -> StreamStats:
         """Return the counters of the stream."""
@@ -77,24 +74,16 @@ class StateCalls(NativeCalls):
         """Change the sampling of all following tokens; `settings` is the JSON of a ``Sampling``."""
         self._need("llm_stream_set_sampling")
         raw = check_text("settings", settings).encode("utf-8", "surrogatepass")
-        with self._turn(stream, "set the sampling"):
-            status = self._lib.eliza_inference_llm_stream_set_sampling(
-                stream.pointer, raw, len(raw), stream.error
-            )
-            if status < 0:
-                raise self._stream_error(stream, status, "set the sampling")
+        set_sampling = self._lib.eliza_inference_llm_stream_set_sampling
+        self._checked_stream("set the sampling", set_sampling, stream, raw, len(raw))
 
     def set_logprobs(self, stream: CffiStream, n_top: int) -> None:
         """Record log-probabilities for all following tokens and their `n_top` alternatives."""
         self._need("llm_stream_set_logprobs")
         check_whole("n_top", n_top, 0)
         doing = f"report log-probabilities with {n_top} alternatives"
-        with self._turn(stream, doing):
-            status = self._lib.eliza_inference_llm_stream_set_logprobs(
-                stream.pointer, n_top, stream.error
-            )
-            if status < 0:
-                raise self._stream_error(stream, status, doing)
+        set_logprobs = self._lib.eliza_inference_llm_stream_set_logprobs
+        self._checked_stream(doing, set_logprobs, stream, n_top)
 
     def take_logprobs(self, stream: CffiStream, n_tokens: int, n_top: int) -> NDArray[np.void]:
         """Return the log-probabilities of at most `n_tokens` tokens generated since the last call.
@@ -110,25 +99,18 @@ class StateCalls(NativeCalls):
         check_whole("n_top", n_top, 0, MOST_TOP)
         found = np.zeros((n_tokens, n_top + 1), dtype=[("token", "i4"), ("logprob", "f4")])
         entries = self._ffi.from_buffer("eliza_token_logprob_t[]", found, require_writable=True)
-        doing = "read the log-probabilities"
-        with self._turn(stream, doing):
-            count = self._lib.eliza_inference_llm_stream_take_logprobs(
-                stream.pointer, entries, found.size, stream.error
-            )
-            if count < 0:
-                raise self._stream_error(stream, count, doing)
+        take = self._lib.eliza_inference_llm_stream_take_logprobs
+        count = self._checked_stream(
+            "read the log-probabilities", take, stream, entries, found.size
+        )
         return found[:count]
 
     def describe_chain(self, stream: CffiStream) -> tuple[str, ...]:
         """Return the names of a stream's samplers, in the order in which they run."""
         self._need("llm_stream_describe_chain")
         out = self._ffi.new("char **")
-        with self._turn(stream, "read the stream's samplers"):
-            status = self._lib.eliza_inference_llm_stream_describe_chain(
-                stream.pointer, out, stream.error
-            )
-            if status < 0:
-                raise self._stream_error(stream, status, "read the stream's samplers")
+        describe = self._lib.eliza_inference_llm_stream_describe_chain
+        self._checked_stream("read the stream's samplers", describe, stream, out)
         return tuple(filter(None, self._take(out).split(";")))
 
     def fill(self, stream: CffiStream, span: Mapping[str, Any]) -> SpanResult:

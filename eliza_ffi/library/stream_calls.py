@@ -77,14 +77,9 @@ class StreamCalls(NativeCalls):
     def prefill(self, stream: CffiStream, tokens: Tokens) -> None:
         """Append the prompt, or the next part of a conversation, and decode it."""
         ids = token_array(tokens)
-        doing = f"prefill {len(ids)} tokens"
-        with self._turn(stream, doing):
-            status = self._lib.eliza_inference_llm_stream_prefill(
-                stream.pointer, self._ffi.from_buffer("int32_t[]", ids), len(ids), stream.error
-            )
-            self._reraise_from_callbacks(stream.ctx)
-            if status < 0:
-                raise self._stream_error(stream, status, doing)
+        prefill = self._lib.eliza_inference_llm_stream_prefill
+        ids_in_c = self._ffi.from_buffer("int32_t[]", ids)
+        self._checked_stream(f"prefill {len(ids)} tokens", prefill, stream, ids_in_c, len(ids))
 
     def set_token_mask(self, stream: CffiStream, mask: NDArray[np.uint32] | None) -> None:
         """Restrict the next token to a set; None removes the restriction.
@@ -102,33 +97,21 @@ class StreamCalls(NativeCalls):
         except (OverflowError, TypeError, ValueError):
             raise wrong("mask", "an array of uint32 or None", mask) from None
         bits = self._ffi.NULL if mask is None else self._ffi.from_buffer("uint32_t[]", words)
-        with self._turn(stream, "set a token mask"):
-            status = self._lib.eliza_inference_llm_stream_set_token_mask(
-                stream.pointer, bits, words.size, stream.error
-            )
-            if status < 0:
-                raise self._stream_error(stream, status, "set a token mask")
+        set_mask = self._lib.eliza_inference_llm_stream_set_token_mask
+        self._checked_stream("set a token mask", set_mask, stream, bits, words.size)
 
     def set_forced_tokens(self, stream: CffiStream, tokens: Tokens) -> None:
         """Make these tokens the next ones; they need no forward pass each."""
         self._need("llm_stream_set_forced_tokens")
         ids = token_array(tokens)
-        doing = f"set {len(ids)} forced tokens"
-        with self._turn(stream, doing):
-            status = self._lib.eliza_inference_llm_stream_set_forced_tokens(
-                stream.pointer, self._ffi.from_buffer("int32_t[]", ids), len(ids), stream.error
-            )
-            if status < 0:
-                raise self._stream_error(stream, status, doing)
+        force = self._lib.eliza_inference_llm_stream_set_forced_tokens
+        ids_in_c = self._ffi.from_buffer("int32_t[]", ids)
+        self._checked_stream(f"set {len(ids)} forced tokens", force, stream, ids_in_c, len(ids))
 
     def decode(self, stream: CffiStream) -> None:
         """Run the forward pass that the next token needs, if any."""
         self._need("llm_stream_decode")
-        with self._turn(stream, "decode"):
-            status = self._lib.eliza_inference_llm_stream_decode(stream.pointer, stream.error)
-            self._reraise_from_callbacks(stream.ctx)
-            if status < 0:
-                raise self._stream_error(stream, status, "decode")
+        self._checked_stream("decode", self._lib.eliza_inference_llm_stream_decode, stream)
 
     def next(self, stream: CffiStream) -> StreamStep:
         """Generate the next step: one token, or several that need no forward pass each."""

@@ -201,21 +201,17 @@ class TrieCalls(NativeCalls):
         def out(array: NDArray[np.float64]) -> Any:
             return self._ffi.from_buffer("double[]", array) if len(array) else self._ffi.NULL
 
-        doing = f"score {len(endings)} endings"
-        with self._turn(stream, doing):
-            status = self._lib.eliza_inference_llm_stream_score_endings(
-                stream.pointer,
-                structs,
-                len(endings),
-                out(legal),
-                out(joints),
-                out(masses),
-                len(legal),
-                stream.error,
-            )
-            self._reraise_from_callbacks(stream.ctx)
-            if status < 0:
-                raise self._stream_error(stream, status, doing)
+        self._checked_stream(
+            f"score {len(endings)} endings",
+            self._lib.eliza_inference_llm_stream_score_endings,
+            stream,
+            structs,
+            len(endings),
+            out(legal),
+            out(joints),
+            out(masses),
+            len(legal),
+        )
         ends = np.cumsum(sizes)[:-1]
         joint_of = np.split(joints, ends) if joint else None
         return tuple(
