@@ -99,6 +99,11 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     return [dict(row.fields) for row in open_table(path).rows()]
 
 
+def interrupt_at_row_11(step: TableStep) -> None:
+    if step.rows == 11:
+        raise KeyboardInterrupt
+
+
 def run(table: Path, output: Path, column: str = "body", **options: Any) -> TableResult:
     job_options = {
         name: options.pop(name)
@@ -619,12 +624,8 @@ def test_a_slow_row_limits_how_many_rows_are_read_ahead(tmp_path: Path) -> None:
 def test_an_interrupted_job_can_be_resumed(tmp_path: Path) -> None:
     table = table_of(tmp_path, ".csv", 30)
 
-    def interrupted(step: TableStep) -> None:
-        if step.rows == 11:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        run(table, tmp_path / "out.csv", progress=interrupted)
+        run(table, tmp_path / "out.csv", progress=interrupt_at_row_11)
     assert not (tmp_path / "out.csv").exists()
     steps: list[TableStep] = []
     result = run(table, tmp_path / "out.csv", progress=steps.append)
@@ -650,12 +651,8 @@ def test_a_run_with_a_higher_limit_resumes_the_job(tmp_path: Path) -> None:
 def test_a_low_limit_writes_the_rows_of_an_interrupted_run(tmp_path: Path) -> None:
     table, output = table_of(tmp_path, ".csv", 30), tmp_path / "out.csv"
 
-    def interrupted(step: TableStep) -> None:
-        if step.rows == 11:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        run(table, output, progress=interrupted)
+        run(table, output, progress=interrupt_at_row_11)
     result = run(table, output, limit=1)
     assert (result.new_rows, result.is_whole, len(read_rows(output))) == (0, False, 11)
     assert run(table, output).new_rows == 19
@@ -1266,12 +1263,8 @@ def test_a_parquet_job_resumes_and_writes_its_output_atomically(tmp_path: Path) 
     table = table_of(tmp_path, ".parquet", 30)
     output = tmp_path / "out.parquet"
 
-    def interrupted(step: TableStep) -> None:
-        if step.rows == 11:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        run(table, output, progress=interrupted)
+        run(table, output, progress=interrupt_at_row_11)
     assert not output.exists()
     assert run(table, output, limit=20).new_rows == 9
     assert pq.read_metadata(output).num_rows == 20
