@@ -23,7 +23,7 @@ def add_filter(parser: argparse.ArgumentParser, option: str, what: str, **more: 
     option
         The option, such as ``--only``. It can be repeated; its value is a list.
     what
-        What is measured, such as "this model".
+        The end of the help text "measure only ...", such as "this model".
     **more
         More arguments of `add_argument`.
     """

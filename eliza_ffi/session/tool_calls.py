@@ -440,9 +440,16 @@ def _grammar(request: ToolRequest, tool: Tool, before: str, after: str) -> Any:
 
 
 class _Beginning:
-    """Token masks that restrict the beginning of a text: forced tokens, or forbidden first tokens.
+    """Token masks that restrict only how an answer begins.
 
-    All text is allowed after the beginning.
+    Parameters
+    ----------
+    n_words
+        The number of words in a mask.
+    forced
+        The first tokens of the answer.
+    forbidden
+        Tokens that the answer must not begin with.
     """
 
     has_ended = False

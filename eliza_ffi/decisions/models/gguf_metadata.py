@@ -6,7 +6,7 @@ is rejected; the largest vocabularies take half of that.
 
 The package has its own reader because the alternatives lose something: llama.cpp writes numbers as
 text with six decimals, which would change temperatures and fingerprints, and the package ``gguf``
-maps the file into memory and reads the whole vocabulary, which takes seconds.
+maps the file into memory and reads the whole vocabulary, which takes more than ten times as long.
 """
 
 from __future__ import annotations
