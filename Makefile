@@ -231,7 +231,7 @@ release: $(VENV)/with-release ## build and check the sdist and the wheels of a r
 	@$(BIN)/check-wheel-contents dist/*.whl
 	@cp build/release/RELEASE_NOTES.md dist/
 
-bench: bench-ready ## measure every figure in the docs (an hour and a half)
+bench: bench-ready ## measure every figure in the docs (three hours)
 	@$(BIN)/python -m bench.peers --docs docs/performance.md --docs README.md
 	@$(BIN)/python -m bench.growth --docs docs/performance.md
 	@$(BIN)/python -m bench.streaming --docs docs/performance.md
@@ -270,7 +270,7 @@ peers: $(VENV)/installed ## build llama-server and llama-batched-bench into buil
 	@ls $(PEERS:%=build/peers/bin/%)
 
 # Without llama-server, the other measurements still run. BENCH_ARGS=... is passed to the script, for example --quick
-bench-streams: bench-ready ## measure the cost of many concurrent streams (an hour)
+bench-streams: bench-ready ## measure the cost of many concurrent streams (two hours)
 	-@$(MAKE) --no-print-directory peers
 	@$(BIN)/python -m bench.streams $(or $(BENCH_ARGS),--docs docs/performance.md)
 

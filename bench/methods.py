@@ -60,6 +60,7 @@ __all__ = [
     "LLAMA_CPP_PYTHON",
     "LLGUIDANCE",
     "LOOP",
+    "LOOP_EQUAL",
     "METHODS",
     "NO_CONSTRAINT",
     "ONE_BY_ONE",
@@ -67,6 +68,7 @@ __all__ = [
     "OURS",
     "OUR_MASKS",
     "SERVER",
+    "SERVER_EQUAL",
     "SERVER_GRAMMAR",
     "SKIP_AHEAD",
     "SKIP_AHEAD_BOTH",
@@ -104,7 +106,9 @@ LLAMA_CPP_PYTHON = "llama-cpp-python"
 OURS = "eliza-ffi"
 ALONE = "eliza-ffi alone"
 LOOP = "batch loop"
+LOOP_EQUAL = "batch loop, our settings"
 SERVER = "llama-server"
+SERVER_EQUAL = "llama-server, our settings"
 ONE_BY_ONE = "eliza-ffi one by one"
 ONE_BY_ONE_ANEW = "eliza-ffi one by one, nothing shared"
 TOKENS_ALONE = "the tokens alone"
@@ -232,7 +236,9 @@ _LISTED = (
     BenchMethod(OUR_MASKS, "#E69F00", answers=GuidedAnswers),
     BenchMethod(ALONE, "#E69F00", streams=OurStreams),
     BenchMethod(LOOP, "#666666", streams=BatchLoop),
+    BenchMethod(LOOP_EQUAL, streams=BatchLoop),
     BenchMethod(SERVER, "#0072B2", needs=lambda: find_llama_server()[1], streams=LlamaServer),
+    BenchMethod(SERVER_EQUAL, needs=lambda: find_llama_server()[1], streams=LlamaServer),
     BenchMethod(ONE_BY_ONE, "#E69F00", decides=OneByOne),
     BenchMethod(ONE_BY_ONE_ANEW, "#F0E442", decides=OneByOneAnew),
     BenchMethod(TOKENS_ALONE, "#000000", decides=TokensAlone),

@@ -4,16 +4,18 @@ Three things are measured:
 
 - Text: each stream of one `Model` generates on its own thread. The comparison is with a plain
   llama.cpp loop that decodes one sequence per stream in one batch (``bench/batch_loop``), and with
-  llama-server and one HTTP client per stream.
+  llama-server and one HTTP client per stream. Both run with their own default settings, and once
+  more with eliza-ffi's settings.
 - Choices among five labels by the same threads, compared with one thread, and with llama-server and
   a grammar.
 - Choices of one thread while all other streams generate text.
 
-All methods take turns, so a slow moment of the machine affects them all. Writes JSON, Markdown and
-a picture into ``bench/results``.
+All methods take turns, so a slow moment of the machine affects them all. A cell that other programs
+disturbed is measured again. Writes JSON, Markdown and a picture into ``bench/results``.
 
-    $ make bench-streams                                              # everything, an hour
-    $ python -m bench.streams --quick                                 # one model, under 3 minutes
+    $ make bench-streams                                              # everything, two hours
+    $ python -m bench.streams --quick                                 # one model, a few minutes
+    $ python -m bench.streams --busy --only 'F16 32k'                 # with another busy process
     $ python -m bench.streams --only 'F16 32k' --streams 8 --merge    # measure one cell again
     $ python -m bench.streams --render --docs docs/performance.md     # measure nothing
 
@@ -28,10 +30,11 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import product
 from typing import Any
 
-from .parts.machine import machine_facts
+from .parts.machine import machine_facts, quietest
 from .parts.merging import stored_or_measured
 from .parts.pages import add_filter, add_output_arguments, publish
 from .together.batch_loop import BatchLoop
@@ -56,22 +59,27 @@ class StreamPlan:
     models : tuple of str
     streams : tuple of int
     effort : StreamEffort
+    attempts : int
+        How often a cell is measured if other programs disturb it.
     """
 
     models: tuple[str, ...]
     streams: tuple[int, ...]
     effort: StreamEffort
+    attempts: int
 
 
 FULL = StreamPlan(
     models=tuple(model.name for model in MODELS),
     streams=(1, 2, 4, 8, 16),
-    effort=StreamEffort(tokens=48, rounds=4, choice_rounds=3, least_choices=8, choices_beside=6),
+    effort=StreamEffort(tokens=48, rounds=7, choice_rounds=5, least_choices=8, choices_beside=6),
+    attempts=3,
 )
 QUICK = StreamPlan(
     models=(MODELS[0].name,),
     streams=(1, 8),
     effort=StreamEffort(tokens=24, rounds=2, choice_rounds=2, least_choices=6, choices_beside=4),
+    attempts=1,
 )
 
 
@@ -79,6 +87,7 @@ def run(
     plan: StreamPlan,
     only: Sequence[str] = (),
     streams: Sequence[int] = (),
+    busy: bool = False,
     measure: Callable[..., dict[str, Any]] = measure_cell,
 ) -> dict[str, Any]:
     """Measure the cells of a plan and return the results.
@@ -88,6 +97,8 @@ def run(
     plan
     only, streams
         Names of models and numbers of streams to measure; empty = all of the plan.
+    busy
+        Whether one other busy process runs all the time.
     measure
         A function with the signature of `measure_cell`.
     """
@@ -97,8 +108,9 @@ def run(
         "machine": machine_facts(),
         "peers": [asdict(peer)],
         "plan": asdict(plan.effort),
+        "busy": busy,
         "cells": [
-            measure(model, n, plan.effort, loop, program)
+            quietest(partial(measure, model, n, plan.effort, loop, program, busy), plan.attempts)
             for model in MODELS
             if model.name in (only or plan.models)
             for n in (streams or plan.streams)
@@ -109,18 +121,24 @@ def run(
 def main(arguments: Sequence[str] | None = None) -> int:
     names = [model.name for model in MODELS]
     parser = argparse.ArgumentParser(description="Measure many streams at once.")
-    parser.add_argument("--quick", action="store_true", help="one model, under 3 minutes")
+    parser.add_argument("--quick", action="store_true", help="one model, a few minutes")
+    parser.add_argument(
+        "--busy",
+        action="store_true",
+        help="run one other busy process all the time; the results have their own files",
+    )
     add_filter(parser, "--only", "this model", choices=names)
     add_filter(parser, "--streams", "N streams", type=int, metavar="N")
     add_output_arguments(parser, merge=True, render=True)
     options = parser.parse_args(arguments)
     if not all(1 <= n <= MOST_STREAMS for n in options.streams):
         parser.error(f"--streams: expected 1 to {MOST_STREAMS}, got {options.streams}")
-    name = "streams-quick" if options.quick else "streams"
+    name = f"streams{'-quick' * options.quick}{'-busy' * options.busy}"
+    plan = QUICK if options.quick else FULL
     results = stored_or_measured(
         options,
         options.out / f"{name}.json",
-        lambda: run(QUICK if options.quick else FULL, options.only, options.streams),
+        lambda: run(plan, options.only, options.streams, options.busy),
         "cells",
         ("model", "streams"),
         lambda cells: product(names, sorted({cell["streams"] for cell in cells})),

@@ -2,13 +2,14 @@
 // time is the lower limit for this work. Every step decodes one token of each sequence and takes the most likely next
 // token.
 //
-//     batch_loop MODEL.gguf N_TOKENS N_THREADS [margins] < PROMPTS
+//     batch_loop MODEL.gguf N_TOKENS N_THREADS defaults|equal [margins] < PROMPTS
+//
+// "defaults" leaves llama.cpp's default settings. "equal" uses the settings of the library's contexts and threads, see
+// native/src/engine/pass/pass_runner.cpp and compute_threads.cpp. Both use N_THREADS compute threads.
 //
 // Each line of standard input is a prompt, as token ids. Writes JSON: the tokens of each sequence, and the time of
 // each token, in seconds since decoding of the first prompt began. With "margins" it also writes the difference
 // between each token's logit and the second best logit; computing these takes additional time.
-//
-// The context has the same settings as the library's contexts, see native/src/engine/pass/pass_runner.cpp.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -57,10 +58,12 @@ std::vector<Sequence> read_prompts() {
 }  // namespace
 
 int main(int argc, char ** argv) {
-    check(argc >= 4, "usage: batch_loop MODEL.gguf N_TOKENS N_THREADS [margins] < PROMPTS");
+    check(argc >= 5, "usage: batch_loop MODEL.gguf N_TOKENS N_THREADS defaults|equal [margins] < PROMPTS");
     const auto n_tokens = static_cast<size_t>(std::max(1, atoi(argv[2])));
     const int32_t n_threads = std::max(1, atoi(argv[3]));
-    const bool with_margins = argc > 4 && std::string(argv[4]) == "margins";
+    const std::string settings = argv[4];
+    check(settings == "defaults" || settings == "equal", "unknown settings: expected defaults or equal");
+    const bool with_margins = argc > 5 && std::string(argv[5]) == "margins";
     std::vector<Sequence> sequences = read_prompts();
 
     llama_log_set([](ggml_log_level, const char *, void *) {}, nullptr);
@@ -69,19 +72,23 @@ int main(int argc, char ** argv) {
     const int32_t n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(model.get()));
 
     llama_context_params params = llama_context_default_params();
-    params.n_ctx = 0;
-    for (const Sequence & sequence : sequences) {
-        params.n_ctx += static_cast<uint32_t>(sequence.prompt.size() + n_tokens);
-    }
     params.n_seq_max = static_cast<uint32_t>(sequences.size());
-    params.n_batch = std::max(512u, params.n_seq_max);
-    params.n_ubatch = params.n_batch;
+    // With llama.cpp's default of separate KV caches, each sequence gets an equal part of the context.
+    size_t longest = 0;
+    for (const Sequence & sequence : sequences) {
+        longest = std::max(longest, sequence.prompt.size() + n_tokens);
+    }
+    params.n_ctx = static_cast<uint32_t>(longest) * params.n_seq_max;
     params.n_threads = n_threads;
     params.n_threads_batch = n_threads;
-    params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
-    params.kv_unified = true;
-    params.no_perf = true;
     ggml_threadpool_params pool_params = ggml_threadpool_params_default(n_threads);
+    if (settings == "equal") {
+        params.n_batch = std::max(512u, params.n_seq_max);
+        params.n_ubatch = params.n_batch;
+        params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
+        params.kv_unified = true;
+        pool_params.poll = 0;
+    }
     const std::unique_ptr<ggml_threadpool, decltype(&ggml_threadpool_free)> pool(ggml_threadpool_new(&pool_params),
                                                                                  ggml_threadpool_free);
     const llama_context_ptr context(llama_init_from_model(model.get(), params));

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["mean", "median", "median_ratio", "percentile", "percentiles", "quartiles"]
+__all__ = ["mean", "median", "median_ratio", "percentile", "percentiles", "quartiles", "ratios"]
 
 
 Values = Sequence[float] | NDArray[Any]
@@ -46,10 +46,15 @@ def percentiles(values: Values, name: str) -> dict[str, float]:
     return {name.replace("*", f"p{each}"): percentile(values, each) for each in (50, 99)}
 
 
-def median_ratio(values: Sequence[float], others: Sequence[float]) -> float:
-    """Return the median over the rounds of ``values[i] / others[i]``.
+def ratios(values: Sequence[float], others: Sequence[float]) -> list[float]:
+    """Return ``values[i] / others[i]`` for each round.
 
     Both values of a ratio come from the same round, so a change in the machine's speed between
     rounds does not affect it. If one sequence is longer, its extra rounds are ignored.
     """
-    return median([a / b for a, b in zip(values, others, strict=False)])
+    return [a / b for a, b in zip(values, others, strict=False)]
+
+
+def median_ratio(values: Sequence[float], others: Sequence[float]) -> float:
+    """Return the median of the `ratios` within a round."""
+    return median(ratios(values, others))

@@ -12,7 +12,10 @@ from eliza_ffi.library.loading import Library
 
 from ..model.together import Written
 
-__all__ = ["UNTOLD", "BatchLoop", "Expected"]
+__all__ = ["DEFAULTS", "EQUAL", "UNTOLD", "BatchLoop", "Expected"]
+
+DEFAULTS, EQUAL = "defaults", "equal"
+"""The program's settings: llama.cpp's defaults, or eliza-ffi's settings."""
 
 UNTOLD = -1
 """Stands for a generated token whose id the program did not report."""
@@ -53,9 +56,12 @@ class BatchLoop:
     Attributes
     ----------
     program : Path
+    settings : str
+        `DEFAULTS` or `EQUAL`.
     """
 
     program: Path
+    settings: str = EQUAL
 
     @classmethod
     def find(cls) -> BatchLoop:
@@ -92,8 +98,10 @@ class BatchLoop:
         *more: str,
     ) -> Expected:
         lines = "".join(" ".join(map(str, prompt)) + "\n" for prompt in prompts)
-        command = [str(part) for part in (self.program, model, n_tokens, n_threads, *more)]
-        done = subprocess.run(command, input=lines, capture_output=True, text=True)
+        command = [self.program, model, n_tokens, n_threads, self.settings, *more]
+        done = subprocess.run(
+            [str(part) for part in command], input=lines, capture_output=True, text=True
+        )
         if done.returncode != 0:
             raise RuntimeError(done.stderr.strip() or f"batch_loop exited with {done.returncode}")
         sequences = json.loads(done.stdout)

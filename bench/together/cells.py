@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -14,7 +15,7 @@ from make_test_models import cached_model
 
 from eliza_ffi.model import Model
 
-from ..methods import ALONE, LOOP, OURS, SERVER
+from ..methods import ALONE, LOOP, LOOP_EQUAL, OURS, SERVER, SERVER_EQUAL
 from ..model.streams import (
     CHOICE_PROMPT_TOKENS,
     CHOICES,
@@ -31,9 +32,9 @@ from ..model.together import (
     choose_together,
     write_together,
 )
-from ..parts.figures import median, median_ratio, percentiles
-from ..parts.machine import noting_other_programs
-from .batch_loop import BatchLoop
+from ..parts.figures import median, percentiles, quartiles, ratios
+from ..parts.machine import noting_other_programs, one_busy_process
+from .batch_loop import DEFAULTS, EQUAL, BatchLoop, Expected
 from .llama_server import LlamaServer, serving
 
 __all__ = ["PROMPTS", "StreamEffort", "StreamModel", "measure_cell"]
@@ -50,6 +51,16 @@ MOST_DRAWS = 4
 MOST_STREAMS = 16
 N_CTX = 8192
 
+SERVERS = {
+    SERVER: (),
+    SERVER_EQUAL: (
+        *("--flash-attn", "off", "--kv-unified", "--batch-size", "512", "--ubatch-size", "512"),
+        *("--poll", "0", "--poll-batch", "0"),
+    ),
+}
+"""The arguments of llama-server with its defaults and with eliza-ffi's settings."""
+
+Prompts = list[list[int]]
 T = TypeVar("T")
 
 
@@ -62,11 +73,14 @@ class StreamModel:
     name : str
         Its name in the tables.
     vocab, tensor_type : str
+    n_heads : int
+        With 8 heads, a head has 128 values; with 16 heads, it has 64.
     """
 
     name: str
     vocab: str
     tensor_type: str
+    n_heads: int = 8
 
     def path(self) -> Path:
         """Return the model's file; it is created on first use."""
@@ -74,7 +88,7 @@ class StreamModel:
             self.vocab,
             n_embd=1024,
             n_layers=13,
-            n_heads=8,
+            n_heads=self.n_heads,
             tensor_type=self.tensor_type,
             tied=True,
         )
@@ -109,10 +123,10 @@ class Cell:
     Parameters
     ----------
     model
-        A model with as many slots as streams. llama-server has as many as well.
+        A model with as many slots as streams. Each llama-server has as many as well.
     n_streams, effort, loop
-    server
-        None = llama-server is not available.
+    servers
+        The running servers, by label.
     """
 
     def __init__(
@@ -121,74 +135,92 @@ class Cell:
         n_streams: int,
         effort: StreamEffort,
         loop: BatchLoop,
-        server: LlamaServer | None,
+        servers: Mapping[str, LlamaServer],
     ) -> None:
-        facts = model.describe()
-        self._model = model
         self._n_streams = n_streams
         self._effort = effort
-        self._loop = loop
-        self._server = server
-        self._n_threads = int(facts["threads"])
+        self._servers = servers
         self._ours = OurStreams(model, CHOICES)
         self._alone = OurStreams(model, CHOICES)  # to count its passes separately
         self._prompts = RandomPrompts(model, seed=n_streams)
+        path, n_tokens = Path(model.path), effort.tokens
+        n_threads = int(model.describe()["threads"])
+        default, equal = (replace(loop, settings=each) for each in (DEFAULTS, EQUAL))
+        self._expect: Callable[[Prompts], Expected] = lambda prompts: equal.expect(
+            path, prompts, n_tokens, n_threads
+        )
+        self._writers: dict[str, Callable[[Prompts], Written]] = {
+            OURS: partial(write_together, self._ours, n_tokens=n_tokens),
+            LOOP: lambda prompts: default.write(path, prompts, n_tokens, n_threads),
+            LOOP_EQUAL: lambda prompts: equal.write(path, prompts, n_tokens, n_threads),
+            **{
+                name: partial(write_together, server, n_tokens=n_tokens)
+                for name, server in servers.items()
+            },
+        }
         self.problems: dict[str, str] = {}
 
     def writing(self) -> dict[str, Any]:
-        """Measure all streams generating text at once."""
-        n_streams, n_tokens, path = self._n_streams, self._effort.tokens, Path(self._model.path)
-        ways: dict[str, Callable[[list[list[int]]], Written]] = {
-            OURS: lambda prompts: write_together(self._ours, prompts, n_tokens),
-            LOOP: lambda prompts: self._loop.write(path, prompts, n_tokens, self._n_threads),
-        }
-        if n_streams > 1:
-            ways[ALONE] = lambda _: write_together(self._alone, self._drawn(1), n_tokens)
-        if (server := self._server) is not None:
-            ways[SERVER] = lambda prompts: write_together(server, prompts, n_tokens)
+        """Measure all streams generating text at once.
 
-        partings = self._partings(ways)
-        self._ours.stats.clear()
-        rounds = self._rounds(ways, self._effort.rounds, lambda: self._drawn(n_streams))
-        if n_streams == 1:
+        The first round of the first call has the first requests of the model and of the servers.
+        """
+        ways = dict(self._writers)
+        if self._n_streams > 1:
+            ways[ALONE] = lambda _: write_together(self._alone, self._drawn(1), self._effort.tokens)
+        rounds = self._rounds(ways, self._effort.rounds, lambda: self._drawn(self._n_streams))
+        if self._n_streams == 1:
             rounds[ALONE] = rounds[OURS]
         rates = {
             name: [one.tokens_per_second for one in written] for name, written in rounds.items()
         }
+        with_prompts = {
+            name: [one.tokens_per_second_with_prompts for one in written]
+            for name, written in rounds.items()
+        }
+        gaps = {
+            name: percentiles([ms for one in written for ms in one.token_ms], "*")
+            for name, written in rounds.items()
+        }
         return {
             name: {
-                "tokens_per_second": median(rates[name]),
-                "with_prompts": median([one.tokens_per_second_with_prompts for one in written]),
-                "times_the_loop": median_ratio(rates[name], rates[LOOP]),
-                "times_one_alone": median_ratio(rates[name], rates[ALONE]),
-                **_over_server(rates, name),
-                **percentiles([ms for one in written for ms in one.token_ms], "token_ms_*"),
-                "streams_that_part": len(partings.get(name, [])),
-                "widest_parting": max(partings.get(name, []), default=0.0),
+                "tokens_per_second": quartiles(rates[name]),
+                "with_prompts": median(with_prompts[name]),
+                **_first_round(with_prompts[name]),
+                "times_theirs": quartiles(ratios(rates[OURS], rates[name])),
+                **{f"token_ms_{each}": ms for each, ms in gaps[name].items()},
+                **{
+                    f"times_the_loop_{each}": ms / gaps[LOOP][each]
+                    for each, ms in gaps[name].items()
+                },
                 "short_streams": sum(
-                    len(tokens) != n_tokens for one in written for tokens in one.tokens
+                    len(tokens) != self._effort.tokens for one in written for tokens in one.tokens
                 ),
             }
             for name, written in rounds.items()
         }
 
-    def _partings(
-        self, ways: Mapping[str, Callable[[list[list[int]]], Written]]
-    ) -> dict[str, list[float]]:
-        """Return, by method, the loop's margin where a stream first generated another token.
+    def partings(self) -> dict[str, Any]:
+        """Compare the tokens of all methods with the tokens of the batch loop with our settings.
 
         If the model ends the generation early after some prompts, new prompts are drawn, at most
         `MOST_DRAWS` times in all, because the methods continue differently in that case.
+
+        Returns
+        -------
+        dict
+            For each method, how many streams differ, and the loop's largest margin at the first
+            different token of a stream.
         """
-        partings: dict[str, list[float]] = {}
-        path, n_tokens = Path(self._model.path), self._effort.tokens
+        partings: dict[str, Any] = {}
         for _ in range(MOST_DRAWS):
             prompts, restarts = self._drawn(self._n_streams), self._ours.restarts
-            expected = self._loop.expect(path, prompts, n_tokens, self._n_threads)
-            for name in (OURS, SERVER):
-                written = self._try(name, ways[name], prompts) if name in ways else None
+            expected = self._expect(prompts)
+            for name, way in self._writers.items():
+                written = self._try(name, way, prompts) if name != LOOP_EQUAL else None
                 if written is not None:
-                    partings[name] = expected.partings(written.tokens)
+                    margins = expected.partings(written.tokens)
+                    partings[name] = {"streams": len(margins), "widest": max(margins, default=0.0)}
             if self._ours.restarts == restarts:
                 break
         return partings
@@ -198,16 +230,16 @@ class Cell:
         count = max(self._effort.least_choices, 2 * self._n_streams)
         prefix = self._prompts.draw(1, PREFIX_TOKENS)[0] if shared else []
 
-        def drawn(n: int = count) -> list[list[int]]:
+        def drawn(n: int = count) -> Prompts:
             return self._prompts.draw(n, CHOICE_PROMPT_TOKENS, prefix)
 
-        ways: dict[str, Callable[[list[list[int]]], Chosen]] = {
-            OURS: lambda prompts: choose_together(self._ours, prompts, self._n_streams),
-            ALONE: lambda prompts: choose_together(self._alone, prompts, 1),
+        ways: dict[str, Callable[[Prompts], Chosen]] = {
+            OURS: partial(choose_together, self._ours, n_threads=self._n_streams),
+            ALONE: partial(choose_together, self._alone, n_threads=1),
         }
-        if self._server is not None:
-            server = replace(self._server, reuse=shared)
-            ways[SERVER] = lambda prompts: choose_together(server, prompts, self._n_streams)
+        for name, server in self._servers.items():
+            contender = replace(server, reuse=shared)
+            ways[name] = partial(choose_together, contender, n_threads=self._n_streams)
         for name, way in ways.items():
             self._try(name, way, drawn(self._n_streams))  # brings the prefix into the slots
         rounds = self._rounds(ways, self._effort.choice_rounds, drawn)
@@ -216,9 +248,8 @@ class Cell:
         }
         return {
             name: {
-                "choices_per_second": median(rates[name]),
-                "times_one_by_one": median_ratio(rates[name], rates[ALONE]),
-                **_over_server(rates, name),
+                "choices_per_second": quartiles(rates[name]),
+                "times_theirs": quartiles(ratios(rates[OURS], rates[name])),
                 **percentiles([ms for one in chosen for ms in one.choice_ms], "choice_ms_*"),
             }
             for name, chosen in rounds.items()
@@ -230,12 +261,13 @@ class Cell:
             return {}
         writers, n_tokens = self._drawn(self._n_streams - 1), self._effort.tokens
 
-        ways: dict[str, Callable[[list[list[int]]], Beside]] = {
-            OURS: lambda prompts: choose_beside(self._ours, prompts, writers, n_tokens)
+        beside: dict[str, Any] = {"beside": writers, "n_tokens": n_tokens}
+        ways: dict[str, Callable[[Prompts], Beside]] = {
+            OURS: partial(choose_beside, self._ours, **beside)
         }
-        if self._server is not None:
-            server = replace(self._server, reuse=True)  # the writers' prompts, as in eliza-ffi
-            ways[SERVER] = lambda prompts: choose_beside(server, prompts, writers, n_tokens)
+        for name, server in self._servers.items():
+            contender = replace(server, reuse=True)  # the writers' prompts, as in eliza-ffi
+            ways[name] = partial(choose_beside, contender, **beside)
         rounds = self._rounds(
             ways,
             self._effort.choice_rounds,
@@ -254,14 +286,14 @@ class Cell:
         restarts = self._ours.restarts + self._alone.restarts
         return {"restarts": restarts, **sharing(self._ours.stats)}
 
-    def _drawn(self, count: int) -> list[list[int]]:
+    def _drawn(self, count: int) -> Prompts:
         return self._prompts.draw(count, PROMPT_TOKENS)
 
     def _rounds(
         self,
-        ways: Mapping[str, Callable[[list[list[int]]], T]],
+        ways: Mapping[str, Callable[[Prompts], T]],
         n_rounds: int,
-        draw: Callable[[], list[list[int]]],
+        draw: Callable[[], Prompts],
     ) -> dict[str, list[T]]:
         """Run all methods in turns, each time with new prompts."""
         found: dict[str, list[T]] = {}
@@ -275,20 +307,18 @@ class Cell:
             names.append(names.pop(0))  # another method is first in the next round
         return {name: found[name] for name in ways if name in found}
 
-    def _try(
-        self, name: str, way: Callable[[list[list[int]]], T], prompts: list[list[int]]
-    ) -> T | None:
+    def _try(self, name: str, way: Callable[[Prompts], T], prompts: Prompts) -> T | None:
         """Run a method and return its result.
 
-        If llama-server fails, the error is noted, and the run continues without it.
+        If a server fails, the error is noted, and the run continues without it.
         """
-        if name != SERVER:
+        if name not in self._servers:
             return way(prompts)
         if name in self.problems:
             return None
         try:
             return way(prompts)
-        except Exception as error:  # no error of llama-server may end the run
+        except Exception as error:  # no error of a server may end the run
             self.problems[name] = f"{type(error).__name__}: {error}"
             return None
 
@@ -299,35 +329,51 @@ def measure_cell(
     effort: StreamEffort,
     loop: BatchLoop,
     program: Path | None,
+    busy: bool = False,
 ) -> dict[str, Any]:
-    """Measure one model with `n_streams` streams and return the figures of the cell."""
+    """Measure one model with `n_streams` streams and return the figures of the cell.
+
+    Parameters
+    ----------
+    subject, n_streams, effort, loop
+    program
+        llama-server; None = it is not available.
+    busy
+        Whether one other busy process runs all the time.
+    """
     figures: dict[str, Any] = {"model": subject.name, "streams": n_streams}
     path = subject.path()
     begin = time.perf_counter()
     with noting_other_programs(figures), ExitStack() as open_ones:
         model = open_ones.enter_context(Model(path, n_slots=n_streams, n_ctx=N_CTX))
         n_threads = int(model.describe()["threads"])
-        server, problem = None, {}
-        if program is not None:
+        servers: dict[str, LlamaServer] = {}
+        problems: dict[str, str] = {}
+        for name, more in SERVERS.items():
+            if program is None:
+                break
             try:
-                server = open_ones.enter_context(
-                    serving(program, path, n_streams, N_CTX, n_threads, CHOICES)
+                servers[name] = open_ones.enter_context(
+                    serving(program, path, n_streams, N_CTX, n_threads, CHOICES, more)
                 )
             except (OSError, RuntimeError) as error:
-                problem = {SERVER: str(error)}
-        cell = Cell(model, n_streams, effort, loop, server)
+                problems[name] = str(error)
+        open_ones.enter_context(one_busy_process() if busy else nullcontext())
+        cell = Cell(model, n_streams, effort, loop, servers)
         figures["n_vocab"] = int(model.describe()["model"]["n_vocab"])
         figures["writing"] = cell.writing()
         figures["passes"] = cell.passes()
+        figures["partings"] = cell.partings()
         figures["choosing"] = {
             name: cell.choosing(shared) for name, shared in zip(PROMPTS, (False, True), strict=True)
         }
         figures["beside"] = cell.beside()
-        figures["problems"] = {**problem, **cell.problems}
+        figures["problems"] = {**problems, **cell.problems}
     figures["seconds"] = time.perf_counter() - begin
     print(f"{subject.name}, {n_streams} streams: {figures['seconds']:.0f} s", file=sys.stderr)
     return figures
 
 
-def _over_server(rates: Mapping[str, Sequence[float]], name: str) -> dict[str, float]:
-    return {"times_the_server": median_ratio(rates[name], rates[SERVER])} if SERVER in rates else {}
+def _first_round(rates: Sequence[float]) -> dict[str, float]:
+    """Return the rate of the first round relative to the median of the later rounds, if any."""
+    return {"first_round": rates[0] / median(rates[1:])} if len(rates) > 1 else {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,63 +12,58 @@ from page_tables import markdown_table, number
 from eliza_ffi.decisions.pictures import Picture, plain
 from eliza_ffi.errors import NotSupportedError
 
-from ..methods import ALONE, LOOP, OURS, SERVER, colours
+from ..methods import ALONE, LOOP, LOOP_EQUAL, OURS, SERVER, SERVER_EQUAL, colours
 from ..parts.machine import disturbance, machine_line
 from .cells import PROMPTS
 
 __all__ = ["markdown", "plot"]
 
-WRITERS = (OURS, LOOP, SERVER)
-CHOOSERS = (OURS, ALONE, SERVER)
+SERVED = (OURS, SERVER, SERVER_EQUAL)
+WRITERS = (OURS, LOOP, LOOP_EQUAL, SERVER, SERVER_EQUAL)
+CHOOSERS = (OURS, ALONE, SERVER, SERVER_EQUAL)
+
+Rows = list[tuple[list[str], Mapping[str, Any]]]
+"""The rows of a table: the first columns, and the figures of each method."""
 
 
 def markdown(results: dict[str, Any]) -> str:
     """Return the tables: tokens first, then choices, then notes about the comparison."""
     cells = results["cells"]
+    text: Rows = [(_head(cell), cell["writing"]) for cell in cells]
+    choices: Rows = [
+        ([*_head(cell), kind], cell["choosing"][kind]) for cell in cells for kind in PROMPTS
+    ]
+    beside: Rows = [(_head(cell), cell["beside"]) for cell in cells if cell["beside"]]
     parts = [
         _state(results) + disturbance((_name(cell), cell) for cell in cells),
-        "Tokens per second of all streams together, once every stream has its first token. The "
-        "last three columns are ratios within a round: eliza-ffi's rate divided by the batch "
-        "loop's, by llama-server's, and by the rate of a single eliza-ffi stream",
-        markdown_table(
-            [
-                *("model", "streams", *WRITERS),
-                *("/ batch loop", "/ llama-server", "/ one stream"),
-            ],
-            map(_tokens_row, cells),
-        ),
+        "Tokens per second of all streams together, once every stream has its first token: median "
+        "(quartiles) over the rounds",
+        _table(text, WRITERS, _quartiles, "tokens_per_second"),
+        "eliza-ffi's tokens per second divided by the tokens per second of another method in the "
+        "same round: median (quartiles). *One stream* is a single eliza-ffi stream",
+        _table(text, (*WRITERS[1:], ALONE), _quartiles, "times_theirs", before="/ "),
         "Milliseconds between consecutive tokens of a stream: median (p99)",
-        markdown_table(
-            ["model", "streams", *WRITERS],
-            ([*_head(cell), *_times(cell["writing"], WRITERS, "token_ms")] for cell in cells),
-        ),
-        "Choices among five labels per second, with one thread per stream. *One thread* makes the "
-        "same choices with a single thread. *Own prompts*: 64 new tokens. *Shared prefix*: 64 new "
-        "tokens after a prefix of 150 tokens that all prompts share. The last two columns are "
-        "ratios within a round: eliza-ffi's rate divided by the rate of one thread and by "
-        "llama-server's",
-        markdown_table(
-            [
-                *("model", "streams", "prompts", OURS, "one thread", SERVER),
-                *("/ one thread", "/ llama-server"),
-            ],
-            (_choices_row(cell, prompts) for cell in cells for prompts in PROMPTS),
-        ),
+        _table(text, WRITERS, _times, "token_ms"),
+        "The same times divided by the times of the batch loop with its defaults: median (p99)",
+        _table(text, [name for name in WRITERS if name != LOOP], _times, "times_the_loop"),
+        "The first requests of a context: tokens per second, prompts included, in the first round "
+        "divided by the median of the later rounds. The batch loop has a new context in each round",
+        _table(text, SERVED, _shown, "first_round"),
+        "Choices among five labels per second, with one thread per stream: median (quartiles) over "
+        "the rounds. *One stream* makes the same choices with a single thread. *Own prompts*: 64 "
+        "new tokens. *Shared prefix*: 64 new tokens after a prefix of 150 tokens that all prompts "
+        "share",
+        _table(choices, CHOOSERS, _quartiles, "choices_per_second"),
+        "eliza-ffi's choices per second divided by the choices per second of another method in the "
+        "same round: median (quartiles)",
+        _table(choices, CHOOSERS[1:], _quartiles, "times_theirs", before="/ "),
         "Milliseconds of a choice, including its prompt: median (p99)",
-        markdown_table(
-            ["model", "streams", "prompts", OURS, "one thread", SERVER],
-            (
-                [*_head(cell), kind, *_times(cell["choosing"][kind], CHOOSERS, "choice_ms")]
-                for cell in cells
-                for kind in PROMPTS
-            ),
-        ),
+        _table(choices, CHOOSERS, _times, "choice_ms"),
         "One thread makes choices while all other streams generate text: milliseconds of a choice, "
-        "median (p99), and tokens per second of the other streams together during the choices",
-        markdown_table(
-            ["model", "streams", OURS, SERVER, f"{OURS}, tokens/s", f"{SERVER}, tokens/s"],
-            (_beside_row(cell) for cell in cells if cell["beside"]),
-        ),
+        "median (p99)",
+        _table(beside, SERVED, _times, "choice_ms"),
+        "Tokens per second of the other streams together during these choices",
+        _table(beside, SERVED, _shown, "tokens_per_second"),
     ]
     if any("passes_shared" in cell["passes"] for cell in cells):
         parts += [
@@ -86,8 +81,9 @@ def markdown(results: dict[str, Any]) -> str:
     noted = [f"- {_name(cell)}: {note}" for cell in cells for note in _notes(cell)]
     if noted:
         parts += [
-            "Notes. Where tokens differ from the batch loop's, the margin is the largest "
-            "difference between the loop's two best logits at the first different token",
+            "Notes. Where tokens differ from the tokens of the batch loop with our settings, the "
+            "margin is the largest difference between the loop's two best logits at the first "
+            "different token",
             "\n".join(noted),
         ]
     return "\n\n".join(parts) + "\n"
@@ -120,7 +116,7 @@ def plot(results: dict[str, Any], file: Path) -> None:
 
 def _draw(axis: Any, cells: list[tuple[int, dict[str, Any]]], figure: str) -> None:
     for name, colour in colours(["streams"]).items():
-        points = [(streams, ways[name][figure]) for streams, ways in cells if name in ways]
+        points = [(streams, ways[name][figure][1]) for streams, ways in cells if name in ways]
         if points:
             axis.plot(*zip(*points, strict=True), marker="o", ms=4, label=name, color=colour)
     axis.set_xscale("log", base=2)
@@ -141,6 +137,7 @@ def _state(results: dict[str, Any]) -> str:
         f"{machine_line(results['machine'])}{versions} {plan['tokens']} tokens per stream, after "
         f"prompts of 32 tokens; medians of {plan['rounds']} rounds of text and "
         f"{plan['choice_rounds']} of choices. Measured in {minutes:.1f} minutes."
+        f"{' One other busy process ran all the time.' * results['busy']}"
     )
 
 
@@ -152,49 +149,53 @@ def _head(cell: dict[str, Any]) -> list[str]:
     return [cell["model"], str(cell["streams"])]
 
 
-def _shown(ways: Mapping[str, Any], name: str, figure: str) -> str:
-    return number(ways[name][figure]) if name in ways else "-"
+def _table(
+    rows: Rows,
+    names: Sequence[str],
+    shown: Callable[[Mapping[str, Any], Sequence[str], str], list[str]],
+    figure: str,
+    before: str = "",
+) -> str:
+    """Return a table of one figure, with a column for each method.
+
+    Parameters
+    ----------
+    rows
+    names
+        The methods.
+    shown
+        Formats the figure of all methods.
+    figure
+    before
+        Precedes the names in the table's head.
+    """
+    left = ["model", "streams", "prompts"][: len(rows[0][0])] if rows else ["model", "streams"]
+    heads = [before + ("one stream" if name == ALONE else name) for name in names]
+    return markdown_table(
+        [*left, *heads], ([*head, *shown(ways, names, figure)] for head, ways in rows)
+    )
 
 
-def _times_server(ways: Mapping[str, Any]) -> str:
-    return number(ways[OURS]["times_the_server"]) if SERVER in ways else "-"
+def _shown(ways: Mapping[str, Any], names: Sequence[str], figure: str) -> list[str]:
+    found = [ways.get(name, {}).get(figure) for name in names]
+    return ["-" if each is None else number(each) for each in found]
 
 
-def _times(ways: Mapping[str, Any], names: tuple[str, ...], figure: str) -> list[str]:
+def _quartiles(ways: Mapping[str, Any], names: Sequence[str], figure: str) -> list[str]:
+    shown = []
+    for name in names:
+        low, middle, high = map(number, ways[name][figure]) if name in ways else ("", "", "")
+        shown.append(f"{middle} ({low}-{high})" if name in ways else "-")
+    return shown
+
+
+def _times(ways: Mapping[str, Any], names: Sequence[str], figure: str) -> list[str]:
     return [
         f"{number(ways[name][f'{figure}_p50'])} ({number(ways[name][f'{figure}_p99'])})"
         if name in ways
         else "-"
         for name in names
     ]
-
-
-def _tokens_row(cell: dict[str, Any]) -> list[str]:
-    ways = cell["writing"]
-    rates = [_shown(ways, name, "tokens_per_second") for name in WRITERS]
-    return [
-        *(*_head(cell), *rates),
-        _shown(ways, OURS, "times_the_loop"),
-        _times_server(ways),
-        _shown(ways, OURS, "times_one_alone"),
-    ]
-
-
-def _choices_row(cell: dict[str, Any], prompts: str) -> list[str]:
-    ways = cell["choosing"][prompts]
-    rates = [_shown(ways, name, "choices_per_second") for name in CHOOSERS]
-    return [
-        *(*_head(cell), prompts, *rates),
-        _shown(ways, OURS, "times_one_by_one"),
-        _times_server(ways),
-    ]
-
-
-def _beside_row(cell: dict[str, Any]) -> list[str]:
-    ways = cell["beside"]
-    names = (OURS, SERVER)
-    rates = [_shown(ways, name, "tokens_per_second") for name in names]
-    return [*_head(cell), *_times(ways, names, "choice_ms"), *rates]
 
 
 def _passes_row(cell: dict[str, Any]) -> list[str]:
@@ -208,12 +209,13 @@ def _passes_row(cell: dict[str, Any]) -> list[str]:
 def _notes(cell: dict[str, Any]) -> list[str]:
     """Return notes about a cell that matter for the comparison."""
     notes = [f"{name} failed: {problem[:200]}" for name, problem in cell["problems"].items()]
-    for name, figures in cell["writing"].items():
-        if figures["streams_that_part"]:
+    for name, partings in cell["partings"].items():
+        if partings["streams"]:
             notes.append(
-                f"tokens of {name} differ in {figures['streams_that_part']} of {cell['streams']} "
-                f"streams, margin {number(figures['widest_parting'])}"
+                f"tokens of {name} differ in {partings['streams']} of {cell['streams']} streams, "
+                f"margin {number(partings['widest'])}"
             )
+    for name, figures in cell["writing"].items():
         if figures["short_streams"]:
             notes.append(f"{name}: streams with too few tokens: {figures['short_streams']}")
     if cell["passes"]["restarts"]:

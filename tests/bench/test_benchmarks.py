@@ -21,7 +21,7 @@ from bench.model.together import OurStreams, Written, write_together
 from bench.parts.pages import fill_sections
 from bench.parts.single_steps import is_supported
 from bench.parts.workload import MODELS, action_names
-from bench.together.batch_loop import BatchLoop
+from bench.together.batch_loop import DEFAULTS, EQUAL, BatchLoop
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
@@ -102,6 +102,21 @@ def test_the_instructions_of_a_decision_include_its_parts(library: Library) -> N
 @pytest.fixture
 def loop(library: Library) -> BatchLoop:
     return BatchLoop.find()
+
+
+@pytest.mark.parametrize("settings", [DEFAULTS, EQUAL])
+def test_the_batch_loop_generates_the_requested_number_of_tokens(
+    loop: BatchLoop, tiny_model: Model, settings: str
+) -> None:
+    prompts = RandomPrompts(tiny_model, seed=7).draw(3, 16)
+    expected = replace(loop, settings=settings).expect(Path(tiny_model.path), prompts, 6, 1)
+    for made in (expected.written.tokens, expected.written.seconds, expected.margins):
+        assert [len(one) for one in made] == [6, 6, 6]
+
+
+def test_the_batch_loop_rejects_unknown_settings(loop: BatchLoop, tiny_model: Model) -> None:
+    with pytest.raises(RuntimeError, match="expected defaults or equal"):
+        replace(loop, settings="fast").write(Path(tiny_model.path), [[1]], 1, 1)
 
 
 def test_the_batch_loop_generates_the_tokens_of_our_streams(

@@ -1,9 +1,11 @@
-"""The shared parts of the benchmarks: figures, ratios, and stored results."""
+"""The shared parts of the benchmarks: figures, ratios, stored and disturbed results."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from page_tables import number
 
 from bench.parts.figures import median_ratio
+from bench.parts.machine import one_busy_process, quietest
 from bench.parts.merging import stored_or_measured
 
 
@@ -47,3 +50,22 @@ def test_merging_replaces_the_measured_cells_and_keeps_the_others(tmp_path: Path
     assert shown(new, render=True) == [("small", 1.0), ("middle", 2.0), ("unknown", 3.0)]
     with pytest.raises(SystemExit, match="another machine"):
         shown(results_of("B", small=8.0), merge=True)
+
+
+@pytest.mark.parametrize(
+    ("busy", "measurements", "kept"),
+    [([0.0], 1, 0.0), ([0.3, 0.05], 2, 0.05), ([0.5, 0.2, 0.4], 3, 0.2)],
+)
+def test_a_disturbed_cell_is_measured_again(
+    busy: list[float], measurements: int, kept: float
+) -> None:
+    made = iter([{"other_programs": each} for each in (*busy, 0.0)])
+    assert quietest(lambda: next(made), attempts=3)["other_programs"] == kept
+    assert len(list(made)) == len(busy) + 1 - measurements
+
+
+def test_the_busy_process_uses_a_core_until_the_block_ends() -> None:
+    before = os.times().children_user
+    with one_busy_process():
+        time.sleep(0.5)
+    assert os.times().children_user > before + 0.05
