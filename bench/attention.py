@@ -1,0 +1,144 @@
+"""Measure flash attention on the CPU: the same work with ``flash_attn`` on and off.
+
+The work is choices with fresh and with reused prompts, and text of several streams, with models of
+two head sizes. Both settings take turns; the important figures are the ratios within a round.
+
+    $ python -m bench.attention --docs docs/performance.md              # half an hour
+    $ python -m bench.attention --render --docs docs/performance.md     # measure nothing
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from page_tables import markdown_table, number
+
+from eliza_ffi.model import Model
+
+from .model.streams import CHOICES, RandomPrompts
+from .model.together import OurStreams, write_together
+from .parts.figures import median, quartiles, ratios
+from .parts.machine import disturbance, machine_facts, machine_line, noting_other_programs, quietest
+from .parts.pages import add_output_arguments, publish
+from .streams import MODELS
+
+OFF, ON = "off", "on"
+SUBJECTS = {128: MODELS[0], 64: replace(MODELS[0], n_heads=16)}
+"""The models by head size."""
+
+TOKENS = 48
+"""The tokens that each stream generates."""
+
+ROUNDS, ATTEMPTS = 7, 3
+
+
+@dataclass(frozen=True)
+class Task:
+    """A choice (0 streams) or text of several streams, after prompts of reused and new tokens."""
+
+    new: int
+    reused: int = 0
+    streams: int = 0
+
+    @property
+    def name(self) -> str:
+        prompt = f"{self.reused:,} reused + {self.new:,} new" if self.reused else f"{self.new:,}"
+        work = (
+            f"text, {self.streams} stream{'s' * (self.streams > 1)}" if self.streams else "choice"
+        )
+        return f"{work}, prompt of {prompt}"
+
+    def milliseconds(self, model: Model, prompts: Sequence[Sequence[int]]) -> float:
+        """Return the time of the choice, or the time of a token of each stream."""
+        if self.streams:
+            written = write_together(OurStreams(model, CHOICES), prompts, TOKENS)
+            return 1e3 * self.streams / written.tokens_per_second
+        begin = time.perf_counter()
+        model.choose(prompts[0], CHOICES)
+        return (time.perf_counter() - begin) * 1e3
+
+
+TASKS = (
+    *(Task(new) for new in (32, 250, 1000, 4000)),
+    *(Task(30, reused) for reused in (400, 2000)),
+    *(Task(new, streams=streams) for new in (32, 400) for streams in (1, 4, 8, 16)),
+    Task(2000, streams=1),
+)
+
+
+def measure(head_size: int, task: Task, rounds: int = ROUNDS) -> dict[str, Any]:
+    """Do a task with both settings in turns, and return the times and their ratio."""
+    cell: dict[str, Any] = {"head_size": head_size, "task": task.name}
+    path, count = SUBJECTS[head_size].path(), max(task.streams, 1)
+    n_ctx = max(2048, count * (task.reused + task.new + TOKENS + 32))
+    with noting_other_programs(cell), ExitStack() as open_ones:
+        models = {
+            setting: open_ones.enter_context(
+                Model(path, n_slots=count, n_ctx=n_ctx, options={"flash_attn": setting})
+            )
+            for setting in (OFF, ON)
+        }
+        source = RandomPrompts(models[OFF], seed=1)
+        prefix = source.draw(1, task.reused)[0] if task.reused else []
+        ms: dict[str, list[float]] = {setting: [] for setting in models}
+        for turn in range(rounds + 1):
+            prompts = source.draw(count, task.new, prefix)
+            for setting in (OFF, ON) if turn % 2 else (ON, OFF):
+                ms[setting].append(task.milliseconds(models[setting], prompts))
+    off, on = ms[OFF][1:], ms[ON][1:]  # the first round brought the prefix into the slots
+    cell |= {OFF: median(off), ON: median(on), "on_over_off": quartiles(ratios(on, off))}
+    print(cell, file=sys.stderr)
+    return cell
+
+
+def run() -> dict[str, Any]:
+    """Measure all tasks with all models and return the results."""
+    cells = [
+        quietest(partial(measure, head_size, task), ATTEMPTS)
+        for head_size in SUBJECTS
+        for task in TASKS
+    ]
+    return {"machine": machine_facts(), "cells": cells}
+
+
+def markdown(results: Mapping[str, Any]) -> str:
+    """Return the table."""
+    named = [(f"{each['task']}, head size {each['head_size']}", each) for each in results["cells"]]
+    rows = []
+    for cell in results["cells"]:
+        low, middle, high = (f"{each:.2f}" for each in cell["on_over_off"])
+        ms = (number(cell[setting]) for setting in (OFF, ON))
+        rows.append([cell["task"], str(cell["head_size"]), *ms, f"{middle} ({low}-{high})"])
+    parts = [
+        machine_line(results["machine"]) + disturbance(named),
+        f"Milliseconds of a choice, or of a token of each stream, with flash attention off and on: "
+        f"medians of {ROUNDS} rounds. *On / off* is the ratio of the times in the same round: "
+        "median (quartiles)",
+        markdown_table(["task", "head size", OFF, ON, "on / off"], rows),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Measure flash attention on the CPU.")
+    parser.add_argument(
+        "--render", action="store_true", help="show the stored results; measure nothing"
+    )
+    add_output_arguments(parser)
+    options = parser.parse_args(arguments)
+    file = options.out / "attention.json"
+    results = json.loads(file.read_text(encoding="utf-8")) if options.render else run()
+    publish("attention", results, markdown(results), options.out, options.docs)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
