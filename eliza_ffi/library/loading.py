@@ -55,6 +55,7 @@ LIBRARY_VARIABLE = "ELIZA_INFERENCE_LIBRARY"
 TRUST_VARIABLE = "ELIZA_TRUST_BUNDLE"
 
 C_TYPES = (
+    "char *[]",
     "char **",
     "char[]",
     "double *",

@@ -128,8 +128,8 @@ class StreamConfig:
         checked.
     mtp_drafter_path : str or None
         The file that drafts tokens: a model with the same vocabulary, or an MTP head or a Gemma 4
-        assistant for the model. None = the MTP head in the model's own file. If there is none, the draft is the text that
-        followed the last few tokens where they occurred before.
+        assistant for the model. None = the MTP head in the model's own file. If there is none, the
+        draft is the text that followed the last few tokens where they occurred before.
     gbnf_grammar : str or None
         A grammar in GBNF whose start rule is ``root``.
     disable_thinking : bool
@@ -338,6 +338,9 @@ class LlmStreamingBinding(Protocol):
 
     def next_many(self, stream: Any) -> StreamStep:
         """Generate tokens for a short time, and return them as one step."""
+
+    def set_stops(self, stream: Any, texts: Sequence[str]) -> None:
+        """Set the texts after which `next` and `next_many` return."""
 
     def cancel(self, stream: Any) -> None:
         """Stop the call that is running on the stream."""

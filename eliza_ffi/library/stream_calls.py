@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import check_callable, check_kind, check_whole, wrong
+from ..checks import check_callable, check_each, check_kind, check_whole, wrong
 from ..errors import InvalidArgumentError, NotSupportedError
 from . import native_calls
 from .cffi_values import (
@@ -126,6 +126,20 @@ class StreamCalls(NativeCalls):
         self._need("llm_stream_next_many")
         with self._turn(stream, "generate"):
             return self._pull(stream, self._call_next_many)
+
+    def set_stops(self, stream: CffiStream, texts: Sequence[str]) -> None:
+        """Set the texts after which `next` and `next_many` return.
+
+        The last token of the returned step then completes one of the texts.
+        """
+        self._need("llm_stream_set_stops")
+        # Generated text is valid UTF-8 without NUL.
+        given = check_each("texts", texts, str, "a string")
+        possible = [text.encode(errors="surrogatepass") for text in given if "\0" not in text]
+        kept = [self._ffi.new("char[]", text) for text in possible]
+        array = self._ffi.new("char *[]", kept)
+        set_stops = self._lib.eliza_inference_llm_stream_set_stops
+        self._checked_stream("set stop strings", set_stops, stream, array, len(kept))
 
     def _pull(
         self, stream: CffiStream, call: Callable[[CffiStream], tuple[int, int]]

@@ -49,8 +49,6 @@ class GenerationRun:
         Called at most once, with a reason, if the library has no tries to constrain the labels.
     at_once
         Whether a step may have many tokens, so that the whole text needs few calls of the library.
-        Requests with stop strings ignore it, because the generation must end directly after the
-        token that completes a stop string.
 
     Notes
     -----
@@ -84,7 +82,7 @@ class GenerationRun:
         self._masked = None if masks is None else MaskedSteps(binding, masks, check)
         self.args = args
         self._warn = warn
-        self._at_once = at_once and not args.stop and binding.supports("next_many")
+        self._at_once = at_once and binding.supports("next_many")
         self._text: list[str] = []
         self._tokens: list[int] = []
         self._drafted = 0
@@ -110,6 +108,8 @@ class GenerationRun:
             lifecycle.check()
             if args.logprobs is not None:
                 self._binding.set_logprobs(stream, args.logprobs)
+            if args.stop and self._at_once:
+                self._binding.set_stops(stream, args.stop)
             has_trie = self._set_trie(stream)
             try:
                 if has_trie and args.score_choices:

@@ -144,6 +144,7 @@ const Function table[] = {
     ARGUMENTS(eliza_inference_llm_stream_prefill),
     ARGUMENTS(eliza_inference_llm_stream_next),
     ARGUMENTS(eliza_inference_llm_stream_next_many),
+    ARGUMENTS(eliza_inference_llm_stream_set_stops),
     ARGUMENTS(eliza_inference_llm_token_mask_supported),
     ARGUMENTS(eliza_inference_llm_stream_set_token_mask),
     ARGUMENTS(eliza_inference_llm_stream_set_forced_tokens),

@@ -132,9 +132,7 @@ void write_models(const std::string & model_file, const std::string & assistant_
 
 class Assistant : public testing::Test {
 protected:
-    static void SetUpTestSuite() {
-        write_models(file_of("gemma4"), file_of("gemma4-assistant"));
-    }
+    static void SetUpTestSuite() { write_models(file_of("gemma4"), file_of("gemma4-assistant")); }
     static void TearDownTestSuite() {
         std::filesystem::remove(file_of("gemma4"));
         std::filesystem::remove(file_of("gemma4-assistant"));

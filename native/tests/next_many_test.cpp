@@ -103,6 +103,48 @@ TEST_F(NextMany, TokensWhoseTextDoesNotFitAreReturnedByTheNextCall) {
     EXPECT_GT(n_calls, 1);
 }
 
+TEST_F(NextMany, ItReturnsAfterTheTokenThatCompletesAStopText) {
+    eliza_llm_stream_config_t cfg = full_precision_config();
+    cfg.gbnf_grammar = "root ::= (\"one\" | \" two\" | \", \")+";
+    for (const bool greedy : {true, false}) {
+        cfg.temperature = greedy ? 0.0f : 1.0f;
+        const Output whole = pull(prompted(cfg), 60);
+        for (const std::vector<const char *> & texts :
+             {std::vector<const char *>{"two"}, {"e, ", "e t"}, {"never", "o"}, {", one, "}}) {
+            const StreamHandle stream = prompted(cfg);
+            ErrorText error;
+            ASSERT_EQ(eliza_inference_llm_stream_set_stops(stream.get(), texts.data(), texts.size(), error.out()), 0)
+                << error.text();
+            int n_calls = 0;
+            const Output first = pull_many(stream, 60, n_calls);
+            ASSERT_EQ(first.tokens, whole.tokens) << "the calls continue the generation";
+            size_t n_found = 0;  // texts do not overlap a step that completed one
+            const StreamHandle single = prompted(cfg);
+            std::string text;
+            for (size_t i = 0; i < whole.tokens.size(); ++i) {
+                text += pull(single, 1).text;
+                for (const char * stop : texts) {
+                    if (text.find(stop) != std::string::npos) {
+                        ++n_found;
+                        text.clear();
+                        break;
+                    }
+                }
+            }
+            const bool at_end = text.empty() && first.status == 0;
+            EXPECT_EQ(static_cast<size_t>(n_calls), n_found + (at_end ? 0 : 1));
+        }
+    }
+}
+
+TEST_F(NextMany, StopTextsMustNotBeEmpty) {
+    const StreamHandle stream = prompted(full_precision_config());
+    const char * texts[] = {"fine", ""};
+    ErrorText error;
+    EXPECT_LT(eliza_inference_llm_stream_set_stops(stream.get(), texts, 2, error.out()), 0);
+    EXPECT_EQ(error.text(), "texts[1] is empty");
+}
+
 TEST_F(NextMany, TokensThatWaitCanBeTakenOneByOne) {
     int i = 0;
     while (pull(prompted(full_precision_config(), i), 60).tokens.size() < 60) ASSERT_LT(++i, 50);

@@ -95,6 +95,7 @@ CALLS: dict[str, Callable[[CffiBinding, Any, Any], Any]] = {
     "llm_stream_set_token_mask": lambda b, ctx, s: b.set_token_mask(s, None),
     "llm_stream_set_forced_tokens": lambda b, ctx, s: b.set_forced_tokens(s, [65]),
     "llm_stream_next_many": lambda b, ctx, s: b.next_many(s),
+    "llm_stream_set_stops": lambda b, ctx, s: b.set_stops(s, ["."]),
     "llm_stream_decode": lambda b, ctx, s: b.decode(s),
     "llm_stream_generate": lambda b, ctx, s: b.generate(s, 0, lambda token, text: False),
     "set_token_trie": lambda b, ctx, s: b.set_token_trie(s, "{}", 0),

@@ -277,6 +277,12 @@ ELIZA_API int32_t eliza_inference_llm_stream_next_many(EliLlmStream * stream, ui
                                                        uint64_t text_cap, int32_t * drafted_out, int32_t * accepted_out,
                                                        char ** err);
 
+/* Sets texts after which eliza_inference_llm_stream_next() and eliza_inference_llm_stream_next_many() return: the last
+ * returned token completes one of these texts. The generation has not ended, and the next call continues it. With
+ * n_texts 0 there are none. The texts are copied. */
+ELIZA_API int32_t eliza_inference_llm_stream_set_stops(EliLlmStream * stream, const char * const * texts,
+                                                       uint64_t n_texts, char ** err);
+
 /* Receives each token with its text, which is valid during the call. Return non-zero to stop. If the generation
  * ends inside a UTF-8 character, a last call with token_id -1 delivers the remaining text. */
 typedef int (*eliza_token_callback)(int32_t token_id, const char * token_text, void * user);

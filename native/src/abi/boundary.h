@@ -9,12 +9,14 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "abi/handles.h"
 #include "eliza/eliza_inference.h"
 #include "engine/inference_context.h"
 #include "engine/stream/stream.h"
 #include "error.h"
+#include "json_input.h"
 
 namespace eliza {
 
@@ -151,6 +153,22 @@ inline std::string_view require_text(const char * text, size_t len, const char *
         throw invalid_argument(std::string(what) + " of " + std::to_string(len) + " bytes is too long");
     }
     return {text, len};
+}
+
+// Copies a caller's array of texts. Rejects an implausible length before anything is read.
+inline std::vector<std::string> require_texts(const char * const * texts, uint64_t n, const char * what) {
+    if (n > INT32_MAX) {
+        throw invalid_argument(std::to_string(n) + " " + what + " are more than " + std::to_string(INT32_MAX));
+    }
+    std::vector<std::string> copied;
+    copied.reserve(n);
+    for (size_t i = 0; i < n; ++i) {
+        if (texts[i] == nullptr) {
+            throw invalid_argument(at(what, i) + " is NULL");
+        }
+        copied.emplace_back(texts[i]);
+    }
+    return copied;
 }
 
 }  // namespace eliza

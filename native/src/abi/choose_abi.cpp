@@ -35,18 +35,7 @@ eliza_choose_options_t read_options(const eliza_choose_options_t * given) {
 
 std::vector<std::string> read_labels(const char * const * labels, uint64_t n_labels) {
     require(labels != nullptr && n_labels > 0, "there are no labels");
-    if (n_labels > INT32_MAX) {
-        throw invalid_argument(std::to_string(n_labels) + " labels are more than " + std::to_string(INT32_MAX));
-    }
-    std::vector<std::string> texts;
-    texts.reserve(n_labels);
-    for (size_t i = 0; i < n_labels; ++i) {
-        if (labels[i] == nullptr) {
-            throw invalid_argument(at("labels", i) + " is NULL");
-        }
-        texts.emplace_back(labels[i]);
-    }
-    return texts;
+    return require_texts(labels, n_labels, "labels");
 }
 
 eliza_llm_stream_config_t stream_config(const eliza_choose_options_t & options) {

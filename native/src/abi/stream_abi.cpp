@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "abi/boundary.h"
+#include "json_input.h"
 
 using namespace eliza;
 
@@ -79,7 +80,8 @@ struct StepWriter {
 };
 
 // Writes the next step, and then more steps while there is room. After most_us microseconds, it writes only steps that
-// need no forward pass. Returns true after the last step of the generation.
+// need no forward pass. Stops after a step that completes a stop text. Returns true after the last step of the
+// generation.
 bool write_steps(Stream & stream, int64_t most_us, StepWriter & writer) {
     const int64_t start = llama_time_us();
     const auto ahead = [&] {
@@ -92,9 +94,9 @@ bool write_steps(Stream & stream, int64_t most_us, StepWriter & writer) {
                                             std::to_string(step.text.size() + 1) + " bytes, got " +
                                             std::to_string(writer.text_cap) + "; the token waits for the next call");
     }
-    bool is_final = writer.write(step);
+    bool is_final = writer.write(step), completes_stop = step.completes_stop;
     stream.take();
-    while (!is_final && writer.n_tokens < writer.tokens_cap) {
+    while (!is_final && !completes_stop && writer.n_tokens < writer.tokens_cap) {
         const bool in_time = llama_time_us() - start < most_us;
         if (!in_time && !stream.has_step() && !stream.next_is_ready()) {
             break;
@@ -104,6 +106,7 @@ bool write_steps(Stream & stream, int64_t most_us, StepWriter & writer) {
             break;  // the next call returns the step or reports the error
         }
         is_final = writer.write(*next);
+        completes_stop = next->completes_stop;
         stream.take();
     }
     return is_final;
@@ -204,6 +207,19 @@ int32_t eliza_inference_llm_stream_next_many(EliLlmStream * stream, uint32_t mos
     return pull(stream, int64_t(1000) * most_ms,
                 {tokens_out, static_cast<size_t>(tokens_cap), text_out, static_cast<size_t>(text_cap)}, num_tokens_out,
                 drafted_out, accepted_out, err);
+}
+
+int32_t eliza_inference_llm_stream_set_stops(EliLlmStream * stream, const char * const * texts, uint64_t n_texts,
+                                             char ** err) {
+    return with_stream(stream, err, [&](Stream & s) {
+        require(texts != nullptr || n_texts == 0, "texts is NULL");
+        std::vector<std::string> stops = require_texts(texts, n_texts, "texts");
+        for (size_t i = 0; i < stops.size(); ++i) {
+            require(!stops[i].empty(), (at("texts", i) + " is empty").c_str());
+        }
+        s.set_stops(std::move(stops));
+        return ELIZA_OK;
+    });
 }
 
 int eliza_inference_llm_stream_generate(EliLlmStream * stream, int32_t max_tokens, eliza_token_callback on_token,

@@ -52,10 +52,9 @@ std::shared_ptr<Model> InferenceContext::model_locked() {
             {options_.n_gpu_layers, options_.use_mmap, options_.devices, options_.with_mtp_head, options_.lora},
             progress_);
         if (model->is_assistant() || !model->has_trunk()) {
-            throw Error(ELIZA_ERR_BUNDLE_INVALID,
-                        "the model " + model_path_ + " contains only an " +
-                            (model->is_assistant() ? "assistant" : "MTP head") +
-                            ": pass it as mtp_drafter_path of the model it was made for");
+            throw Error(ELIZA_ERR_BUNDLE_INVALID, "the model " + model_path_ + " contains only an " +
+                                                      (model->is_assistant() ? "assistant" : "MTP head") +
+                                                      ": pass it as mtp_drafter_path of the model it was made for");
         }
         model_ = model;
     }

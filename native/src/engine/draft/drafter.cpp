@@ -129,9 +129,10 @@ std::unique_ptr<Drafter> Drafter::make(const DraftConfig & config, Sequence & se
         }
     }
     if (!kind.empty()) {
-        throw invalid_argument("mtp_drafter_path: \"" + config.model_path + "\" is an unsupported kind of drafter: " +
-                               kind + " (architecture " + model->architecture() +
-                               "); supported: whole models with the same vocabulary, MTP heads, and assistants of Gemma 4");
+        throw invalid_argument(
+            "mtp_drafter_path: \"" + config.model_path + "\" is an unsupported kind of drafter: " + kind +
+            " (architecture " + model->architecture() +
+            "); supported: whole models with the same vocabulary, MTP heads, and assistants of Gemma 4");
     }
     return std::make_unique<ModelDrafter>(config, std::move(model), decoder);
 }

@@ -52,8 +52,8 @@ protected:
     // Does the same as draft(), after the subclass has brought llama.cpp's drafter up to date.
     std::vector<llama_token> guess(const std::vector<llama_token> & tokens, int32_t most);
 
-    const std::shared_ptr<Model> model_;  // the draft model or head, if it has its own file
-    const llama_seq_id sequence_;         // the only sequence that is used in the draft context
+    const std::shared_ptr<Model> model_;      // the draft model or head, if it has its own file
+    const llama_seq_id sequence_;             // the only sequence that is used in the draft context
     std::shared_ptr<llama_context> context_;  // of the draft model or head, if there is one
     common_speculative_ptr speculative_;
 };

@@ -75,7 +75,7 @@ private:
     const TreeLimits tree_limits_;
     PassQueue queue_;
     std::map<std::shared_ptr<Model>, std::shared_ptr<llama_context>> assistants_;  // used while no pass runs
-    std::mutex costs_mutex_;  // guards costs_
+    std::mutex costs_mutex_;                                                       // guards costs_
     Costs costs_;
 };
 

@@ -96,6 +96,7 @@ void Stream::prefill(const llama_token * tokens, size_t n) {
     stats_.prompt_tokens_reused += sequence_.counts().tokens_reused - before.tokens_reused;
     stats_.prompt_passes += sequence_.counts().passes - before.passes;
     resume();
+    stops_.forget();
     generated_since_prefill_ = 0;
 }
 
@@ -203,7 +204,8 @@ void Stream::compute_steps(const Ahead & ahead) {
         const bool is_end = llama_vocab_is_eog(decoder_->model().vocab(), token);
         stats_.tokens_sampled += is_end ? 0 : 1;
         steps_.push_back(is_end ? finish(ELIZA_FINISH_END) : step_of(token));
-        return !steps_.back().final && steps_.size() < ahead.n_steps && llama_time_us() - start < ahead.most_us;
+        return !steps_.back().final && !steps_.back().completes_stop && steps_.size() < ahead.n_steps &&
+               llama_time_us() - start < ahead.most_us;
     });
 }
 
@@ -250,6 +252,7 @@ Stream::Step Stream::step_of(llama_token token) {
         step.text += finish(ELIZA_FINISH_LENGTH).text;
         step.final = true;
     }
+    step.completes_stop = stops_.push(step.text);
     return step;
 }
 
@@ -483,6 +486,7 @@ void Stream::start_again() {
     draft_.drop();
     logprobs_.forget();
     utf8_.finish();
+    stops_.forget();
     steps_.clear();
     error_ = nullptr;
     finish_reason_ = ELIZA_FINISH_NONE;
