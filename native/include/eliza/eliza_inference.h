@@ -269,9 +269,9 @@ ELIZA_API int eliza_inference_llm_stream_next(EliLlmStream * stream, int32_t * t
                                               int32_t * drafted_out, int32_t * accepted_out, char ** err);
 
 /* Generates steps like eliza_inference_llm_stream_next(), until the generation ends, a buffer is full or most_ms
- * milliseconds have passed. A whole text therefore needs few calls. Greedy tokens are chosen by the thread that runs
- * the forward passes, and the calling thread sleeps meanwhile. An error after the first token is reported by the next
- * call. */
+ * milliseconds have passed. A whole text therefore needs few calls. Without a grammar, tokens are chosen by the thread
+ * that runs the forward passes, and the calling thread sleeps meanwhile. An error after the first token is reported by
+ * the next call. */
 ELIZA_API int32_t eliza_inference_llm_stream_next_many(EliLlmStream * stream, uint32_t most_ms, int32_t * tokens_out,
                                                        uint64_t tokens_cap, uint64_t * num_tokens_out, char * text_out,
                                                        uint64_t text_cap, int32_t * drafted_out, int32_t * accepted_out,

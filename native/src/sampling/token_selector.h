@@ -45,8 +45,8 @@ public:
     std::string describe() const;
     bool has_grammar() const { return grammar_ != nullptr; }
 
-    // True if select() is an argmax over raw logits: it takes little time and cannot fail.
-    bool is_plain_argmax() const { return grammar_ == nullptr && !budget_ && chain_.greedy() && chain_.keeps_logits(); }
+    // True if select() uses only samplers, which take little time.
+    bool is_fast() const { return grammar_ == nullptr && !budget_; }
 
     // Selects outside spans. `drawn` is a token already drawn from these logits, if any; it is returned if the grammar
     // allows it.

@@ -178,12 +178,11 @@ bool Stream::token_waits() const {
     return std::any_of(steps_.begin(), steps_.end(), [](const Step & step) { return step.token.has_value(); });
 }
 
-// True if the next tokens are the argmax over the logits of a pass, so that the thread that runs the passes can choose
-// them.
+// True if the next tokens are chosen freely and quickly, so that the thread that runs the passes can choose them.
 bool Stream::may_generate_ahead() const {
     const bool is_at_limit = config_.max_tokens > 0 && generated_since_prefill_ >= config_.max_tokens;
     return finish_reason_ == ELIZA_FINISH_NONE && !is_at_limit && !sequence_.tokens().empty() &&
-           sequence_.has_undecoded() && selector_.is_plain_argmax() && !choice_.is_active() && !mask_ &&
+           sequence_.has_undecoded() && selector_.is_fast() && !choice_.is_active() && !mask_ &&
            forced_.empty() && !draft_.is_on() && !logprobs_.is_on();
 }
 
@@ -193,13 +192,12 @@ void Stream::compute_steps(const Ahead & ahead) {
         return;
     }
     settle_fixed_text(sequence_.tokens().size());
-    choice_.take_drawn();  // not needed: a greedy stream draws the argmax
     const int64_t start = llama_time_us();
     sequence_.decode_each([&](const float * logits) {
         llama_token token = LLAMA_TOKEN_NULL;
         {
             const Stopwatch stopwatch(stats_.select_ns);
-            token = selector_.select(logits);
+            token = selector_.select(logits, choice_.take_drawn());
         }
         const bool is_end = llama_vocab_is_eog(decoder_->model().vocab(), token);
         stats_.tokens_sampled += is_end ? 0 : 1;
