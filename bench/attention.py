@@ -37,7 +37,7 @@ SUBJECTS = {128: MODELS[0], 64: replace(MODELS[0], n_heads=16)}
 TOKENS = 48
 """The tokens that each stream generates."""
 
-ROUNDS, ATTEMPTS = 7, 3
+ROUNDS, ATTEMPTS = 5, 2
 
 
 @dataclass(frozen=True)

@@ -47,6 +47,7 @@ MODELS = (
     StreamModel("F16 128k", "llama-bpe", "f16"),
     StreamModel("Q4_K 32k", "llama-spm", "q4_k"),
     StreamModel("Q4_K 128k", "llama-bpe", "q4_k"),
+    StreamModel("F16 32k after 400 tokens", "llama-spm", "f16", prompt_tokens=400),
 )
 
 

@@ -75,12 +75,15 @@ class StreamModel:
     vocab, tensor_type : str
     n_heads : int
         With 8 heads, a head has 128 values; with 16 heads, it has 64.
+    prompt_tokens : int
+        Length of the prompts before generated text.
     """
 
     name: str
     vocab: str
     tensor_type: str
     n_heads: int = 8
+    prompt_tokens: int = PROMPT_TOKENS
 
     def path(self) -> Path:
         """Return the model's file; it is created on first use."""
@@ -127,6 +130,8 @@ class Cell:
     n_streams, effort, loop
     servers
         The running servers, by label.
+    prompt_tokens
+        Length of the prompts before generated text.
     """
 
     def __init__(
@@ -136,8 +141,10 @@ class Cell:
         effort: StreamEffort,
         loop: BatchLoop,
         servers: Mapping[str, LlamaServer],
+        prompt_tokens: int = PROMPT_TOKENS,
     ) -> None:
         self._n_streams = n_streams
+        self._prompt_tokens = prompt_tokens
         self._effort = effort
         self._servers = servers
         self._ours = OurStreams(model, CHOICES)
@@ -287,7 +294,7 @@ class Cell:
         return {"restarts": restarts, **sharing(self._ours.stats)}
 
     def _drawn(self, count: int) -> Prompts:
-        return self._prompts.draw(count, PROMPT_TOKENS)
+        return self._prompts.draw(count, self._prompt_tokens)
 
     def _rounds(
         self,
@@ -359,7 +366,7 @@ def measure_cell(
             except (OSError, RuntimeError) as error:
                 problems[name] = str(error)
         open_ones.enter_context(one_busy_process() if busy else nullcontext())
-        cell = Cell(model, n_streams, effort, loop, servers)
+        cell = Cell(model, n_streams, effort, loop, servers, subject.prompt_tokens)
         figures["n_vocab"] = int(model.describe()["model"]["n_vocab"])
         figures["writing"] = cell.writing()
         figures["passes"] = cell.passes()

@@ -13,6 +13,7 @@ from eliza_ffi.decisions.pictures import Picture, plain
 from eliza_ffi.errors import NotSupportedError
 
 from ..methods import ALONE, LOOP, LOOP_EQUAL, OURS, SERVER, SERVER_EQUAL, colours
+from ..model.streams import PROMPT_TOKENS
 from ..parts.machine import disturbance, machine_line
 from .cells import PROMPTS
 
@@ -135,8 +136,8 @@ def _state(results: dict[str, Any]) -> str:
     minutes = sum(cell["seconds"] for cell in results["cells"]) / 60
     return (
         f"{machine_line(results['machine'])}{versions} {plan['tokens']} tokens per stream, after "
-        f"prompts of 32 tokens; medians of {plan['rounds']} rounds of text and "
-        f"{plan['choice_rounds']} of choices. Measured in {minutes:.1f} minutes."
+        f"prompts of {PROMPT_TOKENS} tokens if not stated otherwise; medians of {plan['rounds']} "
+        f"rounds of text and {plan['choice_rounds']} of choices. Measured in {minutes:.1f} minutes."
         f"{' One other busy process ran all the time.' * results['busy']}"
     )
 

@@ -133,7 +133,7 @@ class StreamCalls(NativeCalls):
         The last token of the returned step then completes one of the texts.
         """
         self._need("llm_stream_set_stops")
-        # Generated text is valid UTF-8 without NUL.
+        # A text with NUL can never be generated, so it is left out.
         given = check_each("texts", texts, str, "a string")
         possible = [text.encode(errors="surrogatepass") for text in given if "\0" not in text]
         kept = [self._ffi.new("char[]", text) for text in possible]

@@ -82,7 +82,7 @@ class GenerationRun:
         self._masked = None if masks is None else MaskedSteps(binding, masks, check)
         self.args = args
         self._warn = warn
-        self._at_once = at_once and binding.supports("next_many")
+        self._at_once = at_once and binding.supports("next_many") and binding.supports("set_stops")
         self._text: list[str] = []
         self._tokens: list[int] = []
         self._drafted = 0
@@ -108,7 +108,7 @@ class GenerationRun:
             lifecycle.check()
             if args.logprobs is not None:
                 self._binding.set_logprobs(stream, args.logprobs)
-            if args.stop and self._at_once:
+            if args.stop and self._binding.supports("set_stops"):
                 self._binding.set_stops(stream, args.stop)
             has_trie = self._set_trie(stream)
             try:

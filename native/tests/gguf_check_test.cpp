@@ -193,6 +193,19 @@ const Case cases[] = {
          h.number("llama.rope.dimension_count_swa", 18);
      },
      "dimension_count_swa is 18; "},
+    {"MoreRotatedInAWindowOfUnknownSize",
+     [](Header & h) {
+         h.number("llama.attention.sliding_window_pattern", 2);
+         h.number("llama.rope.dimension_count_swa", 18);
+     },
+     "dimension_count_swa is 18; "},
+    {"AnAssistantWithOtherLayers",
+     [](Header & h) {
+         h.text("general.architecture", "gemma4-assistant");
+         h.number("gemma4-assistant.block_count", 2);
+         h.number("gemma4-assistant.nextn_predict_layers", 1);
+     },
+     "nextn_predict_layers is 1; "},
     {"PositionsWithoutParts",
      [](Header & h) {
          h.text("general.architecture", "qwen2vl");

@@ -137,6 +137,28 @@ TEST_F(NextMany, ItReturnsAfterTheTokenThatCompletesAStopText) {
     }
 }
 
+TEST_F(NextMany, StopTextsAreFoundInTokensThatWait) {
+    eliza_llm_stream_config_t cfg = full_precision_config();
+    cfg.gbnf_grammar = "root ::= [a-z]{60}";
+    const StreamHandle stream = prompted(cfg);
+    const auto pull_once = [&](size_t text_cap) {
+        std::vector<int32_t> tokens(64);
+        std::vector<char> text(text_cap);
+        uint64_t n = 0;
+        EXPECT_EQ(eliza_inference_llm_stream_next_many(stream.get(), 60000, tokens.data(), tokens.size(), &n,
+                                                       text.data(), text.size(), nullptr, nullptr, nullptr),
+                  0);
+        return std::string(text.data());
+    };
+    const StreamHandle other = prompted(cfg);
+    const std::string first = pull(other, 1).text, second = pull(other, 1).text;
+    ASSERT_FALSE(first.empty() || second.empty());
+    EXPECT_EQ(pull_once(first.size() + 1), first);
+    const char * stop = second.c_str();  // the second token waits: its text did not fit
+    ASSERT_EQ(eliza_inference_llm_stream_set_stops(stream.get(), &stop, 1, nullptr), 0);
+    EXPECT_EQ(pull_once(1024), second);
+}
+
 TEST_F(NextMany, StopTextsMustNotBeEmpty) {
     const StreamHandle stream = prompted(full_precision_config());
     const char * texts[] = {"fine", ""};

@@ -45,8 +45,11 @@ public:
     std::string describe() const;
     bool has_grammar() const { return grammar_ != nullptr; }
 
-    // True if select() uses only samplers, which take little time.
-    bool is_fast() const { return grammar_ == nullptr && !budget_; }
+    // True if select() is an argmax over raw logits, which takes little time.
+    bool is_plain_argmax() const { return uses_only_samplers() && chain_.greedy() && chain_.keeps_logits(); }
+
+    // False if select() also checks a grammar or a limit of reasoning.
+    bool uses_only_samplers() const { return grammar_ == nullptr && !budget_; }
 
     // Selects outside spans. `drawn` is a token already drawn from these logits, if any; it is returned if the grammar
     // allows it.

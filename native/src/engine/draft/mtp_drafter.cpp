@@ -11,20 +11,24 @@ namespace {
 void check_head(const std::string & path, const Model & head, const Model & model) {
     const auto require_same = [&](const std::string & what, const std::string & of_head, const std::string & of_model) {
         if (of_head != of_model) {
-            throw invalid_argument("mtp_drafter_path: \"" + path + "\" is an " +
-                                   (head.is_assistant() ? "assistant" : "MTP head") + " for another model: expected " +
-                                   what + " " + of_model + ", got " + of_head);
+            throw invalid_argument("it was made for another model: expected " + what + " " + of_model + ", got " +
+                                   of_head);
         }
     };
-    require_same("architecture", head.architecture(), model.architecture() + (head.is_assistant() ? "-assistant" : ""));
-    require_same("vocabulary size", std::to_string(head.n_vocab()), std::to_string(model.n_vocab()));
-    require_same("embedding size", std::to_string(llama_model_n_embd_out(head.get())),
-                 std::to_string(llama_model_n_embd_out(model.get())));
-    if (head.is_assistant()) {
-        const std::vector<std::string> of_head = head.sizes_of_cells(), of_model = model.sizes_of_cells();
-        for (size_t kind = 0; kind < of_head.size(); ++kind) {
-            require_same("keys and values of", of_head[kind], of_model[kind]);
+    try {
+        if (head.is_assistant()) {
+            model.require_fit(head);
+        } else {
+            require_same("architecture", head.architecture(), model.architecture());
         }
+        require_same("vocabulary size", std::to_string(head.n_vocab()), std::to_string(model.n_vocab()));
+        require_same("embedding size", std::to_string(llama_model_n_embd_out(head.get())),
+                     std::to_string(llama_model_n_embd_out(model.get())));
+        if (head.is_assistant() && !model.rpc_servers().empty()) {
+            throw invalid_argument("assistants do not work with devices on other machines (option rpc)");
+        }
+    } catch (const Error & error) {
+        throw Error(error.status(), "mtp_drafter_path: \"" + path + "\": " + error.what());
     }
 }
 
@@ -38,8 +42,9 @@ llama_seq_id sequence_of(const Model * head, const Slot & slot) {
 MtpDrafter::MtpDrafter(const DraftConfig & config, std::shared_ptr<Model> head, Sequence & sequence)
     : Drafter(head, sequence_of(head.get(), sequence.slot())),
       most_(std::min(config.most, sequence.decoder().most_ahead())),
-      n_weights_(llama_model_n_params(sequence.decoder().model().get()) /
-                 static_cast<uint64_t>(llama_model_n_layer(sequence.decoder().model().get()) + 1)),
+      n_weights_(reads_cells() ? llama_model_n_params(model_->get())
+                               : llama_model_n_params(sequence.decoder().model().get()) /
+                                     static_cast<uint64_t>(llama_model_n_layer(sequence.decoder().model().get()) + 1)),
       n_output_weights_(static_cast<uint64_t>(sequence.decoder().model().n_vocab()) *
                         static_cast<uint64_t>(llama_model_n_embd_out(sequence.decoder().model().get()))),
       hidden_states_(sequence.decoder().runner()),

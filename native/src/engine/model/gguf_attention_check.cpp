@@ -58,7 +58,8 @@ public:
         if (has_rope(arch_)) {
             const uint32_t n_rotated = u32_or("rope.dimension_count", size);
             check_rotated("rope.dimension_count", n_rotated, size);
-            if (u32_or("attention.sliding_window", 0) > 0) {
+            // Some architectures have layers with windows even if the size of the window is 0.
+            if (u32_or("attention.sliding_window", 0) > 0 || file_.has(key("attention.sliding_window_pattern"))) {
                 check_rotated("rope.dimension_count_swa", u32_or("rope.dimension_count_swa", n_rotated),
                               u32_or("attention.key_length_swa", size));
             }

@@ -54,8 +54,8 @@ uint32_t check_layers(const Settings & settings) {
     // more heads than layers. If all layers belonged to heads, none would be left for the model itself. An assistant
     // consists of such layers only.
     const uint32_t n_heads = settings.u32_or("nextn_predict_layers", 0);
-    const uint32_t n_own = settings.is_one_of({"gemma4-assistant"}) ? 0 : 1;
-    settings.require(n_heads <= *n_layers - n_own, "nextn_predict_layers", n_heads,
+    const bool is_assistant = settings.is_one_of({"gemma4-assistant"});
+    settings.require(is_assistant ? n_heads == *n_layers : n_heads < *n_layers, "nextn_predict_layers", n_heads,
                      "the model has " + std::to_string(*n_layers) + " layers, including those of the heads");
     if (settings.is_one_of({"wavtokenizer-dec"})) {
         for (const std::string name : {"posnet.block_count", "convnext.block_count"}) {

@@ -217,24 +217,30 @@ bool Model::has_trunk() const {
     return llama_model_n_layer_nextn(get()) == 0 || get()->get_tensor("blk.0.attn_norm.weight") != nullptr;
 }
 
-// llama.cpp's assistants read the model's last layer and its last but one, which has a sliding window.
-std::vector<std::string> Model::sizes_of_cells() const {
-    const llama_hparams & sizes = get()->hparams;
-    std::vector<std::string> described;
-    for (const bool slides : {true, false}) {
-        std::string text = slides ? "a layer with a sliding window" : "a layer without a sliding window";
-        uint32_t layer = sizes.n_layer_all;
-        const uint32_t first = is_assistant() ? 0 : layer - std::min<uint32_t>(layer, 2);
-        while (layer > first && sizes.is_swa(layer - 1) != slides) {
-            --layer;
+// llama.cpp's assistants read the cells of the model's last layer. Their layers with a sliding window read the cells of
+// the last layer but one.
+void Model::require_fit(const Model & assistant) const {
+    const llama_hparams &own = get()->hparams, &others = assistant.get()->hparams;
+    const auto n_layers = static_cast<uint32_t>(llama_model_n_layer(get()));
+    const auto require = [](bool fits, const std::string & problem) {
+        if (!fits) {
+            throw invalid_argument("the assistant was made for another model: " + problem);
         }
-        text += layer == first ? " (none)"
-                               : " with " + std::to_string(sizes.n_head_kv(layer - 1)) + " heads of " +
-                                     std::to_string(sizes.n_embd_head_k(layer - 1)) + " and " +
-                                     std::to_string(sizes.n_embd_head_v(layer - 1));
-        described.push_back(text);
+    };
+    require(assistant.architecture() == architecture() + "-assistant",
+            "its architecture is " + assistant.architecture() + ", the model's is " + architecture());
+    require(n_layers >= 2 && own.is_swa(n_layers - 2) && !own.is_swa(n_layers - 1),
+            "only the last but one of the model's last two layers must have a sliding window");
+    for (uint32_t layer = 0; layer < others.n_layer_all; ++layer) {
+        const uint32_t read = n_layers - (others.is_swa(layer) ? 2 : 1);
+        const auto sizes_of = [](const llama_hparams & sizes, uint32_t of) {
+            return std::to_string(sizes.n_head_kv(of)) + " heads of " + std::to_string(sizes.n_embd_head_k(of)) +
+                   " and " + std::to_string(sizes.n_embd_head_v(of)) + " values";
+        };
+        const std::string has = sizes_of(own, read), needs = sizes_of(others, layer);
+        require(has == needs, "the model's layer " + std::to_string(read) + " has keys and values with " + has +
+                                  ", the assistant expects " + needs);
     }
-    return described;
 }
 
 std::vector<llama_token> Model::tokenize(std::string_view text, bool add_special, bool parse_special) const {

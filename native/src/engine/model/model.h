@@ -110,9 +110,8 @@ public:
     // True if the file contains an assistant: layers that draft for another model and read that model's KV cache.
     bool is_assistant() const { return is_one_of({"gemma4-assistant"}); }
 
-    // Describes the sizes of keys and values: in the layers with a sliding window that an assistant reads, and in the
-    // others. Both descriptions must be the same for an assistant and its model.
-    std::vector<std::string> sizes_of_cells() const;
+    // Throws an Error if this assistant cannot read the KV cache of this model.
+    void require_fit(const Model & assistant) const;
 
     std::vector<llama_token> tokenize(std::string_view text, bool add_special, bool parse_special) const;
     std::string detokenize(const llama_token * tokens, size_t n, bool remove_special, bool unparse_special) const;

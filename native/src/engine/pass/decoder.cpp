@@ -39,21 +39,22 @@ Decoder::Decoder(const std::shared_ptr<Model> & model, std::shared_ptr<ComputeTh
              std::max(most_rows(*model), options.n_slots)) {}
 
 std::shared_ptr<llama_context> Decoder::context_of_assistant(const std::shared_ptr<Model> & assistant) {
-    std::shared_ptr<llama_context> & context = assistants_[assistant];
-    if (context == nullptr) {
-        llama_context_params params = llama_context_default_params();
-        runner_.set_layout_of_cells(params);
-        params.ctx_type = LLAMA_CONTEXT_TYPE_MTP;
-        params.ctx_other = runner_.context();
-        params.n_ctx = llama_n_ctx(runner_.context());
-        params.n_seq_max = params.n_outputs_max = static_cast<uint32_t>(cache_.slots().size());
-        params.n_batch = params.n_ubatch = params.n_seq_max;
-        params.no_perf = true;
-        cache_.clear();
-        context = assistant->new_context(params, "to draft in");
-        runner_.threads().attach_to(context.get());
+    const auto found = assistants_.find(assistant);
+    if (found != assistants_.end()) {
+        return found->second;
     }
-    return context;
+    llama_context_params params = llama_context_default_params();
+    runner_.set_layout_of_cells(params);
+    params.ctx_type = LLAMA_CONTEXT_TYPE_MTP;
+    params.ctx_other = runner_.context();
+    params.n_ctx = llama_n_ctx(runner_.context());
+    params.n_seq_max = params.n_outputs_max = static_cast<uint32_t>(cache_.slots().size());
+    params.n_batch = params.n_ubatch = params.n_seq_max;
+    params.no_perf = true;
+    cache_.clear();
+    const std::shared_ptr<llama_context> context = assistant->new_context(params, "to draft in");
+    runner_.threads().attach_to(context.get());
+    return assistants_[assistant] = context;
 }
 
 // Waits until no other request uses the context, then measures. Setting `cancelled` ends the wait.

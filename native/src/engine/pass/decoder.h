@@ -49,9 +49,9 @@ public:
     // Returns the limits of one tree. They are 0 if the model's cache cannot fork.
     TreeLimits tree_limits() const { return tree_limits_; }
 
-    // Returns a context for an assistant, a model that reads this decoder's cells. All streams share it. The first call
-    // creates it and empties all slots, because llama.cpp then clears the cells. Call it while no pass runs. Throws an
-    // Error if the context cannot be created.
+    // Returns a context for an assistant, a model that reads this decoder's cells. All streams share it, and it is kept
+    // as long as the decoder. The first call creates it. This makes llama.cpp clear the cells, so the call also empties
+    // all slots. Call it while no pass runs. Throws an Error if the context cannot be created.
     std::shared_ptr<llama_context> context_of_assistant(const std::shared_ptr<Model> & assistant);
 
     // Returns the current cost of a pass for the stream in this slot, whose text has n_cells tokens. The first call

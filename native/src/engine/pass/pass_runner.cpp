@@ -20,8 +20,8 @@ constexpr uint32_t n_ctx_step = 256;
 
 // With flash_attn=auto, a model on the CPU uses flash attention only if a quantized V cache needs it. There, flash
 // attention sums in half precision, in the order of the KV cells: depending on the contents of other slots, the logits
-// of the same prompt differ by up to 0.01 (by 0 without flash attention). A token also takes longer (1.6 times as long
-// at 2,000 tokens of context).
+// of the same prompt differ by up to 0.01 (by 0 without flash attention). Passes of few tokens after a long text also
+// take longer, up to 2.4 times as long (docs/performance.md, Flash attention).
 llama_flash_attn_type resolve_flash_attn(const Options & options, const Model & model, KvTypes types) {
     if (!model.takes_flash_attention()) {
         return LLAMA_FLASH_ATTN_TYPE_DISABLED;

@@ -1,3 +1,4 @@
+// Stop strings: texts that end a generation, even if several tokens spell them.
 #pragma once
 
 #include <algorithm>

@@ -178,12 +178,28 @@ bool Stream::token_waits() const {
     return std::any_of(steps_.begin(), steps_.end(), [](const Step & step) { return step.token.has_value(); });
 }
 
-// True if the next tokens are chosen freely and quickly, so that the thread that runs the passes can choose them.
+// True if the thread that runs the passes should choose this stream's tokens. It does so for one stream after the
+// other, while no pass runs. With samplers this must not take long compared with the passes: on a machine with many
+// cores, the streams' own threads choose faster.
+bool Stream::chooses_quickly() const {
+    constexpr int64_t measurable_tokens = 4, part_of_a_pass = 5;
+    if (selector_.is_plain_argmax()) {
+        return true;
+    }
+    if (!selector_.uses_only_samplers() || stats_.tokens_sampled < measurable_tokens) {
+        return false;
+    }
+    const PassCounts & counts = sequence_.counts();
+    const int64_t us_a_token = stats_.select_ns / 1000 / stats_.tokens_sampled;
+    return us_a_token * counts.sequences < counts.pass_us / part_of_a_pass;
+}
+
+// True if the next tokens are chosen freely and quickly.
 bool Stream::may_generate_ahead() const {
     const bool is_at_limit = config_.max_tokens > 0 && generated_since_prefill_ >= config_.max_tokens;
     return finish_reason_ == ELIZA_FINISH_NONE && !is_at_limit && !sequence_.tokens().empty() &&
-           sequence_.has_undecoded() && selector_.is_fast() && !choice_.is_active() && !mask_ &&
-           forced_.empty() && !draft_.is_on() && !logprobs_.is_on();
+           sequence_.has_undecoded() && chooses_quickly() && !choice_.is_active() && !mask_ && forced_.empty() &&
+           !draft_.is_on() && !logprobs_.is_on();
 }
 
 void Stream::compute_steps(const Ahead & ahead) {
@@ -413,6 +429,13 @@ void Stream::set_forced_tokens(const llama_token * tokens, size_t n) {
     draft_.drop();
 }
 
+void Stream::set_stops(std::vector<std::string> texts) {
+    stops_.set(std::move(texts));
+    for (Step & step : steps_) {
+        step.completes_stop = stops_.push(step.text);
+    }
+}
+
 void Stream::decode() {
     cancelled_.throw_if_set();
     require_prompt();
@@ -459,6 +482,7 @@ void Stream::fill(const SpanSpec & spec, FillResult & result) {
     resume();
     draft_.drop();
     clear_token_mask();
+    stops_.forget();
     noting_a_full_context([&] { answer_.fill(spec, sampling_, result); });
 }
 

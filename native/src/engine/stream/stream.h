@@ -121,8 +121,8 @@ public:
     // Returns the names of the samplers in the order in which they act, separated by ';'.
     std::string describe_chain() const { return (choice_.is_active() ? "token_trie;" : "") + selector_.describe(); }
 
-    // Steps that complete one of these texts are marked. peek() computes no step ahead of such a step.
-    void set_stops(std::vector<std::string> texts) { stops_.set(std::move(texts)); }
+    // Marks the steps that complete one of these texts. peek() computes no step ahead of such a step.
+    void set_stops(std::vector<std::string> texts);
 
     // Report log-probabilities for all following tokens; see TokenLogprobs.
     void set_logprobs(int32_t n_top) { logprobs_.set(n_top, decoder_->model().n_vocab()); }
@@ -153,6 +153,7 @@ private:
     Step compute_step();
     Step step_of(llama_token token);
     bool token_waits() const;
+    bool chooses_quickly() const;
     bool may_generate_ahead() const;
     Step finish(eliza_finish_reason reason);
     void resume();
