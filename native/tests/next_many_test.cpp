@@ -164,7 +164,7 @@ TEST_F(NextMany, StopTextsMustNotBeEmpty) {
     const char * texts[] = {"fine", ""};
     ErrorText error;
     EXPECT_LT(eliza_inference_llm_stream_set_stops(stream.get(), texts, 2, error.out()), 0);
-    EXPECT_EQ(error.text(), "texts[1] is empty");
+    EXPECT_EQ(error.text(), "stops[1] is empty");
 }
 
 TEST_F(NextMany, TokensThatWaitCanBeTakenOneByOne) {

@@ -268,7 +268,7 @@ ELIZA_API int eliza_inference_llm_stream_next(EliLlmStream * stream, int32_t * t
                                               size_t * num_tokens_out, char * text_out, size_t text_cap,
                                               int32_t * drafted_out, int32_t * accepted_out, char ** err);
 
-/* Generates steps like eliza_inference_llm_stream_next(), until the generation ends, a buffer is full, a stop text is
+/* Generates steps like eliza_inference_llm_stream_next(), until the generation ends, a buffer is full, a stop string is
  * complete, or most_ms milliseconds have passed. A whole text therefore needs few calls. If choosing a token takes
  * little time, the thread that runs the forward passes chooses it, and the calling thread sleeps meanwhile. An error
  * after the first token is reported by the next call. */
@@ -277,12 +277,12 @@ ELIZA_API int32_t eliza_inference_llm_stream_next_many(EliLlmStream * stream, ui
                                                        uint64_t text_cap, int32_t * drafted_out, int32_t * accepted_out,
                                                        char ** err);
 
-/* Sets texts after which eliza_inference_llm_stream_next() and eliza_inference_llm_stream_next_many() return: the last
- * returned token completes one of these texts. The generation has not ended, and the next call continues it. The texts
- * are copied and stay set until the next call of this function; n_texts 0 removes them. A text is found only within
+/* Sets stop strings. eliza_inference_llm_stream_next() and eliza_inference_llm_stream_next_many() return after the
+ * token that completes one of them. The generation has not ended, and the next call continues it. The strings are
+ * copied and stay set until the next call of this function; n_stops 0 removes them. A stop string is found only within
  * generated text that no prefill, reset or fill interrupts. */
-ELIZA_API int32_t eliza_inference_llm_stream_set_stops(EliLlmStream * stream, const char * const * texts,
-                                                       uint64_t n_texts, char ** err);
+ELIZA_API int32_t eliza_inference_llm_stream_set_stops(EliLlmStream * stream, const char * const * stops,
+                                                       uint64_t n_stops, char ** err);
 
 /* Receives each token with its text, which is valid during the call. Return non-zero to stop. If the generation
  * ends inside a UTF-8 character, a last call with token_id -1 delivers the remaining text. */

@@ -209,15 +209,15 @@ int32_t eliza_inference_llm_stream_next_many(EliLlmStream * stream, uint32_t mos
                 drafted_out, accepted_out, err);
 }
 
-int32_t eliza_inference_llm_stream_set_stops(EliLlmStream * stream, const char * const * texts, uint64_t n_texts,
+int32_t eliza_inference_llm_stream_set_stops(EliLlmStream * stream, const char * const * stops, uint64_t n_stops,
                                              char ** err) {
     return with_stream(stream, err, [&](Stream & s) {
-        require(texts != nullptr || n_texts == 0, "texts is NULL");
-        std::vector<std::string> stops = require_texts(texts, n_texts, "texts");
-        for (size_t i = 0; i < stops.size(); ++i) {
-            require(!stops[i].empty(), (at("texts", i) + " is empty").c_str());
+        require(stops != nullptr || n_stops == 0, "stops is NULL");
+        std::vector<std::string> copied = require_texts(stops, n_stops, "stops");
+        for (size_t i = 0; i < copied.size(); ++i) {
+            require(!copied[i].empty(), (at("stops", i) + " is empty").c_str());
         }
-        s.set_stops(std::move(stops));
+        s.set_stops(std::move(copied));
         return ELIZA_OK;
     });
 }
