@@ -10,7 +10,6 @@ two head sizes. Both settings take turns; the important figures are the ratios w
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -27,6 +26,7 @@ from .model.streams import CHOICES, RandomPrompts
 from .model.together import OurStreams, write_together
 from .parts.figures import median, quartiles, ratios
 from .parts.machine import disturbance, machine_facts, machine_line, noting_other_programs, quietest
+from .parts.merging import stored
 from .parts.pages import add_output_arguments, publish
 from .streams import MODELS
 
@@ -129,13 +129,9 @@ def markdown(results: Mapping[str, Any]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Measure flash attention on the CPU.")
-    parser.add_argument(
-        "--render", action="store_true", help="show the stored results; measure nothing"
-    )
-    add_output_arguments(parser)
+    add_output_arguments(parser, render=True)
     options = parser.parse_args(arguments)
-    file = options.out / "attention.json"
-    results = json.loads(file.read_text(encoding="utf-8")) if options.render else run()
+    results = stored(options.out / "attention.json") if options.render else run()
     publish("attention", results, markdown(results), options.out, options.docs)
     return 0
 

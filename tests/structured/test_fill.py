@@ -9,7 +9,7 @@ import math
 import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -310,23 +310,29 @@ def test_text_forced_by_a_pattern_gets_the_tokenizers_tokens(
         assert result.forward_passes == 0
 
 
+@contextmanager
+def decided_by(model: Model, strategy: str) -> Iterator[None]:
+    """Set the strategy of a shared model in the block."""
+    model.binding.set_option(model.session.ctx, "strategy", strategy)
+    try:
+        yield
+    finally:
+        model.binding.set_option(model.session.ctx, "strategy", "auto")
+
+
 def test_all_strategies_write_the_same_tokens(any_model: Model) -> None:
     actions = [
         {"name": "SEND_EMAIL", "parameters": [{"name": "to"}, {"name": "n", "type": "number"}]},
         {"name": "SEND_MESSAGE", "parameters": [{"name": "a", "enum": ["x y", "x z"]}]},
     ]
-    context = any_model.session.ctx
     made = set()
-    try:
-        for strategy in ("token-by-token", "skip-ahead", "tree", "auto"):
-            any_model.binding.set_option(context, "strategy", strategy)
+    for strategy in ("token-by-token", "skip-ahead", "tree", "auto"):
+        with decided_by(any_model, strategy):
             made.add(
                 any_model.fill(
                     "Next: ", ActionSkeleton(actions), max_tokens=8, on_limit="close"
                 ).tokens
             )
-    finally:
-        any_model.binding.set_option(context, "strategy", "auto")
     assert len(made) == 1
 
 
@@ -337,13 +343,9 @@ def test_fills_with_a_seed_are_repeatable(any_model: Model) -> None:
         return any_model.fill("x", skeleton, max_tokens=16, on_limit="close", **more).text
 
     # "auto" chooses the passes by measured times, and passes of other shapes round differently.
-    context = any_model.session.ctx
-    any_model.binding.set_option(context, "strategy", "token-by-token")
-    try:
+    with decided_by(any_model, "token-by-token"):
         assert len({fill() for _ in range(3)}) == 1
         sampled = {fill(temperature=5.0) for _ in range(6)}
-    finally:
-        any_model.binding.set_option(context, "strategy", "auto")
     assert len(sampled) == 1  # the model has a fixed seed, so every generation is the same
 
 
