@@ -339,8 +339,8 @@ class LlmStreamingBinding(Protocol):
     def next_many(self, stream: Any) -> StreamStep:
         """Generate tokens for a short time, and return them as one step."""
 
-    def set_stops(self, stream: Any, texts: Sequence[str]) -> None:
-        """Set the texts after which `next` and `next_many` return."""
+    def set_stops(self, stream: Any, stops: Sequence[str]) -> None:
+        """Set the stop strings. `next` and `next_many` return after a token that completes one."""
 
     def cancel(self, stream: Any) -> None:
         """Stop the call that is running on the stream."""

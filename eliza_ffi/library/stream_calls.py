@@ -127,16 +127,13 @@ class StreamCalls(NativeCalls):
         with self._turn(stream, "generate"):
             return self._pull(stream, self._call_next_many)
 
-    def set_stops(self, stream: CffiStream, texts: Sequence[str]) -> None:
-        """Set the texts after which `next` and `next_many` return.
-
-        The last token of the returned step then completes one of the texts.
-        """
+    def set_stops(self, stream: CffiStream, stops: Sequence[str]) -> None:
+        """Set the stop strings. `next` and `next_many` return after a token that completes one."""
         self._need("llm_stream_set_stops")
-        # A text with NUL can never be generated, so it is left out.
-        given = check_each("texts", texts, str, "a string")
-        possible = [text.encode(errors="surrogatepass") for text in given if "\0" not in text]
-        kept = [self._ffi.new("char[]", text) for text in possible]
+        # A string with NUL can never be generated, so it is left out.
+        given = check_each("stops", stops, str, "a string")
+        possible = [stop.encode(errors="surrogatepass") for stop in given if "\0" not in stop]
+        kept = [self._ffi.new("char[]", stop) for stop in possible]
         array = self._ffi.new("char *[]", kept)
         set_stops = self._lib.eliza_inference_llm_stream_set_stops
         self._checked_stream("set stop strings", set_stops, stream, array, len(kept))

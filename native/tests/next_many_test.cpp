@@ -103,7 +103,7 @@ TEST_F(NextMany, TokensWhoseTextDoesNotFitAreReturnedByTheNextCall) {
     EXPECT_GT(n_calls, 1);
 }
 
-TEST_F(NextMany, ItReturnsAfterTheTokenThatCompletesAStopText) {
+TEST_F(NextMany, ItReturnsAfterTheTokenThatCompletesAStopString) {
     eliza_llm_stream_config_t cfg = full_precision_config();
     cfg.gbnf_grammar = "root ::= (\"one\" | \" two\" | \", \")+";
     for (const bool greedy : {true, false}) {
@@ -137,7 +137,7 @@ TEST_F(NextMany, ItReturnsAfterTheTokenThatCompletesAStopText) {
     }
 }
 
-TEST_F(NextMany, StopTextsAreFoundInTokensThatWait) {
+TEST_F(NextMany, StopStringsAreFoundInTokensThatWait) {
     eliza_llm_stream_config_t cfg = full_precision_config();
     cfg.gbnf_grammar = "root ::= [a-z]{60}";
     const StreamHandle stream = prompted(cfg);
@@ -159,7 +159,7 @@ TEST_F(NextMany, StopTextsAreFoundInTokensThatWait) {
     EXPECT_EQ(pull_once(1024), second);
 }
 
-TEST_F(NextMany, StopTextsMustNotBeEmpty) {
+TEST_F(NextMany, StopStringsMustNotBeEmpty) {
     const StreamHandle stream = prompted(full_precision_config());
     const char * texts[] = {"fine", ""};
     ErrorText error;

@@ -505,7 +505,7 @@ def of_library(model: Model) -> Iterator[Subject]:
     yield on_stream("fill", span={"before": "a"})
     yield on_stream("set_token_mask", mask=None)
     yield on_stream("set_forced_tokens", tokens=[1])
-    yield on_stream("set_stops", texts=["."])
+    yield on_stream("set_stops", stops=["."])
     yield on_stream("set_token_trie", payload=payload, mode=0)
     yield on_stream("set_choices", choices=prepared, mode=0)
     yield on_stream("set_text_choices", choices=["a", "b"], mode=0)

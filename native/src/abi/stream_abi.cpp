@@ -80,7 +80,7 @@ struct StepWriter {
 };
 
 // Writes the next step, and then more steps while there is room. After most_us microseconds, it writes only steps that
-// need no forward pass. Stops after a step that completes a stop text. Returns true after the last step of the
+// need no forward pass. Stops after a step that completes a stop string. Returns true after the last step of the
 // generation.
 bool write_steps(Stream & stream, int64_t most_us, StepWriter & writer) {
     const int64_t start = llama_time_us();

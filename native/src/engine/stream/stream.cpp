@@ -429,8 +429,8 @@ void Stream::set_forced_tokens(const llama_token * tokens, size_t n) {
     draft_.drop();
 }
 
-void Stream::set_stops(std::vector<std::string> texts) {
-    stops_.set(std::move(texts));
+void Stream::set_stops(std::vector<std::string> strings) {
+    stops_.set(std::move(strings));
     for (Step & step : steps_) {
         step.completes_stop = stops_.push(step.text);
     }

@@ -20,7 +20,7 @@
 #include "engine/draft/draft.h"
 #include "engine/options.h"
 #include "engine/pass/sequence.h"
-#include "engine/stream/stop_texts.h"
+#include "engine/stream/stop_strings.h"
 #include "engine/stream/token_logprobs.h"
 #include "engine/stream/utf8_assembler.h"
 #include "sampling/legal_tokens.h"
@@ -56,7 +56,7 @@ public:
         std::optional<llama_token> token;
         std::string text;
         bool final = false;
-        bool completes_stop = false;  // a stop text ends in `text`
+        bool completes_stop = false;  // a stop string ends in `text`
     };
 
     // The next step, computed by the first call. take() removes it. If the thread that runs the passes can choose the
@@ -121,8 +121,8 @@ public:
     // Returns the names of the samplers in the order in which they act, separated by ';'.
     std::string describe_chain() const { return (choice_.is_active() ? "token_trie;" : "") + selector_.describe(); }
 
-    // Marks the steps that complete one of these texts. peek() computes no step ahead of such a step.
-    void set_stops(std::vector<std::string> texts);
+    // Marks the steps that complete one of these strings. peek() computes no step ahead of such a step.
+    void set_stops(std::vector<std::string> strings);
 
     // Report log-probabilities for all following tokens; see TokenLogprobs.
     void set_logprobs(int32_t n_top) { logprobs_.set(n_top, decoder_->model().n_vocab()); }
@@ -185,7 +185,7 @@ private:
     TokenSelector selector_;
     size_t n_told_ = 0;  // tokens that the selector has accepted
     Utf8Assembler utf8_;
-    StopTexts stops_;
+    StopStrings stops_;
     Choice choice_;
     std::optional<LegalTokens> mask_;  // of the next token
     std::deque<llama_token> forced_;   // the next tokens
