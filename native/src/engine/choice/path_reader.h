@@ -1,0 +1,58 @@
+// Computes the logits after many paths of tokens that follow the same prompt.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "engine/choice/tree_plan.h"
+#include "engine/options.h"
+#include "engine/pass/sequence.h"
+
+namespace eliza {
+
+class PathReader {
+public:
+    // The tokens of the sequence are the prompt. Counts passes in `stats`.
+    PathReader(Sequence & sequence, const Options & options, eliza_llm_stream_stats_t & stats)
+        : sequence_(sequence), options_(options), stats_(stats), n_prompt_(sequence.tokens().size()) {}
+    ~PathReader() { remove_paths(); }
+    PathReader(const PathReader &) = delete;
+    PathReader & operator=(const PathReader &) = delete;
+
+    // Returns whether the logits of the whole vocabulary are needed after a path.
+    using NeedsWhole = std::function<bool(size_t path)>;
+    // Takes the logits after a path. They are valid during the call.
+    using Take = std::function<void(size_t path, const LogitsRow & row)>;
+
+    // Decodes the paths in as few passes as their tokens need, and calls `take` once for each of them. The paths must
+    // be ascending and distinct; the first may be empty. Throws an Error.
+    void read(const std::vector<TokenPath> & paths, const NeedsWhole & needs_whole, const Take & take);
+
+private:
+    struct Job {
+        const std::vector<TokenPath> & paths;
+        const NeedsWhole & needs_whole;
+        const Take & take;
+        std::vector<bool> is_read;
+
+        void on_row(size_t path, const LogitsRow & row) {
+            take(path, row);
+            is_read[path] = true;
+        }
+    };
+
+    void read_after_prompt(Job & job);
+    void read_in_trees(Job & job);
+    void read_long_ones(Job & job);
+    void read_trees(Job & job, const std::vector<TokenPath> & paths, size_t first);
+    void read_one_by_one(Job & job);
+    void put_after_prompt(const TokenPath & path, size_t n);
+    void remove_paths() { sequence_.truncate(n_prompt_); }
+
+    Sequence & sequence_;
+    const Options & options_;
+    eliza_llm_stream_stats_t & stats_;
+    const size_t n_prompt_;
+};
+
+}  // namespace eliza
