@@ -10,7 +10,6 @@ namespace eliza::test {
 namespace {
 
 using Tokens = std::vector<int32_t>;
-using ChoicesHandle = std::unique_ptr<EliChoices, decltype(&eliza_inference_free_choices)>;
 
 struct Question {
     Tokens tokens;
@@ -26,16 +25,6 @@ struct Scores {
 ContextHandle make_context(const std::string & strategy, const std::string & model = f32_model_path(),
                            const std::string & n_batch = "512") {
     return create({{"n_ctx", "2048"}, {"n_threads", "1"}, {"n_batch", n_batch}, {"strategy", strategy}}, model);
-}
-
-ChoicesHandle prepare(const ContextHandle & context, const Leaves & leaves) {
-    const std::string json = payload(leaves);
-    ErrorText error;
-    ChoicesHandle choices(
-        eliza_inference_prepare_token_trie(context.get(), json.data(), json.size(), nullptr, error.out()),
-        eliza_inference_free_choices);
-    EXPECT_NE(choices, nullptr) << error.text();
-    return choices;
 }
 
 Scores score(const ContextHandle & context, const StreamHandle & stream, const std::vector<Question> & questions) {

@@ -29,6 +29,7 @@ private:
 };
 
 using ContextHandle = std::unique_ptr<EliInferenceContext, decltype(&eliza_inference_destroy)>;
+using ChoicesHandle = std::unique_ptr<EliChoices, decltype(&eliza_inference_free_choices)>;
 using StreamHandle = std::unique_ptr<EliLlmStream, decltype(&eliza_inference_llm_stream_close)>;
 
 inline ContextHandle create(const std::map<std::string, std::string> & options = {},
@@ -156,6 +157,16 @@ inline std::string payload(const Leaves & leaves) {
         json += "]}";
     }
     return json + "]}]}";
+}
+
+inline ChoicesHandle prepare(const ContextHandle & context, const Leaves & leaves) {
+    const std::string json = payload(leaves);
+    ErrorText error;
+    ChoicesHandle choices(
+        eliza_inference_prepare_token_trie(context.get(), json.data(), json.size(), nullptr, error.out()),
+        eliza_inference_free_choices);
+    EXPECT_NE(choices, nullptr) << error.text();
+    return choices;
 }
 
 inline std::string payload_of(const ContextHandle & context, const std::vector<std::string> & names) {

@@ -585,6 +585,57 @@ ELIZA_API int eliza_inference_llm_stream_score_endings(EliLlmStream * stream, co
                                                        size_t n_endings, double * legal_out, double * joint_out,
                                                        double * option_mass_out, size_t cap, char ** err);
 
+/* ---- Ranking: the most probable of many labels ------------------------------------------------- */
+
+ELIZA_API int eliza_inference_llm_rank_supported(void); /* 1 */
+
+typedef enum {
+    ELIZA_RANK_LEGAL = 0, /* the probability among the labels, as in eliza_inference_token_trie_leaf */
+    ELIZA_RANK_JOINT = 1  /* the probability that the model generates the label's tokens */
+} eliza_rank_rule;
+
+typedef struct {
+    uint32_t size;          /* sizeof(eliza_rank_options_t); all other fields may be 0 */
+    uint32_t k;             /* how many labels to return; 0 = 1 */
+    int32_t rule;           /* an eliza_rank_rule */
+    int32_t most_passes;    /* stop after so many forward passes, proven or not; 0 = no limit, -1 = run none */
+    const int32_t * groups; /* NULL, or n_groups numbers of 0 or more: the group of each label. Then groups are
+                             * ranked, by the sum of their labels' probabilities. Only with ELIZA_RANK_LEGAL */
+    uint64_t n_groups;      /* the number of labels, if `groups` is not NULL */
+    const char * cache_key; /* only for eliza_inference_rank(), as in eliza_choose_options_t */
+    int32_t plain_prompt;   /* only for eliza_inference_rank(), as in eliza_choose_options_t */
+} eliza_rank_options_t;
+
+typedef struct {
+    int32_t label;       /* index of the label, or number of the group */
+    double logprob;      /* natural logarithm of its probability */
+    double most_logprob; /* the same, unless a group's probability is not fully known: then an upper bound */
+} eliza_ranked_t;
+
+typedef struct {
+    uint32_t n_ranked;      /* entries written to ranked_out */
+    int32_t proven;         /* 1 = these are the most probable labels, and their probabilities are exact */
+    int32_t forward_passes; /* in addition to the prompt's forward passes */
+    int32_t rows_read;      /* prefixes of labels after which logits were read */
+    double rest;            /* the probability of all other labels together. With ELIZA_RANK_JOINT an upper bound, as
+                             * long as no label is the beginning of another one */
+} eliza_ranking_t;
+
+/* Finds the k most probable labels that may follow the conversation and then the tokens of `after`, most probable
+ * first. It does not compute the probability of every label: a label is at most as probable as each prefix of it, so
+ * prefixes that are less probable than the k-th label need not be read. `ranked_out` has room for `cap` entries, k or
+ * more. The stream stays unchanged. It keeps the rows that it has read until its conversation changes, so another
+ * ranking of the same labels needs fewer passes, or none. On failure nothing is written. */
+ELIZA_API int eliza_inference_llm_stream_rank(EliLlmStream * stream, const eliza_ending_t * after,
+                                              const eliza_rank_options_t * options, eliza_ranked_t * ranked_out,
+                                              size_t cap, eliza_ranking_t * ranking_out, char ** err);
+
+/* Like eliza_inference_llm_stream_rank(), in one call and directly after `prompt`, a NUL-terminated UTF-8 string. The
+ * special tokens that the model expects at the beginning are added to the prompt. */
+ELIZA_API int eliza_inference_rank(EliInferenceContext * ctx, const char * prompt, EliChoices * labels,
+                                   const eliza_rank_options_t * options, eliza_ranked_t * ranked_out, size_t cap,
+                                   eliza_ranking_t * ranking_out, char ** err);
+
 /* ---- Structured answers ----------------------------------------------------------------------- */
 
 ELIZA_API int eliza_inference_llm_fill_supported(void); /* 1 */

@@ -7,6 +7,7 @@
 
 #include "abi/boundary.h"
 #include "abi/choices_handles.h"
+#include "abi/one_call.h"
 #include "json_input.h"
 
 using namespace eliza;
@@ -14,15 +15,7 @@ using namespace eliza;
 namespace {
 
 eliza_choose_options_t read_options(const eliza_choose_options_t * given) {
-    eliza_choose_options_t options{};
-    if (given == nullptr) {
-        return options;
-    }
-    if (given->size != sizeof options) {
-        throw invalid_argument("options.size is " + std::to_string(given->size) + ", expected " +
-                               std::to_string(sizeof options));
-    }
-    options = *given;
+    const eliza_choose_options_t options = read_options_struct(given);
     const bool is_mode =
         options.mode == ELIZA_TRIE_ARGMAX || options.mode == ELIZA_TRIE_SAMPLE || options.mode == ELIZA_TRIE_BEST_LEAF;
     if (!is_mode) {
@@ -39,19 +32,15 @@ std::vector<std::string> read_labels(const char * const * labels, uint64_t n_lab
 }
 
 eliza_llm_stream_config_t stream_config(const eliza_choose_options_t & options) {
-    eliza_llm_stream_config_t config{};
-    config.slot_id = -1;
-    config.n_gpu_layers = -1;
-    config.prompt_cache_key = options.cache_key;
+    eliza_llm_stream_config_t config = any_slot(options.cache_key);
     if (options.mode == ELIZA_TRIE_SAMPLE) {
         config.temperature = options.temperature == 0.0f ? 1.0f : options.temperature;
     }
     return config;
 }
 
-eliza_choice_t choose(Stream & stream, const std::vector<llama_token> & prompt, const PreparedChoices & labels,
-                      int mode, double * probabilities_out) {
-    stream.prefill(prompt.data(), prompt.size());
+eliza_choice_t choose(Stream & stream, size_t n_prompt, const PreparedChoices & labels, int mode,
+                      double * probabilities_out) {
     stream.set_choices(labels, mode | ELIZA_TRIE_STOP_AT_LEAF);
     std::vector<double> logprobs;
     if (probabilities_out != nullptr) {
@@ -66,7 +55,7 @@ eliza_choice_t choose(Stream & stream, const std::vector<llama_token> & prompt, 
     eliza_choice_t result{};
     result.label = std::stoi(leaf->name);
     result.forward_passes = static_cast<int32_t>(stats.forward_passes - stats.prompt_passes);
-    result.prompt_tokens = static_cast<int32_t>(prompt.size());
+    result.prompt_tokens = static_cast<int32_t>(n_prompt);
     result.prompt_tokens_cached = static_cast<int32_t>(stats.prompt_tokens_reused);
     result.logprob = leaf->logprob;
     std::transform(logprobs.begin(), logprobs.end(), probabilities_out,
@@ -77,21 +66,11 @@ eliza_choice_t choose(Stream & stream, const std::vector<llama_token> & prompt, 
 int choose_one(EliInferenceContext * ctx, const char * prompt, const PreparedChoices & labels,
                const eliza_choose_options_t & options, eliza_choice_t * result, double * probabilities_out,
                char ** err) {
-    const std::vector<llama_token> tokens =
-        require_context(ctx)->model()->tokenize(prompt, /*add_special=*/true, options.plain_prompt == 0);
-    require(!tokens.empty(), "the prompt is empty");
-    const eliza_llm_stream_config_t config = stream_config(options);
-    // The stream has a handle, so that destroying the context also closes this stream and ends the call.
-    EliLlmStream * stream = eliza_inference_llm_stream_open(ctx, &config, err);
-    if (stream == nullptr) {
-        return last_status();
-    }
-    const int status = with_stream(stream, err, [&](Stream & s) {
-        *result = choose(s, tokens, labels, options.mode, probabilities_out);
-        return ELIZA_OK;
-    });
-    eliza_inference_llm_stream_close(stream);
-    return status;
+    return after_prompt(ctx, prompt, options.plain_prompt != 0, stream_config(options), err,
+                        [&](Stream & stream, size_t n_prompt) {
+                            *result = choose(stream, n_prompt, labels, options.mode, probabilities_out);
+                            return ELIZA_OK;
+                        });
 }
 
 }  // namespace
@@ -110,7 +89,6 @@ int32_t eliza_inference_choose(EliInferenceContext * ctx, const char * prompt, c
                                uint64_t n_labels, const eliza_choose_options_t * options, eliza_choice_t * result,
                                double * probabilities_out, char ** err) {
     return with_context(ctx, err, [&](InferenceContext & context) {
-        require(prompt != nullptr, "prompt is NULL");
         require(result != nullptr, "result is NULL");
         const eliza_choose_options_t read = read_options(options);
         const auto prepared = context.prepare_choices(read_labels(labels, n_labels));
@@ -122,7 +100,6 @@ int32_t eliza_inference_choose_prepared(EliInferenceContext * ctx, const char * 
                                         const eliza_choose_options_t * options, eliza_choice_t * result,
                                         double * probabilities_out, char ** err) {
     return guarded(err, [&] {
-        require(prompt != nullptr, "prompt is NULL");
         require(result != nullptr, "result is NULL");
         const eliza_choose_options_t read = read_options(options);
         return choose_one(ctx, prompt, *require_choices(labels), read, result, probabilities_out, err);

@@ -26,22 +26,6 @@ namespace {
 
 constexpr size_t max_endings = 65536;
 
-// `name` names the ending in errors.
-Ending read_ending(const eliza_ending_t & ending, const std::string & name) {
-    if (ending.tokens == nullptr && ending.n_tokens > 0) {
-        throw invalid_argument(name + ": tokens is NULL");
-    }
-    if (ending.n_tokens > INT32_MAX) {
-        throw invalid_argument(name + ": expected at most " + std::to_string(INT32_MAX) + " tokens, got " +
-                               std::to_string(ending.n_tokens));
-    }
-    try {
-        return {{ending.tokens, ending.tokens + ending.n_tokens}, require_choices(ending.choices)};
-    } catch (const Error & error) {
-        throw Error(error.status(), name + ": " + error.what());
-    }
-}
-
 }  // namespace
 
 EliChoices * eliza_inference_prepare_choices(EliInferenceContext * ctx, const char * json_array_of_strings, size_t len,

@@ -19,6 +19,7 @@ public:
     bool may_end() const override { return is_leaf(); }
 
     const TokenTrie & trie() const { return trie_->trie; }
+    const std::shared_ptr<const CachedTrie> & cached_trie() const { return trie_; }
     TokenTrie::Node node() const { return node_; }
 
 private:

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "engine/choice/label_search.h"
 #include "engine/choice/tree_plan.h"
 #include "json_input.h"
 #include "log.h"
@@ -98,6 +99,7 @@ void Choice::begin(Span span) {
     take_back_healing();
     span_.emplace(std::move(span));
     scores_.clear();
+    best_.reset();
     leaf_.reset();
     drawn_.reset();
     if (!span_->healed_text.empty()) {
@@ -111,9 +113,10 @@ void Choice::prompt_changed() {
     if (span_) {
         span_->forget_rows();  // they were computed after the shorter prompt
     }
-    // A span that has begun keeps its scores, because mode 2 (best leaf) follows them until the span ends.
+    // A span that has begun keeps its best leaf, which mode 2 follows until the span ends, and its scores.
     if (!span_ || !span_->has_trie() || span_->node() == TokenTrie::root) {
         scores_.clear();
+        best_.reset();
     }
     healed_.reset();
     drawn_.reset();
@@ -124,6 +127,7 @@ void Choice::forget() {
     drawn_.reset();
     leaf_.reset();
     scores_.clear();
+    best_.reset();
     healed_.reset();
     text_to_skip_ = 0;
 }
@@ -206,20 +210,39 @@ llama_token Choice::take_without_pass(llama_token token) {
     return token;
 }
 
-// Mode 2: scores all leaves, then returns the tokens of the best one.
+// Mode 2: finds the most probable leaf, then returns its tokens.
 std::optional<llama_token> Choice::follow_best_leaf() {
-    const std::vector<double> & scores = leaf_scores();
-    const auto best = std::max_element(scores.begin(), scores.end());
+    if (!best_) {
+        require_beginning();
+        if (scores_.empty()) {
+            LabelSearch search(sequence_, options_, stats_, {{}, span_->cached_trie(), LabelRule::legal});
+            const Ranking::Entry found = search.rank({}).best.front();
+            best_ = BestLeaf{found.label, found.logprob};
+        } else {
+            const auto best = std::max_element(scores_.begin(), scores_.end());
+            best_ = BestLeaf{static_cast<int32_t>(best - scores_.begin()), *best};
+        }
+    }
     const TokenTrie & trie = span_->trie();
-    const std::vector<Token> way = trie.path(trie.leaf_node(static_cast<int32_t>(best - scores.begin())));
+    const std::vector<Token> way = trie.path(trie.leaf_node(best_->leaf));
     const size_t n_walked = trie.path(span_->node()).size();
-    span_->logprob = *best;
+    span_->logprob = best_->logprob;
     if (n_walked < way.size()) {
         return take_without_pass(way[n_walked]);
     }
     span_->constraint().clear();
     end_if_over();
     return std::nullopt;
+}
+
+// Throws Error unless the span is a token trie of which no token has been chosen.
+void Choice::require_beginning() const {
+    if (span_ && !span_->has_trie()) {
+        throw invalid_argument("no scores: text choices can be spelled in many ways (use a token trie)");
+    }
+    if (!span_ || span_->node() != TokenTrie::root) {
+        throw invalid_argument("no scores: ask for them after setting a trie and before its first token");
+    }
 }
 
 // Returns the logits of the current decision. If they are not known, decodes either this decision alone or also all
@@ -297,12 +320,7 @@ const std::vector<double> & Choice::leaf_scores() {
     if (!scores_.empty()) {
         return scores_;
     }
-    if (span_ && !span_->has_trie()) {
-        throw invalid_argument("no scores: text choices can be spelled in many ways (use a token trie)");
-    }
-    if (!span_ || span_->node() != TokenTrie::root) {
-        throw invalid_argument("no scores: ask for them after setting a trie and before its first token");
-    }
+    require_beginning();
     learn_all_branches();
     scores_ = span_->leaf_logprobs();
     return scores_;

@@ -93,6 +93,7 @@ private:
     void take_back_healing();
     void end_if_over();
     std::optional<llama_token> follow_best_leaf();
+    void require_beginning() const;
     LogitsRow row(bool whole, TokenSpan tokens);
     TokenSelector::SpanLogits span_logits();
     void count_strategy_of_one_path();
@@ -110,6 +111,11 @@ private:
     std::optional<llama_token> drawn_;
     std::optional<LeafResult> leaf_;
     std::vector<double> scores_;
+    struct BestLeaf {
+        int32_t leaf;
+        double logprob;
+    };
+    std::optional<BestLeaf> best_;
     struct Healed {
         llama_token token;
         size_t position;

@@ -1,5 +1,7 @@
 #include "engine/choice/leaf_scores.h"
 
+#include <limits>
+
 #include "sampling/token_selector.h"
 
 namespace eliza {
@@ -21,6 +23,14 @@ bool needs_vocabulary(const TokenTrie & trie, TokenTrie::Node node) {
     return trie.leaf(node) != TokenTrie::none && trie.is_branch(node);
 }
 
+BranchTotal total_of_branch(const TokenTrie & trie, TokenTrie::Node node, const NodeLogits & logits) {
+    const double of_children = log_sum_exp(logits.children, trie.children(node).size);
+    if (needs_vocabulary(trie, node)) {
+        return {logits.log_total, log_of_rest(of_children - logits.log_total)};
+    }
+    return {of_children, -std::numeric_limits<double>::infinity()};
+}
+
 std::vector<double> legal_logprobs(const TokenTrie & trie, const LogitsAt & at) {
     std::vector<double> reaching(trie.n_nodes(), 0.0);  // log-probability of reaching each node
     std::vector<double> ending(trie.n_nodes(), 0.0);    // log-probability of ending at a node after reaching it
@@ -34,13 +44,12 @@ std::vector<double> legal_logprobs(const TokenTrie & trie, const LogitsAt & at) 
             continue;
         }
         const NodeLogits logits = at(node);
-        double total = log_sum_exp(logits.children, children.size);
+        const BranchTotal total = total_of_branch(trie, node, logits);
         if (needs_vocabulary(trie, node)) {
-            ending[node] = log_of_rest(total - logits.log_total);
-            total = logits.log_total;
+            ending[node] = total.ending;
         }
         for (uint32_t i = 0; i < children.size; ++i) {
-            reaching[trie.first_child(node) + i] += logits.children[i] - total;
+            reaching[trie.first_child(node) + i] += logits.children[i] - total.log_total;
         }
     }
     for (TokenTrie::Node node = 0; node < trie.n_nodes(); ++node) {

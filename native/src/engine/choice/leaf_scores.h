@@ -18,6 +18,13 @@ using LogitsAt = std::function<NodeLogits(TokenTrie::Node)>;
 // whole vocabulary.
 bool needs_vocabulary(const TokenTrie & trie, TokenTrie::Node node);
 
+// How the logits of the children become log-probabilities among the leaves: subtract `log_total`.
+struct BranchTotal {
+    double log_total;
+    double ending;  // log-probability that a leaf ends at the node; log(0) if none does
+};
+BranchTotal total_of_branch(const TokenTrie & trie, TokenTrie::Node node, const NodeLogits & logits);
+
 // Returns the natural logarithm of every leaf's probability among the leaves, in payload order. At each branch, the
 // probability is the softmax over the children. If a leaf also ends at the branch, the softmax is over the whole
 // vocabulary, and all tokens that are not children count for that leaf. Calls `at` only for branches.

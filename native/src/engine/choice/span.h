@@ -43,6 +43,7 @@ public:
 
     bool has_trie() const { return in_trie_ != nullptr; }
     const TokenTrie & trie() const { return in_trie_->trie(); }
+    std::shared_ptr<const CachedTrie> cached_trie() const { return in_trie_->cached_trie(); }
     TokenTrie::Node node() const { return in_trie_->node(); }
 
     // Stores the part of a row of logits that the decision at `node` needs.

@@ -8,8 +8,9 @@ namespace eliza {
 struct PassCost {
     double pass = 0, token = 0, row = 0, lane = 0;
 
-    double of(double tokens, double rows, double lanes) const {
-        return pass + token * tokens + row * rows + lane * lanes;
+    double of(double tokens, double rows, double lanes) const { return pass + of_parts(tokens, rows, lanes); }
+    double of_parts(double tokens, double rows, double lanes) const {
+        return token * tokens + row * rows + lane * lanes;
     }
 };
 

@@ -451,27 +451,45 @@ const std::vector<double> & Stream::leaf_scores() {
     return noting_a_full_context([&]() -> const std::vector<double> & { return choice_.leaf_scores(); });
 }
 
+// `name` names the ending in errors.
+void Stream::require_fit(const Ending & ending, const std::string & name) const {
+    require_own(*ending.choices);
+    try {
+        decoder_->model().check_tokens(ending.tokens.data(), ending.tokens.size());
+    } catch (const Error & error) {
+        throw Error(error.status(), name + ": " + error.what());
+    }
+    const size_t n_needed = sequence_.tokens().size() + ending.tokens.size() + ending.choices->longest();
+    if (n_needed > static_cast<size_t>(decoder_->n_ctx())) {
+        throw ContextFull(name + " comes to " + std::to_string(n_needed) + " tokens (option n_ctx is " +
+                          std::to_string(decoder_->n_ctx()) + ")");
+    }
+}
+
 std::vector<EndingScores> Stream::score_endings(const std::vector<Ending> & endings, WantedScores wanted) {
     cancelled_.throw_if_set();
     require_prompt();
     require_no_span("scoring endings");
     require_taken(!has_step(), "scoring endings");
     for (size_t i = 0; i < endings.size(); ++i) {
-        const Ending & ending = endings[i];
-        require_own(*ending.choices);
-        try {
-            decoder_->model().check_tokens(ending.tokens.data(), ending.tokens.size());
-        } catch (const Error & error) {
-            throw Error(error.status(), at("endings", i) + ": " + error.what());
-        }
-        const size_t n_needed = sequence_.tokens().size() + ending.tokens.size() + ending.choices->longest();
-        if (n_needed > static_cast<size_t>(decoder_->n_ctx())) {
-            throw ContextFull(at("endings", i) + " comes to " + std::to_string(n_needed) + " tokens (option n_ctx is " +
-                              std::to_string(decoder_->n_ctx()) + ")");
-        }
+        require_fit(endings[i], at("endings", i));
     }
     draft_.drop();
     return eliza::score_endings(sequence_, options_, stats_, endings, wanted);
+}
+
+Ranking Stream::rank(const Ending & ending, LabelRule rule, const RankWish & wish) {
+    cancelled_.throw_if_set();
+    require_prompt();
+    require_no_span("ranking labels");
+    require_taken(!has_step(), "ranking labels");
+    require_fit(ending, "the prompt with the longest label");
+    draft_.drop();
+    LabelSearch::Place place{ending.tokens, ending.choices->trie(), rule};
+    if (!search_ || !search_->is_for(place)) {
+        search_.emplace(sequence_, options_, stats_, std::move(place));
+    }
+    return noting_a_full_context([&] { return search_->rank(wish); });
 }
 
 void Stream::fill(const SpanSpec & spec, FillResult & result) {

@@ -17,6 +17,7 @@
 #include "engine/answer/answer.h"
 #include "engine/choice/choice.h"
 #include "engine/choice/endings.h"
+#include "engine/choice/label_search.h"
 #include "engine/draft/draft.h"
 #include "engine/options.h"
 #include "engine/pass/sequence.h"
@@ -141,6 +142,10 @@ public:
     // Returns the scores of the labels after each ending. The conversation does not change. Throws Error.
     std::vector<EndingScores> score_endings(const std::vector<Ending> & endings, WantedScores wanted);
 
+    // Returns the most probable labels after an ending; see LabelSearch. The conversation does not change. Throws
+    // Error.
+    Ranking rank(const Ending & ending, LabelRule rule, const RankWish & wish);
+
     eliza_llm_stream_stats_t stats() const;
 
 private:
@@ -172,6 +177,7 @@ private:
     decltype(auto) noting_a_full_context(const Use & use);
     void require_prompt() const;
     void require_own(const PreparedChoices & choices) const;
+    void require_fit(const Ending & ending, const std::string & name) const;
 
     CancelFlag cancelled_;
     const std::shared_ptr<Decoder> decoder_;
@@ -193,6 +199,7 @@ private:
     Answer answer_;
     Draft draft_;
     TokenLogprobs logprobs_;
+    std::optional<LabelSearch> search_;  // the last one
 
     std::deque<Step> steps_;    // computed and not taken yet
     std::exception_ptr error_;  // to be reported after them

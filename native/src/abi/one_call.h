@@ -1,0 +1,54 @@
+// Functions of the ABI that open a stream, read a prompt, and return a result, all in one call.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "abi/boundary.h"
+
+namespace eliza {
+
+// Returns a copy of a caller's options; all fields are 0 if the caller gives none.
+template <typename Options>
+Options read_options_struct(const Options * given) {
+    Options options{};
+    if (given == nullptr) {
+        return options;
+    }
+    if (given->size != sizeof options) {
+        throw invalid_argument("options.size is " + std::to_string(given->size) + ", expected " +
+                               std::to_string(sizeof options));
+    }
+    return *given;
+}
+
+inline eliza_llm_stream_config_t any_slot(const char * cache_key) {
+    eliza_llm_stream_config_t config{};
+    config.slot_id = -1;
+    config.n_gpu_layers = -1;
+    config.prompt_cache_key = cache_key;
+    return config;
+}
+
+// Runs `body(Stream &, size_t n_prompt)` on a new stream that has read the prompt of n_prompt tokens.
+template <typename Body>
+int after_prompt(EliInferenceContext * ctx, const char * prompt, bool plain_prompt,
+                 const eliza_llm_stream_config_t & config, char ** err, Body body) {
+    require(prompt != nullptr, "prompt is NULL");
+    const std::vector<llama_token> tokens =
+        require_context(ctx)->model()->tokenize(prompt, /*add_special=*/true, !plain_prompt);
+    require(!tokens.empty(), "the prompt is empty");
+    // The stream has a handle, so that destroying the context also closes this stream and ends the call.
+    EliLlmStream * stream = eliza_inference_llm_stream_open(ctx, &config, err);
+    if (stream == nullptr) {
+        return last_status();
+    }
+    const int status = with_stream(stream, err, [&](Stream & s) {
+        s.prefill(tokens.data(), tokens.size());
+        return body(s, tokens.size());
+    });
+    eliza_inference_llm_stream_close(stream);
+    return status;
+}
+
+}  // namespace eliza

@@ -1,0 +1,102 @@
+// Ranking labels.
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "abi/boundary.h"
+#include "abi/choices_handles.h"
+#include "abi/one_call.h"
+#include "json_input.h"
+
+using namespace eliza;
+
+namespace {
+
+struct RankRequest {
+    LabelRule rule = LabelRule::legal;
+    RankWish wish;
+};
+
+RankRequest read_options(const eliza_rank_options_t * given, size_t n_labels, size_t cap) {
+    const eliza_rank_options_t options = read_options_struct(given);
+    if (options.rule != ELIZA_RANK_LEGAL && options.rule != ELIZA_RANK_JOINT) {
+        throw invalid_argument("options.rule is " + std::to_string(options.rule) + ", expected an eliza_rank_rule");
+    }
+    if (options.most_passes < -1) {
+        throw invalid_argument("options.most_passes is " + std::to_string(options.most_passes) +
+                               ", expected -1 or more");
+    }
+    RankRequest request;
+    request.rule = options.rule == ELIZA_RANK_JOINT ? LabelRule::joint : LabelRule::legal;
+    request.wish.n = std::max(1u, options.k);
+    if (options.most_passes != 0) {
+        request.wish.most_passes = std::max(0, options.most_passes);
+    }
+    if (options.groups != nullptr) {
+        require(request.rule == LabelRule::legal, "options.groups: only ELIZA_RANK_LEGAL can rank groups");
+        if (options.n_groups != n_labels) {
+            throw invalid_argument("options.n_groups is " + std::to_string(options.n_groups) + ", expected " +
+                                   std::to_string(n_labels) + ", the number of labels");
+        }
+        request.wish.groups.assign(options.groups, options.groups + n_labels);
+        for (size_t i = 0; i < n_labels; ++i) {
+            const int32_t group = request.wish.groups[i];
+            if (group < 0 || static_cast<size_t>(group) >= n_labels) {
+                throw invalid_argument("options." + at("groups", i) + " is " + std::to_string(group) +
+                                       ", expected 0 or more and less than the number of labels");
+            }
+        }
+    }
+    const size_t n_wanted = std::min(request.wish.n, n_labels);
+    if (cap < n_wanted) {
+        throw invalid_argument("cap: expected room for " + std::to_string(n_wanted) + " entries, got " +
+                               std::to_string(cap));
+    }
+    return request;
+}
+
+int rank(Stream & stream, const Ending & after, const eliza_rank_options_t * options, eliza_ranked_t * ranked_out,
+         size_t cap, eliza_ranking_t * ranking_out) {
+    const RankRequest request = read_options(options, after.trie().n_leaves(), cap);
+    const Ranking ranking = stream.rank(after, request.rule, request.wish);
+    std::transform(ranking.best.begin(), ranking.best.end(), ranked_out, [](const Ranking::Entry & entry) {
+        return eliza_ranked_t{entry.label, entry.logprob, entry.most_logprob};
+    });
+    *ranking_out = {static_cast<uint32_t>(ranking.best.size()), ranking.proven ? 1 : 0,
+                    static_cast<int32_t>(ranking.passes), static_cast<int32_t>(ranking.reads), ranking.rest};
+    return ELIZA_OK;
+}
+
+void require_outputs(const eliza_ranked_t * ranked_out, const eliza_ranking_t * ranking_out) {
+    require(ranked_out != nullptr, "ranked_out is NULL");
+    require(ranking_out != nullptr, "ranking_out is NULL");
+}
+
+}  // namespace
+
+int eliza_inference_llm_rank_supported(void) { return 1; }
+
+int eliza_inference_llm_stream_rank(EliLlmStream * stream, const eliza_ending_t * after,
+                                    const eliza_rank_options_t * options, eliza_ranked_t * ranked_out, size_t cap,
+                                    eliza_ranking_t * ranking_out, char ** err) {
+    return with_stream(stream, err, [&](Stream & s) {
+        require(after != nullptr, "after is NULL");
+        require_outputs(ranked_out, ranking_out);
+        return rank(s, read_ending(*after, "after"), options, ranked_out, cap, ranking_out);
+    });
+}
+
+int eliza_inference_rank(EliInferenceContext * ctx, const char * prompt, EliChoices * labels,
+                         const eliza_rank_options_t * options, eliza_ranked_t * ranked_out, size_t cap,
+                         eliza_ranking_t * ranking_out, char ** err) {
+    return guarded(err, [&] {
+        require_outputs(ranked_out, ranking_out);
+        const eliza_rank_options_t read = read_options_struct(options);
+        const Ending after{{}, require_choices(labels)};
+        return after_prompt(
+            ctx, prompt, read.plain_prompt != 0, any_slot(read.cache_key), err,
+            [&](Stream & stream, size_t) { return rank(stream, after, options, ranked_out, cap, ranking_out); });
+    });
+}

@@ -1,0 +1,432 @@
+#include "engine/choice/label_search.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include "engine/choice/leaf_scores.h"
+#include "engine/choice/path_reader.h"
+#include "sampling/token_selector.h"
+
+namespace eliza {
+namespace {
+
+constexpr double nothing = -std::numeric_limits<double>::infinity();  // log(0)
+
+// Returns log(exp(a) + exp(b)).
+double log_add(double a, double b) {
+    const double larger = std::max(a, b);
+    return larger == nothing ? nothing : larger + std::log1p(std::exp(std::min(a, b) - larger));
+}
+
+}  // namespace
+
+LabelSearch::LabelSearch(Sequence & sequence, const Options & options, eliza_llm_stream_stats_t & stats, Place place)
+    : sequence_(sequence), options_(options), stats_(stats), place_(std::move(place)), prompt_(sequence.tokens()) {}
+
+bool LabelSearch::is_for(const Place & place) const {
+    return place.rule == place_.rule && place.labels == place_.labels && place.after == place_.after &&
+           sequence_.tokens() == prompt_;
+}
+
+Ranking LabelSearch::rank(const RankWish & wish) {
+    const Groups groups = groups_by_node(wish.groups);
+    const PassCounts before = sequence_.counts();
+    const auto n_passes = [&] { return sequence_.counts().passes - before.passes; };
+    const size_t n_read_before = rows_.size();
+    Ranking ranking;
+    for (;;) {
+        sequence_.cancelled().throw_if_set();
+        const View view = look(groups);
+        ranking = wish.groups.empty() ? rank_labels(view, wish.n) : rank_groups(view, groups, wish.n);
+        if (ranking.proven) {
+            break;
+        }
+        if (rows_.empty() && place_.after.empty() && !sequence_.has_undecoded()) {
+            read({TokenTrie::root});  // without a pass
+            continue;
+        }
+        if (wish.most_passes && n_passes() >= *wish.most_passes) {
+            break;
+        }
+        // Prefixes that are less probable than the last label found cannot lead to a better one.
+        const bool is_full = wish.groups.empty() && ranking.best.size() == wish.n;
+        const double threshold = is_full ? ranking.best.back().logprob : nothing;
+        if (!wish.most_passes && is_everything_cheaper(view, threshold)) {
+            read(all_below(view, threshold));
+        } else {
+            read(next_reads(view, threshold, wish.n));
+        }
+    }
+    ranking.passes = n_passes();
+    ranking.reads = static_cast<int64_t>(rows_.size() - n_read_before);
+    return ranking;
+}
+
+// Children have higher numbers than their parents.
+LabelSearch::Groups LabelSearch::groups_by_node(const std::vector<int32_t> & of_label) const {
+    constexpr int32_t unknown = -2;
+    Groups groups{of_label};
+    if (of_label.empty()) {
+        return groups;
+    }
+    groups.n = static_cast<size_t>(*std::max_element(of_label.begin(), of_label.end())) + 1;
+    groups.below.assign(trie().n_nodes(), unknown);
+    for (auto node = static_cast<Node>(trie().n_nodes()); node-- > 0;) {
+        int32_t & group = groups.below[node];
+        const auto add = [&](int32_t other) { group = group == unknown || group == other ? other : mixed; };
+        if (trie().leaf(node) != TokenTrie::none) {
+            add(of_label[static_cast<size_t>(trie().leaf(node))]);
+        }
+        for (uint32_t i = 0; i < trie().children(node).size; ++i) {
+            add(groups.below[trie().first_child(node) + i]);
+        }
+    }
+    return groups;
+}
+
+bool LabelSearch::needs_row(Node node) const {
+    return place_.rule == LabelRule::legal ? trie().is_branch(node) : !trie().children(node).empty();
+}
+
+bool LabelSearch::needs_whole(Node node) const {
+    return place_.rule == LabelRule::joint || !options_.restricts_head() || needs_vocabulary(trie(), node);
+}
+
+// Walks from the root through all nodes whose rows are known.
+LabelSearch::View LabelSearch::look(const Groups & groups) const {
+    const bool is_grouped = !groups.of_label.empty();
+    View view;
+    double weights = 0.0, evenness = 0.0, highest = 0.0;
+    const auto find = [&](int32_t leaf, double logprob) {
+        view.found.push_back({is_grouped ? groups.of_label[static_cast<size_t>(leaf)] : leaf, logprob});
+    };
+    std::vector<Prefix> to_visit{{TokenTrie::root, 0.0, place_.after.size()}};
+    while (!to_visit.empty()) {
+        Prefix at = to_visit.back();
+        to_visit.pop_back();
+        const auto is_end = [&] { return trie().children(at.node).empty(); };
+        const auto is_of_one_group = [&] { return is_grouped && groups.below[at.node] != mixed; };
+        while (!is_of_one_group() && !needs_row(at.node) && !is_end()) {
+            at.node = trie().first_child(at.node);
+            ++at.n_tokens;
+        }
+        if (is_of_one_group()) {
+            view.found.push_back({groups.below[at.node], at.logprob});
+            continue;
+        }
+        if (is_end()) {
+            find(trie().leaf(at.node), at.logprob);
+            continue;
+        }
+        const bool is_label = trie().leaf(at.node) != TokenTrie::none;
+        if (is_label && place_.rule == LabelRule::joint) {
+            find(trie().leaf(at.node), at.logprob);
+        }
+        const auto known = rows_.find(at.node);
+        if (known == rows_.end()) {
+            view.open.push_back(at);
+            continue;
+        }
+        const Row & row = known->second;
+        for (uint32_t i = 0; i < row.children.size(); ++i) {
+            to_visit.push_back({trie().first_child(at.node) + i, at.logprob + row.children[i], 1});
+        }
+        if (is_label && place_.rule == LabelRule::legal) {
+            find(trie().leaf(at.node), at.logprob + row.ending);
+        }
+        const double weight = std::exp(at.logprob);
+        weights += weight;
+        evenness += weight * row.evenness;
+        highest += weight * row.highest;
+    }
+    if (weights > 0.0) {
+        view.evenness = evenness / weights;
+        view.highest = highest / weights;
+    }
+    std::stable_sort(view.open.begin(), view.open.end(),
+                     [](const Prefix & a, const Prefix & b) { return a.logprob > b.logprob; });
+    return view;
+}
+
+Ranking LabelSearch::rank_labels(const View & view, size_t n) const {
+    std::vector<Found> found = view.found;
+    const auto is_better = [](const Found & a, const Found & b) {
+        return a.logprob > b.logprob || (a.logprob == b.logprob && a.label < b.label);
+    };
+    const auto end_of_best = found.begin() + static_cast<std::ptrdiff_t>(std::min(n, found.size()));
+    std::partial_sort(found.begin(), end_of_best, found.end(), is_better);
+    Ranking ranking;
+    for (auto each = found.begin(); each != end_of_best; ++each) {
+        ranking.best.push_back({each->label, each->logprob, each->logprob});
+    }
+    std::for_each(end_of_best, found.end(), [&](const Found & each) { ranking.rest += std::exp(each.logprob); });
+    for (const Prefix & prefix : view.open) {
+        ranking.rest += std::exp(prefix.logprob);
+    }
+    ranking.rest = std::min(ranking.rest, 1.0);
+    ranking.proven = view.open.empty() ||
+                     (ranking.best.size() == n && n > 0 && ranking.best.back().logprob >= view.open.front().logprob);
+    return ranking;
+}
+
+Ranking LabelSearch::rank_groups(const View & view, const Groups & groups, size_t n) const {
+    std::vector<double> known(groups.n, nothing);
+    for (const Found & found : view.found) {
+        double & sum = known[static_cast<size_t>(found.label)];
+        sum = log_add(sum, found.logprob);
+    }
+    std::vector<double> most = known;
+    for (const Prefix & prefix : view.open) {
+        for (const int32_t group : groups_below(prefix.node, groups)) {
+            double & sum = most[static_cast<size_t>(group)];
+            sum = log_add(sum, prefix.logprob);
+        }
+    }
+    std::vector<int32_t> order = groups.of_label;
+    std::sort(order.begin(), order.end());
+    order.erase(std::unique(order.begin(), order.end()), order.end());
+    std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
+        return known[static_cast<size_t>(a)] > known[static_cast<size_t>(b)];
+    });
+    Ranking ranking;
+    ranking.proven = true;
+    double most_of_others = nothing;
+    for (size_t place = 0; place < order.size(); ++place) {
+        const auto group = static_cast<size_t>(order[place]);
+        if (place < n) {
+            ranking.best.push_back({order[place], known[group], most[group]});
+            ranking.proven = ranking.proven && known[group] == most[group];
+        } else {
+            most_of_others = std::max(most_of_others, most[group]);
+            ranking.rest += std::exp(known[group]);
+        }
+    }
+    for (const Prefix & prefix : view.open) {
+        ranking.rest += std::exp(prefix.logprob);
+    }
+    ranking.rest = std::min(ranking.rest, 1.0);
+    ranking.proven = ranking.proven && (ranking.best.empty() || ranking.best.back().logprob >= most_of_others);
+    return ranking;
+}
+
+std::vector<int32_t> LabelSearch::groups_below(Node node, const Groups & groups) const {
+    std::vector<int32_t> below;
+    std::vector<Node> to_visit{node};
+    while (!to_visit.empty()) {
+        const Node at = to_visit.back();
+        to_visit.pop_back();
+        if (groups.below[at] != mixed) {
+            below.push_back(groups.below[at]);
+            continue;
+        }
+        if (trie().leaf(at) != TokenTrie::none) {
+            below.push_back(groups.of_label[static_cast<size_t>(trie().leaf(at))]);
+        }
+        for (uint32_t i = 0; i < trie().children(at).size; ++i) {
+            to_visit.push_back(trie().first_child(at) + i);
+        }
+    }
+    std::sort(below.begin(), below.end());
+    below.erase(std::unique(below.begin(), below.end()), below.end());
+    return below;
+}
+
+// ---- Which rows to read in the next pass ----------------------------------------------------------
+
+// Returns the cost of a pass, if several rows can be read in one pass.
+std::optional<PassCost> LabelSearch::pass_cost() const {
+    const bool has_trees = options_.strategy != Strategy::token_by_token && sequence_.decoder().tree_limits().lanes > 0;
+    return has_trees ? sequence_.pass_cost() : std::nullopt;
+}
+
+// Returns the nodes whose rows to read in the next pass. They are below prefixes that are more probable than
+// `threshold`; at least one such prefix is open. `n` labels are wanted.
+std::vector<TokenTrie::Node> LabelSearch::next_reads(const View & view, double threshold, size_t n) const {
+    const std::optional<PassCost> cost = pass_cost();
+    const Prefix & first = view.open.front();
+    std::vector<Node> nodes;
+    if (cost && is_subtree_cheaper(first, *cost)) {
+        add_all(first.node, nodes);
+    } else {
+        add_chain(first.node, nodes);
+    }
+    const size_t n_worth_it = cost ? count_worth_it(view, threshold, n, *cost) : 1;
+    for (size_t i = 1; i < n_worth_it; ++i) {
+        const size_t n_before = nodes.size();
+        add_chain(view.open[i].node, nodes);
+        if (!is_one_pass(nodes)) {
+            nodes.resize(n_before);
+            break;
+        }
+    }
+    return nodes;
+}
+
+std::vector<TokenTrie::Node> LabelSearch::all_below(const View & view, double threshold) const {
+    std::vector<Node> nodes;
+    for (const Prefix & prefix : view.open) {
+        if (prefix.logprob > threshold) {
+            add_all(prefix.node, nodes);
+        }
+    }
+    return nodes;
+}
+
+// Returns whether reading everything below the prefixes above `threshold` takes less time than searching on. The more
+// even the probabilities are, the more rows a search needs: in the worst case all of them, and more passes.
+bool LabelSearch::is_everything_cheaper(const View & view, double threshold) const {
+    if (options_.strategy == Strategy::token_by_token) {
+        return true;  // the reference
+    }
+    const std::optional<PassCost> cost = pass_cost();
+    if (!cost || rows_.empty() || place_.rule == LabelRule::joint) {
+        return false;
+    }
+    const TreeLimits limits = sequence_.decoder().tree_limits();
+    double tokens = 0.0, rows = 0.0, lanes = 0.0;
+    for (const Prefix & prefix : view.open) {
+        if (prefix.logprob > threshold) {
+            const TokenTrie::Undecided & below = trie().undecided_below(prefix.node);
+            tokens += static_cast<double>(prefix.n_tokens) + below.tokens;
+            rows += 1.0 + below.branches;
+            lanes += std::max(1u, below.lanes);
+        }
+    }
+    const double n_passes = std::ceil(std::max({tokens / limits.tokens, rows / limits.rows, lanes / limits.lanes}));
+    const double everything = n_passes * cost->pass + cost->of_parts(tokens, rows, lanes);
+
+    // Perfectly uneven probabilities need one row at each depth, perfectly even ones need all rows.
+    const double depth = 1.0 + trie().undecided_below(view.open.front().node).passes;
+    const double n_reads = std::min(rows, depth * std::pow(rows / depth, view.evenness));
+    const double n_rounds = std::max(depth, n_reads / limits.lanes);
+    const double search = n_rounds * cost->pass + cost->of_parts(n_reads * tokens / rows, n_reads, n_reads);
+    return everything <= search;
+}
+
+// Returns whether one pass with all rows below the prefix takes less time than one pass for each step of a path.
+bool LabelSearch::is_subtree_cheaper(const Prefix & prefix, const PassCost & cost) const {
+    const TokenTrie::Undecided & below = trie().undecided_below(prefix.node);
+    return place_.rule == LabelRule::legal && is_one_tree(below, sequence_.decoder().tree_limits()) &&
+           is_tree_cheaper(below, prefix.n_tokens, cost);
+}
+
+// Returns how many of the most probable prefixes to read in the next pass: those that the search will probably need,
+// and others as long as they hardly make the pass longer.
+size_t LabelSearch::count_worth_it(const View & view, double threshold, size_t n, const PassCost & cost) const {
+    const Prefix & first = view.open.front();
+    const double depth = 1.0 + trie().undecided_below(first.node).passes;
+    // The most probable label below the first prefix, if the rows below it are like the rows so far.
+    const double expected = first.logprob + depth * view.highest - std::log(static_cast<double>(n));
+    double spare = cost.pass / 2.0;
+    size_t count = 1;
+    for (; count < view.open.size() && view.open[count].logprob > threshold; ++count) {
+        const Prefix & prefix = view.open[count];
+        if (prefix.logprob < expected) {
+            spare -= cost.of_parts(static_cast<double>(prefix.n_tokens), 1, 1);
+            if (spare < 0.0) {
+                break;
+            }
+        }
+    }
+    return count;
+}
+
+// Adds all nodes from `node` downwards whose rows a complete list of probabilities needs.
+void LabelSearch::add_all(Node node, std::vector<Node> & nodes) const {
+    std::vector<Node> to_visit{node};
+    while (!to_visit.empty()) {
+        const Node at = to_visit.back();
+        to_visit.pop_back();
+        if (needs_row(at) && rows_.count(at) == 0) {
+            nodes.push_back(at);
+        }
+        for (uint32_t i = 0; i < trie().children(at).size; ++i) {
+            to_visit.push_back(trie().first_child(at) + i);
+        }
+    }
+}
+
+// Adds a node, and with joint probabilities also the only possible nodes after it: they are on the same path.
+void LabelSearch::add_chain(Node node, std::vector<Node> & nodes) const {
+    nodes.push_back(node);
+    while (trie().children(node).size == 1 && needs_row(trie().first_child(node))) {
+        node = trie().first_child(node);
+        nodes.push_back(node);
+    }
+}
+
+bool LabelSearch::is_one_pass(const std::vector<Node> & nodes) const {
+    std::vector<TokenPath> paths;
+    for (auto & [path, node] : paths_to(nodes)) {
+        if (!path.empty()) {
+            paths.push_back(std::move(path));
+        }
+    }
+    return plan_paths(paths, sequence_.decoder().tree_limits()).size() <= 1;
+}
+
+// ---- Reading ----------------------------------------------------------------------------------------
+
+// Returns the tokens after the prompt that lead to each node, in ascending order.
+std::vector<std::pair<TokenPath, TokenTrie::Node>> LabelSearch::paths_to(const std::vector<Node> & nodes) const {
+    const TokenSpan common{place_.after.data(), static_cast<uint32_t>(place_.after.size())};
+    std::vector<std::pair<TokenPath, Node>> paths;
+    paths.reserve(nodes.size());
+    for (const Node node : nodes) {
+        paths.emplace_back(TokenPath(common, trie().path(node)), node);
+    }
+    std::sort(paths.begin(), paths.end(), [](const auto & a, const auto & b) { return a.first < b.first; });
+    return paths;
+}
+
+void LabelSearch::read(const std::vector<Node> & nodes) {
+    std::vector<TokenPath> paths;
+    std::vector<Node> at;
+    for (auto & [path, node] : paths_to(nodes)) {
+        paths.push_back(std::move(path));
+        at.push_back(node);
+    }
+    PathReader(sequence_, options_, stats_)
+        .read(
+            paths, [&](size_t path) { return needs_whole(at[path]); },
+            [&](size_t path, const LogitsRow & row) { keep(at[path], row); });
+}
+
+void LabelSearch::keep(Node node, const LogitsRow & logits) {
+    const TokenSpan children = trie().children(node);
+    std::vector<float> of_children(children.size);
+    logits.gather(children, of_children.data());
+    const auto n_vocab = static_cast<size_t>(sequence_.decoder().model().n_vocab());
+    const double all =
+        needs_vocabulary(trie(), node) || place_.rule == LabelRule::joint ? log_sum_exp(logits.whole(), n_vocab) : 0.0;
+    const BranchTotal total = place_.rule == LabelRule::joint
+                                  ? BranchTotal{all, nothing}
+                                  : total_of_branch(trie(), node, {of_children.data(), all});
+    Row row;
+    row.children.reserve(children.size);
+    std::transform(of_children.begin(), of_children.end(), std::back_inserter(row.children),
+                   [&](float logit) { return logit - total.log_total; });
+    row.ending = total.ending;
+    std::vector<double> parts = row.children;
+    parts.push_back(row.ending);
+    row.highest = *std::max_element(parts.begin(), parts.end());
+    const double sum =
+        std::accumulate(parts.begin(), parts.end(), 0.0, [](double s, double p) { return s + std::exp(p); });
+    double entropy = 0.0;
+    size_t n_parts = 0;
+    for (const double part : parts) {
+        if (part != nothing) {
+            const double share = std::exp(part) / sum;
+            entropy -= share > 0.0 ? share * std::log(share) : 0.0;
+            ++n_parts;
+        }
+    }
+    row.evenness = n_parts > 1 ? std::min(1.0, entropy / std::log(static_cast<double>(n_parts))) : 0.0;
+    rows_[node] = std::move(row);
+}
+
+}  // namespace eliza

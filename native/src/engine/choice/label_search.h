@@ -1,0 +1,128 @@
+// Finds the most probable labels without computing the probability of every label.
+//
+// The probability of a label is a product of conditional probabilities, one for each token. So no label is more
+// probable than a prefix of it. The search therefore reads the logits after the most probable prefixes first. Once the
+// n-th most probable label found is at least as probable as every prefix whose logits are unread, the n labels are
+// proven to be the most probable ones. docs/explanation/ranking.md shows an example.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "engine/choice/tree_plan.h"
+#include "engine/options.h"
+#include "engine/pass/sequence.h"
+#include "token_trie/trie_cache.h"
+
+namespace eliza {
+
+// Which probabilities are compared: legal_logprobs() or joint_logprobs() of leaf_scores.h.
+enum class LabelRule { legal, joint };
+
+struct RankWish {
+    size_t n = 1;
+    std::optional<int64_t> most_passes{};  // if not set, as many as the proof needs
+    // The group of every label, in payload order; empty = rank the labels themselves. The probability of a group is the
+    // sum of its labels' probabilities. Only for LabelRule::legal.
+    std::vector<int32_t> groups{};
+};
+
+struct Ranking {
+    struct Entry {
+        int32_t label;        // or group
+        double logprob;       // of what is known; exact for a label
+        double most_logprob;  // of what is known and what may still be found
+    };
+    std::vector<Entry> best;  // most probable first; equal ones in payload order
+    bool proven = false;      // no other label is more probable than the last place, and all places are exact
+    double rest = 0.0;        // the probability of all other labels together
+    int64_t passes = 0;       // forward passes of this search
+    int64_t reads = 0;        // rows of logits read by this search
+};
+
+class LabelSearch {
+public:
+    // Where the labels are: behind the sequence's tokens and the tokens of `after`.
+    struct Place {
+        std::vector<llama_token> after;
+        std::shared_ptr<const CachedTrie> labels;
+        LabelRule rule;
+    };
+    LabelSearch(Sequence & sequence, const Options & options, eliza_llm_stream_stats_t & stats, Place place);
+
+    // Returns whether the rows read so far also serve this search: the prompt, labels and rule are the same.
+    bool is_for(const Place & place) const;
+
+    // Keeps the rows that it reads, so that later calls need fewer passes. The sequence is unchanged afterwards. Throws
+    // an Error.
+    Ranking rank(const RankWish & wish);
+
+private:
+    using Node = TokenTrie::Node;
+
+    // The conditional log-probabilities at a node, and how evenly they are distributed.
+    struct Row {
+        std::vector<double> children;
+        double ending = 0.0;    // the label ends here; only if needs_vocabulary()
+        double evenness = 0.0;  // entropy / its largest possible value
+        double highest = 0.0;   // the largest of the log-probabilities
+    };
+    // A prefix of labels, or a label or group.
+    struct Prefix {
+        Node node;
+        double logprob;
+        size_t n_tokens;  // from the last prefix that was read
+    };
+    struct Found {
+        int32_t label;
+        double logprob;
+    };
+    // What is known from the rows read so far.
+    struct View {
+        std::vector<Prefix> open;  // unread, most probable first
+        std::vector<Found> found;
+        double evenness = 1.0, highest = 0.0;  // averages over the rows, weighted by probability
+    };
+    struct Groups {
+        const std::vector<int32_t> & of_label;
+        std::vector<int32_t> below{};  // by node: the group of all labels at and below it, or `mixed`
+        size_t n = 0;
+    };
+    static constexpr int32_t mixed = -1;
+
+    const TokenTrie & trie() const { return place_.labels->trie; }
+    Groups groups_by_node(const std::vector<int32_t> & of_label) const;
+    View look(const Groups & groups) const;
+    Ranking rank_labels(const View & view, size_t n) const;
+    Ranking rank_groups(const View & view, const Groups & groups, size_t n) const;
+    std::vector<int32_t> groups_below(Node node, const Groups & groups) const;
+
+    std::optional<PassCost> pass_cost() const;
+    std::vector<Node> next_reads(const View & view, double threshold, size_t n) const;
+    std::vector<Node> all_below(const View & view, double threshold) const;
+    bool is_everything_cheaper(const View & view, double threshold) const;
+    bool is_subtree_cheaper(const Prefix & prefix, const PassCost & cost) const;
+    size_t count_worth_it(const View & view, double threshold, size_t n, const PassCost & cost) const;
+    bool is_one_pass(const std::vector<Node> & nodes) const;
+    void add_all(Node node, std::vector<Node> & nodes) const;
+    void add_chain(Node node, std::vector<Node> & nodes) const;
+
+    bool needs_row(Node node) const;
+    bool needs_whole(Node node) const;
+    std::vector<std::pair<TokenPath, Node>> paths_to(const std::vector<Node> & nodes) const;
+    void read(const std::vector<Node> & nodes);
+    void keep(Node node, const LogitsRow & row);
+
+    Sequence & sequence_;
+    const Options & options_;
+    eliza_llm_stream_stats_t & stats_;
+    const Place place_;
+    const std::vector<llama_token> prompt_;
+    std::unordered_map<Node, Row> rows_;
+};
+
+}  // namespace eliza
