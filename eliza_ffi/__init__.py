@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .async_model import AsyncModel
     from .chat import Prompt
-    from .choices import ChoiceResult, PreparedLabels
+    from .choices import ChoiceResult, PreparedLabels, RankResult
     from .decisions import Calibration, Decision, Labels, Predicate, Score
     from .errors import (
         BusyError,
@@ -77,6 +77,7 @@ __all__ = [
     "Predicate",
     "PreparedLabels",
     "Prompt",
+    "RankResult",
     "Regex",
     "Sampling",
     "Score",
@@ -101,6 +102,7 @@ _ROOMS = {
     "choices": (
         "ChoiceResult",
         "PreparedLabels",
+        "RankResult",
     ),
     "decisions": (
         "Calibration",

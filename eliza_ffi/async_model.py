@@ -18,6 +18,7 @@ from .chat.template import ChatTemplate, Messages
 from .checks import check_callback, check_kind
 from .choices.label_set import ChoiceResult, LabelSet
 from .choices.prepared_labels import PreparedLabels
+from .choices.rank_result import RankResult
 from .decisions.answers import Decision
 from .decisions.asking import WritePrompt, score_work
 from .decisions.calibration import Calibration
@@ -51,7 +52,13 @@ from .structured.token_texts import TokenTexts
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from .session.options import ChoiceSettings, FillSettings, Strings, TextSettings
+    from .session.options import (
+        ChoiceSettings,
+        FillSettings,
+        RankSettings,
+        Strings,
+        TextSettings,
+    )
     from .session.tool_calls import ToolSettings
 
 __all__ = ["AsyncModel"]
@@ -325,7 +332,7 @@ class AsyncModel:
         prompt: AnyPrompt,
         labels: Mapping[str, V] | LabelSet[V] | type[V],
         *,
-        mode: ChoiceMode = ...,
+        mode: ChoiceMode | None = ...,
         temperature: float = ...,
         probabilities: bool = ...,
         tokenization: Tokenization = ...,
@@ -344,7 +351,7 @@ class AsyncModel:
         prompt: AnyPrompt,
         labels: Strings,
         *,
-        mode: ChoiceMode = ...,
+        mode: ChoiceMode | None = ...,
         temperature: float = ...,
         probabilities: bool = ...,
         tokenization: Tokenization = ...,
@@ -363,7 +370,7 @@ class AsyncModel:
         prompt: AnyPrompt,
         labels: Any,
         *,
-        mode: ChoiceMode = ...,
+        mode: ChoiceMode | None = ...,
         temperature: float = ...,
         probabilities: bool = ...,
         tokenization: Tokenization = ...,
@@ -381,7 +388,7 @@ class AsyncModel:
         prompt: AnyPrompt,
         labels: Any,
         *,
-        mode: ChoiceMode = "greedy",
+        mode: ChoiceMode | None = None,
         temperature: float = 1.0,
         probabilities: bool = False,
         tokenization: Tokenization = "own",
@@ -453,6 +460,99 @@ class AsyncModel:
             return cast(ChoiceResult[Any], found)
 
         check_prompts(prompts, "choose")
+        pairs = labels_for(prompts, await self._prepared(one_or_several, labels))
+        return await self._many(
+            pairs, one, progress, max_concurrency, return_exceptions, total=length_of(prompts)
+        )
+
+    @overload
+    async def rank(
+        self,
+        prompt: AnyPrompt,
+        labels: Mapping[str, V] | LabelSet[V] | type[V],
+        k: int = ...,
+        *,
+        separator: str | None = ...,
+        level: None = ...,
+        max_passes: int | None = ...,
+        cache: CacheOptions | None = ...,
+        wait: bool | float = ...,
+    ) -> RankResult[V]: ...
+
+    @overload
+    async def rank(
+        self,
+        prompt: AnyPrompt,
+        labels: Strings,
+        k: int = ...,
+        *,
+        separator: str | None = ...,
+        level: int | None = ...,
+        max_passes: int | None = ...,
+        cache: CacheOptions | None = ...,
+        wait: bool | float = ...,
+    ) -> RankResult[str]: ...
+
+    @overload
+    async def rank(
+        self,
+        prompt: AnyPrompt,
+        labels: Any,
+        k: int = ...,
+        *,
+        separator: str | None = ...,
+        level: int | None = ...,
+        max_passes: int | None = ...,
+        cache: CacheOptions | None = ...,
+        wait: bool | float = ...,
+    ) -> RankResult[Any]: ...
+
+    async def rank(
+        self,
+        prompt: AnyPrompt,
+        labels: Any,
+        k: int = 5,
+        *,
+        separator: str | None = None,
+        level: int | None = None,
+        max_passes: int | None = None,
+        cache: CacheOptions | None = None,
+        wait: bool | float = True,
+    ) -> RankResult[Any]:
+        """Run :meth:`Model.rank <eliza_ffi.model.Model.rank>` on a thread."""
+        found = await self._result(
+            self._jobs.ranking,
+            prompt,
+            labels,
+            method="rank",
+            k=k,
+            separator=separator,
+            level=level,
+            max_passes=max_passes,
+            cache=cache,
+            wait=wait,
+        )
+        return cast(RankResult[Any], found)
+
+    async def rank_many(
+        self,
+        prompts: Iterable[AnyPrompt],
+        labels: Any,
+        *,
+        progress: Callable[[int, int | None], Any] | None = None,
+        max_concurrency: int | None = None,
+        return_exceptions: bool = False,
+        **settings: Unpack[RankSettings],
+    ) -> list[RankResult[Any]]:
+        """Run :meth:`Model.rank_many <eliza_ffi.model.Model.rank_many>` on a thread."""
+
+        async def one(item: tuple[AnyPrompt, Any]) -> RankResult[Any]:
+            found = await self._result(
+                self._jobs.ranking, *item, method="rank_many", wait=True, **settings
+            )
+            return cast(RankResult[Any], found)
+
+        check_prompts(prompts, "rank")
         pairs = labels_for(prompts, await self._prepared(one_or_several, labels))
         return await self._many(
             pairs, one, progress, max_concurrency, return_exceptions, total=length_of(prompts)

@@ -15,6 +15,7 @@ from .chat.template import ChatTemplate, Messages
 from .checks import check_callback, check_kind, check_several, check_whole, wrong
 from .choices.label_set import ChoiceResult, LabelSet, as_label_set
 from .choices.prepared_labels import PreparedLabels
+from .choices.rank_result import RankResult
 from .decisions.answers import Decision, expand
 from .decisions.asking import How, ScoreJob, WritePrompt, prompt_texts
 from .decisions.calibration import Calibration
@@ -44,7 +45,13 @@ from .structured.token_texts import TokenTexts
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-    from .session.options import ChoiceSettings, FillSettings, Strings, TextSettings
+    from .session.options import (
+        ChoiceSettings,
+        FillSettings,
+        RankSettings,
+        Strings,
+        TextSettings,
+    )
     from .session.tool_calls import ToolSettings
 
 __all__ = ["Model"]
@@ -530,7 +537,7 @@ class Model:
         prompt: AnyPrompt,
         labels: Mapping[str, V] | LabelSet[V] | type[V],
         *,
-        mode: ChoiceMode = ...,
+        mode: ChoiceMode | None = ...,
         temperature: float = ...,
         probabilities: bool = ...,
         tokenization: Tokenization = ...,
@@ -549,7 +556,7 @@ class Model:
         prompt: AnyPrompt,
         labels: Strings,
         *,
-        mode: ChoiceMode = ...,
+        mode: ChoiceMode | None = ...,
         temperature: float = ...,
         probabilities: bool = ...,
         tokenization: Tokenization = ...,
@@ -568,7 +575,7 @@ class Model:
         prompt: AnyPrompt,
         labels: Any,
         *,
-        mode: ChoiceMode = ...,
+        mode: ChoiceMode | None = ...,
         temperature: float = ...,
         probabilities: bool = ...,
         tokenization: Tokenization = ...,
@@ -586,7 +593,7 @@ class Model:
         prompt: AnyPrompt,
         labels: Any,
         *,
-        mode: ChoiceMode = "greedy",
+        mode: ChoiceMode | None = None,
         temperature: float = 1.0,
         probabilities: bool = False,
         tokenization: Tokenization = "own",
@@ -614,8 +621,10 @@ class Model:
             - ``bool``, with the labels ``true`` and ``false``
             - the result of :meth:`prepare_labels`
         mode
-            ``"greedy"``: take the most probable token at each step. ``"sample"``: sample each
-            token. ``"best"``: take the label with the highest probability as a whole.
+            ``"best"``: take the label with the highest probability as a whole. ``"greedy"``: take
+            the most probable token at each step, as a grammar does; the label may be less probable
+            than another one. ``"sample"``: sample each token. None = ``"best"``; ``"greedy"`` with
+            ``tokenization="any"``, and with a library that has no mode ``"best"``.
         temperature
             The sampling temperature of ``mode="sample"``.
         probabilities
@@ -735,6 +744,146 @@ class Model:
             return self._job(work, settings.get("on_text"))
 
         check_prompts(prompts, "choose")
+        return self._many(
+            labels_for(prompts, labels),
+            job,
+            progress,
+            max_concurrency,
+            return_exceptions,
+            total=length_of(prompts),
+        )
+
+    @overload
+    def rank(
+        self,
+        prompt: AnyPrompt,
+        labels: Mapping[str, V] | LabelSet[V] | type[V],
+        k: int = ...,
+        *,
+        separator: str | None = ...,
+        level: None = ...,
+        max_passes: int | None = ...,
+        cache: CacheOptions | None = ...,
+        wait: bool | float = ...,
+    ) -> RankResult[V]: ...
+
+    @overload
+    def rank(
+        self,
+        prompt: AnyPrompt,
+        labels: Strings,
+        k: int = ...,
+        *,
+        separator: str | None = ...,
+        level: int | None = ...,
+        max_passes: int | None = ...,
+        cache: CacheOptions | None = ...,
+        wait: bool | float = ...,
+    ) -> RankResult[str]: ...
+
+    @overload
+    def rank(
+        self,
+        prompt: AnyPrompt,
+        labels: Any,
+        k: int = ...,
+        *,
+        separator: str | None = ...,
+        level: int | None = ...,
+        max_passes: int | None = ...,
+        cache: CacheOptions | None = ...,
+        wait: bool | float = ...,
+    ) -> RankResult[Any]: ...
+
+    def rank(
+        self,
+        prompt: AnyPrompt,
+        labels: Any,
+        k: int = 5,
+        *,
+        separator: str | None = None,
+        level: int | None = None,
+        max_passes: int | None = None,
+        cache: CacheOptions | None = None,
+        wait: bool | float = True,
+    ) -> RankResult[Any]:
+        """Find the `k` most probable labels and their exact probabilities.
+
+        The probability of a label is the product, over its tokens, of the softmax over the tokens
+        that can continue a label. So no label is more probable than its beginning. The search reads
+        the most probable beginnings first, and ends when no unread beginning is more probable than
+        the `k`-th label found. It usually needs a few forward passes, even for 100,000 labels.
+
+        Parameters
+        ----------
+        prompt, labels
+            As :meth:`choose`.
+        k
+            How many labels to return.
+        separator
+            The text between the parts of labels such as ``Electronics > Audio``. The result then
+            has `levels`.
+        level
+            Rank the groups of labels that have the same first `level` parts, instead of the labels.
+            The labels of the result are then strings such as ``Electronics``.
+        max_passes
+            Maximum number of forward passes after the prompt; None = as many as the proof needs. If
+            the limit ends the search, the result has the labels found, and `proven` is False.
+        cache, wait
+            As :meth:`generate`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `labels` is empty, two labels are equal, the tokenizer cannot write a label, or no
+            label has `level` parts.
+        ContextFullError
+            If the prompt with the longest label does not fit into the context.
+        BusyError, ChatTemplateError
+            As :meth:`generate`.
+        """
+        work = self._jobs.ranking(
+            prompt,
+            labels,
+            method="rank",
+            k=k,
+            separator=separator,
+            level=level,
+            max_passes=max_passes,
+            cache=cache,
+        )
+        found: RankResult[Any] = self._run(work, wait)
+        return found
+
+    def rank_many(
+        self,
+        prompts: Iterable[AnyPrompt],
+        labels: Any,
+        *,
+        progress: Callable[[int, int | None], Any] | None = None,
+        max_concurrency: int | None = None,
+        return_exceptions: bool = False,
+        **settings: Unpack[RankSettings],
+    ) -> list[RankResult[Any]]:
+        """Rank labels for each of many prompts, several at the same time.
+
+        Parameters
+        ----------
+        prompts, labels, progress, max_concurrency, return_exceptions
+            As :meth:`choose_many`.
+        **settings
+            As :meth:`rank`.
+
+        Returns
+        -------
+        list of RankResult
+            In the order of the prompts.
+        """
+
+        def job(item: tuple[AnyPrompt, Any]) -> Job[RankResult[Any]]:
+            return self._job(self._jobs.ranking(*item, method="rank_many", **settings))
+
+        check_prompts(prompts, "rank")
         return self._many(
             labels_for(prompts, labels),
             job,

@@ -12,6 +12,7 @@ from .prepared_labels import (
     ChoiceCache,
     PreparedLabels,
 )
+from .rank_result import Level, RankResult
 from .token_tree import (
     TokenTreeDescriptor,
     TokenTreeLeaf,
@@ -29,7 +30,9 @@ __all__ = [
     "ChoiceCache",
     "ChoiceResult",
     "LabelSet",
+    "Level",
     "PreparedLabels",
+    "RankResult",
     "TokenTreeDescriptor",
     "TokenTreeLeaf",
     "TokenTreePayload",

@@ -53,6 +53,9 @@ class ChoiceResult(Generic[T]):
     stats : StreamStats or None
         Forward passes, microseconds and tokens reused from the KV cache; None if the library does
         not count them.
+    proven : bool
+        Whether no other label can be more probable. False if ``mode="greedy"`` or ``mode="sample"``
+        chose a label whose probability is less than one half, and the others are not known.
     """
 
     value: T
@@ -64,6 +67,7 @@ class ChoiceResult(Generic[T]):
     elapsed: float
     probabilities: Mapping[T, float] | None = None
     stats: StreamStats | None = None
+    proven: bool = False
 
     @property
     def probability(self) -> float:

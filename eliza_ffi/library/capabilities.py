@@ -48,9 +48,10 @@ class InferenceCapabilities:
     trie_modes : tuple of str
         A subset of ``"argmax"``, ``"sample"``, ``"best-leaf"`` and ``"stop-at-leaf"``. Empty if the
         library does not report its modes.
-    text_choices, prepared_choices, endings, token_masks : bool
+    text_choices, prepared_choices, endings, ranking, token_masks : bool
         Whether the library accepts choices as strings, prepares choices for repeated use, scores
-        several endings of a prompt together, and accepts a mask for the next token.
+        several endings of a prompt together, finds the most probable choices without scoring all,
+        and accepts a mask for the next token.
     fill, sampling, stats, logprobs : bool
         Whether the library has structured answers, the full set of samplers, counters, and
         log-probabilities of tokens.
@@ -85,6 +86,7 @@ class InferenceCapabilities:
     text_choices: bool = False
     prepared_choices: bool = False
     endings: bool = False
+    ranking: bool = False
     token_masks: bool = False
     fill: bool = False
     sampling: bool = False
@@ -165,6 +167,7 @@ def detect_capabilities(
         text_choices=binding.supports("set_text_choices"),
         prepared_choices=binding.supports("set_choices"),
         endings=_has(library, "llm_stream_score_endings", "llm_score_endings_supported"),
+        ranking=_has(library, "llm_stream_rank", "llm_rank_supported"),
         token_masks=_has(library, "llm_stream_set_forced_tokens", "llm_token_mask_supported"),
         fill=_has(library, "llm_stream_fill", "llm_fill_supported"),
         sampling=binding.supports("set_sampling"),

@@ -266,6 +266,37 @@ class EndingScores:
     option_mass: float | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """The most probable choices, or groups of choices, the most probable first.
+
+    Attributes
+    ----------
+    labels : array of int, shape [n]
+        The indices of the choices, or the numbers of the groups.
+    logprobs : array of float, shape [n]
+        The natural logarithms of their probabilities.
+    most_logprobs : array of float, shape [n]
+        The same. If the probability of a group is not fully known, an upper bound.
+    proven : bool
+        Whether no other choice or group is more probable than these, and `logprobs` are exact.
+    rest : float
+        The probability of all other choices or groups together.
+    forward_passes : int
+        The number of forward passes after the prompt.
+    rows_read : int
+        The number of prefixes of choices after which logits were read.
+    """
+
+    labels: NDArray[np.int32]
+    logprobs: NDArray[np.float64]
+    most_logprobs: NDArray[np.float64]
+    proven: bool
+    rest: float
+    forward_passes: int
+    rows_read: int
+
+
 @dataclass(frozen=True)
 class SpanResult:
     """The result of one call of `fill`.
@@ -381,6 +412,19 @@ class LlmStreamingBinding(Protocol):
         option_mass: bool,
     ) -> tuple[EndingScores, ...]:
         """Score the choices after each of several endings. The conversation does not change."""
+
+    def rank(
+        self,
+        stream: Any,
+        choices: PreparedChoices,
+        *,
+        k: int,
+        after: Tokens = (),
+        groups: NDArray[np.int32] | None = None,
+        max_passes: int | None = None,
+        joint: bool = False,
+    ) -> Ranking:
+        """Return the `k` most probable choices. The conversation does not change."""
 
     def fill(self, stream: Any, span: Mapping[str, Any]) -> SpanResult:
         """Write one span of an answer. The C header describes the members of `span`.

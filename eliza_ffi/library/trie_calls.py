@@ -15,11 +15,23 @@ from . import native_calls
 from .abi import PREFIX
 from .cffi_values import CffiStream, token_array
 from .native_calls import ERR_INVALID_ARG, NativeCalls
-from .protocol import EndingScores, PreparedChoices, Tokens, TrieLeaf
+from .protocol import EndingScores, PreparedChoices, Ranking, Tokens, TrieLeaf
 
 __all__ = ["TrieCalls"]
 
 ENDINGS = "a list of (tokens, PreparedChoices) tuples"
+
+RANK_LEGAL, RANK_JOINT = 0, 1
+NO_PASSES = -1
+
+RANKED = np.dtype(
+    {
+        "names": ["label", "logprob", "most_logprob"],
+        "formats": [np.int32, np.float64, np.float64],
+    },
+    align=True,
+)
+"""The C type ``eliza_ranked_t``."""
 
 
 class TrieCalls(NativeCalls):
@@ -182,17 +194,11 @@ class TrieCalls(NativeCalls):
         check_several("endings", endings, ENDINGS)
         endings = tuple(endings)
         structs = self._ffi.new("eliza_ending_t[]", len(endings))
-        kept = []  # keeps alive the arrays that the structs point to
+        kept = []
         for ending, pair in zip(structs, endings, strict=True):
             if not (isinstance(pair, tuple) and len(pair) == 2):
                 raise wrong("endings", ENDINGS, endings)
-            tokens, choices = pair
-            check_kind("the choices of an ending", choices, PreparedChoices, "a PreparedChoices")
-            ids = token_array(tokens)
-            kept.append(ids)
-            ending.tokens = self._ffi.from_buffer("int32_t[]", ids)
-            ending.n_tokens = len(ids)
-            ending.choices = choices.handle
+            kept.append(self._set_ending(ending, *pair))
         sizes = [choices.n for _, choices in endings]
         legal = np.zeros(sum(sizes), dtype=np.float64)
         joints = np.zeros(len(legal) if joint else 0, dtype=np.float64)
@@ -222,6 +228,85 @@ class TrieCalls(NativeCalls):
             )
             for i, of_ending in enumerate(np.split(legal, ends))
         )
+
+    def rank(
+        self,
+        stream: CffiStream,
+        choices: PreparedChoices,
+        *,
+        k: int,
+        after: Tokens = (),
+        groups: NDArray[np.int32] | None = None,
+        max_passes: int | None = None,
+        joint: bool = False,
+    ) -> Ranking:
+        """Return the most probable choices after the conversation, which does not change.
+
+        Parameters
+        ----------
+        stream
+            The stream with the conversation.
+        choices
+            The choices.
+        k
+            How many to return.
+        after
+            Tokens that follow the conversation, before the choices.
+        groups
+            The group of each choice, shape ``[n_choices]``. The groups are ranked then, by the sum
+            of the probabilities of their choices.
+        max_passes
+            Maximum number of forward passes; None = as many as the proof needs.
+        joint
+            Rank by the joint probability of a choice's tokens over the whole vocabulary, instead of
+            its probability among the choices.
+        """
+        self._need("llm_stream_rank")
+        check_kind("choices", choices, PreparedChoices, "a PreparedChoices")
+        ending = self._ffi.new("eliza_ending_t *")
+        kept = [self._set_ending(ending, after, choices)]
+        options = self._ffi.new("eliza_rank_options_t *")
+        options.size = self._ffi.sizeof("eliza_rank_options_t")
+        options.k = check_whole("k", k, 1, 2**32 - 1)
+        options.rule = RANK_JOINT if check_flag("joint", joint) else RANK_LEGAL
+        if max_passes is not None:
+            options.most_passes = check_whole("max_passes", max_passes, 0, 2**31 - 1) or NO_PASSES
+        if groups is not None:
+            numbers = np.ascontiguousarray(groups, dtype=np.int32)
+            kept.append(numbers)
+            options.groups = self._ffi.from_buffer("int32_t[]", numbers)
+            options.n_groups = len(numbers)
+        ranked = np.zeros(min(k, choices.n), dtype=RANKED)
+        summary = self._ffi.new("eliza_ranking_t *")
+        self._checked_stream(
+            "rank the choices",
+            self._lib.eliza_inference_llm_stream_rank,
+            stream,
+            ending,
+            options,
+            self._ffi.from_buffer("eliza_ranked_t[]", ranked),
+            len(ranked),
+            summary,
+        )
+        found = ranked[: summary.n_ranked]
+        return Ranking(
+            labels=found["label"],
+            logprobs=found["logprob"],
+            most_logprobs=found["most_logprob"],
+            proven=bool(summary.proven),
+            rest=summary.rest,
+            forward_passes=summary.forward_passes,
+            rows_read=summary.rows_read,
+        )
+
+    def _set_ending(self, ending: Any, tokens: Tokens, choices: PreparedChoices) -> Any:
+        """Fill in an ``eliza_ending_t``, and return the array that it points to."""
+        check_kind("the choices of an ending", choices, PreparedChoices, "a PreparedChoices")
+        ids = token_array(tokens)
+        ending.tokens = self._ffi.from_buffer("int32_t[]", ids)
+        ending.n_tokens = len(ids)
+        ending.choices = choices.handle
+        return ids
 
 
 def _json_of(name: str, texts: Sequence[str]) -> bytes:

@@ -13,6 +13,7 @@ from ..chat.prompt import Prompt
 from ..chat.template import Messages
 from ..checks import check_whole
 from ..choices.label_set import ChoiceResult, LabelSet, as_label_set
+from ..choices.rank_result import RankResult
 from ..errors import InvalidAnswerError, InvalidArgumentError
 from ..library.binding import EotScore
 from ..library.protocol import StreamConfig, StreamStep, Tokens
@@ -22,13 +23,15 @@ from ..structured.shaped_result import FieldFill, ShapedResult
 from .filling import FillRequest, FillRun
 from .generation import GenerationRun
 from .lifecycle import Lifecycle, Work
-from .options import AnyPrompt, CacheOptions
+from .options import AnyPrompt, CacheOptions, RankSettings
+from .ranking import RankRun, rank_request
 from .reading import Reading
 from .request import GenerationRequest, RunResult
 from .requests import (
     GenerationResult,
     ShapeRequest,
     Tries,
+    check_keywords,
     checked_cache,
     checked_tokens,
     choice_of,
@@ -101,6 +104,17 @@ class Jobs:
             )
 
         return self._work(request, take, at_once=not with_text)
+
+    def ranking(
+        self, prompt: AnyPrompt, labels: Any, *, method: str, **settings: Any
+    ) -> Work[RankResult[Any]]:
+        """Return a request that ranks labels; parameters as :meth:`~eliza_ffi.Model.rank`."""
+        check_keywords(method, settings, set(RankSettings.__annotations__))
+        session = self.session
+        request = rank_request(session, prompt, as_label_set(labels), **settings)
+        n_tokens, slot_id = _size_of(request.generation)
+        make = partial(RankRun, session.binding, session.ctx, request)
+        return Work(make, RankRun.steps, n_tokens=n_tokens, slot_id=slot_id)
 
     def fill(
         self, prompt: AnyPrompt, shape: Any, *, method: str, with_steps: bool, **settings: Any

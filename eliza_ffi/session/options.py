@@ -23,6 +23,7 @@ __all__ = [
     "ChoiceSettings",
     "FillSettings",
     "OnLimit",
+    "RankSettings",
     "Speculation",
     "Strings",
     "TextSettings",
@@ -147,7 +148,7 @@ class TextSettings(TypedDict, total=False):
 class ChoiceSettings(TypedDict, total=False):
     """Keyword arguments of :meth:`~eliza_ffi.Model.choose`."""
 
-    mode: ChoiceMode
+    mode: ChoiceMode | None
     temperature: float
     probabilities: bool
     tokenization: Tokenization
@@ -157,6 +158,16 @@ class ChoiceSettings(TypedDict, total=False):
     seed: int | None
     cache: CacheOptions | None
     on_text: Callable[[str], Any] | None
+
+
+class RankSettings(TypedDict, total=False):
+    """Keyword arguments of :meth:`~eliza_ffi.Model.rank`."""
+
+    k: int
+    separator: str | None
+    level: int | None
+    max_passes: int | None
+    cache: CacheOptions | None
 
 
 class FillSettings(TypedDict, total=False):

@@ -332,7 +332,7 @@ def choice_request(
     prompt: AnyPrompt,
     labels: LabelSet[Any],
     *,
-    mode: str = "greedy",
+    mode: str | None = None,
     temperature: float = 1.0,
     probabilities: bool = False,
     tokenization: str = "own",
@@ -341,7 +341,8 @@ def choice_request(
     **more: Any,
 ) -> GenerationRequest:
     """Return the request of :meth:`Model.choose <eliza_ffi.model.Model.choose>`."""
-    check_one_of("mode", mode, MODES)
+    if mode is not None:
+        check_one_of("mode", mode, MODES)
     check_one_of("tokenization", tokenization, ("own", "any"))
     check_flag("probabilities", probabilities)
     check_flag("heal_prompt", heal_prompt)
@@ -361,10 +362,17 @@ def choice_request(
         session,
         prompt,
         constraint=constraint,
-        choice_mode=MODES[mode] | STOP_AT_LEAF,
+        choice_mode=_choice_mode(session, mode, tokenization) | STOP_AT_LEAF,
         score_choices=probabilities,
         **more,
     )
+
+
+def _choice_mode(session: Session, mode: str | None, tokenization: str) -> int:
+    if mode is not None:
+        return MODES[mode]
+    has_best = session.binding.trie_modes() & (1 << TRIE_BEST_LEAF)
+    return TRIE_BEST_LEAF if has_best and tokenization == "own" else TRIE_ARGMAX
 
 
 MOST_TOKENS = 1024
@@ -652,17 +660,30 @@ def choice_of(
             f"{result.text!r} (finish reason {result.finish_reason})"
         )
     stats = result.stats
+    logprob = math.nan if result.leaf is None else result.leaf.logprob
+    probabilities = _probabilities(labels, args, result)
     return ChoiceResult(
         value=labels.values[index],
         index=index,
         text=result.text,
-        logprob=math.nan if result.leaf is None else result.leaf.logprob,
+        logprob=logprob,
         tokens=result.tokens,
         forward_passes=-1 if stats is None else stats.passes_after_prompt,
         elapsed=elapsed,
-        probabilities=_probabilities(labels, args, result),
+        probabilities=probabilities,
         stats=stats,
+        proven=_is_proven(args.choice_mode, index, logprob, probabilities),
     )
+
+
+def _is_proven(
+    mode: int, index: int, logprob: float, probabilities: Mapping[Any, float] | None
+) -> bool:
+    """Return whether no other label can be more probable than the chosen one."""
+    if mode & ~STOP_AT_LEAF == TRIE_BEST_LEAF or logprob >= math.log(0.5):
+        return True
+    values = [] if probabilities is None else list(probabilities.values())
+    return bool(values) and values[index] == max(values)
 
 
 def _longest(args: GenerationRequest) -> int | None:
@@ -734,7 +755,7 @@ def _check_speculates(session: Session) -> None:
 
 
 def _check_any_tokenization(
-    session: Session, labels: LabelSet[Any], mode: str, scored: bool
+    session: Session, labels: LabelSet[Any], mode: str | None, scored: bool
 ) -> None:
     if not session.binding.supports("set_text_choices"):
         path = session.binding.library.path

@@ -1,0 +1,91 @@
+"""The result of a ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from ..checks import short_repr
+
+__all__ = ["Level", "RankResult"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level of the most probable label's path.
+
+    Attributes
+    ----------
+    text : str
+        The label up to this level, such as ``Electronics > Audio``.
+    probability : float
+        The probability of all labels that begin with this path, as far as it is known: at least
+        this.
+    at_most : float
+        An upper bound of it; equal to `probability` if that is exact.
+    """
+
+    text: str
+    probability: float
+    at_most: float
+
+
+@dataclass(frozen=True)
+class RankResult(Generic[T]):
+    """The most probable labels, the most probable first.
+
+    ``for label, probability in result`` iterates over them.
+
+    Attributes
+    ----------
+    labels : tuple of T
+        The values of the labels, or with ``level=`` the texts of the groups.
+    probabilities : tuple of float
+        The probability of each among all labels.
+    rest : float
+        The probability of all other labels together.
+    proven : bool
+        Whether the search has proven that no other label is more probable than these, and that
+        their probabilities are exact. False only if ``max_passes=`` ended the search.
+    passes : int
+        The number of forward passes after the prompt was decoded; -1 if the library does not count
+        them.
+    elapsed : float
+        Seconds from the tokenized prompt to the result, prefill included.
+    levels : tuple of Level, or None
+        The levels of the most probable label, from the first part to the whole label; None without
+        ``separator=``.
+    """
+
+    labels: tuple[T, ...]
+    probabilities: tuple[float, ...]
+    rest: float
+    proven: bool
+    passes: int
+    elapsed: float
+    levels: tuple[Level, ...] | None = None
+
+    def __iter__(self) -> Iterator[tuple[T, float]]:
+        return zip(self.labels, self.probabilities, strict=True)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the result as a dict that can be written as JSON, if the labels can."""
+        return {
+            "labels": list(self.labels),
+            "probabilities": list(self.probabilities),
+            "rest": self.rest,
+            "proven": self.proven,
+            "passes": self.passes,
+            "elapsed": self.elapsed,
+            "levels": None if self.levels is None else [vars(level) for level in self.levels],
+        }
+
+    def __repr__(self) -> str:
+        places = ", ".join(f"{short_repr(label)} {p:.3g}" for label, p in self)
+        return f"RankResult({places}{'' if self.proven else ', not proven'})"

@@ -1,0 +1,214 @@
+"""Find the most probable of many labels after a prompt."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..checks import check_whole
+from ..choices.hierarchy import Groups, depth_of, groups_at
+from ..choices.label_set import LabelSet
+from ..choices.prepared_labels import ChoiceTokens
+from ..choices.rank_result import Level, RankResult
+from ..errors import InvalidArgumentError
+from ..library.protocol import LlmStreamingBinding, PreparedChoices, Ranking
+from .lifecycle import Lifecycle
+from .options import AnyPrompt, CacheOptions
+from .request import GenerationRequest
+from .requests import generate_request
+from .scoring import Ending, ScoreArgs, ScoreRun
+
+if TYPE_CHECKING:
+    from .session import Session
+
+__all__ = ["RankRequest", "RankRun", "rank_request"]
+
+
+@dataclass(frozen=True, eq=False)
+class RankRequest:
+    """A prompt, the labels after it, and how many of them are wanted.
+
+    Attributes
+    ----------
+    generation : GenerationRequest
+        The prompt and the slot.
+    labels : LabelSet
+    tokens : PreparedChoices or TokenTreePayload
+        The tokens of the labels.
+    k : int
+        At most the number of labels.
+    max_passes : int or None
+    separator : str or None
+    groups : Groups or None
+        Rank these groups of labels instead of the labels.
+    """
+
+    generation: GenerationRequest
+    labels: LabelSet[Any]
+    tokens: ChoiceTokens
+    k: int
+    max_passes: int | None = None
+    separator: str | None = None
+    groups: Groups | None = None
+
+
+def rank_request(
+    session: Session,
+    prompt: AnyPrompt,
+    labels: LabelSet[Any],
+    *,
+    k: int = 5,
+    separator: str | None = None,
+    level: int | None = None,
+    max_passes: int | None = None,
+    cache: CacheOptions | None = None,
+) -> RankRequest:
+    """Return the request of :meth:`Model.rank <eliza_ffi.model.Model.rank>`."""
+    check_whole("k", k, 1)
+    if max_passes is not None:
+        check_whole("max_passes", max_passes, 0)
+    groups = None
+    if level is not None:
+        if separator is None:
+            raise InvalidArgumentError(
+                'level needs separator, the text between the parts of a label, such as " > "'
+            )
+        groups = groups_at(labels.texts, separator, level)
+    elif separator is not None:
+        groups_at(labels.texts, separator, 1)
+    _ = session.ctx  # raises if the model is closed or belongs to the parent process
+    tokens = session.choices.tokens_of(labels)
+    generation = generate_request(session, prompt, method="rank", cache=cache)
+    n_most = len(labels.texts) if groups is None else len(groups.texts)
+    return RankRequest(generation, labels, tokens, min(k, n_most), max_passes, separator, groups)
+
+
+class RankRun:
+    """One run of a ranking, which another thread may cancel.
+
+    A library without a search scores all labels instead.
+
+    Parameters
+    ----------
+    binding, ctx
+        The library and the context to rank with.
+    request
+    """
+
+    def __init__(self, binding: LlmStreamingBinding, ctx: Any, request: RankRequest) -> None:
+        self._binding = binding
+        self._request = request
+        self._all: ScoreRun | None = None
+        if not (binding.supports("rank") and isinstance(request.tokens, PreparedChoices)):
+            endings = [Ending((), request.tokens)]
+            self._all = ScoreRun(binding, ctx, ScoreArgs(request.generation, endings))
+        self._lifecycle = Lifecycle(binding, ctx, "ranking")
+
+    def cancel(self) -> None:
+        """Cancel the run; a running native call returns soon."""
+        self._lifecycle.cancel()
+        if self._all is not None:
+            self._all.cancel()
+
+    def steps(self) -> Generator[RankResult[Any], None, None]:
+        """Yield the result as the only step."""
+        begin = time.perf_counter()
+        if self._all is not None:
+            yield self._result(begin, *self._score_all(self._all))
+            return
+        args = self._request.generation
+        with self._lifecycle.prefilled(args.config(), args.prompt_tokens) as stream:
+            found = self._search(stream, self._request.groups, self._request.k)
+            levels = None if self._request.separator is None else self._levels(stream, found)
+        yield self._result(begin, found, levels)
+
+    def _search(
+        self, stream: Any, groups: Groups | None, k: int, *, is_new: bool = True
+    ) -> Ranking:
+        assert isinstance(self._request.tokens, PreparedChoices)
+        return self._binding.rank(
+            stream,
+            self._request.tokens,
+            k=k,
+            groups=None if groups is None else groups.of_label,
+            max_passes=self._request.max_passes if is_new else 0,
+        )
+
+    def _levels(self, stream: Any, found: Ranking) -> tuple[Level, ...]:
+        """Return the levels of the first label or group, from what the search has read."""
+        levels = []
+        for groups, number in self._groups_of_first(found):
+            known = self._search(stream, groups, len(groups.texts), is_new=False)
+            (place,) = np.flatnonzero(known.labels == number)
+            low, high = np.exp([known.logprobs[place], known.most_logprobs[place]]).tolist()
+            levels.append(Level(groups.texts[number], low, min(1.0, high)))
+        return tuple(levels)
+
+    def _groups_of_first(self, found: Ranking) -> list[tuple[Groups, int]]:
+        """Return the groups at each level, and the number of the group of the first label."""
+        request = self._request
+        if len(found.labels) == 0 or request.separator is None:
+            return []
+        first = int(found.labels[0])
+        if request.groups is not None:
+            first = int(np.flatnonzero(request.groups.of_label == first)[0])
+        text = self._text_of(int(found.labels[0]))
+        groups = [
+            groups_at(request.labels.texts, request.separator, level)
+            for level in range(1, depth_of([text], request.separator) + 1)
+        ]
+        return [(each, int(each.of_label[first])) for each in groups]
+
+    def _text_of(self, number: int) -> str:
+        groups = self._request.groups
+        return self._request.labels.texts[number] if groups is None else groups.texts[number]
+
+    def _score_all(self, run: ScoreRun) -> tuple[Ranking, tuple[Level, ...] | None]:
+        """Rank by the scores of all labels."""
+        request = self._request
+        with closing(run.steps()) as steps:
+            result = next(steps)
+        logprobs = result.scores[0].legal
+        if not isinstance(request.tokens, PreparedChoices):  # its leaves are sorted by name
+            names = [leaf.name for leaf in request.tokens.leaves()]
+            of_name = dict(zip(names, logprobs.tolist(), strict=True))
+            logprobs = np.array([of_name[text] for text in request.labels.texts])
+
+        def of_groups(groups: Groups) -> NDArray[np.float64]:
+            sums = np.bincount(groups.of_label, np.exp(logprobs))
+            return np.log(np.maximum(sums, np.finfo(np.float64).tiny))
+
+        scores = logprobs if request.groups is None else of_groups(request.groups)
+        order = np.argsort(-scores, kind="stable")[: request.k].astype(np.int32)
+        best = scores[order]
+        rest = max(0.0, 1.0 - float(np.exp(best).sum()))
+        found = Ranking(order, best, best, True, rest, result.forward_passes, -1)
+        if request.separator is None:
+            return found, None
+        levels = []
+        for groups, number in self._groups_of_first(found):
+            p = float(np.exp(of_groups(groups)[number]))
+            levels.append(Level(groups.texts[number], p, p))
+        return found, tuple(levels)
+
+    def _result(
+        self, begin: float, found: Ranking, levels: tuple[Level, ...] | None
+    ) -> RankResult[Any]:
+        labels = self._request.labels
+        groups = self._request.groups
+        values = labels.values if groups is None else groups.texts
+        return RankResult(
+            labels=tuple(values[i] for i in found.labels.tolist()),
+            probabilities=tuple(np.exp(found.logprobs).tolist()),
+            rest=found.rest,
+            proven=found.proven,
+            passes=found.forward_passes,
+            elapsed=time.perf_counter() - begin,
+            levels=levels,
+        )
