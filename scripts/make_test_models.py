@@ -37,8 +37,8 @@ from numpy.typing import NDArray
 # Part of the cache path. Raise it whenever the same parameters give other bytes.
 FORMAT_VERSION = 1
 
-# Standard deviation of the logits: similar to trained models, and large enough that two tokens of a
-# large vocabulary almost never tie.
+# The default standard deviation of the logits: similar to trained models, and large enough that two
+# tokens of a large vocabulary almost never tie.
 LOGIT_STD = 2.5
 
 TENSOR_TYPES = {
@@ -85,6 +85,9 @@ class Shape:
         Trained context length in the file's metadata, in tokens.
     tied
         Whether the output matrix is the embedding matrix.
+    logit_std
+        Standard deviation of the logits: 0 for a model to which all tokens are equally probable, 10
+        for a confident one.
     """
 
     n_embd: int = 64
@@ -96,6 +99,7 @@ class Shape:
     tensor_type: str = "f16"
     context_length: int = 4096
     tied: bool = False
+    logit_std: float = LOGIT_STD
 
     def __post_init__(self) -> None:
         if min(self.n_embd, self.n_layers, self.n_heads, self.context_length) < 1:
@@ -134,9 +138,10 @@ class Shape:
     @property
     def name(self) -> str:
         tied = "-tied" if self.tied else ""
+        std = "" if self.logit_std == LOGIT_STD else f"-std{self.logit_std:g}"
         return (
             f"e{self.n_embd}-l{self.n_layers}-h{self.n_heads}-kv{self.kv_heads}-ff{self.ff_width}"
-            f"-c{self.context_length}-s{self.seed}-{self.tensor_type}{tied}"
+            f"-c{self.context_length}-s{self.seed}-{self.tensor_type}{tied}{std}"
         )
 
 
@@ -261,7 +266,7 @@ def matrices(shape: Shape, n_vocab: int) -> dict[str, tuple[int, int, float]]:
     and the logits depend on the whole context.
     """
     keep, keep_ff = 1 / math.sqrt(shape.n_embd), 1 / math.sqrt(shape.ff_width)
-    output = LOGIT_STD * keep
+    output = shape.logit_std * keep
     kv_width = shape.kv_heads * shape.head_width
     table = {"token_embd": (n_vocab, shape.n_embd, output if shape.tied else 1.0)}
     if not shape.tied:
