@@ -48,8 +48,14 @@ _STRING_FIELDS = frozenset(
 )
 
 
-def token_array(tokens: Tokens) -> NDArray[np.int32]:
-    """Return token ids as a contiguous array of shape ``[n]``.
+def token_array(tokens: Tokens, name: str = "tokens") -> NDArray[np.int32]:
+    """Return token ids, or other numbers, as a contiguous array of shape ``[n]``.
+
+    Parameters
+    ----------
+    tokens
+    name
+        The name of the argument, for error messages.
 
     Raises
     ------
@@ -65,12 +71,12 @@ def token_array(tokens: Tokens) -> NDArray[np.int32]:
     if wide.ndim != 1 or wide.dtype.kind not in "iu":
         kind = f" ({wide.dtype}, shape {list(wide.shape)})" if wide.ndim else ""
         raise InvalidArgumentError(
-            f"tokens: expected a flat sequence of whole numbers, got {found(tokens)}{kind}"
+            f"{name}: expected a flat sequence of whole numbers, got {found(tokens)}{kind}"
         )
     if int(wide.min()) < 0 or int(wide.max()) > 2**31 - 1:
         position = int(np.argmax((wide < 0) | (wide > 2**31 - 1)))
         raise InvalidArgumentError(
-            f"tokens[{position}] is {wide[position]}, outside 0 to {2**31 - 1}"
+            f"{name}[{position}] is {wide[position]}, outside 0 to {2**31 - 1}"
         )
     return np.ascontiguousarray(wide, dtype=np.int32)
 

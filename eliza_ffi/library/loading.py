@@ -55,19 +55,24 @@ LIBRARY_VARIABLE = "ELIZA_INFERENCE_LIBRARY"
 TRUST_VARIABLE = "ELIZA_TRUST_BUNDLE"
 
 C_TYPES = (
-    "char *[]",
     "char **",
+    "char *[]",
     "char[]",
     "double *",
     "double[]",
+    "eliza_ending_t *",
     "eliza_ending_t[]",
     "eliza_finish_reason",
-    "eliza_log_callback",
     "eliza_llm_stream_config_t",
     "eliza_llm_stream_config_t *",
     "eliza_llm_stream_stats_t",
     "eliza_llm_stream_stats_t *",
+    "eliza_log_callback",
     "eliza_progress_callback",
+    "eliza_rank_options_t",
+    "eliza_rank_options_t *",
+    "eliza_ranked_t[]",
+    "eliza_ranking_t *",
     "eliza_strategy",
     "eliza_token_callback",
     "eliza_token_logprob_t[]",
@@ -82,10 +87,10 @@ C_TYPES = (
     "int64_t[]",
     "int[]",
     "size_t *",
-    "uint8_t[]",
     "uint32_t[]",
     "uint64_t *",
     "uint64_t[]",
+    "uint8_t[]",
 )
 """Every C type whose name this folder passes to cffi."""
 

@@ -420,7 +420,7 @@ class LlmStreamingBinding(Protocol):
         *,
         k: int,
         after: Tokens = (),
-        groups: NDArray[np.int32] | None = None,
+        groups: Tokens | None = None,
         max_passes: int | None = None,
         joint: bool = False,
     ) -> Ranking:

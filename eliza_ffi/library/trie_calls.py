@@ -236,7 +236,7 @@ class TrieCalls(NativeCalls):
         *,
         k: int,
         after: Tokens = (),
-        groups: NDArray[np.int32] | None = None,
+        groups: Tokens | None = None,
         max_passes: int | None = None,
         joint: bool = False,
     ) -> Ranking:
@@ -272,7 +272,7 @@ class TrieCalls(NativeCalls):
         if max_passes is not None:
             options.most_passes = check_whole("max_passes", max_passes, 0, 2**31 - 1) or NO_PASSES
         if groups is not None:
-            numbers = np.ascontiguousarray(groups, dtype=np.int32)
+            numbers = token_array(groups, "groups")
             kept.append(numbers)
             options.groups = self._ffi.from_buffer("int32_t[]", numbers)
             options.n_groups = len(numbers)

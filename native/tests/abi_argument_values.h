@@ -268,6 +268,40 @@ struct Values<eliza_choice_t *> {
 };
 
 template <>
+struct Values<const eliza_rank_options_t *> {
+    static std::vector<const eliza_rank_options_t *> of(const Pool &) {
+        static const std::vector<int32_t> groups(room, 0), outside(room, INT_MIN);
+        static const std::vector<eliza_rank_options_t> list = {
+            {sizeof(eliza_rank_options_t), 3, ELIZA_RANK_JOINT, 0, nullptr, 0, "x", 1},
+            {0, 0, 0, 0, nullptr, 0, nullptr, 0},
+            {sizeof(eliza_rank_options_t), UINT32_MAX, INT_MIN, 0, nullptr, 0, nullptr, 0},
+            {sizeof(eliza_rank_options_t), 1, 0, INT_MIN, nullptr, 0, "\xFF", INT_MIN},
+            {sizeof(eliza_rank_options_t), 1, 0, -1, groups.data(), 1, nullptr, 0},
+            {sizeof(eliza_rank_options_t), 1, 0, -1, groups.data(), UINT64_MAX, nullptr, 0},
+            {sizeof(eliza_rank_options_t), 1, 0, 1, outside.data(), 1, nullptr, 0}};
+        std::vector<const eliza_rank_options_t *> values = {nullptr};
+        for (const auto & options : list) values.push_back(&options);
+        return values;
+    }
+};
+
+template <>
+struct Values<eliza_ranked_t *> {
+    static std::vector<eliza_ranked_t *> of(const Pool &) {
+        static std::vector<eliza_ranked_t> ranked(room);
+        return {ranked.data(), nullptr};
+    }
+};
+
+template <>
+struct Values<eliza_ranking_t *> {
+    static std::vector<eliza_ranking_t *> of(const Pool &) {
+        static eliza_ranking_t ranking;
+        return {&ranking, nullptr};
+    }
+};
+
+template <>
 struct Values<eliza_token_logprob_t *> {
     static std::vector<eliza_token_logprob_t *> of(const Pool &) {
         static std::vector<eliza_token_logprob_t> entries(room);

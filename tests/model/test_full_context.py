@@ -196,14 +196,16 @@ def test_a_request_that_has_yielded_output_does_not_run_again(model: Model) -> N
     received: list[Any] = []
 
     def choose() -> Any:
-        return model.choose(SHORT, LONG_LABELS, on_text=received.append)
+        return model.choose(SHORT, LONG_LABELS, mode="greedy", on_text=received.append)
 
     alone = choose().text
     assert "".join(received) == alone
     for call in (
         choose,
         lambda: asyncio.run(
-            AsyncModel.of(model).choose(SHORT, LONG_LABELS, on_text=received.append)
+            AsyncModel.of(model).choose(
+                SHORT, LONG_LABELS, mode="greedy", on_text=received.append
+            )
         ),
     ):
         received.clear()

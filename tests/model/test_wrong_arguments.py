@@ -182,6 +182,8 @@ def of_model(model: Model) -> Iterator[Subject]:
         yield of(face.choose, prompt="a", labels=["GO", "STAY"])
         yield of(face.prepare_labels, labels=["GO", "STAY"])
         yield of(face.choose_many, prompts=["a"], labels=["GO", "STAY"])
+        yield of(face.rank, prompt="a", labels=["GO", "STAY"])
+        yield of(face.rank_many, prompts=["a"], labels=["GO", "STAY"])
         yield of(face.decide, input="a", questions=QUESTIONS)
         yield of(face.decide_many, inputs=["a"], questions=QUESTIONS)
         yield of(face.decision_prompts, input="a", questions=QUESTIONS)
@@ -509,6 +511,7 @@ def of_library(model: Model) -> Iterator[Subject]:
     yield on_stream("set_token_trie", payload=payload, mode=0)
     yield on_stream("set_choices", choices=prepared, mode=0)
     yield on_stream("set_text_choices", choices=["a", "b"], mode=0)
+    yield on_stream("rank", choices=prepared, k=1)
     yield on_stream("score_endings", endings=[([1], prepared)], joint=False, option_mass=False)
 
 
@@ -520,6 +523,7 @@ OF_SESSION = {
 
 LEFT_OUT = {
     "results, which only the package creates": {
+        *("choices.Level", "choices.RankResult"),
         *("choices.ChoiceResult", "elizaos.RtktTree", "choices.TokenTrieNode"),
         *("decisions.Asked", "decisions.Calibration", "decisions.ChoiceAnswer"),
         *("decisions.Decision", "decisions.DecisionReport", "decisions.DecisionUsage"),
