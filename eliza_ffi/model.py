@@ -545,6 +545,7 @@ class Model:
         max_tokens: int = ...,
         sampling: Sampling | None = ...,
         seed: int | None = ...,
+        think: int = ...,
         cache: CacheOptions | None = ...,
         on_text: Callable[[str], Any] | None = ...,
         wait: bool | float = ...,
@@ -564,6 +565,7 @@ class Model:
         max_tokens: int = ...,
         sampling: Sampling | None = ...,
         seed: int | None = ...,
+        think: int = ...,
         cache: CacheOptions | None = ...,
         on_text: Callable[[str], Any] | None = ...,
         wait: bool | float = ...,
@@ -583,6 +585,7 @@ class Model:
         max_tokens: int = ...,
         sampling: Sampling | None = ...,
         seed: int | None = ...,
+        think: int = ...,
         cache: CacheOptions | None = ...,
         on_text: Callable[[str], Any] | None = ...,
         wait: bool | float = ...,
@@ -601,6 +604,7 @@ class Model:
         max_tokens: int = 0,
         sampling: Sampling | None = None,
         seed: int | None = None,
+        think: int = 0,
         cache: CacheOptions | None = None,
         on_text: Callable[[str], Any] | None = None,
         wait: bool | float = True,
@@ -639,6 +643,11 @@ class Model:
         max_tokens
             Maximum number of tokens in a label; 0 = no limit. If a label does not end within the
             limit, the call raises an error.
+        think
+            Let the model write up to this many tokens of reasoning before the label, in the format
+            of its chat template, or between ``<think>`` and ``</think>``. It takes the most
+            probable tokens, unless `sampling` says otherwise. The probability of a label is then
+            its probability after this reasoning.
         sampling, seed, cache, on_text, wait
             As :meth:`generate`.
 
@@ -666,6 +675,7 @@ class Model:
             max_tokens=max_tokens,
             sampling=sampling,
             seed=seed,
+            think=think,
             cache=cache,
             on_text=on_text,
         )
@@ -763,6 +773,7 @@ class Model:
         separator: str | None = ...,
         level: None = ...,
         max_passes: int | None = ...,
+        think: int = ...,
         cache: CacheOptions | None = ...,
         wait: bool | float = ...,
     ) -> RankResult[V]: ...
@@ -777,6 +788,7 @@ class Model:
         separator: str | None = ...,
         level: int | None = ...,
         max_passes: int | None = ...,
+        think: int = ...,
         cache: CacheOptions | None = ...,
         wait: bool | float = ...,
     ) -> RankResult[str]: ...
@@ -791,6 +803,7 @@ class Model:
         separator: str | None = ...,
         level: int | None = ...,
         max_passes: int | None = ...,
+        think: int = ...,
         cache: CacheOptions | None = ...,
         wait: bool | float = ...,
     ) -> RankResult[Any]: ...
@@ -804,6 +817,7 @@ class Model:
         separator: str | None = None,
         level: int | None = None,
         max_passes: int | None = None,
+        think: int = 0,
         cache: CacheOptions | None = None,
         wait: bool | float = True,
     ) -> RankResult[Any]:
@@ -829,6 +843,8 @@ class Model:
         max_passes
             Maximum number of forward passes after the prompt; None = as many as the proof needs. If
             the limit ends the search, the result has the labels found, and `proven` is False.
+        think
+            As :meth:`choose`.
         cache, wait
             As :meth:`generate`.
 
@@ -850,6 +866,7 @@ class Model:
             separator=separator,
             level=level,
             max_passes=max_passes,
+            think=think,
             cache=cache,
         )
         found: RankResult[Any] = self._run(work, wait)
@@ -1147,6 +1164,7 @@ class Model:
             - ``retries``: how many times to try again, with sampling, if the answer is invalid; 0
               by default.
             - ``temperature``, ``top_k`` and ``top_p``: sampling settings; greedy by default.
+            - ``think``: as in :meth:`choose`.
             - ``cache``: as in :meth:`generate`.
 
             Only for skeletons and closed schemas (schemas whose values are all enums, constants or
@@ -1317,7 +1335,7 @@ class Model:
         **settings
             ``temperature``, ``top_k``, ``top_p`` and ``seed`` apply to the arguments and to the
             answer in words, which are greedy by default. The tool is always the most probable one.
-            ``cache`` is as in :meth:`generate`.
+            ``think`` is as in :meth:`choose`, and ``cache`` as in :meth:`generate`.
 
         Returns
         -------

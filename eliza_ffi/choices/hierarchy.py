@@ -1,4 +1,4 @@
-"""Labels such as ``Electronics > Audio > Headphones``: their levels and the groups at each level."""
+"""Labels with several parts, such as ``Electronics > Audio``, and their groups at each level."""
 
 from __future__ import annotations
 

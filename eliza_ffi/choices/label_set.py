@@ -56,6 +56,8 @@ class ChoiceResult(Generic[T]):
     proven : bool
         Whether no other label can be more probable. False if ``mode="greedy"`` or ``mode="sample"``
         chose a label whose probability is less than one half, and the others are not known.
+    reasoning : str or None
+        What the model wrote before the choice; None without ``think=``.
     """
 
     value: T
@@ -68,6 +70,7 @@ class ChoiceResult(Generic[T]):
     probabilities: Mapping[T, float] | None = None
     stats: StreamStats | None = None
     proven: bool = False
+    reasoning: str | None = None
 
     @property
     def probability(self) -> float:

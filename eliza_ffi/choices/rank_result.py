@@ -58,6 +58,8 @@ class RankResult(Generic[T]):
     levels : tuple of Level, or None
         The levels of the most probable label, from the first part to the whole label; None without
         ``separator=``.
+    reasoning : str or None
+        What the model wrote before the ranking; None without ``think=``.
     """
 
     labels: tuple[T, ...]
@@ -67,6 +69,7 @@ class RankResult(Generic[T]):
     passes: int
     elapsed: float
     levels: tuple[Level, ...] | None = None
+    reasoning: str | None = None
 
     def __iter__(self) -> Iterator[tuple[T, float]]:
         return zip(self.labels, self.probabilities, strict=True)
@@ -84,6 +87,7 @@ class RankResult(Generic[T]):
             "passes": self.passes,
             "elapsed": self.elapsed,
             "levels": None if self.levels is None else [vars(level) for level in self.levels],
+            "reasoning": self.reasoning,
         }
 
     def __repr__(self) -> str:

@@ -24,7 +24,7 @@ from .filling import FillRequest, FillRun
 from .generation import GenerationRun
 from .lifecycle import Lifecycle, Work
 from .options import AnyPrompt, CacheOptions, RankSettings
-from .ranking import RankRun, rank_request
+from .ranking import RankRequest, RankRun, rank_request
 from .reading import Reading
 from .request import GenerationRequest, RunResult
 from .requests import (
@@ -43,10 +43,12 @@ from .requests import (
 )
 from .saving import restore_work, save_work
 from .session import Session
-from .tool_calls import TextAnswer, ToolCalls, ToolRun, tool_request
+from .thinking import Request, generation_in, thinking_work
+from .tool_calls import TextAnswer, ToolCalls, ToolRequest, ToolRun, tool_request
 
 __all__ = ["STEPS", "Jobs"]
 
+Q = TypeVar("Q", bound=Request)
 R = TypeVar("R")
 
 STEPS = (str, SpanFill, FieldFill)
@@ -89,35 +91,49 @@ class Jobs:
         return self._work(request, lambda: _texts(with_text, read), at_once=not with_text)
 
     def choice(
-        self, prompt: AnyPrompt, labels: Any, *, method: str, **settings: Any
+        self, prompt: AnyPrompt, labels: Any, *, method: str, think: int = 0, **settings: Any
     ) -> Work[str | ChoiceResult[Any]]:
         """Return a request that chooses a label; parameters as :meth:`~eliza_ffi.Model.choose`."""
         label_set: LabelSet[Any] = as_label_set(labels)
         request = choice_request(self.session, prompt, label_set, method=method, **settings)
         with_text = request.on_text is not None
 
-        def take() -> Callable[[Any], Iterator[str | ChoiceResult[Any]]]:
-            begin = time.perf_counter()
-            return _texts(
-                with_text,
-                lambda end: choice_of(label_set, request, end, time.perf_counter() - begin),
-            )
+        def work(request: GenerationRequest) -> Work[str | ChoiceResult[Any]]:
+            def take() -> Callable[[Any], Iterator[str | ChoiceResult[Any]]]:
+                begin = time.perf_counter()
+                return _texts(
+                    with_text,
+                    lambda end: choice_of(label_set, request, end, time.perf_counter() - begin),
+                )
 
-        return self._work(request, take, at_once=not with_text)
+            return self._work(request, take, at_once=not with_text)
+
+        return self._after_thinking(think, request, work, settings)
 
     def ranking(
-        self, prompt: AnyPrompt, labels: Any, *, method: str, **settings: Any
+        self, prompt: AnyPrompt, labels: Any, *, method: str, think: int = 0, **settings: Any
     ) -> Work[RankResult[Any]]:
         """Return a request that ranks labels; parameters as :meth:`~eliza_ffi.Model.rank`."""
         check_keywords(method, settings, set(RankSettings.__annotations__))
         session = self.session
         request = rank_request(session, prompt, as_label_set(labels), **settings)
-        n_tokens, slot_id = _size_of(request.generation)
-        make = partial(RankRun, session.binding, session.ctx, request)
-        return Work(make, RankRun.steps, n_tokens=n_tokens, slot_id=slot_id)
+
+        def work(request: RankRequest) -> Work[RankResult[Any]]:
+            n_tokens, slot_id = _size_of(request)
+            make = partial(RankRun, session.binding, session.ctx, request)
+            return Work(make, RankRun.steps, n_tokens=n_tokens, slot_id=slot_id)
+
+        return self._after_thinking(think, request, work, settings)
 
     def fill(
-        self, prompt: AnyPrompt, shape: Any, *, method: str, with_steps: bool, **settings: Any
+        self,
+        prompt: AnyPrompt,
+        shape: Any,
+        *,
+        method: str,
+        with_steps: bool,
+        think: int = 0,
+        **settings: Any,
     ) -> Work[SpanFill | FieldFill | FillResult]:
         """Return a request that generates a structured answer.
 
@@ -131,9 +147,9 @@ class Jobs:
             Whether to yield the spans or fields before the result.
         """
         if is_shape(shape):
-            return self._shape(
-                shape_request(self.session, prompt, shape, method=method, **settings), with_steps
-            )
+            shaped = shape_request(self.session, prompt, shape, method=method, **settings)
+            work_of = partial(self._shape, with_steps=with_steps)
+            return self._after_thinking(think, shaped, work_of, settings)
         request = fill_request(self.session, prompt, shape, method=method, **settings)
         is_json_form = isinstance(shape, Mapping)
 
@@ -143,7 +159,10 @@ class Jobs:
             elif with_steps:
                 yield step
 
-        return self._work(request, lambda: take)
+        def work(request: FillRequest) -> Work[SpanFill | FieldFill | FillResult]:
+            return self._work(request, lambda: take)
+
+        return self._after_thinking(think, request, work, settings)
 
     def _shape(
         self, request: ShapeRequest, with_steps: bool
@@ -160,7 +179,7 @@ class Jobs:
                     if not tries.again():
                         raise
 
-        n_tokens, slot_id = _size_of(request.args)
+        n_tokens, slot_id = _size_of(request)
         make = partial(Tries, request, self._begin)
         return Work(make, steps, n_tokens=n_tokens, slot_id=slot_id)
 
@@ -169,13 +188,19 @@ class Jobs:
         messages: Messages,
         tools: Sequence[Mapping[str, Any]],
         choice: str | Mapping[str, Any],
+        *,
+        think: int = 0,
         **settings: Any,
     ) -> Work[ToolCalls | TextAnswer]:
         """Return a request for tool calls; parameters as :meth:`~eliza_ffi.Model.call_tools`."""
         request = tool_request(self.session, messages, tools, choice, **settings)
-        n_tokens, slot_id = _size_of(request.args)
-        make = partial(ToolRun, request, self._begin, _run_steps)
-        return Work(make, ToolRun.steps, n_tokens=n_tokens, slot_id=slot_id)
+
+        def work(request: ToolRequest) -> Work[ToolCalls | TextAnswer]:
+            n_tokens, slot_id = _size_of(request)
+            make = partial(ToolRun, request, self._begin, _run_steps)
+            return Work(make, ToolRun.steps, n_tokens=n_tokens, slot_id=slot_id)
+
+        return self._after_thinking(think, request, work, settings)
 
     def end_of_turn(self, prompt: str | Prompt | Tokens, end: str | int) -> Work[EotScore]:
         """Return a request that scores a turn's end, as :meth:`~eliza_ffi.Model.end_of_turn`."""
@@ -242,6 +267,16 @@ class Jobs:
         make = partial(self._begin, request, at_once=at_once)
         return Work(make, steps, n_tokens=n_tokens, slot_id=slot_id)
 
+    def _after_thinking(
+        self,
+        n_tokens: int,
+        request: Q,
+        work_of: Callable[[Q], Work[R]],
+        settings: Mapping[str, Any],
+    ) -> Work[R]:
+        """Return the work of a request, after up to `n_tokens` tokens of reasoning."""
+        return thinking_work(self.session, request, n_tokens, work_of, settings.get("sampling"))
+
     def _begin(
         self, request: GenerationRequest | FillRequest, *, at_once: bool = False
     ) -> FillRun | GenerationRun:
@@ -272,7 +307,7 @@ def _texts(with_text: bool, read: Callable[[RunResult], R]) -> Callable[[Any], I
     return take
 
 
-def _size_of(request: GenerationRequest | FillRequest) -> tuple[int, int]:
+def _size_of(request: Request) -> tuple[int, int]:
     """Return the number of prompt tokens of a request, and its slot."""
-    generation = request.generation if isinstance(request, FillRequest) else request
+    generation = generation_in(request)
     return len(generation.prompt_tokens), generation.slot_id

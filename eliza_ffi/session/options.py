@@ -156,6 +156,7 @@ class ChoiceSettings(TypedDict, total=False):
     max_tokens: int
     sampling: Sampling | None
     seed: int | None
+    think: int
     cache: CacheOptions | None
     on_text: Callable[[str], Any] | None
 
@@ -167,6 +168,7 @@ class RankSettings(TypedDict, total=False):
     separator: str | None
     level: int | None
     max_passes: int | None
+    think: int
     cache: CacheOptions | None
 
 
@@ -182,4 +184,5 @@ class FillSettings(TypedDict, total=False):
     logprobs: bool
     heal_prompt: bool
     sampler_plan: SpanSamplerPlan | Mapping[str, Any] | None
+    think: int
     cache: CacheOptions | None

@@ -88,6 +88,7 @@ class ToolSettings(TypedDict, total=False):
     top_k: int
     top_p: float
     seed: int | None
+    think: int
     cache: CacheOptions | None
 
 
@@ -116,6 +117,8 @@ class ToolCall:
         key None stands for the end of the turn.
     id : str
         A random identifier of nine letters and digits.
+    reasoning : str or None
+        What the model wrote before the turn; None without ``think=``.
     """
 
     name: str
@@ -123,6 +126,7 @@ class ToolCall:
     probability: float
     probabilities: Mapping[str | None, float]
     id: str
+    reasoning: str | None = None
 
     def __repr__(self) -> str:
         arguments = short_repr(self.arguments)
@@ -172,9 +176,12 @@ class TextAnswer(GenerationResult):
     ----------
     probabilities : mapping
         From each tool's name to its probability. The key None stands for an answer in words.
+    reasoning : str or None
+        What the model wrote before the answer; None without ``think=``.
     """
 
     probabilities: Mapping[str | None, float] | None = None
+    reasoning: str | None = None
 
     def to_message(self) -> dict[str, Any]:
         """Return the assistant's message with this answer."""

@@ -81,6 +81,8 @@ class FillResult:
     elapsed : float
         Seconds from the tokenized prompt to the finished answer, prefill included.
     stats : StreamStats or None
+    reasoning : str or None
+        What the model wrote before the answer; None without ``think=``.
     """
 
     text: str
@@ -91,6 +93,7 @@ class FillResult:
     forward_passes: int
     elapsed: float
     stats: StreamStats | None
+    reasoning: str | None = None
 
     @property
     def truncated(self) -> bool:

@@ -203,9 +203,7 @@ def test_a_request_that_has_yielded_output_does_not_run_again(model: Model) -> N
     for call in (
         choose,
         lambda: asyncio.run(
-            AsyncModel.of(model).choose(
-                SHORT, LONG_LABELS, mode="greedy", on_text=received.append
-            )
+            AsyncModel.of(model).choose(SHORT, LONG_LABELS, mode="greedy", on_text=received.append)
         ),
     ):
         received.clear()

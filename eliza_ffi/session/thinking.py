@@ -1,0 +1,193 @@
+"""Let the model reason before a constrained answer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator
+from contextlib import closing
+from dataclasses import fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ..chat.thinking import ThinkingFormat, thinking_format
+from ..checks import check_whole
+from ..errors import ChatTemplateError, NotSupportedError
+from ..library.protocol import Tokens
+from ..sampling.params import Sampling
+from .filling import FillRequest
+from .generation import GenerationRun
+from .lifecycle import Work
+from .ranking import RankRequest
+from .request import GenerationRequest
+from .requests import ShapeRequest
+from .tool_calls import ToolCalls, ToolRequest
+
+if TYPE_CHECKING:
+    from .session import Session
+
+__all__ = ["Request", "generation_in", "thinking_work"]
+
+Request = GenerationRequest | FillRequest | RankRequest | ShapeRequest | ToolRequest
+
+LONGEST_MARKS = 32
+"""The maximum number of tokens of a closed reasoning at the end of a prompt."""
+
+
+def generation_in(request: Request) -> GenerationRequest:
+    """Return the part of a request that has its prompt."""
+    if isinstance(request, GenerationRequest):
+        return request
+    is_outer = isinstance(request, ShapeRequest | ToolRequest)
+    return generation_in(request.args if is_outer else request.generation)  # type: ignore[union-attr]
+
+
+def _with_prompt(request: Any, tokens: Tokens) -> Any:
+    if isinstance(request, GenerationRequest):
+        return replace(request, prompt_tokens=tokens)
+    part = "args" if isinstance(request, ShapeRequest | ToolRequest) else "generation"
+    return replace(request, **{part: _with_prompt(getattr(request, part), tokens)})
+
+
+def thinking_work(
+    session: Session,
+    request: Request,
+    n_tokens: int,
+    work_of: Callable[[Any], Work[Any]],
+    sampling: Sampling | None,
+) -> Work[Any]:
+    """Return a request that lets the model reason before it answers.
+
+    Parameters
+    ----------
+    session
+    request
+        The request of the answer.
+    n_tokens
+        Maximum number of tokens of the reasoning; 0 = no reasoning.
+    work_of
+        Returns the work of a request like `request`.
+    sampling
+        How to sample the reasoning; None = take the most probable tokens.
+    """
+    if check_whole("think", n_tokens, 0) == 0:
+        return work_of(request)
+    generation = generation_in(request)
+    work_of(request)  # checks the request before the model reasons
+
+    def make() -> ThinkingRun:
+        return ThinkingRun(session, request, n_tokens, work_of, sampling)
+
+    return Work(
+        make,
+        ThinkingRun.steps,
+        n_tokens=len(generation.prompt_tokens) + n_tokens,
+        slot_id=generation.slot_id,
+    )
+
+
+class _Cancellable(Protocol):
+    def cancel(self) -> None: ...
+
+
+class ThinkingRun:
+    """One run of a reasoning and its answer, which another thread may cancel.
+
+    Parameters
+    ----------
+    session, request, n_tokens, work_of, sampling
+        As :func:`thinking_work`.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        request: Request,
+        n_tokens: int,
+        work_of: Callable[[Any], Work[Any]],
+        sampling: Sampling | None,
+    ) -> None:
+        self._session = session
+        self._request = request
+        self._work_of = work_of
+        self._format = thinking_format(_template(session))
+        generation = generation_in(request)
+        self._prompt = _opened(session, list(generation.prompt_tokens), self._format)
+        self._reasoning = GenerationRun(
+            session.binding,
+            session.ctx,
+            GenerationRequest(
+                prompt_tokens=self._prompt,
+                max_tokens=n_tokens,
+                sampling=sampling,
+                stop=(self._format.stop,),
+                slot_id=generation.slot_id,
+                cache_key=generation.cache_key,
+                cache_type_k=generation.cache_type_k,
+                cache_type_v=generation.cache_type_v,
+                gpu_layers=generation.gpu_layers,
+            ),
+            session.warn_once,
+        )
+        self._lock = threading.Lock()
+        self._current: _Cancellable = self._reasoning
+        self._is_cancelled = False
+
+    def cancel(self) -> None:
+        """Cancel the reasoning and the answer."""
+        with self._lock:
+            self._is_cancelled = True
+            self._current.cancel()
+
+    def steps(self) -> Generator[Any, None, None]:
+        """Yield the steps of the answer."""
+        text = self._reason().strip()
+        read = self._session.tokenize
+        tokens = [*self._prompt, *read(text, False, False), *read(self._format.end, False, True)]
+        work = self._work_of(_with_prompt(self._request, tokens))
+        with self._lock:
+            self._current = work
+            if self._is_cancelled:
+                work.cancel()
+        with closing(work.steps()) as steps:
+            for step in steps:
+                yield _with_reasoning(step, text)
+
+    def _reason(self) -> str:
+        stop = self._session.tokenize(self._format.stop, False, True)
+        with closing(self._reasoning.steps()) as steps:
+            for step in steps:
+                if len(stop) == 1 and stop[0] in step.tokens:
+                    break
+        return self._reasoning.result().text
+
+
+def _template(session: Session) -> str:
+    try:
+        return session.chat().template.source
+    except (ChatTemplateError, NotSupportedError):
+        return ""
+
+
+def _opened(session: Session, prompt: list[int], format: ThinkingFormat) -> list[int]:
+    """Return a prompt that ends where the reasoning begins."""
+
+    def text_of_last(n: int) -> str:
+        return session.detokenize(prompt[len(prompt) - n :], unparse_special=True)
+
+    n_most = min(LONGEST_MARKS, len(prompt))
+    if format.is_open(text_of_last(n_most)):
+        return prompt
+    # Some templates close the reasoning at once, to prevent it.
+    for n in range(1, n_most + 1):
+        if format.closed_at(text_of_last(n)) == 0:
+            longer = n + 1 <= n_most and format.closed_at(text_of_last(n + 1)) == 0
+            if not longer:
+                prompt = prompt[: len(prompt) - n]
+                break
+    return [*prompt, *session.tokenize(format.start, False, True)]
+
+
+def _with_reasoning(result: Any, text: str) -> Any:
+    if isinstance(result, ToolCalls):
+        return ToolCalls(replace(call, reasoning=text) for call in result)
+    has_field = is_dataclass(result) and any(each.name == "reasoning" for each in fields(result))
+    return replace(result, reasoning=text) if has_field and not isinstance(result, type) else result

@@ -1,0 +1,113 @@
+"""Reasoning before a constrained answer."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from eliza_ffi import AsyncModel, InvalidArgumentError, Model
+from eliza_ffi.chat.thinking import ThinkingFormat
+from eliza_ffi.errors import GenerationCancelled
+from eliza_ffi.session import thinking
+
+PROMPT = "<|im_start|>user\nWhat is your name?<|im_end|>\n<|im_start|>assistant\n"
+LABELS = ["RESPOND", "IGNORE", "STOP"]
+TOOL = {"type": "function", "function": {"name": "reply", "parameters": {"type": "object"}}}
+
+
+class Answer(BaseModel):
+    good: bool
+
+
+def after(model: Model, prompt: str, reasoning: str, end: str = "\n</think>\n\n") -> list[int]:
+    """Return the prompt of an answer after a reasoning."""
+    tokens = model.prompt_tokens(prompt) + model.tokenize("<think>\n", parse_special=True)
+    return tokens + model.tokenize(reasoning) + model.tokenize(end, parse_special=True)
+
+
+def test_the_reasoning_is_the_text_that_the_model_writes_after_its_mark(tiny_model: Model) -> None:
+    found = tiny_model.choose(PROMPT, LABELS, think=20)
+    alone = tiny_model.generate(PROMPT + "<think>\n", 20)
+    assert found.reasoning == alone.text.strip() != ""
+
+
+def test_the_answer_is_the_answer_after_that_text(tiny_model: Model) -> None:
+    found = tiny_model.choose(PROMPT, LABELS, think=20, probabilities=True)
+    assert found.reasoning is not None
+    then = tiny_model.choose(after(tiny_model, PROMPT, found.reasoning), LABELS, probabilities=True)
+    assert found.value == then.value
+    assert found.probabilities == pytest.approx(then.probabilities, rel=0.02)
+    assert tiny_model.choose(PROMPT, LABELS).reasoning is None
+
+
+def test_the_reasoning_ends_at_its_closing_mark(
+    tiny_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = tiny_model.choose(PROMPT, LABELS, think=20).reasoning
+    assert whole is not None
+    word = whole.split()[2]
+    format = ThinkingFormat("", "<think>\n", word, f"{word}\n")
+    monkeypatch.setattr(thinking, "thinking_format", lambda _: format)
+    cut = tiny_model.choose(PROMPT, LABELS, think=20).reasoning
+    assert cut == whole[: whole.index(word)].strip()
+
+
+def test_the_reasoning_ends_at_a_control_token(
+    tiny_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    format = ThinkingFormat("", "<|im_start|>assistant\n", "<|im_end|>", "<|im_end|>\n")
+    monkeypatch.setattr(thinking, "thinking_format", lambda _: format)
+    found = tiny_model.choose(PROMPT, LABELS, think=200)
+    assert found.reasoning == tiny_model.generate(PROMPT, 200).text.strip()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda m, n: m.choose(PROMPT, LABELS, think=n),
+        lambda m, n: m.choose_many([PROMPT], LABELS, think=n)[0],
+        lambda m, n: m.rank(PROMPT, LABELS, think=n),
+        lambda m, n: m.rank_many([PROMPT], LABELS, think=n)[0],
+        lambda m, n: m.fill(PROMPT, Answer, think=n),
+        lambda m, n: m.fill(PROMPT, {"type": "array", "items": {"type": "boolean"}, "maxItems": 2}, think=n),
+        lambda m, n: m.fill_many([PROMPT], Answer, think=n)[0],
+        lambda m, n: m.call_tool([{"role": "user", "content": "hi"}], [TOOL], "required", think=n),
+    ],
+)
+def test_every_constrained_answer_can_follow_a_reasoning(tiny_model: Model, call: Any) -> None:
+    assert call(tiny_model, 12).reasoning
+    assert call(tiny_model, 0).reasoning is None
+
+
+def test_an_event_loop_gets_the_same(tiny_model: Model) -> None:
+    async def story() -> Any:
+        return await AsyncModel.of(tiny_model).choose(PROMPT, LABELS, think=12)
+
+    found = asyncio.run(story())
+    assert found.reasoning == tiny_model.choose(PROMPT, LABELS, think=12).reasoning
+
+
+def test_messages_are_followed_by_the_reasoning(tiny_model: Model) -> None:
+    messages = [{"role": "user", "content": "What is your name?"}]
+    found = tiny_model.choose(messages, LABELS, think=12)
+    assert found.reasoning == tiny_model.choose(PROMPT, LABELS, think=12).reasoning
+
+
+def test_a_wrong_request_fails_before_the_model_reasons(tiny_model: Model) -> None:
+    before = tiny_model.describe()["passes"]
+    with pytest.raises(InvalidArgumentError, match="think must be"):
+        tiny_model.choose(PROMPT, LABELS, think=-1)
+    with pytest.raises(InvalidArgumentError, match="labels"):
+        tiny_model.choose(PROMPT, ["a", "a"], think=20)
+    assert tiny_model.describe()["passes"] == before
+
+
+def test_a_cancelled_reasoning_ends(tiny_model: Model) -> None:
+    jobs = tiny_model._jobs
+    work = jobs.choice(PROMPT, LABELS, method="choose", think=2000)
+    work.cancel()
+    with pytest.raises(GenerationCancelled):
+        list(work.steps())
