@@ -28,7 +28,10 @@ DEPENDENCIES = ("cffi", "jinja2", "jsonschema", "llguidance", "numpy")
 """The required packages, by the name under which they are installed and imported."""
 
 EXTRAS = {
-    "serve": ("decisions over HTTP", ("prometheus-client", "starlette", "uvicorn")),
+    "serve": (
+        "a model over HTTP",
+        ("prometheus-client", "pydantic", "starlette", "uvicorn"),
+    ),
     "ray": ("decisions on a Ray cluster", ("ray", "pyarrow")),
     "schema": ("pydantic classes as shapes of answers", ("pydantic",)),
     "plot": ("plots of evaluate's results", ("matplotlib",)),

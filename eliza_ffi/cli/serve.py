@@ -23,7 +23,7 @@ __all__ = ["add_serve_arguments", "run_serve"]
 KEY_VARIABLE = "ELIZA_API_KEY"
 """The environment variable that may hold an API key."""
 
-NEEDED = ("starlette", "uvicorn", "prometheus_client")
+NEEDED = ("starlette", "uvicorn", "prometheus_client", "pydantic")
 
 EPILOG = """\
 Endpoints: POST /v1/decisions and /v1/systemone; GET /, /v1/models, /health, /metrics and

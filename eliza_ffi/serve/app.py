@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from ..async_model import AsyncModel
 from .admission import Admission
-from .endpoints import Endpoints
-from .formats import DECISIONS, SYSTEMONE
+from .decisions import DECISIONS, SYSTEMONE
+from .document import openapi_document
+from .endpoint import Serving
 from .guard import Guard
 from .metrics import Measured, ServeMetrics
-from .openapi import openapi_document
 from .page import page_response
 from .refusals import Refusal, refusal_response
 from .settings import ServeSettings
 
-__all__ = ["make_app"]
+__all__ = ["ENDPOINTS", "admission_for", "make_app"]
+
+ENDPOINTS = (DECISIONS, SYSTEMONE)
+"""The endpoints with a body."""
 
 _METRICS, _HEALTH, _MODELS, _OPENAPI = "/metrics", "/health", "/v1/models", "/openapi.json"
 
@@ -41,14 +47,31 @@ def make_app(
     if admission is None:
         admission = admission_for(model, settings)
     metrics = ServeMetrics(admission, lambda: model.session.describe().get("passes", {}))
-    endpoints = Endpoints(model, settings, admission, metrics)
-    document = openapi_document()
+    serving = Serving(model, settings, admission, metrics, int(time.time()))
+    document = openapi_document(ENDPOINTS)
+    facts = {
+        "id": settings.name,
+        "object": "model",
+        "created": serving.started,
+        "owned_by": "eliza-ffi",
+    }
 
-    async def decisions(request: Request) -> Response:
-        return await endpoints.decide(request, DECISIONS)
+    async def list_models(_: Request) -> Response:
+        return JSONResponse({"object": "list", "data": [facts]})
 
-    async def systemone(request: Request) -> Response:
-        return await endpoints.decide(request, SYSTEMONE)
+    async def describe_model(request: Request) -> Response:
+        name = request.path_params["name"]
+        if name != settings.name:
+            raise Refusal(404, f"unknown model: {name!r}", "model_not_found", "model")
+        return JSONResponse(facts)
+
+    async def health(_: Request) -> Response:
+        admission.check_open()
+        return JSONResponse({"status": "ok"})
+
+    async def metrics_text(_: Request) -> Response:
+        text = await asyncio.to_thread(metrics.text)
+        return Response(text, media_type="text/plain; version=0.0.4")
 
     async def openapi(_: Request) -> Response:
         return Response(document, media_type="application/json")
@@ -58,12 +81,11 @@ def make_app(
 
     routes = [
         Route("/", page),
-        Route(DECISIONS.path, decisions, methods=["POST"]),
-        Route(SYSTEMONE.path, systemone, methods=["POST"]),
-        Route(_MODELS, endpoints.models),
-        Route(f"{_MODELS}/{{name:path}}", endpoints.model),
-        Route(_HEALTH, endpoints.health),
-        Route(_METRICS, endpoints.metrics),
+        *(Route(each.path, each.on(serving), methods=["POST"]) for each in ENDPOINTS),
+        Route(_MODELS, list_models),
+        Route(f"{_MODELS}/{{name:path}}", describe_model),
+        Route(_HEALTH, health),
+        Route(_METRICS, metrics_text),
         Route(_OPENAPI, openapi),
     ]
     app = Starlette(
@@ -82,9 +104,13 @@ def make_app(
 def admission_for(model: AsyncModel, settings: ServeSettings) -> Admission:
     """Return the limits for running and waiting requests of a model."""
     session = model.session
-    n_decided = session.decisions_at_once(None)
-    n_prepared = (n_decided + 1) // 2  # additional requests, which are parsed while others run
-    return Admission(n_decided + n_prepared, settings.n_waiting)
+
+    def with_prepared(n_running: int) -> int:
+        """Add requests that are parsed while others run."""
+        return n_running + (n_running + 1) // 2
+
+    n_decided = with_prepared(session.decisions_at_once(None))
+    return Admission(with_prepared(session.at_once(None)), settings.n_waiting, n_decided)
 
 
 async def _answer_refusal(_: Request, error: Exception) -> Response:

@@ -1,22 +1,21 @@
-"""Read a request's body and parse its JSON, within limits."""
+"""Read the JSON object in a request's body, within limits."""
 
 from __future__ import annotations
 
-import json
-from typing import Any, NoReturn
+from typing import Any
 
+from pydantic_core import from_json
 from starlette.requests import ClientDisconnect, Request
 
 from .patience import ClientGone, Deadline
 from .refusals import Refusal
 
 __all__ = ["MAX_BODY", "MAX_DEPTH", "json_object", "read_body"]
-
 MAX_BODY = 2**20
 """The maximum length of a request's body, in bytes."""
 
-MAX_DEPTH = 64
-"""The maximum depth of nested JSON in a body."""
+MAX_DEPTH = 200
+"""The maximum depth of nested JSON in a body, a limit of pydantic's JSON parser."""
 
 
 async def read_body(request: Request, deadline: Deadline) -> bytes:
@@ -62,61 +61,18 @@ def json_object(body: bytes) -> dict[str, Any]:
         Unicode.
     """
     try:
-        given = json.loads(body.decode(), parse_constant=_no_number)
-    except RecursionError:
-        raise _too_deep() from None
+        given = from_json(body, allow_inf_nan=False)
     except ValueError as error:
+        if "recursion limit" in str(error):
+            message = f"the body is nested deeper than {MAX_DEPTH} levels"
+            raise Refusal(400, message, "too_deep") from None
         raise Refusal(400, f"the body is not JSON: {error}", "invalid_json") from None
     if not isinstance(given, dict):
         raise Refusal(400, "the body must be a JSON object", "invalid_json")
-    _check(given)
     return given
-
-
-def _check(given: dict[str, Any]) -> None:
-    """Check that the JSON is not too deep and that its strings are Unicode, without recursion."""
-    level: list[Any] = [given]
-    for _ in range(MAX_DEPTH):
-        inner: list[Any] = []
-        for value in level:
-            if isinstance(value, str):
-                _check_text(value)
-            elif isinstance(value, dict):
-                for key in value:
-                    _check_text(key)
-                inner.extend(value.values())
-            elif isinstance(value, list):
-                inner.extend(value)
-        if not inner:
-            return
-        level = inner
-    if any(isinstance(value, dict | list) for value in level):
-        raise _too_deep()
-    for value in level:
-        if isinstance(value, str):
-            _check_text(value)
-
-
-def _check_text(text: str) -> None:
-    # JSON escapes can spell half of a surrogate pair, which is not valid Unicode.
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise Refusal(
-                400, f"the body has a string that is not valid Unicode: {error}", "invalid_json"
-            ) from None
-
-
-def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not valid JSON")
 
 
 def _too_large() -> Refusal:
     return Refusal(
         413, f"expected a body of at most {MAX_BODY} bytes, got a longer one", "body_too_large"
     )
-
-
-def _too_deep() -> Refusal:
-    return Refusal(400, f"the body is nested deeper than {MAX_DEPTH} levels", "too_deep")

@@ -1,27 +1,29 @@
-"""Check a request against the schema of its format, and name the field that does not match.
-
-This module implements only the parts of JSON Schema that our schemas use. A general validator could
-not always name the field: if a value matches none of several alternatives, it reports just that.
-Here the JSON type of the value, or its field `type`, selects the alternative to check against.
-"""
+"""The fields of requests: pydantic models, and one error message for the first wrong field."""
 
 from __future__ import annotations
 
 import json
-import re
 import reprlib
 from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import Any, TypeAlias
+from typing import Annotated, Any, TypeAlias, TypeVar
 
-from .schemas import Schema
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, ValidationError
 
-__all__ = ["UnfitField", "check_fields"]
+from .refusals import Refusal
+
+__all__ = [
+    "TEXT_OR_LIST",
+    "Body",
+    "NoEffect",
+    "NotBlank",
+    "by_kind",
+    "either",
+    "read_fields",
+]
 
 MAX_NAME_LENGTH = 40
 """Messages and suggestions use at most this many characters of a field's name."""
-
-Path: TypeAlias = "tuple[str | int, ...]"
 
 _KINDS = {
     str: "string",
@@ -34,118 +36,150 @@ _KINDS = {
 }
 _WITH_ARTICLES = {"object": "an object", "array": "an array", "null": "null"}
 
+NoEffect: TypeAlias = Annotated[Any, Field(default=None, description="accepted, without effect")]
+"""A field that clients send in ordinary use, and that has no effect here."""
 
-class UnfitField(Exception):  # noqa: N818 - an outcome
-    """A field of a request does not match the schema.
-
-    Parameters
-    ----------
-    path
-        The field names and list indices on the way to the field.
-    problem
-        What is wrong with the field.
-    is_unknown
-        Whether the schema has no field of this name.
-    """
-
-    def __init__(self, path: Path, problem: str, *, is_unknown: bool = False) -> None:
-        super().__init__(f"{_written(path)}: {problem}")
-        self.param = str(path[0])[:MAX_NAME_LENGTH] if path else None
-        self.is_unknown = is_unknown
+NotBlank: TypeAlias = Annotated[str, Field(pattern=r"\S")]
+"""A string that is not blank."""
 
 
-def check_fields(value: Any, schema: Schema, path: Path = ()) -> None:
-    """Check a JSON value against a schema of :mod:`~eliza_ffi.serve.schemas`.
+class Body(BaseModel):
+    """An object in a request. It has only the listed fields, and values are not converted."""
 
-    Parameters
-    ----------
-    value
-    schema
-    path
-        The field names and list indices on the way to the value.
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+B = TypeVar("B", bound=Body)
+
+
+def either(names: Iterable[str]) -> str:
+    """Join names: ``a, b or c``."""
+    *first, last = names
+    return f"{', '.join(first)} or {last}" if first else last
+
+
+def _kind_of(value: Any) -> str:
+    return _KINDS[type(value)]
+
+
+def _with_article(kind: str) -> str:
+    return _WITH_ARTICLES.get(kind, f"a {kind}")
+
+
+def by_kind(*kinds: str) -> Discriminator:
+    """Select the alternative of a union by the kind of the JSON value; each kind is a tag."""
+    expected = f"expected {either(_with_article(kind) for kind in kinds)}"
+    return Discriminator(
+        _kind_of,
+        custom_error_type="unfit",
+        custom_error_message=expected,
+        custom_error_context={"expected": expected},
+    )
+
+
+TEXT_OR_LIST = by_kind("string", "array")
+
+
+def read_fields(kind: type[B], given: Any) -> B:
+    """Read a JSON object as a model.
 
     Raises
     ------
-    UnfitField
-        For the first field that does not match.
+    Refusal
+        If a field does not fit. The message names the field, what was expected and what was found.
     """
-    if "oneOf" in schema:
-        schema = _alternative(value, schema["oneOf"], path)
-    kinds = _listed(schema.get("type"))
-    if kinds and _KINDS[type(value)] not in kinds:
-        raise _unfit(path, _either(map(_with_article, kinds)), value)
-    if "enum" in schema and value not in schema["enum"]:
-        raise _unfit(path, _either(schema["enum"]), value)
-    if isinstance(value, str):
-        _check_text(value, schema, path)
-    elif isinstance(value, list):
-        _check_count(len(value), schema.get("minItems", 0), schema.get("maxItems"), "items", path)
-        for i, each in enumerate(value):
-            check_fields(each, schema.get("items", {}), (*path, i))
-    elif isinstance(value, dict):
-        _check_object(value, schema, path)
+    try:
+        return kind.model_validate(given)
+    except ValidationError as error:
+        raise _refusal(kind, given, error) from None
 
 
-def _check_text(text: str, schema: Schema, path: Path) -> None:
-    if len(text) < schema.get("minLength", 0):
-        raise _unfit(path, "a string that is not empty", text)
-    if "pattern" in schema and not re.search(schema["pattern"], text):
-        raise _unfit(path, "a string that is not blank", text)
+def _refusal(kind: type[Body], given: Any, failed: ValidationError) -> Refusal:
+    """Return the response for the first error; an unknown field may be the cause of all others."""
+    errors = failed.errors(include_url=False)
+    error = next((each for each in errors if each["type"] == "extra_forbidden"), errors[0])
+    path, value = _path(given, error["loc"], error["type"])
+    context: dict[str, Any] = error.get("ctx", {})
+    if error["type"] == "extra_forbidden":
+        known = kind.model_fields if len(path) == 1 else ()
+        close = get_close_matches(str(path[-1])[:MAX_NAME_LENGTH], known, n=1)
+        problem = "this field is not supported" + (f"; did you mean {close[0]}?" if close else "")
+    elif error["type"] == "missing":
+        problem = "this field is missing"
+    elif error["type"] in ("union_tag_invalid", "union_tag_not_found"):
+        path = (*path, "type")
+        problem = "this field is missing"
+        if error["type"] == "union_tag_invalid":
+            tags = either(context["expected_tags"].replace("'", "").split(", "))
+            problem = f"expected {tags}, got {_shown(value['type'])}"
+    elif error["type"] == "value_error":
+        problem = str(context["error"])
+    else:
+        problem = f"expected {_expected(error['type'], error['msg'], context)}, got "
+        problem += _found(error["type"], value)
+    param = str(path[0])[:MAX_NAME_LENGTH] if path else None
+    code = "unknown_parameter" if error["type"] == "extra_forbidden" else "invalid_value"
+    return Refusal(400, f"{_written(path)}: {problem}", code, param)
 
 
-def _check_object(value: dict[str, Any], schema: Schema, path: Path) -> None:
-    least, most = schema.get("minProperties", 0), schema.get("maxProperties")
-    _check_count(len(value), least, most, "fields", path)
-    fields = schema.get("properties", {})
-    others = schema.get("additionalProperties", {})
-    for name, each in value.items():
-        inside = (*path, name)
-        if name in fields:
-            check_fields(each, fields[name], inside)
-        elif others is False:
-            close = get_close_matches(name[:MAX_NAME_LENGTH], fields, n=1)
-            hint = f"; did you mean {close[0]}?" if close else ""
-            raise UnfitField(inside, f"this field is not supported{hint}", is_unknown=True)
+def _path(given: Any, steps: tuple[int | str, ...], kind: str) -> tuple[tuple[Any, ...], Any]:
+    """Return the path of an error and the value there.
+
+    pydantic puts the tags of unions between the names and indices. They are left out.
+    """
+    path: list[Any] = []
+    for i, step in enumerate(steps):
+        is_last = i == len(steps) - 1
+        if isinstance(given, dict) and (step in given or (is_last and kind == "missing")):
+            given = given.get(step)
+        elif isinstance(given, list) and isinstance(step, int):
+            given = given[step]
+        elif step == "[key]":
+            given = path[-1]
+            continue
         else:
-            _check_text(name, schema.get("propertyNames", {}), inside)
-            check_fields(each, others, inside)
-    for name in schema.get("required", ()):
-        if name not in value:
-            raise UnfitField((*path, name), "this field is missing")
+            continue
+        path.append(step)
+    return tuple(path), given
 
 
-def _check_count(n: int, least: int, most: int | None, what: str, path: Path) -> None:
-    if n < least or (most is not None and n > most):
-        expected = f"{least} or more" if most is None else f"{least} to {most}"
-        raise UnfitField(path, f"expected {expected} {what}, got {n}")
+_EXPECTED = {
+    "bool_type": "a boolean",
+    "dict_type": "an object",
+    "float_type": "a number",
+    "finite_number": "a finite number",
+    "int_type": "a whole number",
+    "list_type": "an array",
+    "model_attributes_type": "an object",
+    "model_type": "an object",
+    "none_required": "null",
+    "string_pattern_mismatch": "a string that is not blank",
+    "string_too_short": "a string that is not empty",
+    "string_type": "a string",
+}
 
 
-def _alternative(value: Any, alternatives: list[Schema], path: Path) -> Schema:
-    """Select the alternative by the JSON type of the value, or by its field `type`."""
-    kind = _KINDS[type(value)]
-    fitting = [each for each in alternatives if kind in _listed(each["type"])]
-    if not fitting:
-        kinds = dict.fromkeys(name for each in alternatives for name in _listed(each["type"]))
-        raise _unfit(path, _either(map(_with_article, kinds)), value)
-    if not isinstance(value, dict) or len(fitting) == 1:
-        return fitting[0]
-    types: dict[str, Schema] = {}
-    default = None
-    for schema in fitting:
-        type_schema = schema["properties"]["type"]
-        types |= dict.fromkeys(type_schema["enum"], schema)
-        default = type_schema.get("default", default)
-    given = value.get("type", default)
-    if not isinstance(given, str) or given not in types:
-        raise _unfit((*path, "type"), _either(types), given)
-    return types[given]
+def _expected(kind: str, message: str, context: dict[str, Any]) -> str:
+    """Return what was expected in place of a wrong value."""
+    if kind in _EXPECTED:
+        return _EXPECTED[kind]
+    if kind == "unfit":
+        return str(context["expected"]).removeprefix("expected ")
+    if kind == "literal_error":
+        return str(context["expected"]).replace("'", "")
+    if kind in ("too_short", "too_long"):
+        items = "fields" if context["field_type"] == "Dictionary" else "items"
+        if kind == "too_short":
+            return f"{context['min_length']} or more {items}"
+        return f"at most {context['max_length']} {items}"
+    return message.removeprefix("Input should be ").replace("greater than or equal to", "at least")
 
 
-def _unfit(path: Path, expected: str, value: Any) -> UnfitField:
-    return UnfitField(path, f"expected {expected}, got {_shown(value)}")
+def _found(kind: str, value: Any) -> str:
+    return str(len(value)) if kind in ("too_short", "too_long") else _shown(value)
 
 
-def _written(path: Path) -> str:
+def _written(path: tuple[Any, ...]) -> str:
     """Format a path, such as ``questions[0].name``."""
     text = ""
     for step in path:
@@ -156,20 +190,7 @@ def _written(path: Path) -> str:
     return text or "the request"
 
 
-def _listed(given: Any) -> list[Any]:
-    return given if isinstance(given, list) else [] if given is None else [given]
-
-
-def _with_article(kind: str) -> str:
-    return _WITH_ARTICLES.get(kind, f"a {kind}")
-
-
-def _either(names: Iterable[str]) -> str:
-    *first, last = names
-    return f"{', '.join(first)} or {last}" if first else last
-
-
 def _shown(value: Any) -> str:
     if isinstance(value, dict | list):
-        return _with_article(_KINDS[type(value)])
+        return _with_article(_kind_of(value))
     return reprlib.repr(value) if isinstance(value, str) else json.dumps(value)

@@ -15,7 +15,7 @@ from served import Served
 from eliza_ffi.cli.main import build_parser
 from eliza_ffi.serve import bodies, connections
 from eliza_ffi.serve import server as serving
-from eliza_ffi.serve.schemas import EXTRAS
+from eliza_ffi.serve.decisions import EXTRAS
 from eliza_ffi.serve.settings import ServeSettings
 
 pytestmark = pytest.mark.slow

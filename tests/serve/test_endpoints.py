@@ -21,7 +21,7 @@ from served import (
 from eliza_ffi import Model
 from eliza_ffi.decisions import Choice, Predicate, Score
 from eliza_ffi.library.loading import Library
-from eliza_ffi.serve.schemas import EXTRAS
+from eliza_ffi.serve.decisions import EXTRAS
 
 pytestmark = pytest.mark.slow
 

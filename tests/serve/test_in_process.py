@@ -39,7 +39,9 @@ class FailingModel:
     """A model that raises the same exception for every input."""
 
     def __init__(self, error: Exception) -> None:
-        self.session = SimpleNamespace(decisions_at_once=lambda _: 1, describe=dict)
+        self.session = SimpleNamespace(
+            decisions_at_once=lambda _: 1, at_once=lambda _: 1, describe=dict
+        )
         self._error = error
 
     async def decide(self, *_: Any, **__: Any) -> Any:
@@ -146,14 +148,14 @@ def test_the_command_serves_until_a_signal(
 
 @pytest.mark.parametrize(("n_decided", "n_places"), [(8, 12), (2, 3), (1, 2)])
 def test_further_requests_are_prepared_while_others_run(n_decided: int, n_places: int) -> None:
-    session = SimpleNamespace(decisions_at_once=lambda _: n_decided)
+    session = SimpleNamespace(decisions_at_once=lambda _: n_decided, at_once=lambda _: 8)
     admission = admission_for(SimpleNamespace(session=session), ServeSettings("m"))  # type: ignore[arg-type]
 
     async def n_admitted() -> int:
         end = asyncio.Event()
 
         async def run_request() -> None:
-            async with admission.place():
+            async with admission.place(decides=True):
                 await end.wait()
 
         requests = [asyncio.ensure_future(run_request()) for _ in range(n_places + 1)]

@@ -38,8 +38,8 @@ def refused(answer: httpx.Response, status: int = 400) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("questions", "message"),
     [
-        ([], "questions: expected 1 to 400 items, got 0"),
-        ([PREDICATE] * 401, "questions: expected 1 to 400 items, got 401"),
+        ([], "questions: expected 1 or more items, got 0"),
+        ([PREDICATE] * 401, "questions: expected at most 400 items, got 401"),
         (
             [
                 {
@@ -54,9 +54,9 @@ def refused(answer: httpx.Response, status: int = 400) -> dict[str, Any]:
         ),
         (
             [choice(*(f"o{i}" for i in range(256)))],
-            "questions[0].choices: expected 2 to 255 items, got 256",
+            "questions[0].choices: expected at most 255 items, got 256",
         ),
-        ([choice("one")], "questions[0].choices: expected 2 to 255 items, got 1"),
+        ([choice("one")], "questions[0].choices: expected 2 or more items, got 1"),
         ([choice("same", "same")], "'same' is given twice"),
         (
             [
@@ -66,7 +66,7 @@ def refused(answer: httpx.Response, status: int = 400) -> dict[str, Any]:
                     "levels": [{"label": str(i)} for i in range(11)],
                 }
             ],
-            "questions[0].levels: expected 2 to 10 items, got 11",
+            "questions[0].levels: expected at most 10 items, got 11",
         ),
         (
             [PREDICATE, {"type": "wish", "instructions": "?"}],
@@ -97,15 +97,15 @@ def test_questions_of_decisions_have_limits(server: Served, questions: Any, mess
 @pytest.mark.parametrize(
     ("questions", "message"),
     [
-        ({}, "questions: expected 1 to 400 fields, got 0"),
-        ({str(i): NOUL for i in range(401)}, "questions: expected 1 to 400 fields, got 401"),
+        ({}, "questions: expected 1 or more fields, got 0"),
+        ({str(i): NOUL for i in range(401)}, "questions: expected at most 400 fields, got 401"),
         (
             {"pick": {"type": "choice", "instructions": "?", "criteria": {"a": None}}},
-            "questions.pick.criteria: expected 2 to 255 fields, got 1",
+            "questions.pick.criteria: expected 2 or more fields, got 1",
         ),
         (
             {"how much": {"type": "score", "instructions": "?", "criteria": ["one"]}},
-            "questions['how much'].criteria: expected 2 to 10 items, got 1",
+            "questions['how much'].criteria: expected 2 or more items, got 1",
         ),
         (
             {"so": {"type": "predicate", "instructions": "?"}},
@@ -318,12 +318,12 @@ def test_the_length_of_a_chunked_body_is_counted(server: Served) -> None:
         (b"{", "not JSON"),
         (b"\xff\xfe{}", "not JSON"),
         (b"[]", "must be a JSON object"),
-        (b'{"input": NaN}', "NaN is not valid JSON"),
+        (b'{"input": NaN}', "not JSON: expected value"),
         (b'{"input": 1' + b"0" * 5000 + b"}", "not JSON"),
-        (b'{"input": "\\ud800"}', "not valid Unicode"),
-        (b'{"\\ud800": 1}', "not valid Unicode"),
-        (b'{"input": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "deeper than 64 levels"),
-        (b'{"input": ' + json.dumps(nested(64)).encode() + b"}", "deeper than 64 levels"),
+        (b'{"input": "\\ud800"}', "not JSON"),
+        (b'{"\\ud800": 1}', "not JSON"),
+        (b'{"input": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "deeper than 200 levels"),
+        (b'{"input": ' + json.dumps(nested(200)).encode() + b"}", "deeper than 200 levels"),
         (b'{"model": 1}', "model: expected a string, got 1"),
     ],
 )
@@ -331,8 +331,8 @@ def test_a_malformed_body_is_rejected(server: Served, body: bytes, message: str)
     assert message in refused(httpx.post(server.url + DECISIONS, content=body))["message"]
 
 
-def test_json_with_64_levels_is_accepted(server: Served) -> None:
-    body = {"state": nested(63), "questions": {"so": NOUL}}
+def test_json_with_200_levels_is_accepted(server: Served) -> None:
+    body = {"state": nested(199), "questions": {"so": NOUL}}
     assert httpx.post(server.url + SYSTEMONE, json=body).status_code == 200
 
 

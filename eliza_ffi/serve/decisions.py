@@ -1,0 +1,544 @@
+"""``/v1/decisions`` and ``/v1/systemone``: typed questions about an input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    Tag,
+    ValidationInfo,
+    WithJsonSchema,
+    WrapValidator,
+)
+from typing_extensions import NotRequired, TypedDict
+
+from ..decisions.answers import Decision, decisions_answer, name_of, systemone_answer
+from ..decisions.prompts import as_one_input, input_text
+from ..decisions.questions import MAX_LEVELS, MAX_OPTIONS, MAX_QUESTIONS, NOT_TEXT
+from ..decisions.wire import as_questions
+from ..errors import InvalidArgumentError
+from .endpoint import Running, Endpoint
+from .fields import TEXT_OR_LIST, Body, NoEffect, NotBlank, by_kind
+from .refusals import Refusal
+
+__all__ = ["DECISIONS", "EXTRAS", "SYSTEMONE", "DecisionsResponse", "SystemoneResponse"]
+
+Extra: TypeAlias = Literal["option_mass", "prompts", "timings"]
+
+EXTRAS: tuple[Extra, ...] = ("option_mass", "prompts", "timings")
+"""Additional fields of an answer, which a request names in `include`."""
+
+_BY_TYPE = Field(discriminator="type")
+
+
+def _read_input(status: int) -> WrapValidator:
+    """Check an input, but keep its JSON. Images, sound and files get the given status."""
+
+    def read(given: Any, check: Callable[[Any], Any], field: ValidationInfo) -> Any:
+        if given is not None:
+            try:
+                input_text(given)
+            except InvalidArgumentError as error:
+                raise _media(status, str(error), field) from None
+        check(given)
+        return as_one_input(given)
+
+    return WrapValidator(read)
+
+
+def _read_questions(given: Any, check: Callable[[Any], Any]) -> Any:
+    """Check questions, and read them from their JSON, which decision models need."""
+    check(given)
+    return as_questions(given)
+
+
+def _media(status: int, message: str, field: ValidationInfo) -> Refusal:
+    code = "not_supported" if status == 501 else "invalid_value"
+    return Refusal(status, message, code, field.field_name)
+
+
+class _Asking(Body):
+    """The fields of both formats."""
+
+    model: str | None = None
+    include: list[Extra] | None = Field(None, description="additional fields of the answer")
+
+
+# ---- The request of /v1/decisions ---------------------------------------------------------------
+
+
+class TextPart(Body):
+    type: Literal["input_text", "output_text", "text"]
+    text: str
+    prompt_cache_breakpoint: NoEffect
+    annotations: NoEffect
+    logprobs: NoEffect
+
+
+class RefusalPart(Body):
+    type: Literal["refusal"]
+    refusal: str
+
+
+class JsonPart(Body):
+    type: Literal["input_json"]
+    data: Annotated[
+        Annotated[dict[str, Any], Tag("object")] | Annotated[list[dict[str, Any]], Tag("array")],
+        by_kind("object", "array"),
+    ]
+
+
+Parts: TypeAlias = list[Annotated[TextPart | RefusalPart | JsonPart, _BY_TYPE]]
+Content: TypeAlias = Annotated[
+    Annotated[str, Tag("string")] | Annotated[Parts, Tag("array")], TEXT_OR_LIST
+]
+
+
+class _Item(Body):
+    id: NoEffect
+    status: NoEffect
+
+
+class MessageItem(_Item):
+    type: Literal["message"] = "message"
+    role: Literal["user", "developer", "system", "assistant"]
+    content: Content
+    tool_calls: list[dict[str, Any]] | None = None
+    phase: NoEffect
+
+
+class FunctionCallItem(_Item):
+    type: Literal["function_call"]
+    name: str
+    arguments: str
+    call_id: str
+    namespace: NoEffect
+
+
+class CustomCallItem(_Item):
+    type: Literal["custom_tool_call"]
+    name: str
+    input: str
+    call_id: str
+    namespace: NoEffect
+
+
+class OutputItem(_Item):
+    type: Literal["function_call_output", "custom_tool_call_output"]
+    call_id: str
+    output: Content
+
+
+def _with_type(item: Any) -> Any:
+    """Add the type that a message may leave out."""
+    return {"type": "message", **item} if isinstance(item, dict) else item
+
+
+Items: TypeAlias = Annotated[
+    list[
+        Annotated[
+            MessageItem | FunctionCallItem | CustomCallItem | OutputItem,
+            _BY_TYPE,
+            BeforeValidator(_with_type),
+        ]
+    ],
+    Field(min_length=1),
+]
+
+_NOT_BLANK_PARTS = {
+    "contains": {
+        "anyOf": [
+            {"required": ["text"], "properties": {"text": {"pattern": r"\S"}}},
+            {"required": ["data"]},
+        ]
+    }
+}
+Instructions: TypeAlias = Annotated[
+    Annotated[NotBlank, Tag("string")]
+    | Annotated[
+        list[Annotated[TextPart | JsonPart, _BY_TYPE]],
+        Field(min_length=1, json_schema_extra=_NOT_BLANK_PARTS),
+        Tag("array"),
+    ],
+    TEXT_OR_LIST,
+    Field(description="the question: a string, or a list of parts; it must not be blank"),
+]
+
+
+class OptionField(Body):
+    value: Annotated[
+        Annotated[NotBlank, Tag("string")] | Annotated[bool, Tag("boolean")],
+        by_kind("string", "boolean"),
+    ]
+    description: str | None = None
+
+
+class LevelField(Body):
+    label: NotBlank
+    description: str | None = None
+
+
+class _Question(Body):
+    instructions: Instructions
+    name: Annotated[str, Field(min_length=1)] | None = None
+
+
+class PredicateQuestion(_Question):
+    type: Literal["predicate"]
+    if_true: str | None = None
+    if_false: str | None = None
+
+
+class ChoiceQuestion(_Question):
+    type: Literal["choice"]
+    choices: Annotated[list[OptionField], Field(min_length=2, max_length=MAX_OPTIONS)]
+    none: NotBlank | None = None
+
+
+class ScoreQuestion(_Question):
+    type: Literal["score"]
+    levels: Annotated[list[LevelField], Field(min_length=2, max_length=MAX_LEVELS)]
+
+
+class LabelsQuestion(_Question):
+    type: Literal["labels"]
+    labels: Annotated[list[OptionField], Field(min_length=1, max_length=MAX_OPTIONS)]
+
+
+class DecisionsRequest(_Asking):
+    input: Annotated[
+        Annotated[str, Tag("string")] | Annotated[Items, Tag("array")],
+        TEXT_OR_LIST,
+        _read_input(400),  # OpenAI's status for unsupported input
+        Field(description="a string, or messages, calls and their outputs; only text is supported"),
+    ]
+    questions: Annotated[
+        list[
+            Annotated[PredicateQuestion | ChoiceQuestion | ScoreQuestion | LabelsQuestion, _BY_TYPE]
+        ],
+        Field(
+            min_length=1,
+            max_length=MAX_QUESTIONS,
+            description="The names of questions must be unique; the default name of a question is "
+            "its index. The values of options and the labels of levels must be unique within a "
+            "question. Every label of a question of the type `labels` counts as a question, and "
+            f"`none` counts as an option ({MAX_OPTIONS} at most).",
+        ),
+        WrapValidator(_read_questions),
+    ]
+    prompt_cache_key: NoEffect
+    prompt_cache_options: NoEffect
+    safety_identifier: NoEffect
+
+
+# ---- The request of /v1/systemone ---------------------------------------------------------------
+
+_NO_MEDIA_PARTS = {
+    "items": {
+        "not": {
+            "type": "object",
+            "required": ["type"],
+            "properties": {"type": {"enum": list(NOT_TEXT)}},
+        }
+    }
+}
+
+
+class _Asked(Body):
+    instructions: Annotated[
+        Annotated[NotBlank, Tag("string")]
+        | Annotated[dict[str, Any], Tag("object")]
+        | Annotated[list[Any], Field(json_schema_extra=_NO_MEDIA_PARTS), Tag("array")],
+        by_kind("string", "object", "array"),
+        Field(description="the question: a string that is not blank, or other JSON"),
+    ]
+
+
+class NoulCriteria(Body):
+    true: Any = None
+    false: Any = None
+
+
+class NoulQuestion(_Asked):
+    type: Literal["noul"]
+    criteria: NoulCriteria | None = None
+
+
+class CriteriaQuestion(_Asked):
+    type: Literal["choice"]
+    criteria: Annotated[
+        dict[str, Any],
+        Field(
+            min_length=2,
+            max_length=MAX_OPTIONS,
+            json_schema_extra={"propertyNames": {"pattern": r"\S"}},
+        ),
+    ]
+
+
+class CriteriaScore(_Asked):
+    type: Literal["score"]
+    criteria: Annotated[
+        list[Annotated[Any, WithJsonSchema({"pattern": r"\S"})]],
+        Field(
+            min_length=2,
+            max_length=MAX_LEVELS,
+            description="unique levels: strings that are not blank, or other JSON",
+        ),
+    ]
+
+
+def _no_media(given: Any, field: ValidationInfo) -> Any:
+    if isinstance(given, list) and given:
+        raise _media(501, f"{field.field_name}: only text is supported", field)
+    return given
+
+
+NoMedia: TypeAlias = Annotated[
+    list[Any],
+    BeforeValidator(_no_media),
+    Field(
+        max_length=0,
+        description="must be empty: images and files are answered with status 501",
+    ),
+]
+
+
+class SystemoneRequest(_Asking):
+    state: Annotated[
+        Annotated[str, Tag("string")]
+        | Annotated[dict[str, Any], Tag("object")]
+        | Annotated[list[Any], Tag("array")],
+        by_kind("string", "object", "array"),
+        _read_input(501),  # llama-server's status if the model reads only text
+        Field(
+            description="a string or other JSON; images, sound and files are answered with status "
+            "501"
+        ),
+    ]
+    questions: Annotated[
+        dict[
+            Annotated[str, Field(min_length=1)],
+            Annotated[NoulQuestion | CriteriaQuestion | CriteriaScore, _BY_TYPE],
+        ],
+        Field(
+            min_length=1,
+            max_length=MAX_QUESTIONS,
+            description="the questions, with their ids as keys",
+        ),
+        WrapValidator(_read_questions),
+    ]
+    images: NoMedia | None = None
+    files: NoMedia | None = None
+
+
+# ---- Responses ----------------------------------------------------------------------------------
+
+Probability: TypeAlias = Annotated[float, Field(ge=0, le=1)]
+
+
+class _AnswerJson(TypedDict):
+    option_mass: NotRequired[Probability]
+
+
+class PredicateJson(_AnswerJson):
+    type: Literal["predicate"]
+    name: str | None
+    probability: Probability
+
+
+class OptionProbability(TypedDict):
+    value: str | bool
+    probability: Probability
+
+
+class ChoiceJson(_AnswerJson):
+    type: Literal["choice"]
+    name: str | None
+    choice: str | bool
+    confidence: Probability
+    probabilities: list[OptionProbability]
+
+
+class LevelProbability(TypedDict):
+    value: int
+    label: str
+    probability: Probability
+
+
+class ScoreJson(_AnswerJson):
+    type: Literal["score"]
+    name: str | None
+    score: float
+    confidence: Probability
+    probabilities: list[LevelProbability]
+
+
+class LabelsJson(_AnswerJson):
+    type: Literal["labels"]
+    name: str | None
+    labels: list[str | bool]
+    probabilities: list[OptionProbability]
+
+
+class CachedTokens(TypedDict):
+    cached_tokens: int
+    cache_write_tokens: int
+
+
+class ReasoningTokens(TypedDict):
+    reasoning_tokens: int
+
+
+class DecisionsUsage(TypedDict):
+    input_tokens: int
+    input_tokens_details: CachedTokens
+    output_tokens: int
+    output_tokens_details: ReasoningTokens
+    total_tokens: int
+
+
+class Timings(TypedDict):
+    passes: int
+    decision_ms: float
+    queue_ms: float
+
+
+class _Decided(TypedDict):
+    model: str
+    timings: NotRequired[Timings]
+    prompts: NotRequired[list[str]]
+
+
+class DecisionsResponse(_Decided):
+    answers: list[Annotated[PredicateJson | ChoiceJson | ScoreJson | LabelsJson, _BY_TYPE]]
+    usage: DecisionsUsage
+
+
+class NoulJson(_AnswerJson):
+    type: Literal["noul"]
+    noul: Probability
+
+
+class CriteriaJson(_AnswerJson):
+    type: Literal["choice"]
+    choice: str
+    probabilities: dict[str, Probability]
+    confidence: Probability
+
+
+class CriteriaScoreJson(_AnswerJson):
+    type: Literal["score"]
+    score: float
+    legend: dict[str, str]
+    probabilities: dict[str, Probability]
+    confidence: Probability
+
+
+class SystemoneUsage(TypedDict):
+    input_tokens: int
+    output_tokens: int
+
+
+class SystemoneResponse(_Decided):
+    answers: dict[str, Annotated[NoulJson | CriteriaJson | CriteriaScoreJson, _BY_TYPE]]
+    usage: SystemoneUsage
+
+
+# ---- Handlers -----------------------------------------------------------------------------------
+
+
+async def _decisions(request: DecisionsRequest, running: Running) -> dict[str, Any]:
+    return await _decide(request, request.input, running, _decisions_fields)
+
+
+async def _systemone(request: SystemoneRequest, running: Running) -> dict[str, Any]:
+    return await _decide(request, request.state, running, _systemone_fields)
+
+
+async def _decide(
+    request: DecisionsRequest | SystemoneRequest,
+    given: Any,
+    running: Running,
+    fields: Callable[[Decision], dict[str, Any]],
+) -> dict[str, Any]:
+    """Answer the questions of a request; `fields` writes the answers in its format."""
+    settings = running.settings
+    include = request.include or ()
+    questions: Any = request.questions  # _read_questions has read them
+    decision = await running.model.decide(
+        given,
+        questions,
+        labels=settings.labels,
+        orders=settings.orders,
+        scoring=settings.scoring,
+        option_mass="option_mass" in include,
+        wait=running.deadline.left,
+    )
+    running.metrics.count_decision(questions, decision)
+    answer = {"model": settings.name, **fields(decision)}
+    if "timings" in include:
+        answer["timings"] = {
+            "passes": decision.usage.passes,
+            "decision_ms": round(decision.usage.seconds * 1e3, 3),
+            "queue_ms": round(running.waited * 1e3, 3),
+        }
+    if "prompts" in include:
+        answer["prompts"] = await running.model.decision_prompts(
+            given, questions, labels=settings.labels, orders=settings.orders
+        )
+    return answer
+
+
+def _decisions_fields(decision: Decision) -> dict[str, Any]:
+    n_input, n_cached = decision.usage.input_tokens, decision.usage.cached_tokens
+    return {
+        "answers": [decisions_answer(answer) for answer in decision.answers],
+        "usage": {
+            "input_tokens": n_input,
+            # Every input token that was not in the KV cache has been written to it.
+            "input_tokens_details": {
+                "cached_tokens": n_cached,
+                "cache_write_tokens": n_input - n_cached,
+            },
+            "output_tokens": 0,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": n_input,
+        },
+    }
+
+
+def _systemone_fields(decision: Decision) -> dict[str, Any]:
+    return {
+        "answers": {
+            name_of(answer.name, i): systemone_answer(answer)
+            for i, answer in enumerate(decision.answers)
+        },
+        "usage": {"input_tokens": decision.usage.input_tokens, "output_tokens": 0},
+    }
+
+
+DECISIONS = Endpoint(
+    "/v1/decisions",
+    DecisionsRequest,
+    _decisions,
+    DecisionsResponse,
+    summary="Answer questions, in the format of OpenAI",
+    input_name="input",
+    decides=True,
+)
+"""OpenAI's format, extended by questions of the type `labels`."""
+
+SYSTEMONE = Endpoint(
+    "/v1/systemone",
+    SystemoneRequest,
+    _systemone,
+    SystemoneResponse,
+    summary="Answer questions, in the format of llama-server",
+    input_name="state",
+    decides=True,
+)
+"""The format of llama-server and other servers."""

@@ -1,0 +1,138 @@
+"""The OpenAPI document. pydantic writes the schemas of requests and responses."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from pydantic import TypeAdapter
+from typing_extensions import TypedDict
+
+from .. import __version__
+from .bodies import MAX_BODY, MAX_DEPTH
+from .endpoint import Endpoint
+from .guard import OPEN_PATHS
+
+__all__ = ["openapi_document"]
+
+POST_ERRORS = ("400", "413", "415", "422", "429", "500", "501", "504")
+"""Error statuses of the endpoints with a body, besides the statuses of all endpoints."""
+
+
+class ErrorDetails(TypedDict):
+    message: str
+    type: str
+    param: str | None
+    code: str
+
+
+class Error(TypedDict):
+    error: ErrorDetails
+
+
+class ModelFacts(TypedDict):
+    id: str
+    object: Literal["model"]
+    created: int
+    owned_by: str
+
+
+class ModelList(TypedDict):
+    object: Literal["list"]
+    data: list[ModelFacts]
+
+
+class Health(TypedDict):
+    status: Literal["ok"]
+
+
+def openapi_document(endpoints: Sequence[Endpoint[Any]]) -> str:
+    """Return the document as JSON.
+
+    Parameters
+    ----------
+    endpoints
+        The endpoints with a body.
+    """
+    types = [Error, ModelFacts, ModelList, Health, *(e.kind for e in endpoints)]
+    types += [e.response for e in endpoints]
+    schema_of, definitions = TypeAdapter.json_schemas(
+        [(each, "validation", TypeAdapter(each)) for each in dict.fromkeys(types)],
+        ref_template="#/components/schemas/{model}",
+    )
+
+    def schema(kind: Any) -> dict[str, Any]:
+        return schema_of[kind, "validation"]
+
+    name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
+    model = _get("/v1/models", "Describe the model", schema(ModelFacts), errors=("404",))
+    document = {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "eliza-ffi serve",
+            "version": __version__,
+            "description": "Serves one model: chat, completions, embeddings and decisions. "
+            f"A request's body has at most {MAX_BODY} bytes and {MAX_DEPTH} levels of nested JSON.",
+        },
+        "paths": {
+            **{e.path: {"post": _post(e, schema(e.kind), schema(e.response))} for e in endpoints},
+            "/v1/models": {"get": _get("/v1/models", "List the server's model", schema(ModelList))},
+            "/v1/models/{name}": {"get": {**model, "parameters": [name]}},
+            "/health": {
+                "get": _get("/health", "Report whether the server accepts requests", schema(Health))
+            },
+            **{
+                path: {"get": _get(path, summary, {"type": kind}, media_type)}
+                for path, summary, kind, media_type in (
+                    ("/metrics", "Metrics for Prometheus", "string", "text/plain"),
+                    ("/openapi.json", "This document", "object", "application/json"),
+                    ("/", "A page to try the model in a browser", "string", "text/html"),
+                )
+            },
+        },
+        "components": {
+            "schemas": definitions["$defs"],
+            "responses": {
+                "Error": {
+                    "description": "the error",
+                    "content": {"application/json": {"schema": schema(Error)}},
+                }
+            },
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+        },
+        "security": [{"key": []}, {}],
+    }
+    return json.dumps(document)
+
+
+def _post(endpoint: Endpoint[Any], request: Any, response: Any) -> dict[str, Any]:
+    content: dict[str, Any] = {"application/json": {"schema": response}}
+    if "stream" in endpoint.kind.model_fields:
+        content["text/event-stream"] = {"schema": {"type": "string"}}
+    return {
+        "summary": endpoint.summary,
+        "requestBody": {"required": True, "content": {"application/json": {"schema": request}}},
+        "responses": {
+            "200": {"description": "the answer", "content": content},
+            **_errors(endpoint.path, POST_ERRORS),
+        },
+    }
+
+
+def _get(
+    path: str,
+    summary: str,
+    schema: Any,
+    media_type: str = "application/json",
+    errors: tuple[str, ...] = (),
+) -> dict[str, Any]:
+    answer = {"description": summary, "content": {media_type: {"schema": schema}}}
+    return {"summary": summary, "responses": {"200": answer, **_errors(path, errors)}}
+
+
+def _errors(path: str, own: tuple[str, ...]) -> dict[str, Any]:
+    """Return the error responses of an endpoint: its own statuses and those of all endpoints."""
+    key = () if path in OPEN_PATHS else ("401",)
+    codes = sorted({*own, *key, "403", "421", "500", "503"})
+    return {code: {"$ref": "#/components/responses/Error"} for code in codes}
