@@ -12,7 +12,7 @@ from .call_reader import STRICT_JSON
 from .forms import text_of
 from .tools import Tool
 
-__all__ = ["GENERIC", "read_call", "tool_messages"]
+__all__ = ["GENERIC", "messages_with_calls", "read_call", "tool_messages"]
 
 GENERIC = CallFormat(
     call=('{"name": "', Hole.NAME, '", "arguments": ', Hole.ARGUMENTS, "}"),
@@ -39,15 +39,21 @@ def tool_messages(
     InvalidArgumentError
         If a message has a tool call without a name or arguments.
     """
-    told = [dict(message) for message in messages]
-    if format.generic:
-        told = _in_words(format, told)
+    told = messages_with_calls(format, messages)
     if not format.lists_tools:
         system = _instructions(format, tools)
         if told and told[0].get("role") == "system":
             system = f"{text_of(told.pop(0).get('content'))}\n\n{system}"
         told = [{"role": "system", "content": system}, *told]
     return told, None if format.generic else [tool.definition for tool in tools]
+
+
+def messages_with_calls(
+    format: CallFormat, messages: Sequence[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return messages in which the template can write all tool calls and their results."""
+    told = [dict(message) for message in messages]
+    return _in_words(format, told) if format.generic else told
 
 
 def _instructions(format: CallFormat, tools: Sequence[Tool]) -> str:

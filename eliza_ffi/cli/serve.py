@@ -1,4 +1,4 @@
-"""``eliza-ffi serve``: serve decisions over HTTP."""
+"""``eliza-ffi serve``: serve a model over HTTP."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ KEY_VARIABLE = "ELIZA_API_KEY"
 NEEDED = ("starlette", "uvicorn", "prometheus_client", "pydantic")
 
 EPILOG = """\
-Endpoints: POST /v1/decisions and /v1/systemone; GET /, /v1/models, /health, /metrics and
-/openapi.json. After SIGTERM or SIGINT it finishes the running requests, then exits; a second
-signal exits immediately.
+Endpoints: POST /v1/chat/completions, /v1/decisions and /v1/systemone; GET /, /v1/models, /health,
+/metrics and /openapi.json. After SIGTERM or SIGINT it finishes the running requests, then exits; a
+second signal exits immediately.
 """
 
 
@@ -64,9 +64,9 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--deadline",
         type=float,
-        default=60.0,
+        default=600.0,
         metavar="SECONDS",
-        help="time limit of a request, waiting included (default: 60)",
+        help="time limit of a request, waiting included (default: 600)",
     )
     group = parser.add_argument_group(
         "access", "without these options, only programs on this machine have access"

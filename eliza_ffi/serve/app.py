@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 
 from ..async_model import AsyncModel
 from .admission import Admission
+from .chat import CHAT
 from .decisions import DECISIONS, SYSTEMONE
 from .document import openapi_document
 from .endpoint import Serving
@@ -25,7 +26,7 @@ from .settings import ServeSettings
 
 __all__ = ["ENDPOINTS", "admission_for", "make_app"]
 
-ENDPOINTS = (DECISIONS, SYSTEMONE)
+ENDPOINTS = (CHAT, DECISIONS, SYSTEMONE)
 """The endpoints with a body."""
 
 _METRICS, _HEALTH, _MODELS, _OPENAPI = "/metrics", "/health", "/v1/models", "/openapi.json"

@@ -20,7 +20,7 @@ from ..decisions.prompts import as_one_input, input_text
 from ..decisions.questions import MAX_LEVELS, MAX_OPTIONS, MAX_QUESTIONS, NOT_TEXT
 from ..decisions.wire import as_questions
 from ..errors import InvalidArgumentError
-from .endpoint import Running, Endpoint
+from .endpoint import Endpoint, Running
 from .fields import TEXT_OR_LIST, Body, NoEffect, NotBlank, by_kind
 from .refusals import Refusal
 

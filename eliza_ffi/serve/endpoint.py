@@ -32,7 +32,7 @@ from .patience import ClientGone, Deadline, while_wanted
 from .refusals import Refusal
 from .settings import ServeSettings
 
-__all__ = ["Running", "Endpoint", "Events", "Serving"]
+__all__ = ["Endpoint", "Events", "Running", "Serving"]
 
 B = TypeVar("B", bound=Body)
 

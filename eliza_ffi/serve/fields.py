@@ -69,12 +69,7 @@ def _with_article(kind: str) -> str:
 def by_kind(*kinds: str) -> Discriminator:
     """Select the alternative of a union by the kind of the JSON value; each kind is a tag."""
     expected = f"expected {either(_with_article(kind) for kind in kinds)}"
-    return Discriminator(
-        _kind_of,
-        custom_error_type="unfit",
-        custom_error_message=expected,
-        custom_error_context={"expected": expected},
-    )
+    return Discriminator(_kind_of, custom_error_type="unfit", custom_error_message=expected)
 
 
 TEXT_OR_LIST = by_kind("string", "array")
@@ -164,7 +159,7 @@ def _expected(kind: str, message: str, context: dict[str, Any]) -> str:
     if kind in _EXPECTED:
         return _EXPECTED[kind]
     if kind == "unfit":
-        return str(context["expected"]).removeprefix("expected ")
+        return message.removeprefix("expected ")
     if kind == "literal_error":
         return str(context["expected"]).replace("'", "")
     if kind in ("too_short", "too_long"):

@@ -64,7 +64,7 @@ class ServeMetrics:
         )
         self._tokens = Counter(
             "eliza_tokens",
-            "Prompt tokens, read by the model or reused from the KV cache",
+            "Prompt tokens, read by the model or reused from the KV cache, and generated tokens",
             ("source",),
             registry=self._registry,
         )
@@ -87,9 +87,14 @@ class ServeMetrics:
         usage = decision.usage
         for question in questions:
             self._questions.labels(type(question).__name__.lower()).inc()
-        self._tokens.labels("read").inc(usage.input_tokens - usage.cached_tokens)
-        self._tokens.labels("reused").inc(usage.cached_tokens)
+        self.count_tokens(usage.input_tokens, usage.cached_tokens)
         self._decision_seconds.observe(usage.seconds)
+
+    def count_tokens(self, n_prompt: int, n_cached: int, n_generated: int = 0) -> None:
+        """Count the tokens of a prompt, how many of them were reused, and the generated tokens."""
+        self._tokens.labels("read").inc(n_prompt - n_cached)
+        self._tokens.labels("reused").inc(n_cached)
+        self._tokens.labels("generated").inc(n_generated)
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus' text format."""

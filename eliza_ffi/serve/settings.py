@@ -55,7 +55,7 @@ class ServeSettings:
     cors_origins: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
     n_waiting: int = 256
-    deadline: float = 60.0
+    deadline: float = 600.0
     labels: LabelStyle = "text"
     orders: int = 1
     scoring: Rule = "legal"

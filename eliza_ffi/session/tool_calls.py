@@ -34,7 +34,7 @@ from ..chat.call_format import CallFormat, Hole, fill_pieces
 from ..chat.call_grammar import call_grammar, first_texts
 from ..chat.call_reader import parse_call
 from ..chat.template import Messages, check_messages
-from ..chat.tool_messages import read_call, tool_messages
+from ..chat.tool_messages import messages_with_calls, read_call, tool_messages
 from ..chat.tools import Tool, read_tools
 from ..checks import (
     check_kind,
@@ -47,7 +47,8 @@ from ..checks import (
 )
 from ..choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
 from ..errors import ChatTemplateError, FillError, InvalidArgumentError
-from ..library.protocol import STOP_AT_LEAF, TRIE_BEST_LEAF
+from ..library.protocol import STOP_AT_LEAF, TRIE_BEST_LEAF, StreamStep
+from ..sampling.params import Sampling
 from ..structured.limits import checked_schema
 from ..structured.shape import Shape
 from ..structured.token_texts import TokenTexts
@@ -67,12 +68,14 @@ if TYPE_CHECKING:
     from .session import Session
 
 __all__ = [
+    "Beginning",
     "TextAnswer",
     "ToolCall",
     "ToolCalls",
     "ToolRequest",
     "ToolRun",
     "ToolSettings",
+    "conversation_tokens",
     "one_call",
     "tool_request",
 ]
@@ -88,6 +91,8 @@ class ToolSettings(TypedDict, total=False):
     top_k: int
     top_p: float
     seed: int | None
+    stop: str | Sequence[str] | None
+    sampling: Sampling | None
     think: int
     cache: CacheOptions | None
 
@@ -161,7 +166,18 @@ class ToolCall:
 
 
 class ToolCalls(list[ToolCall]):
-    """The tool calls of one turn, in order."""
+    """The tool calls of one turn, in order.
+
+    Attributes
+    ----------
+    prompt_tokens, cached_tokens, generated_tokens : int
+        The number of tokens of the prompt, how many of them were reused from the KV cache, and the
+        number of tokens that the calls were written with.
+    """
+
+    prompt_tokens = 0
+    cached_tokens = 0
+    generated_tokens = 0
 
     def to_message(self) -> dict[str, Any]:
         """Return the assistant's message with these calls, in OpenAI's format."""
@@ -176,11 +192,14 @@ class TextAnswer(GenerationResult):
     ----------
     probabilities : mapping
         From each tool's name to its probability. The key None stands for an answer in words.
+    cached_tokens : int
+        The number of prompt tokens that were reused from the KV cache of earlier requests.
     reasoning : str or None
         What the model wrote before the answer; None without ``think=``.
     """
 
     probabilities: Mapping[str | None, float] | None = None
+    cached_tokens: int = 0
     reasoning: str | None = None
 
     def to_message(self) -> dict[str, Any]:
@@ -322,6 +341,25 @@ def tool_request(
     return replace(request, args=replace(args, prompt_tokens=_turn_start(request, tokens)))
 
 
+def conversation_tokens(
+    session: Session, messages: Messages, variables: Mapping[str, Any]
+) -> list[int]:
+    """Return the prompt of a conversation that may contain tool calls, without offering tools.
+
+    Parameters
+    ----------
+    session
+    messages
+    variables
+        Other variables of the chat template.
+    """
+    check_messages(messages)
+    talk = [_with_mappings(message, f"message {i}") for i, message in enumerate(messages)]
+    if any(message.get("tool_calls") or message.get("role") == "tool" for message in talk):
+        talk = list(messages_with_calls(session.call_format(variables), talk))
+    return session.chat().tokens(talk, **variables)
+
+
 def _with_mappings(message: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """Return a message in which the arguments of tool calls are mappings, not strings of JSON.
 
@@ -446,7 +484,7 @@ def _grammar(request: ToolRequest, tool: Tool, before: str, after: str) -> Any:
 # ---- Runs --------------------------------------------------------------------------------------
 
 
-class _Beginning:
+class Beginning:
     """Token masks that restrict only how an answer begins.
 
     Parameters
@@ -468,8 +506,8 @@ class _Beginning:
         self._forced = forced
         self._forbidden = forbidden
 
-    def start(self) -> _Beginning:
-        return _Beginning(self.n_words, forced=self._forced, forbidden=self._forbidden)
+    def start(self) -> Beginning:
+        return Beginning(self.n_words, forced=self._forced, forbidden=self._forbidden)
 
     def forced(self) -> Sequence[int]:
         return self._forced
@@ -521,6 +559,9 @@ class ToolRun:
         Returns the run of a GenerationRequest.
     drive
         Returns the steps of a run.
+    with_steps
+        Whether to yield the finished calls, and the pieces of an answer in words, before the
+        result.
     """
 
     def __init__(
@@ -528,10 +569,13 @@ class ToolRun:
         request: ToolRequest,
         begin: Callable[[GenerationRequest], Any],
         drive: Callable[[Any], Generator[Any, None, None]],
+        with_steps: bool = False,
     ) -> None:
         self.request = request
         self._begin = begin
         self._drive = drive
+        self._with_steps = with_steps
+        self._n_cached: int | None = None  # of the first run
         self._lock = threading.Lock()
         self._next: Any = begin(request.args)  # checks the request
         self._is_cancelled = False
@@ -544,17 +588,22 @@ class ToolRun:
             self._is_cancelled = True
             self._next.cancel()
 
-    def steps(self) -> Generator[ToolCalls | TextAnswer, None, None]:
-        """Yield one step: the result, which is the calls or an answer in words."""
+    def steps(self) -> Generator[str | ToolCall | ToolCalls | TextAnswer, None, None]:
+        """Yield the steps; the last one is the result: the calls, or an answer in words."""
         calls = ToolCalls()
         for index in range(self.request.max_calls):
             call = self._call(index)
             if not isinstance(call, ToolCall):
                 if not calls:
-                    yield self._words(call)
+                    yield from self._words(call)
                     return
                 break
             calls.append(call)
+            if self._with_steps:
+                yield call
+        n_prompt = len(self.request.args.prompt_tokens)
+        calls.prompt_tokens, calls.cached_tokens = n_prompt, self._n_cached or 0
+        calls.generated_tokens = len(self._tokens) - n_prompt
         yield calls
 
     # ---- One call ------------------------------------------------------------------------------
@@ -616,7 +665,7 @@ class ToolRun:
 
     def _probability(self, tokens: Sequence[int]) -> float:
         """Return the probability that the model continues with these tokens."""
-        masks = _Beginning(self.request.vocabulary.n_words, forced=tokens)
+        masks = Beginning(self.request.vocabulary.n_words, forced=tokens)
         plain = GenerationRequest(
             self._tokens, **self._stream, max_tokens=len(tokens), constraint=masks, logprobs=0
         )
@@ -684,7 +733,7 @@ class ToolRun:
 
         masks = _grammar(request, start.tool, before, near)
         shape = Shape(None, lambda _: masks, value, None)
-        args = replace(request.args, prompt_tokens=self._tokens, constraint=masks, logprobs=None)
+        args = replace(request.args, prompt_tokens=self._tokens, constraint=masks, stop=())
         result = self._generate(args)
         text = request.text(result.tokens).decode("utf-8", "replace")
         try:
@@ -721,8 +770,10 @@ class ToolRun:
 
     # ---- Words ---------------------------------------------------------------------------------
 
-    def _words(self, probabilities: Mapping[str | None, float]) -> TextAnswer:
-        """Write an answer in words."""
+    def _words(
+        self, probabilities: Mapping[str | None, float]
+    ) -> Generator[str | TextAnswer, None, None]:
+        """Write an answer in words; yield its pieces if the caller wants them, and the result."""
         request = self.request
         args = replace(request.args, prompt_tokens=self._tokens)
         if request.format.text_start:
@@ -731,11 +782,16 @@ class ToolRun:
         else:
             begin = request.format.call_start
             calls = {request.read(begin[:n])[0] for n in range(1, len(begin) + 1)}
-            masks = _Beginning(request.vocabulary.n_words, forbidden=calls)
+            masks = Beginning(request.vocabulary.n_words, forbidden=calls)
             args = replace(args, constraint=masks)
-        found = generation_of(request.session, self._generate(args))
-        known = {field.name: getattr(found, field.name) for field in fields(found)}
-        return TextAnswer(**known, probabilities=probabilities)
+        for step in self._run(args):
+            if isinstance(step, RunResult):
+                found = generation_of(request.session, step)
+                known = {field.name: getattr(found, field.name) for field in fields(found)}
+                known["cached_tokens"] = self._n_cached or 0
+                yield TextAnswer(**known, probabilities=probabilities)
+            elif self._with_steps and step.text:
+                yield step.text
 
     # ---- Runs ----------------------------------------------------------------------------------
 
@@ -746,6 +802,12 @@ class ToolRun:
         return {name: getattr(self.request.args, name) for name in names}
 
     def _generate(self, args: GenerationRequest) -> RunResult:
+        *_, result = self._run(args)
+        assert isinstance(result, RunResult)
+        return result
+
+    def _run(self, args: GenerationRequest) -> Generator[StreamStep | RunResult, None, None]:
+        """Yield the steps of a run, and its result."""
         run = self._begin(args)
         with self._lock:
             self._next = run
@@ -753,9 +815,11 @@ class ToolRun:
                 run.cancel()
         with closing(self._drive(run)) as steps:
             for step in steps:
-                if isinstance(step, RunResult):
-                    return step
-        raise AssertionError("the last step is the result")
+                if isinstance(step, RunResult) and self._n_cached is None:
+                    # The run's prompt may also contain the first tokens of a call.
+                    n_reused = step.stats.prompt_tokens_reused if step.stats else 0
+                    self._n_cached = min(n_reused, len(self.request.args.prompt_tokens))
+                yield step
 
 
 def _decided(row: Row, others: Sequence[Row]) -> Row:

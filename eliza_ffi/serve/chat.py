@@ -1,0 +1,429 @@
+"""``/v1/chat/completions``."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from itertools import count
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Field, Tag
+from typing_extensions import NotRequired, TypedDict
+
+from ..session.requests import TokenLogprob
+from ..session.tool_calls import ToolCall, conversation_tokens
+from .endpoint import Endpoint, Events, Running
+from .fields import TEXT_OR_LIST, Body, NoEffect, by_kind
+from .refusals import Refusal
+from .text import ExactLabels, Limit, Step, ToolUse, Writing, Written, one_each, usage_of
+from .text_fields import JSON_OBJECT, JsonSchema, LimitFields, TextFields, limit_of
+
+__all__ = ["CHAT", "ChatResponse", "FunctionTool", "chat_messages", "template_variables"]
+
+MOST_LOGPROBS = 20
+"""The maximum of `top_logprobs`, as at OpenAI."""
+
+_BY_TYPE = Field(discriminator="type")
+
+# ---- The request --------------------------------------------------------------------------------
+
+
+class ChatTextPart(Body):
+    type: Literal["text"]
+    text: str
+    prompt_cache_breakpoint: NoEffect
+    cache_control: NoEffect
+
+
+class ChatRefusalPart(Body):
+    type: Literal["refusal"]
+    refusal: str
+
+
+ChatParts: TypeAlias = list[Annotated[ChatTextPart | ChatRefusalPart, _BY_TYPE]]
+
+
+class FunctionOfCall(Body):
+    name: str
+    arguments: str
+
+
+class FunctionCall(Body):
+    id: str | None = None
+    type: Literal["function"] = "function"
+    function: FunctionOfCall
+    index: NoEffect
+
+
+class ChatMessage(Body):
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: (
+        Annotated[Annotated[str, Tag("string")] | Annotated[ChatParts, Tag("array")], TEXT_OR_LIST]
+        | None
+    ) = None
+    name: str | None = None
+    refusal: str | None = None
+    tool_calls: list[FunctionCall] | None = None
+    tool_call_id: str | None = None
+    reasoning_content: str | None = None
+    function_call: None = None
+    audio: None = None
+    annotations: NoEffect
+    probabilities: NoEffect
+
+
+class FunctionDefinition(Body):
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: NoEffect
+
+
+class FunctionTool(Body):
+    type: Literal["function"]
+    function: FunctionDefinition
+
+
+class FunctionName(Body):
+    name: str
+
+
+class NamedFunction(Body):
+    type: Literal["function"]
+    function: FunctionName
+
+
+class TextFormat(Body):
+    type: Literal["text"]
+
+
+class JsonObjectFormat(Body):
+    type: Literal["json_object"]
+    json_schema: JsonSchema | None = Field(None, alias="schema")
+
+
+class NamedSchema(Body):
+    name: str | None = None
+    description: NoEffect
+    json_schema: JsonSchema = Field(alias="schema")
+    strict: NoEffect
+
+
+class JsonSchemaFormat(Body):
+    type: Literal["json_schema"]
+    json_schema: NamedSchema
+
+
+class ChatRequest(TextFields, LimitFields):
+    messages: list[ChatMessage] = Field(min_length=1)
+    max_tokens: int | None = Field(None, ge=1)
+    max_completion_tokens: int | None = Field(None, ge=1)
+    logprobs: bool | None = None
+    top_logprobs: int | None = Field(None, ge=0, le=MOST_LOGPROBS)
+    response_format: (
+        Annotated[TextFormat | JsonObjectFormat | JsonSchemaFormat, _BY_TYPE] | None
+    ) = None
+    tools: list[FunctionTool] | None = None
+    tool_choice: (
+        Annotated[
+            Annotated[Literal["auto", "none", "required"], Tag("string")]
+            | Annotated[NamedFunction, Tag("object")],
+            by_kind("string", "object"),
+        ]
+        | None
+    ) = None
+    parallel_tool_calls: bool | None = None
+    chat_template_kwargs: dict[str, Any] | None = Field(
+        None, description="other variables of the chat template, such as enable_thinking"
+    )
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = Field(
+        None, description="a variable of the chat template; none = enable_thinking is false"
+    )
+    modalities: list[Literal["text"]] | None = None
+    store: Literal[False] | None = None
+
+    @property
+    def most_tokens(self) -> int:
+        """The limit on the answer's tokens; 0 = the context."""
+        return self.max_completion_tokens or self.max_tokens or 0
+
+    def limit(self) -> Limit | None:
+        """Return the limit on the answer."""
+        format = self.response_format
+        formatted: Limit | None = None
+        if isinstance(format, JsonSchemaFormat):
+            formatted = format.json_schema.json_schema
+        elif isinstance(format, JsonObjectFormat):
+            formatted = format.json_schema or JSON_OBJECT
+        return limit_of(self, formatted)
+
+
+# ---- The response -------------------------------------------------------------------------------
+
+
+class TokenCounts(TypedDict):
+    cached_tokens: NotRequired[int]
+    reasoning_tokens: NotRequired[int]
+
+
+class ChatUsage(TypedDict):
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: TokenCounts
+    completion_tokens_details: TokenCounts
+
+
+class TopToken(TypedDict):
+    token: str
+    logprob: float
+    bytes: list[int]
+
+
+class TokenJson(TopToken):
+    top_logprobs: list[TopToken]
+
+
+class ChatLogprobs(TypedDict):
+    content: list[TokenJson]
+    refusal: None
+
+
+class FunctionJson(TypedDict):
+    name: str
+    arguments: str
+
+
+class CallJson(TypedDict):
+    id: str
+    type: Literal["function"]
+    function: FunctionJson
+
+
+class AssistantMessage(TypedDict):
+    role: Literal["assistant"]
+    content: str | None
+    refusal: None
+    tool_calls: NotRequired[list[CallJson]]
+
+
+class ChatChoice(TypedDict):
+    index: int
+    message: AssistantMessage
+    logprobs: ChatLogprobs | None
+    finish_reason: Literal["stop", "length", "tool_calls"]
+    probabilities: NotRequired[dict[str, float]]
+
+
+class ChatResponse(TypedDict):
+    id: str
+    object: Literal["chat.completion"]
+    created: int
+    model: str
+    choices: list[ChatChoice]
+    usage: ChatUsage
+
+
+# ---- The handler --------------------------------------------------------------------------------
+
+
+async def _chat(request: ChatRequest, running: Running) -> dict[str, Any] | Events:
+    writings = request.several(await _writing(request, running))
+    head = {
+        "id": f"chatcmpl-{uuid.uuid4().hex}",
+        "object": "chat.completion.chunk" if request.stream else "chat.completion",
+        "created": int(time.time()),
+        "model": running.settings.name,
+    }
+    steps = one_each(running, writings, with_steps=bool(request.stream))
+    if request.stream:
+        return Events(_chunks(head, steps, len(writings), request.with_usage))
+    written: dict[int, Written] = {}
+    async with aclosing(steps):
+        async for index, step in steps:
+            assert isinstance(step, Written)
+            written[index] = step
+    answers = [written[index] for index in range(len(writings))]
+    return {**head, "choices": [*map(_choice, answers, count())], "usage": usage_of(answers)}
+
+
+async def _writing(request: ChatRequest, running: Running) -> Writing:
+    """Return the request for one answer."""
+    limit = request.limit()
+    has_tools = bool(request.tools) and request.tool_choice != "none"
+    is_logged = bool(request.logprobs)
+    if request.top_logprobs is not None and not is_logged:
+        raise _unfit("top_logprobs", "this field needs logprobs: true")
+    if limit is not None and has_tools:
+        raise _unfit("tools", "tools cannot be combined with a limit on the answer; leave one out")
+    if is_logged and (has_tools or isinstance(limit, ExactLabels)):
+        raise _unfit("logprobs", "not supported with tools or choices, which have `probabilities`")
+    free = limit is None and not has_tools
+    writing = Writing(
+        (),
+        max_tokens=request.most_tokens,
+        sampling=request.sampling(1.0 if free else 0.0),
+        stop=request.stops,
+        logprobs=(request.top_logprobs or 0) if is_logged else None,
+        limit=limit,
+    )
+    messages = chat_messages(request.messages)
+    variables = template_variables(request.chat_template_kwargs, request.reasoning_effort)
+    if has_tools:
+        return replace(writing, tools=_tool_use(request, messages, variables))
+    session = running.model.session
+    tokens = await session.helpers.run(conversation_tokens, session, messages, variables)
+    return replace(writing, prompt=tokens)
+
+
+def _tool_use(
+    request: ChatRequest, messages: list[dict[str, Any]], variables: dict[str, Any]
+) -> ToolUse:
+    named = request.tool_choice
+    choice = named.function.name if isinstance(named, NamedFunction) else named or "auto"
+    tools = [each.model_dump(exclude_none=True) for each in request.tools or ()]
+    is_parallel = request.parallel_tool_calls is not False
+    return ToolUse(messages, variables, tools, choice, is_parallel)
+
+
+def chat_messages(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
+    """Return messages as chat templates expect them."""
+    return [_message(each) for each in messages]
+
+
+def _message(message: ChatMessage) -> dict[str, Any]:
+    content: Any = message.content
+    if isinstance(content, list):
+        texts = [part.text if isinstance(part, ChatTextPart) else part.refusal for part in content]
+        content = [{"type": "text", "text": text} for text in texts]
+    calls = [each.model_dump(exclude={"index"}) for each in message.tool_calls or ()]
+    if content is None:
+        content = message.refusal or (None if calls else "")
+    role = "system" if message.role == "developer" else message.role  # templates lack developer
+    fields = {"role": role, "content": content}
+    if calls:
+        fields["tool_calls"] = calls
+    for name in ("name", "tool_call_id", "reasoning_content"):
+        if getattr(message, name) is not None:
+            fields[name] = getattr(message, name)
+    return fields
+
+
+def template_variables(given: dict[str, Any] | None, effort: str | None) -> dict[str, Any]:
+    """Return the variables of the chat template for a reasoning effort."""
+    if effort is None:
+        return dict(given or {})
+    thinking: dict[str, Any] = (
+        {"enable_thinking": False} if effort == "none" else {"reasoning_effort": effort}
+    )
+    return {**thinking, **(given or {})}
+
+
+def _unfit(param: str, problem: str) -> Refusal:
+    return Refusal(400, f"{param}: {problem}", "invalid_value", param)
+
+
+# ---- Answers ------------------------------------------------------------------------------------
+
+
+def _choice(answer: Written, index: int) -> dict[str, Any]:
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": None if answer.calls else answer.text,
+        "refusal": None,
+    }
+    if answer.calls:
+        message["tool_calls"] = [_call(each) for each in answer.calls]
+    choice = {
+        "index": index,
+        "message": message,
+        "logprobs": _logprobs(answer),
+        "finish_reason": answer.finish_reason,
+    }
+    return {**choice, **_probabilities(answer)}
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    arguments = json.dumps(call.arguments, ensure_ascii=False)
+    return {
+        "id": call.id,
+        "type": "function",
+        "function": {"name": call.name, "arguments": arguments},
+    }
+
+
+def _probabilities(answer: Written) -> dict[str, Any]:
+    """Return the extension field with the probabilities of labels or tools."""
+    if answer.probabilities is None:
+        return {}
+    named = {"" if name is None else name: p for name, p in answer.probabilities.items()}
+    return {"probabilities": named}
+
+
+def _logprobs(answer: Written) -> dict[str, Any] | None:
+    if answer.logprobs is None:
+        return None
+    tokens = [
+        {**_token(each), "top_logprobs": [_token(other) for other in each.top]}
+        for each in answer.logprobs
+    ]
+    return {"content": tokens, "refusal": None}
+
+
+def _token(entry: TokenLogprob) -> dict[str, Any]:
+    return {"token": entry.text, "logprob": entry.logprob, "bytes": list(entry.text.encode())}
+
+
+async def _chunks(
+    head: dict[str, Any],
+    steps: AsyncGenerator[tuple[int, Step], None],
+    n: int,
+    with_usage: bool,
+) -> AsyncGenerator[dict[str, Any], None]:
+    """Yield the chunks of a stream."""
+    usage: dict[str, Any] = {"usage": None} if with_usage else {}
+    n_calls = [0] * n
+    has_begun = [False] * n
+    written: dict[int, Written] = {}
+
+    def chunk(index: int, delta: dict[str, Any], **more: Any) -> dict[str, Any]:
+        if not has_begun[index]:
+            has_begun[index] = True
+            delta = {"role": "assistant", "content": "", **delta}
+        choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": None, **more}
+        return {**head, "choices": [choice], **usage}
+
+    async with aclosing(steps):
+        async for index, step in steps:
+            if isinstance(step, str):
+                yield chunk(index, {"content": step})
+            elif isinstance(step, ToolCall):
+                call, n_calls[index] = _call(step), n_calls[index] + 1
+                place, function = n_calls[index] - 1, call.pop("function")
+                opened = {"name": function["name"], "arguments": ""}
+                yield chunk(index, {"tool_calls": [{"index": place, **call, "function": opened}]})
+                written_arguments = {"arguments": function["arguments"]}
+                delta = {"index": place, "function": written_arguments}
+                yield chunk(index, {"tool_calls": [delta]})
+            else:
+                written[index] = step
+                more = {"logprobs": _logprobs(step), "finish_reason": step.finish_reason}
+                yield chunk(index, {}, **more, **_probabilities(step))
+    if with_usage:
+        answers = [written[index] for index in range(n)]
+        yield {**head, "choices": [], "usage": usage_of(answers)}
+
+
+CHAT = Endpoint(
+    "/v1/chat/completions",
+    ChatRequest,
+    _chat,
+    ChatResponse,
+    summary="Answer a conversation",
+    input_name="messages",
+)
+"""OpenAI's chat completions."""

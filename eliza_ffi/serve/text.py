@@ -1,0 +1,327 @@
+"""Write one answer: text, a structured value, a label or tool calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, TypeAlias
+
+from ..checks import short_repr
+from ..library.protocol import StreamStats, Tokens
+from ..sampling.params import Sampling
+from ..session.jobs import Jobs
+from ..session.requests import GenerationResult, TokenLogprob
+from ..session.tool_calls import MOST_CALLS, ToolCall, ToolCalls
+from ..structured.shape import Gbnf, Regex, shape_of
+from .endpoint import Running
+from .refusals import Refusal
+
+__all__ = ["ExactLabels", "ToolUse", "Writing", "Written", "one_each", "usage_of", "write"]
+
+
+@dataclass(frozen=True)
+class ExactLabels:
+    """The exact answers that are possible."""
+
+    texts: tuple[str, ...]
+
+
+Limit: TypeAlias = ExactLabels | Mapping[str, Any] | Regex | Gbnf
+"""What the answer must be: a label, JSON by a schema, or text by an expression or a grammar."""
+
+
+@dataclass(frozen=True)
+class ToolUse:
+    """The tools that the model may call.
+
+    Attributes
+    ----------
+    messages : list of dict
+        The conversation.
+    variables : dict
+        Other variables of the chat template.
+    tools : list of dict
+    choice : str
+        ``"auto"``, ``"required"`` or a tool's name.
+    is_parallel : bool
+        Whether a turn may have several calls.
+    """
+
+    messages: list[dict[str, Any]]
+    variables: dict[str, Any]
+    tools: list[dict[str, Any]]
+    choice: str
+    is_parallel: bool
+
+
+@dataclass(frozen=True)
+class Writing:
+    """A request for one answer.
+
+    Attributes
+    ----------
+    prompt : sequence of int
+        The tokens of the prompt; empty if there are tools, with which the prompt is made.
+    max_tokens : int
+        0 = no limit except the context.
+    sampling : Sampling
+    stop : tuple of str
+    logprobs : int or None
+    limit : Limit or None
+    tools : ToolUse or None
+    """
+
+    prompt: Tokens
+    max_tokens: int = 0
+    sampling: Sampling = field(default_factory=Sampling)
+    stop: tuple[str, ...] = ()
+    logprobs: int | None = None
+    limit: Limit | None = None
+    tools: ToolUse | None = None
+
+
+@dataclass(frozen=True)
+class Written:
+    """A complete answer.
+
+    Attributes
+    ----------
+    text : str
+    finish_reason : str
+        ``"stop"``, ``"length"`` or ``"tool_calls"``.
+    prompt_tokens, cached_tokens, generated_tokens : int
+    calls : tuple of ToolCall
+    logprobs : tuple of TokenLogprob, or None
+    probabilities : mapping or None
+        The probability of each label, or of each tool; the key None stands for an answer in words.
+    """
+
+    text: str
+    finish_reason: str
+    prompt_tokens: int
+    cached_tokens: int
+    generated_tokens: int
+    calls: tuple[ToolCall, ...] = ()
+    logprobs: tuple[TokenLogprob, ...] | None = None
+    probabilities: Mapping[Any, float] | None = None
+
+
+Step: TypeAlias = str | ToolCall | Written
+
+
+async def write(running: Running, writing: Writing, with_steps: bool) -> AsyncGenerator[Step, None]:
+    """Yield the steps of an answer; the last one is the complete answer.
+
+    Parameters
+    ----------
+    running
+    writing
+    with_steps
+        Whether to yield pieces of text and finished tool calls before the complete answer.
+
+    Raises
+    ------
+    Refusal
+        If an answer with a limit is not complete or not valid.
+    """
+    if writing.tools is not None:
+        steps = _calls(running, writing, writing.tools, with_steps)
+    elif isinstance(writing.limit, ExactLabels):
+        steps = _label(running, writing, writing.limit, with_steps)
+    else:
+        steps = _text(running, writing, with_steps)
+    async with aclosing(steps):
+        async for step in steps:
+            if isinstance(step, Written):
+                running.metrics.count_tokens(
+                    step.prompt_tokens, step.cached_tokens, step.generated_tokens
+                )
+            yield step
+
+
+async def one_each(
+    running: Running, writings: Sequence[Writing], with_steps: bool
+) -> AsyncGenerator[tuple[int, Step], None]:
+    """Write several answers at the same time; yield each step with the index of its answer."""
+    queue: asyncio.Queue[tuple[int, Step | Exception | None]] = asyncio.Queue()
+
+    async def pump(index: int, writing: Writing) -> None:
+        try:
+            async with aclosing(write(running, writing, with_steps)) as steps:
+                async for step in steps:
+                    queue.put_nowait((index, step))
+            queue.put_nowait((index, None))
+        except Exception as error:
+            queue.put_nowait((index, error))
+
+    pumps = [asyncio.ensure_future(pump(*each)) for each in enumerate(writings)]
+    try:
+        n_left = len(pumps)
+        while n_left:
+            index, step = await queue.get()
+            if isinstance(step, Exception):
+                raise step
+            if step is None:
+                n_left -= 1
+            else:
+                yield index, step
+    finally:
+        for each in pumps:
+            each.cancel()
+        await asyncio.wait(pumps)
+
+
+def usage_of(written: Sequence[Written], names: Sequence[str] = ("prompt", "completion")) -> Any:
+    """Return the usage of several answers to one prompt, in OpenAI's form.
+
+    Parameters
+    ----------
+    written
+        The answers.
+    names
+        What the endpoint calls the input and the output.
+    """
+    given, made = names
+    first, n_made = written[0], sum(each.generated_tokens for each in written)
+    return {
+        f"{given}_tokens": first.prompt_tokens,
+        f"{made}_tokens": n_made,
+        "total_tokens": first.prompt_tokens + n_made,
+        f"{given}_tokens_details": {"cached_tokens": first.cached_tokens},
+        f"{made}_tokens_details": {"reasoning_tokens": 0},
+    }
+
+
+async def _text(running: Running, writing: Writing, with_steps: bool) -> AsyncGenerator[Step, None]:
+    limit = writing.limit
+    sampling: Sampling | None = writing.sampling
+    if writing.sampling == Sampling(seed=writing.sampling.seed):
+        sampling = None  # greedy, which is faster without samplers
+    if (
+        isinstance(limit, Mapping)
+        and not (with_steps or writing.stop or sampling)
+        and writing.logprobs is None
+    ):  # a closed schema is filled in fewer passes
+        filled = await running.model.fill(
+            writing.prompt, limit, max_tokens=writing.max_tokens, wait=running.deadline.left
+        )
+        yield Written(filled.text, "stop", *_counts(filled.stats, len(filled.tokens)))
+        return
+    settings: dict[str, Any] = {
+        "max_tokens": writing.max_tokens,
+        "sampling": sampling,
+        "stop": writing.stop or None,
+        "logprobs": writing.logprobs,
+        "shape": limit,
+        "wait": running.deadline.left,
+    }
+    if with_steps:
+        async with running.model.stream(writing.prompt, **settings) as stream:
+            async for piece in stream:
+                yield piece
+        result = stream.result
+    else:
+        result = await running.model.generate(writing.prompt, **settings)
+    if limit is not None:
+        _check_whole(limit, result)
+    yield _written(result)
+
+
+def _check_whole(limit: Any, result: GenerationResult) -> None:
+    """Raise unless an answer with a limit is complete and valid."""
+    if result.finish_reason != "end":
+        reason = {"stop": "a stop string", "length": "max_tokens"}
+        raise Refusal(
+            422,
+            f"the answer was ended by {reason.get(result.finish_reason, 'the full context')} after "
+            f"{len(result.tokens)} tokens, before it was complete",
+            "incomplete_answer",
+            "stop" if result.finish_reason == "stop" else "max_tokens",
+        )
+    if isinstance(limit, Mapping):
+        try:
+            shape_of(limit).value(result.text)
+        except ValueError as error:
+            message = f"the answer is not valid: {error}: {short_repr(result.text)}"
+            raise Refusal(422, message, "invalid_answer") from None
+
+
+async def _label(
+    running: Running, writing: Writing, labels: ExactLabels, with_steps: bool
+) -> AsyncGenerator[Step, None]:
+    sampling = writing.sampling
+    is_sampled = sampling.temperature > 0
+    choice = await running.model.choose(
+        writing.prompt,
+        labels.texts,
+        mode="sample" if is_sampled else "best",
+        probabilities=True,
+        sampling=sampling if is_sampled else None,
+        wait=running.deadline.left,
+    )
+    if with_steps:
+        yield choice.text
+    counts = _counts(choice.stats, len(choice.tokens))
+    probabilities = dict(choice.probabilities or {})
+    yield Written(choice.text, "stop", *counts, probabilities=probabilities)
+
+
+async def _calls(
+    running: Running, writing: Writing, use: ToolUse, with_steps: bool
+) -> AsyncGenerator[Step, None]:
+    session = running.model.session
+    prepare = partial(
+        Jobs(session).tools,
+        use.messages,
+        use.tools,
+        use.choice,
+        with_steps=with_steps,
+        max_calls=MOST_CALLS if use.is_parallel else 1,
+        variables=use.variables,
+        max_tokens=writing.max_tokens,
+        sampling=writing.sampling,
+        stop=writing.stop or None,
+        method="tools",
+    )
+    work = await session.helpers.run(prepare)
+    async with aclosing(session.steps_async(work, running.deadline.left)) as steps:
+        async for step in steps:
+            if isinstance(step, str | ToolCall):
+                yield step
+            elif isinstance(step, ToolCalls):
+                yield Written(
+                    "",
+                    "tool_calls",
+                    step.prompt_tokens,
+                    step.cached_tokens,
+                    step.generated_tokens,
+                    calls=tuple(step),
+                    probabilities=step[0].probabilities,
+                )
+            else:
+                yield replace(
+                    _written(step),
+                    cached_tokens=step.cached_tokens,
+                    probabilities=step.probabilities,
+                )
+
+
+def _written(result: GenerationResult) -> Written:
+    return Written(
+        result.text,
+        "stop" if result.finish_reason in ("end", "stop") else "length",
+        result.prompt_tokens,
+        result.stats.prompt_tokens_reused if result.stats else 0,
+        len(result.tokens),
+        logprobs=result.logprobs,
+    )
+
+
+def _counts(stats: StreamStats | None, n_generated: int) -> tuple[int, int, int]:
+    """Return the number of tokens of the prompt, those reused, and those generated."""
+    if stats is None:
+        return 0, 0, n_generated
+    return stats.prompt_tokens, stats.prompt_tokens_reused, n_generated

@@ -1,0 +1,393 @@
+"""Tests of ``/v1/chat/completions`` with OpenAI's client and with plain HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from typing import Any, Literal
+
+import httpx
+import pydantic
+import pytest
+from served import ROUNDING, Served
+
+from eliza_ffi import Model
+
+pytestmark = pytest.mark.slow
+
+openai = pytest.importorskip("openai", "3.54", "the package openai is not installed")
+
+PATH = "/v1/chat/completions"
+HELLO: list[Any] = [{"role": "user", "content": "Hello, who are you?"}]
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "Returns the weather.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "city": {"type": "string", "maxLength": 20},
+                "unit": {"enum": ["C", "F"]},
+            },
+            "required": ["city", "unit"],
+        },
+    },
+}
+STOCK = {
+    "type": "function",
+    "function": {
+        "name": "get_stock",
+        "parameters": {
+            "type": "object",
+            "properties": {"count": {"type": "integer", "minimum": 1, "maximum": 9}},
+            "required": ["count"],
+        },
+    },
+}
+
+
+class Order(pydantic.BaseModel):
+    """What a customer wants."""
+
+    model_config = pydantic.ConfigDict(extra="forbid")
+    item: Literal["tea", "coffee", "water"]
+    count: int = pydantic.Field(ge=1, le=9)
+
+
+@pytest.fixture
+def client(server: Served) -> Any:
+    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="any", max_retries=0)
+
+
+def refused(server: Served, status: int = 400, **fields: Any) -> dict[str, Any]:
+    """Send a request that must be rejected, and return the error."""
+    body = {"messages": HELLO, **fields}
+    answer = httpx.post(server.url + PATH, json=body, timeout=60)
+    assert answer.status_code == status, answer.text
+    error: dict[str, Any] = answer.json()["error"]
+    return error
+
+
+def test_greedy_text_matches_the_model_in_process(client: Any, tiny_model: Model) -> None:
+    found = client.chat.completions.create(model="any", messages=HELLO, temperature=0)
+    expected = tiny_model.generate(HELLO)
+    (choice,) = found.choices
+    assert choice.message.content == expected.text and choice.finish_reason == "stop"
+    assert found.usage.prompt_tokens == expected.prompt_tokens
+    assert found.usage.completion_tokens == len(expected.tokens)
+    again = client.chat.completions.create(model="any", messages=HELLO, temperature=0)
+    assert again.usage.prompt_tokens_details.cached_tokens > 0
+
+
+def test_a_stream_has_the_same_text_and_the_usage(client: Any) -> None:
+    asked = {"model": "any", "messages": HELLO, "temperature": 0}
+    whole = client.chat.completions.create(**asked)
+    *chunks, last = client.chat.completions.create(
+        **asked, stream=True, stream_options={"include_usage": True}
+    )
+    deltas = [chunk.choices[0].delta for chunk in chunks]
+    assert deltas[0].role == "assistant" and len(chunks) > 5
+    assert "".join(each.content or "" for each in deltas) == whole.choices[0].message.content
+    assert [chunk.choices[0].finish_reason for chunk in chunks][-1] == "stop"
+    assert last.choices == [] and last.usage.total_tokens == whole.usage.total_tokens
+
+
+def test_developer_messages_and_parts_are_read(client: Any, tiny_model: Model) -> None:
+    found = client.chat.completions.create(
+        model="any",
+        messages=[
+            {"role": "developer", "content": "Be short."},
+            {"role": "user", "content": [{"type": "text", "text": "Hello."}]},
+        ],
+        temperature=0,
+        max_completion_tokens=4,
+    )
+    messages = [
+        {"role": "system", "content": "Be short."},
+        {"role": "user", "content": "Hello."},
+    ]
+    expected = tiny_model.generate(messages, 4)
+    assert found.choices[0].message.content == expected.text
+    assert found.choices[0].finish_reason == "length"
+
+
+def test_a_stop_string_ends_the_text(client: Any) -> None:
+    found = client.chat.completions.create(
+        model="any", messages=HELLO, temperature=0, stop=[" small", "never"]
+    )
+    assert found.choices[0].message.content == "I am Eliza, a"
+    assert found.choices[0].finish_reason == "stop"
+
+
+def test_several_answers_differ_and_repeat_with_a_seed(client: Any) -> None:
+    def texts() -> list[str]:
+        found = client.chat.completions.create(
+            model="any", messages=HELLO, n=4, seed=7, max_tokens=12
+        )
+        assert [choice.index for choice in found.choices] == [0, 1, 2, 3]
+        return [choice.message.content for choice in found.choices]
+
+    first = texts()
+    assert len(set(first)) > 1 and first == texts()
+
+
+def test_logprobs_match_the_model_in_process(client: Any, tiny_model: Model) -> None:
+    found = client.chat.completions.create(
+        model="any", messages=HELLO, temperature=0, max_tokens=4, logprobs=True, top_logprobs=2
+    )
+    expected = tiny_model.generate(HELLO, 4, logprobs=2).logprobs
+    assert expected is not None
+    content = found.choices[0].logprobs.content
+    assert [each.token for each in content] == [each.text for each in expected]
+    for got, each in zip(content, expected, strict=True):
+        assert math.exp(got.logprob) == pytest.approx(math.exp(each.logprob), abs=ROUNDING)
+        assert len(got.top_logprobs) == 2 and bytes(got.bytes).decode() == got.token
+
+
+@pytest.mark.parametrize("field", ["structured_outputs", "guided_choice"])
+def test_an_exact_choice_has_probabilities(client: Any, tiny_model: Model, field: str) -> None:
+    labels = ["yes", "no", "I do not know"]
+    given = {"choice": labels} if field == "structured_outputs" else labels
+    found = client.chat.completions.create(model="any", messages=HELLO, extra_body={field: given})
+    expected = tiny_model.choose(HELLO, labels, mode="best", probabilities=True)
+    (choice,) = found.choices
+    assert choice.message.content == expected.value and expected.probabilities is not None
+    assert list(choice.probabilities) == labels
+    assert list(choice.probabilities.values()) == pytest.approx(
+        list(expected.probabilities.values()), abs=ROUNDING
+    )
+
+
+def test_a_choice_is_sampled_at_a_temperature(client: Any) -> None:
+    found = client.chat.completions.create(
+        model="any",
+        messages=HELLO,
+        temperature=2,
+        n=12,
+        seed=1,
+        extra_body={"guided_choice": ["yes", "no"]},
+    )
+    assert {choice.message.content for choice in found.choices} == {"yes", "no"}
+
+
+def test_openais_client_parses_a_pydantic_class(client: Any) -> None:
+    found = client.chat.completions.parse(model="any", messages=HELLO, response_format=Order)
+    assert isinstance(found.choices[0].message.parsed, Order)
+
+
+def test_openais_client_streams_a_pydantic_class(client: Any) -> None:
+    with client.chat.completions.stream(
+        model="any", messages=HELLO, response_format=Order
+    ) as stream:
+        kinds = {event.type for event in stream}
+        found = stream.get_final_completion()
+    assert isinstance(found.choices[0].message.parsed, Order)
+    assert {"content.delta", "content.done"} <= kinds
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        {"guided_json": Order.model_json_schema()},
+        {"structured_outputs": {"json": Order.model_json_schema()}},
+        {"json_schema": Order.model_json_schema()},
+        {"response_format": {"type": "json_object", "schema": Order.model_json_schema()}},
+    ],
+)
+def test_other_servers_forms_of_a_schema_are_understood(
+    server: Served, limit: dict[str, Any]
+) -> None:
+    body = {"messages": HELLO, "temperature": 1, **limit}
+    answer = httpx.post(server.url + PATH, json=body, timeout=60).json()
+    Order.model_validate_json(answer["choices"][0]["message"]["content"])
+
+
+@pytest.mark.parametrize(
+    "limit",
+    [
+        {"guided_regex": "[a-c]{3}"},
+        {"structured_outputs": {"regex": "[a-c]{3}"}},
+        {"grammar": "root ::= [a-c] [a-c] [a-c]"},
+    ],
+)
+def test_expressions_and_grammars_limit_the_text(server: Served, limit: dict[str, Any]) -> None:
+    answer = httpx.post(server.url + PATH, json={"messages": HELLO, **limit}, timeout=60).json()
+    text = answer["choices"][0]["message"]["content"]
+    assert len(text) == 3 and set(text) <= set("abc")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_json_object_is_whole_or_an_error(server: Served, stream: bool) -> None:
+    body = {"messages": HELLO, "response_format": {"type": "json_object"}}
+    whole = httpx.post(server.url + PATH, json=body, timeout=60).json()
+    assert isinstance(json.loads(whole["choices"][0]["message"]["content"]), dict)
+    cut = httpx.post(server.url + PATH, json={**body, "max_tokens": 2, "stream": stream})
+    if stream:
+        last = cut.text.strip().split("\n\n")[-1]
+        error = json.loads(last.removeprefix("data: "))["error"]
+    else:
+        assert cut.status_code == 422
+        error = cut.json()["error"]
+    assert error["code"] == "incomplete_answer" and error["param"] == "max_tokens"
+
+
+def check_calls(calls: Any) -> None:
+    assert calls
+    for call in calls:
+        arguments = json.loads(call.function.arguments)
+        if call.function.name == "get_weather":
+            assert arguments["unit"] in ("C", "F") and len(arguments["city"]) <= 20
+        else:
+            assert call.function.name == "get_stock" and 1 <= arguments["count"] <= 9
+
+
+@pytest.mark.parametrize(
+    "choice", ["required", {"type": "function", "function": {"name": "get_weather"}}]
+)
+def test_required_tool_calls_are_valid_calls(client: Any, choice: Any) -> None:
+    asked = {"model": "any", "messages": HELLO, "tools": [WEATHER, STOCK], "tool_choice": choice}
+    found = client.chat.completions.create(**asked)
+    (first,) = found.choices
+    assert first.finish_reason == "tool_calls" and first.message.content is None
+    check_calls(first.message.tool_calls)
+    sampled = client.chat.completions.create(**asked, temperature=1.5, seed=3, n=3)
+    for each in sampled.choices:
+        check_calls(each.message.tool_calls)
+    if isinstance(choice, dict):
+        assert first.message.tool_calls[0].function.name == "get_weather"
+
+
+def test_tool_calls_stream_as_deltas(client: Any) -> None:
+    asked = {"messages": HELLO, "tools": [WEATHER, STOCK], "tool_choice": "required"}
+    with client.chat.completions.stream(model="any", **asked) as stream:
+        for _ in stream:
+            pass
+        found = stream.get_final_completion().choices[0]
+    check_calls(found.message.tool_calls)
+    whole = client.chat.completions.create(model="any", **asked).choices[0]
+    assert [call.function.arguments for call in found.message.tool_calls] == [
+        call.function.arguments for call in whole.message.tool_calls
+    ]
+
+
+def test_an_automatic_choice_may_answer_in_words(client: Any) -> None:
+    asked = {"model": "any", "messages": HELLO, "tools": [WEATHER]}
+    whole = client.chat.completions.create(**asked).choices[0]
+    assert whole.message.tool_calls is None and whole.message.content
+    assert whole.probabilities[""] > 0.5 > whole.probabilities["get_weather"]
+    streamed = client.chat.completions.create(**asked, stream=True)
+    texts = [chunk.choices[0].delta.content or "" for chunk in streamed]
+    assert "".join(texts) == whole.message.content and len(texts) > 2
+
+
+def test_a_tool_loop_reads_the_calls_and_their_results(client: Any) -> None:
+    asked = client.chat.completions.create(
+        model="any", messages=HELLO, tools=[WEATHER], tool_choice="required"
+    )
+    message = asked.choices[0].message
+    (call, *_) = message.tool_calls
+    result = {"role": "tool", "tool_call_id": call.id, "content": "sunny"}
+    messages = [*HELLO, message, result]
+    for more in ({}, {"tools": [WEATHER], "tool_choice": "none"}):
+        found = client.chat.completions.create(
+            model="any", messages=messages, temperature=0, max_tokens=8, **more
+        )
+        assert found.choices[0].message.tool_calls is None
+        assert found.usage.prompt_tokens > asked.usage.completion_tokens
+    found = client.chat.completions.create(
+        model="any", messages=messages, tools=[WEATHER], tool_choice="required"
+    )
+    check_calls(found.choices[0].message.tool_calls)
+
+
+def test_the_asynchronous_client_streams_many_at_once(server: Served) -> None:
+    async def one(client: Any) -> str:
+        stream = await client.chat.completions.create(
+            model="any", messages=HELLO, temperature=0, stream=True
+        )
+        return "".join([chunk.choices[0].delta.content or "" async for chunk in stream])
+
+    async def scene() -> list[str]:
+        async with openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="any") as client:
+            return await asyncio.gather(*(one(client) for _ in range(24)))
+
+    texts = asyncio.run(scene())
+    assert len(texts) == 24 and set(texts) == {texts[0]}
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "message"),
+    [
+        ({"temperature": "hot"}, "temperature", "expected a number, got 'hot'"),
+        ({"temperature": 3}, "temperature", "less than or equal to 2, got 3"),
+        ({"max_tokens": 0}, "max_tokens", "at least 1, got 0"),
+        ({"messages": []}, "messages", "expected 1 or more items, got 0"),
+        ({"messages": [{"role": "king"}]}, "messages", "messages[0].role: expected system"),
+        ({"tool_choice": "maybe"}, "tool_choice", "expected auto, none or required, got 'maybe'"),
+        ({"top_logprobs": 2}, "top_logprobs", "needs logprobs"),
+        ({"store": True}, "store", "expected False, got true"),
+        ({"audio": {}}, "audio", "this field is not supported"),
+        ({"top_q": 0.5}, "top_q", "did you mean top_p?"),
+        ({"logit_bias": {"a": 1}}, "logit_bias", "expected token ids"),
+        ({"structured_outputs": {}}, "structured_outputs", "exactly one of"),
+        ({"guided_choice": ["a"], "guided_regex": "b"}, "guided_choice", "at most one limit"),
+        ({"guided_choice": []}, "guided_choice", "expected 1 or more items, got 0"),
+        ({"tools": [WEATHER], "guided_choice": ["a"]}, "tools", "cannot be combined"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
+            "messages",
+            "messages[0].content[0].type: expected text or refusal, got 'image_url'",
+        ),
+        (
+            {"response_format": {"type": "json_schema"}},
+            "response_format",
+            "response_format.json_schema: this field is missing",
+        ),
+    ],
+)
+def test_unfit_fields_are_rejected_by_name(
+    server: Served, fields: dict[str, Any], param: str, message: str
+) -> None:
+    error = refused(server, **fields)
+    assert error["param"] == param and message in error["message"]
+
+
+def test_errors_of_the_model_are_reported_before_a_stream_begins(server: Served) -> None:
+    long: list[Any] = [{"role": "user", "content": "word " * 5000}]
+    error = refused(server, messages=long, stream=True)
+    assert error["code"] == "context_length_exceeded" and error["param"] == "messages"
+    schema = {"type": "object", "properties": {"a": {"$ref": "#/nowhere"}}}
+    for limit in ({"guided_json": schema}, {"guided_regex": "("}, {"grammar": "root"}):
+        assert refused(server, stream=True, **limit)["code"] == "invalid_value"
+    error = refused(
+        server, tools=[WEATHER], tool_choice={"type": "function", "function": {"name": "x"}}
+    )
+    assert "get_weather" in error["message"]
+
+
+def test_fields_without_effect_are_accepted(client: Any, server: Served) -> None:
+    client.chat.completions.create(
+        model="any",
+        messages=HELLO,
+        max_tokens=1,
+        user="somebody",
+        metadata={"a": "b"},
+        service_tier="auto",
+        store=False,
+        prompt_cache_key="key",
+        safety_identifier="somebody",
+    )
+
+
+def test_a_disconnected_stream_frees_its_slot(server: Served) -> None:
+    """The grammar makes an answer that would fill the context."""
+    body = {"messages": HELLO, "grammar": 'root ::= "a"+', "stream": True}
+    with server.client() as client:
+        for _ in range(3):
+            with client.stream("POST", PATH, json=body) as answer:
+                assert next(answer.iter_bytes()).startswith(b"data: ")
+            server.wait_until_idle(5)
+    figures = server.figures()
+    assert figures['eliza_queue_requests{state="running"}'] == 0
