@@ -15,8 +15,10 @@ from starlette.types import ASGIApp
 from ..async_model import AsyncModel
 from .admission import Admission
 from .chat import CHAT
+from .completions import COMPLETIONS
 from .decisions import DECISIONS, SYSTEMONE
 from .document import openapi_document
+from .embeddings import EMBEDDINGS
 from .endpoint import Serving
 from .guard import Guard
 from .metrics import Measured, ServeMetrics
@@ -26,7 +28,7 @@ from .settings import ServeSettings
 
 __all__ = ["ENDPOINTS", "admission_for", "make_app"]
 
-ENDPOINTS = (CHAT, DECISIONS, SYSTEMONE)
+ENDPOINTS = (CHAT, COMPLETIONS, EMBEDDINGS, DECISIONS, SYSTEMONE)
 """The endpoints with a body."""
 
 _METRICS, _HEALTH, _MODELS, _OPENAPI = "/metrics", "/health", "/v1/models", "/openapi.json"

@@ -19,7 +19,17 @@ from ..session.tool_calls import ToolCall, conversation_tokens
 from .endpoint import Endpoint, Events, Running
 from .fields import TEXT_OR_LIST, Body, NoEffect, by_kind
 from .refusals import Refusal
-from .text import ExactLabels, Limit, Step, ToolUse, Writing, Written, one_each, usage_of
+from .text import (
+    ExactLabels,
+    Limit,
+    Step,
+    ToolUse,
+    Writing,
+    Written,
+    all_written,
+    one_each,
+    usage_of,
+)
 from .text_fields import JSON_OBJECT, JsonSchema, LimitFields, TextFields, limit_of
 
 __all__ = ["CHAT", "ChatResponse", "FunctionTool", "chat_messages", "template_variables"]
@@ -239,16 +249,12 @@ async def _chat(request: ChatRequest, running: Running) -> dict[str, Any] | Even
         "created": int(time.time()),
         "model": running.settings.name,
     }
-    steps = one_each(running, writings, with_steps=bool(request.stream))
+    n = len(writings)
     if request.stream:
-        return Events(_chunks(head, steps, len(writings), request.with_usage))
-    written: dict[int, Written] = {}
-    async with aclosing(steps):
-        async for index, step in steps:
-            assert isinstance(step, Written)
-            written[index] = step
-    answers = [written[index] for index in range(len(writings))]
-    return {**head, "choices": [*map(_choice, answers, count())], "usage": usage_of(answers)}
+        steps = one_each(running, writings, with_steps=True)
+        return Events(_chunks(head, steps, n, request.with_usage))
+    answers = await all_written(running, writings)
+    return {**head, "choices": [*map(_choice, answers, count())], "usage": usage_of(answers, n)}
 
 
 async def _writing(request: ChatRequest, running: Running) -> Writing:
@@ -415,7 +421,7 @@ async def _chunks(
                 yield chunk(index, {}, **more, **_probabilities(step))
     if with_usage:
         answers = [written[index] for index in range(n)]
-        yield {**head, "choices": [], "usage": usage_of(answers)}
+        yield {**head, "choices": [], "usage": usage_of(answers, n)}
 
 
 CHAT = Endpoint(

@@ -14,7 +14,7 @@ from ..library.protocol import StreamStats, Tokens
 from ..sampling.params import Sampling
 from ..session.jobs import Jobs
 from ..session.requests import GenerationResult, TokenLogprob
-from ..session.tool_calls import MOST_CALLS, ToolCall, ToolCalls
+from ..session.tool_calls import MOST_CALLS, Beginning, ToolCall, ToolCalls
 from ..structured.shape import Gbnf, Regex, shape_of
 from .endpoint import Running
 from .refusals import Refusal
@@ -29,8 +29,9 @@ class ExactLabels:
     texts: tuple[str, ...]
 
 
-Limit: TypeAlias = ExactLabels | Mapping[str, Any] | Regex | Gbnf
-"""What the answer must be: a label, JSON by a schema, or text by an expression or a grammar."""
+Limit: TypeAlias = ExactLabels | Mapping[str, Any] | Regex | Gbnf | Beginning
+"""What the answer must be: a label, JSON by a schema, or text with an expression or a grammar, or
+with a fixed beginning."""
 
 
 @dataclass(frozen=True)
@@ -174,25 +175,40 @@ async def one_each(
         await asyncio.wait(pumps)
 
 
-def usage_of(written: Sequence[Written], names: Sequence[str] = ("prompt", "completion")) -> Any:
-    """Return the usage of several answers to one prompt, in OpenAI's form.
+def usage_of(
+    answers: Sequence[Written], n: int, given: str = "prompt", made: str = "completion"
+) -> dict[str, Any]:
+    """Return the usage of a request in OpenAI's form.
 
     Parameters
     ----------
-    written
-        The answers.
-    names
+    answers
+        The answers, in order.
+    n
+        The number of answers to each prompt.
+    given, made
         What the endpoint calls the input and the output.
     """
-    given, made = names
-    first, n_made = written[0], sum(each.generated_tokens for each in written)
+    n_given = sum(each.prompt_tokens for each in answers[::n])
+    n_made = sum(each.generated_tokens for each in answers)
+    n_cached = sum(each.cached_tokens for each in answers[::n])
     return {
-        f"{given}_tokens": first.prompt_tokens,
+        f"{given}_tokens": n_given,
         f"{made}_tokens": n_made,
-        "total_tokens": first.prompt_tokens + n_made,
-        f"{given}_tokens_details": {"cached_tokens": first.cached_tokens},
+        "total_tokens": n_given + n_made,
+        f"{given}_tokens_details": {"cached_tokens": n_cached},
         f"{made}_tokens_details": {"reasoning_tokens": 0},
     }
+
+
+async def all_written(running: Running, writings: Sequence[Writing]) -> list[Written]:
+    """Return several complete answers, which are written at the same time."""
+    found: dict[int, Written] = {}
+    async with aclosing(one_each(running, writings, with_steps=False)) as steps:
+        async for index, step in steps:
+            assert isinstance(step, Written)
+            found[index] = step
+    return [found[index] for index in range(len(writings))]
 
 
 async def _text(running: Running, writing: Writing, with_steps: bool) -> AsyncGenerator[Step, None]:
@@ -225,7 +241,7 @@ async def _text(running: Running, writing: Writing, with_steps: bool) -> AsyncGe
         result = stream.result
     else:
         result = await running.model.generate(writing.prompt, **settings)
-    if limit is not None:
+    if limit is not None and not isinstance(limit, Beginning):
         _check_whole(limit, result)
     yield _written(result)
 

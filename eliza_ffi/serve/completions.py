@@ -1,0 +1,270 @@
+"""``/v1/completions``: text after a prompt, without a chat template."""
+
+from __future__ import annotations
+
+import math
+import time
+import uuid
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Discriminator, Field, Tag
+from typing_extensions import NotRequired, TypedDict
+
+from ..session.requests import TokenLogprob, prompt_tokens
+from ..session.session import Session
+from ..session.tool_calls import Beginning
+from .chat import ChatUsage
+from .endpoint import Endpoint, Events, Running
+from .refusals import Refusal
+from .text import ExactLabels, Step, Writing, Written, all_written, one_each, usage_of
+from .text_fields import LimitFields, TextFields, limit_of
+
+__all__ = ["COMPLETIONS", "CompletionResponse", "Texts", "TokenIds"]
+
+DEFAULT_TOKENS = 16
+"""The default of `max_tokens`, as at OpenAI."""
+
+MOST_ANSWERS = 64
+"""The maximum number of answers to all prompts of a request."""
+
+MOST_TOP = 20
+"""The maximum of `logprobs`."""
+
+
+def _kind_of_items(value: Any) -> str:
+    """Return the tag of a prompt or an input: what a list is a list of."""
+    if not isinstance(value, list):
+        return "string" if isinstance(value, str) else "none"
+    first = value[0] if value else 0
+    if isinstance(first, str):
+        return "strings"
+    return "token lists" if isinstance(first, list) else "tokens"
+
+
+TokenIds: TypeAlias = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+
+Texts: TypeAlias = Annotated[
+    Annotated[str, Tag("string")]
+    | Annotated[TokenIds, Tag("tokens")]
+    | Annotated[list[str], Field(max_length=MOST_ANSWERS), Tag("strings")]
+    | Annotated[list[TokenIds], Field(max_length=MOST_ANSWERS), Tag("token lists")],
+    Discriminator(
+        _kind_of_items,
+        custom_error_type="unfit",
+        custom_error_message="expected a string, token ids, or an array of these",
+    ),
+]
+"""One or several strings, or lists of token ids."""
+
+
+class CompletionRequest(TextFields, LimitFields):
+    prompt: Texts
+    max_tokens: int | None = Field(None, ge=0)
+    echo: bool | None = None
+    logprobs: int | None = Field(None, ge=0, le=MOST_TOP)
+
+
+class CompletionLogprobs(TypedDict):
+    tokens: list[str]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None]
+    text_offset: list[int]
+
+
+class CompletionChoice(TypedDict):
+    index: int
+    text: str
+    logprobs: CompletionLogprobs | None
+    finish_reason: Literal["stop", "length"]
+    probabilities: NotRequired[dict[str, float]]
+
+
+class CompletionResponse(TypedDict):
+    id: str
+    object: Literal["text_completion"]
+    created: int
+    model: str
+    choices: list[CompletionChoice]
+    usage: ChatUsage
+
+
+@dataclass(frozen=True)
+class _Prompt:
+    """A prompt: its text, its tokens, and whether the log-probabilities of its tokens are wanted.
+
+    The library reports log-probabilities only for generated tokens. If those of the prompt are
+    wanted, only the first token is passed as a prompt, and the others are forced.
+    """
+
+    text: str
+    tokens: Sequence[int]
+    is_forced: bool
+
+    def writing(self, session: Session, writing: Writing) -> Writing:
+        """Return the request for an answer to this prompt."""
+        if not self.is_forced:
+            return replace(writing, prompt=self.tokens)
+        first, *others = self.tokens
+        masks = Beginning(session.token_texts().n_words, forced=others)
+        most = len(others) + writing.max_tokens
+        return replace(writing, prompt=[first], limit=masks, max_tokens=most)
+
+    def answer(self, session: Session, written: Written) -> Written:
+        """Return the answer without the forced tokens, but with their log-probabilities."""
+        if not self.is_forced:
+            return written
+        assert written.logprobs is not None
+        n_forced = len(self.tokens) - 1
+        first = session.detokenize(self.tokens[:1], True)
+        return replace(
+            written,
+            text="".join(each.text for each in written.logprobs[n_forced:]),
+            prompt_tokens=len(self.tokens),
+            generated_tokens=written.generated_tokens - n_forced,
+            logprobs=(TokenLogprob(self.tokens[0], first, math.nan), *written.logprobs),
+        )
+
+
+async def _complete(request: CompletionRequest, running: Running) -> dict[str, Any] | Events:
+    session = running.model.session
+    prompts = await session.helpers.run(_prompts, session, request)
+    n = request.n or 1
+    if len(prompts) * n > MOST_ANSWERS:
+        raise _unfit("n", f"expected at most {MOST_ANSWERS} answers, got {len(prompts) * n}")
+    plain = _writing(request)
+    head = {
+        "id": f"cmpl-{uuid.uuid4().hex}",
+        "object": "text_completion",
+        "created": int(time.time()),
+        "model": running.settings.name,
+    }
+    of_answer = [prompt for prompt in prompts for _ in range(n)]
+    if plain.max_tokens == 0 and request.max_tokens == 0 and not of_answer[0].is_forced:
+        answers = [Written("", "length", len(prompt.tokens), 0, 0) for prompt in of_answer]
+    else:
+        writings = [
+            each for prompt in prompts for each in request.several(prompt.writing(session, plain))
+        ]
+        if request.stream:
+            steps = one_each(running, writings, with_steps=True)
+            return Events(_chunks(head, request, of_answer, steps))
+        written = await all_written(running, writings)
+        answers = [
+            prompt.answer(session, each) for prompt, each in zip(of_answer, written, strict=True)
+        ]
+    choices = [
+        _choice(i, prompt.text + each.text if request.echo else each.text, each)
+        for i, (prompt, each) in enumerate(zip(of_answer, answers, strict=True))
+    ]
+    return {**head, "choices": choices, "usage": usage_of(answers, n)}
+
+
+def _prompts(session: Session, request: CompletionRequest) -> list[_Prompt]:
+    given = request.prompt
+    listed: Any = [given] if isinstance(given, str) or isinstance(given[0], int) else given
+    is_forced = bool(request.echo) and request.logprobs is not None
+    prompts = []
+    for each in listed:
+        tokens = [int(token) for token in prompt_tokens(session, each)]
+        text = each if isinstance(each, str) else session.detokenize(tokens, True)
+        prompts.append(_Prompt(text, tokens, is_forced))
+    return prompts
+
+
+def _writing(request: CompletionRequest) -> Writing:
+    limit = limit_of(request)
+    has_logprobs = request.logprobs is not None
+    if request.max_tokens == 0 and not request.echo:
+        raise _unfit("max_tokens", "expected at least 1 without echo, got 0")
+    if has_logprobs and isinstance(limit, ExactLabels):
+        raise _unfit("logprobs", "not supported with exact choices, which have `probabilities`")
+    if has_logprobs and request.echo:
+        for name in ("stop", "stream"):
+            if getattr(request, name):
+                raise _unfit(name, "not supported together with echo and logprobs")
+        if limit is not None:
+            raise _unfit("logprobs", "not supported together with echo and a limit on the answer")
+    if request.max_tokens == 0 and request.stream:
+        raise _unfit("stream", "not supported with max_tokens 0")
+    default = 0 if limit is not None else DEFAULT_TOKENS
+    return Writing(
+        (),
+        max_tokens=default if request.max_tokens is None else request.max_tokens,
+        sampling=request.sampling(1.0 if limit is None else 0.0),
+        stop=request.stops,
+        logprobs=request.logprobs,
+        limit=limit,
+    )
+
+
+def _unfit(param: str, problem: str) -> Refusal:
+    return Refusal(400, f"{param}: {problem}", "invalid_value", param)
+
+
+def _choice(index: int, text: str, answer: Written | None) -> dict[str, Any]:
+    """Return a choice; None = the answer is not complete."""
+    if answer is None:
+        return {"index": index, "text": text, "logprobs": None, "finish_reason": None}
+    choice = {
+        "index": index,
+        "text": text,
+        "logprobs": None if answer.logprobs is None else _logprobs(answer.logprobs),
+        "finish_reason": answer.finish_reason,
+    }
+    if answer.probabilities is None:
+        return choice
+    return {**choice, "probabilities": answer.probabilities}
+
+
+def _logprobs(entries: Sequence[TokenLogprob]) -> dict[str, Any]:
+    offsets, end = [], 0
+    for each in entries:
+        offsets.append(end)
+        end += len(each.text)
+    return {
+        "tokens": [each.text for each in entries],
+        "token_logprobs": [None if math.isnan(each.logprob) else each.logprob for each in entries],
+        "top_logprobs": [
+            {other.text: other.logprob for other in each.top} if each.top else None
+            for each in entries
+        ],
+        "text_offset": offsets,
+    }
+
+
+async def _chunks(
+    head: dict[str, Any],
+    request: CompletionRequest,
+    prompts: Sequence[_Prompt],
+    steps: AsyncGenerator[tuple[int, Step], None],
+) -> AsyncGenerator[dict[str, Any], None]:
+    """Yield the chunks of a stream."""
+    usage: dict[str, Any] = {"usage": None} if request.with_usage else {}
+    has_begun = [not request.echo] * len(prompts)
+    written: dict[int, Written] = {}
+    async with aclosing(steps):
+        async for index, step in steps:
+            text = step if isinstance(step, str) else ""
+            if not has_begun[index]:
+                has_begun[index] = True
+                text = prompts[index].text + text
+            if isinstance(step, Written):
+                written[index] = step
+            yield {**head, "choices": [_choice(index, text, written.get(index))], **usage}
+    if request.with_usage:
+        answers = [written[index] for index in range(len(prompts))]
+        yield {**head, "choices": [], "usage": usage_of(answers, request.n or 1)}
+
+
+COMPLETIONS = Endpoint(
+    "/v1/completions",
+    CompletionRequest,
+    _complete,
+    CompletionResponse,
+    summary="Continue a prompt",
+    input_name="prompt",
+)
+"""OpenAI's completions."""

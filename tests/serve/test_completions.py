@@ -1,0 +1,151 @@
+"""Tests of ``/v1/completions`` and ``/v1/embeddings`` with OpenAI's client."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from served import ROUNDING, Served
+
+from eliza_ffi import Model
+
+pytestmark = pytest.mark.slow
+
+openai = pytest.importorskip("openai", "3.54", "the package openai is not installed")
+
+PROMPT = "The weather is"
+
+
+@pytest.fixture
+def client(server: Served) -> Any:
+    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="any", max_retries=0)
+
+
+def test_a_prompt_is_continued_as_in_process(client: Any, tiny_model: Model) -> None:
+    found = client.completions.create(model="any", prompt=PROMPT, temperature=0)
+    expected = tiny_model.generate(PROMPT, 16)
+    assert found.choices[0].text == expected.text
+    assert found.usage.prompt_tokens == expected.prompt_tokens
+    chunks = client.completions.create(
+        model="any",
+        prompt=PROMPT,
+        temperature=0,
+        echo=True,
+        stream=True,
+        stream_options={"include_usage": True},
+    )
+    *texts, last = chunks
+    assert "".join(chunk.choices[0].text for chunk in texts) == PROMPT + expected.text
+    assert last.usage.completion_tokens == len(expected.tokens)
+
+
+def test_prompts_may_be_several_texts_or_token_ids(client: Any, tiny_model: Model) -> None:
+    texts = [PROMPT, "Once upon"]
+    tokens = [tiny_model.prompt_tokens(text) for text in texts]
+    asked = {"model": "any", "temperature": 0, "max_tokens": 5, "n": 2}
+    both = client.completions.create(prompt=texts, **asked)
+    same = client.completions.create(prompt=tokens, **asked)
+    one = client.completions.create(prompt=tokens[1], **asked)
+    found = [choice.text for choice in both.choices]
+    assert [choice.index for choice in both.choices] == [0, 1, 2, 3]
+    assert found == [choice.text for choice in same.choices]
+    assert found[2:] == [choice.text for choice in one.choices]
+    assert both.usage.prompt_tokens == sum(map(len, tokens))
+
+
+@pytest.mark.parametrize("max_tokens", [0, 3])
+def test_echo_reports_the_log_probabilities_of_the_prompt(
+    client: Any, tiny_model: Model, max_tokens: int
+) -> None:
+    found = client.completions.create(
+        model="any", prompt=PROMPT, temperature=0, echo=True, logprobs=1, max_tokens=max_tokens
+    )
+    tokens = tiny_model.prompt_tokens(PROMPT)
+    (choice,) = found.choices
+    logprobs = choice.logprobs
+    assert choice.text.startswith(PROMPT) and logprobs.token_logprobs[0] is None
+    assert len(logprobs.tokens) == len(tokens) + found.usage.completion_tokens
+    assert found.usage.prompt_tokens == len(tokens)
+    assert found.usage.completion_tokens == max_tokens
+    for i in range(1, len(tokens)):  # each token's probability after the tokens before it
+        (entry,) = tiny_model.generate(tokens[:i], 1, logprobs=1024).logprobs or ()
+        expected = {each.token: each.logprob for each in entry.top}.get(tokens[i])
+        if expected is not None:
+            assert math.exp(logprobs.token_logprobs[i]) == pytest.approx(
+                math.exp(expected), abs=ROUNDING
+            )
+    plain = client.completions.create(
+        model="any", prompt=PROMPT, temperature=0, max_tokens=max_tokens, echo=True
+    )
+    assert plain.choices[0].text == choice.text
+
+
+def test_logprobs_of_a_continuation_have_alternatives(client: Any) -> None:
+    found = client.completions.create(
+        model="any", prompt=PROMPT, temperature=0, logprobs=2, max_tokens=4
+    )
+    logprobs = found.choices[0].logprobs
+    assert "".join(logprobs.tokens) == found.choices[0].text
+    assert all(len(each) == 2 for each in logprobs.top_logprobs)
+    assert logprobs.text_offset[1] == len(logprobs.tokens[0])
+
+
+def test_a_completion_can_be_an_exact_choice(client: Any) -> None:
+    found = client.completions.create(
+        model="any", prompt=PROMPT, extra_body={"guided_choice": [" good", " bad"]}
+    )
+    assert found.choices[0].text in (" good", " bad")
+    assert sum(found.choices[0].probabilities.values()) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "message"),
+    [
+        ({"prompt": []}, "prompt", "expected 1 or more items"),
+        ({"prompt": 1}, "prompt", "expected a string, token ids, or an array of these, got 1"),
+        ({"prompt": ["a", 1]}, "prompt", "prompt[1]: expected a string, got 1"),
+        ({"prompt": ["a"] * 40, "n": 2}, "n", "at most 64 answers, got 80"),
+        ({"prompt": "a", "max_tokens": 0}, "max_tokens", "at least 1 without echo"),
+        ({"prompt": "a", "suffix": "b"}, "suffix", "this field is not supported"),
+        ({"prompt": "a", "best_of": 2}, "best_of", "this field is not supported"),
+        ({"prompt": "a", "echo": True, "logprobs": 0, "stop": "x"}, "stop", "not supported"),
+    ],
+)
+def test_unfit_completions_are_rejected_by_name(
+    server: Served, fields: dict[str, Any], param: str, message: str
+) -> None:
+    with server.client() as client:
+        answer = client.post("/v1/completions", json=fields)
+    assert answer.status_code == 400, answer.text
+    error = answer.json()["error"]
+    assert error["param"] == param and message in error["message"]
+
+
+def test_embeddings_match_the_model_in_process(client: Any, tiny_model: Model) -> None:
+    texts = ["a cat", "a dog"]
+    expected = tiny_model.embed(texts)
+    packed = client.embeddings.create(model="any", input=texts)  # base64, decoded by the client
+    plain = client.embeddings.create(model="any", input=texts, encoding_format="float")
+    tokens = [tiny_model.tokenize(text, add_special=True) for text in texts]
+    as_tokens = client.embeddings.create(model="any", input=tokens)
+    for found in (packed, plain, as_tokens):
+        assert [each.index for each in found.data] == [0, 1]
+        vectors = np.array([each.embedding for each in found.data])
+        assert vectors == pytest.approx(expected, abs=1e-5)
+        assert found.usage.prompt_tokens == sum(map(len, tokens))
+    one = client.embeddings.create(model="any", input=texts[0])
+    assert np.array(one.data[0].embedding) == pytest.approx(expected[0], abs=1e-5)
+
+
+def test_unfit_embeddings_are_rejected_by_name(server: Served) -> None:
+    with server.client() as client:
+        for fields, message in (
+            ({"input": "a", "dimensions": 8}, "dimensions: this field is not supported"),
+            ({"input": []}, "input: expected 1 or more items, got 0"),
+            ({"input": [1999, 45, 1999, 2]}, "the token ids do not match"),
+        ):
+            answer = client.post("/v1/embeddings", json=fields)
+            assert answer.status_code == 400, answer.text
+            assert message in answer.json()["error"]["message"]
