@@ -26,9 +26,9 @@ KEY_VARIABLE = "ELIZA_API_KEY"
 NEEDED = ("starlette", "uvicorn", "prometheus_client", "pydantic")
 
 EPILOG = """\
-Endpoints: POST /v1/chat/completions, /v1/completions, /v1/embeddings, /v1/decisions and
-/v1/systemone; GET /, /v1/models, /health, /metrics and /openapi.json. After SIGTERM or SIGINT it
-finishes the running requests, then exits; a second signal exits immediately.
+Endpoints: POST /v1/chat/completions, /v1/responses, /v1/completions, /v1/embeddings, /v1/decisions
+and /v1/systemone; GET /, /v1/models, /health, /metrics and /openapi.json. After SIGTERM or SIGINT
+it finishes the running requests, then exits; a second signal exits immediately.
 """
 
 

@@ -24,11 +24,12 @@ from .guard import Guard
 from .metrics import Measured, ServeMetrics
 from .page import page_response
 from .refusals import Refusal, refusal_response
+from .responses import RESPONSES
 from .settings import ServeSettings
 
 __all__ = ["ENDPOINTS", "admission_for", "make_app"]
 
-ENDPOINTS = (CHAT, COMPLETIONS, EMBEDDINGS, DECISIONS, SYSTEMONE)
+ENDPOINTS = (CHAT, RESPONSES, COMPLETIONS, EMBEDDINGS, DECISIONS, SYSTEMONE)
 """The endpoints with a body."""
 
 _METRICS, _HEALTH, _MODELS, _OPENAPI = "/metrics", "/health", "/v1/models", "/openapi.json"

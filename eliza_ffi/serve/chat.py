@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from itertools import count
@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Field, Tag
 from typing_extensions import NotRequired, TypedDict
 
+from ..sampling.params import Sampling
 from ..session.requests import TokenLogprob
 from ..session.tool_calls import ToolCall, conversation_tokens
 from .endpoint import Endpoint, Events, Running
@@ -32,7 +33,15 @@ from .text import (
 )
 from .text_fields import JSON_OBJECT, JsonSchema, LimitFields, TextFields, limit_of
 
-__all__ = ["CHAT", "ChatResponse", "FunctionTool", "chat_messages", "template_variables"]
+__all__ = [
+    "CHAT",
+    "ChatResponse",
+    "ChatUsage",
+    "JsonObjectFormat",
+    "TextFormat",
+    "chat_writing",
+    "token_logprobs",
+]
 
 MOST_LOGPROBS = 20
 """The maximum of `top_logprobs`, as at OpenAI."""
@@ -156,11 +165,6 @@ class ChatRequest(TextFields, LimitFields):
     modalities: list[Literal["text"]] | None = None
     store: Literal[False] | None = None
 
-    @property
-    def most_tokens(self) -> int:
-        """The limit on the answer's tokens; 0 = the context."""
-        return self.max_completion_tokens or self.max_tokens or 0
-
     def limit(self) -> Limit | None:
         """Return the limit on the answer."""
         format = self.response_format
@@ -259,41 +263,83 @@ async def _chat(request: ChatRequest, running: Running) -> dict[str, Any] | Even
 
 async def _writing(request: ChatRequest, running: Running) -> Writing:
     """Return the request for one answer."""
-    limit = request.limit()
-    has_tools = bool(request.tools) and request.tool_choice != "none"
-    is_logged = bool(request.logprobs)
-    if request.top_logprobs is not None and not is_logged:
+    if request.top_logprobs is not None and not request.logprobs:
         raise _unfit("top_logprobs", "this field needs logprobs: true")
+    named = request.tool_choice
+    writing = await chat_writing(
+        running,
+        chat_messages(request.messages),
+        limit=request.limit(),
+        tools=[each.model_dump(exclude_none=True) for each in request.tools or ()],
+        tool_choice=named.function.name if isinstance(named, NamedFunction) else named or "auto",
+        is_parallel=request.parallel_tool_calls is not False,
+        variables=request.chat_template_kwargs,
+        effort=request.reasoning_effort,
+        sampling=request.sampling,
+        max_tokens=request.max_completion_tokens or request.max_tokens or 0,
+        logprobs=(request.top_logprobs or 0) if request.logprobs else None,
+    )
+    return replace(writing, stop=request.stops)
+
+
+async def chat_writing(
+    running: Running,
+    messages: list[dict[str, Any]],
+    *,
+    limit: Limit | None,
+    tools: list[dict[str, Any]],
+    tool_choice: str,
+    is_parallel: bool,
+    variables: dict[str, Any] | None,
+    effort: str | None,
+    sampling: Callable[[float], Sampling],
+    max_tokens: int,
+    logprobs: int | None,
+) -> Writing:
+    """Return the request for an answer to a conversation.
+
+    Parameters
+    ----------
+    running
+    messages
+        The conversation, as chat templates expect it.
+    limit, max_tokens, logprobs
+        As in :class:`~eliza_ffi.serve.text.Writing`.
+    tools, is_parallel
+        As in :class:`~eliza_ffi.serve.text.ToolUse`; empty = no tools.
+    tool_choice
+        ``"auto"``, ``"required"``, ``"none"`` or a tool's name.
+    variables, effort
+        Other variables of the chat template, and the reasoning effort.
+    sampling
+        Returns the sampling settings for a default temperature.
+
+    Raises
+    ------
+    Refusal
+        If the settings cannot be combined.
+    """
+    has_tools = bool(tools) and tool_choice != "none"
+    if tool_choice not in ("auto", "none") and not tools:
+        raise _unfit("tool_choice", f"{tool_choice!r} needs tools")
     if limit is not None and has_tools:
         raise _unfit("tools", "tools cannot be combined with a limit on the answer; leave one out")
-    if is_logged and (has_tools or isinstance(limit, ExactLabels)):
+    if logprobs is not None and (has_tools or isinstance(limit, ExactLabels)):
         raise _unfit("logprobs", "not supported with tools or choices, which have `probabilities`")
-    free = limit is None and not has_tools
-    writing = Writing(
-        (),
-        max_tokens=request.most_tokens,
-        sampling=request.sampling(1.0 if free else 0.0),
-        stop=request.stops,
-        logprobs=(request.top_logprobs or 0) if is_logged else None,
-        limit=limit,
-    )
-    messages = chat_messages(request.messages)
-    variables = template_variables(request.chat_template_kwargs, request.reasoning_effort)
-    if has_tools:
-        return replace(writing, tools=_tool_use(request, messages, variables))
+    given = template_variables(variables, effort)
+    is_free = limit is None and not has_tools
     session = running.model.session
-    tokens = await session.helpers.run(conversation_tokens, session, messages, variables)
-    return replace(writing, prompt=tokens)
-
-
-def _tool_use(
-    request: ChatRequest, messages: list[dict[str, Any]], variables: dict[str, Any]
-) -> ToolUse:
-    named = request.tool_choice
-    choice = named.function.name if isinstance(named, NamedFunction) else named or "auto"
-    tools = [each.model_dump(exclude_none=True) for each in request.tools or ()]
-    is_parallel = request.parallel_tool_calls is not False
-    return ToolUse(messages, variables, tools, choice, is_parallel)
+    tokens: Sequence[int] = ()
+    if not has_tools:
+        tokens = await session.helpers.run(conversation_tokens, session, messages, given)
+    return Writing(
+        tokens,
+        max_tokens=max_tokens,
+        sampling=sampling(1.0 if is_free else 0.0),
+        logprobs=logprobs,
+        limit=limit,
+        tools=ToolUse(messages, given, tools, tool_choice, is_parallel) if has_tools else None,
+    )
 
 
 def chat_messages(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
@@ -373,11 +419,14 @@ def _probabilities(answer: Written) -> dict[str, Any]:
 def _logprobs(answer: Written) -> dict[str, Any] | None:
     if answer.logprobs is None:
         return None
-    tokens = [
-        {**_token(each), "top_logprobs": [_token(other) for other in each.top]}
-        for each in answer.logprobs
+    return {"content": token_logprobs(answer.logprobs), "refusal": None}
+
+
+def token_logprobs(entries: Sequence[TokenLogprob]) -> list[dict[str, Any]]:
+    """Return log-probabilities of tokens in OpenAI's form."""
+    return [
+        {**_token(each), "top_logprobs": [_token(other) for other in each.top]} for each in entries
     ]
-    return {"content": tokens, "refusal": None}
 
 
 def _token(entry: TokenLogprob) -> dict[str, Any]:

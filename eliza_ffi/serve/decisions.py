@@ -24,7 +24,17 @@ from .endpoint import Endpoint, Running
 from .fields import TEXT_OR_LIST, Body, NoEffect, NotBlank, by_kind
 from .refusals import Refusal
 
-__all__ = ["DECISIONS", "EXTRAS", "SYSTEMONE", "DecisionsResponse", "SystemoneResponse"]
+__all__ = [
+    "DECISIONS",
+    "EXTRAS",
+    "SYSTEMONE",
+    "DecisionsResponse",
+    "FunctionCallItem",
+    "RefusalPart",
+    "SystemoneResponse",
+    "TextPart",
+    "with_type",
+]
 
 Extra: TypeAlias = Literal["option_mass", "prompts", "timings"]
 
@@ -116,6 +126,7 @@ class FunctionCallItem(_Item):
     arguments: str
     call_id: str
     namespace: NoEffect
+    caller: NoEffect
 
 
 class CustomCallItem(_Item):
@@ -132,8 +143,8 @@ class OutputItem(_Item):
     output: Content
 
 
-def _with_type(item: Any) -> Any:
-    """Add the type that a message may leave out."""
+def with_type(item: Any) -> Any:
+    """Add the type that a message in a list of items may leave out."""
     return {"type": "message", **item} if isinstance(item, dict) else item
 
 
@@ -142,7 +153,7 @@ Items: TypeAlias = Annotated[
         Annotated[
             MessageItem | FunctionCallItem | CustomCallItem | OutputItem,
             _BY_TYPE,
-            BeforeValidator(_with_type),
+            BeforeValidator(with_type),
         ]
     ],
     Field(min_length=1),

@@ -99,11 +99,11 @@ class Events:
         name = b"event: " + item["type"].encode() + b"\n" if self.are_named else b""
         return name + b"data: " + to_json(item) + b"\n\n"
 
-    def error(self, refusal: Refusal) -> dict[str, Any]:
-        """Return the event for an error after the beginning of the stream."""
+    def error(self, refusal: Refusal, n_sent: int) -> dict[str, Any]:
+        """Return the event for an error after `n_sent` other events."""
         if self.are_named:
             details = refusal.body()["error"]
-            return {**details, "type": "error", "sequence_number": 0}
+            return {**details, "type": "error", "sequence_number": n_sent}
         return refusal.body()
 
 
@@ -226,6 +226,7 @@ class _Sender:
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._scope, self._receive, self._send = scope, receive, send
         self._events: Events | None = None
+        self._n_sent = 0
 
     @property
     def has_begun(self) -> bool:
@@ -243,6 +244,7 @@ class _Sender:
                     await self._begin()
                     self._events = events
                 await self._part(events.written(item))
+                self._n_sent += 1
         await self._part(b"" if events.are_named else b"data: [DONE]\n\n", is_last=True)
 
     async def end_with(self, error: Exception) -> None:
@@ -252,7 +254,8 @@ class _Sender:
             logger.error("a stream failed", exc_info=error)
             message = "the server failed; its log has the details"
             error = Refusal(500, message, "internal_error")
-        await self._part(self._events.written(self._events.error(error)), is_last=True)
+        event = self._events.error(error, self._n_sent)
+        await self._part(self._events.written(event), is_last=True)
 
     async def _begin(self) -> None:
         headers = [(b"content-type", b"text/event-stream; charset=utf-8")]

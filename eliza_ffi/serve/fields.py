@@ -161,7 +161,8 @@ def _expected(kind: str, message: str, context: dict[str, Any]) -> str:
     if kind == "unfit":
         return message.removeprefix("expected ")
     if kind == "literal_error":
-        return str(context["expected"]).replace("'", "")
+        expected = str(context["expected"]).replace("'", "")
+        return {"True": "true", "False": "false"}.get(expected, expected)
     if kind in ("too_short", "too_long"):
         items = "fields" if context["field_type"] == "Dictionary" else "items"
         if kind == "too_short":

@@ -327,7 +327,7 @@ def test_the_asynchronous_client_streams_many_at_once(server: Served) -> None:
         ({"messages": [{"role": "king"}]}, "messages", "messages[0].role: expected system"),
         ({"tool_choice": "maybe"}, "tool_choice", "expected auto, none or required, got 'maybe'"),
         ({"top_logprobs": 2}, "top_logprobs", "needs logprobs"),
-        ({"store": True}, "store", "expected False, got true"),
+        ({"store": True}, "store", "expected false, got true"),
         ({"audio": {}}, "audio", "this field is not supported"),
         ({"top_q": 0.5}, "top_q", "did you mean top_p?"),
         ({"logit_bias": {"a": 1}}, "logit_bias", "expected token ids"),

@@ -41,6 +41,11 @@ WIRE = [
         "levels": [{"label": "calm"}, {"label": "annoyed"}, {"label": "furious"}],
     },
 ]
+CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
+COMPLETIONS, EMBEDDINGS = "/v1/completions", "/v1/embeddings"
+TALK = {"messages": [{"role": "user", "content": MAIL}]}
+FUNCTION = {"name": "answer", "description": "Answers a mail."}
+TOOL = {"type": "function", "function": FUNCTION}
 LABELS = {"type": "labels", "instructions": "Is it about this?", "labels": [{"value": "money"}]}
 SYSTEMONE_QUESTIONS = {
     "team": {
@@ -187,6 +192,20 @@ def test_responses_match_the_openapi_document(server: Served) -> None:
         (SYSTEMONE, {"state": MAIL, "questions": SYSTEMONE_QUESTIONS, "include": list(EXTRAS)}),
         (SYSTEMONE, {}),
         (SYSTEMONE, {"state": MAIL, "questions": SYSTEMONE_QUESTIONS, "images": ["data:"]}),
+        (CHAT, {**TALK, "logprobs": True, "top_logprobs": 1, "n": 2, "max_tokens": 3}),
+        (CHAT, {**TALK, "tools": [TOOL], "tool_choice": "required"}),
+        (CHAT, {**TALK, "guided_choice": ["yes", "no"]}),
+        (CHAT, {**TALK, "max_tokens": 3, "stream": True}),
+        (CHAT, {**TALK, "response_format": {"type": "json_object"}, "max_tokens": 1}),
+        (RESPONSES, {"input": MAIL, "max_output_tokens": 3}),
+        (
+            RESPONSES,
+            {"input": MAIL, "tools": [{"type": "function", **FUNCTION}], "tool_choice": "required"},
+        ),
+        (RESPONSES, {"input": MAIL, "max_output_tokens": 3, "stream": True}),
+        (COMPLETIONS, {"prompt": MAIL, "logprobs": 1, "echo": True}),
+        (EMBEDDINGS, {"input": [MAIL]}),
+        (EMBEDDINGS, {"input": MAIL, "encoding_format": "base64"}),
     ):
         check_documented(httpx.post(server.url + path, json=body), document, path)
     compressed = {"content-encoding": "gzip"}

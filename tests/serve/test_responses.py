@@ -1,0 +1,172 @@
+"""Tests of ``/v1/responses`` with OpenAI's client."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Literal
+
+import pydantic
+import pytest
+from served import ROUNDING, Served
+
+from eliza_ffi import Model
+
+pytestmark = pytest.mark.slow
+
+openai = pytest.importorskip("openai", "3.54", "the package openai is not installed")
+
+HELLO = "Hello, who are you?"
+TALK = [{"role": "user", "content": HELLO}]
+WEATHER: dict[str, Any] = {
+    "type": "function",
+    "name": "get_weather",
+    "parameters": {
+        "type": "object",
+        "properties": {"unit": {"enum": ["C", "F"]}},
+        "required": ["unit"],
+        "additionalProperties": False,
+    },
+    "strict": True,
+}
+
+
+class Order(pydantic.BaseModel):
+    """What a customer wants."""
+
+    item: Literal["tea", "coffee", "water"]
+    count: int = pydantic.Field(ge=1, le=9)
+
+
+@pytest.fixture
+def client(server: Served) -> Any:
+    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="any", max_retries=0)
+
+
+def test_a_response_matches_the_model_in_process(client: Any, tiny_model: Model) -> None:
+    found = client.responses.create(model="any", input=HELLO, temperature=0, store=False)
+    expected = tiny_model.generate(TALK)
+    assert found.output_text == expected.text and found.status == "completed"
+    assert found.usage.input_tokens == expected.prompt_tokens
+    assert found.usage.output_tokens == len(expected.tokens)
+    short = client.responses.create(
+        model="any", input=HELLO, temperature=0, max_output_tokens=3, instructions="Be short."
+    )
+    assert short.status == "incomplete"
+    assert short.incomplete_details.reason == "max_output_tokens"
+
+
+def test_a_stream_has_openais_events(client: Any) -> None:
+    asked = {"model": "any", "input": HELLO, "temperature": 0}
+    events = list(client.responses.create(**asked, stream=True))
+    kinds = [event.type for event in events]
+    assert kinds[:4] == [
+        "response.created",
+        "response.in_progress",
+        "response.output_item.added",
+        "response.content_part.added",
+    ]
+    assert kinds[-4:] == [
+        "response.output_text.done",
+        "response.content_part.done",
+        "response.output_item.done",
+        "response.completed",
+    ]
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    deltas = [event.delta for event in events if event.type == "response.output_text.delta"]
+    text = events[-1].response.output_text
+    assert "".join(deltas) == text == client.responses.create(**asked).output_text
+    with client.responses.stream(**asked) as stream:
+        assert stream.get_final_response().output_text == text
+
+
+def test_openais_client_parses_a_pydantic_class(client: Any) -> None:
+    found = client.responses.parse(model="any", input=HELLO, text_format=Order)
+    assert isinstance(found.output_parsed, Order)
+
+
+def test_a_tool_loop_reads_calls_and_outputs(client: Any) -> None:
+    talk: list[Any] = [{"role": "user", "content": HELLO}]
+    asked = {"model": "any", "tools": [WEATHER], "tool_choice": "required"}
+    found = client.responses.create(input=talk, **asked)
+    calls = [item for item in found.output if item.type == "function_call"]
+    assert calls and calls == found.output
+    talk += found.output
+    for call in calls:
+        assert json.loads(call.arguments)["unit"] in ("C", "F")
+        output = {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}
+        talk.append(output)
+    again = client.responses.create(model="any", input=talk, temperature=0, max_output_tokens=8)
+    assert again.output_text
+    talk += again.output
+    events = list(client.responses.create(input=talk, stream=True, **asked))
+    (done,) = [e for e in events if e.type == "response.function_call_arguments.done"][:1]
+    assert json.loads(done.arguments)["unit"] in ("C", "F")
+    assert events[-1].response.output[0].arguments == done.arguments
+
+
+def test_an_exact_choice_has_probabilities(client: Any, tiny_model: Model) -> None:
+    found = client.responses.create(
+        model="any", input=HELLO, extra_body={"guided_choice": ["yes", "no"]}
+    )
+    expected = tiny_model.choose(TALK, ["yes", "no"], mode="best", probabilities=True)
+    assert found.output_text == expected.value and expected.probabilities is not None
+    assert found.output[0].probabilities["yes"] == pytest.approx(
+        expected.probabilities["yes"], abs=ROUNDING
+    )
+
+
+def test_logprobs_are_included_on_request(client: Any) -> None:
+    found = client.responses.create(
+        model="any",
+        input=HELLO,
+        temperature=0,
+        max_output_tokens=3,
+        include=["message.output_text.logprobs"],
+        top_logprobs=2,
+    )
+    logprobs = found.output[0].content[0].logprobs
+    assert "".join(each.token for each in logprobs) == found.output_text
+    assert all(len(each.top_logprobs) == 2 for each in logprobs)
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "message"),
+    [
+        ({"store": True}, "store", "store: expected false, got true"),
+        ({"previous_response_id": "resp_1"}, "previous_response_id", "expected null, got 'resp_1'"),
+        ({"background": True}, "background", "expected false, got true"),
+        ({"conversation": "c"}, "conversation", "this field is not supported"),
+        ({"tools": [{"type": "web_search"}]}, "tools", "tools[0].type: expected function"),
+        ({"input": [{"type": "item_reference"}]}, "input", "input[0].type: expected message"),
+        (
+            {"input": [{"role": "user", "content": [{"type": "input_image"}]}]},
+            "input",
+            "input[0].content[0].type: expected input_text",
+        ),
+        ({"truncation": "auto"}, "truncation", "expected disabled, got 'auto'"),
+        ({"tool_choice": "required"}, "tool_choice", "'required' needs tools"),
+    ],
+)
+def test_state_and_unsupported_fields_are_rejected_by_name(
+    server: Served, fields: dict[str, Any], param: str, message: str
+) -> None:
+    with server.client() as client:
+        answer = client.post("/v1/responses", json={"input": HELLO, **fields})
+    assert answer.status_code == 400, answer.text
+    error = answer.json()["error"]
+    assert error["param"] == param and message in error["message"]
+
+
+def test_an_unfinished_limited_stream_ends_with_an_error(server: Served) -> None:
+    body = {
+        "input": HELLO,
+        "text": {"format": {"type": "json_object"}},
+        "max_output_tokens": 2,
+        "stream": True,
+    }
+    with server.client() as client:
+        text = client.post("/v1/responses", json=body).text
+    name, data = text.strip().split("\n\n")[-1].split("\n")
+    event = json.loads(data.removeprefix("data: "))
+    assert name == "event: error" and event["code"] == "incomplete_answer"
+    assert event["sequence_number"] == text.count("event: ") - 1
