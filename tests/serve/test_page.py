@@ -140,7 +140,9 @@ def test_every_field_has_a_name_and_tables_have_headers(page: Any) -> None:
     table = page.get_by_role("table", name="Probabilities of question 1")
     assert table.get_by_role("rowheader").all_inner_texts() == ["billing", "support", "sales"]
     assert table.get_by_role("columnheader").count() == 3
-    levels = page.locator("h1, h2, h3").evaluate_all("(all) => all.map((one) => one.tagName)")
+    levels = page.locator("h1, #decisions h2, #decisions h3").evaluate_all(
+        "(all) => all.map((one) => one.tagName)"
+    )
     assert levels[:2] == ["H1", "H2"] and set(levels[3:]) == {"H3"}
 
 
@@ -153,7 +155,7 @@ def test_text_is_never_parsed_as_html(page: Any) -> None:
     ask(page)
     assert page.locator(".answer h3").first.inner_text() == evil
     assert page.locator(".answer th[scope=row]").first.inner_text() == evil
-    assert page.title() == "Decisions" and page.locator("img").count() == 0
+    assert page.title() == "eliza-ffi" and page.locator("img").count() == 0
 
 
 CONTRAST = """() => {
@@ -216,3 +218,40 @@ def test_the_policy_allows_only_the_pages_own_script_and_style(server: Served) -
     assert re.search(r"style-src 'sha256-[\w+/=]+'(;|$)", policy)
     assert "connect-src 'self'" in policy and "default-src 'none'" in policy
     assert not re.search(r"\b(https?:)?//", answer.text.replace("\n//", "\n"))
+
+
+def test_the_chat_tab_streams_answers_and_keeps_the_conversation(page: Any) -> None:
+    page.get_by_role("tab", name="Chat").click()
+    assert not page.get_by_role("button", name="Ask", exact=True).is_visible()
+    for i in (1, 2):
+        page.get_by_label("Message").fill("Hello, who are you?")
+        page.get_by_role("button", name="Send").click()
+        page.locator("#say[aria-disabled=false]").wait_for()
+        said = page.get_by_role("log").locator("p:not(.who)").all_inner_texts()
+        assert len(said) == 2 * i and all(said)
+    page.get_by_role("button", name="New conversation").click()
+    assert page.get_by_role("log").inner_text() == "No messages yet."
+
+
+def test_the_chat_tab_shows_the_probabilities_of_labels(page: Any) -> None:
+    page.get_by_role("tab", name="Decisions").focus()
+    page.keyboard.press("ArrowRight")
+    assert page.get_by_role("tab", name="Chat").get_attribute("aria-selected") == "true"
+    page.get_by_label("Message").fill("Is water wet?")
+    page.get_by_label("Possible answers, one per line").fill("yes\nno")
+    page.get_by_label("Message").press("Control+Enter")
+    page.get_by_role("log").locator("td.share").first.wait_for()
+    log = page.get_by_role("log")
+    assert log.locator("tbody th").all_inner_texts() == ["yes", "no"]
+    found = [float(each.removesuffix(" %")) for each in log.locator("td.share").all_inner_texts()]
+    assert sum(found) == pytest.approx(100, abs=0.2)
+    best = log.locator("tr.best th").inner_text()
+    assert log.locator("p:not(.who)").all_inner_texts() == ["Is water wet?", best]
+
+
+def test_the_chat_tab_shows_errors(page: Any) -> None:
+    page.get_by_role("tab", name="Chat").click()
+    page.get_by_label("Message").fill("word " * 5000)
+    page.get_by_role("button", name="Send").click()
+    page.locator("#say[aria-disabled=false]").wait_for()
+    assert "2048" in page.get_by_role("alert").inner_text()
