@@ -28,6 +28,7 @@ from .decisions.questions import Question
 from .decisions.scoring import Rule
 from .decisions.wire import as_questions
 from .errors import GenerationCancelled
+from .hub import hub_path
 from .library.binding import CffiBinding, EotScore
 from .library.loading import Library
 from .library.protocol import Tokens
@@ -125,6 +126,13 @@ class AsyncModel:
     async def open(cls, path: str | os.PathLike[str] | None = None, **more: Any) -> AsyncModel:
         """Load a model on a thread; the parameters are those of the class."""
         return await asyncio.to_thread(cls, path, **more)
+
+    @classmethod
+    async def from_pretrained(
+        cls, repo_id: str, filename: str | None = None, **more: Any
+    ) -> AsyncModel:
+        """Do the same as :meth:`Model.from_pretrained`, on a thread."""
+        return await cls.open(hub_path(repo_id, filename), **more)
 
     @classmethod
     def of(cls, model: Model) -> AsyncModel:

@@ -24,6 +24,7 @@ from .decisions.prompts import LabelStyle, check_one_input
 from .decisions.questions import Question
 from .decisions.scoring import Rule
 from .decisions.wire import as_questions
+from .hub import hub_path
 from .library.binding import CffiBinding, EotScore
 from .library.loading import Library
 from .library.protocol import Tokens
@@ -67,7 +68,10 @@ class Model:
     Parameters
     ----------
     path
-        A ``.gguf`` file or a bundle directory; None = the embedded model.
+        A ``.gguf`` file, a folder with a model, or the name of a model on Hugging Face:
+        ``"org/repo"``, ``"org/repo:Q4_K_M"`` or ``"hf://org/repo/file.gguf"``. An existing file or
+        folder always wins over a repository. A model that is in no cache is downloaded, which
+        requires the extra ``hub``. None = the embedded model.
     library
         The shared library to use; None = search for it, see
         :func:`~eliza_ffi.library.find_library`.
@@ -88,8 +92,9 @@ class Model:
     lora
         LoRA adapters, as pairs of a GGUF file and a scale.
     progress
-        Called with a stage (``"load"`` or ``"prefill"``) and the fraction done, 0 to 1. To call it
-        about twice a second, the library splits long prompts into shorter forward passes.
+        Called with a stage (``"download"``, ``"load"`` or ``"prefill"``) and the fraction done, 0
+        to 1. To call it about twice a second, the library splits long prompts into shorter forward
+        passes.
     options
         Further options of the library by name; the C header lists them.
 
@@ -98,7 +103,9 @@ class Model:
     LibraryNotFoundError, LibraryLoadError
         If no usable library is found.
     ModelError
-        If `path` is not a usable model.
+        If `path` is not a usable model, names several models, or cannot be downloaded.
+    NotSupportedError
+        If the model must be downloaded and the extra ``hub`` is not installed.
     InvalidArgumentError
         If an option is out of range.
 
@@ -161,6 +168,22 @@ class Model:
             progress=progress,
         )
         self._jobs = Jobs(self.session)
+
+    @classmethod
+    def from_pretrained(cls, repo_id: str, filename: str | None = None, **more: Any) -> Model:
+        """Load a model from a repository on Hugging Face, or from a cache.
+
+        Parameters
+        ----------
+        repo_id
+            The repository, such as ``"org/repo"``.
+        filename
+            The file's path in the repository, or a pattern such as ``"*Q4_K_M.gguf"`` that matches
+            one model; None = Q4_K_M, then Q8_0, then the only model.
+        **more
+            Further arguments of the class.
+        """
+        return cls(hub_path(repo_id, filename), **more)
 
     def close(self) -> None:
         """Free the model and cancel running generations. Closing twice is harmless."""

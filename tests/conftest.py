@@ -27,6 +27,10 @@ settings.register_profile("few", deadline=None, max_examples=20)  # for `make te
 settings.register_profile("many", deadline=None, max_examples=100)  # for `.ci/run`
 settings.load_profile("eliza-ffi")
 
+# Only the tests in tests/hub may download, and no test may depend on this machine's caches.
+os.environ.update(HF_HUB_OFFLINE="1", HF_HUB_CACHE=str(ROOT / "build" / "no-cache"))
+os.environ["LLAMA_CACHE"] = os.environ["HF_HUB_CACHE"]
+
 # If a shell runs the tests in the background, they and all processes they start ignore SIGINT.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -18,7 +18,7 @@ FLOORS = (
     ("errors", "terminal", "_lazy"),
     ("checks",),
     ("_resources",),
-    ("library",),
+    ("hub", "library"),
     ("choices", "sampling", "structured"),
     ("chat",),
     ("session",),

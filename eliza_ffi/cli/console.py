@@ -45,8 +45,9 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("model")
     group.add_argument(
         "--model",
-        metavar="PATH",
-        help="a .gguf file or a model bundle (default: the embedded model)",
+        metavar="PATH|NAME",
+        help="a .gguf file, a folder with a model, or a name on Hugging Face, such as "
+        "org/repo:Q4_K_M (default: the embedded model)",
     )
     group.add_argument(
         "--library", metavar="PATH", help="the libelizainference to load (default: search for it)"

@@ -28,6 +28,7 @@ DEPENDENCIES = ("cffi", "jinja2", "jsonschema", "llguidance", "numpy")
 """The required packages, by the name under which they are installed and imported."""
 
 EXTRAS = {
+    "hub": ("models by name from Hugging Face", ("huggingface-hub",)),
     "serve": (
         "a model over HTTP",
         ("prometheus-client", "pydantic", "starlette", "uvicorn"),

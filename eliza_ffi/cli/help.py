@@ -42,6 +42,11 @@ Example:
 
   eliza-ffi tokenize --prompt 'Hello, world'
 """,
+    "models": """
+Example:
+
+  eliza-ffi models
+""",
     "doctor": """
 Example:
 

@@ -42,6 +42,7 @@ from .doctor import run_doctor
 from .evaluate import add_evaluate_arguments, run_evaluate
 from .files import describe_os_error, read_text
 from .help import HelpFormatter, with_example
+from .models import run_models
 from .serve import add_serve_arguments, run_serve
 from .version import ShowVersion
 
@@ -231,7 +232,9 @@ def build_parser() -> argparse.ArgumentParser:
         help="speculative decoding: draft up to N tokens at a time; 0 = off (default: 0)",
     )
     generate.add_argument(
-        "--drafter", metavar="FILE", help="with --draft-max: a small model that drafts the tokens"
+        "--drafter",
+        metavar="PATH|NAME",
+        help="with --draft-max: a small model that drafts the tokens",
     )
     add_model_arguments(generate)
     generate.set_defaults(run=run_generate)
@@ -260,6 +263,14 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add_model_arguments(tokenize)
     tokenize.set_defaults(run=run_tokenize)
+
+    models = commands.add_parser("models", help="list the models in the caches")
+    models.description = (
+        "List the models in the caches of Hugging Face and llama.cpp, by the names that --model "
+        "takes. Only the headers of the files are read."
+    )
+    models.add_argument("--json", action="store_true", help="print JSON: a list of all facts")
+    models.set_defaults(run=run_models)
 
     doctor = commands.add_parser("doctor", help="check the installation")
     doctor.add_argument("--json", action="store_true", help="print JSON: the findings")

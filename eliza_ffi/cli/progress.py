@@ -22,7 +22,11 @@ DELAY_SECONDS = 0.4
 REDRAW_SECONDS = 0.1
 """Shortest time between two redraws of a table's progress."""
 
-LABELS = {"load": "loading the model", "prefill": "reading the prompt"}
+LABELS = {
+    "download": "downloading the model",
+    "load": "loading the model",
+    "prefill": "reading the prompt",
+}
 
 
 class _ProgressLine:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from .._resources import default_model_path
 from ..errors import InvalidArgumentError, NotSupportedError
+from ..hub import HubName, read_name
 from ..serve.settings import ServeSettings
 from .console import UsageError, add_model_arguments, open_model, whole_number
 from .files import read_text
@@ -52,7 +53,8 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--alias",
         metavar="NAME",
-        help="name of the model in responses (default: its file name without the extension)",
+        help="name of the model in responses (default: its file name without the extension, or its "
+        "name on Hugging Face)",
     )
     group.add_argument(
         "--queue",
@@ -134,11 +136,12 @@ def _listening(
 
 def _settings(arguments: argparse.Namespace) -> ServeSettings:
     asked = read_asking(arguments)
-    path = default_model_path() if arguments.model is None else Path(arguments.model)
+    model = read_name(arguments.model or default_model_path())
+    name = str(model) if isinstance(model, HubName) else Path(model).stem
     keys = _keys(arguments)
     try:
         return ServeSettings(
-            name=path.stem if arguments.alias is None else arguments.alias,
+            name=name if arguments.alias is None else arguments.alias,
             host=arguments.host,
             port=arguments.port,
             keys=keys,

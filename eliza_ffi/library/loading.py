@@ -158,7 +158,7 @@ def find_library(
     path
         The library's file. The other places are not searched.
     bundle
-        A model bundle directory. The path of a model file is also accepted, but has no effect.
+        A model bundle directory. The path or name of a model is also accepted, but has no effect.
     trust_bundle
         Whether to load the library in the bundle. None = only if ``ELIZA_TRUST_BUNDLE`` is ``1``.
 
@@ -179,7 +179,9 @@ def find_library(
         return _named_file(Path(variable), f"{LIBRARY_VARIABLE}={variable}")
     if trust_bundle is None:
         trust_bundle = os.environ.get(TRUST_VARIABLE) == "1"
-    in_bundle = None if bundle is None else Path(bundle) / "lib" / library_file_name()
+    in_bundle = None
+    if bundle is not None:
+        in_bundle = Path(bundle).expanduser() / "lib" / library_file_name()
     candidates = list(_candidates())
     if in_bundle is not None and trust_bundle:
         candidates.append(in_bundle)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..choices.label_set import as_label_set
 from ..decisions.calibration import Calibration, as_calibration
 from ..decisions.wire import as_questions
 from ..errors import InvalidArgumentError
+from ..hub import name_for_workers
 from ..tables.columns import OutputColumns
 from .batch import check_columns
 from .chooser import ChooserActor, fields_of
@@ -129,10 +129,10 @@ def _mapped(
     schema = ds.schema(fetch_if_missing=False)
     if schema is not None:
         check_columns(schema.names, [name for name in wanted if name is not None])
-    path = None if model is None else str(Path(model).absolute())
+    name = None if model is None else name_for_workers(model)
     return ds.map_batches(
         kind,
-        fn_constructor_kwargs={**settings, "model": path},
+        fn_constructor_kwargs={**settings, "model": name},
         compute=ActorPoolStrategy(min_size=least, max_size=most),
         num_cpus=cpus,
         num_gpus=gpus or None,

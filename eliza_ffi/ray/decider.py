@@ -59,8 +59,8 @@ class DeciderActor:
         Instead of `questions`: a column with the questions of each row, as JSON or as lists and
         structs.
     model
-        The absolute path of a ``.gguf`` file or a bundle, the same on every node; None = the
-        embedded model.
+        The absolute path of a model, the same on every node, or its name on Hugging Face; None =
+        the embedded model.
     model_options
         More arguments of :class:`~eliza_ffi.Model`, such as ``n_ctx`` and ``n_slots``; they
         override the resources that Ray has assigned.

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..checks import check_kind
 from ..errors import LibraryLoadError, LibraryNotFoundError, ModelError, NotSupportedError
+from ..hub import HubName, read_name
 from ..model import Model
 
 __all__ = ["actor_resources", "load_ray", "node_name", "open_worker_model"]
@@ -63,13 +64,14 @@ def open_worker_model(
     Parameters
     ----------
     path
-        The path of the model, the same on every node; None = the embedded model.
+        The path of the model, the same on every node, or its name on Hugging Face; None = the
+        embedded model.
     options
         More arguments of :class:`~eliza_ffi.Model`; they override the assigned resources.
 
     Raises
     ------
-    ModelError, LibraryNotFoundError, LibraryLoadError
+    ModelError, LibraryNotFoundError, LibraryLoadError, NotSupportedError
         If the model cannot be opened. The message names the node.
     """
     if options is not None:
@@ -78,8 +80,8 @@ def open_worker_model(
     try:
         return Model(path, **settings)
     except ModelError as error:
-        raise ModelError(
-            f"node {node_name()}: {error}; every node needs the model's file at the same path"
-        ) from None
-    except (LibraryNotFoundError, LibraryLoadError) as error:
+        is_local = path is None or not isinstance(read_name(path), HubName)
+        hint = "; every node needs the model's file at the same path" if is_local else ""
+        raise ModelError(f"node {node_name()}: {error}{hint}") from None
+    except (LibraryNotFoundError, LibraryLoadError, NotSupportedError) as error:
         raise type(error)(f"node {node_name()}: {error}") from None

@@ -16,12 +16,12 @@ import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
-from pathlib import Path
 from typing import Any
 
 from .. import __version__
 from ..decisions.questions import Question
 from ..errors import ElizaError, InvalidArgumentError
+from ..hub import name_for_workers
 from ..tables.job import DecidedRow, input_of
 from ..tables.rows import TableRow
 from .batch import or_error
@@ -126,7 +126,8 @@ class TableWorkers:
     settings
         Further arguments of :class:`DeciderActor`, such as `labels` and `calibration`.
     model
-        The path of the model, the same on every node; None = the embedded model.
+        The path of the model, the same on every node, or its name on Hugging Face; None = the
+        embedded model.
     model_options
         More arguments of :class:`~eliza_ffi.Model`. Each worker reserves ``n_threads`` CPUs of Ray
         (default 1), and a GPU or a fraction of one if the cluster has GPUs and ``gpu_layers`` is
@@ -180,7 +181,7 @@ class TableWorkers:
             **settings,
             "column": column,
             "questions": tuple(questions),
-            "model": None if model is None else str(Path(model).absolute()),
+            "model": None if model is None else name_for_workers(model),
             "model_options": options,
         }
         self._waiting = waiting

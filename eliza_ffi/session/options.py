@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 from ..chat.prompt import Prompt
 from ..chat.template import Messages
 from ..checks import check_path, check_text, check_whole
+from ..hub import find_model
 from ..library.protocol import Tokens
 from ..sampling.params import Sampling
 
@@ -97,10 +98,10 @@ class Speculation:
     min_tokens : int
         Minimum number of tokens in a guess, at most `max_tokens`. Shorter guesses are discarded.
     drafter : str, os.PathLike or None
-        The file of a small model with the same vocabulary, or of an MTP head or a Gemma 4
-        assistant for the model. None = the model's own MTP head; if the model has none, the guess
-        is the text that followed the same few tokens earlier in the prompt or in the generated
-        text.
+        A small model with the same vocabulary, or an MTP head or a Gemma 4 assistant for the
+        model: a path or a name, as for :class:`~eliza_ffi.Model`. None = the model's own MTP head;
+        if the model has none, the guess is the text that followed the same few tokens earlier in
+        the prompt or in the generated text.
 
     Raises
     ------
@@ -117,14 +118,14 @@ class Speculation:
         object.__setattr__(self, "max_tokens", most)
         object.__setattr__(self, "min_tokens", check_whole("min_tokens", self.min_tokens, 1, most))
         if self.drafter is not None:
-            object.__setattr__(self, "drafter", check_path("drafter", self.drafter))
+            check_path("drafter", self.drafter)
 
     def settings(self) -> dict[str, Any]:
         """Return the fields of a :class:`~eliza_ffi.session.GenerationRequest`."""
         return {
             "draft_max": self.max_tokens,
             "draft_min": self.min_tokens,
-            "drafter": self.drafter,
+            "drafter": None if self.drafter is None else find_model(self.drafter),
         }
 
 

@@ -30,6 +30,7 @@ from ..checks import (
 from ..choices.label_set import LabelSet
 from ..choices.prepared_labels import ChoiceCache, ChoiceTokens
 from ..errors import ElizaError, NotSupportedError
+from ..hub import find_model
 from ..library.binding import CffiBinding
 from ..library.loading import Library
 from ..library.protocol import Tokens
@@ -97,15 +98,16 @@ class Session:
         settings: Mapping[str, object],
         progress: Callable[[str, float], None] | None,
     ) -> None:
-        self.path = (
-            str(_resources.default_model_path()) if path is None else check_path("path", path)
-        )
+        given = _resources.default_model_path() if path is None else path
+        check_path("path", given)
         _check_settings(settings)
         check_callback("progress", progress)
         if not isinstance(library, Library | None):
             check_path("library", library)
         if not isinstance(library, Library):
-            library = Library(library, bundle=self.path)
+            library = Library(library, bundle=given)
+        # After loading the library, because a missing library should be reported before a download.
+        self.path = find_model(given, progress)
         self.binding = CffiBinding(library)
         self.gpu_layers = gpu_layers
         self.workers = Threads(MOST_SLOTS, "eliza-ffi-request")

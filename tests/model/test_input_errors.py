@@ -346,7 +346,7 @@ def test_an_empty_model_file_is_rejected(library: Library, tmp_path: Path) -> No
             "its model is not in the GGUF format: fetch the model as a .gguf file, or convert it "
             "with llama.cpp's convert_hf_to_gguf.py",
         ),
-        (["b.gguf", "a.gguf", "README.md"], "pass the path of the model in it: {folder}/a.gguf"),
+        (["mmproj.gguf", "README.md"], "there is no .gguf file in it"),
         ([], "there is no .gguf file in it"),
     ],
 )

@@ -164,7 +164,22 @@ def of_model(model: Model) -> Iterator[Subject]:
     async def opened_async(**given: Any) -> None:
         (await AsyncModel.open(**{"n_ctx": 64, "n_threads": 1, **given})).close()
 
+    Path("cache").mkdir()
+    Path("cache/org_repo_m.gguf").symlink_to(model.path)
+
+    def opened_by_name(**given: Any) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("LLAMA_CACHE", "cache")
+            Model.from_pretrained(**{"n_ctx": 64, "n_threads": 1, **given}).close()
+
+    async def opened_by_name_async(**given: Any) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("LLAMA_CACHE", "cache")
+            (await AsyncModel.from_pretrained(**{"n_ctx": 64, "n_threads": 1, **given})).close()
+
     yield of(Model, opened, path=None)
+    yield of(Model.from_pretrained, opened_by_name, repo_id="org/repo")
+    yield of(AsyncModel.from_pretrained, opened_by_name_async, repo_id="org/repo")
     yield of(AsyncModel, opened, path=None)
     yield of(AsyncModel.open, opened_async, path=None)
     yield of(AsyncModel.of, model=model)

@@ -1,0 +1,97 @@
+"""``eliza-ffi models``: list the models in the caches."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import Any
+
+from ..chat import ChatTemplate
+from ..chat.call_finder import find_call_format
+from ..decisions.models.gguf_metadata import MetadataValue, read_metadata
+from ..errors import ElizaError
+from ..hub import CachedModel, cached_models
+from ..terminal import printable, terminal_width, text_table
+
+__all__ = ["run_models"]
+
+TYPE, ARCHITECTURE = "general.type", "general.architecture"
+TEMPLATE = "tokenizer.chat_template"
+WANTED = (".pooling_type", ".decision.type")
+
+POOLING_NONE, POOLING_RANK = 0, 4
+"""llama.cpp's numbers of two pooling types: of models without embeddings, and of rerankers."""
+
+
+def run_models(arguments: argparse.Namespace) -> int:
+    """Print the models."""
+    models = [_facts(model) for model in cached_models()]
+    if arguments.json:
+        print(json.dumps(models, ensure_ascii=False))
+    elif not models:
+        print("there are no models in the caches of Hugging Face and llama.cpp")
+    else:
+        rows = [[facts["name"], _size(facts["size_bytes"]), _abilities(facts)] for facts in models]
+        print(text_table([["model", "size", "use"], *rows], left=1, width=terminal_width()))
+    return 0
+
+
+def _facts(model: CachedModel) -> dict[str, Any]:
+    """Return what the header of a model's file says about the model."""
+    facts: dict[str, Any] = {
+        "name": model.name,
+        "path": str(model.path),
+        "size_bytes": model.size_bytes,
+        "type": "model",
+        "architecture": None,
+        "chat_template": False,
+        "tools": False,
+        "embedding": False,
+        "decision_type": None,
+        "problem": None,
+    }
+    try:
+        entries = read_metadata(model.path, _is_wanted)
+    except ElizaError as error:
+        return {**facts, "problem": str(error)}
+    if model.missing:
+        facts["problem"] = f"not in the cache: {', '.join(model.missing)}"
+    architecture = entries.get(ARCHITECTURE)
+    pooling = entries.get(f"{architecture}.pooling_type", POOLING_NONE)
+    return {
+        **facts,
+        "type": entries.get(TYPE, "model"),
+        "architecture": architecture,
+        "chat_template": TEMPLATE in entries,
+        "tools": _writes_calls(entries.get(TEMPLATE)),
+        "embedding": pooling not in (POOLING_NONE, POOLING_RANK),
+        "decision_type": entries.get(f"{architecture}.decision.type"),
+    }
+
+
+def _is_wanted(name: str) -> bool:
+    return name in (TYPE, ARCHITECTURE, TEMPLATE) or name.endswith(WANTED)
+
+
+def _writes_calls(template: MetadataValue | None) -> bool:
+    """Return whether the model's own chat template has a format for tool calls."""
+    try:
+        return isinstance(template, str) and not find_call_format(ChatTemplate(template)).generic
+    except ElizaError:
+        return False
+
+
+def _abilities(facts: dict[str, Any]) -> str:
+    if facts["problem"]:
+        return printable(facts["problem"])
+    if facts["type"] != "model":  # such as a LoRA adapter
+        return printable(str(facts["type"]))
+    names = {"chat_template": "chat", "tools": "tools", "embedding": "embeddings"}
+    found = [word for name, word in names.items() if facts[name]]
+    if facts["decision_type"]:
+        found.append(f"decisions ({facts['decision_type']})")
+    return ", ".join(found) or "text"
+
+
+def _size(size_bytes: int) -> str:
+    return f"{size_bytes / 2**20:,.1f} MiB"

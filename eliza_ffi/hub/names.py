@@ -1,0 +1,209 @@
+"""The names of models: local paths, and files of repositories on Hugging Face."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from ..checks import check_path, check_text, wrong
+from ..errors import ModelError
+
+__all__ = [
+    "HubName",
+    "hub_path",
+    "listed",
+    "models_in",
+    "parts_of",
+    "pick_file",
+    "quantization_of",
+    "read_name",
+    "select",
+]
+
+SCHEME = "hf://"
+
+NAME = re.compile(
+    r"(?P<repo>\w+(?:[.-]\w+)*/\w+(?:[.-]\w+)*)(?::(?P<quantization>\w+(?:[.-]\w+)*))?",
+    flags=re.ASCII,
+)
+"""A repository, and a quantization after a colon, as in llama.cpp's option ``-hf``."""
+
+PREFERRED = ("Q4_K_M", "Q8_0")
+"""The quantizations to use if the name has none, the best first. They are llama.cpp's."""
+
+COMPANIONS = ("mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-")
+"""Parts of the names of files that belong to a model but are not models, as in llama.cpp."""
+
+PART = re.compile(r"(?P<stem>.+)-(?P<part>\d{5})-of-(?P<count>\d{5})")
+SUFFIX = ".gguf"
+
+MOST_LISTED = 30
+"""How many files an error message lists."""
+
+
+@dataclass(frozen=True)
+class HubName:
+    """A model in a repository on Hugging Face.
+
+    Attributes
+    ----------
+    repo : str
+        The repository, such as ``"org/repo"``.
+    quantization : str
+        The quantization, such as ``"Q4_K_M"``; empty if the name has none.
+    file : str
+        The file's path in the repository, or a pattern with ``*``; empty if the name has none.
+    """
+
+    repo: str
+    quantization: str = ""
+    file: str = ""
+
+    def __str__(self) -> str:
+        if self.file:
+            return f"{SCHEME}{self.repo}/{self.file}"
+        return f"{self.repo}:{self.quantization}" if self.quantization else self.repo
+
+
+def read_name(name: str | os.PathLike[str]) -> str | HubName:
+    """Return a local path, with ``~`` expanded, or the name of a model in a repository.
+
+    A string is a repository's name if it begins with ``hf://``, or if it has the form
+    ``org/repo`` or ``org/repo:QUANTIZATION`` and no such file exists.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If `name` cannot be a path, or its text after ``hf://`` is malformed.
+    """
+    path = check_path("path", name)
+    if isinstance(name, str):
+        if path.startswith(SCHEME):
+            return _after_scheme(path)
+        match = NAME.fullmatch(path)
+        if match and not path.endswith(SUFFIX) and not os.path.lexists(path):
+            return HubName(match["repo"], match["quantization"] or "")
+    # Unlike Path.expanduser(), this leaves all other paths as they are.
+    return path if os.path.lexists(path) else os.path.expanduser(path)  # noqa: PTH111
+
+
+def hub_path(repo_id: str, filename: str | None) -> str:
+    """Return the name of a repository, or of a file or pattern in it, after ``hf://``."""
+    repo = f"{SCHEME}{check_text('repo_id', repo_id)}"
+    return repo if filename is None else f"{repo}/{check_text('filename', filename)}"
+
+
+def _after_scheme(name: str) -> HubName:
+    owner, _, rest = name.removeprefix(SCHEME).partition("/")
+    repo, _, file = rest.partition("/")
+    match = NAME.fullmatch(f"{owner}/{repo}")
+    if match is None or (file and match["quantization"]):
+        expected = "hf://org/repo, hf://org/repo:QUANTIZATION or hf://org/repo/FILE.gguf"
+        raise wrong("path", expected, name)
+    return HubName(match["repo"], match["quantization"] or "", file)
+
+
+def select(name: HubName, files: Iterable[str]) -> list[str]:
+    """Return the files that a name selects, which is one if the name is clear.
+
+    Without a file and a quantization, a name selects Q4_K_M, then Q8_0, then all models. A split
+    model is selected by its first part.
+
+    Parameters
+    ----------
+    name
+        The name.
+    files
+        The paths of all files of the repository.
+    """
+    files = sorted(files)
+    models = models_in(files)
+    if name.file:
+        # The whole path of a file also selects a drafter, which is not among the models.
+        whole = [file for file in files if file == name.file and file.endswith(SUFFIX)]
+        return whole or [file for file in models if fnmatchcase(file, name.file)]
+    for quantization in (name.quantization,) if name.quantization else PREFERRED:
+        found = [file for file in models if _has_quantization(file, quantization)]
+        if found or name.quantization:
+            return found
+    return models
+
+
+def pick_file(name: HubName, files: Iterable[str]) -> str:
+    """Return the only file that a name selects; the parameters are those of :func:`select`.
+
+    Raises
+    ------
+    ModelError
+        If the name selects no file, or several. The message lists the models.
+    """
+    files = list(files)
+    found = select(name, files)
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise ModelError(
+            f"{name} names {len(found)} models: add a quantization, as in {name.repo}:Q8_0, or "
+            f"write {SCHEME}{name.repo}/FILE with one of these files: {listed(found)}"
+        )
+    what = "model in the GGUF format"
+    if name.file or name.quantization:
+        what = f".gguf file {name.file!r}" if name.file else f"model {name.quantization!r}"
+    models = models_in(sorted(files))
+    there = f"; its models are: {listed(models)}" if models else ""
+    raise ModelError(f"the repository {name.repo} has no {what}{there}")
+
+
+def models_in(files: Iterable[str]) -> list[str]:
+    """Return the models among files, each by its first part."""
+    return [
+        file
+        for file in files
+        if file.endswith(SUFFIX) and _is_first_part(file) and not _is_companion(file)
+    ]
+
+
+def parts_of(file: str) -> list[str]:
+    """Return the files of a split model whose first part is `file`; otherwise `file` alone."""
+    match = PART.fullmatch(file.removesuffix(SUFFIX))
+    if match is None:
+        return [file]
+    stem, count = match["stem"], match["count"]
+    return [f"{stem}-{part:05}-of-{count}{SUFFIX}" for part in range(1, int(count) + 1)]
+
+
+def quantization_of(file: str) -> str:
+    """Return the quantization in a file's name, in capitals; empty if there is none."""
+    match = re.search(r"[-.]([a-z]{1,5}\d\w*)$", _stem(file), flags=re.ASCII | re.IGNORECASE)
+    return match[1].upper() if match else ""
+
+
+def _has_quantization(file: str, quantization: str) -> bool:
+    # In a name such as model-UD-Q4_K_XL, both Q4_K_XL and UD-Q4_K_XL are found. Folders count too.
+    wanted = rf"(?:^|[-./]){re.escape(quantization)}(?:[-./]|$)"
+    return re.search(wanted, _stem(file), flags=re.IGNORECASE) is not None
+
+
+def _stem(file: str) -> str:
+    stem = file.removesuffix(SUFFIX)
+    match = PART.fullmatch(stem)
+    return match["stem"] if match else stem
+
+
+def _is_first_part(file: str) -> bool:
+    match = PART.fullmatch(file.removesuffix(SUFFIX))
+    return match is None or int(match["part"]) == 1
+
+
+def _is_companion(file: str) -> bool:
+    name = file.rpartition("/")[2]
+    return any(part in name for part in COMPANIONS)
+
+
+def listed(files: Sequence[str]) -> str:
+    """Return file names for an error message."""
+    more = len(files) - MOST_LISTED
+    return ", ".join(files[:MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
