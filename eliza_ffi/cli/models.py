@@ -31,8 +31,8 @@ def run_models(arguments: argparse.Namespace) -> int:
     elif not models:
         print("there are no models in the caches of Hugging Face and llama.cpp")
     else:
-        rows = [[facts["name"], _size(facts["size_bytes"]), _abilities(facts)] for facts in models]
-        print(text_table([["model", "size", "use"], *rows], left=1, width=terminal_width()))
+        rows = [[facts["name"], _uses(facts), _size(facts["size_bytes"])] for facts in models]
+        print(text_table([["model", "use", "size"], *rows], left=2, width=terminal_width()))
     return 0
 
 
@@ -55,7 +55,8 @@ def _facts(model: CachedModel) -> dict[str, Any]:
     except ElizaError as error:
         return {**facts, "problem": str(error)}
     if model.missing:
-        facts["problem"] = f"not in the cache: {', '.join(model.missing)}"
+        n, first = len(model.missing), model.missing[0]
+        facts["problem"] = f"{n} of its files missing, such as {first}"
     architecture = entries.get(ARCHITECTURE)
     pooling = entries.get(f"{architecture}.pooling_type", POOLING_NONE)
     return {
@@ -81,7 +82,7 @@ def _writes_calls(template: MetadataValue | None) -> bool:
         return False
 
 
-def _abilities(facts: dict[str, Any]) -> str:
+def _uses(facts: dict[str, Any]) -> str:
     if facts["problem"]:
         return printable(facts["problem"])
     if facts["type"] != "model":  # such as a LoRA adapter

@@ -12,7 +12,14 @@ from pathlib import Path
 from ..errors import ModelError
 from .names import HubName, models_in, parts_of, pick_file, quantization_of
 
-__all__ = ["CachedModel", "cached_file", "cached_models", "hub_cache", "model_files"]
+__all__ = [
+    "CachedModel",
+    "cached_file",
+    "cached_models",
+    "cached_names",
+    "hub_cache",
+    "model_files",
+]
 
 REPO_PREFIX = "models--"
 
@@ -54,8 +61,9 @@ def hub_cache() -> Path:
 
 def model_files(folder: Path, pattern: str = "**/*.gguf") -> list[str]:
     """Return the .gguf files in a folder, as paths with slashes relative to the folder."""
-    # A snapshot's files are links; a broken link is a file that somebody removed from the cache.
-    found = (file for file in folder.glob(pattern) if file.is_file())
+    # A snapshot's files are links. A broken link is a file that somebody removed from the cache.
+    # Unlike Path.is_file(), isfile() returns False for a link to a folder that is not readable.
+    found = (file for file in folder.glob(pattern) if os.path.isfile(file))  # noqa: PTH113
     return sorted(file.relative_to(folder).as_posix() for file in found)
 
 
@@ -67,6 +75,12 @@ def cached_file(name: HubName) -> Path | None:
             if all(part in files for part in parts_of(first)):
                 return files[first]
     return None
+
+
+def cached_names(repo: str) -> list[str]:
+    """Return the models of a repository that are in a cache, also incomplete ones."""
+    caches = (*_cached_repo(repo), _flat_repo(repo))
+    return sorted({file for files in caches for file in models_in(files)})
 
 
 def cached_models() -> list[CachedModel]:
@@ -115,7 +129,7 @@ def _snapshots(folder: Path) -> Iterator[dict[str, Path]]:
     snapshots = [path for path in folder.glob("snapshots/*") if path.is_dir()]
     main = ""
     with suppress(OSError):  # without a branch main, the newest snapshot is the first
-        main = (folder / "refs" / "main").read_text(encoding="utf-8").strip()
+        main = (folder / "refs" / "main").read_text(encoding="utf-8", errors="replace").strip()
     newest = sorted(snapshots, key=lambda path: path.stat().st_mtime, reverse=True)
     for snapshot in sorted(newest, key=lambda path: path.name != main):
         yield {file: snapshot / file for file in model_files(snapshot)}

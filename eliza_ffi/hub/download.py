@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ModelError, NotSupportedError
-from .caches import hub_cache
-from .names import HubName, parts_of, pick_file
+from .caches import cached_names, hub_cache
+from .names import HubName, listed, parts_of, pick_file
 
 __all__ = ["download"]
 
@@ -36,11 +36,10 @@ def download(name: HubName, progress: Callable[[str, float], None] | None) -> st
         from huggingface_hub import HfApi
     except ImportError:
         raise NotSupportedError(
-            f"{name} is neither a local file nor in the caches of Hugging Face and llama.cpp; "
-            "to download it: pip install 'eliza-ffi[hub]'"
+            f"{_absent(name)}; to download it: pip install 'eliza-ffi[hub]'"
         ) from None
     # The variables are read at each call. huggingface_hub reads them when it is imported.
-    api = HfApi(endpoint=os.environ.get("HF_ENDPOINT") or None)
+    api = HfApi(endpoint=os.environ.get("HF_ENDPOINT", "").rstrip("/") or None)
     with _explained(name):
         parts = parts_of(pick_file(name, api.list_repo_files(name.repo)))
         paths = []
@@ -64,10 +63,7 @@ def _explained(name: HubName) -> Iterator[None]:
     except ModelError:
         raise
     except errors.OfflineModeIsEnabled as error:
-        raise ModelError(
-            f"{name} is neither a local file nor in the caches of Hugging Face and llama.cpp, and "
-            "HF_HUB_OFFLINE forbids to download it"
-        ) from error
+        raise ModelError(f"{_absent(name)}; to download it, unset HF_HUB_OFFLINE") from error
     except errors.GatedRepoError as error:
         raise ModelError(
             f"{name.repo} is gated: accept its conditions on its page at Hugging Face, and set "
@@ -80,6 +76,12 @@ def _explained(name: HubName) -> Iterator[None]:
         ) from error
     except Exception as error:  # its HTTP client, and with it the classes, depends on the version
         raise ModelError(f"cannot download {name}: {error}") from error
+
+
+def _absent(name: HubName) -> str:
+    cached = cached_names(name.repo)
+    there = f", which have {listed(cached)} of this repository" if cached else ""
+    return f"{name} is neither a local file nor a model in the caches{there}"
 
 
 def _bar_class(progress: Callable[[str, float], None], done: int, parts: int) -> type[Any]:

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -102,10 +103,23 @@ def test_without_a_server_the_error_names_the_model(
     hub: FakeHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hub.__exit__()
-    monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda _: None)
+    monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda _: None)  # between tries
     with pytest.raises(ModelError, match="cannot download org/repo: "):
         find_model("org/repo")
     hub.__enter__()
+
+
+def test_offline_mode_lists_the_cached_models(
+    put: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    put("org/repo", "a-Q5_0.gguf", "b-Q5_0.gguf", "mmproj.gguf")
+    with pytest.raises(ModelError) as caught:
+        find_model("org/repo:Q5_0")
+    assert str(caught.value) == (
+        "org/repo:Q5_0 is neither a local file nor a model in the caches, which have a-Q5_0.gguf, "
+        "b-Q5_0.gguf of this repository; to download it, unset HF_HUB_OFFLINE"
+    )
 
 
 def test_offline_mode_sends_nothing(
@@ -113,7 +127,7 @@ def test_offline_mode_sends_nothing(
 ) -> None:
     hub.repos["org/repo"] = {"m.gguf": gguf}
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(ModelError, match="and HF_HUB_OFFLINE forbids to download it"):
+    with pytest.raises(ModelError, match="to download it, unset HF_HUB_OFFLINE"):
         find_model("org/repo")
     assert hub.requests == []
 
@@ -167,4 +181,4 @@ def test_the_command_line_downloads_with_the_variables_of_huggingface_hub(
         command, env={**os.environ, "HF_HUB_OFFLINE": "1"}, capture_output=True, text=True
     )
     assert done.returncode == 1
-    assert "and HF_HUB_OFFLINE forbids to download it" in done.stderr
+    assert "to download it, unset HF_HUB_OFFLINE" in done.stderr
