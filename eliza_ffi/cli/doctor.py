@@ -28,7 +28,6 @@ DEPENDENCIES = ("cffi", "jinja2", "jsonschema", "llguidance", "numpy")
 """The required packages, by the name under which they are installed and imported."""
 
 EXTRAS = {
-    "hub": ("models by name from Hugging Face", ("huggingface-hub",)),
     "serve": (
         "a model over HTTP",
         ("prometheus-client", "pydantic", "starlette", "uvicorn"),
@@ -38,6 +37,7 @@ EXTRAS = {
     "plot": ("plots of evaluate's results", ("matplotlib",)),
     "cli": ("tables and bars that fit the terminal", ("rich",)),
     "parquet": ("tables in Parquet", ("pyarrow",)),
+    "hub": ("models by name from Hugging Face", ("huggingface-hub",)),
     "bench": ("benchmarks against other packages", ("gguf", "torch", "xgrammar")),
     "train": ("training the embedded model", ("gguf", "tokenizers", "torch")),
     "docs": ("building the documentation", ("mkdocs",)),
