@@ -35,6 +35,15 @@ def test_a_missing_model_is_downloaded_once(hub: FakeHub, cache: Path, gguf: byt
     assert hub.ranges("m-Q8_0.gguf") == []
 
 
+def test_a_cached_model_is_used_before_a_preferred_one_is_downloaded(
+    hub: FakeHub, put: Callable[..., Path]
+) -> None:
+    hub.repos["org/repo"] = {"m-Q4_K_M.gguf": b"GGUF"}
+    snapshot = put("org/repo", "m-Q8_0.gguf")
+    assert Path(find_model("org/repo")) == snapshot / "m-Q8_0.gguf"
+    assert hub.requests == []
+
+
 def test_a_broken_download_resumes_where_it_stopped(
     hub: FakeHub, gguf: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
