@@ -20,7 +20,7 @@ TEMPLATE = "tokenizer.chat_template"
 WANTED = (".pooling_type", ".decision.type")
 
 POOLING_NONE, POOLING_RANK = 0, 4
-"""llama.cpp's numbers of two pooling types: of models without embeddings, and of rerankers."""
+"""The numbers of two pooling types in llama.cpp: no pooling, and the score of a reranker."""
 
 
 def run_models(arguments: argparse.Namespace) -> int:
@@ -29,7 +29,7 @@ def run_models(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(models, ensure_ascii=False))
     elif not models:
-        print("there are no models in the caches of Hugging Face and llama.cpp")
+        print("no models found in the caches of Hugging Face and llama.cpp")
     else:
         rows = [[facts["name"], _uses(facts), _size(facts["size_bytes"])] for facts in models]
         print(text_table([["model", "use", "size"], *rows], left=2, width=terminal_width()))

@@ -32,7 +32,7 @@ NAME = re.compile(
 """A repository, and a quantization after a colon, as in llama.cpp's option ``-hf``."""
 
 PREFERRED = ("Q4_K_M", "Q8_0")
-"""The quantizations to use if the name has none, the best first. They are llama.cpp's."""
+"""The default quantizations, the preferred one first; the same as in llama.cpp."""
 
 COMPANIONS = ("mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-")
 """Parts of the names of files that belong to a model but are not models, as in llama.cpp."""
@@ -107,10 +107,10 @@ def _after_scheme(name: str) -> HubName:
 
 
 def select(name: HubName, files: Iterable[str]) -> list[str]:
-    """Return the files that a name selects, which is one if the name is clear.
+    """Return the files that a name selects. An unambiguous name selects one file.
 
-    Without a file and a quantization, a name selects Q4_K_M, then Q8_0, then all models. A split
-    model is selected by its first part.
+    A name without a file and a quantization selects Q4_K_M, otherwise Q8_0, otherwise all models.
+    The file of a split model is its first part.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ def parts_of(file: str) -> list[str]:
 
 
 def quantization_of(file: str) -> str:
-    """Return the quantization in a file's name, in capitals; empty if there is none."""
+    """Return the quantization in a file's name, in capitals; empty if the name has none."""
     match = re.search(r"[-.]([a-z]{1,5}\d\w*)$", _stem(file), flags=re.ASCII | re.IGNORECASE)
     return match[1].upper() if match else ""
 

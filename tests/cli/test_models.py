@@ -93,5 +93,5 @@ def test_models_reports_damaged_and_incomplete_models(
 def test_models_without_a_model_says_so(snapshot: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["models"]) == 0
     out = capsys.readouterr().out
-    assert out == "there are no models in the caches of Hugging Face and llama.cpp\n"
+    assert out == "no models found in the caches of Hugging Face and llama.cpp\n"
     assert listed(capsys) == {}
