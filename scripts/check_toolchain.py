@@ -103,7 +103,10 @@ def missing_for_cpu(machine: Machine) -> list[str]:
 def missing_for_cuda(machine: Machine) -> list[str]:
     nvcc = machine.program("nvcc", *(root / "cuda" / "bin" for root in machine.roots))
     if nvcc is None:
-        return ["nvcc is missing (install NVIDIA's CUDA toolkit; Debian: nvidia-cuda-toolkit)"]
+        return [
+            "nvcc is missing (install NVIDIA's CUDA toolkit; or run 'make cuda-toolkit', and add"
+            " the folder bin of its result to PATH)"
+        ]
     missing = []
     toolkits = [root / "cuda" for root in machine.roots]
     given = machine.folder("CUBLAS_DIR")
@@ -114,8 +117,8 @@ def missing_for_cuda(machine: Machine) -> list[str]:
             )
     elif machine.header("cublas_v2.h", *(each / "include" for each in toolkits)) is None:
         missing.append(
-            "cuBLAS is missing (install libcublas-dev in the toolkit's version; or unpack the wheel"
-            " nvidia-cublas and set CUBLAS_DIR to its folder with include and lib)"
+            "cuBLAS is missing (install libcublas-dev in the toolkit's version; or run"
+            " 'make cuda-toolkit', and set CUBLAS_DIR to its result)"
         )
     has_gpu = (machine.devices / "nvidia0").exists() or (machine.devices / "dxg").exists()
     if not has_gpu and not machine.variables.get("CUDA_ARCHITECTURES"):
@@ -147,8 +150,6 @@ def missing_for_vulkan(machine: Machine) -> list[str]:
             )
     if machine.header("spirv/unified1/spirv.hpp", *folders) is None:
         missing.append("the SPIR-V headers are missing (Debian: apt install spirv-headers)")
-    if machine.library("vulkan") is None:
-        missing.append("libvulkan is missing (Debian: apt install libvulkan-dev)")
     if machine.program("glslc") is None:
         missing.append("glslc, which compiles shaders, is missing (Debian: apt install glslc)")
     return missing

@@ -7,6 +7,7 @@ import importlib
 import json
 import platform
 import sys
+from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
 
@@ -20,7 +21,7 @@ from ..model import Model
 from ..terminal import fact_table, terminal_width
 from .console import model_options
 
-__all__ = ["examine", "run_doctor"]
+__all__ = ["examine", "missing_gpu", "run_doctor"]
 
 GIB = 2**30
 
@@ -38,6 +39,7 @@ EXTRAS = {
     "cli": ("tables and bars that fit the terminal", ("rich",)),
     "parquet": ("tables in Parquet", ("pyarrow",)),
     "hub": ("models by name from Hugging Face", ("huggingface-hub",)),
+    "cuda": ("cuBLAS for the wheel with CUDA", ("nvidia-cublas",)),
     "bench": ("benchmarks against other packages", ("gguf", "torch", "xgrammar")),
     "train": ("training the embedded model", ("gguf", "tokenizers", "torch")),
     "docs": ("building the documentation", ("mkdocs",)),
@@ -45,6 +47,12 @@ EXTRAS = {
     "dev": ("tests and checks", ("gguf", "hypothesis", "mypy", "pytest", "ruff")),
 }
 """The purpose of each extra, and the packages to look for; pyproject.toml has the full lists."""
+
+GPU_REQUIREMENTS = {
+    "cuda": "an NVIDIA GPU with its driver, and cuBLAS (pip install 'eliza-ffi[cuda]')",
+    "vulkan": "a GPU with a Vulkan driver, and libvulkan.so.1",
+}
+"""The requirements of the backends for which ``make wheel`` builds wheels."""
 
 PROBE_MESSAGES = [{"role": "user", "content": "Hello"}]
 """The conversation for checking chat templates."""
@@ -89,10 +97,28 @@ def examine(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
         findings["capabilities"] = _other_capabilities(detect_capabilities(binding))
         if binding.supports("describe"):
             findings.update(binding.describe())
+            if line := missing_gpu(findings):
+                findings["gpu"] = line
         _examine_model(arguments, library, findings)
     except ElizaError as error:
         problems.append(str(error))
     return findings, problems
+
+
+def missing_gpu(facts: Mapping[str, Any]) -> str | None:
+    """Return a line about the GPU that a library for GPUs did not find, or None.
+
+    Parameters
+    ----------
+    facts
+        The library's own description.
+    """
+    backend = facts["backend"]
+    if facts["gpu_offload"] or backend in ("cpu", "blas"):
+        return None
+    line = f"no {backend} device found, so models run on the CPU"
+    needed = GPU_REQUIREMENTS.get(backend)
+    return line if needed is None else f"{line}; {backend} needs {needed}"
 
 
 def _examine_model(

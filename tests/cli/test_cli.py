@@ -23,6 +23,7 @@ from eliza_ffi.chat.template import ChatTemplate, template_of_model
 from eliza_ffi.cli.doctor import DEPENDENCIES, EXTRAS
 from eliza_ffi.cli.progress import ProgressBar
 from eliza_ffi.errors import ElizaError
+from eliza_ffi.library.binding import CffiBinding
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
 
 Run = Callable[..., int]
@@ -276,6 +277,45 @@ def test_doctor_json_has_the_findings(run: Run, capsys: pytest.CaptureFixture[st
     assert facts["model"]["n_vocab"] == 32000
     assert facts["passes"]["batching"] == "auto"
     assert facts["passes"]["run"] > 0
+
+
+@pytest.mark.parametrize(
+    ("backend", "gpu_offload", "expected"),
+    [
+        ("cpu", False, None),
+        ("vulkan", True, None),
+        ("hip", False, "no hip device found, so models run on the CPU"),
+        (
+            "vulkan",
+            False,
+            "no vulkan device found, so models run on the CPU; "
+            "vulkan needs a GPU with a Vulkan driver, and libvulkan.so.1",
+        ),
+        (
+            "cuda",
+            False,
+            "no cuda device found, so models run on the CPU; cuda needs an NVIDIA GPU with its "
+            "driver, and cuBLAS (pip install 'eliza-ffi[cuda]')",
+        ),
+    ],
+)
+def test_doctor_says_that_a_library_for_gpus_found_no_gpu(
+    run: Run,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    backend: str,
+    gpu_offload: bool,
+    expected: str | None,
+) -> None:
+    describe = CffiBinding.describe
+
+    def described(self: CffiBinding, *arguments: Any) -> dict[str, Any]:
+        facts = describe(self, *arguments)
+        return {**facts, "backend": backend, "gpu_offload": gpu_offload}
+
+    monkeypatch.setattr(CffiBinding, "describe", described)
+    assert run("doctor", "--json") == 0
+    assert json.loads(capsys.readouterr().out).get("gpu") == expected
 
 
 def test_batching_off_opens_the_model_with_one_slot(

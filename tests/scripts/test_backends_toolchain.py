@@ -61,6 +61,13 @@ def test_cuda_needs_nvcc_cublas_and_a_gpu_or_an_architecture(root: Path) -> None
     assert missing_for("cuda", machine(root, CUDA_ARCHITECTURES="90")) == []
 
 
+def test_vulkan_needs_headers_and_glslc_but_not_libvulkan(root: Path) -> None:
+    add(root, "bin/glslc")
+    add(root, "usr/include/vulkan/vulkan_core.h", NEW_HEADER)
+    add(root, "usr/include/spirv/unified1/spirv.hpp")
+    assert missing_for("vulkan", machine(root)) == []
+
+
 @pytest.mark.parametrize(
     ("text", "version"),
     [
