@@ -1,0 +1,80 @@
+"""All pages and messages name the same extras, and install the published package."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from checkout import ROOT
+
+from eliza_ffi.cli.doctor import EXTRAS
+
+PAGE = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+FROM_A_CLONE = {"README.md", "docs/develop/build.md", "docs/install.md", "models/README.md"}
+"""The pages that may install from a clone."""
+
+
+def texts() -> list[Path]:
+    """Return the committed and new text files in which somebody may read about an extra."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split("\n")
+    endings = (".md", ".py", ".html", ".yml")
+    return [
+        ROOT / name
+        for name in listed
+        if name.endswith(endings) and not name.startswith("tests/") and (ROOT / name).is_file()
+    ]
+
+
+def extras_in(text: str) -> set[str]:
+    """Return the extras in the text's requirements, such as ``eliza-ffi[serve,cli]``."""
+    lists = re.findall(r"(?:eliza-ffi|'\.)\[([a-z, -]+)\]", text)
+    return {name.strip() for each in lists for name in each.split(",")}
+
+
+def extras_of_the_tables(text: str) -> dict[str, str]:
+    """Return the purposes of the extras in the page's two tables."""
+    section = text.partition("## Extras")[2].partition("\n## ")[0]
+    return dict(re.findall(r"^\| `([a-z]+)` \| (.+?) \|$", section, flags=re.MULTILINE))
+
+
+def test_every_file_names_only_existing_extras() -> None:
+    unknown = {
+        str(path.relative_to(ROOT)): names
+        for path in texts()
+        if (names := extras_in(path.read_text(encoding="utf-8")) - set(EXTRAS))
+    }
+    assert unknown == {}
+
+
+def test_the_installation_page_describes_extras_as_doctor_does() -> None:
+    assert extras_of_the_tables(PAGE) == {name: purpose for name, (purpose, _) in EXTRAS.items()}
+
+
+def test_only_pages_about_clones_install_from_a_clone() -> None:
+    from_clone = {
+        path.relative_to(ROOT).as_posix()
+        for path in texts()
+        if path.suffix == ".md"
+        and re.search(r"pip install (-e )?'?\.(?=[ \[`\n'])", path.read_text(encoding="utf-8"))
+    }
+    assert from_clone == FROM_A_CLONE
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("pip install 'eliza-ffi[serve,cli]'", {"serve", "cli"}),
+        ("pip install '.[ray]'", {"ray"}),
+        ("ray[data] and a list[int]", set()),
+    ],
+)
+def test_extras_are_found_in_requirements(text: str, expected: set[str]) -> None:
+    assert extras_in(text) == expected
