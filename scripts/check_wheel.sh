@@ -1,21 +1,16 @@
 #!/usr/bin/env bash
-# Builds the wheel, installs it, and uses it without a compiler and without this checkout.
+# Installs a wheel in a new environment and uses it. Without an argument, builds the wheel first.
+#
+#     scripts/check_wheel.sh dist/eliza_ffi-*.whl
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-make wheel
+if [ $# = 0 ]; then
+    make wheel
+    set -- dist/*.whl
+fi
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 .venv/bin/python -m venv "$folder/venv"
-"$folder/venv/bin/pip" install --quiet --disable-pip-version-check dist/*.whl
-
-cd "$folder"
-mkdir bin
-ln -s "$folder/venv/bin/eliza-ffi" bin/
-env -i HOME="$folder" PATH="$folder/bin" eliza-ffi doctor
-answer=$(env -i HOME="$folder" PATH="$folder/bin" eliza-ffi choose \
-    --prompt "Reply or ignore?" --choice REPLY --choice IGNORE)
-case "$answer" in
-    REPLY | IGNORE) echo "wheel: chose $answer" ;;
-    *) echo "wheel: expected REPLY or IGNORE, got \"$answer\"" >&2; exit 1 ;;
-esac
+"$folder/venv/bin/pip" install --quiet --disable-pip-version-check "$@"
+"$folder/venv/bin/python" scripts/check_installed.py
