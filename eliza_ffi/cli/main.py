@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import errno
 import io
 import json
 import os
@@ -71,18 +72,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         The arguments without the program's name; None = ``sys.argv[1:]``.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # for terminals without full Unicode
+        # On Windows, the encoding of files and pipes depends on the system's language. Elsewhere, a
+        # terminal may not support all of Unicode.
+        encoding = "utf-8" if sys.platform == "win32" else None
+        sys.stdout.reconfigure(encoding=encoding, errors="backslashreplace")
     try:
         code = _run(argv)
         sys.stdout.flush()
         return code
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # The reader of our output has closed the pipe. Without this, Python would print an error
-        # when it flushes standard output at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_FAILURE
     except UsageError as error:
         _print_error(str(error))
         return EXIT_USAGE
@@ -90,8 +89,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         _print_error(str(error))
         return EXIT_FAILURE
     except OSError as error:
-        _print_error(describe_os_error(error))
+        if _is_closed_pipe(error):
+            # Without this, Python would print an error when it flushes standard output at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        else:
+            _print_error(describe_os_error(error))
         return EXIT_FAILURE
+
+
+def _is_closed_pipe(error: OSError) -> bool:
+    """Return whether the reader of our output has closed the pipe."""
+    if sys.platform == "win32" and error.errno == errno.EINVAL and error.filename is None:
+        return True
+    return isinstance(error, BrokenPipeError)
 
 
 def _run(argv: Sequence[str] | None) -> int:

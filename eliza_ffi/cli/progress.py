@@ -40,20 +40,23 @@ class _ProgressLine:
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = sys.stderr if stream is None else stream
-        self._is_drawn = False
+        self._n_drawn = 0
 
     def draw(self, line: str) -> None:
         """Draw `line` in place of the line before, truncated to the terminal's width."""
-        self._stream.write(f"\r\x1b[K{line[: _columns(self._stream)]}")
+        columns = _columns(self._stream)
+        line = line[:columns]
+        # Erase with spaces, because a Windows console may print escape codes instead.
+        self._stream.write(f"\r{line:{min(self._n_drawn, columns)}}")
         self._stream.flush()
-        self._is_drawn = True
+        self._n_drawn = len(line)
 
     def erase(self) -> None:
         """Erase the line. Call this at the end of the work, even if the work failed."""
-        if self._is_drawn:
-            self._stream.write("\r\x1b[K")
+        if self._n_drawn:
+            self._stream.write(f"\r{'':{self._n_drawn}}\r")
             self._stream.flush()
-            self._is_drawn = False
+            self._n_drawn = 0
 
 
 class ProgressBar(_ProgressLine):

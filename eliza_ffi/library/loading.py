@@ -137,7 +137,7 @@ def header_ffi() -> tuple[Any, tuple[str, ...]]:
 def library_file_name() -> str:
     """Return the file name of the library on this platform."""
     if sys.platform == "win32":
-        return "libelizainference.dll"
+        return "elizainference.dll"
     return "libelizainference.dylib" if sys.platform == "darwin" else "libelizainference.so"
 
 

@@ -693,9 +693,9 @@ def test_progress_shows_rows_rate_and_time_left(monkeypatch: pytest.MonkeyPatch)
     assert shown() == ""
     now = 150.0
     progress(TableStep(1500, 1000, 0.6, 0.5))
-    assert shown().startswith("\r\x1b[K1,500 rows   60%  20.0 rows/s  3:20 left  ")
+    assert shown().startswith("\r1,500 rows   60%  20.0 rows/s  3:20 left  ")
     progress.erase()
-    assert shown().endswith("\r\x1b[K")
+    assert shown().endswith(" \r")
     limited = RowProgress(limit=2000, stream=terminal)
     now = 250.0
     limited(TableStep(1000, 1000, 0.1, 0.0))
