@@ -108,6 +108,34 @@ check-arm64: arm64 ## run the native tests for 64-bit Arm under qemu
 	@command -v qemu-aarch64 > /dev/null || { echo "make: qemu-aarch64 is missing; on Debian: apt install qemu-user"; exit 1; }
 	@qemu-aarch64 -L /usr/aarch64-linux-gnu build/arm64/tests/native_tests --gtest_brief=1 $(CHECK_ARGS)
 
+# Cross-compiled, and run under wine. The DLL depends only on Windows.
+.PHONY: windows check-windows
+windows: $(VENV)/installed ## build build/windows/elizainference.dll for 64-bit Windows, with its tests
+	$(NEEDS) gtest
+	@$(BIN)/python scripts/check_toolchain.py windows
+	@mkdir -p build
+	@PATH="$(BIN):$$PATH" JOBS=$(JOBS) $(BIN)/cmake -S native -B build/windows -G Ninja --log-level=STATUS \
+	    -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/cmake/x86_64-w64-mingw32.cmake -DELIZA_BUILD_TESTS=ON \
+	    -DPython3_EXECUTABLE=$(BIN)/python $(CMAKE_ARGS) > build/windows.log 2>&1 \
+	    || { tail -n 30 build/windows.log; exit 1; }
+	@$(BIN)/cmake --build build/windows --parallel $(JOBS)
+
+# CHECK_ARGS=... is passed to the script, for example --filter 'Files.*'
+check-windows: windows ## run the native tests and the examples for Windows under wine
+	@$(BIN)/python scripts/check_windows.py $(CHECK_ARGS)
+
+.PHONY: wheel-windows
+wheel-windows: $(VENV)/with-release ## build the wheel for 64-bit Windows into dist/
+	@$(BIN)/python scripts/check_toolchain.py windows
+	@rm -f dist/*-win_amd64.whl
+	@PATH="$(BIN):$$PATH" JOBS=$(JOBS) CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) _PYTHON_HOST_PLATFORM=win-amd64 \
+	    $(BIN)/python -m build --wheel --no-isolation --outdir dist -Cinstall.strip=false \
+	    -Ccmake.define.CMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/cmake/x86_64-w64-mingw32.cmake $(WHEEL_SOURCE)
+
+.PHONY: check-wheel-windows
+check-wheel-windows: windows wheel-windows ## use the DLL of the wheel for Windows under wine
+	@$(BIN)/python scripts/check_windows.py --wheel dist/*-win_amd64.whl
+
 test: test-native test-python ## run every test that needs no GPU
 
 # Splits the tests over JOBS processes. $(1): the GoogleTest filter.

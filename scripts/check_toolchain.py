@@ -215,6 +215,14 @@ def missing_for_arm64(machine: Machine) -> list[str]:
     return ["aarch64-linux-gnu-g++ is missing (Debian: apt install g++-aarch64-linux-gnu)"]
 
 
+def missing_for_windows(machine: Machine) -> list[str]:
+    if machine.program("x86_64-w64-mingw32-g++-posix"):
+        return []
+    return [
+        "x86_64-w64-mingw32-g++-posix is missing (Debian: apt install g++-mingw-w64-x86-64-posix)"
+    ]
+
+
 CHECKS: Mapping[str, Callable[[Machine], list[str]]] = {
     "cpu": missing_for_cpu,
     "cuda": missing_for_cuda,
@@ -226,6 +234,7 @@ CHECKS: Mapping[str, Callable[[Machine], list[str]]] = {
     "blas": missing_for_blas,
     "rpc": missing_for_cpu,
     "arm64": missing_for_arm64,
+    "windows": missing_for_windows,
 }
 
 

@@ -36,15 +36,24 @@ endif()
 if(CMAKE_CROSSCOMPILING)
   set(ELIZA_NATIVE OFF)  # the library will run on a different CPU
 endif()
+set(_c_only "")
 set(_flags "-ffunction-sections -fdata-sections")
-if(ELIZA_ZIG AND CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64")
+if(ELIZA_ZIG AND NOT APPLE AND CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64")
   string(APPEND _flags " -mcpu=generic+v8_2a+dotprod")  # zig's equivalent of -march
+endif()
+if(ELIZA_ZIG AND APPLE)
+  string(APPEND _flags " -fvisibility=hidden")  # zig's linker does not support a list of exported symbols
+endif()
+if(MINGW)
+  # Windows aligns the stack to 16 bytes, and GCC does not align it further for 32-byte AVX values (GCC bug 54412).
+  string(APPEND _flags " -Wa,-muse-unaligned-vector-move")
+  set(_c_only " -include ${CMAKE_CURRENT_SOURCE_DIR}/src/platform/thread_power_throttling.h")
 endif()
 set(_args
   -DCMAKE_BUILD_TYPE=Release
   -DCMAKE_POSITION_INDEPENDENT_CODE=ON
   -DCMAKE_INSTALL_LIBDIR=lib
-  -DCMAKE_C_FLAGS=${_flags}
+  -DCMAKE_C_FLAGS=${_flags}${_c_only}
   -DCMAKE_CXX_FLAGS=${_flags}
   -DBUILD_SHARED_LIBS=OFF
   -DLLAMA_BUILD_COMMON=OFF
@@ -84,9 +93,10 @@ set(_cpu "")
 if(ELIZA_NATIVE AND EXISTS /proc/cpuinfo)
   file(STRINGS /proc/cpuinfo _cpu REGEX "^(model name|flags|Features)" LIMIT_COUNT 2)
 endif()
-# A compiler may have several names: cc, gcc, gcc-12. Zig is in a virtual environment, of which there may be many.
+# A compiler may have several names: cc, gcc, gcc-12. Zig is in a virtual environment, of which there may be
+# many. This checkout may be one of many, too.
 file(REAL_PATH ${CMAKE_CXX_COMPILER} _compiler)
-set(_key_args ${_args})
+string(REPLACE "${CMAKE_CURRENT_SOURCE_DIR}/" "" _key_args "${_args}")
 if(ELIZA_ZIG)
   set(_compiler zig)
   list(FILTER _key_args EXCLUDE REGEX "^-D(ELIZA_ZIG|CMAKE_TOOLCHAIN_FILE)=")

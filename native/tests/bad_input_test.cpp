@@ -411,10 +411,11 @@ TEST_F(BadModelFiles, ATruncatedOneFailsWhenItLoads) {
 }
 
 TEST_F(BadModelFiles, ABundlesModelIsFoundNextToItsCompanions) {
-    std::filesystem::create_symlink(std::filesystem::absolute(model_path()), directory / "text" / "model.gguf");
+    std::filesystem::copy_file(model_path(), directory / "text" / "model.gguf");
     write("text/a-mmproj.gguf", "GGUF");
     write("text/a-tokenizer.gguf", "GGUF");
-    const ContextHandle context(eliza_inference_create(directory.c_str(), error.out()), eliza_inference_destroy);
+    const ContextHandle context(eliza_inference_create(directory.string().c_str(), error.out()),
+                                eliza_inference_destroy);
     ASSERT_NE(context, nullptr) << error.text();
     EXPECT_FALSE(tokenize(context, "hello").empty());
 }

@@ -3,10 +3,6 @@
 #include "engine/pass/compute_threads.h"
 
 #include <gtest/gtest.h>
-#include <sched.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -17,6 +13,7 @@
 #include "engine/pass/embedder.h"
 #include "engine_parts.h"
 #include "platform/machine.h"
+#include "posix.h"
 
 namespace eliza {
 namespace {
@@ -71,6 +68,8 @@ TEST(UsefulThreadCount, GrowsWithTheWorkOfAPass) {
     }
 }
 
+constexpr const char * no_limit = "Windows has no limit on the number of a user's threads";
+
 // Returns the result of `body` in a child process, 0 to 255, or -1 if the child did not finish.
 template <typename Body>
 int in_a_child(const Body & body) {
@@ -97,6 +96,7 @@ bool forbid_threads() {
 TEST(StartableThreadCount, IsTheRequestedNumberIfPossible) { EXPECT_EQ(startable_thread_count(4), 4); }
 
 TEST(StartableThreadCount, IsLimitedByTheSystem) {
+    SKIP_ON_WINDOWS(no_limit);
     constexpr int cannot_forbid = 200;
     const int n = in_a_child([&] { return forbid_threads() ? startable_thread_count(4) : cannot_forbid; });
     if (n == cannot_forbid) GTEST_SKIP() << "the number of this user's processes cannot be limited";
@@ -106,6 +106,7 @@ TEST(StartableThreadCount, IsLimitedByTheSystem) {
 class ThreadsOfPasses : public test::EngineParts {};
 
 TEST_F(ThreadsOfPasses, PassesRunIfTheSystemAllowsNoThreads) {
+    SKIP_ON_WINDOWS(no_limit);
     options.n_threads = 2;
     const auto decodes = [&] {
         const auto own = std::make_shared<Decoder>(model, std::make_shared<ComputeThreads>(options.n_threads), options,
@@ -118,6 +119,7 @@ TEST_F(ThreadsOfPasses, PassesRunIfTheSystemAllowsNoThreads) {
 }
 
 TEST_F(ThreadsOfPasses, EmbeddingWorksIfTheSystemAllowsNoThreads) {
+    SKIP_ON_WINDOWS(no_limit);
     const auto embeds = [&] {
         Embedder embedder(model, std::make_shared<ComputeThreads>(4));
         return embedder.embed("the cat", LLAMA_POOLING_TYPE_MEAN).empty() ? 1 : 0;
@@ -176,22 +178,15 @@ TEST(OwnThreads, AreDetectedIfTheyRanAfterTheMark) {
 }
 
 TEST_F(ThreadsOfPasses, AreAtMostTheNumberOfCpus) {
-    EXPECT_EQ(in_a_child([] {
-                  cpu_set_t one;
-                  CPU_ZERO(&one);
-                  CPU_SET(static_cast<size_t>(sched_getcpu()), &one);
-                  return sched_setaffinity(0, sizeof one, &one) == 0 ? usable_cpu_count() : 1;
-              }),
-              1);
+    SKIP_ON_WINDOWS("this test limits the CPUs of a child process, and Windows has no fork()");
+    EXPECT_EQ(in_a_child([] { return use_one_cpu() ? usable_cpu_count() : 1; }), 1);
 }
 
 TEST(MicrosecondsWithoutCore, GrowWhileAnotherThreadHasTheOnlyCpu) {
+    SKIP_ON_WINDOWS("Windows does not report waiting times");
     if (!std::ifstream("/proc/self/schedstat").good()) GTEST_SKIP() << "this system does not report waiting times";
     const int grew = in_a_child([] {
-        cpu_set_t one;
-        CPU_ZERO(&one);
-        CPU_SET(static_cast<size_t>(sched_getcpu()), &one);
-        if (sched_setaffinity(0, sizeof one, &one) != 0) return 1;
+        if (!use_one_cpu()) return 1;
         std::atomic<bool> stop{false};
         std::thread other([&] {
             while (!stop) {

@@ -1,8 +1,5 @@
 // Forked processes, throwing callbacks, and the log.
 
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <cstdlib>
 #include <functional>
@@ -12,6 +9,7 @@
 #include <vector>
 
 #include "log.h"
+#include "posix.h"
 #include "test_session.h"
 
 static bool is_forked_child = false;
@@ -49,7 +47,10 @@ protected:
     ContextHandle context = create({{"n_threads", "2"}});
     StreamHandle stream = open(context);
 
-    void SetUp() override { prefill(stream, {5, 6, 7}); }
+    void SetUp() override {
+        SKIP_ON_WINDOWS("Windows has no fork()");
+        prefill(stream, {5, 6, 7});
+    }
 };
 
 TEST_F(ForkedProcess, EndsNormally) {

@@ -8,6 +8,7 @@
  *   - Functions return ELIZA_OK (0) or a negative eliza_status, unless their comment says otherwise.
  *   - Where a function has a parameter `err`, you may pass NULL. On failure *err receives a heap-allocated
  *     message, which you free with eliza_inference_free_string(). On success *err is not touched.
+ *   - Paths are UTF-8, on every system.
  *   - A handle is an opaque number with the type of a pointer. Never dereference it. Handles are not reused,
  *     so a call with a closed handle is rejected.
  *   - Different streams may be used from different threads at the same time. If two threads call into the

@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <filesystem>
 #include <utility>
 
 #include "engine/cache/slot_file.h"
 #include "engine/pass/sequence.h"
+#include "platform/files.h"
 
 namespace eliza {
 
@@ -24,8 +24,8 @@ static int32_t snapshots_for(int32_t longest_draft) {
 }
 
 static bool is_same_file(const std::string & a, const std::string & b) {
-    std::error_code error;
-    return std::filesystem::equivalent(a, b, error);
+    const std::string version = version_of_file(a);
+    return !version.empty() && version == version_of_file(b);
 }
 
 ContextStage InferenceContext::stage_locked() const {

@@ -12,6 +12,12 @@
 #include <fstream>
 #include <set>
 #include <string>
+#elif defined(_WIN32)
+#define WIN32_LEAN_AND_MEAN
+#ifndef NOMINMAX
+#define NOMINMAX
+#endif
+#include <windows.h>
 #endif
 
 namespace eliza {
@@ -71,6 +77,29 @@ int64_t microseconds_without_core(const std::vector<int32_t> & threads) {
     }
     return nanoseconds / 1000;
 }
+
+#elif defined(_WIN32)
+
+// Windows lists at most 64 CPUs of a process here: those of its processor group.
+int32_t usable_cpu_count() { return std::max(1, static_cast<int32_t>(std::thread::hardware_concurrency())); }
+
+int32_t usable_core_count() {
+    DWORD_PTR allowed = 0, of_system = 0;
+    DWORD size = 0;
+    GetLogicalProcessorInformation(nullptr, &size);
+    std::vector<SYSTEM_LOGICAL_PROCESSOR_INFORMATION> parts(size / sizeof(SYSTEM_LOGICAL_PROCESSOR_INFORMATION));
+    if (GetProcessAffinityMask(GetCurrentProcess(), &allowed, &of_system) == 0 ||
+        GetLogicalProcessorInformation(parts.data(), &size) == 0) {
+        return usable_cpu_count();
+    }
+    const auto is_allowed_core = [&](const SYSTEM_LOGICAL_PROCESSOR_INFORMATION & part) {
+        return part.Relationship == RelationProcessorCore && (part.ProcessorMask & allowed) != 0;
+    };
+    return std::max(1, static_cast<int32_t>(std::count_if(parts.begin(), parts.end(), is_allowed_core)));
+}
+
+std::vector<int32_t> all_threads() { return {}; }
+int64_t microseconds_without_core(const std::vector<int32_t> &) { return 0; }
 
 #else
 

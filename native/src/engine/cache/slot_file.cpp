@@ -31,7 +31,7 @@ Error system_fault(const std::string & path, const char * doing) {
 class TemporaryFile {
 public:
     explicit TemporaryFile(const std::string & path) : file_(nullptr, std::fclose) {
-        const std::filesystem::path target(path);
+        const std::filesystem::path target = path_of(path);
         const std::string begin = target.filename().string() + ".";
         remove_abandoned(target.parent_path(), begin);
         static std::atomic<uint64_t> counter{0};
@@ -47,8 +47,7 @@ public:
     ~TemporaryFile() {
         if (!path_.empty()) {
             file_.reset();
-            std::error_code error;
-            std::filesystem::remove(path_, error);
+            remove_file(path_);
         }
     }
     TemporaryFile(const TemporaryFile &) = delete;
@@ -57,11 +56,8 @@ public:
     std::FILE * get() const { return file_.get(); }
 
     void rename_to(const std::filesystem::path & target, std::error_code & error) {
-        // Keep the file locked until it is renamed. Otherwise another process could take it for abandoned.
-        if (!can_rename_open_files()) {
-            file_.reset();
-        }
-        std::filesystem::rename(path_, target, error);
+        // Keep the file in use until it is renamed. Otherwise another process could take it for abandoned.
+        rename_file_in_use(file_.get(), path_, target, error);
         if (!error) {
             path_.clear();
         }
@@ -73,10 +69,7 @@ private:
     static void remove_abandoned(const std::filesystem::path & folder, const std::string & begin) {
         std::vector<std::filesystem::path> found;
         try {
-            // The overload that takes an error_code ends the process if memory runs out.
-            for (const auto & entry : std::filesystem::directory_iterator(folder.empty() ? "." : folder)) {
-                found.push_back(entry.path());
-            }
+            found = entries_of(folder.empty() ? "." : folder);
         } catch (const std::filesystem::filesystem_error &) {
             return;  // Creating the file will fail too, and report the reason.
         }
@@ -97,7 +90,7 @@ private:
 // Writes to a temporary file, and renames it when all data is on disk.
 class Writer {
 public:
-    explicit Writer(const std::string & path) : path_(path), target_(path), file_(checked(path)) {}
+    explicit Writer(const std::string & path) : path_(path), target_(path_of(path)), file_(checked(path)) {}
 
     void write(const void * data, size_t size) {
         hash_.add(data, size);
@@ -132,8 +125,8 @@ private:
     }
 
     static const std::string & checked(const std::string & path) {
-        std::error_code error;
-        if (std::filesystem::exists(path, error) && !std::filesystem::is_regular_file(path, error)) {
+        const FileKind kind = kind_of(path_of(path));
+        if (kind != FileKind::none && kind != FileKind::regular) {
             throw fault(path, "cannot be written: the path exists and is not a regular file");
         }
         return path;
@@ -152,11 +145,11 @@ public:
         if (file_ == nullptr) {
             throw errno == 0 ? fault(path, "cannot be read: not a regular file") : system_fault(path, "cannot be read");
         }
-        std::error_code error;
-        size_ = std::filesystem::file_size(path, error);
-        if (error) {
-            throw fault(path, "cannot be read: " + error.message());
+        const std::optional<uint64_t> size = size_of(file_.get());
+        if (!size) {
+            throw system_fault(path, "cannot be read");
         }
+        size_ = *size;
     }
 
     bool begins_with_magic() {

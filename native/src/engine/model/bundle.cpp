@@ -3,14 +3,15 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <system_error>
 #include <vector>
 
 #include "engine/model/model.h"
 #include "error.h"
+#include "platform/files.h"
 
 namespace eliza {
 namespace {
@@ -28,16 +29,15 @@ bool is_companion(const std::string & name) {
 
 // Returns the model files in a folder, sorted by name, so that the first part of a split model comes first.
 std::vector<fs::path> models_in(const fs::path & directory) {
-    std::error_code error;
     std::vector<fs::path> models;
-    for (const auto & entry : fs::directory_iterator(directory, error)) {
-        const std::string name = entry.path().filename().string();
-        if (entry.path().extension() == ".gguf" && !is_companion(name)) {
-            models.push_back(entry.path());
+    try {
+        for (const fs::path & path : entries_of(directory)) {
+            if (path.extension() == ".gguf" && !is_companion(path.filename().string())) {
+                models.push_back(path);
+            }
         }
-    }
-    if (error) {
-        throw bundle_error("cannot read " + directory.string() + ": " + error.message());
+    } catch (const fs::filesystem_error & error) {
+        throw bundle_error("cannot read " + directory.string() + ": " + error.code().message());
     }
     std::sort(models.begin(), models.end());
     return models;
@@ -49,9 +49,8 @@ std::string next_step(const fs::path & folder) {
     if (!models.empty()) {
         return "pass the path of the model in it: " + models.front().string();
     }
-    std::error_code error;
-    for (const auto & entry : fs::directory_iterator(folder, error)) {
-        if (entry.path().extension() == ".safetensors") {
+    for (const fs::path & path : entries_of(folder)) {
+        if (path.extension() == ".safetensors") {
             return "its model is not in the GGUF format: fetch the model as a .gguf file, or convert it with "
                    "llama.cpp's "
                    "convert_hf_to_gguf.py";
@@ -62,8 +61,7 @@ std::string next_step(const fs::path & folder) {
 
 fs::path model_of(const fs::path & bundle) {
     const fs::path folder = bundle / "text";
-    std::error_code error;
-    if (!fs::is_directory(folder, error)) {
+    if (kind_of(folder) != FileKind::folder) {
         throw bundle_error(bundle.string() +
                            " is not a model bundle: expected a model file, or a folder with a model in " +
                            "its folder text/; " + next_step(bundle));
@@ -76,37 +74,32 @@ fs::path model_of(const fs::path & bundle) {
     return models.front();
 }
 
-// The type is checked before the file is opened, because opening a pipe may wait for ever.
-void check_header(const fs::path & file) {
-    std::error_code error;
-    if (!fs::is_regular_file(file, error)) {
-        throw bundle_error(file.string() + " is not a regular file");
-    }
-    if (fs::file_size(file, error) == 0) {
-        throw bundle_error(file.string() + " is not a GGUF file: it is empty");
-    }
-    std::ifstream stream(file, std::ios::binary);
-    if (!stream) {
-        throw bundle_error("cannot open " + file.string() + ": " + std::strerror(errno));
+void check_header(const fs::path & path) {
+    const File file = open_regular_file(path.u8string());
+    if (file == nullptr) {
+        throw bundle_error(errno == 0 ? path.string() + " is not a regular file"
+                                      : "cannot open " + path.string() + ": " + std::strerror(errno));
     }
     std::array<char, 4> magic{};
-    stream.read(magic.data(), magic.size());
+    if (std::fread(magic.data(), 1, magic.size(), file.get()) == 0) {
+        throw bundle_error(path.string() + " is not a GGUF file: it is empty");
+    }
     if (std::memcmp(magic.data(), "GGUF", magic.size()) != 0) {
-        throw bundle_error(file.string() + " is not a GGUF file: it does not begin with the letters GGUF");
+        throw bundle_error(path.string() + " is not a GGUF file: it does not begin with the letters GGUF");
     }
 }
 
 }  // namespace
 
 std::string find_model_file(const std::string & bundle) {
-    std::error_code error;
-    const fs::file_status status = fs::status(bundle, error);
-    if (!fs::exists(status)) {
+    const fs::path path = path_of(bundle);
+    const FileKind kind = kind_of(path);
+    if (kind == FileKind::none) {
         throw bundle_error("no such file or directory: " + bundle);
     }
-    const fs::path file = fs::is_directory(status) ? model_of(bundle) : fs::path(bundle);
+    const fs::path file = kind == FileKind::folder ? model_of(path) : path;
     check_header(file);
-    return file.string();
+    return file.u8string();
 }
 
 }  // namespace eliza

@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 #include <vector>
 
 #include "error.h"
@@ -22,11 +21,11 @@ std::string GgufFile::fingerprint() const {
         return Error(ELIZA_ERR_BUNDLE_INVALID, path + ": cannot be read: " + reason);
     };
     const File file = open_regular_file(path);
-    std::error_code error;
-    const uint64_t size = std::filesystem::file_size(path, error);
-    if (file == nullptr || error) {
-        throw fail(error ? error.message() : std::strerror(errno));
+    const std::optional<uint64_t> found = file != nullptr ? size_of(file.get()) : std::nullopt;
+    if (!found) {
+        throw fail(std::strerror(errno));
     }
+    const uint64_t size = *found;
     Fnv1a hash;
     std::vector<char> bytes(1 << 16);
     const auto add = [&](uint64_t begin, uint64_t n) {

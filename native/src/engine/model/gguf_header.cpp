@@ -4,7 +4,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
-#include <filesystem>
 
 #include "platform/files.h"
 
@@ -55,9 +54,9 @@ File opened(const std::string & path) {
 class GgufHeader::Reader {
 public:
     explicit Reader(GgufHeader & header) : header_(header), file_(opened(header.file_.path)) {
-        std::error_code error;
-        file_size_ = std::filesystem::file_size(header.file_.path, error);
-        if (error) throw header_.error("its size cannot be read: " + error.message());
+        const std::optional<uint64_t> size = size_of(file_.get());
+        if (!size) throw header_.error(std::string("its size cannot be read: ") + std::strerror(errno));
+        file_size_ = *size;
     }
 
     size_t position() const { return position_; }

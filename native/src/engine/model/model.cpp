@@ -14,6 +14,7 @@
 #include "llama-ext.h"
 #include "llama-model.h"
 #include "log.h"
+#include "platform/files.h"
 #include "platform/process.h"
 #include "token_piece.h"
 
@@ -118,7 +119,7 @@ std::shared_ptr<Model> Model::load(const std::string & path, const ModelSettings
     const LlamaErrorCapture capture;
     llama_model * raw = [&] {
         const AbortGuard guard;
-        return llama_model_load_from_file(path.c_str(), params);
+        return llama_model_load_from_file(path_of(path).u8string().c_str(), params);
     }();
     if (raw == nullptr) {
         check_rpc_connections(settings.devices.rpc);
@@ -141,7 +142,7 @@ void Model::load_adapters() {
     for (const LoraFile & file : settings_.lora) {
         const LlamaErrorCapture capture;
         const AbortGuard guard;
-        llama_adapter_lora * adapter = llama_adapter_lora_init(get(), file.path.c_str());
+        llama_adapter_lora * adapter = llama_adapter_lora_init(get(), path_of(file.path).u8string().c_str());
         if (adapter == nullptr) {
             throw capture.error(ELIZA_ERR_BUNDLE_INVALID, "cannot load the LoRA adapter " + file.path);
         }
