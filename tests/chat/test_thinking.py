@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.real_templates import real_templates
 
 from eliza_ffi.chat.thinking import thinking_format
+from tests.support.real_templates import real_templates
 
 HELLO = [{"role": "user", "content": "hello"}]
 

@@ -13,8 +13,10 @@ from eliza_ffi.chat.thinking import ThinkingFormat
 from eliza_ffi.errors import GenerationCancelled
 from eliza_ffi.session import thinking
 
+HELLO = [{"role": "user", "content": "hi"}]
 PROMPT = "<|im_start|>user\nWhat is your name?<|im_end|>\n<|im_start|>assistant\n"
 LABELS = ["RESPOND", "IGNORE", "STOP"]
+FLAGS = {"type": "array", "items": {"type": "boolean"}, "maxItems": 2}
 TOOL = {"type": "function", "function": {"name": "reply", "parameters": {"type": "object"}}}
 
 
@@ -72,9 +74,9 @@ def test_the_reasoning_ends_at_a_control_token(
         lambda m, n: m.rank(PROMPT, LABELS, think=n),
         lambda m, n: m.rank_many([PROMPT], LABELS, think=n)[0],
         lambda m, n: m.fill(PROMPT, Answer, think=n),
-        lambda m, n: m.fill(PROMPT, {"type": "array", "items": {"type": "boolean"}, "maxItems": 2}, think=n),
+        lambda m, n: m.fill(PROMPT, FLAGS, think=n),
         lambda m, n: m.fill_many([PROMPT], Answer, think=n)[0],
-        lambda m, n: m.call_tool([{"role": "user", "content": "hi"}], [TOOL], "required", think=n),
+        lambda m, n: m.call_tool(HELLO, [TOOL], "required", think=n),
     ],
 )
 def test_every_constrained_answer_can_follow_a_reasoning(tiny_model: Model, call: Any) -> None:
