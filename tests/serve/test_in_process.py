@@ -115,7 +115,7 @@ def test_the_application_runs_in_any_asgi_server(tiny_model: Model) -> None:
         expected.confidence, abs=2 * ROUNDING
     )
     assert other.json()["answers"]["so"].keys() == {"type", "noul"}
-    assert "<h1>Decisions</h1>" in page.text and models.json()["id"] == "tiny"
+    assert "<h1>eliza-ffi</h1>" in page.text and models.json()["id"] == "tiny"
     assert "/v1/systemone" in document.json()["paths"] and nothing.status_code == 404
 
 
