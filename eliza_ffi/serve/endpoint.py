@@ -178,8 +178,7 @@ class Endpoint(Generic[B]):
 
     def _refusal(self, error: ElizaError, deadline: Deadline) -> Refusal | None:
         """Return the response for an error; None = it is a failure of the server."""
-        cause = error.__cause__ if isinstance(error, FillError) else error
-        if isinstance(cause, ContextFullError):
+        if isinstance(error, ContextFullError):
             if not deadline.left:  # it might have fitted once other requests freed the context
                 return deadline.passed()
             return Refusal(400, str(error), "context_length_exceeded", self._input_name)
