@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from .. import __version__
 from ..async_model import AsyncModel
 from .admission import Admission
 from .chat import CHAT
@@ -51,7 +52,9 @@ def make_app(
     if admission is None:
         admission = admission_for(model, settings)
     metrics = ServeMetrics(admission, lambda: model.session.describe().get("passes", {}))
-    serving = Serving(model, settings, admission, metrics, int(time.time()))
+    build = model.session.describe().get("llama_cpp", {}).get("commit", "")
+    fingerprint = f"{build}-eliza-ffi-{__version__}".removeprefix("-")
+    serving = Serving(model, settings, admission, metrics, int(time.time()), fingerprint)
     document = openapi_document(ENDPOINTS)
     facts = {
         "id": settings.name,

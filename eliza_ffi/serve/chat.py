@@ -11,7 +11,7 @@ from dataclasses import replace
 from itertools import count
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, Tag
+from pydantic import Field, Tag, model_validator
 from typing_extensions import NotRequired, TypedDict
 
 from ..sampling.params import Sampling
@@ -91,6 +91,13 @@ class ChatMessage(Body):
     reasoning_content: str | None = None
     function_call: None = None
     audio: None = None
+
+    @model_validator(mode="after")
+    def _has_content(self) -> ChatMessage:
+        if self.content is None and self.role != "assistant":
+            raise ValueError(f"a message with the role {self.role} needs a content")
+        return self
+
     annotations: NoEffect
     probabilities: NoEffect
 
@@ -238,6 +245,7 @@ class ChatResponse(TypedDict):
     object: Literal["chat.completion"]
     created: int
     model: str
+    system_fingerprint: str
     choices: list[ChatChoice]
     usage: ChatUsage
 
@@ -252,6 +260,7 @@ async def _chat(request: ChatRequest, running: Running) -> dict[str, Any] | Even
         "object": "chat.completion.chunk" if request.stream else "chat.completion",
         "created": int(time.time()),
         "model": running.settings.name,
+        "system_fingerprint": running.fingerprint,
     }
     n = len(writings)
     if request.stream:
@@ -442,18 +451,18 @@ async def _chunks(
     """Yield the chunks of a stream."""
     usage: dict[str, Any] = {"usage": None} if with_usage else {}
     n_calls = [0] * n
-    has_begun = [False] * n
+    has_begun = [False] * n  # whether the chunk with the role was sent
     written: dict[int, Written] = {}
 
     def chunk(index: int, delta: dict[str, Any], **more: Any) -> dict[str, Any]:
-        if not has_begun[index]:
-            has_begun[index] = True
-            delta = {"role": "assistant", "content": "", **delta}
         choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": None, **more}
         return {**head, "choices": [choice], **usage}
 
     async with aclosing(steps):
         async for index, step in steps:
+            if not has_begun[index]:
+                has_begun[index] = True
+                yield chunk(index, {"role": "assistant", "content": None})
             if isinstance(step, str):
                 yield chunk(index, {"content": step})
             elif isinstance(step, ToolCall):

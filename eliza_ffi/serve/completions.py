@@ -87,6 +87,7 @@ class CompletionResponse(TypedDict):
     object: Literal["text_completion"]
     created: int
     model: str
+    system_fingerprint: str
     choices: list[CompletionChoice]
     usage: ChatUsage
 
@@ -140,6 +141,7 @@ async def _complete(request: CompletionRequest, running: Running) -> dict[str, A
         "object": "text_completion",
         "created": int(time.time()),
         "model": running.settings.name,
+        "system_fingerprint": running.fingerprint,
     }
     of_answer = [prompt for prompt in prompts for _ in range(n)]
     if plain.max_tokens == 0 and request.max_tokens == 0 and not of_answer[0].is_forced:

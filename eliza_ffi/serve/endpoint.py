@@ -54,6 +54,8 @@ class Serving:
     metrics : ServeMetrics
     started : int
         The time of the start, in seconds since 1970.
+    fingerprint : str
+        The versions of llama.cpp and of this package.
     """
 
     model: AsyncModel
@@ -61,6 +63,7 @@ class Serving:
     admission: Admission
     metrics: ServeMetrics
     started: int
+    fingerprint: str
 
 
 @dataclass(frozen=True)

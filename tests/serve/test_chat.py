@@ -89,6 +89,7 @@ def test_a_stream_has_the_same_text_and_the_usage(client: Any) -> None:
     )
     deltas = [chunk.choices[0].delta for chunk in chunks]
     assert deltas[0].role == "assistant" and len(chunks) > 5
+    assert whole.system_fingerprint == last.system_fingerprint != ""
     assert "".join(each.content or "" for each in deltas) == whole.choices[0].message.content
     assert [chunk.choices[0].finish_reason for chunk in chunks][-1] == "stop"
     assert last.choices == [] and last.usage.total_tokens == whole.usage.total_tokens
@@ -325,6 +326,7 @@ def test_the_asynchronous_client_streams_many_at_once(server: Served) -> None:
         ({"max_tokens": 0}, "max_tokens", "at least 1, got 0"),
         ({"messages": []}, "messages", "expected 1 or more items, got 0"),
         ({"messages": [{"role": "king"}]}, "messages", "messages[0].role: expected system"),
+        ({"messages": [{"role": "user"}]}, "messages", "messages[0]: a message with the role user"),
         ({"tool_choice": "maybe"}, "tool_choice", "expected auto, none or required, got 'maybe'"),
         ({"top_logprobs": 2}, "top_logprobs", "needs logprobs"),
         ({"store": True}, "store", "expected false, got true"),
