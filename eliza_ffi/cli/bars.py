@@ -1,4 +1,4 @@
-"""Format a decision for a terminal: each question, its answer, and bars of probabilities."""
+"""Format decisions and rankings for a terminal, with bars for the probabilities."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..decisions.answers import (
 from ..decisions.questions import Question, text_of
 from ..terminal import bar, headline, printable, text_table, wrap
 
-__all__ = ["decision_text"]
+__all__ = ["bar_lines", "decision_text"]
 
 MAX_OPTIONS_SHOWN = 12
 """Maximum number of options that have a line of their own. The last line sums up all others."""
@@ -71,11 +71,16 @@ def _bars(answer: Answer, width: int) -> str:
         shown = [(text_of(value), probability) for value, probability in answer.ranked()]
     more = shown[MAX_OPTIONS_SHOWN:] if len(shown) > MAX_OPTIONS_SHOWN + 1 else []
     shown = shown[: len(shown) - len(more)]
-    length = min(width // 2, MAX_BAR_LENGTH)
-    rows = [[label, f"{p:6.1%}  {bar(p, length)}"] for label, p in shown]
-    table = text_table(rows, left=2, width=width - len(INDENT), names=1)
-    lines = textwrap.indent(table, INDENT)
+    lines = bar_lines(shown, width)
     if more:
         rest = sum(probability for _, probability in more)
         lines += f"\n{INDENT}and {len(more)} more, together {rest:.1%}"
     return lines
+
+
+def bar_lines(shown: Sequence[tuple[str, float]], width: int) -> str:
+    """Return an indented line for each label and its probability, at most `width` columns wide."""
+    length = min(width // 2, MAX_BAR_LENGTH)
+    rows = [[label, f"{p:6.1%}  {bar(p, length)}"] for label, p in shown]
+    table = text_table(rows, left=2, width=width - len(INDENT), names=1)
+    return textwrap.indent(table, INDENT)

@@ -25,6 +25,7 @@ __all__ = [
     "model_options",
     "open_model",
     "read_choices",
+    "read_list",
     "read_messages",
     "read_prompt",
     "read_question",
@@ -184,7 +185,7 @@ def read_prompt(arguments: argparse.Namespace) -> str:
 def read_choices(arguments: argparse.Namespace) -> list[str]:
     """Return the labels of ``--choice``, or the lines of the file that are not empty."""
     if arguments.choices_file is not None:
-        lines = _choices_text(arguments).splitlines()
+        lines = read_list(arguments, arguments.choices_file).splitlines()
         choices = [line for line in lines if line.strip()]
     else:
         choices = list(arguments.choice or ())
@@ -202,16 +203,17 @@ def read_choices(arguments: argparse.Namespace) -> list[str]:
     return choices
 
 
-def _choices_text(arguments: argparse.Namespace) -> str:
-    if arguments.choices_file != STANDARD_INPUT:
-        return read_text(arguments.choices_file)
+def read_list(arguments: argparse.Namespace, path: str) -> str:
+    """Return the text of a file of labels; ``-`` = standard input, if it is not the prompt."""
+    if path != STANDARD_INPUT:
+        return read_text(path)
     prompts = [getattr(arguments, name, None) for name in ("prompt", "prompt_file", "messages")]
     if all(each in (None, STANDARD_INPUT) for each in prompts):
         raise UsageError(
-            "standard input holds the choices: give the prompt with --prompt or --prompt-file"
+            "standard input holds the labels: give the prompt with --prompt or --prompt-file"
         )
     if sys.stdin is None:
-        raise UsageError("no choices: standard input is closed")
+        raise UsageError("no labels: standard input is closed")
     return read_standard_input()
 
 

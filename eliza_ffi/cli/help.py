@@ -14,6 +14,18 @@ Example:
   eliza-ffi choose --prompt 'Is snow white? ' \
     --choice yes --choice no
 """,
+    "rank": r"""
+Example:
+
+  eliza-ffi rank --prompt 'A good pet is a ' \
+    --label cat --label dog --label horse
+
+For a file with a label in each line:
+
+  printf 'red car\nred house\nblue house\n' | \
+    eliza-ffi rank --prompt 'I like the ' \
+    --labels-file - --top 2
+""",
     "generate": r"""
 Example:
 

@@ -44,6 +44,7 @@ from .evaluate import add_evaluate_arguments, run_evaluate
 from .files import describe_os_error, read_text
 from .help import HelpFormatter, with_example
 from .models import run_models
+from .rank import add_rank_arguments, run_rank
 from .serve import add_serve_arguments, run_serve
 from .version import ShowVersion
 
@@ -158,10 +159,10 @@ def build_parser() -> argparse.ArgumentParser:
     )
     choose.add_argument(
         "--mode",
-        choices=("greedy", "sample", "best"),
-        default="greedy",
-        help="greedy: take the most probable token at each step; sample: draw each token by its "
-        "probability; best: take the label that is most probable as a whole (default: greedy)",
+        choices=("best", "greedy", "sample"),
+        help="best: take the label that is most probable as a whole; greedy: take the most "
+        "probable token at each step; sample: draw each token by its probability (default: best, "
+        "or greedy with --tokenization any)",
     )
     choose.add_argument(
         "--temperature",
@@ -194,6 +195,10 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add_model_arguments(choose)
     choose.set_defaults(run=run_choose)
+
+    rank = commands.add_parser("rank", help="find the most probable of many labels")
+    add_rank_arguments(rank)
+    rank.set_defaults(run=run_rank)
 
     generate = commands.add_parser("generate", help="continue a prompt, streaming the text")
     add_prompt_arguments(generate)

@@ -138,6 +138,7 @@ READING = {
     "choose choices": ["choose", "--prompt", "x", "--choices-file", "FILE"],
     "choose prompt": ["choose", "--prompt-file", "FILE", "--choice", "a"],
     "choose messages": ["choose", "--messages", "FILE", "--choice", "a"],
+    "rank labels": ["rank", "--prompt", "x", "--labels-file", "FILE"],
     "generate prompt": ["generate", "--prompt-file", "FILE"],
     "generate grammar": ["generate", "--prompt", "x", "--grammar-file", "FILE"],
     "tokenize prompt": ["tokenize", "--prompt-file", "FILE"],
@@ -239,7 +240,7 @@ def test_standard_input_cannot_hold_both_prompt_and_labels(
 ) -> None:
     monkeypatch.setattr(sys, "stdin", piped(b"a\nb\n"))
     assert cli.main(["choose", "--choices-file", "-", *prompt]) == 2
-    assert "standard input holds the choices" in capsys.readouterr().err
+    assert "standard input holds the labels" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -376,6 +377,10 @@ SHOWING: dict[str, list[str]] = {
         *("--choice", f"销售 {FAMILY}" * 9, "--choice", "\U0001f389" * 40, "--choice", "支持"),
     ],
     "decide a table": ["decide", *TABLE, *URGENT, "--output", "o.csv", "--overwrite"],
+    "rank": [
+        *("rank", "--prompt", "x", "--separator", " > ", "--max-passes", "0"),
+        *("--label", f"销售 > {FAMILY}" * 9, "--label", "a > \U0001f389" * 20, "--label", "支持"),
+    ],
     "evaluate": ["evaluate", *TABLE, *URGENT],
     "calibrate": ["calibrate", *TABLE, *URGENT, "--output", "c.json", "--method", "temperature"],
     "help": ["--help"],

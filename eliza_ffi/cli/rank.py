@@ -1,0 +1,156 @@
+"""``eliza-ffi rank``: find the most probable of many labels, with exact probabilities."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from ..async_model import AsyncModel
+from ..checks import short_repr
+from ..choices.rank_result import RankResult
+from ..terminal import printable, terminal_width, wrap
+from .bars import bar_lines
+from .console import (
+    UsageError,
+    add_chat_arguments,
+    add_model_arguments,
+    add_prompt_arguments,
+    open_model,
+    read_list,
+    read_question,
+    run_interruptibly,
+    whole_number,
+)
+from .files import check_utf8
+
+__all__ = ["add_rank_arguments", "run_rank"]
+
+MIN_INEXACT = 0.0005
+"""A level's two bounds differ visibly if they differ by at least this much."""
+
+
+def add_rank_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of the command."""
+    add_prompt_arguments(parser)
+    add_chat_arguments(parser)
+    listed = parser.add_mutually_exclusive_group()
+    listed.add_argument("--label", action="append", metavar="TEXT", help="a label; repeat for more")
+    listed.add_argument(
+        "--labels-file",
+        metavar="FILE",
+        help="read the labels from FILE, one per line; - = standard input",
+    )
+    parser.add_argument(
+        "--top",
+        type=_at_least_one,
+        default=5,
+        metavar="N",
+        help="print the N most probable labels (default: 5)",
+    )
+    parser.add_argument(
+        "--separator",
+        metavar="TEXT",
+        help="the text between the parts of a label, such as ' > '; also print the probability of "
+        "each level of the first label",
+    )
+    parser.add_argument(
+        "--level",
+        type=_at_least_one,
+        metavar="N",
+        help="with --separator: rank the groups of labels with the same first N parts",
+    )
+    parser.add_argument(
+        "--max-passes",
+        type=whole_number,
+        metavar="N",
+        help="stop after N forward passes, even if the result is not proven (default: no limit)",
+    )
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="print JSON: labels, probabilities, their rest, passes and time",
+    )
+    add_model_arguments(parser)
+
+
+def run_rank(arguments: argparse.Namespace) -> int:
+    """Print the most probable labels."""
+    if arguments.level is not None and arguments.separator is None:
+        raise UsageError("--level requires --separator, the text between the parts of a label")
+    labels = _read_labels(arguments)
+    question = read_question(arguments)
+    with open_model(arguments) as model:
+        ranking = run_interruptibly(
+            AsyncModel.of(model).rank(
+                question,
+                labels,
+                arguments.top,
+                separator=arguments.separator,
+                level=arguments.level,
+                max_passes=arguments.max_passes,
+            )
+        )
+    if arguments.json:
+        print(json.dumps({**ranking.to_dict(), "model": model.path}, ensure_ascii=False))
+    else:
+        print(_ranking_text(ranking, max(terminal_width() or 80, 40)))
+    return 0
+
+
+def _at_least_one(text: str) -> int:
+    number = whole_number(text)
+    if number == 0:
+        raise argparse.ArgumentTypeError("expected 1 or more, got 0")
+    return number
+
+
+def _read_labels(arguments: argparse.Namespace) -> list[str]:
+    """Return the labels of the command line or of the file; each must be there only once."""
+    if arguments.labels_file is None:
+        labels = list(arguments.label or ())
+        for label in labels:
+            check_utf8(label, "--label")
+        places = [f"--label number {i}" for i in range(1, len(labels) + 1)]
+    else:
+        labels = read_list(arguments, arguments.labels_file).removesuffix("\n").split("\n")
+        if labels == [""]:
+            raise UsageError(f"{arguments.labels_file} is empty: expected one label per line")
+        places = [f"{arguments.labels_file}: line {i}" for i in range(1, len(labels) + 1)]
+    if not labels:
+        raise UsageError("no labels: give --label more than once, or --labels-file")
+    seen: dict[str, str] = {}
+    for label, place in zip(labels, places, strict=True):
+        if not label.strip():
+            raise UsageError(f"{place} is empty: expected a label")
+        if label in seen:
+            raise UsageError(
+                f"{place} repeats a label: {short_repr(label)} is also at {seen[label]}"
+            )
+        seen[label] = place
+    return labels
+
+
+def _ranking_text(ranking: RankResult[str], width: int) -> str:
+    """Format a ranking as text, at most `width` columns wide."""
+    parts = []
+    if len(ranking):
+        parts.append(bar_lines(list(ranking), width))
+    parts.append(f"all other labels together: {ranking.rest:.1%}")
+    if ranking.levels:
+        parts.append("\nlevels of the first label:")
+        inside = [(level.text, level.probability) for level in ranking.levels]
+        parts.append(bar_lines(inside, width))
+        parts += [
+            wrap(f"{printable(level.text)}: at most {level.at_most:.1%}", width)
+            for level in ranking.levels
+            if level.at_most - level.probability >= MIN_INEXACT
+        ]
+    figures = (
+        "proven: no other label is more probable"
+        if ranking.proven
+        else "not proven: --max-passes ended the search"
+    )
+    if ranking.passes >= 0:
+        figures += f"; {ranking.passes} pass{'' if ranking.passes == 1 else 'es'}"
+    parts.append("\n" + wrap(f"{figures}, {ranking.elapsed * 1e3:.1f} ms", width))
+    return "\n".join(parts)
