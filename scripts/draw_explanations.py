@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Draw the pictures in docs/explanation: a choice in its trie, and questions that share an input.
+"""Draw the pictures in docs/explanation: a choice, questions that share an input, and a ranking.
 
-$ python scripts/draw_explanations.py            # writes both pictures
+$ python scripts/draw_explanations.py            # writes the pictures
 $ python scripts/draw_explanations.py --check    # exit code 1 if they are out of date
 """
 
@@ -106,6 +106,50 @@ QUESTIONS = (
     Asked("Is the writer angry?", 23, (("yes", 0.01), ("no", 0.99))),
     Asked("How urgent is it?", 32, (("low", 0.0), ("normal", 0.48), ("high", 0.52))),
 )
+
+
+class Prefix(NamedTuple):
+    """A prefix of the ranked labels: its last part, probability, continuations, and read number.
+
+    The search has not read the logits after a prefix without a number.
+    """
+
+    part: str
+    probability: float
+    below: tuple[Prefix, ...] = ()
+    number: int | None = None
+
+
+SEARCH = Prefix(
+    "prompt",
+    1.0,
+    (
+        Prefix(
+            "billing",
+            0.956,
+            (
+                Prefix(
+                    "refund",
+                    0.492,
+                    (Prefix("wrong", 0.322), Prefix("late", 0.162), Prefix("missing", 0.008)),
+                    3,
+                ),
+                Prefix(
+                    "invoice",
+                    0.464,
+                    (Prefix("late", 0.436), Prefix("wrong", 0.025), Prefix("missing", 0.002)),
+                    4,
+                ),
+            ),
+            2,
+        ),
+        Prefix("login", 0.023),
+        Prefix("delivery", 0.022),
+    ),
+    1,
+)
+N_LABELS_BELOW = 6
+"""The number of labels below each of the prefixes login and delivery."""
 
 
 def place(x: float, y: float, number: int) -> list[str]:
@@ -245,7 +289,66 @@ def options(x: float, y: float, listed: Sequence[tuple[str, float]]) -> list[str
     return parts
 
 
-PICTURES = {"choice.svg": choice, "questions.svg": questions}
+def prefix(x: float, y: float, at: Prefix) -> list[str]:
+    """Return the box of a prefix, vertically centred at `y`, with the number of its read."""
+    style = "pass" if at.number is None else "input" if at is SEARCH else "question"
+    words = "" if at.number is None else "inside"
+    number = [] if at.number is None else place(x + 134, y - 22, at.number)
+    return [
+        rect(x, y - 22, 134, 44, style),
+        text(x + 67, y - 2, at.part, words),
+        text(x + 67, y + 15, f"{at.probability:.3f}", words),
+        *number,
+    ]
+
+
+def edge(x: float, y: float, end: float, style: str = "edge") -> str:
+    """Return a line from a box to a box of the next column, whose middle is at `end`."""
+    path = f"M{x:g} {y:g} C{x + 30:g} {y:g} {x + 30:g} {end:g} {x + 60:g} {end:g}"
+    return f'<path d="{path}" class="{style}"/>'
+
+
+def ranking() -> str:
+    """Return the picture of a search for the most probable of 18 labels."""
+    billing, login, delivery = SEARCH.below
+    columns = (16, 210, 404, 598)
+    middles = {"billing": 150, "refund": 95, "invoice": 205, "login": 300, "delivery": 362}
+    root = 231
+    parts = [text(16, 28, "A search for the most probable of 18 labels", "name", "start")]
+    for topic in SEARCH.below:
+        style = "way" if topic is billing else "edge"
+        parts.append(edge(columns[0] + 134, root, middles[topic.part], style))
+    parts += prefix(columns[0], root, SEARCH)
+    for thing in billing.below:
+        y = middles[thing.part]
+        style = "way" if thing.part == "invoice" else "edge"
+        parts.append(edge(columns[1] + 134, middles["billing"], y, style))
+        parts.append(f'<path d="M{columns[2] + 134} {y} H{columns[3] - 12}" class="{style}"/>')
+        parts += prefix(columns[2], y, thing)
+        parts += options(columns[3], y, [(each.part, each.probability) for each in thing.below])
+    parts += prefix(columns[1], middles["billing"], billing)
+    for topic in (login, delivery):
+        y = middles[topic.part]
+        parts += prefix(columns[1], y, topic)
+        bound = f"{N_LABELS_BELOW} labels, each at most {topic.probability:.3f}: not read"
+        parts.append(text(columns[1] + 150, y + 5, bound, "small", "start"))
+    listed = (
+        ("question", "a prefix that was read", 210),
+        ("pass", "a prefix that was not read", 230),
+        ("decided", "the probability of a label", 230),
+        ("place", "the order of reading", 0),
+    )
+    parts += legend(418, listed)
+    words = (
+        "The search reads the logits after the prompt, after billing, after refund and after "
+        "invoice. Then the best label, billing, invoice, late, has the probability 0.436. The "
+        "unread prefixes, login and delivery, have at most 0.023, so no label below them is "
+        "more probable."
+    )
+    return svg(880, 452, "How a search finds the most probable label", words, parts)
+
+
+PICTURES = {"choice.svg": choice, "questions.svg": questions, "ranking.svg": ranking}
 
 
 def main(arguments: Sequence[str]) -> int:
