@@ -1,0 +1,454 @@
+"""`Model.rank` returns the labels that have the highest probabilities of all."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import functools
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from exhaustive_ranking import Exhaustive, label_logprobs
+from full_precision import write_in_full_precision
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from label_strategies import KINDS, label_sets, labels_of, product_names
+
+from bench.choosing.other_libraries import Logits
+from eliza_ffi import AsyncModel, CacheOptions, RankResult
+from eliza_ffi._resources import default_model_path
+from eliza_ffi.choices.label_set import string_choices
+from eliza_ffi.errors import GenerationCancelled, InvalidArgumentError
+from eliza_ffi.library import Library
+from eliza_ffi.library.protocol import StreamConfig
+from eliza_ffi.model import ChoiceResult, Model
+from eliza_ffi.session.lifecycle import open_stream
+from eliza_ffi.session.ranking import RankRun, rank_request
+
+FULL_PRECISION = CacheOptions(type_k="f32", type_v="f32")
+TOLERANCE = 1e-4
+"""With weights and cache in f32, the log-probabilities of two ways to decode differ by less."""
+
+TOLERANCE_F16 = 5e-3
+"""The same if the cache is f16."""
+
+QUANTIZED = 0.05
+"""The same for the embedded model, for labels that differ by more."""
+
+PROMPT = "Sort the message into a category.\nmessage: the new chair is for the garden\ncategory: "
+PROMPTS = ("Product: ", PROMPT, "We sell ", "code: ")
+VOCABULARIES = ("llama-spm", "gpt-2", "falcon", "llama-bpe", "qwen2", "gemma-4")
+SLOW = frozenset(VOCABULARIES[1:])
+
+
+@pytest.fixture(scope="module")
+def path_of(
+    random_model_path: Callable[..., Path], tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., Path]:
+    """Return a function that returns a model in full precision, by name.
+
+    ``trained`` is the embedded model. All other names are vocabularies of models with random
+    weights.
+    """
+
+    @functools.cache
+    def path_of(name: str, logit_std: float = 2.5) -> Path:
+        if name == "trained":
+            out = tmp_path_factory.mktemp("trained") / "model.gguf"
+            return write_in_full_precision(Path(default_model_path()), out)
+        return random_model_path(
+            name, n_embd=64, n_layers=2, seed=3, tensor_type="f32", logit_std=logit_std
+        )
+
+    return path_of
+
+
+class Pair:
+    """A model, and the same model that decodes one token at a time."""
+
+    def __init__(self, path: Path, library: Library) -> None:
+        def opened(**options: str) -> Model:
+            return Model(path, library=library, n_ctx=2048, n_threads=1, options=options)
+
+        self.model, self.reference = opened(), opened(strategy="token-by-token")
+
+    def close(self) -> None:
+        self.model.close()
+        self.reference.close()
+
+    def all_of(self, labels: list[str], prompt: str = PROMPT) -> Exhaustive:
+        """Compute the probability of every label, one token at a time."""
+        binding, ctx = self.reference.binding, self.reference.session.ctx
+        prepared = binding.prepare_choices(ctx, labels)
+        config = StreamConfig(cache_type_k="f32", cache_type_v="f32")
+        with open_stream(binding, ctx, config) as stream:
+            binding.prefill(stream, self.reference.prompt_tokens(prompt))
+            (scores,) = binding.score_endings(
+                stream, [((), prepared)], joint=False, option_mass=False
+            )
+        return Exhaustive(labels, scores.legal)
+
+    def rank(self, labels: Any, k: int = 5, **more: Any) -> RankResult[Any]:
+        return self.model.rank(PROMPT, labels, k, cache=FULL_PRECISION, **more)
+
+
+@pytest.fixture(scope="module")
+def pair_of(library: Library, path_of: Callable[..., Path]) -> Iterator[Callable[..., Pair]]:
+    """Return a function that opens a model by name, with the confidence `logit_std`."""
+    with ExitStack() as opened:
+
+        @functools.cache
+        def pair_of(name: str, logit_std: float = 2.5) -> Pair:
+            return opened.enter_context(closing(Pair(path_of(name, logit_std), library)))
+
+        yield pair_of
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param((name, logit_std), id=id, marks=pytest.mark.slow if name in SLOW else ())
+        for id, name, logit_std in (
+            ("trained", "trained", 2.5),
+            *((name, name, 2.5) for name in VOCABULARIES),
+            ("indifferent", "llama-spm", 0.0),
+            ("confident", "llama-spm", 10.0),
+        )
+    ],
+)
+def pair(request: pytest.FixtureRequest, pair_of: Callable[..., Pair]) -> Pair:
+    """A model; the parameter is its name and confidence."""
+    return pair_of(*request.param)
+
+
+@pytest.fixture(scope="module")
+def trained(pair_of: Callable[..., Pair]) -> Pair:
+    return pair_of("trained")
+
+
+@pytest.fixture(scope="module")
+def indifferent(pair_of: Callable[..., Pair]) -> Model:
+    return pair_of("llama-spm", 0.0).model
+
+
+# ---- The best labels ---------------------------------------------------------------------------
+
+
+@settings(max_examples=12)
+@given(labels=label_sets(most=150), k=st.integers(1, 12))
+def test_ranked_labels_are_the_most_probable_of_all(pair: Pair, labels: list[str], k: int) -> None:
+    pair.all_of(labels).check(pair.rank(labels, k), k, TOLERANCE)
+
+
+@pytest.mark.slow
+@settings(max_examples=6)
+@given(labels=label_sets(most=4000), k=st.sampled_from([1, 5, 50]))
+def test_the_best_of_thousands_of_labels_are_found(pair: Pair, labels: list[str], k: int) -> None:
+    pair.all_of(labels).check(pair.rank(labels, k), k, TOLERANCE)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["words", "codes", "pieces"])
+def test_the_best_of_twenty_thousand_labels_are_found(trained: Pair, kind: str) -> None:
+    labels = labels_of(kind, 20_000, seed=1)
+    trained.all_of(labels).check(trained.rank(labels, 5), 5, TOLERANCE)
+
+
+@pytest.mark.parametrize("name", ["trained", "llama-spm"])
+def test_probabilities_match_softmaxes_of_plain_logits(
+    name: str, library: Library, hooks_path: Path, path_of: Callable[..., Path]
+) -> None:
+    """The logits come from llama.cpp, and numpy computes the rest."""
+    plain = Logits(hooks_path)
+    with Model(path_of(name), library=library, n_threads=1) as model:
+        n_vocab = model.describe()["model"]["n_vocab"]
+        prompt = model.prompt_tokens(PROMPT)
+
+        @functools.cache
+        def logits_after(tokens: tuple[int, ...]) -> Any:
+            return plain.after(model.path, [*prompt, *tokens], n_vocab)
+
+        for kind in ("pieces", "words", "digits", "codes"):
+            labels = labels_of(kind, 25, seed=2)
+            payload = string_choices(labels).payload(model.tokenize, model.detokenize)
+            tokens = {leaf.name: leaf.tokens for leaf in payload.leaves()}
+            logprobs = label_logprobs([tokens[label] for label in labels], logits_after)
+            assert np.exp(logprobs).sum() == pytest.approx(1.0)
+            every = Exhaustive(labels, logprobs)
+            # Plain llama.cpp's cache is f16, and so is the default of rank.
+            every.check(model.rank(PROMPT, labels, 8), 8, TOLERANCE_F16)
+
+
+@given(labels=label_sets(most=60))
+@settings(max_examples=10)
+def test_as_many_places_as_labels_rank_all_labels(trained: Pair, labels: list[str]) -> None:
+    ranked = trained.rank(labels, len(labels) + 3)
+    trained.all_of(labels).check(ranked, len(labels), TOLERANCE)
+    assert ranked.rest == pytest.approx(0.0, abs=1e-9)
+    assert sum(ranked.probabilities) == pytest.approx(1.0)
+
+
+@given(labels=label_sets(most=60))
+@settings(max_examples=10)
+def test_choose_returns_the_first_label_of_a_ranking(trained: Pair, labels: list[str]) -> None:
+    ranked = trained.rank(labels, 1)
+    chosen = trained.model.choose(PROMPT, labels, cache=FULL_PRECISION)
+    assert chosen.proven
+    assert (chosen.value,) == ranked.labels
+    assert chosen.logprob == pytest.approx(np.log(ranked.probabilities[0]), abs=TOLERANCE)
+
+
+# ---- Groups, levels, limits --------------------------------------------------------------------
+
+
+@settings(max_examples=10)
+@given(seed=st.integers(0, 2**32), n=st.integers(20, 200), k=st.integers(1, 6))
+@pytest.mark.parametrize("level", [1, 2])
+def test_groups_have_the_sum_of_their_labels_probabilities(
+    trained: Pair, level: int, seed: int, n: int, k: int
+) -> None:
+    labels = labels_of("paths", n, seed)
+    ranked = trained.rank(labels, k, separator=" > ", level=level)
+    trained.all_of(labels).groups(" > ", level).check(ranked, k, TOLERANCE)
+
+
+@settings(max_examples=10)
+@given(seed=st.integers(0, 2**32), n=st.integers(20, 200))
+def test_levels_bound_the_probability_of_each_part_of_the_best_path(
+    trained: Pair, seed: int, n: int
+) -> None:
+    labels = labels_of("paths", n, seed)
+    ranked = trained.rank(labels, 2, separator=" > ")
+    every = trained.all_of(labels)
+    assert ranked.levels is not None
+    parts = ranked.labels[0].split(" > ")
+    assert [level.text for level in ranked.levels] == [
+        " > ".join(parts[: i + 1]) for i in range(len(parts))
+    ]
+    for i, level in enumerate(ranked.levels):
+        exact = np.exp(every.groups(" > ", i + 1).logprob_of(level.text))
+        assert level.probability <= exact * (1 + TOLERANCE)
+        assert exact <= level.at_most * (1 + TOLERANCE)
+    assert ranked.levels[-1].probability >= ranked.probabilities[0] * (1 - 1e-9)
+
+
+def test_a_limit_of_passes_is_kept_and_reported(trained: Pair) -> None:
+    labels = product_names(4000)
+    whole = trained.rank(labels)
+    every = trained.all_of(labels)
+    assert whole.passes > 2
+    none = trained.rank(labels, max_passes=0)
+    assert (none.labels, none.proven, none.passes) == ((), False, 0)
+    assert none.rest == pytest.approx(1.0)
+    for limit in range(1, whole.passes + 3):
+        ranked = trained.rank(labels, max_passes=limit)
+        assert ranked.passes <= limit
+        for label, probability in ranked:
+            expected = np.exp(every.logprob_of(label))
+            assert probability == pytest.approx(expected, rel=TOLERANCE)
+        assert ranked.rest == pytest.approx(1 - sum(ranked.probabilities))
+        if ranked.proven:
+            every.check(ranked, 5, TOLERANCE)
+    assert ranked.proven
+
+
+# ---- Passes ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["trained", "llama-spm"])
+def test_the_top_five_of_8000_names_need_at_most_four_passes(
+    name: str, library: Library, path_of: Callable[..., Path]
+) -> None:
+    with Model(path_of(name), library=library, n_threads=1) as model:
+        labels = model.prepare_labels(product_names(8000))
+        for prompt in PROMPTS:
+            ranked = model.rank(prompt, labels)
+            assert ranked.proven
+            assert ranked.passes <= 4, prompt
+
+
+@pytest.mark.parametrize(("name", "logit_std"), [("trained", 2.5), ("llama-spm", 10.0)])
+def test_a_confident_ranking_needs_at_most_one_pass_more_than_greedy(
+    pair_of: Callable[..., Pair], name: str, logit_std: float
+) -> None:
+    """Confident means that the best label has a probability of at least one half."""
+    model = pair_of(name, logit_std).model
+    n_confident = 0
+    for seed, kind in enumerate(KINDS):
+        labels = model.prepare_labels(labels_of(kind, 800, seed))
+        for prompt in PROMPTS:
+            model.rank(prompt, labels)  # brings the prompt into the cache
+            ranked = model.rank(prompt, labels, 1)
+            if ranked.probabilities[0] >= 0.5:
+                n_confident += 1
+                greedy = model.choose(prompt, labels, mode="greedy")
+                assert ranked.passes <= passes_of(greedy) + 1, (kind, prompt)
+    assert n_confident >= 3
+
+
+@settings(max_examples=10)
+@given(labels=label_sets(most=1500), k=st.integers(1, 10))
+def test_an_indifferent_model_needs_no_more_passes_than_scoring(
+    indifferent: Model, labels: list[str], k: int
+) -> None:
+    ranked = indifferent.rank(PROMPT, labels, k)
+    every = indifferent.choose(PROMPT, labels, mode="greedy", probabilities=True)
+    assert ranked.proven
+    assert ranked.passes <= passes_of(every)
+
+
+def passes_of(choice: ChoiceResult[str]) -> int:
+    """Return the forward passes of a choice whose prompt is in the cache."""
+    assert choice.stats is not None
+    return choice.stats.forward_passes
+
+
+# ---- Kinds of labels, both faces ---------------------------------------------------------------
+
+
+class Action(enum.Enum):
+    REPLY = "reply now"
+    IGNORE = 2
+    ARCHIVE = "archive"
+
+
+def test_enums_mappings_and_prepared_labels_return_their_values(tiny_model: Model) -> None:
+    members = tiny_model.rank(PROMPT, Action, 3)
+    assert set(members.labels) == set(Action)
+    numbers = {"garden": 1, "garden chair": 2, "gate": 3}
+    plain = tiny_model.rank(PROMPT, list(numbers), 2)
+    mapped = tiny_model.rank(PROMPT, numbers, 2)
+    prepared = tiny_model.rank(PROMPT, tiny_model.prepare_labels(numbers), 2)
+    assert mapped.labels == prepared.labels == tuple(numbers[label] for label in plain.labels)
+    assert mapped.probabilities == prepared.probabilities == pytest.approx(plain.probabilities)
+
+
+def test_the_asynchronous_model_ranks_alike(tiny_model: Model) -> None:
+    labels = product_names(300)
+    prompts = [PROMPT, "Product: ", "We sell "]
+
+    async def ask() -> tuple[RankResult[str], list[RankResult[str]]]:
+        face = AsyncModel.of(tiny_model)
+        return await face.rank(PROMPT, labels, 4), await face.rank_many(prompts, labels, k=4)
+
+    one, many = asyncio.run(ask())
+    check_same([one, *many], [tiny_model.rank(prompt, labels, 4) for prompt in (PROMPT, *prompts)])
+    check_same(tiny_model.rank_many(prompts, labels, k=4), many)
+
+
+def check_same(
+    found: list[RankResult[Any]], expected: list[RankResult[Any]], tolerance: float = QUANTIZED
+) -> None:
+    """Assert that rankings are equal, except for rounding."""
+    for each, other in zip(found, expected, strict=True):
+        assert each.labels == other.labels
+        assert each.proven == other.proven
+        assert each.probabilities == pytest.approx(other.probabilities, rel=tolerance)
+        assert each.rest == pytest.approx(other.rest, abs=tolerance)
+
+
+# ---- Older libraries, cancellation, shared passes ----------------------------------------------
+
+
+@pytest.mark.parametrize("level", [None, 1])
+def test_a_library_without_a_search_ranks_by_all_scores(
+    trained: Pair, monkeypatch: pytest.MonkeyPatch, level: int | None
+) -> None:
+    labels = labels_of("paths", 150, seed=4)
+    searched = trained.rank(labels, 5, separator=" > ", level=level)
+    supports = trained.model.binding.supports
+    monkeypatch.setattr(
+        trained.model.binding, "supports", lambda name: name != "rank" and supports(name)
+    )
+    scored = trained.rank(labels, 5, separator=" > ", level=level)
+    every = trained.all_of(labels)
+    wanted = every if level is None else every.groups(" > ", level)
+    wanted.check(scored, 5, TOLERANCE)
+    assert scored.labels[0] == searched.labels[0]
+    assert scored.levels is not None
+    for low in scored.levels:
+        exact = np.exp(every.groups(" > ", low.text.count(" > ") + 1).logprob_of(low.text))
+        assert low.probability == pytest.approx(exact, rel=TOLERANCE)
+        assert low.at_most == low.probability
+
+
+def test_a_library_without_prepared_labels_ranks_them_too(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The labels are then sent as a token tree, whose leaves are sorted by name."""
+    labels = ["zebra", "garden", "apple pie", "apple", "garden chair"]
+    with Model(library=library, n_threads=1) as model:
+        searched = model.rank(PROMPT, labels, 5)
+    with Model(library=library, n_threads=1) as model:
+        supports = model.binding.supports
+        missing = ("rank", "set_choices", "score_endings", "prepare_choices", "prepare_labels")
+        monkeypatch.setattr(
+            model.binding, "supports", lambda name: name not in missing and supports(name)
+        )
+        check_same([model.rank(PROMPT, labels, 5)], [searched])
+
+
+def test_a_ranking_can_be_cancelled(tiny_model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    session, labels = tiny_model.session, product_names(500)
+    expected = tiny_model.rank(PROMPT, labels)
+    run = RankRun(
+        session.binding, session.ctx, rank_request(session, PROMPT, string_choices(labels))
+    )
+    rank = tiny_model.binding.rank
+
+    def cancelled_meanwhile(*arguments: Any, **more: Any) -> Any:
+        run.cancel()
+        return rank(*arguments, **more)
+
+    monkeypatch.setattr(tiny_model.binding, "rank", cancelled_meanwhile)
+    with pytest.raises(GenerationCancelled):
+        next(run.steps())
+    monkeypatch.undo()
+    with pytest.raises(GenerationCancelled, match="the ranking was cancelled"):
+        next(run.steps())
+    check_same([tiny_model.rank(PROMPT, labels)], [expected])
+
+
+def test_rankings_in_shared_passes_equal_rankings_alone(
+    library: Library, path_of: Callable[..., Path]
+) -> None:
+    path = path_of("llama-spm")
+    labels = labels_of("words", 400, seed=6)
+    prompts = [f"Request {i}: which product? " for i in range(8)]
+    options = {"n_ctx": 4096, "n_slots": 8, "n_threads": 1, "library": library}
+
+    def rank(model: Model, prompt: str) -> RankResult[str]:
+        return model.rank(prompt, labels, 5, cache=FULL_PRECISION)
+
+    with Model(path, options={"batching": "off"}, **options) as alone:
+        expected = [rank(alone, prompt) for prompt in prompts]
+    together = threading.Barrier(len(prompts), timeout=60)
+
+    def begin(prompt: str) -> RankResult[str]:
+        together.wait()
+        return rank(model, prompt)
+
+    with Model(path, **options) as model, ThreadPoolExecutor(len(prompts)) as threads:
+        found = list(threads.map(begin, prompts))
+        passes = model.describe()["passes"]
+    assert passes["sequences"] > passes["run"]
+    check_same(found, expected, TOLERANCE)
+
+
+def test_unsuitable_arguments_are_named(tiny_model: Model) -> None:
+    with pytest.raises(InvalidArgumentError, match="k must be a whole number of 1 or more, got 0"):
+        tiny_model.rank(PROMPT, ["a", "b"], 0)
+    with pytest.raises(InvalidArgumentError, match="level needs separator"):
+        tiny_model.rank(PROMPT, ["a > b", "b"], level=1)
+    with pytest.raises(InvalidArgumentError, match="level must be at most 2"):
+        tiny_model.rank(PROMPT, ["a > b", "b"], separator=" > ", level=3)
+    with pytest.raises(InvalidArgumentError, match="separator must not be empty"):
+        tiny_model.rank(PROMPT, ["a > b", "b"], separator="")
+    with pytest.raises(InvalidArgumentError, match=r"labels\[1\]"):
+        tiny_model.rank(PROMPT, ["a", "a"])
