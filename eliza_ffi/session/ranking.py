@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import check_whole
-from ..choices.hierarchy import Groups, depth_of, groups_at
+from ..choices.hierarchy import Groups, depth_of
 from ..choices.label_set import LabelSet
 from ..choices.prepared_labels import ChoiceTokens
 from ..choices.rank_result import Level, RankResult
@@ -79,9 +79,9 @@ def rank_request(
             raise InvalidArgumentError(
                 'level needs separator, the text between the parts of a label, such as " > "'
             )
-        groups = groups_at(labels.texts, separator, level)
+        groups = labels.groups(separator, level)
     elif separator is not None:
-        groups_at(labels.texts, separator, 1)
+        labels.groups(separator, 1)  # checks the separator
     _ = session.ctx  # raises if the model is closed or belongs to the parent process
     tokens = session.choices.tokens_of(labels)
     generation = generate_request(session, prompt, method="rank", cache=cache)
@@ -160,7 +160,7 @@ class RankRun:
             first = int(np.flatnonzero(request.groups.of_label == first)[0])
         text = self._text_of(int(found.labels[0]))
         groups = [
-            groups_at(request.labels.texts, request.separator, level)
+            request.labels.groups(request.separator, level)
             for level in range(1, depth_of([text], request.separator) + 1)
         ]
         return [(each, int(each.of_label[first])) for each in groups]

@@ -140,17 +140,25 @@ def indifferent(pair_of: Callable[..., Pair]) -> Model:
 # ---- The best labels ---------------------------------------------------------------------------
 
 
-@settings(max_examples=12)
-@given(labels=label_sets(most=150), k=st.integers(1, 12))
-def test_ranked_labels_are_the_most_probable_of_all(pair: Pair, labels: list[str], k: int) -> None:
-    pair.all_of(labels).check(pair.rank(labels, k), k, TOLERANCE)
+LIMITS = st.sampled_from([None, 10_000])
+"""Without a limit of passes, a search may read everything in one go. With a limit it never does."""
+
+
+@settings(max_examples=16)
+@given(labels=label_sets(most=150), k=st.integers(1, 12), limit=LIMITS)
+def test_ranked_labels_are_the_most_probable_of_all(
+    pair: Pair, labels: list[str], k: int, limit: int | None
+) -> None:
+    pair.all_of(labels).check(pair.rank(labels, k, max_passes=limit), k, TOLERANCE)
 
 
 @pytest.mark.slow
 @settings(max_examples=6)
-@given(labels=label_sets(most=4000), k=st.sampled_from([1, 5, 50]))
-def test_the_best_of_thousands_of_labels_are_found(pair: Pair, labels: list[str], k: int) -> None:
-    pair.all_of(labels).check(pair.rank(labels, k), k, TOLERANCE)
+@given(labels=label_sets(most=4000), k=st.sampled_from([1, 5, 50]), limit=LIMITS)
+def test_the_best_of_thousands_of_labels_are_found(
+    pair: Pair, labels: list[str], k: int, limit: int | None
+) -> None:
+    pair.all_of(labels).check(pair.rank(labels, k, max_passes=limit), k, TOLERANCE)
 
 
 @pytest.mark.slow
@@ -208,13 +216,13 @@ def test_choose_returns_the_first_label_of_a_ranking(trained: Pair, labels: list
 
 
 @settings(max_examples=10)
-@given(seed=st.integers(0, 2**32), n=st.integers(20, 200), k=st.integers(1, 6))
+@given(seed=st.integers(0, 2**32), n=st.integers(20, 200), k=st.integers(1, 6), limit=LIMITS)
 @pytest.mark.parametrize("level", [1, 2])
 def test_groups_have_the_sum_of_their_labels_probabilities(
-    trained: Pair, level: int, seed: int, n: int, k: int
+    trained: Pair, level: int, seed: int, n: int, k: int, limit: int | None
 ) -> None:
     labels = labels_of("paths", n, seed)
-    ranked = trained.rank(labels, k, separator=" > ", level=level)
+    ranked = trained.rank(labels, k, separator=" > ", level=level, max_passes=limit)
     trained.all_of(labels).groups(" > ", level).check(ranked, k, TOLERANCE)
 
 
@@ -236,6 +244,16 @@ def test_levels_bound_the_probability_of_each_part_of_the_best_path(
         assert level.probability <= exact * (1 + TOLERANCE)
         assert exact <= level.at_most * (1 + TOLERANCE)
     assert ranked.levels[-1].probability >= ranked.probabilities[0] * (1 - 1e-9)
+
+
+def test_a_label_set_is_grouped_once(tiny_model: Model) -> None:
+    """Grouping 100,000 labels takes longer than ranking them."""
+    labels = tiny_model.prepare_labels(["a > b", "a > c", "d"])
+    groups = labels.groups(" > ", 1)
+    assert groups.texts == ("a", "d")
+    assert groups.of_label.tolist() == [0, 0, 1]
+    assert labels.groups(" > ", 1) is groups
+    assert labels.groups(" > ", 2).texts == ("a > b", "a > c", "d")
 
 
 def test_a_limit_of_passes_is_kept_and_reported(trained: Pair) -> None:

@@ -236,6 +236,7 @@ def of_choices(model: Model) -> Iterator[Subject]:
     payload = choices.TokenTreePayload("model", (descriptor,))
     yield of(choices.LabelSet, values=["a"], texts=["a"])
     yield of(one.place_of, text="a")
+    yield of(one.groups, separator=" > ", level=1)
     yield of(one.payload, **both)
     yield of(choices.PreparedLabels, choices=one, cache=cache)
     yield of(model.prepare_labels(["a"]).tokens_for, cache=cache)
