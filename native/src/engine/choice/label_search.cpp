@@ -237,6 +237,11 @@ std::vector<int32_t> LabelSearch::groups_below(Node node, const Groups & groups)
 
 // ---- Which rows to read in the next pass ----------------------------------------------------------
 
+// Impossible prefixes, whose logarithm is `nothing`, also exceed the threshold `nothing`: a search must end.
+bool LabelSearch::exceeds(const Prefix & prefix, double threshold) {
+    return prefix.logprob > threshold || threshold == nothing;
+}
+
 // Returns the cost of a pass, if several rows can be read in one pass.
 std::optional<PassCost> LabelSearch::pass_cost() const {
     const bool has_trees = options_.strategy != Strategy::token_by_token && sequence_.decoder().tree_limits().lanes > 0;
@@ -269,7 +274,7 @@ std::vector<TokenTrie::Node> LabelSearch::next_reads(const View & view, double t
 std::vector<TokenTrie::Node> LabelSearch::all_below(const View & view, double threshold) const {
     std::vector<Node> nodes;
     for (const Prefix & prefix : view.open) {
-        if (prefix.logprob > threshold) {
+        if (exceeds(prefix, threshold)) {
             add_all(prefix.node, nodes);
         }
     }
@@ -289,7 +294,7 @@ bool LabelSearch::is_everything_cheaper(const View & view, double threshold) con
     const TreeLimits limits = sequence_.decoder().tree_limits();
     double tokens = 0.0, rows = 0.0, lanes = 0.0;
     for (const Prefix & prefix : view.open) {
-        if (prefix.logprob > threshold) {
+        if (exceeds(prefix, threshold)) {
             const TokenTrie::Undecided & below = trie().undecided_below(prefix.node);
             tokens += static_cast<double>(prefix.n_tokens) + below.tokens;
             rows += 1.0 + below.branches;
@@ -323,7 +328,7 @@ size_t LabelSearch::count_worth_it(const View & view, double threshold, size_t n
     const double expected = first.logprob + depth * view.highest - std::log(static_cast<double>(n));
     double spare = cost.pass / 2.0;
     size_t count = 1;
-    for (; count < view.open.size() && view.open[count].logprob > threshold; ++count) {
+    for (; count < view.open.size() && exceeds(view.open[count], threshold); ++count) {
         const Prefix & prefix = view.open[count];
         if (prefix.logprob < expected) {
             spare -= cost.of_parts(static_cast<double>(prefix.n_tokens), 1, 1);

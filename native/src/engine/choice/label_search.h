@@ -71,13 +71,12 @@ private:
         double evenness = 0.0;  // entropy / its largest possible value
         double highest = 0.0;   // the largest of the log-probabilities
     };
-    // A prefix of labels, or a label or group.
     struct Prefix {
         Node node;
         double logprob;
         size_t n_tokens;  // from the last prefix that was read
     };
-    struct Found {
+    struct Found {  // a label or group
         int32_t label;
         double logprob;
     };
@@ -101,6 +100,7 @@ private:
     Ranking rank_groups(const View & view, const Groups & groups, size_t n) const;
     std::vector<int32_t> groups_below(Node node, const Groups & groups) const;
 
+    static bool exceeds(const Prefix & prefix, double threshold);
     std::optional<PassCost> pass_cost() const;
     std::vector<Node> next_reads(const View & view, double threshold, size_t n) const;
     std::vector<Node> all_below(const View & view, double threshold) const;
