@@ -1,4 +1,4 @@
-"""Labels with several parts, such as ``Electronics > Audio``, and their groups at each level."""
+"""Labels such as ``Electronics > Audio > Headphones``, and their groups at each level."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..checks import check_text, check_whole
 from ..errors import InvalidArgumentError
 
-__all__ = ["Groups", "groups_at"]
+__all__ = ["Groups", "Hierarchy"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,8 +31,10 @@ class Groups:
     of_label: NDArray[np.int32]
 
 
-def groups_at(texts: Sequence[str], separator: str, level: int) -> Groups:
-    """Group labels by their first `level` parts.
+class Hierarchy:
+    """Labels whose parts are divided by a separator.
+
+    The groups of each level are computed once, because this takes a while for 100,000 labels.
 
     Parameters
     ----------
@@ -40,35 +42,48 @@ def groups_at(texts: Sequence[str], separator: str, level: int) -> Groups:
         The labels.
     separator
         The text between two parts of a label.
-    level
-        1 = group by the first part.
 
-    Raises
-    ------
-    InvalidArgumentError
-        If no label has so many parts.
+    Attributes
+    ----------
+    depth : int
+        The largest number of parts of a label.
     """
-    check_text("separator", separator)
-    if not separator:
-        raise InvalidArgumentError("separator must not be empty")
-    deepest = depth_of(texts, separator)
-    if check_whole("level", level, 1) > deepest:
-        raise InvalidArgumentError(
-            f"level must be at most {deepest}, the largest number of parts of a label with the "
-            f"separator {separator!r}, got {level}"
-        )
-    numbers: dict[str, int] = {}
-    of_label = np.fromiter(
-        (
-            numbers.setdefault(separator.join(text.split(separator, level)[:level]), len(numbers))
-            for text in texts
-        ),
-        np.int32,
-        len(texts),
-    )
-    return Groups(tuple(numbers), of_label)
 
+    def __init__(self, texts: Sequence[str], separator: str) -> None:
+        check_text("separator", separator)
+        if not separator:
+            raise InvalidArgumentError("separator must not be empty")
+        self.separator = separator
+        self.depth = max(map(self.depth_of, texts))
+        self._texts = texts
+        self._groups: dict[int, Groups] = {}
 
-def depth_of(texts: Sequence[str], separator: str) -> int:
-    """Return the largest number of parts of a label."""
-    return max(text.count(separator) for text in texts) + 1
+    def depth_of(self, text: str) -> int:
+        """Return the number of parts of a label."""
+        return text.count(self.separator) + 1
+
+    def groups_at(self, level: int) -> Groups:
+        """Group the labels by their first `level` parts; 1 = by the first part.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If no label has so many parts.
+        """
+        if check_whole("level", level, 1) > self.depth:
+            raise InvalidArgumentError(
+                f"level must be at most {self.depth}, the largest number of parts of a label with "
+                f"the separator {self.separator!r}, got {level}"
+            )
+        if level not in self._groups:
+            numbers: dict[str, int] = {}
+            of_label = np.fromiter(
+                (numbers.setdefault(self._begin_of(t, level), len(numbers)) for t in self._texts),
+                np.int32,
+                len(self._texts),
+            )
+            self._groups[level] = Groups(tuple(numbers), of_label)
+        return self._groups[level]
+
+    def _begin_of(self, text: str, level: int) -> str:
+        return self.separator.join(text.split(self.separator, level)[:level])

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar, get_args, get_origin
 
-from ..checks import check_callable, check_several, check_text, check_whole, short_repr, wrong
+from ..checks import check_callable, check_several, check_text, short_repr, wrong
 from ..errors import InvalidArgumentError
 from ..library.protocol import StreamStats
-from .hierarchy import Groups, groups_at
+from .hierarchy import Hierarchy
 from .token_tree import TokenTreePayload, build_token_tree_descriptor
 
 __all__ = ["ChoiceResult", "LabelSet", "as_label_set", "tokenize_choice"]
@@ -196,19 +196,18 @@ class LabelSet(Generic[T]):
         self.values = values
         self.texts = texts
         self._place_of = seen
-        self._groups: dict[tuple[str, int], Groups] = {}
-
-    def groups(self, separator: str, level: int) -> Groups:
-        """Group the labels by their first `level` parts, as `groups_at`; the groups are kept."""
-        wanted = check_text("separator", separator), check_whole("level", level, 1)
-        groups = self._groups.get(wanted)
-        if groups is None:
-            groups = self._groups[wanted] = groups_at(self.texts, separator, level)
-        return groups
+        self._hierarchy: Hierarchy | None = None
 
     def place_of(self, text: str) -> int | None:
         """Return the position of a label, from 0; None if `text` is not a label of this set."""
         return self._place_of.get(check_text("text", text))
+
+    def hierarchy(self, separator: str) -> Hierarchy:
+        """Return the levels of labels such as ``Electronics > Audio``, which are kept for reuse."""
+        kept = self._hierarchy
+        if kept is None or kept.separator != separator:
+            self._hierarchy = kept = Hierarchy(self.texts, separator)
+        return kept
 
     @property
     def keys(self) -> tuple[Any, ...]:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import check_whole
-from ..choices.hierarchy import Groups, depth_of
+from ..choices.hierarchy import Groups
 from ..choices.label_set import LabelSet
 from ..choices.prepared_labels import ChoiceTokens
 from ..choices.rank_result import Level, RankResult
@@ -73,15 +73,12 @@ def rank_request(
     check_whole("k", k, 1)
     if max_passes is not None:
         check_whole("max_passes", max_passes, 0)
-    groups = None
-    if level is not None:
-        if separator is None:
-            raise InvalidArgumentError(
-                'level needs separator, the text between the parts of a label, such as " > "'
-            )
-        groups = labels.groups(separator, level)
-    elif separator is not None:
-        labels.groups(separator, 1)  # checks the separator
+    if level is not None and separator is None:
+        raise InvalidArgumentError(
+            'level needs separator, the text between the parts of a label, such as " > "'
+        )
+    hierarchy = None if separator is None else labels.hierarchy(separator)
+    groups = None if hierarchy is None or level is None else hierarchy.groups_at(level)
     _ = session.ctx  # raises if the model is closed or belongs to the parent process
     tokens = session.choices.tokens_of(labels)
     generation = generate_request(session, prompt, method="rank", cache=cache)
@@ -124,19 +121,21 @@ class RankRun:
             return
         args = self._request.generation
         with self._lifecycle.prefilled(args.config(), args.prompt_tokens) as stream:
-            found = self._search(stream, self._request.groups, self._request.k)
+            groups = self._request.groups
+            of_label = None if groups is None else groups.of_label
+            found = self._search(stream, of_label, self._request.k)
             levels = None if self._request.separator is None else self._levels(stream, found)
         yield self._result(begin, found, levels)
 
     def _search(
-        self, stream: Any, groups: Groups | None, k: int, *, is_new: bool = True
+        self, stream: Any, groups: NDArray[np.int32] | None, k: int, *, is_new: bool = True
     ) -> Ranking:
         assert isinstance(self._request.tokens, PreparedChoices)
         return self._binding.rank(
             stream,
             self._request.tokens,
             k=k,
-            groups=None if groups is None else groups.of_label,
+            groups=groups,
             max_passes=self._request.max_passes if is_new else 0,
         )
 
@@ -144,8 +143,9 @@ class RankRun:
         """Return the levels of the first label or group, from what the search has read."""
         levels = []
         for groups, number in self._groups_of_first(found):
-            known = self._search(stream, groups, len(groups.texts), is_new=False)
-            (place,) = np.flatnonzero(known.labels == number)
+            is_outside = (groups.of_label != number).astype(np.int32)
+            known = self._search(stream, is_outside, 1 + int(is_outside.any()), is_new=False)
+            (place,) = np.flatnonzero(known.labels == 0)
             low, high = np.exp([known.logprobs[place], known.most_logprobs[place]]).tolist()
             levels.append(Level(groups.texts[number], low, min(1.0, high)))
         return tuple(levels)
@@ -158,11 +158,9 @@ class RankRun:
         first = int(found.labels[0])
         if request.groups is not None:
             first = int(np.flatnonzero(request.groups.of_label == first)[0])
-        text = self._text_of(int(found.labels[0]))
-        groups = [
-            request.labels.groups(request.separator, level)
-            for level in range(1, depth_of([text], request.separator) + 1)
-        ]
+        hierarchy = request.labels.hierarchy(request.separator)
+        depth = hierarchy.depth_of(self._text_of(int(found.labels[0])))
+        groups = [hierarchy.groups_at(level) for level in range(1, depth + 1)]
         return [(each, int(each.of_label[first])) for each in groups]
 
     def _text_of(self, number: int) -> str:

@@ -246,16 +246,6 @@ def test_levels_bound_the_probability_of_each_part_of_the_best_path(
     assert ranked.levels[-1].probability >= ranked.probabilities[0] * (1 - 1e-9)
 
 
-def test_a_label_set_is_grouped_once(tiny_model: Model) -> None:
-    """Grouping 100,000 labels takes longer than ranking them."""
-    labels = tiny_model.prepare_labels(["a > b", "a > c", "d"])
-    groups = labels.groups(" > ", 1)
-    assert groups.texts == ("a", "d")
-    assert groups.of_label.tolist() == [0, 0, 1]
-    assert labels.groups(" > ", 1) is groups
-    assert labels.groups(" > ", 2).texts == ("a > b", "a > c", "d")
-
-
 def test_a_limit_of_passes_is_kept_and_reported(trained: Pair) -> None:
     labels = product_names(4000)
     whole = trained.rank(labels)
