@@ -416,7 +416,8 @@ class Model:
             A string or several strings that end the generation. They are not part of the result.
         logprobs
             Report the log-probability of every generated token, and the `logprobs` most probable
-            tokens at each position, 0 to 1,024; None = report nothing.
+            tokens at each position, 0 to 1,024; None = report nothing. In a stream, each piece also
+            has them, as its attribute `logprobs`.
         shape
             A JSON Schema, a class, a :class:`~eliza_ffi.Regex`, a :class:`~eliza_ffi.Lark` or a
             :class:`~eliza_ffi.Gbnf` that the text must match, or token masks

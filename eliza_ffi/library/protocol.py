@@ -7,7 +7,7 @@ the calls, and another library can implement them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -173,6 +173,9 @@ class StreamStep:
     drafted, accepted : int
         The number of tokens in the drafts that ended in this step, and how many of these tokens
         were accepted.
+    logprobs : array of (token, logprob), shape [n, 1 + n_top], or None
+        The log-probabilities of the tokens, as :meth:`LlmStreamingBinding.take_logprobs` returns
+        them; None if they were not requested.
     """
 
     tokens: tuple[int, ...]
@@ -180,6 +183,7 @@ class StreamStep:
     done: bool
     drafted: int = 0
     accepted: int = 0
+    logprobs: NDArray[np.void] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

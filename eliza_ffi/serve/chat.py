@@ -15,7 +15,7 @@ from pydantic import Field, Tag, model_validator
 from typing_extensions import NotRequired, TypedDict
 
 from ..sampling.params import Sampling
-from ..session.requests import TokenLogprob
+from ..session.requests import TextPiece, TokenLogprob
 from ..session.tool_calls import ToolCall, conversation_tokens
 from .endpoint import Endpoint, Events, Running
 from .fields import TEXT_OR_LIST, Body, NoEffect, by_kind
@@ -402,7 +402,7 @@ def _choice(answer: Written, index: int) -> dict[str, Any]:
     choice = {
         "index": index,
         "message": message,
-        "logprobs": _logprobs(answer),
+        "logprobs": _logprobs(answer.logprobs),
         "finish_reason": answer.finish_reason,
     }
     return {**choice, **_probabilities(answer)}
@@ -425,10 +425,8 @@ def _probabilities(answer: Written) -> dict[str, Any]:
     return {"probabilities": named}
 
 
-def _logprobs(answer: Written) -> dict[str, Any] | None:
-    if answer.logprobs is None:
-        return None
-    return {"content": token_logprobs(answer.logprobs), "refusal": None}
+def _logprobs(entries: Sequence[TokenLogprob] | None) -> dict[str, Any] | None:
+    return None if entries is None else {"content": token_logprobs(entries), "refusal": None}
 
 
 def token_logprobs(entries: Sequence[TokenLogprob]) -> list[dict[str, Any]]:
@@ -451,6 +449,7 @@ async def _chunks(
     """Yield the chunks of a stream."""
     usage: dict[str, Any] = {"usage": None} if with_usage else {}
     n_calls = [0] * n
+    n_logged = [0] * n
     has_begun = [False] * n  # whether the chunk with the role was sent
     written: dict[int, Written] = {}
 
@@ -464,7 +463,9 @@ async def _chunks(
                 has_begun[index] = True
                 yield chunk(index, {"role": "assistant", "content": None})
             if isinstance(step, str):
-                yield chunk(index, {"content": step})
+                logged = step.logprobs if isinstance(step, TextPiece) else None
+                n_logged[index] += len(logged or ())
+                yield chunk(index, {"content": step}, logprobs=_logprobs(logged))
             elif isinstance(step, ToolCall):
                 call, n_calls[index] = _call(step), n_calls[index] + 1
                 place, function = n_calls[index] - 1, call.pop("function")
@@ -475,7 +476,8 @@ async def _chunks(
                 yield chunk(index, {"tool_calls": [delta]})
             else:
                 written[index] = step
-                more = {"logprobs": _logprobs(step), "finish_reason": step.finish_reason}
+                rest = None if step.logprobs is None else step.logprobs[n_logged[index] :]
+                more = {"logprobs": _logprobs(rest), "finish_reason": step.finish_reason}
                 yield chunk(index, {}, **more, **_probabilities(step))
     if with_usage:
         answers = [written[index] for index in range(n)]

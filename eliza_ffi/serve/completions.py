@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Discriminator, Field, Tag
 from typing_extensions import NotRequired, TypedDict
 
-from ..session.requests import TokenLogprob, prompt_tokens
+from ..session.requests import TextPiece, TokenLogprob, prompt_tokens
 from ..session.session import Session
 from ..session.tool_calls import Beginning
 from .chat import ChatUsage
@@ -221,8 +221,9 @@ def _choice(index: int, text: str, answer: Written | None) -> dict[str, Any]:
     return {**choice, "probabilities": answer.probabilities}
 
 
-def _logprobs(entries: Sequence[TokenLogprob]) -> dict[str, Any]:
-    offsets, end = [], 0
+def _logprobs(entries: Sequence[TokenLogprob], offset: int = 0) -> dict[str, Any]:
+    """Return log-probabilities of tokens; `offset` is where the first one begins in the text."""
+    offsets, end = [], offset
     for each in entries:
         offsets.append(end)
         end += len(each.text)
@@ -246,6 +247,7 @@ async def _chunks(
     """Yield the chunks of a stream."""
     usage: dict[str, Any] = {"usage": None} if request.with_usage else {}
     has_begun = [not request.echo] * len(prompts)
+    n_logged, n_chars = [0] * len(prompts), [0] * len(prompts)  # of each answer, so far
     written: dict[int, Written] = {}
     async with aclosing(steps):
         async for index, step in steps:
@@ -253,9 +255,15 @@ async def _chunks(
             if not has_begun[index]:
                 has_begun[index] = True
                 text = prompts[index].text + text
+            logged = step.logprobs if isinstance(step, TextPiece | Written) else None
             if isinstance(step, Written):
                 written[index] = step
-            yield {**head, "choices": [_choice(index, text, written.get(index))], **usage}
+                logged = None if logged is None else logged[n_logged[index] :]
+            choice = _choice(index, text, written.get(index))
+            choice["logprobs"] = None if logged is None else _logprobs(logged, n_chars[index])
+            n_logged[index] += len(logged or ())
+            n_chars[index] += len(text)
+            yield {**head, "choices": [choice], **usage}
     if request.with_usage:
         answers = [written[index] for index in range(len(prompts))]
         yield {**head, "choices": [], "usage": usage_of(answers, request.n or 1)}

@@ -88,7 +88,7 @@ class GenerationRun:
         self._drafted = 0
         self._accepted = 0
         self._stop = StopTexts(args.stop) if args.stop else None
-        self._logprobs: NDArray[np.void] | None = None
+        self._logprobs: list[NDArray[np.void]] = []
         self._done = False
         self._context_full = False
         self._stats: StreamStats | None = None
@@ -117,6 +117,8 @@ class GenerationRun:
                     lifecycle.check()
                 for pulled in self._pull(stream):
                     step = self._count(pulled)
+                    if args.logprobs is not None:
+                        step = replace(step, logprobs=self._take_logprobs(stream, args.logprobs))
                     if step.done:
                         self._read_outcome(stream, has_trie)
                     yield step
@@ -139,7 +141,7 @@ class GenerationRun:
             finish_reason=self._finish_reason(),
             leaf=self._leaf,
             leaf_logprobs=self._leaf_logprobs,
-            logprobs=self._logprobs,
+            logprobs=np.concatenate(self._logprobs) if self._logprobs else None,
         )
 
     def _set_trie(self, stream: Any) -> bool:
@@ -212,15 +214,19 @@ class GenerationRun:
         self._done = step.done
         return step
 
+    def _take_logprobs(self, stream: Any, n_top: int) -> NDArray[np.void]:
+        """Return the log-probabilities of the tokens since the last call."""
+        n_new = len(self._tokens) - sum(map(len, self._logprobs))
+        found = self._binding.take_logprobs(stream, n_new, n_top)
+        self._logprobs.append(found)
+        return found
+
     def _read_outcome(self, stream: Any, has_trie: bool) -> None:
         """Read the facts that are available only while the stream is open."""
         if self._binding.supports("stats"):
             self._stats = self._binding.stats(stream)
         if has_trie and self._binding.supports("token_trie_leaf"):
             self._leaf = self._binding.token_trie_leaf(stream)
-        if self.args.logprobs is not None:
-            n_tokens = len(self._tokens)
-            self._logprobs = self._binding.take_logprobs(stream, n_tokens, self.args.logprobs)
 
     def _finish_reason(self) -> str:
         if self._context_full:

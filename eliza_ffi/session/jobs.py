@@ -30,6 +30,8 @@ from .request import GenerationRequest, RunResult
 from .requests import (
     GenerationResult,
     ShapeRequest,
+    TextPiece,
+    TokenLogprob,
     Tries,
     check_keywords,
     checked_cache,
@@ -40,6 +42,7 @@ from .requests import (
     generate_request,
     generation_of,
     shape_request,
+    token_logprobs,
 )
 from .saving import restore_work, save_work
 from .session import Session
@@ -88,7 +91,29 @@ class Jobs:
         request = generate_request(self.session, prompt, method=method, **settings)
         read = partial(generation_of, self.session)
         with_text = request.on_text is not None if with_steps is None else with_steps
+        if with_text and request.logprobs is not None:
+            return self._work(request, lambda: self._pieces(read))
         return self._work(request, lambda: _texts(with_text, read), at_once=not with_text)
+
+    def _pieces(
+        self, read: Callable[[RunResult], GenerationResult]
+    ) -> Callable[[Any], Iterator[str | GenerationResult]]:
+        """Return a function like that of :func:`_texts`; the pieces have log-probabilities."""
+        waiting: list[TokenLogprob] = []
+
+        def take(step: StreamStep | RunResult) -> Iterator[str | GenerationResult]:
+            if isinstance(step, RunResult):
+                yield read(step)
+                return
+            if step.logprobs is not None:
+                waiting.extend(token_logprobs(self.session, step.logprobs))
+            if step.text:
+                piece = TextPiece(step.text)
+                piece.logprobs = tuple(waiting)
+                waiting.clear()
+                yield piece
+
+        return take
 
     def choice(
         self, prompt: AnyPrompt, labels: Any, *, method: str, think: int = 0, **settings: Any

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..chat.prompt import Prompt
 from ..chat.template import Messages
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
 __all__ = [
     "GenerationResult",
     "ShapeRequest",
+    "TextPiece",
     "TokenLogprob",
     "Tries",
     "check_keywords",
@@ -83,6 +85,7 @@ __all__ = [
     "lora_option",
     "prompt_tokens",
     "shape_request",
+    "token_logprobs",
 ]
 
 PROMPT = "a string, a Prompt, token ids or a list of messages"
@@ -111,6 +114,19 @@ class TokenLogprob:
     text: str
     logprob: float
     top: tuple[TokenLogprob, ...] = ()
+
+
+class TextPiece(str):
+    """A piece of generated text.
+
+    Attributes
+    ----------
+    logprobs : tuple of TokenLogprob, or None
+        The tokens of this piece, and those before it that had no text yet; None if the argument
+        `logprobs` was None.
+    """
+
+    logprobs: tuple[TokenLogprob, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -590,13 +606,19 @@ def generation_of(session: Session, result: RunResult) -> GenerationResult:
         finish_reason=result.finish_reason,
         prompt_tokens=result.prompt_tokens,
         stats=result.stats,
-        logprobs=_token_logprobs(session, result),
+        logprobs=None if result.logprobs is None else token_logprobs(session, result.logprobs),
     )
 
 
-def _token_logprobs(session: Session, result: RunResult) -> tuple[TokenLogprob, ...] | None:
-    if result.logprobs is None:
-        return None
+def token_logprobs(session: Session, rows: NDArray[np.void]) -> tuple[TokenLogprob, ...]:
+    """Return log-probabilities with the texts of their tokens.
+
+    Parameters
+    ----------
+    session
+    rows
+        As :meth:`~eliza_ffi.library.protocol.LlmStreamingBinding.take_logprobs` returns them.
+    """
 
     # Some tokenizers drop a space at the beginning, so each token is detokenized after an anchor.
     anchor = session.tokenize(ANCHOR)
@@ -611,7 +633,7 @@ def _token_logprobs(session: Session, result: RunResult) -> tuple[TokenLogprob, 
 
     return tuple(
         with_text(own, tuple(with_text(other) for other in others if other[0] >= 0))
-        for own, *others in result.logprobs.tolist()
+        for own, *others in rows.tolist()
     )
 
 

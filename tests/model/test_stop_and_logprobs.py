@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eliza_ffi import AsyncModel, Model, Sampling
+from eliza_ffi import AsyncModel, Model, Sampling, Speculation
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.library import Library
 from eliza_ffi.session.stop_texts import StopTexts
@@ -141,6 +141,23 @@ def test_batches_and_async_models_report_log_probabilities(tiny_model: Model) ->
     assert tiny_model.generate_many([PROMPT], 6, logprobs=1)[0].logprobs == alone.logprobs
     face = AsyncModel.of(tiny_model)
     assert asyncio.run(face.generate(PROMPT, 6, logprobs=1)).logprobs == alone.logprobs
+
+
+@pytest.mark.parametrize("stop", [None, "small ass", "never"])
+@pytest.mark.parametrize("speculation", [None, Speculation()])
+def test_pieces_of_a_stream_have_the_log_probabilities_of_their_tokens(
+    tiny_model: Model, stop: str | None, speculation: Speculation | None
+) -> None:
+    whole = tiny_model.generate(QUESTION, 12, logprobs=2, stop=stop, speculation=speculation)
+    stream = tiny_model.stream(QUESTION, 12, logprobs=2, stop=stop, speculation=speculation)
+    found = [entry for piece in stream for entry in piece.logprobs]  # type: ignore[attr-defined]
+    assert stream.result.logprobs is not None and whole.logprobs is not None
+    assert [entry.token for entry in stream.result.logprobs] == [
+        entry.token for entry in whole.logprobs
+    ]
+    assert found == list(stream.result.logprobs)[: len(found)]
+    if stream.result.finish_reason != "stop":  # the tokens of a stop string are in no piece
+        assert len(found) == len(stream.result.logprobs)
 
 
 def test_invalid_numbers_of_log_probabilities_are_rejected(tiny_model: Model) -> None:

@@ -147,6 +147,20 @@ def test_logprobs_match_the_model_in_process(client: Any, tiny_model: Model) -> 
         assert len(got.top_logprobs) == 2 and bytes(got.bytes).decode() == got.token
 
 
+def test_each_chunk_of_a_stream_has_the_logprobs_of_its_text(client: Any) -> None:
+    asked = {"messages": HELLO, "temperature": 0, "logprobs": True, "top_logprobs": 1}
+    whole = client.chat.completions.create(model="any", **asked).choices[0]
+    stream = client.chat.completions.create(model="any", **asked, stream=True)
+    found = []
+    for chunk in stream:
+        (choice,) = chunk.choices
+        tokens = choice.logprobs.content if choice.logprobs else []
+        if choice.delta.content:
+            assert "".join(each.token for each in tokens) == choice.delta.content
+        found += tokens
+    assert [each.token for each in found] == [each.token for each in whole.logprobs.content]
+
+
 @pytest.mark.parametrize("field", ["structured_outputs", "guided_choice"])
 def test_an_exact_choice_has_probabilities(client: Any, tiny_model: Model, field: str) -> None:
     labels = ["yes", "no", "I do not know"]

@@ -90,6 +90,13 @@ def test_logprobs_of_a_continuation_have_alternatives(client: Any) -> None:
     assert "".join(logprobs.tokens) == found.choices[0].text
     assert all(len(each) == 2 for each in logprobs.top_logprobs)
     assert logprobs.text_offset[1] == len(logprobs.tokens[0])
+    chunks = client.completions.create(
+        model="any", prompt=PROMPT, temperature=0, logprobs=2, max_tokens=4, stream=True
+    )
+    parts = [chunk.choices[0].logprobs for chunk in chunks]
+    assert [token for part in parts if part for token in part.tokens] == logprobs.tokens
+    offsets = [offset for part in parts if part for offset in part.text_offset]
+    assert offsets == logprobs.text_offset
 
 
 def test_a_completion_can_be_an_exact_choice(client: Any) -> None:
