@@ -242,7 +242,7 @@ async def _text(running: Running, writing: Writing, with_steps: bool) -> AsyncGe
     else:
         result = await running.model.generate(writing.prompt, **settings)
     if limit is not None and not isinstance(limit, Beginning):
-        _check_whole(limit, result)
+        await running.model.session.helpers.run(_check_whole, limit, result)
     yield _written(result)
 
 
@@ -270,6 +270,15 @@ async def _label(
 ) -> AsyncGenerator[Step, None]:
     sampling = writing.sampling
     is_sampled = sampling.temperature > 0
+    plain = Sampling(top_p=sampling.top_p, top_k=sampling.top_k, min_p=sampling.min_p)
+    if not is_sampled and replace(sampling, seed=None) != plain:
+        raise Refusal(
+            400,
+            "penalties and logit_bias are not supported with an exact choice, unless the "
+            "temperature is above 0",
+            "invalid_value",
+            "temperature",
+        )
     choice = await running.model.choose(
         writing.prompt,
         labels.texts,
@@ -278,6 +287,9 @@ async def _label(
         sampling=sampling if is_sampled else None,
         wait=running.deadline.left,
     )
+    if 0 < writing.max_tokens < len(choice.tokens):
+        message = f"the choice has {len(choice.tokens)} tokens, more than max_tokens"
+        raise Refusal(422, message, "incomplete_answer", "max_tokens")
     if with_steps:
         yield choice.text
     counts = _counts(choice.stats, len(choice.tokens))

@@ -81,6 +81,10 @@ def test_without_a_key_only_the_page_and_health_are_served(
     headers = {} if given is None else {"authorization": given.encode("latin-1")}
     for method, path in (
         ("POST", DECISIONS),
+        ("POST", "/v1/chat/completions"),
+        ("POST", "/v1/completions"),
+        ("POST", "/v1/embeddings"),
+        ("POST", "/v1/responses"),
         ("POST", "/v1/systemone"),
         ("GET", "/v1/models"),
         ("GET", "/metrics"),

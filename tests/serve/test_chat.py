@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
 import httpx
 import pydantic
 import pytest
-from served import ROUNDING, Served
+from served import ROUNDING, Served, served
 
 from eliza_ffi import Model
+from eliza_ffi.library.loading import Library
 
 pytestmark = pytest.mark.slow
 
@@ -173,6 +175,11 @@ def test_an_exact_choice_has_probabilities(client: Any, tiny_model: Model, field
     assert list(choice.probabilities.values()) == pytest.approx(
         list(expected.probabilities.values()), abs=ROUNDING
     )
+
+
+def test_a_choice_longer_than_the_limit_is_an_error(server: Served) -> None:
+    error = refused(server, 422, guided_choice=["I do not know at all"], max_tokens=2)
+    assert error["code"] == "incomplete_answer" and error["param"] == "max_tokens"
 
 
 def test_a_choice_is_sampled_at_a_temperature(client: Any) -> None:
@@ -349,6 +356,12 @@ def test_the_asynchronous_client_streams_many_at_once(server: Served) -> None:
         ({"logit_bias": {"a": 1}}, "logit_bias", "expected token ids"),
         ({"structured_outputs": {}}, "structured_outputs", "exactly one of"),
         ({"guided_choice": ["a"], "guided_regex": "b"}, "guided_choice", "at most one limit"),
+        (
+            {"guided_choice": ["a", "b"], "logit_bias": {"5": 1}},
+            "temperature",
+            "not supported with an exact choice",
+        ),
+        ({"guided_choice": ["a", "a"]}, None, "the same as labels[0]"),
         ({"guided_choice": []}, "guided_choice", "expected 1 or more items, got 0"),
         ({"tools": [WEATHER], "guided_choice": ["a"]}, "tools", "cannot be combined"),
         (
@@ -364,7 +377,7 @@ def test_the_asynchronous_client_streams_many_at_once(server: Served) -> None:
     ],
 )
 def test_unfit_fields_are_rejected_by_name(
-    server: Served, fields: dict[str, Any], param: str, message: str
+    server: Served, fields: dict[str, Any], param: str | None, message: str
 ) -> None:
     error = refused(server, **fields)
     assert error["param"] == param and message in error["message"]
@@ -407,3 +420,38 @@ def test_a_disconnected_stream_frees_its_slot(server: Served) -> None:
             server.wait_until_idle(5)
     figures = server.figures()
     assert figures['eliza_queue_requests{state="running"}'] == 0
+
+
+def test_requests_beyond_the_queue_are_rejected_with_retry_after(library: Library) -> None:
+    long = {"messages": HELLO, "n": 16, "grammar": 'root ::= "a"+', "stream": True}
+    with (
+        served("--n-slots", "1", "--queue", "0") as narrow,
+        narrow.client() as client,
+        client.stream("POST", PATH, json=long) as first,
+        ThreadPoolExecutor() as threads,
+    ):
+        parts = first.iter_bytes()  # if this iterator were dropped, httpx would disconnect
+        assert next(parts).startswith(b"data: ")
+        second = threads.submit(client.post, PATH, json={"messages": HELLO, "max_tokens": 1})
+        narrow.wait_for('eliza_queue_requests{state="running"}', 2)
+        answer = client.post(PATH, json={"messages": HELLO})
+        assert answer.status_code == 429 and int(answer.headers["retry-after"]) >= 1
+        assert answer.json()["error"]["code"] == "queue_full"
+        first.close()
+        assert second.result().status_code == 200
+
+
+def test_metrics_count_chat_and_its_tokens(server: Served) -> None:
+    before = server.figures()
+    with server.client() as client:
+        usage = client.post(PATH, json={"messages": HELLO, "max_tokens": 3}).json()["usage"]
+    after = server.figures()
+
+    def more(name: str) -> float:
+        return after[name] - before.get(name, 0.0)
+
+    n_cached = usage["prompt_tokens_details"]["cached_tokens"]
+    assert more('eliza_tokens_total{source="generated"}') == usage["completion_tokens"]
+    assert more('eliza_tokens_total{source="reused"}') == n_cached
+    assert more('eliza_tokens_total{source="read"}') == usage["prompt_tokens"] - n_cached
+    assert more('eliza_requests_total{code="200",endpoint="/v1/chat/completions"}') == 1
