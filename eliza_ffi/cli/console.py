@@ -22,6 +22,7 @@ __all__ = [
     "add_chat_arguments",
     "add_model_arguments",
     "add_prompt_arguments",
+    "at_least_one",
     "model_options",
     "open_model",
     "read_choices",
@@ -291,3 +292,11 @@ def whole_number(text: str) -> int:
     if not text.isascii() or not text.isdigit():
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of 0 or more")
     return int(text)
+
+
+def at_least_one(text: str) -> int:
+    """Convert the value of an option to a whole number of 1 or more."""
+    number = whole_number(text)
+    if number == 0:
+        raise argparse.ArgumentTypeError("expected 1 or more, got 0")
+    return number

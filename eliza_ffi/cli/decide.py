@@ -16,7 +16,7 @@ from ..decisions.calibration import wording_hash
 from ..decisions.deciding import settings_for
 from ..decisions.fingerprint import fingerprint_of
 from ..decisions.prompts import as_one_input
-from ..decisions.questions import Question
+from ..decisions.questions import Question, with_top
 from ..errors import InvalidArgumentError
 from ..model import Model
 from ..tables import TableJob, TableResult, decide_rows
@@ -25,7 +25,13 @@ from ..tables.job import DecideAll, input_of
 from ..tables.rows import InputTable, check_column
 from ..terminal import fact_table, printable, terminal_width
 from .bars import decision_text
-from .console import UsageError, add_model_arguments, open_model, read_messages
+from .console import (
+    UsageError,
+    add_model_arguments,
+    at_least_one,
+    open_model,
+    read_messages,
+)
 from .files import STANDARD_INPUT, check_output, check_utf8, read_standard_input, read_text
 from .on_ray import add_ray_arguments, ray_workers
 from .progress import RowProgress
@@ -52,7 +58,7 @@ MAX_ANSWERS_COUNTED = 12
 """Maximum number of different answers to a question that the summary lists with their counts."""
 
 TABLE_ONLY = (
-    *("column", "delimiter", "limit", "output", "keep", "min_confidence"),
+    *("column", "delimiter", "limit", "output", "keep", "min_confidence", "top"),
     *("overwrite", "retry_errors"),
     *("ray", "workers"),
 )
@@ -125,6 +131,12 @@ def add_decide_arguments(parser: argparse.ArgumentParser) -> None:
         help="mark a row for review if an answer has a confidence below C, 0 to 1",
     )
     group.add_argument(
+        "--top",
+        type=at_least_one,
+        metavar="N",
+        help="print the N most probable labels: here of each choice, in a column",
+    )
+    group.add_argument(
         "--overwrite",
         action="store_true",
         help="if the output exists, replace it and decide all rows again",
@@ -161,6 +173,7 @@ def run_decide(arguments: argparse.Namespace) -> int:
 def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -> int:
     table = read_table(arguments)
     check_column(table, arguments.column)
+    questions = with_top(questions, arguments.top)
     asked = read_asking(arguments)
     settings = _settings(arguments, asked)
     if arguments.workers is not None and arguments.ray is None:
@@ -186,6 +199,7 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
             else [name for name in arguments.keep if name != "-"],
             settings=_identity(fingerprint, arguments, asked),
             option_mass=arguments.option_mass,
+            top=arguments.top,
             min_confidence=arguments.min_confidence,
         )
         with _resumable(output, arguments.limit) as progress:

@@ -15,6 +15,7 @@ from .console import (
     add_chat_arguments,
     add_model_arguments,
     add_prompt_arguments,
+    at_least_one,
     open_model,
     read_list,
     read_question,
@@ -42,7 +43,7 @@ def add_rank_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--top",
-        type=_at_least_one,
+        type=at_least_one,
         default=5,
         metavar="N",
         help="print the N most probable labels (default: 5)",
@@ -55,7 +56,7 @@ def add_rank_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--level",
-        type=_at_least_one,
+        type=at_least_one,
         metavar="N",
         help="with --separator: rank the groups of labels with the same first N parts",
     )
@@ -95,13 +96,6 @@ def run_rank(arguments: argparse.Namespace) -> int:
     else:
         print(_ranking_text(ranking, max(terminal_width() or 80, 40)))
     return 0
-
-
-def _at_least_one(text: str) -> int:
-    number = whole_number(text)
-    if number == 0:
-        raise argparse.ArgumentTypeError("expected 1 or more, got 0")
-    return number
 
 
 def _read_labels(arguments: argparse.Namespace) -> list[str]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
-from ..checks import check_kind, check_number, check_several, short_repr, wrong
+from ..checks import check_kind, check_number, check_several, check_whole, short_repr, wrong
 from ..errors import InvalidArgumentError
-from .prompts import value_text
-from .questions import Choice, Labels, Predicate, Question, Score, Value
+from ..library.protocol import Ranking
+from .questions import Choice, Labels, Predicate, Question, Score, Value, value_text
 
 __all__ = [
     "Answer",
@@ -24,6 +25,7 @@ __all__ = [
     "answer_of",
     "choice_confidence",
     "decisions_answer",
+    "ranked_answer",
     "score_confidence",
     "systemone_answer",
 ]
@@ -92,10 +94,17 @@ class ChoiceAnswer(_Answer):
     Attributes
     ----------
     options : tuple of (str or bool, float)
-        All options with their probabilities, in the order of the question.
+        All options with their probabilities, in the order of the question. If the question has more
+        than 255 options: the `top` most probable ones, most probable first.
+    rest : float
+        The probability of all options that are not in `options`.
+    n_options : int
+        The number of options of the question; 0 = all are in `options`.
     """
 
     options: tuple[tuple[Value, float], ...]
+    rest: float = 0.0
+    n_options: int = 0
 
     @property
     def choice(self) -> Value:
@@ -120,16 +129,20 @@ class ChoiceAnswer(_Answer):
     @property
     def confidence(self) -> float:
         """See :func:`choice_confidence`."""
-        return choice_confidence(self.distribution)
+        return choice_confidence(self.distribution, self.n_options or len(self.options))
 
     @property
     def distribution(self) -> tuple[float, ...]:
-        """The probabilities, in the order of the question."""
+        """The probabilities of `options`."""
         return tuple(probability for _, probability in self.options)
 
     def ranked(self) -> list[tuple[Value, float]]:
-        """Return all options with their probabilities, most probable first."""
+        """Return `options`, most probable first."""
         return sorted(self.options, key=lambda option: option[1], reverse=True)
+
+    def top(self, n: int = 5) -> list[tuple[Value, float]]:
+        """Return the n most probable of `options`, most probable first."""
+        return self.ranked()[: check_whole("n", n, 1)]
 
     def __repr__(self) -> str:
         return self._described(self.value, f"probability {self.probability:.3g}")
@@ -352,14 +365,37 @@ def answer_of(
     return ChoiceAnswer(options=tuple(zip(values, p, strict=True)), **rest)
 
 
-def choice_confidence(probabilities: Sequence[float]) -> float:
+def ranked_answer(question: Choice, ranking: Ranking, abstain_below: float = 0.0) -> ChoiceAnswer:
+    """Make the answer to a choice among many options from the most probable ones."""
+    values = question.label_set.values
+    options = [
+        (values[place], math.exp(logprob))
+        for place, logprob in zip(ranking.labels.tolist(), ranking.logprobs.tolist(), strict=True)
+    ]
+    return ChoiceAnswer(
+        name=question.name,
+        abstained=options[0][1] < abstain_below,
+        options=tuple(options),
+        rest=ranking.rest,
+        n_options=len(values),
+    )
+
+
+def choice_confidence(probabilities: Sequence[float], n_options: int | None = None) -> float:
     """Return how far the most probable of n options is above chance, from 0 to 1.
 
     The formula is the one published for ``/v1/systemone``: (p - 1/n) / (1 - 1/n), but at least 0.
     The confidence of a single option is 1.
+
+    Parameters
+    ----------
+    probabilities
+        At least the probability of the most probable option.
+    n_options
+        The number of options; None = the number of probabilities.
     """
     probabilities = _checked(probabilities)
-    chance = 1.0 / len(probabilities)
+    chance = 1.0 / (n_options or len(probabilities))
     return 1.0 if chance == 1.0 else max(0.0, (max(probabilities) - chance) / (1.0 - chance))
 
 
@@ -427,6 +463,8 @@ def decisions_answer(answer: Answer) -> dict[str, Any]:
             "confidence": answer.confidence,
             "probabilities": [{"value": value, "probability": p} for value, p in answer.options],
         }
+        if answer.n_options:
+            fields |= {"rest": answer.rest, "n_options": answer.n_options}
     elif isinstance(answer, ScoreAnswer):
         fields = {
             "type": "score",

@@ -45,7 +45,7 @@ from .prompts import (
     input_text,
     option_count,
 )
-from .questions import Score
+from .questions import Choice, Score
 from .scoring import OptionScores, QuestionScores
 
 if TYPE_CHECKING:
@@ -123,6 +123,9 @@ class Asking:
         Whether to compute these scores as well.
     stream
         The settings of the stream: slot and cache.
+    may_search
+        Whether to find only the most probable options of a question with more than 255 options.
+        Otherwise all options are scored.
 
     Attributes
     ----------
@@ -147,29 +150,46 @@ class Asking:
         joint: bool = False,
         option_mass: bool = False,
         stream: Mapping[str, Any] | None = None,
+        may_search: bool = False,
     ) -> None:
         self._session = session
+        may_search = may_search and session.binding.supports("rank")
         self._asked = [
-            [ask(question, how.labels, order) for order in orders_of(question, how.orders)]
+            [Asked(question, (), ())]
+            if may_search and _is_searched(question, how)
+            else [ask(question, how.labels, order) for order in orders_of(question, how.orders)]
             for question in questions
         ]
         every = list(itertools.chain.from_iterable(self._asked))
         prompt, endings = _tokens(session, input_text(given), every, how.prompt)
-        choices = [session.choices.tokens_of(_label_set(asked)) for asked in every]
         self.args = ScoreArgs(
             generate_request(session, prompt, method="decide", **(stream or {})),
-            tuple(map(Ending, endings, choices)),
+            tuple(map(self._ending, every, endings)),
             joint,
             option_mass,
         )
 
+    def _ending(self, asked: Asked, tokens: list[int]) -> Ending:
+        choices = self._session.choices
+        if asked.options:
+            return Ending(tokens, choices.tokens_of(_label_set(asked)))
+        assert isinstance(asked.question, Choice)
+        return Ending(tokens, choices.tokens_of(asked.question.label_set), asked.question.top)
+
     def scores(self, result: ScoreResult) -> tuple[QuestionScores, ...]:
-        """Return the scores of each question."""
-        each = zip(self.args.endings, result.scores, strict=True)
+        """Return the scores of each question that is not searched."""
+        scored = (ending for ending in self.args.endings if ending.k is None)
+        each = zip(scored, result.scores, strict=True)
         return tuple(
             QuestionScores(tuple(self._in_own_order(asked, *next(each)) for asked in orders))
             for orders in self._asked
+            if orders[0].options
         )
+
+    @property
+    def searched(self) -> tuple[bool, ...]:
+        """For each question, whether only its most probable options are found."""
+        return tuple(not orders[0].options for orders in self._asked)
 
     def _in_own_order(self, asked: Asked, ending: Ending, scores: EndingScores) -> OptionScores:
         """Return the scores in the question's order of the options."""
@@ -201,6 +221,7 @@ def asking_of(
     joint: bool = False,
     option_mass: bool = False,
     stream: Mapping[str, Any] | None = None,
+    may_search: bool = False,
 ) -> Asking | ModelAsking:
     """Prepare the scoring request of an input.
 
@@ -208,7 +229,7 @@ def asking_of(
 
     Parameters
     ----------
-    session, given, questions, how, joint, option_mass, stream
+    session, given, questions, how, joint, option_mass, stream, may_search
         As in :class:`Asking`.
 
     Raises
@@ -222,7 +243,14 @@ def asking_of(
     decision_model = decision_model_of(session) if how.prompt is None else None
     if decision_model is None:
         return Asking(
-            session, given, questions, how, joint=joint, option_mass=option_mass, stream=stream
+            session,
+            given,
+            questions,
+            how,
+            joint=joint,
+            option_mass=option_mass,
+            stream=stream,
+            may_search=may_search,
         )
     if how != How() or joint:
         raise InvalidArgumentError(
@@ -477,6 +505,16 @@ def _turn(session: Session) -> tuple[str, str] | None:
         return session.chat().turn(**THINKING_OFF)
     except NoChatTemplateError:
         return "", "\nAnswer:\n"
+
+
+def _is_searched(question: AskedQuestion, how: How) -> bool:
+    """Return whether only the most probable options of a question are found.
+
+    The search needs no list of the options in the prompt, and one order.
+    """
+    if not isinstance(question, Choice) or not question.has_many_options:
+        return False
+    return not question.lists_options and how.orders == 1 and how.labels == "text"
 
 
 def _label_set(asked: Asked) -> LabelSet[str]:

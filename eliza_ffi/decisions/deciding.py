@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +14,23 @@ import numpy as np
 
 from ..checks import check_flag, check_number
 from ..session.requests import check_keywords
-from ..session.scoring import ScoreResult
-from .answers import Decision, DecisionUsage, answer_of, collect, expand
+from ..session.scoring import ScoreResult, ranking_of
+from .answers import (
+    ChoiceAnswer,
+    Decision,
+    DecisionUsage,
+    PredicateAnswer,
+    ScoreAnswer,
+    answer_of,
+    collect,
+    expand,
+    ranked_answer,
+)
 from .asking import How, WritePrompt, asking_of
 from .calibration import Calibration, as_calibration, how_asked
 from .fingerprint import fingerprint_of
 from .prompts import LabelStyle
-from .questions import Question
+from .questions import Choice, Question
 from .scoring import Rule
 
 if TYPE_CHECKING:
@@ -69,6 +80,11 @@ class Settings:
         if self.calibration is not None:
             return self.calibration.needs_whole_rows
         return self.scoring != "legal"
+
+    @property
+    def may_search(self) -> bool:
+        """Whether the most probable options can be found without the scores of all."""
+        return self.scoring == "legal" and self.calibration is None and not self.option_mass
 
 
 def settings_for(
@@ -135,28 +151,18 @@ class DecisionRun:
             joint=settings.needs_joint,
             option_mass=settings.option_mass,
             stream=settings.stream,
+            may_search=settings.may_search,
         )
         self.args = self._asking.args
 
     def decision(self, result: ScoreResult) -> Decision:
         """Convert the scores to answers."""
         settings = self._settings
-        answers = []
-        every = enumerate(self._asking.scores(result))
-        for question, expanded in zip(self._questions, self._expanded, strict=True):
-            parts = []
-            for each in expanded:
-                place, scores = next(every)
-                if settings.calibration is None:
-                    logs = scores.log_probabilities(settings.scoring)
-                else:
-                    logs = settings.calibration.apply(place, scores)
-                parts.append(
-                    answer_of(
-                        each, np.exp(logs).tolist(), scores.option_mass, settings.abstain_below
-                    )
-                )
-            answers.append(collect(question, parts))
+        parts = iter(self._parts(result))
+        answers = [
+            collect(question, [next(parts) for _ in expanded])
+            for question, expanded in zip(self._questions, self._expanded, strict=True)
+        ]
         usage = DecisionUsage(
             input_tokens=result.prompt_tokens,
             cached_tokens=result.cached_tokens,
@@ -164,3 +170,23 @@ class DecisionRun:
             seconds=time.perf_counter() - self._begin,
         )
         return Decision(tuple(answers), usage, settings.calibration is not None)
+
+    def _parts(self, result: ScoreResult) -> Iterator[PredicateAnswer | ChoiceAnswer | ScoreAnswer]:
+        """Yield the answers to the questions with one answer each."""
+        settings = self._settings
+        scored, rankings = iter(self._asking.scores(result)), iter(result.rankings)
+        every = itertools.chain.from_iterable(self._expanded)
+        for place, (each, is_searched) in enumerate(zip(every, self._asking.searched, strict=True)):
+            if is_searched:
+                assert isinstance(each, Choice)
+                yield ranked_answer(each, next(rankings), settings.abstain_below)
+                continue
+            scores = next(scored)
+            if settings.calibration is None:
+                logs = scores.log_probabilities(settings.scoring)
+            else:
+                logs = settings.calibration.apply(place, scores)
+            if isinstance(each, Choice) and each.has_many_options:
+                yield ranked_answer(each, ranking_of(logs, each.top), settings.abstain_below)
+                continue
+            yield answer_of(each, np.exp(logs).tolist(), scores.option_mass, settings.abstain_below)

@@ -32,7 +32,7 @@ from typing import Any, Literal, TypeAlias
 
 from ..checks import check_kind, check_one_of, wrong
 from ..errors import InvalidArgumentError
-from .questions import Choice, Predicate, Score, Value, refuse_not_text, text_of
+from .questions import Choice, Predicate, Score, refuse_not_text, text_of
 
 __all__ = [
     "LABEL_STYLES",
@@ -94,7 +94,8 @@ class Asked:
     ----------
     question : Predicate, Choice or Score
     options : tuple of ShownOption
-        The options in the order in which the prompt shows them.
+        The options in the order in which the prompt shows them. Empty if the prompt does not list
+        them and the most probable ones are searched.
     order : tuple of int
         For each shown option, its index among the question's options.
     """
@@ -106,6 +107,8 @@ class Asked:
     @property
     def text(self) -> str:
         """The question and its options, in the format that the module describes."""
+        if isinstance(self.question, Choice) and not self.question.lists_options:
+            return self.question.instructions.strip()
         by_letter = self.options[0].is_lettered
         head = "Answer with the letter of one of" if by_letter else "Answer with one of"
         if isinstance(self.question, Score):
@@ -141,6 +144,11 @@ def ask(
     """
     check_kind("question", question, (Predicate, Choice, Score), "a Predicate, Choice or Score")
     check_one_of("labels", labels, LABEL_STYLES)
+    if labels == "letters" and isinstance(question, Choice) and not question.lists_options:
+        raise InvalidArgumentError(
+            f'labels="letters" needs a prompt that lists the options, but the question with '
+            f"{len(question.options)} options does not: pass show_options=True, or leave labels out"
+        )
     options = _options(question)
     order = range(len(options)) if order is None else order
     try:
@@ -230,16 +238,8 @@ def _options(question: AskedQuestion) -> list[tuple[str, str | None]]:
         return [(YES, question.if_true), (NO, question.if_false)]
     if isinstance(question, Score):
         return [(level.label, level.description) for level in question.levels]
-    texts = [option.value for option in question.options if isinstance(option.value, str)]
-    return [(value_text(option.value, texts), option.description) for option in question.options]
-
-
-def value_text(value: Value, texts: Sequence[str]) -> str:
-    """Return the text of a value. A bool gets the suffix `` (bool)`` if its text is in `texts`."""
-    if isinstance(value, str):
-        return value
-    text = text_of(value)
-    return f"{text} (bool)" if text in texts else text
+    descriptions = [option.description for option in question.options]
+    return list(zip(question.texts, descriptions, strict=True))
 
 
 def _letters(n: int) -> list[str]:

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, TypeAlias
 
-from ..checks import check_kind, check_several, wrong
+from .._lazy import lazy_property
+from ..checks import check_kind, check_several, check_whole, wrong
+from ..choices.label_set import LabelSet
 from ..errors import InvalidArgumentError
 
 __all__ = [
+    "MAX_CHOICES",
     "MAX_LEVELS",
     "MAX_OPTIONS",
     "MAX_QUESTIONS",
@@ -30,10 +33,17 @@ __all__ = [
     "Value",
     "refuse_not_text",
     "text_of",
+    "value_text",
+    "with_top",
 ]
 
 MAX_QUESTIONS = 400
 MAX_OPTIONS = 255
+"""The maximum number of options of a question that lists them, and of all wire formats."""
+
+MAX_CHOICES = 100_000
+"""The maximum number of options of a :class:`Choice`."""
+
 MAX_LEVELS = 10
 
 NOT_TEXT = ("input_image", "image_url", "input_audio", "input_file")
@@ -122,9 +132,9 @@ class Choice:
     instructions : str
         The question, as in :class:`Predicate`.
     choices : tuple of Option
-        2 to 255 options with different values; `none` counts as one of the 255. Pass values,
+        2 to 100,000 options with different values; `none` counts as one of them. Pass values,
         :class:`Option` objects, pairs of a value and a description, or a mapping from values to
-        descriptions.
+        descriptions. The HTTP formats allow 255.
     name : str or None
         The key of the answer in the decision.
     none : str or None
@@ -132,6 +142,11 @@ class Choice:
         value is the same text.
     source : mapping or None
         As in :class:`Predicate`.
+    show_options : bool or "auto"
+        Whether the prompt lists the options. ``"auto"`` = if there are at most 255. Without a
+        list, the prompt has only the instructions, and descriptions are not used.
+    top : int
+        How many options the answer contains if there are more than 255: the most probable ones.
     """
 
     instructions: str
@@ -139,6 +154,8 @@ class Choice:
     name: str | None = None
     none: str | None = None
     source: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
+    show_options: bool | Literal["auto"] = "auto"
+    top: int = 5
 
     def __init__(
         self,
@@ -147,25 +164,52 @@ class Choice:
         name: str | None = None,
         none: str | None = None,
         source: Mapping[str, Any] | None = None,
+        show_options: bool | Literal["auto"] = "auto",
+        top: int = 5,
     ) -> None:
         _set(self, instructions=instructions, name=name, none=none, source=source)
         _set(self, choices=tuple(_listed(choices, Option, "choices")))
+        _set(self, show_options=show_options, top=top)
         _check_asked(self)
         _check_text(f"{_called(self)}: none", none)
         if none is not None and not none.strip():
             raise wrong(f"{_called(self)}: none", "a non-empty string or None", none)
         values = [_identity(option.value) for option in self.options]
-        if not len(self.choices) >= 2 or len(values) > MAX_OPTIONS:
-            hint = "; for larger sets use Model.choose" if len(values) > MAX_OPTIONS else ""
+        if not len(self.choices) >= 2 or len(values) > MAX_CHOICES:
             raise InvalidArgumentError(
-                f"{_called(self)}: expected 2 to {MAX_OPTIONS} options, got {len(values)}{hint}"
+                f"{_called(self)}: expected 2 to {MAX_CHOICES} options, got {len(values)}"
             )
         _check_unique(self, [option.value for option in self.options], values)
+        if show_options is not True and show_options is not False and show_options != "auto":
+            raise wrong(f"{_called(self)}: show_options", 'True, False or "auto"', show_options)
+        check_whole(f"{_called(self)}: top", top, 1)
 
     @property
     def options(self) -> tuple[Option, ...]:
         """All options, including `none`."""
         return self.choices if self.none is None else (*self.choices, Option(self.none))
+
+    @property
+    def has_many_options(self) -> bool:
+        """Whether there are more than 255 options, so that the most probable ones are searched."""
+        return len(self.choices) + (self.none is not None) > MAX_OPTIONS
+
+    @property
+    def lists_options(self) -> bool:
+        """Whether the prompt lists the options."""
+        return not self.has_many_options if self.show_options == "auto" else bool(self.show_options)
+
+    @lazy_property
+    def texts(self) -> tuple[str, ...]:
+        """The texts of all options; a bool whose text is also an option gets a mark."""
+        values = [option.value for option in self.options]
+        texts = {value for value in values if isinstance(value, str)}
+        return tuple(value_text(value, texts) for value in values)
+
+    @lazy_property
+    def label_set(self) -> LabelSet[Value]:
+        """The options as labels."""
+        return LabelSet([option.value for option in self.options], self.texts)
 
 
 @dataclass(frozen=True)
@@ -273,6 +317,24 @@ def text_of(value: Any, what: str = "the value") -> str:
         return json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidArgumentError(f"{what} is neither a string nor JSON: {error}") from error
+
+
+def with_top(questions: Sequence[Question], n: int | None) -> tuple[Question, ...]:
+    """Return questions whose answers contain at least the `n` most probable options; None = any."""
+    return tuple(
+        replace(each, top=max(n, each.top))
+        if n is not None and isinstance(each, Choice) and each.has_many_options
+        else each
+        for each in questions
+    )
+
+
+def value_text(value: Value, texts: Container[str]) -> str:
+    """Return the text of a value. A bool gets the suffix `` (bool)`` if its text is in `texts`."""
+    if isinstance(value, str):
+        return value
+    text = text_of(value)
+    return f"{text} (bool)" if text in texts else text
 
 
 def refuse_not_text(part: Any, whose: str) -> None:

@@ -30,7 +30,7 @@ _QUESTIONS = (Predicate, Choice, Score, Labels)
 _FIELDS = {
     "predicate": {"name", "instructions", "if_true", "if_false"},
     "noul": {"name", "instructions", "criteria"},
-    "choice": {"name", "instructions", "choices", "criteria", "none"},
+    "choice": {"name", "instructions", "choices", "criteria", "none", "show_options", "top"},
     "score": {"name", "instructions", "levels", "criteria"},
     "labels": {"name", "instructions", "labels"},
 }
@@ -106,6 +106,8 @@ def question_to(question: Question) -> dict[str, Any]:
     elif isinstance(question, Choice):
         fields |= {"choices": [_option(each) for each in question.choices], "none": question.none}
         fields = {"type": "choice", **fields}
+        if question.has_many_options:
+            fields |= {"show_options": question.show_options, "top": question.top}
     elif isinstance(question, Score):
         levels = [_described("label", level.label, level.description) for level in question.levels]
         fields = {"type": "score", **fields, "levels": levels}
@@ -180,7 +182,8 @@ def _choice(given: Mapping[str, Any], name: Any) -> Choice:
     else:
         options = [_read(item, "value", Option) for item in listed]
     source = given if "criteria" in given and given.get("none") is None else None
-    return Choice(given["instructions"], options, name, given.get("none"), source=source)
+    more = {key: given[key] for key in ("show_options", "top") if key in given}
+    return Choice(given["instructions"], options, name, given.get("none"), source=source, **more)
 
 
 def _score(given: Mapping[str, Any], name: Any) -> Score:

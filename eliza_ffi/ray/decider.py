@@ -14,7 +14,7 @@ from ..decisions.calibration import Calibration, as_calibration
 from ..decisions.deciding import DecisionRun, settings_for
 from ..decisions.fingerprint import fingerprint_of
 from ..decisions.prompts import LabelStyle
-from ..decisions.questions import Question
+from ..decisions.questions import Question, with_top
 from ..decisions.scoring import Rule
 from ..decisions.wire import as_questions
 from ..errors import InvalidArgumentError
@@ -70,6 +70,9 @@ class DeciderActor:
         A calibration, or the path of its file.
     probabilities
         Add a column ``NAME_probabilities`` with JSON.
+    top
+        Add a column ``NAME_top`` with JSON to each choice: its most probable options, at most this
+        many, with their probabilities.
     min_confidence
         Add a column ``review``: true if an answer's confidence is lower, or the model abstained.
 
@@ -108,6 +111,7 @@ class DeciderActor:
         option_mass: bool = False,
         abstain_below: float = 0.0,
         probabilities: bool = False,
+        top: int | None = None,
         min_confidence: float | None = None,
     ) -> None:
         if (questions is None) == (questions_column is None):
@@ -127,11 +131,12 @@ class DeciderActor:
             "option_mass": option_mass,
             "abstain_below": abstain_below,
         }
-        self._questions = () if questions is None else as_questions(questions)
+        self._questions = () if questions is None else with_top(as_questions(questions), top)
         self._columns = OutputColumns(
             self._questions,
             probabilities=probabilities,
             option_mass=option_mass,
+            top=top,
             min_confidence=min_confidence,
         )
         self._model = open_worker_model(model, model_options)

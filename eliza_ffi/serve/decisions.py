@@ -17,7 +17,7 @@ from typing_extensions import NotRequired, TypedDict
 
 from ..decisions.answers import Decision, decisions_answer, name_of, systemone_answer
 from ..decisions.prompts import as_one_input, input_text
-from ..decisions.questions import MAX_LEVELS, MAX_OPTIONS, MAX_QUESTIONS, NOT_TEXT
+from ..decisions.questions import MAX_LEVELS, MAX_OPTIONS, MAX_QUESTIONS, NOT_TEXT, Choice
 from ..decisions.wire import as_questions
 from ..errors import InvalidArgumentError
 from .endpoint import Endpoint, Running
@@ -62,7 +62,14 @@ def _read_input(status: int) -> WrapValidator:
 def _read_questions(given: Any, check: Callable[[Any], Any]) -> Any:
     """Check questions, and read them from their JSON, which decision models need."""
     check(given)
-    return as_questions(given)
+    questions = as_questions(given)
+    for question in questions:
+        if isinstance(question, Choice) and question.has_many_options:
+            raise ValueError(
+                f"a choice has {len(question.options)} options with `none`, expected at most "
+                f"{MAX_OPTIONS}"
+            )
+    return questions
 
 
 def _media(status: int, message: str, field: ValidationInfo) -> Refusal:

@@ -22,7 +22,7 @@ from .lifecycle import Lifecycle
 from .options import AnyPrompt, CacheOptions
 from .request import GenerationRequest
 from .requests import generate_request
-from .scoring import Ending, ScoreArgs, ScoreRun
+from .scoring import Ending, ScoreArgs, ScoreRun, ranking_of
 
 if TYPE_CHECKING:
     from .session import Session
@@ -183,10 +183,7 @@ class RankRun:
             return np.log(np.maximum(sums, np.finfo(np.float64).tiny))
 
         scores = logprobs if request.groups is None else of_groups(request.groups)
-        order = np.argsort(-scores, kind="stable")[: request.k].astype(np.int32)
-        best = scores[order]
-        rest = max(0.0, 1.0 - float(np.exp(best).sum()))
-        found = Ranking(order, best, best, True, rest, result.forward_passes, -1)
+        found = ranking_of(scores, request.k, result.forward_passes)
         if request.separator is None:
             return found, None
         levels = []

@@ -10,6 +10,9 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..choices.prepared_labels import ChoiceTokens
 from ..errors import NotSupportedError
 from ..library.protocol import (
@@ -17,12 +20,13 @@ from ..library.protocol import (
     EndingScores,
     LlmStreamingBinding,
     PreparedChoices,
+    Ranking,
     Tokens,
 )
 from .lifecycle import Lifecycle
 from .request import GenerationRequest
 
-__all__ = ["Ending", "ScoreArgs", "ScoreResult", "ScoreRun"]
+__all__ = ["Ending", "ScoreArgs", "ScoreResult", "ScoreRun", "ranking_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,10 +39,14 @@ class Ending:
         Empty if the labels follow the prompt directly.
     choices : PreparedChoices or TokenTreePayload
         The labels.
+    k : int or None
+        Find the k most probable labels instead of scoring all. Only for prepared labels, and for
+        a library that can rank.
     """
 
     tokens: Tokens
     choices: ChoiceTokens
+    k: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,19 +82,22 @@ class ScoreResult:
     Attributes
     ----------
     scores : tuple of EndingScores
-        In the order of the endings.
+        For the endings without `k`, in their order.
     prompt_tokens : int
         The number of tokens of the prompt and all endings.
     cached_tokens : int
         The number of prompt tokens found in the KV cache; 0 if the library does not count them.
     forward_passes : int
         The number of forward passes for all endings; -1 if the library does not count them.
+    rankings : tuple of Ranking
+        For the endings with `k`, in their order.
     """
 
     scores: tuple[EndingScores, ...]
     prompt_tokens: int
     cached_tokens: int
     forward_passes: int
+    rankings: tuple[Ranking, ...] = ()
 
 
 class ScoreRun:
@@ -109,12 +120,7 @@ class ScoreRun:
 
     def __init__(self, binding: LlmStreamingBinding, ctx: Any, args: ScoreArgs) -> None:
         self._binding = binding
-        self._prepared = [
-            (ending.tokens, ending.choices)
-            for ending in args.endings
-            if isinstance(ending.choices, PreparedChoices)
-        ]
-        is_prepared = len(self._prepared) == len(args.endings)
+        is_prepared = all(isinstance(ending.choices, PreparedChoices) for ending in args.endings)
         self._together = binding.supports("score_endings") and is_prepared
         if not self._together and (args.joint or args.option_mass):
             raise NotSupportedError(
@@ -150,19 +156,35 @@ class ScoreRun:
         prompt = self.args.generation.prompt_tokens
         n_tokens = len(prompt) + sum(len(ending.tokens) for ending in self.args.endings)
         counts = _Counts()
-        scores = self._all(counts) if self._together else self._one_by_one(counts)
-        yield ScoreResult(scores, n_tokens, counts.cached_tokens, counts.forward_passes)
+        scores, rankings = self._all(counts) if self._together else (self._one_by_one(counts), ())
+        yield ScoreResult(scores, n_tokens, counts.cached_tokens, counts.forward_passes, rankings)
 
-    def _all(self, counts: _Counts) -> tuple[EndingScores, ...]:
+    def _all(self, counts: _Counts) -> tuple[tuple[EndingScores, ...], tuple[Ranking, ...]]:
         args = self.args
+        scored = [
+            (ending.tokens, ending.choices)
+            for ending in args.endings
+            if ending.k is None and isinstance(ending.choices, PreparedChoices)
+        ]
+        scores: tuple[EndingScores, ...] = ()
         with self._lifecycle.prefilled(
             args.generation.config(), args.generation.prompt_tokens
         ) as stream:
-            scores = self._binding.score_endings(
-                stream, self._prepared, joint=args.joint, option_mass=args.option_mass
+            if scored:
+                scores = self._binding.score_endings(
+                    stream, scored, joint=args.joint, option_mass=args.option_mass
+                )
+            rankings = tuple(
+                self._search(stream, ending.tokens, ending.choices, ending.k)
+                for ending in args.endings
+                if ending.k is not None and isinstance(ending.choices, PreparedChoices)
             )
             counts.add(self._binding, stream)
-        return scores
+        return scores, rankings
+
+    def _search(self, stream: Any, tokens: Tokens, choices: PreparedChoices, k: int) -> Ranking:
+        self._lifecycle.check()
+        return self._binding.rank(stream, choices, k=min(k, choices.n), after=tokens)
 
     def _one_by_one(self, counts: _Counts) -> tuple[EndingScores, ...]:
         """Score with one stream per ending. Their common tokens stay in the KV cache."""
@@ -178,6 +200,14 @@ class ScoreRun:
                 scores.append(EndingScores(self._binding.token_trie_scores(stream)))
                 counts.add(self._binding, stream, is_first=ending is self.args.endings[0])
         return tuple(scores)
+
+
+def ranking_of(logprobs: NDArray[np.float64], k: int, forward_passes: int = -1) -> Ranking:
+    """Return the k highest of the log-probabilities of all labels, which sum to 1."""
+    order = np.argsort(-logprobs, kind="stable")[:k].astype(np.int32)
+    best = logprobs[order]
+    rest = max(0.0, 1.0 - float(np.exp(best).sum()))
+    return Ranking(order, best, best, True, rest, forward_passes, -1)
 
 
 class _Counts:

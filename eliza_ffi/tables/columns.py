@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+from ..checks import check_whole
 from ..decisions.answers import (
     Answer,
     ChoiceAnswer,
@@ -37,6 +38,7 @@ class OutputColumns:
     - ``NAME_confidence``
     - ``NAME_option_mass``: if `option_mass` is True; not for labels
     - ``NAME_probabilities``: if `probabilities` is True
+    - ``NAME_top``: if `top` is given; only for choices
 
     The last columns are ``review``, if `min_confidence` is given, and ``error``.
 
@@ -50,6 +52,9 @@ class OutputColumns:
         Whether to add ``NAME_probabilities``, a mapping from each option to its probability.
     option_mass
         Whether to add ``NAME_option_mass``.
+    top
+        Add ``NAME_top``, the most probable options of a choice and their probabilities, at most this
+        many. None = no such column.
     min_confidence
         Mark a row for review if an answer has a lower confidence or the model abstained. None = no
         column ``review``.
@@ -73,9 +78,11 @@ class OutputColumns:
         *,
         probabilities: bool = True,
         option_mass: bool = False,
+        top: int | None = None,
         min_confidence: float | None = None,
     ) -> None:
         self._min_confidence = min_confidence
+        self._top = top if top is None else check_whole("top", top, 1)
         self._kinds = {name_of(each.name, i): each for i, each in enumerate(questions)}
         added = [(ROW, "int")]
         for name, question in self._kinds.items():
@@ -89,6 +96,8 @@ class OutputColumns:
                 added.append((f"{name}_option_mass", "float"))
             if probabilities:
                 added.append((f"{name}_probabilities", "text"))
+            if top is not None and isinstance(question, Choice):
+                added.append((f"{name}_top", "text"))
         if min_confidence is not None:
             added.append((REVIEW, "bool"))
         added.append((ERROR, "text"))
@@ -125,6 +134,8 @@ class OutputColumns:
         for name, answer in decision.items():
             found = {f"{name}{part}": value for part, value in answer_parts(answer).items()}
             cells.update((each, value) for each, value in found.items() if each in self._types)
+            if self._top is not None and isinstance(answer, ChoiceAnswer):
+                cells[f"{name}_top"] = answer.top(self._top)
         if self._min_confidence is not None:
             cells[REVIEW] = any(
                 answer.abstained or answer.confidence < self._min_confidence

@@ -124,7 +124,7 @@ class TableJob:
         Everything that affects the answers, except the table and the questions, as JSON: a
         fingerprint of the model, and the settings for prompts and scoring. A job resumes only with
         the same settings.
-    option_mass, min_confidence
+    option_mass, top, min_confidence
         See :class:`OutputColumns`.
 
     Raises
@@ -144,6 +144,7 @@ class TableJob:
         keep: Sequence[str] | None = None,
         settings: Mapping[str, Any],
         option_mass: bool = False,
+        top: int | None = None,
         min_confidence: float | None = None,
     ) -> None:
         for name in (column, *(keep or ())):
@@ -162,12 +163,14 @@ class TableJob:
             kept,
             probabilities=self._format == "jsonl",
             option_mass=option_mass,
+            top=top,
             min_confidence=min_confidence,
         )
         self._description = {
             "column": column,
             "keep": kept,
             "min_confidence": min_confidence,
+            "top": top,
             "output": self._format,
             "questions": [question_to(question) for question in questions],
             **settings,
