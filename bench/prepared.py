@@ -1,4 +1,4 @@
-"""Measure how long it takes to prepare sets of labels of various sizes, and to set them.
+"""Measure the time and memory of preparing sets of labels of various sizes, and of setting them.
 
 For comparison, the same sets are prepared from Python, with one call to tokenize each name and one
 to check its tokens.
@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from held import Held
 from make_test_models import cached_model
 from page_tables import markdown_table, number
 
@@ -31,6 +32,9 @@ from .parts.pages import add_output_arguments, publish
 COUNTS = (5, 1000, 10_000, 100_000)
 MOST_FROM_PYTHON = 10_000
 """The largest set that is also prepared from Python. Its time grows in proportion to the names."""
+
+LEAST_FOR_MEMORY = 10_000
+"""The smallest set whose memory is measured. Smaller sets fit into memory that was freed before."""
 
 ROUNDS = 3
 TIMES_SET = 200
@@ -57,8 +61,17 @@ def seconds(act: Callable[[], object]) -> float:
     return time.perf_counter() - begin
 
 
+def bytes_per_label(model: Model, count: int) -> float:
+    """Return the resident memory of prepared labels, without their strings."""
+    choices = string_choices(names(count, ROUNDS))
+    before = Held.now()
+    kept = model.prepare_labels(choices)
+    return (Held.now().mib - before.mib) * 2**20 / len(kept.texts)
+
+
 def measure(model: Model, count: int) -> dict[str, Any]:
     """Measure a set of `count` names."""
+    memory = bytes_per_label(model, count) if count >= LEAST_FOR_MEMORY else None
     ours, python, microseconds = [], [], []
     for seed in range(ROUNDS):
         choices = string_choices(names(count, seed))
@@ -78,6 +91,7 @@ def measure(model: Model, count: int) -> dict[str, Any]:
         "labels_ms": 1e3 * median(ours),
         "python_ms": 1e3 * median(python) if python else None,
         "set_us": median(microseconds),
+        "bytes_per_label": memory,
     }
 
 
@@ -104,10 +118,12 @@ def markdown(results: dict[str, Any]) -> str:
             "" if cell["python_ms"] is None else number(cell["python_ms"]),
             "" if cell["python_ms"] is None else number(cell["python_ms"] / cell["labels_ms"]),
             number(cell["set_us"]),
+            "" if cell["bytes_per_label"] is None else number(cell["bytes_per_label"]),
         ]
         for cell in cells
     ]
-    head = ["labels", "prepare_labels, ms", "from Python, ms", "ratio", "setting them, µs"]
+    head = ["labels", "prepare_labels, ms", "from Python, ms", "ratio"]
+    head += ["setting them, µs", "bytes per label"]
     line = f"{machine_line(results['machine'])} The vocabulary has {results['n_vocab']:,} tokens."
     return f"{line}{disturbed}\n\n{markdown_table(head, rows)}\n"
 
