@@ -12,7 +12,7 @@ from .prepared_labels import (
     ChoiceCache,
     PreparedLabels,
 )
-from .rank_result import Level, RankResult
+from .rank_result import RankLevel, RankResult
 from .token_tree import (
     TokenTreeDescriptor,
     TokenTreeLeaf,
@@ -30,8 +30,8 @@ __all__ = [
     "ChoiceCache",
     "ChoiceResult",
     "LabelSet",
-    "Level",
     "PreparedLabels",
+    "RankLevel",
     "RankResult",
     "TokenTreeDescriptor",
     "TokenTreeLeaf",

@@ -8,13 +8,13 @@ from typing import Any, Generic, TypeVar
 
 from ..checks import short_repr
 
-__all__ = ["Level", "RankResult"]
+__all__ = ["RankLevel", "RankResult"]
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Level:
+class RankLevel:
     """One level of the most probable label's path.
 
     Attributes
@@ -55,7 +55,7 @@ class RankResult(Generic[T]):
         them.
     elapsed : float
         Seconds from the tokenized prompt to the result, prefill included.
-    levels : tuple of Level, or None
+    levels : tuple of RankLevel, or None
         The levels of the most probable label, from the first part to the whole label; None without
         ``separator=``.
     reasoning : str or None
@@ -68,7 +68,7 @@ class RankResult(Generic[T]):
     proven: bool
     passes: int
     elapsed: float
-    levels: tuple[Level, ...] | None = None
+    levels: tuple[RankLevel, ...] | None = None
     reasoning: str | None = None
 
     def __iter__(self) -> Iterator[tuple[T, float]]:

@@ -15,7 +15,7 @@ from ..checks import check_whole
 from ..choices.hierarchy import Groups
 from ..choices.label_set import LabelSet
 from ..choices.prepared_labels import ChoiceTokens
-from ..choices.rank_result import Level, RankResult
+from ..choices.rank_result import RankLevel, RankResult
 from ..errors import InvalidArgumentError
 from ..library.protocol import LlmStreamingBinding, PreparedChoices, Ranking
 from .lifecycle import Lifecycle
@@ -139,7 +139,7 @@ class RankRun:
             max_passes=self._request.max_passes if is_new else 0,
         )
 
-    def _levels(self, stream: Any, found: Ranking) -> tuple[Level, ...]:
+    def _levels(self, stream: Any, found: Ranking) -> tuple[RankLevel, ...]:
         """Return the levels of the first label or group, from what the search has read."""
         levels = []
         for groups, number in self._groups_of_first(found):
@@ -147,7 +147,7 @@ class RankRun:
             known = self._search(stream, is_outside, 1 + int(is_outside.any()), is_new=False)
             (place,) = np.flatnonzero(known.labels == 0)
             low, high = np.exp([known.logprobs[place], known.most_logprobs[place]]).tolist()
-            levels.append(Level(groups.texts[number], low, min(1.0, high)))
+            levels.append(RankLevel(groups.texts[number], low, min(1.0, high)))
         return tuple(levels)
 
     def _groups_of_first(self, found: Ranking) -> list[tuple[Groups, int]]:
@@ -167,7 +167,7 @@ class RankRun:
         groups = self._request.groups
         return self._request.labels.texts[number] if groups is None else groups.texts[number]
 
-    def _score_all(self, run: ScoreRun) -> tuple[Ranking, tuple[Level, ...] | None]:
+    def _score_all(self, run: ScoreRun) -> tuple[Ranking, tuple[RankLevel, ...] | None]:
         """Rank by the scores of all labels."""
         request = self._request
         with closing(run.steps()) as steps:
@@ -189,11 +189,11 @@ class RankRun:
         levels = []
         for groups, number in self._groups_of_first(found):
             p = float(np.exp(of_groups(groups)[number]))
-            levels.append(Level(groups.texts[number], p, p))
+            levels.append(RankLevel(groups.texts[number], p, p))
         return found, tuple(levels)
 
     def _result(
-        self, begin: float, found: Ranking, levels: tuple[Level, ...] | None
+        self, begin: float, found: Ranking, levels: tuple[RankLevel, ...] | None
     ) -> RankResult[Any]:
         labels = self._request.labels
         groups = self._request.groups
