@@ -290,6 +290,7 @@ bench: bench-ready ## measure every figure in the docs (three hours)
 	@$(BIN)/python -m bench.batches --docs docs/performance.md
 	@$(BIN)/python -m bench.attention --docs docs/performance.md
 	@$(BIN)/python -m bench.prepared --docs docs/performance.md
+	@$(BIN)/python -m bench.ranking --docs docs/performance.md
 	@$(BIN)/python -m bench.decisions --docs docs/performance.md
 	@$(BIN)/python -m bench.fills --docs docs/performance.md
 	@$(BIN)/python -m bench.masks --docs docs/develop/toktrie.md

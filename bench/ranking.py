@@ -1,0 +1,430 @@
+"""Measure how long it takes to find the most probable of 100 to 100,000 labels.
+
+The same model ranks the labels (`rank`), returns the most probable one (`choose`), returns the
+greedy one, and scores all labels. llguidance's masks also lead to the greedy label. All take turns,
+so a slow moment of the machine affects them all. The important figures are the ratios within a
+round.
+
+    $ python -m bench.ranking --docs docs/performance.md             # a quarter of an hour
+    $ python -m bench.ranking --quick                                # embedded model, a minute
+    $ python -m bench.ranking --only 'wide F16 32k' --merge          # measure one model again
+    $ python -m bench.ranking --render --docs docs/performance.md    # measure nothing
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from make_test_models import cached_model
+from page_tables import markdown_table, number
+
+from eliza_ffi._resources import default_model_path
+from eliza_ffi.choices import PreparedLabels
+from eliza_ffi.decisions.pictures import Picture, plain
+from eliza_ffi.errors import InvalidArgumentError
+from eliza_ffi.model import Model
+
+from .parts.figures import mean, median, quartiles, ratios
+from .parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
+from .parts.merging import stored_or_measured
+from .parts.pages import add_filter, add_output_arguments, publish
+from .together.cells import StreamModel
+
+TOP = 5
+SEPARATOR = " > "
+
+RANK = "rank, top 5"
+CHOOSE = "choose"
+GREEDY = "greedy"
+ALL = "all scores"
+LLGUIDANCE = "greedy, llguidance"
+WAYS = (RANK, CHOOSE, GREEDY, ALL, LLGUIDANCE)
+"""The ways: the five best labels, the best one, the greedy one, all probabilities, and the greedy
+label with the token masks of llguidance."""
+
+MOST_TOKENS = 64
+LEAST_ROUNDS = 3
+
+N_CTX = 2048
+
+COLOURS = {RANK: "#D55E00", CHOOSE: "#CC79A7", GREEDY: "#0072B2", ALL: "#666666"}
+
+INPUTS = (
+    "a warm blanket for cold evenings",
+    "something to keep my tea hot at the office",
+    "a birthday present for a child who likes horses",
+    "new tyres, because the old ones are worn",
+    "I need shoes for walking in the rain",
+    "the lamp in the kitchen is broken",
+    "a book about the history of the sea",
+    "my knee hurts when I climb stairs",
+)
+
+# fmt: off
+ADJECTIVES = (
+    "small", "blue", "heavy", "soft", "modern", "round", "dark", "light", "green", "old", "quiet",
+    "strong", "white", "red", "large", "wild", "fresh", "young", "yellow", "silver", "long", "warm",
+    "narrow", "black", "simple", "deep", "short", "rough", "smooth", "bright", "brown", "cold",
+    "wide", "thin", "thick", "dry", "sharp", "clean", "plain", "solid", "sweet", "grey", "golden",
+    "open", "broad", "loud", "fine",
+)
+MATERIALS = (
+    "wood", "glass", "wool", "paper", "metal", "leather", "stone", "plastic", "cotton", "iron",
+    "steel", "clay", "silk", "straw", "copper", "linen", "rubber", "brass", "marble", "felt", "oak",
+    "pine", "cork", "denim", "velvet", "bamboo", "ceramic", "chrome", "concrete", "crystal", "foam",
+    "granite", "jute", "lace", "maple", "mesh", "nylon", "pearl", "slate", "suede", "teak", "tin",
+    "vinyl", "walnut", "wax", "wicker", "zinc",
+)
+THINGS = (
+    "chair", "table", "lamp", "clock", "door", "window", "basket", "blanket", "bottle", "bowl",
+    "box", "brush", "bucket", "candle", "carpet", "coat", "cup", "curtain", "desk", "drawer", "fan",
+    "fence", "fork", "frame", "hammer", "hat", "jacket", "jar", "kettle", "knife", "ladder", "lock",
+    "mat", "mirror", "mug", "pan", "pillow", "plate", "pot", "shelf", "shoe", "sofa", "spoon",
+    "stool", "towel", "tray", "vase",
+)
+# fmt: on
+
+
+def product_names(n: int) -> list[str]:
+    """Return `n` names such as ``small wood chair``; each part has the cube root of `n` words."""
+    n_words = next(i for i in itertools.count(1) if i**3 >= n)
+    parts = (words[:n_words] for words in (ADJECTIVES, MATERIALS, THINGS))
+    return [" ".join(words) for words in itertools.islice(itertools.product(*parts), n)]
+
+
+def codes(n: int) -> list[str]:
+    """Return `n` codes such as ``A01.1``, up to 26,000: a letter, two digits and one more."""
+    letters = (chr(ord("A") + i) for i in range(26))
+    drawn = itertools.product(letters, range(100), range(10))
+    return [f"{letter}{two:02}.{one}" for letter, two, one in itertools.islice(drawn, n)]
+
+
+def paths(n: int) -> list[str]:
+    """Return `n` labels such as ``blue > wood > chair > small``, with four levels."""
+    n_words = next(i for i in itertools.count(1) if i**4 >= n)
+    parts = (words[:n_words] for words in (ADJECTIVES[::-1], MATERIALS, THINGS, ADJECTIVES))
+    return [SEPARATOR.join(words) for words in itertools.islice(itertools.product(*parts), n)]
+
+
+@dataclass(frozen=True)
+class Labels:
+    """A set of labels, and the text before them.
+
+    Attributes
+    ----------
+    kind : str
+        Names, codes or paths.
+    n : int
+    make : callable
+        Returns `n` labels.
+    question : str
+        The text between an input and the label.
+    """
+
+    kind: str
+    n: int
+    make: Callable[[int], list[str]]
+    question: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.n:,} {self.kind}"
+
+
+NAMES = tuple(
+    Labels("names", n, product_names, "\nProduct: ") for n in (100, 1000, 8000, 30_000, 100_000)
+)
+SETS = (
+    *NAMES,
+    Labels("codes", 20_000, codes, "\nICD code: "),
+    Labels("paths", 10_000, paths, "\nCategory: "),
+)
+
+
+@dataclass(frozen=True)
+class RankEffort:
+    """How long to measure.
+
+    Attributes
+    ----------
+    rounds : int
+        The most rounds. Each has another input, as long as there are some.
+    seconds : float
+        After this time, no round begins, unless there were fewer than `LEAST_ROUNDS`.
+    """
+
+    rounds: int
+    seconds: float = 30.0
+
+
+@dataclass(frozen=True)
+class RankSubject:
+    """A model, the labels that it ranks, and how long to measure."""
+
+    name: str
+    path: Callable[[], Path]
+    sets: tuple[Labels, ...]
+    effort: RankEffort
+
+
+def indifferent_path() -> Path:
+    """Return a wide model to which all tokens are equally probable: the worst case of a search."""
+    return cached_model(
+        "llama-spm",
+        n_embd=1024,
+        n_layers=13,
+        n_heads=8,
+        tensor_type="f16",
+        tied=True,
+        logit_std=0.0,
+    )
+
+
+SUBJECTS = (
+    RankSubject("embedded", default_model_path, SETS, RankEffort(rounds=16)),
+    RankSubject(
+        "wide F16 32k", StreamModel("F16 32k", "llama-spm", "f16").path, SETS, RankEffort(rounds=8)
+    ),
+    RankSubject("wide, indifferent", indifferent_path, NAMES[:3], RankEffort(rounds=5)),
+)
+QUICK = (RankSubject("embedded", default_model_path, NAMES[:3], RankEffort(rounds=3)),)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a way has found after one prompt.
+
+    Attributes
+    ----------
+    label : str
+        The first label.
+    passes : int
+        Forward passes after the prompt.
+    probability : float or None
+        The label's probability among all labels, if the way computes it.
+    """
+
+    label: str
+    passes: int
+    probability: float | None = None
+
+
+Way = Callable[[str], Found]
+
+
+def ways_of(model: Model, labels: PreparedLabels[str]) -> dict[str, Way]:
+    """Return the ways to find labels after a prompt, by name."""
+
+    def rank(prompt: str) -> Found:
+        ranked = model.rank(prompt, labels, TOP)
+        return Found(ranked.labels[0], ranked.passes, ranked.probabilities[0])
+
+    def choose(prompt: str) -> Found:
+        best = model.choose(prompt, labels)
+        return Found(best.value, best.forward_passes)
+
+    def greedy(prompt: str) -> Found:
+        walked = model.choose(prompt, labels, mode="greedy")
+        return Found(walked.value, walked.forward_passes)
+
+    def score_all(prompt: str) -> Found:
+        scored = model.choose(prompt, labels, mode="greedy", probabilities=True)
+        assert scored.probabilities is not None
+        label, probability = max(scored.probabilities.items(), key=lambda item: item[1])
+        return Found(label, scored.forward_passes, probability)
+
+    ways: dict[str, Way] = {RANK: rank, CHOOSE: choose, GREEDY: greedy, ALL: score_all}
+    try:
+        masks = model.session.guidance().regex("|".join(map(re.escape, labels.texts)))
+    except InvalidArgumentError:  # the pattern is too long
+        return ways
+
+    def guided(prompt: str) -> Found:
+        written = model.generate(prompt, MOST_TOKENS, shape=masks)
+        assert written.stats is not None
+        return Found(written.text, written.stats.passes_after_prompt)
+
+    return {**ways, LLGUIDANCE: guided}
+
+
+def measure_set(model: Model, labels: Labels, effort: RankEffort) -> dict[str, Any]:
+    """Run all ways in turns and return the figures.
+
+    Returns
+    -------
+    dict
+        ``rounds``, the number of rounds; ``prepare_ms``, the time to prepare the labels; ``ways``,
+        for each way by name ``ms``, its time, and ``passes``, medians over the rounds;
+        ``all_over_rank``, the time of all scores divided by the time of `rank` in the same round,
+        and ``choose_over_greedy``, each as first quartile, median and third quartile;
+        ``probability``, the median probability of the best label; and ``greedy_is_best``, the share
+        of rounds in which the greedy label is the best one.
+    """
+    texts = labels.make(labels.n)
+    begin = time.perf_counter()
+    prepared = model.prepare_labels(texts)
+    prepare_ms = 1e3 * (time.perf_counter() - begin)
+    ways = ways_of(model, prepared)
+    ms: dict[str, list[float]] = {name: [] for name in ways}
+    found: dict[str, list[Found]] = {name: [] for name in ways}
+    for way in ways.values():
+        way(f"{INPUTS[-1]}{labels.question}")  # warms up, and measures the cost of passes
+    names = list(ways)
+    start = time.perf_counter()
+    for n_done, prompt in enumerate(_prompts(labels, effort.rounds)):
+        if n_done >= LEAST_ROUNDS and time.perf_counter() - start > effort.seconds:
+            break
+        model.rank(prompt, prepared, max_passes=0)  # brings the prompt into the cache
+        for name in names:
+            begin = time.perf_counter()
+            found[name].append(ways[name](prompt))
+            ms[name].append(1e3 * (time.perf_counter() - begin))
+        names.append(names.pop(0))  # another way is first in the next round
+    best = [each.label for each in found[RANK]]
+    greedy = [each.label for each in found[GREEDY]]
+    return {
+        "rounds": len(best),
+        "prepare_ms": prepare_ms,
+        "ways": {
+            name: {"ms": median(ms[name]), "passes": median([each.passes for each in found[name]])}
+            for name in ways
+        },
+        "all_over_rank": [*quartiles(ratios(ms[ALL], ms[RANK]))],
+        "choose_over_greedy": [*quartiles(ratios(ms[CHOOSE], ms[GREEDY]))],
+        "probability": median([each.probability or 0.0 for each in found[RANK]]),
+        "greedy_is_best": mean([a == b for a, b in zip(best, greedy, strict=True)]),
+    }
+
+
+def _prompts(labels: Labels, rounds: int) -> Iterator[str]:
+    for message in itertools.islice(itertools.cycle(INPUTS), rounds):
+        yield f"Message: {message}{labels.question}"
+
+
+def measure(subject: RankSubject) -> list[dict[str, Any]]:
+    """Measure all label sets of a model and return one cell for each."""
+    cells = []
+    with Model(subject.path(), n_ctx=N_CTX) as model:
+        for labels in subject.sets:
+            cell: dict[str, Any] = {
+                "model": subject.name,
+                "labels": labels.name,
+                "kind": labels.kind,
+                "n": labels.n,
+            }
+            begin = time.perf_counter()
+            with noting_other_programs(cell):
+                cell |= measure_set(model, labels, subject.effort)
+            cells.append(cell)
+            took = time.perf_counter() - begin
+            print(f"{subject.name}, {labels.name}: {took:.0f} s", file=sys.stderr)
+    return cells
+
+
+def run(subjects: Sequence[RankSubject]) -> dict[str, Any]:
+    """Measure some models and return the results."""
+    return {
+        "machine": machine_facts(),
+        "cells": [cell for subject in subjects for cell in measure(subject)],
+    }
+
+
+def markdown(results: Mapping[str, Any]) -> str:
+    """Return the tables."""
+    named = [(f"{cell['model']}, {cell['labels']}", cell) for cell in results["cells"]]
+    times = [
+        [
+            name,
+            number(cell["prepare_ms"]),
+            *_of_ways(cell, "ms", number),
+            _spread(cell["all_over_rank"]),
+            _spread(cell["choose_over_greedy"]),
+        ]
+        for name, cell in named
+    ]
+    passes = [
+        [
+            name,
+            *_of_ways(cell, "passes", lambda n: f"{n:g}"),
+            f"{cell['probability']:.2g}",
+            f"{cell['greedy_is_best']:.0%}",
+        ]
+        for name, cell in named
+    ]
+    parts = [
+        machine_line(results["machine"]) + disturbance(named),
+        "Milliseconds after the prompt; ratios are medians of the rounds (first to third quartile)",
+        markdown_table(
+            ["model, labels", "prepare once", *WAYS, "all scores / rank", "choose / greedy"], times
+        ),
+        "Forward passes after the prompt, the probability of the best label, and how often the "
+        "greedy label is the best one",
+        markdown_table(["model, labels", *WAYS, "probability", "greedy is best"], passes),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _of_ways(cell: Mapping[str, Any], figure: str, shown: Callable[[float], str]) -> list[str]:
+    ways = cell["ways"]
+    return [shown(ways[name][figure]) if name in ways else "-" for name in WAYS]
+
+
+def _spread(figures: Sequence[float]) -> str:
+    low, middle, high = figures
+    return f"{middle:.2f} ({low:.2f} to {high:.2f})"
+
+
+def draw(results: Mapping[str, Any], file: Path) -> None:
+    """Draw the time over the number of product names, one panel for each model."""
+    models = list(dict.fromkeys(cell["model"] for cell in results["cells"]))
+    picture = Picture(1, len(models), (4.2 * len(models), 3.7), sharey=True)
+    for axis, model in zip(picture.axes[0], models, strict=True):
+        cells = [
+            cell for cell in results["cells"] if (cell["model"], cell["kind"]) == (model, "names")
+        ]
+        counts = [cell["n"] for cell in cells]
+        for name, colour in COLOURS.items():
+            ms = [cell["ways"][name]["ms"] for cell in cells]
+            axis.plot(counts, ms, marker="o", ms=4, label=name, color=colour)
+        axis.set(title=model, xlabel="labels", xscale="log", yscale="log")
+        axis.set_xticks(counts, [f"{n / 1000:g}k" if n >= 1000 else str(n) for n in counts])
+        axis.minorticks_off()
+        plain(axis)
+    picture.axes[0][0].set_ylabel("milliseconds after the prompt")
+    picture.save(file)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        description="Measure how long it takes to find the most probable labels of many."
+    )
+    parser.add_argument("--quick", action="store_true", help="the embedded model, in a minute")
+    names = [subject.name for subject in SUBJECTS]
+    add_filter(parser, "--only", "this model", choices=names)
+    add_output_arguments(parser, merge=True, render=True)
+    options = parser.parse_args(arguments)
+    name = "ranking-quick" if options.quick else "ranking"
+    subjects = QUICK if options.quick else SUBJECTS
+    results = stored_or_measured(
+        options,
+        options.out / f"{name}.json",
+        lambda: run([each for each in subjects if each.name in (options.only or names)]),
+        "cells",
+        ("model", "labels"),
+        lambda _: [(each.name, labels.name) for each in subjects for labels in each.sets],
+    )
+    publish(name, results, markdown(results), options.out, options.docs)
+    draw(results, options.out / f"{name}.png")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
