@@ -136,6 +136,19 @@ wheel-windows: $(VENV)/with-release ## build the wheel for 64-bit Windows into d
 check-wheel-windows: windows wheel-windows ## use the DLL of the wheel for Windows under wine
 	@$(BIN)/python scripts/check_windows.py --wheel dist/*-win_amd64.whl
 
+# The clang in the Python package ziglang links for macOS on any system, without Metal and Accelerate.
+.PHONY: macos
+macos: $(VENV)/with-release ## link libraries for macOS on arm64 and x86-64, and check them without running them
+	@zig=$$($(BIN)/python -c 'import pathlib, ziglang; print(pathlib.Path(ziglang.__file__).with_name("zig"))') && \
+	    for processor in aarch64 x86_64; do \
+	        folder=build/macos-$$processor && mkdir -p $$folder && \
+	        { PATH="$(BIN):$$PATH" JOBS=$(JOBS) $(BIN)/cmake -S native -B $$folder -G Ninja --log-level=STATUS \
+	            -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/cmake/zig-macos.cmake -DELIZA_ZIG=$$zig \
+	            -DELIZA_ZIG_TARGET=$$processor-macos.11.0 -DPython3_EXECUTABLE=$(BIN)/python $(CMAKE_ARGS) \
+	            > $$folder.log 2>&1 || { tail -n 30 $$folder.log; exit 1; }; } && \
+	        $(BIN)/cmake --build $$folder --parallel $(JOBS) || exit 1; done
+	@$(BIN)/python scripts/check_macos.py build/macos-*/libelizainference.dylib
+
 test: test-native test-python ## run every test that needs no GPU
 
 # Splits the tests over JOBS processes. $(1): the GoogleTest filter.
