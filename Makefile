@@ -147,6 +147,7 @@ macos: $(VENV)/with-release ## link libraries for macOS on arm64 and x86-64, and
 	            -DELIZA_ZIG_TARGET=$$processor-macos.11.0 -DPython3_EXECUTABLE=$(BIN)/python $(CMAKE_ARGS) \
 	            > $$folder.log 2>&1 || { tail -n 30 $$folder.log; exit 1; }; } && \
 	        $(BIN)/cmake --build $$folder --parallel $(JOBS) || exit 1; done
+	@rm -f -- -  # see the target wheel
 	@$(BIN)/python scripts/check_macos.py build/macos-*/libelizainference.dylib
 
 test: test-native test-python ## run every test that needs no GPU
