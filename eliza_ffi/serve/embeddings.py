@@ -1,4 +1,4 @@
-"""``/v1/embeddings``: vectors of texts."""
+"""``/v1/embeddings``: vectors of strings."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def _embed(request: EmbeddingsRequest, running: Running) -> dict[str, Any]
 
 
 def _texts(session: Session, given: Any) -> tuple[list[str], int]:
-    """Return the texts of an input, and the number of their tokens."""
+    """Return the strings of an input, and the number of their tokens."""
     listed = [given] if isinstance(given, str) or isinstance(given[0], int) else given
     texts, n_tokens = [], 0
     for each in listed:
@@ -74,8 +74,8 @@ def _texts(session: Session, given: Any) -> tuple[list[str], int]:
         tokens = session.tokenize(text, True)  # with the tokens that the model adds
         if not isinstance(each, str) and each not in (tokens, session.tokenize(text)):
             raise InvalidArgumentError(
-                f"input: the token ids do not match the tokens of their text {text[:80]!r}; "
-                "send the text"
+                f"input: the token ids do not match the tokens of their string {text[:80]!r}; "
+                "send the string"
             )
         texts.append(text)
         n_tokens += len(tokens)
@@ -87,7 +87,7 @@ EMBEDDINGS = Endpoint(
     EmbeddingsRequest,
     _embed,
     EmbeddingsResponse,
-    summary="Compute the embeddings of texts",
+    summary="Compute the embeddings of strings",
     input_name="input",
 )
 """OpenAI's embeddings."""
