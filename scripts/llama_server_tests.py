@@ -52,6 +52,7 @@ REASONS = {
         "test_chat_template_continue_final_message_vllm_compat": f"{OWN}: `__verbose`",
         "test_apply_chat_template": f"{OWN}: `/apply-template`",
         "test_completion_with_response_format": "expects an array, but the schema allows any type",
+        "test_invalid_chat_completion_req": "expects that two assistant messages in a row fail",
         "test_chat_completion_with_timings_per_token": f"{OWN}: `timings_per_token`",
         "test_logit_bias": f"{OWN}: `/tokenize`",
         "test_context_size_exceeded": "expects llama-server's error; ours is OpenAI's",
@@ -190,21 +191,39 @@ def main() -> int:
         prepare(folder, Path(fetched.stdout.strip()))
         more = ["-k", given.k] if given.k else []
         results = run(folder, more if given.verbose else [*more, "--tb=no"])
-    n_unexplained = 0
-    print("| file | test | passed | failed | why |")
-    print("| --- | --- | --: | --: | --- |")
+    table, others = summary(results)
+    print("\n".join(table))
+    if given.verbose:
+        for test, cases in results.items():
+            for result, message in cases:
+                if result == "failed":
+                    print(f"{test}: {message[:160]}".replace("\n", " "))
+    print(*(f"- {test}: {why}" for test, why in others.items()), sep="\n")
+    return int("unexplained" in others.values())
+
+
+def summary(results: dict[str, list[tuple[str, str]]]) -> tuple[list[str], dict[str, str]]:
+    """Return the table of docs/serve.md, and the reasons for all other failures by test."""
+    of_file: dict[str, Counter[str]] = defaultdict(Counter)
+    others: dict[str, str] = {}
     for test, cases in results.items():
         file, _, name = test.partition("::")
-        counts = Counter(result for result, _ in cases)
-        reasons, why = REASONS.get(file, {}), ""
-        if counts["failed"]:
+        n_failed = sum(result == "failed" for result, _ in cases)
+        of_file[file]["passed"] += sum(result == "passed" for result, _ in cases)
+        if n_failed:
+            reasons = REASONS.get(file, {})
             why = reasons.get(name, reasons.get("", "unexplained"))
-            n_unexplained += why == "unexplained"
-        print(f"| `{file}` | `{name}` | {counts['passed']} | {counts['failed']} | {why} |")
-        for result, message in cases:
-            if given.verbose and result == "failed":
-                print("   ", message[:160].replace("\n", " "))
-    return 1 if n_unexplained else 0
+            kind = "model" if why == MODEL else "own" if why.startswith(OWN) else "others"
+            of_file[file][kind] += n_failed
+            if kind == "others":
+                others[test] = why
+    kinds = ("passed", "model", "own", "others")
+    head = ("file", "passed", "need llama.cpp's test model", "need llama-server", "other failures")
+    rows = [
+        [f"`{file}`", *(str(counts[kind]) for kind in kinds)] for file, counts in of_file.items()
+    ]
+    ruler = ["--", *("--:" for _ in kinds)]
+    return [f"| {' | '.join(row)} |" for row in (head, ruler, *rows)], others
 
 
 if __name__ == "__main__":
