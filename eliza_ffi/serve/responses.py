@@ -55,10 +55,20 @@ class CallOutputItem(_ResponseItem):
     output: TextContent
 
 
+def _with_type(item: Any) -> Any:
+    """Add the type that a message may leave out; reject references, which some clients send."""
+    if isinstance(item, dict) and item.get("type") == "item_reference":
+        raise ValueError(
+            "expected the item itself, got a reference to it: the server stores nothing. "
+            "With the AI SDK, set providerOptions.openai.store to false"
+        )
+    return with_type(item)
+
+
 TalkItems: TypeAlias = Annotated[
     list[
         Annotated[
-            TalkItem | FunctionCallItem | CallOutputItem, _BY_TYPE, BeforeValidator(with_type)
+            TalkItem | FunctionCallItem | CallOutputItem, _BY_TYPE, BeforeValidator(_with_type)
         ]
     ],
     Field(min_length=1),

@@ -137,7 +137,12 @@ def test_logprobs_are_included_on_request(client: Any) -> None:
         ({"background": True}, "background", "expected false, got true"),
         ({"conversation": "c"}, "conversation", "this field is not supported"),
         ({"tools": [{"type": "web_search"}]}, "tools", "tools[0].type: expected function"),
-        ({"input": [{"type": "item_reference"}]}, "input", "input[0].type: expected message"),
+        ({"input": [{"type": "custom_call"}]}, "input", "input[0].type: expected message"),
+        (
+            {"input": [{"type": "item_reference", "id": "msg_1"}]},
+            "input",
+            "input[0]: expected the item itself, got a reference to it: the server stores nothing",
+        ),
         (
             {"input": [{"role": "user", "content": [{"type": "input_image"}]}]},
             "input",
