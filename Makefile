@@ -227,15 +227,15 @@ fuzz: cpu ## fuzz the parsers of untrusted input (SECONDS=60 for each)
 	@$(BIN)/cmake --build build/fuzz --parallel $(JOBS) --target $(FUZZ_TARGETS:%=fuzz_%)
 	@sh scripts/run_fuzz.sh $(or $(SECONDS),60) $(JOBS) $(FUZZ_TARGETS)
 
-# Calls the library from JavaScript as elizaOS's own client does. npm installs bun.
+# Calls the library from JavaScript as elizaOS's own client does, and a server with the AI SDK. npm installs bun.
 BUN := tests/bun/node_modules
 
-test-bun: cpu $(BUN)/.package-lock.json ## run the JavaScript client in tests/bun against the library
-	@cd tests/bun && node_modules/.bin/bun test
+test-bun: cpu $(VENV)/with-serve $(BUN)/.package-lock.json ## run the JavaScript clients in tests/bun
+	@cd tests/bun && PYTHON=$(BIN)/python node_modules/.bin/bun test
 
 $(BUN)/.package-lock.json: tests/bun/package-lock.json
 	$(NEEDS) npm
-	@echo "Installing bun into $(BUN)"
+	@echo "Installing bun and the AI SDK into $(BUN)"
 	@cd tests/bun && npm ci --silent --no-audit --no-fund
 	@touch $@
 

@@ -7,7 +7,7 @@ type Value = number | bigint | ReturnType<typeof import("bun:ffi").ptr> | null;
 export type Symbols = Record<string, (...args: Value[]) => any>;
 export type Open = (path: string, table: Signatures) => { symbols: Symbols };
 
-const root = resolve(import.meta.dir, "../..");
+export const root = resolve(import.meta.dir, "../..");
 const suffix = process.platform === "darwin" ? "dylib" : "so";
 
 export const libraryPath =

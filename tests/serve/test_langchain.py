@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
+import subprocess
+import sys
 from typing import Any, Literal
 
 import numpy as np
 import pydantic
 import pytest
+from checkout import ROOT
+from pages import programs_of
 from served import Served
 
 from eliza_ffi import Model
@@ -82,3 +87,15 @@ def test_embeddings_match_the_model_in_process(server: Served, tiny_model: Model
     )
     found = embedder.embed_documents(["a cat", "a dog"])
     assert np.array(found) == pytest.approx(tiny_model.embed(["a cat", "a dog"]), abs=1e-5)
+
+
+def test_the_program_of_the_how_to_page_runs_as_written(server: Served) -> None:
+    page = (ROOT / "docs" / "how-to" / "http-clients.md").read_text(encoding="utf-8")
+    (program,) = programs_of(page)
+    program = program.replace("http://127.0.0.1:8080", server.url)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    order, calls, answer, dimension = done.stdout.splitlines()
+    assert order.startswith("item=")
+    assert [call["name"] for call in ast.literal_eval(calls)][:1] == ["Order"]
+    assert answer in ("yes", "no") and int(dimension) == 128
