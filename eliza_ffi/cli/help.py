@@ -18,7 +18,7 @@ Example:
 Example:
 
   eliza-ffi rank --prompt 'A good pet is a ' \
-    --label cat --label dog --label horse
+    --choice cat --choice dog --choice horse
 
 For a file with a label in each line:
 

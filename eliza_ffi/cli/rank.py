@@ -35,7 +35,9 @@ def add_rank_arguments(parser: argparse.ArgumentParser) -> None:
     add_prompt_arguments(parser)
     add_chat_arguments(parser)
     listed = parser.add_mutually_exclusive_group()
-    listed.add_argument("--label", action="append", metavar="TEXT", help="a label; repeat for more")
+    listed.add_argument(
+        "--choice", action="append", metavar="TEXT", help="a possible answer; repeat for each"
+    )
     listed.add_argument(
         "--labels-file",
         metavar="FILE",
@@ -55,7 +57,7 @@ def add_rank_arguments(parser: argparse.ArgumentParser) -> None:
         "each level of the first label",
     )
     parser.add_argument(
-        "--level",
+        "--group-level",
         type=at_least_one,
         metavar="N",
         help="with --separator: rank the groups of labels with the same first N parts",
@@ -76,8 +78,8 @@ def add_rank_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_rank(arguments: argparse.Namespace) -> int:
     """Print the most probable labels."""
-    if arguments.level is not None and arguments.separator is None:
-        raise UsageError("--level requires --separator, the text between the parts of a label")
+    if arguments.group_level is not None and arguments.separator is None:
+        raise UsageError("--group-level requires --separator, the text between the parts of a label")
     labels = _read_labels(arguments)
     question = read_question(arguments)
     with open_model(arguments) as model:
@@ -87,7 +89,7 @@ def run_rank(arguments: argparse.Namespace) -> int:
                 labels,
                 arguments.top,
                 separator=arguments.separator,
-                level=arguments.level,
+                level=arguments.group_level,
                 max_passes=arguments.max_passes,
             )
         )
@@ -101,17 +103,17 @@ def run_rank(arguments: argparse.Namespace) -> int:
 def _read_labels(arguments: argparse.Namespace) -> list[str]:
     """Return the labels of the command line or of the file; each must be there only once."""
     if arguments.labels_file is None:
-        labels = list(arguments.label or ())
+        labels = list(arguments.choice or ())
         for label in labels:
-            check_utf8(label, "--label")
-        places = [f"--label number {i}" for i in range(1, len(labels) + 1)]
+            check_utf8(label, "--choice")
+        places = [f"--choice number {i}" for i in range(1, len(labels) + 1)]
     else:
         labels = read_list(arguments, arguments.labels_file).removesuffix("\n").split("\n")
         if labels == [""]:
             raise UsageError(f"{arguments.labels_file} is empty: expected one label per line")
         places = [f"{arguments.labels_file}: line {i}" for i in range(1, len(labels) + 1)]
     if not labels:
-        raise UsageError("no labels: give --label more than once, or --labels-file")
+        raise UsageError("no labels: give --choice more than once, or --labels-file")
     seen: dict[str, str] = {}
     for label, place in zip(labels, places, strict=True):
         if not label.strip():

@@ -53,8 +53,8 @@ class OutputColumns:
     option_mass
         Whether to add ``NAME_option_mass``.
     top
-        Add ``NAME_top``, the most probable options of a choice and their probabilities, at most this
-        many. None = no such column.
+        Add ``NAME_top``, the most probable options of a choice with their probabilities, at most
+        this many. None = no such column.
     min_confidence
         Mark a row for review if an answer has a lower confidence or the model abstained. None = no
         column ``review``.

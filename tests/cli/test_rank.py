@@ -72,7 +72,7 @@ def test_rank_prints_five_labels_by_default(
 
 
 def test_labels_can_be_arguments(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(*PROMPT, "--label", "red car", "--label", "blue house") == 0
+    assert run(*PROMPT, "--choice", "red car", "--choice", "blue house") == 0
     assert {label for label, _ in lines_of(capsys.readouterr().out)} == {"red car", "blue house"}
 
 
@@ -84,7 +84,10 @@ def test_a_level_ranks_groups_of_labels(
     sums = dict.fromkeys(("red", "green", "blue"), 0.0)
     for label, probability in zip(ranking["labels"], ranking["probabilities"], strict=True):
         sums[label.split(" > ")[0]] += probability
-    assert run(*PROMPT, *listed, "--separator", " > ", "--level", "1", "--top", "3", "--json") == 0
+    assert (
+        run(*PROMPT, *listed, "--separator", " > ", "--group-level", "1", "--top", "3", "--json")
+        == 0
+    )
     groups = json.loads(capsys.readouterr().out)
     found = dict(zip(groups["labels"], groups["probabilities"], strict=True))
     assert found == pytest.approx(sums, rel=1e-3)
@@ -133,12 +136,12 @@ def test_a_wrong_line_of_the_labels_file_is_named(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "no labels: give --label more than once, or --labels-file"),
-        (["--label", "a", "--label", ""], "--label number 2 is empty"),
-        (["--label", "a", "--label", "a"], "--label number 2 repeats a label: 'a' is also at"),
-        (["--label", "a", "--labels-file", "b"], "not allowed with argument"),
-        (["--label", "a", "--top", "0"], "--top: expected 1 or more, got 0"),
-        (["--label", "a", "--level", "1"], "--level requires --separator"),
+        ([], "no labels: give --choice more than once, or --labels-file"),
+        (["--choice", "a", "--choice", ""], "--choice number 2 is empty"),
+        (["--choice", "a", "--choice", "a"], "--choice number 2 repeats a label: 'a' is also at"),
+        (["--choice", "a", "--labels-file", "b"], "not allowed with argument"),
+        (["--choice", "a", "--top", "0"], "--top: expected 1 or more, got 0"),
+        (["--choice", "a", "--group-level", "1"], "--group-level requires --separator"),
     ],
 )
 def test_a_wrong_rank_command_exits_with_2(

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from eliza_ffi.decisions.questions import (
+    MAX_CHOICES,
     MAX_LEVELS,
     MAX_OPTIONS,
     Choice,
@@ -93,17 +94,17 @@ def test_media_parts_of_instructions_are_rejected(kind: str) -> None:
 
 def test_the_numbers_of_options_levels_and_labels_are_limited() -> None:
     names = [f"option {i}" for i in range(MAX_OPTIONS + 1)]
+    most = [f"option {i}" for i in range(MAX_CHOICES)]
     assert MAX_OPTIONS == 255
-    assert len(Choice("Which?", names[:-1]).options) == 255
+    assert MAX_CHOICES == 100_000
+    assert len(Choice("Which?", most).options) == MAX_CHOICES
     assert len(Labels("Which?", names[:-1]).predicates) == 255
-    assert len(Choice("Which?", names[:-2], none="none").options) == 255
     assert MAX_LEVELS == 10
     assert len(Score("How?", names[:10]).levels) == 10
     for refused, message in (
-        (lambda: Choice("Which?", names, "q"), "'q'.*2 to 255 options, got 256"),
-        (lambda: Choice("Which?", names[:-1], "q", none="no"), "'q'.*2 to 255 options, got 256"),
-        (lambda: Choice("Which?", ["one"], "q"), "'q'.*2 to 255 options, got 1"),
-        (lambda: Choice("Which?", ["one"], "q", none="no"), "'q'.*2 to 255 options"),
+        (lambda: Choice("Which?", most, "q", none="no"), "'q'.*2 to 100000 options, got 100001"),
+        (lambda: Choice("Which?", ["one"], "q"), "'q'.*2 to 100000 options, got 1"),
+        (lambda: Choice("Which?", ["one"], "q", none="no"), "'q'.*2 to 100000 options"),
         (lambda: Labels("Which?", names, "q"), "'q'.*1 to 255 labels, got 256"),
         (lambda: Labels("Which?", [], "q"), "'q'.*1 to 255 labels, got 0"),
         (lambda: Score("How?", names[:11], "q"), "'q'.*2 to 10 levels, got 11"),

@@ -209,7 +209,7 @@ WRONG = [
         "either choices or criteria, got both",
     ),
     ({**ONE, "type": "choice", "choices": "ab"}, "choices must be a list of choices, got 'ab'"),
-    ({**ONE, "type": "choice", "choices": [{"value": "a"}]}, "2 to 255 options, got 1"),
+    ({**ONE, "type": "choice", "choices": [{"value": "a"}]}, "2 to 100000 options, got 1"),
     (
         {**ONE, "type": "choice", "choices": [{"valu": "a"}]},
         "no field 'valu'; did you mean 'value'",
@@ -220,7 +220,7 @@ WRONG = [
     ),
     ({**ONE, "type": "choice", "choices": [{"value": 1}] * 2}, "a string or a bool, got 1"),
     ({**ONE, "type": "choice", "choices": [{"value": "a"}] * 2}, "'a' is given twice"),
-    ({**ONE, "type": "choice", "criteria": {"a": None}}, "2 to 255 options, got 1"),
+    ({**ONE, "type": "choice", "criteria": {"a": None}}, "2 to 100000 options, got 1"),
     (
         {**ONE, "type": "choice", "choices": ["a", "b"], "none": 1},
         "none must be a string or None, got 1",
