@@ -69,7 +69,7 @@ class ChooserActor:
         name: str = "choice",
         model: str | os.PathLike[str] | None = None,
         model_options: Mapping[str, Any] | None = None,
-        mode: ChoiceMode = "greedy",
+        mode: ChoiceMode | None = None,
         temperature: float = 1.0,
         tokenization: Tokenization = "own",
         probabilities: bool = False,

@@ -246,6 +246,18 @@ def test_label_columns_follow_the_columns_of_the_batch(alone: Model) -> None:
     assert rows[1]["choice"] is None
 
 
+def test_a_row_gets_the_most_probable_label_by_default(library: object) -> None:
+    labels = ["red red big", *(f"car {end}" for end in ("tree blue", "open green", "small now"))]
+    labels += ["car red old", "car play dog", "car house dog", "now note dog", "now tree note"]
+    table = pa.table({"text": ["x"]})
+
+    def chosen(**settings: Any) -> Any:
+        chooser = ChooserActor("{text}", labels, model_options=OPTIONS, **settings)
+        return chooser(table).to_pylist()[0]["choice"]
+
+    assert chosen() == chosen(mode="best") != chosen(mode="greedy")
+
+
 def test_each_row_can_have_its_own_labels(library: object) -> None:
     own = ['["yes", "no"]', None, "[", '["a", "a"]', '["a"]']
     chooser = ChooserActor("{id}: ", labels_column="may", name="picked", model_options=OPTIONS)
