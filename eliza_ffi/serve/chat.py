@@ -46,6 +46,9 @@ __all__ = [
 MOST_LOGPROBS = 20
 """The maximum of `top_logprobs`, as at OpenAI."""
 
+RESERVED = ("add_generation_prompt", "bos_token", "eos_token", "messages", "self", "tools")
+"""Names that are not allowed in `chat_template_kwargs`."""
+
 _BY_TYPE = Field(discriminator="type")
 
 # ---- The request --------------------------------------------------------------------------------
@@ -376,12 +379,15 @@ def _message(message: ChatMessage) -> dict[str, Any]:
 
 def template_variables(given: dict[str, Any] | None, effort: str | None) -> dict[str, Any]:
     """Return the variables of the chat template for a reasoning effort."""
+    given = given or {}
+    for name in RESERVED:
+        if name in given:
+            raise _unfit("chat_template_kwargs", f"{name} cannot be set")
     if effort is None:
-        return dict(given or {})
-    thinking: dict[str, Any] = (
-        {"enable_thinking": False} if effort == "none" else {"reasoning_effort": effort}
-    )
-    return {**thinking, **(given or {})}
+        return given
+    if effort == "none":
+        return {"enable_thinking": False, **given}
+    return {"reasoning_effort": effort, **given}
 
 
 def _unfit(param: str, problem: str) -> Refusal:

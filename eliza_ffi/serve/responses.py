@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import BeforeValidator, Field, Tag
 from typing_extensions import NotRequired, TypedDict
 
+from ..session.requests import TextPiece
 from ..session.tool_calls import ToolCall
 from .chat import JsonObjectFormat, TextFormat, chat_writing, token_logprobs
 from .decisions import FunctionCallItem, RefusalPart, TextPart, with_type
@@ -348,7 +349,9 @@ async def _events(
                 yield {"type": "response.content_part.added", **part}
             if isinstance(step, str):
                 assert message is not None
-                delta = {"delta": step, "logprobs": [], **_place(message)}
+                logprobs = step.logprobs if isinstance(step, TextPiece) else None
+                logged = token_logprobs(logprobs or ())
+                delta = {"delta": step, "logprobs": logged, **_place(message)}
                 yield {"type": "response.output_text.delta", **delta}
                 continue
             if message is not None:

@@ -361,6 +361,7 @@ def test_the_asynchronous_client_streams_many_at_once(server: Served) -> None:
             "temperature",
             "not supported with an exact choice",
         ),
+        ({"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs", "cannot be set"),
         ({"guided_choice": ["a", "a"]}, None, "the same as labels[0]"),
         ({"guided_choice": []}, "guided_choice", "expected 1 or more items, got 0"),
         ({"tools": [WEATHER], "guided_choice": ["a"]}, "tools", "cannot be combined"),
