@@ -37,7 +37,7 @@ DYLD_INFO_ONLY, EXPORTS_TRIE, BUILD_VERSION = 0x80000022, 0x80000033, 0x32
 
 @dataclass
 class Library:
-    """What a Mach-O file says about itself.
+    """The load commands and exports of a Mach-O file.
 
     Attributes
     ----------
@@ -70,7 +70,7 @@ def read_library(data: bytes) -> Library:
     Raises
     ------
     ValueError
-        If the data is no such file.
+        If the data is not such a file.
     """
     if len(data) < 32 or struct.unpack_from("<I", data)[0] != MAGIC_64:
         raise ValueError("expected a 64-bit Mach-O file")
@@ -131,7 +131,7 @@ def _uleb128(data: bytes, at: int) -> tuple[int, int]:
 
 
 def problems_of(library: Library) -> list[str]:
-    """Return what is wrong with the library."""
+    """Return the problems of the library, one line each."""
     headers = (ROOT / "native" / "include" / "eliza").glob("*.h")
     texts = [header.read_text(encoding="utf-8") for header in headers]
     expected = {name for text in texts for name in declared_functions(text)}

@@ -1,4 +1,4 @@
-"""What the Python package does differently on Windows, and what it must not use there."""
+"""The package's behaviour on Windows, and the functions that it must not use there."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_the_library_is_found_under_its_windows_name(
 
 @pytest.fixture
 def windows(monkeypatch: pytest.MonkeyPatch, library: Library) -> pytest.MonkeyPatch:
-    """Let Python code believe that this is Windows, and return the means to change more."""
+    """Set the platform to Windows, with a library that runs here; return the monkeypatch."""
     monkeypatch.setenv(LIBRARY_VARIABLE, str(library.path))
     monkeypatch.setattr(sys, "platform", "win32")
     return monkeypatch
