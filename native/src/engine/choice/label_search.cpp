@@ -307,7 +307,7 @@ bool LabelSearch::is_everything_cheaper(const View & view, double threshold) con
     // Perfectly uneven probabilities need one row at each depth, perfectly even ones need all rows.
     const double depth = 1.0 + trie().undecided_below(view.open.front().node).passes;
     const double n_reads = std::min(rows, depth * std::pow(rows / depth, view.evenness));
-    const double n_rounds = std::max(depth, n_reads / limits.lanes);
+    const double n_rounds = std::max(depth, std::ceil(n_reads / limits.lanes));
     const double search = n_rounds * cost->pass + cost->of_parts(n_reads * tokens / rows, n_reads, n_reads);
     return everything <= search;
 }
