@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from .chat.prompt import Prompt
 from .chat.template import ChatTemplate, Messages
-from .checks import check_callback, check_kind
+from .checks import check_callback, check_kind, check_whole
 from .choices.label_set import ChoiceResult, LabelSet
 from .choices.prepared_labels import PreparedLabels
 from .choices.rank_result import RankResult
@@ -25,6 +26,7 @@ from .decisions.calibration import Calibration
 from .decisions.deciding import DecisionRun, Settings, settings_for
 from .decisions.prompts import LabelStyle, check_one_input
 from .decisions.questions import Question
+from .decisions.reasoning import reasoning_work, with_reasoning
 from .decisions.scoring import Rule
 from .decisions.wire import as_questions
 from .errors import GenerationCancelled
@@ -590,6 +592,7 @@ class AsyncModel:
         calibration: Calibration | str | os.PathLike[str] | None = None,
         option_mass: bool = False,
         abstain_below: float = 0.0,
+        think: int = 0,
         wait: bool | float = True,
         cache: CacheOptions | None = None,
     ) -> Decision:
@@ -606,7 +609,12 @@ class AsyncModel:
             abstain_below=abstain_below,
             stream={} if cache is None else {"cache": cache},
         )
-        return await self._decide(input, asked, settings, wait)
+        if check_whole("think", think, 0) == 0:
+            return await self._decide(input, asked, settings, wait)
+        prepare = partial(reasoning_work, self.session, input, asked, think, settings.stream)
+        text = (await self._result(prepare, wait=wait)).text
+        decision = await self._decide(with_reasoning(input, text), asked, settings, wait)
+        return replace(decision, reasoning=text)
 
     async def decide_many(
         self,

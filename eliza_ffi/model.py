@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
@@ -22,6 +23,7 @@ from .decisions.calibration import Calibration
 from .decisions.deciding import DecisionRun, Settings, settings_for
 from .decisions.prompts import LabelStyle, check_one_input
 from .decisions.questions import Question
+from .decisions.reasoning import reasoning_work, with_reasoning
 from .decisions.scoring import Rule
 from .decisions.wire import as_questions
 from .hub import hub_path
@@ -948,6 +950,7 @@ class Model:
         calibration: Calibration | str | os.PathLike[str] | None = None,
         option_mass: bool = False,
         abstain_below: float = 0.0,
+        think: int = 0,
         wait: bool | float = True,
         cache: CacheOptions | None = None,
     ) -> Decision:
@@ -988,6 +991,9 @@ class Model:
             options.
         abstain_below
             Abstain if the probability of the most probable answer is lower than this.
+        think
+            Let the model write up to this many tokens of reasoning about the input and all
+            questions. The questions are then asked about the input and this text.
         wait, cache
             As :meth:`generate`.
 
@@ -1025,7 +1031,12 @@ class Model:
             abstain_below=abstain_below,
             stream={} if cache is None else {"cache": cache},
         )
-        return self._decision_job(input, asked, settings, wait).run()
+        if check_whole("think", think, 0) == 0:
+            return self._decision_job(input, asked, settings, wait).run()
+        work = reasoning_work(self.session, input, asked, think, settings.stream)
+        text = self._run(work, wait).text
+        decision = self._decision_job(with_reasoning(input, text), asked, settings, wait).run()
+        return replace(decision, reasoning=text)
 
     def decide_many(
         self,

@@ -79,9 +79,7 @@ def add_rank_arguments(parser: argparse.ArgumentParser) -> None:
 def run_rank(arguments: argparse.Namespace) -> int:
     """Print the most probable labels."""
     if arguments.group_level is not None and arguments.separator is None:
-        raise UsageError(
-            "--group-level requires --separator, the text between a label's parts"
-        )
+        raise UsageError("--group-level requires --separator, the text between a label's parts")
     labels = _read_labels(arguments)
     question = read_question(arguments)
     with open_model(arguments) as model:

@@ -278,11 +278,14 @@ class Decision(Mapping[str, Any]):
     calibrated : bool
         Whether a calibration was applied to the probabilities. Without one they are the model's
         own probabilities, which are usually overconfident.
+    reasoning : str or None
+        What the model wrote before it answered; None without ``think=``.
     """
 
     answers: tuple[Answer, ...]
     usage: DecisionUsage
     calibrated: bool = False
+    reasoning: str | None = None
     _by_name: dict[str, Answer] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

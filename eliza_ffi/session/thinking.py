@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator
 from contextlib import closing
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..chat.thinking import ThinkingFormat, thinking_format
@@ -24,7 +24,7 @@ from .tool_calls import ToolCalls, ToolRequest
 if TYPE_CHECKING:
     from .session import Session
 
-__all__ = ["Request", "generation_in", "thinking_work"]
+__all__ = ["FinishedReasoning", "ReasoningRun", "Request", "generation_in", "thinking_work"]
 
 Request = GenerationRequest | FillRequest | RankRequest | ShapeRequest | ToolRequest
 
@@ -88,6 +88,74 @@ class _Cancellable(Protocol):
     def cancel(self) -> None: ...
 
 
+@dataclass(frozen=True)
+class FinishedReasoning:
+    """A finished reasoning.
+
+    Attributes
+    ----------
+    text : str
+    tokens : list of int
+        The prompt, the reasoning and the text after it. An answer can follow.
+    """
+
+    text: str
+    tokens: list[int]
+
+
+class ReasoningRun:
+    """One run of a reasoning alone, which another thread may cancel.
+
+    Parameters
+    ----------
+    session
+    generation
+        The prompt and the slot.
+    n_tokens, sampling
+        As :func:`thinking_work`.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        generation: GenerationRequest,
+        n_tokens: int,
+        sampling: Sampling | None = None,
+    ) -> None:
+        self._session = session
+        self._format = thinking_format(_template(session))
+        self._prompt = _opened(session, list(generation.prompt_tokens), self._format)
+        self._run = GenerationRun(
+            session.binding,
+            session.ctx,
+            GenerationRequest(
+                prompt_tokens=self._prompt,
+                max_tokens=n_tokens,
+                sampling=sampling,
+                stop=(self._format.stop,),
+                slot_id=generation.slot_id,
+                cache_key=generation.cache_key,
+                cache_type_k=generation.cache_type_k,
+                cache_type_v=generation.cache_type_v,
+                gpu_layers=generation.gpu_layers,
+            ),
+            session.warn_once,
+        )
+        self.cancel = self._run.cancel
+
+    def steps(self) -> Generator[FinishedReasoning, None, None]:
+        """Yield the reasoning as the only step."""
+        read = self._session.tokenize
+        stop = read(self._format.stop, False, True)
+        with closing(self._run.steps()) as steps:
+            for step in steps:
+                if len(stop) == 1 and stop[0] in step.tokens:
+                    break
+        text = self._run.result().text.strip()
+        end = read(self._format.end, False, True)
+        yield FinishedReasoning(text, [*self._prompt, *read(text, False, False), *end])
+
+
 class ThinkingRun:
     """One run of a reasoning and its answer, which another thread may cancel.
 
@@ -105,28 +173,9 @@ class ThinkingRun:
         work_of: Callable[[Any], Work[Any]],
         sampling: Sampling | None,
     ) -> None:
-        self._session = session
         self._request = request
         self._work_of = work_of
-        self._format = thinking_format(_template(session))
-        generation = generation_in(request)
-        self._prompt = _opened(session, list(generation.prompt_tokens), self._format)
-        self._reasoning = GenerationRun(
-            session.binding,
-            session.ctx,
-            GenerationRequest(
-                prompt_tokens=self._prompt,
-                max_tokens=n_tokens,
-                sampling=sampling,
-                stop=(self._format.stop,),
-                slot_id=generation.slot_id,
-                cache_key=generation.cache_key,
-                cache_type_k=generation.cache_type_k,
-                cache_type_v=generation.cache_type_v,
-                gpu_layers=generation.gpu_layers,
-            ),
-            session.warn_once,
-        )
+        self._reasoning = ReasoningRun(session, generation_in(request), n_tokens, sampling)
         self._lock = threading.Lock()
         self._current: _Cancellable = self._reasoning
         self._is_cancelled = False
@@ -139,25 +188,16 @@ class ThinkingRun:
 
     def steps(self) -> Generator[Any, None, None]:
         """Yield the steps of the answer."""
-        text = self._reason().strip()
-        read = self._session.tokenize
-        tokens = [*self._prompt, *read(text, False, False), *read(self._format.end, False, True)]
-        work = self._work_of(_with_prompt(self._request, tokens))
+        with closing(self._reasoning.steps()) as reasoning:
+            found = next(reasoning)
+        work = self._work_of(_with_prompt(self._request, found.tokens))
         with self._lock:
             self._current = work
             if self._is_cancelled:
                 work.cancel()
         with closing(work.steps()) as steps:
             for step in steps:
-                yield _with_reasoning(step, text)
-
-    def _reason(self) -> str:
-        stop = self._session.tokenize(self._format.stop, False, True)
-        with closing(self._reasoning.steps()) as steps:
-            for step in steps:
-                if len(stop) == 1 and stop[0] in step.tokens:
-                    break
-        return self._reasoning.result().text
+                yield _with_reasoning(step, found.text)
 
 
 def _template(session: Session) -> str:

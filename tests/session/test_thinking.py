@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from eliza_ffi import AsyncModel, InvalidArgumentError, Model
 from eliza_ffi.chat.thinking import ThinkingFormat
+from eliza_ffi.decisions import Choice, Predicate
 from eliza_ffi.errors import GenerationCancelled
 from eliza_ffi.session import thinking
 
@@ -82,6 +83,23 @@ def test_the_reasoning_ends_at_a_control_token(
 def test_every_constrained_answer_can_follow_a_reasoning(tiny_model: Model, call: Any) -> None:
     assert call(tiny_model, 12).reasoning
     assert call(tiny_model, 0).reasoning is None
+
+
+def test_all_questions_of_a_decision_share_one_reasoning(tiny_model: Model) -> None:
+    questions = [Predicate("It is a greeting."), Choice("What to do?", ["reply", "wait"])]
+    found = tiny_model.decide("hello there", questions, think=15)
+    assert found.reasoning
+    then = tiny_model.decide(f"hello there\n\nReasoning:\n{found.reasoning}", questions)
+    for answer, expected in zip(found.answers, then.answers, strict=True):
+        assert answer.distribution == pytest.approx(expected.distribution, rel=0.02)
+    alone = tiny_model.decide("hello there", questions)
+    assert alone.reasoning is None
+    assert alone.answers != found.answers
+
+    async def story() -> Any:
+        return await AsyncModel.of(tiny_model).decide("hello there", questions, think=15)
+
+    assert asyncio.run(story()).reasoning == found.reasoning
 
 
 def test_an_event_loop_gets_the_same(tiny_model: Model) -> None:
