@@ -8,8 +8,11 @@ and the report shows the memory, files and threads of the process before and aft
     $ python -m bench.serving                        # 64 clients with 2,000 requests each (an hour)
     $ python -m bench.serving --quick                # a minute
     $ python -m bench.serving --batching off         # without shared passes
+    $ python -m bench.serving --chat --requests 200  # chat instead of decisions
     $ python -m bench.serving --throughput           # 16 clients, compared with decide_many
     $ python -m bench.serving --beside               # 16 clients, compared with llama-server
+    $ python -m bench.serving --chat --beside        # streams of chat, compared with llama-server
+    $ python -m bench.serving --beside --render --docs docs/serve.md    # measure nothing
 """
 
 from __future__ import annotations
@@ -38,9 +41,12 @@ from ..parts.machine import (
     on_cores,
     one_core_and_the_others,
 )
+from ..parts.merging import stored
 from ..parts.pages import add_filter, add_output_arguments, publish
 from ..together.llama_server import find_llama_server
 from .beside import BESIDE, beside_llama_server, table_of_servers
+from .chat import CHAT_MODEL, CLIENTS, ChatEffort, chat_beside_llama_server, tables_of_chat
+from .chat_workload import chat_mixture
 from .clients import Outcome, ask_all, misbehave
 from .process import ServerProcess, running_server
 from .throughput import Served, figures_of, in_process, our_requests, over_http
@@ -51,6 +57,10 @@ N_DIFFERENT = 400
 
 COMPARED_ROUNDS = 3
 """The rounds in which two servers take turns."""
+
+QUICK_CLIENTS = (1, 4)
+QUICK_CHAT = ChatEffort(rounds=1, prompt_tokens=16, tokens=8, long_tokens=16, arrivals=2)
+"""The clients and the effort of ``--quick`` with ``--chat --beside``."""
 
 WIDE = "wide Q4_K 32k"
 """A model whose decisions take a fifth of a second, while the embedded model's take a hundredth."""
@@ -64,21 +74,44 @@ MEMORY_SECONDS = 5.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    given = _parser().parse_args(arguments)
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    if given.throughput and (given.chat or given.beside):
+        parser.error("expected --throughput alone, got --throughput with --chat or --beside")
+    program, peer = find_llama_server()
+    if given.beside and not given.render and program is None:
+        parser.error(str(peer.problem))
     if given.clients is None:
         given.clients = 16 if given.throughput or given.beside else 64
     if given.quick:
         given.clients, given.requests, given.inputs = 16, 20, 64
+    name, measure, page = _bench(given)
+    results = stored(given.out / f"{name}.json") if given.render else measure(given)
+    publish(name, results, page(results), given.out, given.docs)
+    return 1 if results.get("wrong") or results.get("lost") else 0
+
+
+def _bench(
+    given: argparse.Namespace,
+) -> tuple[str, Callable[[argparse.Namespace], dict[str, Any]], Callable[[dict[str, Any]], str]]:
+    """Return the name, the measurement and the page of the chosen benchmark."""
     if given.throughput:
-        return _measure(given)
+        return "serving-throughput", _measure, _page_of_throughput
+    if given.beside and given.chat:
+        return "serving-chat-beside", _compare_chat, _page_of_chat
     if given.beside:
-        return _compare(given)
-    return _load(given)
+        return "serving-beside", _compare, _page_of_servers
+    return "serving-chat" if given.chat else "serving", _load, _page
 
 
-def _load(given: argparse.Namespace) -> int:
+def _load(given: argparse.Namespace) -> dict[str, Any]:
     with Model(given.model, options={"batching": given.batching}) as model:
-        asked = with_answers(mixture(min(N_DIFFERENT, given.clients * 8), given.seed), model)
+        n = min(N_DIFFERENT, given.clients * 8)
+        asked = (
+            chat_mixture(n, given.seed, model)
+            if given.chat
+            else with_answers(mixture(n, given.seed), model)
+        )
     with running_server(given.model, given.batching, given.queue, given.deadline) as server:
         asyncio.run(ask_all(server.address, asked, 4, 10, ROUNDING, -1))  # the warm-up
         before = server.holds()
@@ -88,13 +121,10 @@ def _load(given: argparse.Namespace) -> int:
         seconds = time.perf_counter() - begin
         _wait_until_idle(server)
         after, figures = server.holds(), server.figures()
-        ended = server.process.poll()
-    facts = _facts(given, outcome, seconds, before, after, figures)
-    facts |= {"machine": machine_facts(), "memory": memory}
-    publish("serving", facts, _page(facts), given.out, given.docs)
     for text in (outcome.wrong + outcome.lost)[:20]:
         print(text, file=sys.stderr)
-    return 1 if outcome.wrong or outcome.lost or ended is not None else 0
+    facts = _facts(given, outcome, seconds, before, after, figures)
+    return facts | {"machine": machine_facts(), "memory": memory}
 
 
 async def _ask(
@@ -176,7 +206,7 @@ def _page(facts: dict[str, Any]) -> str:
         ("rejected with 429 and sent again", f"{facts['refused']:,}"),
         ("answered wrongly", f"{facts['wrong']:,}"),
         ("not answered", f"{facts['lost']:,}"),
-        ("answers with identical probabilities", f"{facts['exact']:,}"),
+        ("answers with identical texts or probabilities", f"{facts['exact']:,}"),
         ("largest difference of a probability", f"{facts['farthest']:.4f}"),
         ("cancelled because the client disconnected", f"{facts['broken_off']:.0f}"),
     ]
@@ -192,15 +222,12 @@ def _page(facts: dict[str, Any]) -> str:
     return f"{machine_line(facts['machine'])}\n\n{table}\n"
 
 
-def _measure(given: argparse.Namespace) -> int:
+def _measure(given: argparse.Namespace) -> dict[str, Any]:
     models = {"embedded": None, WIDE: str(subject_named(WIDE).path())}
     if given.model is not None:
         models = {Path(given.model).stem: given.model}
     measured = {name: _throughput(given, path) for name, path in models.items()}
-    results = {"machine": machine_facts(), "clients": given.clients, "models": measured}
-    page = _page_of_throughput(results)
-    publish("serving-throughput", results, page, given.out, given.docs)
-    return 0
+    return {"machine": machine_facts(), "clients": given.clients, "models": measured}
 
 
 def _page_of_throughput(results: dict[str, Any]) -> str:
@@ -270,18 +297,14 @@ def _in_turns(
     }
 
 
-def _compare(given: argparse.Namespace) -> int:
+def _compare(given: argparse.Namespace) -> dict[str, Any]:
     program, peer = find_llama_server()
-    if program is None:
-        print(peer.problem, file=sys.stderr)
-        return 1
+    assert program is not None
     cells = [
         beside_llama_server(name, program, given.clients, given.inputs, COMPARED_ROUNDS)
         for name in given.only or BESIDE
     ]
-    results = {"machine": machine_facts(), "peer": peer.version, "cells": cells}
-    publish("serving-beside", results, _page_of_servers(results), given.out, given.docs)
-    return 0
+    return {"machine": machine_facts(), "peer": peer.version, "cells": cells}
 
 
 def _page_of_servers(results: dict[str, Any]) -> str:
@@ -289,6 +312,31 @@ def _page_of_servers(results: dict[str, Any]) -> str:
     line = f"{machine_line(results['machine'])} llama-server {results['peer']}."
     disturbed = disturbance((cell["model"], cell) for cell in cells)
     return f"{line}{disturbed}\n\n{table_of_servers(cells)}\n"
+
+
+def _compare_chat(given: argparse.Namespace) -> dict[str, Any]:
+    program, peer = find_llama_server()
+    assert program is not None
+    name, path = CHAT_MODEL.name, given.model and Path(given.model)
+    facts = chat_beside_llama_server(
+        path.stem if path else name,
+        path or CHAT_MODEL.path(),
+        program,
+        QUICK_CLIENTS if given.quick else CLIENTS,
+        QUICK_CHAT if given.quick else ChatEffort(rounds=given.rounds),
+    )
+    return {"machine": machine_facts(), "peer": peer.version, **facts}
+
+
+def _page_of_chat(results: dict[str, Any]) -> str:
+    effort = results["effort"]
+    line = (
+        f"{machine_line(results['machine'])} llama-server {results['peer']}. Model: "
+        f"{results['model']}; messages of {effort['prompt_tokens']} tokens, answers of "
+        f"{effort['tokens']}; medians (quartiles) of {effort['rounds']} rounds."
+    )
+    disturbed = disturbance([(results["model"], results)])
+    return f"{line}{disturbed}\n\n{tables_of_chat(results)}\n"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -323,6 +371,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="a short run, one minute")
     parser.add_argument("--throughput", action="store_true", help="compare with decide_many")
     parser.add_argument("--beside", action="store_true", help="compare with llama-server")
+    parser.add_argument("--chat", action="store_true", help="ask for chat instead of decisions")
     add_filter(parser, "--only", "this model, with --beside", choices=BESIDE)
     parser.add_argument(
         "--inputs",
@@ -332,9 +381,13 @@ def _parser() -> argparse.ArgumentParser:
         help="with --throughput and --beside: inputs of a round (400)",
     )
     parser.add_argument(
-        "--rounds", type=int, default=5, metavar="N", help="with --throughput: rounds (5)"
+        "--rounds",
+        type=int,
+        default=5,
+        metavar="N",
+        help="with --throughput, and with --chat --beside: rounds (5)",
     )
-    add_output_arguments(parser)
+    add_output_arguments(parser, render=True)
     return parser
 
 

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from .chat_workload import CHAT_PATH, problem_with_chat
 from .wire import Connection, request_bytes
 from .workload import Asked
 
@@ -22,6 +23,8 @@ MISBEHAVIOURS = (
     "sends slowly",
     "sends half a header",
     "sends no HTTP",
+    "sends broken JSON",
+    "reads slowly",
     "does not read answers",
 )
 
@@ -46,7 +49,7 @@ class Outcome:
     farthest : float
         The largest difference between a probability and the one computed in this process.
     exact : int
-        Answers whose probabilities are identical to those computed in this process.
+        Answers whose texts or probabilities are identical to those computed in this process.
     misbehaved : Counter
         How often clients misbehaved, by kind.
     """
@@ -166,12 +169,18 @@ def _difference(
         return f"expected status {asked.status}, got {status}: {json.dumps(answer)[:200]}"
     if status != 200:
         return "" if answer.keys() == {"error"} else "expected an error in OpenAI's format"
-    found = answer["answers"]
-    if isinstance(found, dict):
-        found = [{**each, "name": name} for name, each in found.items()]
-    if not all(str(each["name"]).startswith(f"{mark} ") for each in found):
-        return "the answer to another request"
-    distributions = [_probabilities(each) for each in found]
+    if asked.path == CHAT_PATH:
+        problem, shares = problem_with_chat(asked, answer)
+        distributions = [shares] if shares else []
+        if problem:
+            return problem
+    else:
+        found = answer["answers"]
+        if isinstance(found, dict):
+            found = [{**each, "name": name} for name, each in found.items()]
+        if not all(str(each["name"]).startswith(f"{mark} ") for each in found):
+            return "the answer to another request"
+        distributions = [_probabilities(each) for each in found]
     if [len(each) for each in distributions] != [len(each) for each in asked.probabilities]:
         return "wrong number of probabilities"
     pairs = [
@@ -179,9 +188,10 @@ def _difference(
         for found_p, expected in zip(distributions, asked.probabilities, strict=True)
         for p, q in zip(found_p, expected, strict=True)
     ]
-    outcome.farthest = max(outcome.farthest, *pairs)
-    outcome.exact += max(pairs) == 0.0
-    return f"a probability is off by {max(pairs):.4f}" if max(pairs) > rounding else ""
+    farthest = max(pairs, default=0.0)
+    outcome.farthest = max(outcome.farthest, farthest)
+    outcome.exact += farthest == 0.0
+    return f"a probability is off by {farthest:.4f}" if farthest > rounding else ""
 
 
 def _probabilities(answer: dict[str, Any]) -> list[float]:
@@ -233,6 +243,16 @@ async def _misbehave_once(
     elif how == "sends no HTTP":
         writer.write(draw.randbytes(draw.randrange(1, 4000)) + b"\r\n\r\n")
         await asyncio.wait_for(connection.reader.read(), 30)
+    elif how == "sends broken JSON":
+        writer.write(request_bytes(asked.path, json.dumps(asked.body).encode()[:-1]))
+        status, _, _ = await connection.answer()
+        if status not in (400, 429):
+            raise RuntimeError(f"broken JSON: expected status 400 or 429, got {status}")
+    elif how == "reads slowly":
+        writer.write(request)
+        for _ in range(20):
+            await connection.reader.read(16)
+            await asyncio.sleep(0.1)
     else:
         writer.write(request * 20)
         await asyncio.sleep(1.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator
 from typing import Any
 
 __all__ = ["Connection", "request_bytes"]
@@ -34,19 +35,46 @@ class Connection:
 
     async def post(self, path: str, body: Any) -> tuple[int, dict[str, str], Any]:
         """Send a request; return the status, the headers and the JSON of the answer."""
-        self.writer.write(request_bytes(path, json.dumps(body).encode()))
-        await self.writer.drain()
+        await self.send(path, body)
         return await self.answer()
 
-    async def answer(self) -> tuple[int, dict[str, str], Any]:
-        """Read an answer; return its status, headers and JSON."""
+    async def send(self, path: str, body: Any) -> None:
+        """Send a request."""
+        self.writer.write(request_bytes(path, json.dumps(body).encode()))
+        await self.writer.drain()
+
+    async def head(self) -> tuple[int, dict[str, str]]:
+        """Read the head of an answer; return its status and headers."""
         status = int((await self._line()).split()[1])
         headers = {}
         while line := await self._line():
             name, _, value = line.partition(":")
             headers[name.lower()] = value.strip()
+        return status, headers
+
+    async def answer(self) -> tuple[int, dict[str, str], Any]:
+        """Read an answer; return its status, its headers, and its JSON or a list of its events."""
+        status, headers = await self.head()
+        if headers.get("transfer-encoding") == "chunked":
+            return status, headers, [json.loads(event) async for event in self.events()]
         text = await self.reader.readexactly(int(headers["content-length"]))
         return status, headers, json.loads(text)
+
+    async def events(self) -> AsyncGenerator[bytes, None]:
+        """Yield the JSON text of each server-sent event, as soon as it arrives.
+
+        The answer must have the encoding ``chunked``. The final ``[DONE]`` is left out.
+        """
+        rest = b""
+        while size := int(await self._line(), 16):
+            rest += await self.reader.readexactly(size)
+            await self._line()
+            *events, rest = rest.split(b"\n\n")
+            for event in events:
+                data = event.removeprefix(b"data: ")
+                if data != b"[DONE]":
+                    yield data
+        await self._line()
 
     def close(self) -> None:
         """Close the connection at once, without reading pending data."""

@@ -1,4 +1,4 @@
-"""`bench.serving`: how answers are checked, and the comparison with llama-server."""
+"""`bench.serving`: how answers are checked, and the comparisons with llama-server."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 from bench.serving.__main__ import main
+from bench.serving.chat import Answer, tokens_per_second
 from bench.serving.clients import Outcome, _difference
 from bench.serving.workload import Asked
 from bench.together.llama_server import find_llama_server
+from eliza_ffi._resources import default_model_path
 from eliza_ffi.library.loading import Library
 
 pytestmark = pytest.mark.slow
@@ -40,7 +42,44 @@ def test_answers_are_compared_with_a_model_in_this_process() -> None:
     assert problem({"error": {}}, status=500).startswith("expected status 200, got 500")
 
 
-@pytest.mark.skipif(find_llama_server()[0] is None, reason="requires llama-server: run make peers")
+CHAT = Asked(
+    "/v1/chat/completions", {"messages": [], "stream": True, "max_tokens": 2}, text="hi there"
+)
+
+
+def chunk(text: str, reason: str | None = None, id: str = "1") -> dict[str, Any]:
+    return {"id": id, "choices": [{"delta": {"content": text}, "finish_reason": reason}]}
+
+
+def test_a_stream_of_chat_is_compared_with_the_expected_text() -> None:
+    def problem(*events: dict[str, Any], n_tokens: int = 2) -> str:
+        usage = {"id": "1", "choices": [], "usage": {"completion_tokens": n_tokens}}
+        return _difference(CHAT, 200, [*events, usage], "me", 0.01, Outcome())
+
+    hi, there = chunk("hi "), chunk("there", "length")
+    assert problem(hi, there) == ""
+    assert problem(there).startswith("expected 'hi there', got 'there'")
+    assert problem(hi, there, n_tokens=3) == "expected 2 tokens, got 3"
+    assert problem(hi, chunk("there")).startswith("a stream that does not end")
+    assert (
+        problem(hi, chunk("there", "length", id="2")) == "a stream with events of several answers"
+    )
+    assert problem(hi, {"error": {}}).startswith("an error in a stream")
+
+
+def test_the_server_answers_chat_under_load(library: Library, tmp_path: Path) -> None:
+    small = ["--chat", "--clients", "4", "--requests", "5", "--spoilers", "2"]
+    assert main([*small, "--out", str(tmp_path)]) == 0
+    facts = json.loads((tmp_path / "serving-chat.json").read_text())
+    assert facts["held"] == 20 and facts["wrong"] == facts["lost"] == 0 and facts["exact"] > 0
+
+
+needs_llama_server = pytest.mark.skipif(
+    find_llama_server()[0] is None, reason="requires llama-server: run make peers"
+)
+
+
+@needs_llama_server
 @pytest.mark.parametrize("name", ["small decision model", "small 32k"])
 def test_both_servers_give_the_same_answers(library: Library, tmp_path: Path, name: str) -> None:
     small = ["--clients", "2", "--inputs", "4", "--out", str(tmp_path)]
@@ -55,3 +94,33 @@ def test_both_servers_give_the_same_answers(library: Library, tmp_path: Path, na
         assert cell["same_answers"] >= 0.75
     else:  # eliza-ffi takes the most probable label, llama-server the most probable tokens
         assert cell["same_answers"] is None
+
+
+@needs_llama_server
+def test_both_servers_stream_chat(
+    library: Library, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = str(default_model_path())
+    quick = ["--chat", "--beside", "--quick", "--model", model, "--out", str(tmp_path)]
+    assert main(quick) == 0
+    results = json.loads((tmp_path / "serving-chat-beside.json").read_text())
+    assert [cell["clients"] for cell in results["cells"]] == [1, 4]
+    for cell in (*results["cells"], results["arriving"]):
+        for figures in cell["ways"].values():
+            assert figures["tokens_per_second"] > 0 and figures["first_text_ms_p50"] > 0
+    capsys.readouterr()
+    page = (tmp_path / "serving-chat-beside.md").read_text()
+    assert main([*quick, "--render"]) == 0
+    assert capsys.readouterr().out.strip() == page.strip()
+
+
+def test_a_rate_needs_the_time_and_the_usage_of_every_answer() -> None:
+    first = Answer(1.0, [(1.5, event("", None)), (2.0, event("a", None)), (3.0, event("", 4))])
+    later = Answer(1.5, [(2.0, event("b", None)), (5.0, event("", 6))])
+    assert first.seconds_to_text == 1.0 and later.seconds_to_text == 0.5
+    assert tokens_per_second([first, later]) == 2.5
+
+
+def event(text: str, n_tokens: int | None) -> bytes:
+    usage = None if n_tokens is None else {"completion_tokens": n_tokens}
+    return json.dumps({"choices": [{"delta": {"content": text}}], "usage": usage}).encode()

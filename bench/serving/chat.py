@@ -1,0 +1,357 @@
+"""Compare streams of chat in eliza-ffi's server and in llama-server: same file, same clients.
+
+Both servers get the same conversations, each of which is new to both, and take turns. Two things
+are measured: the tokens per second of several clients whose answers stream at the same time, and
+the time to the first text of a request that arrives while eight other clients stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from page_tables import markdown_table, number
+
+from eliza_ffi.model import Model
+
+from ..deciding.workload import input_of
+from ..parts.figures import median, percentiles, quartiles, ratios
+from ..parts.machine import noting_other_programs
+from ..together.cells import SETTLING_SECONDS, StreamModel
+from ..together.llama_server import GREEDY, HOST, serving
+from .process import running_server
+from .wire import Connection
+
+__all__ = ["CHAT_MODEL", "CLIENTS", "ChatEffort", "chat_beside_llama_server", "tables_of_chat"]
+
+CHAT_MODEL = StreamModel("wide F16 32k", "phi-3", "f16")
+"""A wide model with random weights, a real vocabulary and a real chat template."""
+
+CLIENTS = (1, 4, 8, 16)
+N_STREAMING = 8
+"""The clients that stream answers while another request arrives."""
+
+ARRIVING_TOKENS = 4
+"""Length of the answer to a request that arrives while others stream."""
+
+N_SLOTS, TOKENS_A_SLOT = 16, 1024
+"""The slots of each server, and the tokens of a slot."""
+
+OURS, THEIRS = "ours", "llama-server"
+
+
+@dataclass(frozen=True)
+class ChatEffort:
+    """How long to measure.
+
+    Attributes
+    ----------
+    rounds : int
+        The rounds in which both servers take turns.
+    prompt_tokens : int
+        Length of the text of a conversation.
+    tokens : int
+        Length of an answer.
+    long_tokens : int
+        Length of the answers that stream while other requests arrive.
+    arrivals : int
+        The requests that arrive in a round while others stream.
+    """
+
+    rounds: int = 5
+    prompt_tokens: int = 64
+    tokens: int = 48
+    long_tokens: int = 128
+    arrivals: int = 4
+
+
+@dataclass
+class Answer:
+    """A streamed answer.
+
+    Attributes
+    ----------
+    begin : float
+        When the request was sent.
+    events : list of tuple
+        The time and the JSON text of each event.
+    """
+
+    begin: float
+    events: list[tuple[float, bytes]] = field(default_factory=list)
+
+    @property
+    def seconds_to_text(self) -> float:
+        """The time from the request to the first text."""
+        for when, event in self.events:
+            if any(each["delta"].get("content") for each in json.loads(event)["choices"]):
+                return when - self.begin
+        raise RuntimeError(f"expected text, got {self.events}")
+
+    @property
+    def n_tokens(self) -> int:
+        """The number of tokens by the usage in the last event."""
+        return int(json.loads(self.events[-1][1])["usage"]["completion_tokens"])
+
+
+@dataclass(frozen=True)
+class Server:
+    """The address of a server, and more fields of its requests."""
+
+    address: tuple[str, int]
+    more: dict[str, Any]
+
+    async def stream(self, text: str, n_tokens: int, answer: Answer | None = None) -> Answer:
+        """Stream the answer to a message.
+
+        Raises
+        ------
+        RuntimeError
+            If the status is not 200.
+        """
+        body = {
+            "model": "any",
+            "messages": [{"role": "user", "content": text}],
+            "max_tokens": n_tokens,
+            "temperature": 0.0,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            **self.more,
+        }
+        connection = await Connection.to(self.address)
+        try:
+            answer = answer or Answer(0.0)
+            answer.begin = time.perf_counter()
+            await connection.send("/v1/chat/completions", body)
+            status, _ = await connection.head()
+            if status != 200:
+                raise RuntimeError(f"expected status 200, got {status}")
+            async for event in connection.events():
+                answer.events.append((time.perf_counter(), event))
+        finally:
+            connection.close()
+        return answer
+
+
+Servers = dict[str, Server]
+"""Both servers by name."""
+
+
+async def stream_together(server: Server, texts: Sequence[str], n_tokens: int) -> list[Answer]:
+    """Stream the answers to several messages at the same time."""
+    return await asyncio.gather(*(server.stream(text, n_tokens) for text in texts))
+
+
+def tokens_per_second(answers: Sequence[Answer]) -> float:
+    """Return the tokens per second of all answers together, prompts included."""
+    begin = min(each.begin for each in answers)
+    end = max(each.events[-1][0] for each in answers)
+    return sum(each.n_tokens for each in answers) / (end - begin)
+
+
+async def arrive_while_streaming(
+    server: Server, texts: Sequence[str], arriving: Sequence[str], n_tokens: int
+) -> tuple[list[float], float]:
+    """Send requests, one after the other, while other clients stream answers without a pause.
+
+    Parameters
+    ----------
+    server
+    texts
+        The first message of each of the other clients.
+    arriving
+    n_tokens
+        Length of the answers of the other clients.
+
+    Returns
+    -------
+    list of float
+        The seconds to the first text of each request.
+    float
+        The tokens per second of the other clients.
+    """
+    answers = [Answer(0.0) for _ in texts]
+    is_over = False
+
+    async def keep_streaming(text: str, first: Answer) -> None:
+        await server.stream(text, n_tokens, first)
+        for i in count():
+            if is_over:
+                return
+            answers.append(await server.stream(f"{text} Again: {i}.", n_tokens))
+
+    streams = [
+        asyncio.create_task(keep_streaming(*each)) for each in zip(texts, answers, strict=True)
+    ]
+    while not all(each.events for each in answers):
+        await asyncio.sleep(0.01)
+    seconds = []
+    for text in arriving:
+        await asyncio.sleep(random.random() * 0.2)  # at any time during a pass
+        seconds.append((await server.stream(text, ARRIVING_TOKENS)).seconds_to_text)
+    is_over = True
+    await asyncio.gather(*streams)
+    return seconds, tokens_per_second(answers)
+
+
+def chat_beside_llama_server(
+    name: str, path: Path, program: Path, clients: Sequence[int], effort: ChatEffort
+) -> dict[str, Any]:
+    """Measure both servers in turns and return the figures.
+
+    Parameters
+    ----------
+    name
+        The name of the model in the tables.
+    path
+        The model's file. It must have a chat template.
+    program
+        llama-server.
+    clients
+        The numbers of clients.
+    effort
+    """
+    facts: dict[str, Any] = {"model": name, "effort": vars(effort)}
+    with (
+        noting_other_programs(facts),
+        Model(path, n_slots=1, n_ctx=TOKENS_A_SLOT) as model,
+        _both_servers(path, program, int(model.describe()["threads"])) as servers,
+    ):
+        places = count()
+
+        def texts(n: int) -> list[str]:
+            return [input_of(model.tokenize, effort.prompt_tokens, next(places)) for _ in range(n)]
+
+        for server in servers.values():  # the warm-up
+            asyncio.run(stream_together(server, texts(N_SLOTS), 4))
+        facts["cells"] = [_streaming(servers, n, texts, effort) for n in clients]
+        facts["arriving"] = _arriving(servers, texts, effort)
+    return facts
+
+
+def _streaming(
+    servers: Servers, n_clients: int, texts: Callable[[int], list[str]], effort: ChatEffort
+) -> dict[str, Any]:
+    rates: dict[str, list[float]] = {name: [] for name in servers}
+    first: dict[str, list[float]] = {name: [] for name in servers}
+    for name, server, asked in _turns(servers, n_clients, texts, effort.rounds):
+        answers = asyncio.run(stream_together(server, asked, effort.tokens))
+        rates[name].append(tokens_per_second(answers))
+        first[name] += [1e3 * each.seconds_to_text for each in answers]
+    return {
+        "clients": n_clients,
+        "ways": _figures(rates, first),
+        "times_theirs": quartiles(ratios(rates[OURS], rates[THEIRS])),
+    }
+
+
+def _arriving(
+    servers: Servers, texts: Callable[[int], list[str]], effort: ChatEffort
+) -> dict[str, Any]:
+    rates: dict[str, list[float]] = {name: [] for name in servers}
+    first: dict[str, list[float]] = {name: [] for name in servers}
+    middle: dict[str, list[float]] = {name: [] for name in servers}
+    n_texts = N_STREAMING + effort.arrivals
+    for name, server, asked in _turns(servers, n_texts, texts, effort.rounds):
+        streaming, arriving = asked[:N_STREAMING], asked[N_STREAMING:]
+        seconds, rate = asyncio.run(
+            arrive_while_streaming(server, streaming, arriving, effort.long_tokens)
+        )
+        rates[name].append(rate)
+        first[name] += [1e3 * each for each in seconds]
+        middle[name].append(median(seconds))
+    return {
+        "streaming": N_STREAMING,
+        "requests": len(first[OURS]),
+        "ways": _figures(rates, first),
+        "times_theirs": quartiles(ratios(middle[OURS], middle[THEIRS])),
+        "rate_times_theirs": quartiles(ratios(rates[OURS], rates[THEIRS])),
+    }
+
+
+def _figures(
+    rates: dict[str, list[float]], first: dict[str, list[float]]
+) -> dict[str, dict[str, float]]:
+    """Return the figures of each server from its rates and its times to the first text."""
+    return {
+        name: {
+            "tokens_per_second": median(rates[name]),
+            **percentiles(first[name], "first_text_ms_*"),
+        }
+        for name in rates
+    }
+
+
+def _turns(
+    servers: Servers, n: int, texts: Callable[[int], list[str]], rounds: int
+) -> Iterator[tuple[str, Server, list[str]]]:
+    """Yield each server with the same new texts; another server is first in each round."""
+    names = [*servers]
+    for _ in range(rounds):
+        asked = texts(n)
+        for name in names:
+            time.sleep(SETTLING_SECONDS)
+            yield name, servers[name], asked
+        names.reverse()
+
+
+@contextmanager
+def _both_servers(path: Path, program: Path, n_threads: int) -> Iterator[Servers]:
+    n_ctx = N_SLOTS * TOKENS_A_SLOT
+    more = ["--kv-unified", "--jinja"]
+    with (
+        running_server(str(path), "auto", N_SLOTS, 600.0, n_slots=N_SLOTS, n_ctx=n_ctx) as ours,
+        serving(program, path, N_SLOTS, n_ctx, n_threads, (), more) as theirs,
+    ):
+        yield {OURS: Server(ours.address, {}), THEIRS: Server((HOST, theirs.port), GREEDY)}
+
+
+def tables_of_chat(results: dict[str, Any]) -> str:
+    """Return the figures as two tables."""
+    head = ["clients", "tokens per second, eliza-ffi", "llama-server", "eliza-ffi / llama-server"]
+    head += ["first text, p50, p99 in ms, eliza-ffi", "llama-server"]
+    rows = [
+        [
+            str(cell["clients"]),
+            *(number(cell["ways"][name]["tokens_per_second"]) for name in (OURS, THEIRS)),
+            _quartiles(cell["times_theirs"]),
+            *(_times(cell["ways"][name]) for name in (OURS, THEIRS)),
+        ]
+        for cell in results["cells"]
+    ]
+    arriving = results["arriving"]
+    ours, theirs = (arriving["ways"][name] for name in (OURS, THEIRS))
+    label = f"while {arriving['streaming']} other clients stream"
+    late_rows = [
+        [
+            "first text of another request, p50, p99 in ms",
+            _times(ours),
+            _times(theirs),
+            _quartiles(arriving["times_theirs"]),
+        ],
+        [
+            "tokens per second of the others",
+            number(ours["tokens_per_second"]),
+            number(theirs["tokens_per_second"]),
+            _quartiles(arriving["rate_times_theirs"]),
+        ],
+    ]
+    late_head = [label, "eliza-ffi", "llama-server", "eliza-ffi / llama-server"]
+    return f"{markdown_table(head, rows)}\n\n{markdown_table(late_head, late_rows)}"
+
+
+def _quartiles(values: Sequence[float]) -> str:
+    low, middle, high = map(number, values)
+    return f"{middle} ({low}-{high})"
+
+
+def _times(figures: dict[str, Any]) -> str:
+    return f"{number(figures['first_text_ms_p50'])}, {number(figures['first_text_ms_p99'])}"
