@@ -234,40 +234,49 @@ test("the program of the how-to page runs as written", async () => {
   expect(output).toMatch(/^\S.*\{\s*item: "(tea|coffee)",\s*count: \d+,?\s*\}\n(yes|no) 0\.\d+\n$/s);
 });
 
-/** The requests of elizaOS's OpenAI plugin (`@elizaos/plugin-openai`). */
-describe("elizaOS's plugin", () => {
-  /** The plugin calls the AI SDK with its default model name, for which the SDK renames some fields. */
-  const model = () => createOpenAI(address()).chat("gpt-5.6-luna");
-  const providerOptions = { openai: { promptCacheKey: "agent", promptCacheRetention: "24h", reasoningEffort: "low" } };
-  const asked = { system: "You are Ada.", maxRetries: 0, providerOptions } as const;
+/** `@elizaos/plugin-openai` passes the names of OpenAI's models to the AI SDK, which renames fields for some of them. */
+const plugins: [string, () => LanguageModel, object][] = [
+  ["1.6.0", () => createOpenAI(address()).languageModel("gpt-4o-mini"), { temperature: 0.7 }],
+  [
+    "in elizaOS's sources",
+    () => createOpenAI(address()).chat("gpt-5.6-luna"),
+    { providerOptions: { openai: { promptCacheKey: "agent", promptCacheRetention: "24h", reasoningEffort: "low" } } },
+  ],
+];
+
+describe.each(plugins)("requests of elizaOS's OpenAI plugin %s", (_, model, options) => {
+  const asked = { system: "You are Ada.", maxOutputTokens: 8192, maxRetries: 0, ...options }; // more than the context
 
   test("text is generated and streamed", async () => {
-    const { text } = await generateText({ model: model(), prompt: hello, maxOutputTokens: 30, ...asked });
+    const { text } = await generateText({ model: model(), prompt: hello, ...asked });
     expect(text).not.toBe("");
-    const stream = streamText({ model: model(), prompt: hello, maxOutputTokens: 30, ...asked });
+    const stream = streamText({ model: model(), prompt: hello, ...asked });
     expect((await all(stream.textStream)).join("")).not.toBe("");
     expect((await stream.usage).outputTokens!).toBeGreaterThan(0);
   });
 
-  test("a response schema is followed", async () => {
+  test("objects are valid, with and without a schema", async () => {
     const { output } = await generateText({
       model: model(), prompt: twoTeas, output: Output.object({ schema: order }), ...asked,
     });
     expect(order.parse(output)).toEqual(output);
+    const { object } = await generateObject({ model: model(), prompt: twoTeas, output: "no-schema", ...greedy });
+    expect(object).toBeObject();
   });
 
   test("a required action is called", async () => {
+    const tools = { ORDER: tool({ inputSchema: order }) };
     const { toolCalls } = await generateText({
-      model: model(), prompt: twoTeas, tools: { ORDER: tool({ inputSchema: order }) }, toolChoice: "required", ...asked,
+      model: model(), prompt: twoTeas, tools, toolChoice: "required", ...asked,
     });
     expect(toolCalls[0]!.toolName).toBe("ORDER");
     toolCalls.forEach((call) => order.parse(call.input));
   });
+});
 
-  test("an embedding is a list of numbers", async () => {
-    const { data, usage } = await post("embeddings", { model: "text-embedding-3-small", input: hello });
-    expect(data[0].embedding.every(Number.isFinite)).toBe(true);
-    expect(data[0].embedding.length).toBe(128); // the embedded model's dimension
-    expect(usage.total_tokens).toBe(usage.prompt_tokens);
-  });
+test("elizaOS's OpenAI plugin gets an embedding without naming its format", async () => {
+  const { data, usage } = await post("embeddings", { model: "text-embedding-3-small", input: hello });
+  expect(data[0].embedding.every(Number.isFinite)).toBe(true);
+  expect(data[0].embedding.length).toBe(128); // the embedded model's dimension
+  expect(usage.total_tokens).toBe(usage.prompt_tokens);
 });
