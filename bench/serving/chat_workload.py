@@ -59,6 +59,8 @@ def problem_with_chat(asked: Asked, answer: Any) -> tuple[str, list[float]]:
         return problem, []
     if not asked.probabilities and (text, reason) != (asked.text, "length"):
         return f"expected {asked.text!r}, got {text!r} ({reason})", []
+    if shares and text != max(shares, key=shares.__getitem__):
+        return f"expected the most probable label of {shares}, got {text!r}", []
     n_tokens = answer[-1]["usage"]["completion_tokens"]
     if not asked.probabilities and n_tokens != asked.body["max_tokens"]:
         return f"expected {asked.body['max_tokens']} tokens, got {n_tokens}", []

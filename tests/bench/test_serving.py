@@ -67,6 +67,20 @@ def test_a_stream_of_chat_is_compared_with_the_expected_text() -> None:
     assert problem(hi, {"error": {}}).startswith("an error in a stream")
 
 
+def test_a_choice_in_chat_is_the_most_probable_label() -> None:
+    asked = Asked("/v1/chat/completions", {"messages": []}, probabilities=((0.75, 0.25),))
+    choice = {"finish_reason": "stop", "probabilities": {"yes": 0.75, "no": 0.25}}
+    problems = []
+    for text in ("yes", "no"):
+        body = {
+            "choices": [{**choice, "message": {"content": text}}],
+            "usage": {"completion_tokens": 1},
+        }
+        problems.append(_difference(asked, 200, body, "me", 0.01, Outcome()))
+    assert problems[0] == ""
+    assert problems[1].startswith("expected the most probable label")
+
+
 def test_the_server_answers_chat_under_load(library: Library, tmp_path: Path) -> None:
     small = ["--chat", "--clients", "4", "--requests", "5", "--spoilers", "2"]
     assert main([*small, "--out", str(tmp_path)]) == 0
