@@ -205,6 +205,7 @@ class LabelSet(Generic[T]):
     def hierarchy(self, separator: str) -> Hierarchy:
         """Return the levels of labels such as ``Electronics > Audio``, which are kept for reuse."""
         kept = self._hierarchy
+        check_text("separator", separator)
         if kept is None or kept.separator != separator:
             self._hierarchy = kept = Hierarchy(self.texts, separator)
         return kept

@@ -398,7 +398,9 @@ def choice_confidence(probabilities: Sequence[float], n_options: int | None = No
         The number of options; None = the number of probabilities.
     """
     probabilities = _checked(probabilities)
-    chance = 1.0 / (n_options or len(probabilities))
+    if n_options is None:
+        n_options = len(probabilities)
+    chance = 1.0 / check_whole("n_options", n_options, 1, 2**31)
     return 1.0 if chance == 1.0 else max(0.0, (max(probabilities) - chance) / (1.0 - chance))
 
 

@@ -180,7 +180,9 @@ class Choice:
                 f"{_called(self)}: expected 2 to {MAX_CHOICES} options, got {len(values)}"
             )
         _check_unique(self, [option.value for option in self.options], values)
-        if show_options is not True and show_options is not False and show_options != "auto":
+        if not isinstance(show_options, bool) and not (
+            isinstance(show_options, str) and show_options == "auto"
+        ):
             raise wrong(f"{_called(self)}: show_options", 'True, False or "auto"', show_options)
         check_whole(f"{_called(self)}: top", top, 1)
 

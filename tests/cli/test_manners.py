@@ -379,7 +379,14 @@ SHOWING: dict[str, list[str]] = {
     "decide a table": ["decide", *TABLE, *URGENT, "--output", "o.csv", "--overwrite"],
     "rank": [
         *("rank", "--prompt", "x", "--separator", " > ", "--max-passes", "0"),
-        *("--label", f"销售 > {FAMILY}" * 9, "--label", "a > \U0001f389" * 20, "--label", "支持"),
+        *(
+            "--choice",
+            f"销售 > {FAMILY}" * 9,
+            "--choice",
+            "a > \U0001f389" * 20,
+            "--choice",
+            "支持",
+        ),
     ],
     "evaluate": ["evaluate", *TABLE, *URGENT],
     "calibrate": ["calibrate", *TABLE, *URGENT, "--output", "c.json", "--method", "temperature"],

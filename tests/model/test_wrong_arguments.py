@@ -236,7 +236,8 @@ def of_choices(model: Model) -> Iterator[Subject]:
     payload = choices.TokenTreePayload("model", (descriptor,))
     yield of(choices.LabelSet, values=["a"], texts=["a"])
     yield of(one.place_of, text="a")
-    yield of(one.groups, separator=" > ", level=1)
+    yield of(one.hierarchy, separator=" > ")
+    yield of(one.hierarchy(" > ").groups_at, level=1)
     yield of(one.payload, **both)
     yield of(choices.PreparedLabels, choices=one, cache=cache)
     yield of(model.prepare_labels(["a"]).tokens_for, cache=cache)
@@ -281,6 +282,7 @@ def of_decisions(model: Model) -> Iterator[Subject]:
     yield of(decisions.question_from, given=QUESTIONS["action"])
     yield of(decisions.question_to, question=question)
     yield of(decisions.choice_confidence, probabilities=[0.5, 0.5])
+    yield of(decisions.ChoiceAnswer(options=(("a", 0.5), ("b", 0.5))).top, n=1)
     yield of(decisions.score_confidence, probabilities=[0.5, 0.5])
     yield of(decisions.decisions_answer, answer=decision["action"])
     yield of(decisions.systemone_answer, answer=decision["action"])
@@ -539,7 +541,7 @@ OF_SESSION = {
 
 LEFT_OUT = {
     "results, which only the package creates": {
-        *("choices.Level", "choices.RankResult"),
+        *("choices.RankLevel", "choices.RankResult"),
         *("choices.ChoiceResult", "elizaos.RtktTree", "choices.TokenTrieNode"),
         *("decisions.Asked", "decisions.Calibration", "decisions.ChoiceAnswer"),
         *("decisions.Decision", "decisions.DecisionReport", "decisions.DecisionUsage"),

@@ -204,7 +204,7 @@ def test_a_column_can_contain_conversations(library: object) -> None:
         ({}, "one of questions and questions_column"),
         ({"questions": QUESTIONS, "questions_column": "q"}, "and questions_column"),
         ({"questions_column": "q", "min_confidence": 0.5}, "min_confidence requires questions"),
-        ({"questions": {"type": "choice", "instructions": "x", "choices": ["a"]}}, "2 to 255"),
+        ({"questions": {"type": "choice", "instructions": "x", "choices": ["a"]}}, "2 to 100000"),
         ({"questions": QUESTIONS, "abstain_below": 2.0}, "abstain_below must be a number from 0"),
         ({"questions": QUESTIONS, "probabilities": "yes"}, "probabilities must be True or False"),
         ({"questions": QUESTIONS, "option_mass": "yes"}, "option_mass must be True or False"),
