@@ -611,7 +611,7 @@ class AsyncModel:
         )
         if check_whole("think", think, 0) == 0:
             return await self._decide(input, asked, settings, wait)
-        prepare = partial(reasoning_work, self.session, input, asked, think, settings.stream)
+        prepare = partial(reasoning_work, self.session, input, asked, think, settings)
         text = (await self._result(prepare, wait=wait)).text
         decision = await self._decide(with_reasoning(input, text), asked, settings, wait)
         return replace(decision, reasoning=text)

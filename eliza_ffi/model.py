@@ -1033,7 +1033,7 @@ class Model:
         )
         if check_whole("think", think, 0) == 0:
             return self._decision_job(input, asked, settings, wait).run()
-        work = reasoning_work(self.session, input, asked, think, settings.stream)
+        work = reasoning_work(self.session, input, asked, think, settings)
         text = self._run(work, wait).text
         decision = self._decision_job(with_reasoning(input, text), asked, settings, wait).run()
         return replace(decision, reasoning=text)

@@ -13,7 +13,7 @@ So all questions share one reasoning, and their probabilities are conditional on
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from ..session.lifecycle import Work
 from ..session.requests import generate_request
 from ..session.thinking import FinishedReasoning, ReasoningRun
 from .answers import expand
+from .deciding import Settings
 from .models.model_asking import decision_model_of
 from .prompts import ask, input_text
 from .questions import Question
@@ -41,7 +42,7 @@ def reasoning_work(
     given: Any,
     questions: Sequence[Question],
     n_tokens: int,
-    stream: Mapping[str, Any],
+    settings: Settings,
 ) -> Work[FinishedReasoning]:
     """Return the work of a reasoning about an input and its questions.
 
@@ -51,15 +52,20 @@ def reasoning_work(
         As in :class:`~eliza_ffi.decisions.asking.Asking`.
     n_tokens
         Maximum number of tokens of the reasoning.
-    stream
-        The settings of the stream: slot and cache.
+    settings
+        The settings of the decision.
 
     Raises
     ------
     InvalidArgumentError
-        If the input is malformed, or the model is a decision model, which cannot reason.
+        If the input is malformed, if there is a calibration, which is fitted without reasoning, or
+        if the model is a decision model, which cannot reason.
     """
     check_whole("think", n_tokens, 1)
+    if settings.calibration is not None:
+        raise InvalidArgumentError(
+            "think must be 0 with a calibration, because calibrations are fitted without reasoning"
+        )
     if decision_model_of(session) is not None:
         raise InvalidArgumentError("think must be 0 for a decision model, which cannot reason")
     asked = [ask(each).text for question in questions for each in expand(question)]
@@ -69,7 +75,7 @@ def reasoning_work(
         prompt: Any = session.chat().tokens(messages)
     except NoChatTemplateError:
         prompt = text + "\n"
-    request = generate_request(session, prompt, method="decide", **stream)
+    request = generate_request(session, prompt, method="decide", **settings.stream)
     return Work(
         partial(ReasoningRun, session, request, n_tokens),
         ReasoningRun.steps,

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from full_precision import write_in_full_precision
 
 from eliza_ffi import InvalidArgumentError, Model, cli
+from eliza_ffi._resources import default_model_path
 from eliza_ffi.decisions import Choice, Decision, Predicate, as_questions, question_to
 from eliza_ffi.decisions.answers import ChoiceAnswer
+from eliza_ffi.library.loading import Library
 
 WORDS = (
     ["red", "blue", "green", "small", "large", "old", "new", "warm", "cold", "soft"],
@@ -23,16 +27,25 @@ ASKED = "Which product is this about?"
 INPUT = "I need something to sit on."
 
 
+@pytest.fixture(scope="module")
+def model(library: Library, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
+    """Return the embedded model in full precision, in which all ways to decode round alike."""
+    file = tmp_path_factory.mktemp("model") / "f32.gguf"
+    path = write_in_full_precision(Path(default_model_path()), file)
+    with Model(path, library=library, n_threads=1) as model:
+        yield model
+
+
 def answer_in(decision: Decision) -> ChoiceAnswer:
     (answer,) = decision.answers
     assert isinstance(answer, ChoiceAnswer)
     return answer
 
 
-def test_the_answer_has_the_most_probable_options_of_all(tiny_model: Model) -> None:
-    answer = answer_in(tiny_model.decide(INPUT, [Choice(ASKED, OPTIONS, top=7)]))
-    (prompt,) = tiny_model.decision_prompts(INPUT, [Choice(ASKED, OPTIONS)])
-    every = tiny_model.choose(prompt, OPTIONS, probabilities=True).ranked()
+def test_the_answer_has_the_most_probable_options_of_all(model: Model) -> None:
+    answer = answer_in(model.decide(INPUT, [Choice(ASKED, OPTIONS, top=7)]))
+    (prompt,) = model.decision_prompts(INPUT, [Choice(ASKED, OPTIONS)])
+    every = model.choose(prompt, OPTIONS, probabilities=True).ranked()
     assert [option for option, _ in answer.options] == [option for option, _ in every[:7]]
     assert answer.distribution == pytest.approx([p for _, p in every[:7]], rel=0.01)
     assert answer.rest == pytest.approx(1 - sum(answer.distribution), abs=1e-6)
@@ -43,10 +56,10 @@ def test_the_answer_has_the_most_probable_options_of_all(tiny_model: Model) -> N
     )
 
 
-def test_scores_of_all_options_give_the_same_answer(tiny_model: Model) -> None:
+def test_scores_of_all_options_give_the_same_answer(model: Model) -> None:
     question = Choice(ASKED, OPTIONS, top=4)
-    searched = tiny_model.decide(INPUT, [question])
-    scored = tiny_model.decide(INPUT, [question], option_mass=True)
+    searched = model.decide(INPUT, [question])
+    scored = model.decide(INPUT, [question], option_mass=True)
     assert searched.usage.passes < scored.usage.passes
     for (a, p), (b, q) in zip(answer_in(searched).options, answer_in(scored).options, strict=True):
         assert a == b
@@ -54,17 +67,17 @@ def test_scores_of_all_options_give_the_same_answer(tiny_model: Model) -> None:
     assert answer_in(scored).rest == pytest.approx(answer_in(searched).rest, abs=0.01)
 
 
-def test_other_questions_are_answered_as_alone(tiny_model: Model) -> None:
+def test_other_questions_are_answered_as_alone(model: Model) -> None:
     few = Choice("Is it urgent?", ["yes", "no"], "urgent")
-    both = tiny_model.decide(INPUT, [Choice(ASKED, OPTIONS, "product"), few, Predicate("It sits.")])
-    alone = tiny_model.decide(INPUT, [few, Predicate("It sits.")])
+    both = model.decide(INPUT, [Choice(ASKED, OPTIONS, "product"), few, Predicate("It sits.")])
+    alone = model.decide(INPUT, [few, Predicate("It sits.")])
     assert both["urgent"].probability == pytest.approx(alone["urgent"].probability, rel=0.02)
     assert both["2"].probability == pytest.approx(alone["1"].probability, rel=0.02)
 
 
-def test_the_prompt_lists_options_only_if_there_are_few_or_if_asked(tiny_model: Model) -> None:
+def test_the_prompt_lists_options_only_if_there_are_few_or_if_asked(model: Model) -> None:
     def prompt(question: Choice) -> str:
-        return tiny_model.decision_prompts(INPUT, [question])[0]
+        return model.decision_prompts(INPUT, [question])[0]
 
     assert OPTIONS[3] not in prompt(Choice(ASKED, OPTIONS[:300]))
     assert OPTIONS[3] in prompt(Choice(ASKED, OPTIONS[:255]))
@@ -73,17 +86,15 @@ def test_the_prompt_lists_options_only_if_there_are_few_or_if_asked(tiny_model: 
 
 
 @pytest.mark.parametrize("settings", [{"scoring": "joint"}, {"orders": 2}])
-def test_settings_that_need_all_scores_still_answer(
-    tiny_model: Model, settings: dict[str, Any]
-) -> None:
-    answer = answer_in(tiny_model.decide(INPUT, [Choice(ASKED, OPTIONS[:300])], **settings))
+def test_settings_that_need_all_scores_still_answer(model: Model, settings: dict[str, Any]) -> None:
+    answer = answer_in(model.decide(INPUT, [Choice(ASKED, OPTIONS[:300])], **settings))
     assert len(answer.options) == 5
     assert answer.distribution == tuple(sorted(answer.distribution, reverse=True))
 
 
-def test_letters_need_a_list(tiny_model: Model) -> None:
+def test_letters_need_a_list(model: Model) -> None:
     with pytest.raises(InvalidArgumentError, match="pass show_options=True"):
-        tiny_model.decide(INPUT, [Choice(ASKED, OPTIONS)], labels="letters")
+        model.decide(INPUT, [Choice(ASKED, OPTIONS)], labels="letters")
 
 
 def test_a_wrong_setting_of_the_question_is_named() -> None:
@@ -99,17 +110,15 @@ def test_a_question_is_the_same_after_json() -> None:
     assert read == question
 
 
-def test_bools_and_none_are_options_too(tiny_model: Model) -> None:
+def test_bools_and_none_are_options_too(model: Model) -> None:
     question = Choice(ASKED, [True, "true", *OPTIONS], none="none of these", top=len(OPTIONS) + 3)
-    answer = answer_in(tiny_model.decide(INPUT, [question]))
+    answer = answer_in(model.decide(INPUT, [question]))
     assert set(answer.probabilities) == {True, "true", "none of these", *OPTIONS}
     assert sum(answer.distribution) == pytest.approx(1, abs=1e-6)
 
 
-def test_many_inputs_and_abstaining(tiny_model: Model) -> None:
-    found = tiny_model.decide_many(
-        [INPUT, "A lamp."], [Choice(ASKED, OPTIONS)], abstain_below=0.999
-    )
+def test_many_inputs_and_abstaining(model: Model) -> None:
+    found = model.decide_many([INPUT, "A lamp."], [Choice(ASKED, OPTIONS)], abstain_below=0.999)
     assert [answer_in(each).abstained for each in found] == [True, True]
     assert found[0].to_dict()["answers"][0]["n_options"] == len(OPTIONS)
 

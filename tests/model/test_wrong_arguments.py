@@ -237,7 +237,6 @@ def of_choices(model: Model) -> Iterator[Subject]:
     yield of(choices.LabelSet, values=["a"], texts=["a"])
     yield of(one.place_of, text="a")
     yield of(one.hierarchy, separator=" > ")
-    yield of(one.hierarchy(" > ").groups_at, level=1)
     yield of(one.payload, **both)
     yield of(choices.PreparedLabels, choices=one, cache=cache)
     yield of(model.prepare_labels(["a"]).tokens_for, cache=cache)

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from eliza_ffi import AsyncModel, InvalidArgumentError, Model
 from eliza_ffi.chat.thinking import ThinkingFormat
-from eliza_ffi.decisions import Choice, Predicate
+from eliza_ffi.decisions import Choice, Predicate, calibrate
 from eliza_ffi.errors import GenerationCancelled
 from eliza_ffi.session import thinking
 
@@ -95,6 +95,10 @@ def test_all_questions_of_a_decision_share_one_reasoning(tiny_model: Model) -> N
     alone = tiny_model.decide("hello there", questions)
     assert alone.reasoning is None
     assert alone.answers != found.answers
+
+    calibration = calibrate(tiny_model, questions, [], method="contextual")
+    with pytest.raises(InvalidArgumentError, match="calibrations are fitted without reasoning"):
+        tiny_model.decide("hello there", questions, think=15, calibration=calibration)
 
     async def story() -> Any:
         return await AsyncModel.of(tiny_model).decide("hello there", questions, think=15)
