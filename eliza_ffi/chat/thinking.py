@@ -21,7 +21,7 @@ class ThinkingFormat:
     stop : str
         The text that the model writes when its reasoning is over.
     end : str
-        The text between the reasoning and the answer, which begins with `stop`.
+        The text between the reasoning and the answer. It begins with `stop`, except for whitespace.
     """
 
     mark: str

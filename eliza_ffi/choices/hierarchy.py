@@ -16,7 +16,7 @@ __all__ = ["Groups", "Hierarchy"]
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """The groups of labels that have the same parts up to one level.
+    """Labels grouped by their first parts, up to one level.
 
     Attributes
     ----------

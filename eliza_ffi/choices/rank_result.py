@@ -22,10 +22,10 @@ class RankLevel:
     text : str
         The label up to this level, such as ``Electronics > Audio``.
     probability : float
-        The probability of all labels that begin with this path, as far as it is known: at least
-        this.
+        The probability of all labels that begin with this path; a lower bound if the search ended
+        before it knew the exact value.
     at_most : float
-        An upper bound of it; equal to `probability` if that is exact.
+        An upper bound of the same probability; equal to `probability` if that is exact.
     """
 
     text: str

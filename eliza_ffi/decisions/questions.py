@@ -39,7 +39,8 @@ __all__ = [
 
 MAX_QUESTIONS = 400
 MAX_OPTIONS = 255
-"""The maximum number of options of a question that lists them, and of all wire formats."""
+"""The maximum number of options in the HTTP formats, and of labels in :class:`Labels`. The answer
+to a :class:`Choice` with more options contains only the most probable ones."""
 
 MAX_CHOICES = 100_000
 """The maximum number of options of a :class:`Choice`."""
@@ -193,7 +194,7 @@ class Choice:
 
     @property
     def has_many_options(self) -> bool:
-        """Whether there are more than 255 options, so that the most probable ones are searched."""
+        """Whether there are more than 255 options. The answer then has only the `top` best ones."""
         return len(self.choices) + (self.none is not None) > MAX_OPTIONS
 
     @property
@@ -322,7 +323,10 @@ def text_of(value: Any, what: str = "the value") -> str:
 
 
 def with_top(questions: Sequence[Question], n: int | None) -> tuple[Question, ...]:
-    """Return questions whose answers contain at least the `n` most probable options; None = any."""
+    """Return the questions with `top` raised to at least `n` if there are more than 255 options.
+
+    None = unchanged.
+    """
     return tuple(
         replace(each, top=max(n, each.top))
         if n is not None and isinstance(each, Choice) and each.has_many_options

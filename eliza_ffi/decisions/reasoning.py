@@ -44,7 +44,7 @@ def reasoning_work(
     n_tokens: int,
     settings: Settings,
 ) -> Work[FinishedReasoning]:
-    """Return the work of a reasoning about an input and its questions.
+    """Return the work that lets the model reason about an input and its questions.
 
     Parameters
     ----------

@@ -78,7 +78,7 @@ def cached_file(name: HubName) -> Path | None:
 
 
 def cached_names(repo: str) -> list[str]:
-    """Return the models of a repository that are in a cache, also incomplete ones."""
+    """Return the models of a repository that are in a cache, including incomplete ones."""
     caches = (*_cached_repo(repo), _flat_repo(repo))
     return sorted({file for files in caches for file in models_in(files)})
 
@@ -114,7 +114,7 @@ def _name_of(repo: str, file: str, files: Mapping[str, Path]) -> str:
 
 
 def _hub_caches() -> list[Path]:
-    """Return the folders of repositories; llama.cpp uses the layout of huggingface_hub."""
+    """Return the caches with one folder for each repository, llama.cpp's and huggingface_hub's."""
     llama = os.environ.get("LLAMA_CACHE")
     return [*([_expanded(llama)] if llama else []), hub_cache()]
 
@@ -125,7 +125,10 @@ def _cached_repo(repo: str) -> Iterator[dict[str, Path]]:
 
 
 def _snapshots(folder: Path) -> Iterator[dict[str, Path]]:
-    """Yield the model files of each snapshot in a repository's folder: main's, then the newest."""
+    """Yield the model files of each snapshot of a repository.
+
+    The snapshot of the branch main comes first, then the others, newest first.
+    """
     snapshots = [path for path in folder.glob("snapshots/*") if path.is_dir()]
     main = ""
     with suppress(OSError):  # without a branch main, the newest snapshot is the first

@@ -38,7 +38,8 @@ def download(name: HubName, progress: Callable[[str, float], None] | None) -> st
         raise NotSupportedError(
             f"{_absent(name)}; to download it: pip install 'eliza-ffi[hub]'"
         ) from None
-    # The variables are read at each call. huggingface_hub reads them when it is imported.
+    # huggingface_hub reads HF_ENDPOINT and HF_HUB_CACHE only when it is imported. This function
+    # reads them at each call.
     api = HfApi(endpoint=os.environ.get("HF_ENDPOINT", "").rstrip("/") or None)
     with _explained(name):
         parts = parts_of(pick_file(name, api.list_repo_files(name.repo)))
@@ -74,7 +75,7 @@ def _explained(name: HubName) -> Iterator[None]:
             f"{name} is neither a local file nor a repository on Hugging Face; if the repository "
             "is private, set HF_TOKEN to your access token"
         ) from error
-    except Exception as error:  # its HTTP client, and with it the classes, depends on the version
+    except Exception as error:  # the HTTP client and its error classes depend on the version
         raise ModelError(f"cannot download {name}: {error}") from error
 
 

@@ -55,6 +55,6 @@ def find_model(
 
 
 def name_for_workers(name: str | os.PathLike[str]) -> str:
-    """Return a name that means the same in other processes: an absolute path, or a repository's."""
+    """Return a name that other processes can use: an absolute path, or a name in a repository."""
     read = read_name(name)
     return os.fspath(name) if isinstance(read, HubName) else str(Path(read).absolute())

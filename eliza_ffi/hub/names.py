@@ -91,7 +91,7 @@ def read_name(name: str | os.PathLike[str]) -> str | HubName:
 
 
 def hub_path(repo_id: str, filename: str | None) -> str:
-    """Return the name of a repository, or of a file or pattern in it, after ``hf://``."""
+    """Return ``hf://`` followed by a repository and, unless it is None, a file or pattern in it."""
     repo = f"{SCHEME}{check_text('repo_id', repo_id)}"
     return repo if filename is None else f"{repo}/{check_text('filename', filename)}"
 
@@ -109,8 +109,9 @@ def _after_scheme(name: str) -> HubName:
 def select(name: HubName, files: Iterable[str]) -> list[str]:
     """Return the files that a name selects. An unambiguous name selects one file.
 
-    A name without a file and a quantization selects Q4_K_M, otherwise Q8_0, otherwise all models.
-    The file of a split model is its first part.
+    A name with neither a file nor a quantization selects the models in Q4_K_M. If there are none,
+    it selects those in Q8_0, and otherwise all models. A split model is represented by its first
+    part.
 
     Parameters
     ----------
@@ -122,7 +123,7 @@ def select(name: HubName, files: Iterable[str]) -> list[str]:
     files = sorted(files)
     models = models_in(files)
     if name.file:
-        # The whole path of a file also selects a drafter, which is not among the models.
+        # A full path can also select a file that is not in `models`, such as a draft model.
         whole = [file for file in files if file == name.file and file.endswith(SUFFIX)]
         return whole or [file for file in models if fnmatchcase(file, name.file)]
     for quantization in (name.quantization,) if name.quantization else PREFERRED:
@@ -158,7 +159,7 @@ def pick_file(name: HubName, files: Iterable[str]) -> str:
 
 
 def models_in(files: Iterable[str]) -> list[str]:
-    """Return the models among files, each by its first part."""
+    """Return the files that are models. Of a split model, return only the first part."""
     return [
         file
         for file in files
@@ -182,7 +183,7 @@ def quantization_of(file: str) -> str:
 
 
 def _has_quantization(file: str, quantization: str) -> bool:
-    # In a name such as model-UD-Q4_K_XL, both Q4_K_XL and UD-Q4_K_XL are found. Folders count too.
+    # model-UD-Q4_K_XL matches both Q4_K_XL and UD-Q4_K_XL. The names of folders match, too.
     wanted = rf"(?:^|[-./]){re.escape(quantization)}(?:[-./]|$)"
     return re.search(wanted, _stem(file), flags=re.IGNORECASE) is not None
 

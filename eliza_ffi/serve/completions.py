@@ -35,7 +35,7 @@ MOST_TOP = 20
 
 
 def _kind_of_items(value: Any) -> str:
-    """Return the tag of a prompt or an input: what a list is a list of."""
+    """Return the tag of a prompt or an input, which depends on the first item of a list."""
     if not isinstance(value, list):
         return "string" if isinstance(value, str) else "none"
     first = value[0] if value else 0

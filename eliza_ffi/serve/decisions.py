@@ -60,7 +60,10 @@ def _read_input(status: int) -> WrapValidator:
 
 
 def _read_questions(given: Any, check: Callable[[Any], Any]) -> Any:
-    """Check questions, and read them from their JSON, which decision models need."""
+    """Check questions, and return them as question objects.
+
+    They are read from the original JSON, because decision models need it.
+    """
     check(given)
     questions = as_questions(given)
     for question in questions:

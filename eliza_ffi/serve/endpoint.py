@@ -125,7 +125,7 @@ class Endpoint(Generic[B]):
     summary
         What the endpoint does, for the OpenAPI document.
     input_name
-        The field that is named if the input does not fit into the context.
+        The field that the error names if the input does not fit into the context.
     decides
         Whether the handler makes decisions, of which few run at the same time on a CPU.
     """
@@ -199,7 +199,11 @@ class Endpoint(Generic[B]):
 
 
 class _Bound:
-    """An endpoint of one server. Starlette calls an object without a signature of its own."""
+    """An endpoint of one server.
+
+    This is a class because Starlette calls an object as an ASGI application, but would pass a
+    request to a function.
+    """
 
     def __init__(self, endpoint: Endpoint[Any], serving: Serving) -> None:
         self._endpoint = endpoint

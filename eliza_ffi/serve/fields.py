@@ -90,7 +90,10 @@ def read_fields(kind: type[B], given: Any) -> B:
 
 
 def _refusal(kind: type[Body], given: Any, failed: ValidationError) -> Refusal:
-    """Return the response for the first error; an unknown field may be the cause of all others."""
+    """Return the response for one error: the first unknown field, otherwise the first error.
+
+    An unknown field comes first because it may be the cause of all other errors.
+    """
     errors = failed.errors(include_url=False)
     error = next((each for each in errors if each["type"] == "extra_forbidden"), errors[0])
     path, value = _path(given, error["loc"], error["type"])

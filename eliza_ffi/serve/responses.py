@@ -316,7 +316,7 @@ async def _respond(request: ResponseRequest, running: Running) -> dict[str, Any]
 async def _numbered(
     events: AsyncGenerator[dict[str, Any], None],
 ) -> AsyncGenerator[dict[str, Any], None]:
-    """Add the sequence numbers, and the two events that begin a stream."""
+    """Add a sequence number to each event."""
     number = 0
     async with aclosing(events):
         async for event in events:
@@ -358,7 +358,7 @@ async def _events(
                 for event in _end_of_message(message, step):
                     yield event
                 output.append(event["item"])
-            for call in step.calls[len(output) :]:  # those that were not a step of their own
+            for call in step.calls[len(output) :]:  # calls that `steps` has not yielded
                 for event in _call_events(call, len(output)):
                     yield event
                 output.append(_call_item(call))
@@ -383,7 +383,7 @@ def _part(text: str, logprobs: Any = ()) -> dict[str, Any]:
 
 
 def _place(message: dict[str, Any]) -> dict[str, Any]:
-    """Return the place of the only part of a message."""
+    """Return the fields that locate the only part of a message."""
     return {"item_id": message["id"], "output_index": 0, "content_index": 0}
 
 

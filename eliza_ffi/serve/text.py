@@ -30,8 +30,8 @@ class ExactLabels:
 
 
 Limit: TypeAlias = ExactLabels | Mapping[str, Any] | Regex | Gbnf | Beginning
-"""What the answer must be: a label, JSON by a schema, or text with an expression or a grammar, or
-with a fixed beginning."""
+"""A limit on the answer: labels, a JSON schema, a regular expression, a grammar in GBNF, or fixed
+first tokens."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Writing:
     Attributes
     ----------
     prompt : sequence of int
-        The tokens of the prompt; empty if there are tools, with which the prompt is made.
+        The tokens of the prompt; empty if there are tools, because their prompt is made later.
     max_tokens : int
         0 = no limit except the context.
     sampling : Sampling
@@ -220,7 +220,7 @@ async def _text(running: Running, writing: Writing, with_steps: bool) -> AsyncGe
         isinstance(limit, Mapping)
         and not (with_steps or writing.stop or sampling)
         and writing.logprobs is None
-    ):  # a closed schema is filled in fewer passes
+    ):  # `fill` needs fewer passes if the schema fixes parts of the text
         filled = await running.model.fill(
             writing.prompt, limit, max_tokens=writing.max_tokens, wait=running.deadline.left
         )
@@ -349,7 +349,7 @@ def _written(result: GenerationResult) -> Written:
 
 
 def _counts(stats: StreamStats | None, n_generated: int) -> tuple[int, int, int]:
-    """Return the number of tokens of the prompt, those reused, and those generated."""
+    """Return the numbers of prompt tokens, of reused prompt tokens, and of generated tokens."""
     if stats is None:
         return 0, 0, n_generated
     return stats.prompt_tokens, stats.prompt_tokens_reused, n_generated

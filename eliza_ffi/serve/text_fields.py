@@ -1,4 +1,4 @@
-"""The fields that the endpoints for text share: sampling, limits on the answer, and tools."""
+"""The fields that the endpoints for text share: sampling, streams, and limits on the answer."""
 
 from __future__ import annotations
 

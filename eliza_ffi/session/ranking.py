@@ -89,7 +89,7 @@ def rank_request(
 class RankRun:
     """One run of a ranking, which another thread may cancel.
 
-    A library without a search scores all labels instead.
+    If the library cannot search for the most probable labels, the run scores all labels.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ class RankRun:
         )
 
     def _levels(self, stream: Any, found: Ranking) -> tuple[RankLevel, ...]:
-        """Return the levels of the first label or group, from what the search has read."""
+        """Return the levels of the first label or group, without further forward passes."""
         levels = []
         for groups, number in self._groups_of_first(found):
             is_outside = (groups.of_label != number).astype(np.int32)

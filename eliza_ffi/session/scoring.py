@@ -203,7 +203,10 @@ class ScoreRun:
 
 
 def ranking_of(logprobs: NDArray[np.float64], k: int, forward_passes: int = -1) -> Ranking:
-    """Return the k highest of the log-probabilities of all labels, which sum to 1."""
+    """Return the k most probable labels, given the log-probabilities of all labels.
+
+    The probabilities of all labels must sum to 1.
+    """
     order = np.argsort(-logprobs, kind="stable")[:k].astype(np.int32)
     best = logprobs[order]
     rest = max(0.0, 1.0 - float(np.exp(best).sum()))

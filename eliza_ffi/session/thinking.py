@@ -29,7 +29,7 @@ __all__ = ["FinishedReasoning", "ReasoningRun", "Request", "generation_in", "thi
 Request = GenerationRequest | FillRequest | RankRequest | ShapeRequest | ToolRequest
 
 LONGEST_MARKS = 32
-"""The maximum number of tokens of a closed reasoning at the end of a prompt."""
+"""The maximum number of tokens at the end of a prompt that are searched for reasoning marks."""
 
 
 def generation_in(request: Request) -> GenerationRequest:
@@ -64,7 +64,7 @@ def thinking_work(
     n_tokens
         Maximum number of tokens of the reasoning; 0 = no reasoning.
     work_of
-        Returns the work of a request like `request`.
+        Returns the work for a request of the same type as `request`.
     sampling
         How to sample the reasoning; None = take the most probable tokens.
     """
@@ -90,13 +90,13 @@ class _Cancellable(Protocol):
 
 @dataclass(frozen=True)
 class FinishedReasoning:
-    """A finished reasoning.
+    """The reasoning that a model has written.
 
     Attributes
     ----------
     text : str
     tokens : list of int
-        The prompt, the reasoning and the text after it. An answer can follow.
+        The prompt, the reasoning, and the text that ends it. The answer follows these tokens.
     """
 
     text: str
@@ -104,7 +104,7 @@ class FinishedReasoning:
 
 
 class ReasoningRun:
-    """One run of a reasoning alone, which another thread may cancel.
+    """A run in which the model only reasons. Another thread may cancel it.
 
     Parameters
     ----------
@@ -157,7 +157,7 @@ class ReasoningRun:
 
 
 class ThinkingRun:
-    """One run of a reasoning and its answer, which another thread may cancel.
+    """A run in which the model reasons and then answers. Another thread may cancel it.
 
     Parameters
     ----------

@@ -600,8 +600,8 @@ typedef struct {
     uint32_t k;             /* how many labels to return; 0 = 1 */
     int32_t rule;           /* an eliza_rank_rule */
     int32_t most_passes;    /* stop after so many forward passes, proven or not; 0 = no limit, -1 = run none */
-    const int32_t * groups; /* NULL, or n_groups numbers of 0 or more: the group of each label. Then groups are
-                             * ranked, by the sum of their labels' probabilities. Only with ELIZA_RANK_LEGAL */
+    const int32_t * groups; /* NULL, or n_groups numbers from 0 to n_groups - 1: the group of each label. Then groups
+                             * are ranked, by the sum of their labels' probabilities. Only with ELIZA_RANK_LEGAL */
     uint64_t n_groups;      /* the number of labels, if `groups` is not NULL */
     const char * cache_key; /* only for eliza_inference_rank(), as in eliza_choose_options_t */
     int32_t plain_prompt;   /* only for eliza_inference_rank(), as in eliza_choose_options_t */

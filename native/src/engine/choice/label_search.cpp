@@ -237,7 +237,8 @@ std::vector<int32_t> LabelSearch::groups_below(Node node, const Groups & groups)
 
 // ---- Which rows to read in the next pass ----------------------------------------------------------
 
-// Impossible prefixes, whose logarithm is `nothing`, also exceed the threshold `nothing`: a search must end.
+// Every prefix exceeds the threshold `nothing`, even a prefix with the probability 0. Otherwise a search that has found
+// fewer labels than wanted would never end.
 bool LabelSearch::exceeds(const Prefix & prefix, double threshold) {
     return prefix.logprob > threshold || threshold == nothing;
 }
@@ -282,10 +283,10 @@ std::vector<TokenTrie::Node> LabelSearch::all_below(const View & view, double th
 }
 
 // Returns whether reading everything below the prefixes above `threshold` takes less time than searching on. The more
-// even the probabilities are, the more rows a search needs: in the worst case all of them, and more passes.
+// even the probabilities are, the more rows a search needs. In the worst case it reads all rows, in more passes.
 bool LabelSearch::is_everything_cheaper(const View & view, double threshold) const {
     if (options_.strategy == Strategy::token_by_token) {
-        return true;  // the reference
+        return true;  // the reference implementation reads all rows
     }
     const std::optional<PassCost> cost = pass_cost();
     if (!cost || rows_.empty() || place_.rule == LabelRule::joint) {
@@ -355,7 +356,8 @@ void LabelSearch::add_all(Node node, std::vector<Node> & nodes) const {
     }
 }
 
-// Adds a node, and with joint probabilities also the only possible nodes after it: they are on the same path.
+// Adds a node, and the nodes after it as long as each is an only child that needs a row. They all lie on one path, so
+// one more lane reads them all.
 void LabelSearch::add_chain(Node node, std::vector<Node> & nodes) const {
     nodes.push_back(node);
     while (trie().children(node).size == 1 && needs_row(trie().first_child(node))) {

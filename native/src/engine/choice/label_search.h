@@ -34,11 +34,11 @@ struct RankWish {
 struct Ranking {
     struct Entry {
         int32_t label;        // or group
-        double logprob;       // of what is known; exact for a label
-        double most_logprob;  // of what is known and what may still be found
+        double logprob;       // exact for a label; a lower bound for a group with unread prefixes
+        double most_logprob;  // an upper bound; equal to `logprob` if that is exact
     };
     std::vector<Entry> best;  // most probable first; equal ones in payload order
-    bool proven = false;      // no other label is more probable than the last place, and all places are exact
+    bool proven = false;      // `best` has the most probable labels, with exact probabilities
     double rest = 0.0;        // the probability of all other labels together
     int64_t passes = 0;       // forward passes of this search
     int64_t reads = 0;        // rows of logits read by this search
@@ -46,7 +46,7 @@ struct Ranking {
 
 class LabelSearch {
 public:
-    // Where the labels are: behind the sequence's tokens and the tokens of `after`.
+    // The labels, and where they begin: after the sequence's tokens and then the tokens of `after`.
     struct Place {
         std::vector<llama_token> after;
         std::shared_ptr<const CachedTrie> labels;
@@ -74,7 +74,7 @@ private:
     struct Prefix {
         Node node;
         double logprob;
-        size_t n_tokens;  // from the last prefix that was read
+        size_t n_tokens;  // to decode after the closest prefix that was read
     };
     struct Found {  // a label or group
         int32_t label;
