@@ -68,7 +68,7 @@ class Hierarchy:
         Raises
         ------
         InvalidArgumentError
-            If no label has so many parts.
+            If every label has fewer parts than `level`.
         """
         if check_whole("level", level, 1) > self.depth:
             raise InvalidArgumentError(

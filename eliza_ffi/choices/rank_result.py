@@ -59,7 +59,7 @@ class RankResult(Generic[T]):
         The levels of the most probable label, from the first part to the whole label; None without
         ``separator=``.
     reasoning : str or None
-        What the model wrote before the ranking; None without ``think=``.
+        The model's reasoning before the ranking; None without ``think=``.
     """
 
     labels: tuple[T, ...]

@@ -19,7 +19,7 @@ def find_model(
 ) -> str:
     """Return the path of a model, which is downloaded if it is in no cache.
 
-    A path that does not exist is returned as it is, and so is a bundle's folder.
+    A path that does not exist, and the folder of a bundle, are returned unchanged.
 
     Parameters
     ----------

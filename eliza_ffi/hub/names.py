@@ -86,7 +86,7 @@ def read_name(name: str | os.PathLike[str]) -> str | HubName:
         match = NAME.fullmatch(path)
         if match and not path.endswith(SUFFIX) and not os.path.lexists(path):
             return HubName(match["repo"], match["quantization"] or "")
-    # Unlike Path.expanduser(), this leaves all other paths as they are.
+    # Unlike Path.expanduser(), this returns a path without ``~`` unchanged.
     return path if os.path.lexists(path) else os.path.expanduser(path)  # noqa: PTH111
 
 
@@ -110,8 +110,8 @@ def select(name: HubName, files: Iterable[str]) -> list[str]:
     """Return the files that a name selects. An unambiguous name selects one file.
 
     A name with neither a file nor a quantization selects the models in Q4_K_M. If there are none,
-    it selects those in Q8_0, and otherwise all models. A split model is represented by its first
-    part.
+    it selects the models in Q8_0, and otherwise all models. A split model is represented by its
+    first part.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def select(name: HubName, files: Iterable[str]) -> list[str]:
 
 
 def pick_file(name: HubName, files: Iterable[str]) -> str:
-    """Return the only file that a name selects; the parameters are those of :func:`select`.
+    """Return the only file that a name selects; for the parameters, see :func:`select`.
 
     Raises
     ------
