@@ -97,7 +97,8 @@ class ClosedPipe(io.TextIOWrapper):
 def test_a_closed_pipe_ends_a_command_silently_on_windows(
     windows: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    with (tmp_path / "pipe").open("wb") as file:
-        windows.setattr(sys, "stdout", ClosedPipe(file))
+    # The inner context puts the captured stdout back before pytest closes it.
+    with (tmp_path / "pipe").open("wb") as file, windows.context() as patch:
+        patch.setattr(sys, "stdout", ClosedPipe(file))
         assert cli.main(["choose", "--prompt", "1 2 3 ", "--choice", "4", "--choice", "5"]) == 1
     assert capsys.readouterr().err == ""
