@@ -16,12 +16,6 @@ namespace {
 
 constexpr double nothing = -std::numeric_limits<double>::infinity();  // log(0)
 
-// Returns log(exp(a) + exp(b)).
-double log_add(double a, double b) {
-    const double larger = std::max(a, b);
-    return larger == nothing ? nothing : larger + std::log1p(std::exp(std::min(a, b) - larger));
-}
-
 }  // namespace
 
 LabelSearch::LabelSearch(Sequence & sequence, const Options & options, eliza_llm_stream_stats_t & stats, Place place)
@@ -33,7 +27,7 @@ bool LabelSearch::is_for(const Place & place) const {
 }
 
 Ranking LabelSearch::rank(const RankWish & wish) {
-    const Groups groups = groups_by_node(wish.groups);
+    const LabelGroups groups(trie(), wish.groups);
     const PassCounts before = sequence_.counts();
     const auto n_passes = [&] { return sequence_.counts().passes - before.passes; };
     const size_t n_read_before = rows_.size();
@@ -66,28 +60,6 @@ Ranking LabelSearch::rank(const RankWish & wish) {
     return ranking;
 }
 
-// Children have higher numbers than their parents.
-LabelSearch::Groups LabelSearch::groups_by_node(const std::vector<int32_t> & of_label) const {
-    constexpr int32_t unknown = -2;
-    Groups groups{of_label};
-    if (of_label.empty()) {
-        return groups;
-    }
-    groups.n = static_cast<size_t>(*std::max_element(of_label.begin(), of_label.end())) + 1;
-    groups.below.assign(trie().n_nodes(), unknown);
-    for (auto node = static_cast<Node>(trie().n_nodes()); node-- > 0;) {
-        int32_t & group = groups.below[node];
-        const auto add = [&](int32_t other) { group = group == unknown || group == other ? other : mixed; };
-        if (trie().leaf(node) != TokenTrie::none) {
-            add(of_label[static_cast<size_t>(trie().leaf(node))]);
-        }
-        for (uint32_t i = 0; i < trie().children(node).size; ++i) {
-            add(groups.below[trie().first_child(node) + i]);
-        }
-    }
-    return groups;
-}
-
 bool LabelSearch::needs_row(Node node) const {
     return place_.rule == LabelRule::legal ? trie().is_branch(node) : !trie().children(node).empty();
 }
@@ -97,25 +69,25 @@ bool LabelSearch::needs_whole(Node node) const {
 }
 
 // Walks from the root through all nodes whose rows are known.
-LabelSearch::View LabelSearch::look(const Groups & groups) const {
-    const bool is_grouped = !groups.of_label.empty();
+LabelSearch::View LabelSearch::look(const LabelGroups & groups) const {
+    const bool is_grouped = !groups.empty();
     View view;
     double weights = 0.0, evenness = 0.0, highest = 0.0;
     const auto find = [&](int32_t leaf, double logprob) {
-        view.found.push_back({is_grouped ? groups.of_label[static_cast<size_t>(leaf)] : leaf, logprob});
+        view.found.push_back({is_grouped ? groups.of_label(leaf) : leaf, logprob});
     };
     std::vector<Prefix> to_visit{{TokenTrie::root, 0.0, place_.after.size()}};
     while (!to_visit.empty()) {
         Prefix at = to_visit.back();
         to_visit.pop_back();
         const auto is_end = [&] { return trie().children(at.node).empty(); };
-        const auto is_of_one_group = [&] { return is_grouped && groups.below[at.node] != mixed; };
+        const auto is_of_one_group = [&] { return is_grouped && groups.below(at.node) != LabelGroups::mixed; };
         while (!is_of_one_group() && !needs_row(at.node) && !is_end()) {
             at.node = trie().first_child(at.node);
             ++at.n_tokens;
         }
         if (is_of_one_group()) {
-            view.found.push_back({groups.below[at.node], at.logprob});
+            view.found.push_back({groups.below(at.node), at.logprob});
             continue;
         }
         if (is_end()) {
@@ -152,7 +124,7 @@ LabelSearch::View LabelSearch::look(const Groups & groups) const {
     return view;
 }
 
-Ranking LabelSearch::rank_labels(const View & view, size_t n) const {
+Ranking LabelSearch::rank_labels(const View & view, size_t n) {
     std::vector<Found> found = view.found;
     const auto is_better = [](const Found & a, const Found & b) {
         return a.logprob > b.logprob || (a.logprob == b.logprob && a.label < b.label);
@@ -173,66 +145,12 @@ Ranking LabelSearch::rank_labels(const View & view, size_t n) const {
     return ranking;
 }
 
-Ranking LabelSearch::rank_groups(const View & view, const Groups & groups, size_t n) const {
-    std::vector<double> known(groups.n, nothing);
-    for (const Found & found : view.found) {
-        double & sum = known[static_cast<size_t>(found.label)];
-        sum = log_add(sum, found.logprob);
-    }
-    std::vector<double> most = known;
-    for (const Prefix & prefix : view.open) {
-        for (const int32_t group : groups_below(prefix.node, groups)) {
-            double & sum = most[static_cast<size_t>(group)];
-            sum = log_add(sum, prefix.logprob);
-        }
-    }
-    std::vector<int32_t> order = groups.of_label;
-    std::sort(order.begin(), order.end());
-    order.erase(std::unique(order.begin(), order.end()), order.end());
-    std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-        return known[static_cast<size_t>(a)] > known[static_cast<size_t>(b)];
-    });
-    Ranking ranking;
-    ranking.proven = true;
-    double most_of_others = nothing;
-    for (size_t place = 0; place < order.size(); ++place) {
-        const auto group = static_cast<size_t>(order[place]);
-        if (place < n) {
-            ranking.best.push_back({order[place], known[group], most[group]});
-            ranking.proven = ranking.proven && known[group] == most[group];
-        } else {
-            most_of_others = std::max(most_of_others, most[group]);
-            ranking.rest += std::exp(known[group]);
-        }
-    }
-    for (const Prefix & prefix : view.open) {
-        ranking.rest += std::exp(prefix.logprob);
-    }
-    ranking.rest = std::min(ranking.rest, 1.0);
-    ranking.proven = ranking.proven && (ranking.best.empty() || ranking.best.back().logprob >= most_of_others);
-    return ranking;
-}
-
-std::vector<int32_t> LabelSearch::groups_below(Node node, const Groups & groups) const {
-    std::vector<int32_t> below;
-    std::vector<Node> to_visit{node};
-    while (!to_visit.empty()) {
-        const Node at = to_visit.back();
-        to_visit.pop_back();
-        if (groups.below[at] != mixed) {
-            below.push_back(groups.below[at]);
-            continue;
-        }
-        if (trie().leaf(at) != TokenTrie::none) {
-            below.push_back(groups.of_label[static_cast<size_t>(trie().leaf(at))]);
-        }
-        for (uint32_t i = 0; i < trie().children(at).size; ++i) {
-            to_visit.push_back(trie().first_child(at) + i);
-        }
-    }
-    std::sort(below.begin(), below.end());
-    below.erase(std::unique(below.begin(), below.end()), below.end());
-    return below;
+Ranking LabelSearch::rank_groups(const View & view, const LabelGroups & groups, size_t n) {
+    std::vector<LabelGroups::Open> open;
+    open.reserve(view.open.size());
+    std::transform(view.open.begin(), view.open.end(), std::back_inserter(open),
+                   [](const Prefix & prefix) { return LabelGroups::Open{prefix.node, prefix.logprob}; });
+    return groups.rank(view.found, open, n);
 }
 
 // ---- Which rows to read in the next pass ----------------------------------------------------------

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/choice/label_groups.h"
 #include "engine/choice/tree_plan.h"
 #include "engine/options.h"
 #include "engine/pass/sequence.h"
@@ -22,27 +23,6 @@ namespace eliza {
 
 // Which probabilities are compared: legal_logprobs() or joint_logprobs() of leaf_scores.h.
 enum class LabelRule { legal, joint };
-
-struct RankWish {
-    size_t n = 1;
-    std::optional<int64_t> most_passes{};  // if not set, as many as the proof needs
-    // The group of every label, in payload order; empty = rank the labels themselves. The probability of a group is the
-    // sum of its labels' probabilities. Only for LabelRule::legal.
-    std::vector<int32_t> groups{};
-};
-
-struct Ranking {
-    struct Entry {
-        int32_t label;        // or group
-        double logprob;       // exact for a label; a lower bound for a group with unread prefixes
-        double most_logprob;  // an upper bound; equal to `logprob` if that is exact
-    };
-    std::vector<Entry> best;  // most probable first; equal ones in payload order
-    bool proven = false;      // `best` has the most probable labels, with exact probabilities
-    double rest = 0.0;        // the probability of all other labels together
-    int64_t passes = 0;       // forward passes of this search
-    int64_t reads = 0;        // rows of logits read by this search
-};
 
 class LabelSearch {
 public:
@@ -76,29 +56,17 @@ private:
         double logprob;
         size_t n_tokens;  // to decode after the closest prefix that was read
     };
-    struct Found {  // a label or group
-        int32_t label;
-        double logprob;
-    };
+    using Found = LabelGroups::Found;
     // What is known from the rows read so far.
     struct View {
         std::vector<Prefix> open;  // unread, most probable first
         std::vector<Found> found;
         double evenness = 1.0, highest = 0.0;  // averages over the rows, weighted by probability
     };
-    struct Groups {
-        const std::vector<int32_t> & of_label;
-        std::vector<int32_t> below{};  // by node: the group of all labels at and below it, or `mixed`
-        size_t n = 0;
-    };
-    static constexpr int32_t mixed = -1;
-
     const TokenTrie & trie() const { return place_.labels->trie; }
-    Groups groups_by_node(const std::vector<int32_t> & of_label) const;
-    View look(const Groups & groups) const;
-    Ranking rank_labels(const View & view, size_t n) const;
-    Ranking rank_groups(const View & view, const Groups & groups, size_t n) const;
-    std::vector<int32_t> groups_below(Node node, const Groups & groups) const;
+    View look(const LabelGroups & groups) const;
+    static Ranking rank_labels(const View & view, size_t n);
+    static Ranking rank_groups(const View & view, const LabelGroups & groups, size_t n);
 
     static bool exceeds(const Prefix & prefix, double threshold);
     std::optional<PassCost> pass_cost() const;
