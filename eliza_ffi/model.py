@@ -653,8 +653,9 @@ class Model:
         mode
             ``"best"``: take the label with the highest probability as a whole. ``"greedy"``: take
             the most probable token at each step, as a grammar does; the label may be less probable
-            than another one. ``"sample"``: sample each token. None = ``"best"``; ``"greedy"`` with
-            ``tokenization="any"``, and with a library that has no mode ``"best"``.
+            than another one. ``"sample"``: sample each token. None = ``"best"``; ``"greedy"`` if
+            `tokenization` is ``"any"`` and `heal_prompt` or `max_tokens` is given, and with a
+            library that has no mode ``"best"``.
         temperature
             The sampling temperature of ``mode="sample"``.
         probabilities
@@ -662,7 +663,8 @@ class Model:
         tokenization
             ``"own"``: a label is written with the tokens that the tokenizer gives for the label on
             its own. ``"any"``: a label may be written with any tokens that spell it, as under a
-            grammar.
+            grammar. In mode ``"best"`` its probability is then the sum over all its spellings. A
+            proven result is at most 0.001 below the exact probability, and has no `tokens`.
         heal_prompt
             With ``tokenization="any"``, allow the prompt's last token and the beginning of the
             label to merge into other tokens (token healing).
@@ -799,6 +801,7 @@ class Model:
         separator: str | None = ...,
         level: None = ...,
         max_passes: int | None = ...,
+        tokenization: Tokenization = ...,
         think: int = ...,
         cache: CacheOptions | None = ...,
         wait: bool | float = ...,
@@ -814,6 +817,7 @@ class Model:
         separator: str | None = ...,
         level: int | None = ...,
         max_passes: int | None = ...,
+        tokenization: Tokenization = ...,
         think: int = ...,
         cache: CacheOptions | None = ...,
         wait: bool | float = ...,
@@ -829,6 +833,7 @@ class Model:
         separator: str | None = ...,
         level: int | None = ...,
         max_passes: int | None = ...,
+        tokenization: Tokenization = ...,
         think: int = ...,
         cache: CacheOptions | None = ...,
         wait: bool | float = ...,
@@ -843,6 +848,7 @@ class Model:
         separator: str | None = None,
         level: int | None = None,
         max_passes: int | None = None,
+        tokenization: Tokenization = "own",
         think: int = 0,
         cache: CacheOptions | None = None,
         wait: bool | float = True,
@@ -869,6 +875,10 @@ class Model:
         max_passes
             Maximum number of forward passes after the prompt; None = as many as the proof needs. If
             the limit ends the search, the result has the labels found, and `proven` is False.
+        tokenization
+            ``"own"`` or ``"any"``, as in :meth:`choose`. With ``"any"``, the probability of a label
+            is the sum over all its spellings: `probabilities` are at most 0.001 too low if the
+            result is proven, and `max_passes` is 100 unless it is given.
         think
             As :meth:`choose`.
         cache, wait
@@ -892,6 +902,7 @@ class Model:
             separator=separator,
             level=level,
             max_passes=max_passes,
+            tokenization=tokenization,
             think=think,
             cache=cache,
         )

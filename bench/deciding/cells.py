@@ -315,6 +315,7 @@ def _references(
             model.choose(
                 prompt,
                 questionnaire.labels,
+                mode="greedy" if scoring == "any" else None,
                 tokenization="any" if scoring == "any" else "own",
             ).value
             for prompt in first.prompts

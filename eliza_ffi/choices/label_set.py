@@ -42,7 +42,8 @@ class ChoiceResult(Generic[T]):
         The natural logarithm of the label's probability among all labels; nan if the library does
         not report it.
     tokens : tuple of int
-        The tokens of the label.
+        The tokens of the label; empty if the choice adds up all its spellings
+        (``tokenization="any"`` and ``mode="best"``).
     forward_passes : int
         The number of forward passes after the prompt was decoded; -1 if the library does not count
         them.

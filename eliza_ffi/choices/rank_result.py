@@ -44,12 +44,13 @@ class RankResult(Generic[T]):
     labels : tuple of T
         The values of the labels, or with ``level=`` the texts of the groups.
     probabilities : tuple of float
-        The probability of each among all labels.
+        The probability of each among all labels. With ``tokenization="any"``, a lower bound, which
+        is at most 0.001 below the exact probability if the result is proven.
     rest : float
         The probability of all other labels together.
     proven : bool
         Whether the search has proven that no other label is more probable than these, and that
-        their probabilities are exact. False only if ``max_passes=`` ended the search.
+        their probabilities are exact. False only if a limit of passes ended the search.
     passes : int
         The number of forward passes after the prompt was decoded; -1 if the library does not count
         them.

@@ -42,6 +42,17 @@ class UsageError(Exception):
     """A wrong command line; the exit code is 2."""
 
 
+def add_tokenization(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says which tokens may write a label."""
+    parser.add_argument(
+        "--tokenization",
+        choices=("own", "any"),
+        default="own",
+        help="own: write a label with the tokens that the tokenizer gives for it; any: allow any "
+        "tokens that spell the label, as under a grammar (default: own)",
+    )
+
+
 def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options that select the model, the library and the way of running them."""
     group = parser.add_argument_group("model")

@@ -32,6 +32,7 @@ from .console import (
     add_chat_arguments,
     add_model_arguments,
     add_prompt_arguments,
+    add_tokenization,
     open_model,
     read_choices,
     read_question,
@@ -162,20 +163,14 @@ def build_parser() -> argparse.ArgumentParser:
         choices=("best", "greedy", "sample"),
         help="best: take the label that is most probable as a whole; greedy: take the most "
         "probable token at each step; sample: draw each token by its probability (default: best, "
-        "or greedy with --tokenization any)",
+        "or greedy with --heal-prompt)",
     )
     choose.add_argument(
         "--temperature",
         type=float,
         help="sampling temperature: only with --mode sample (default: 1)",
     )
-    choose.add_argument(
-        "--tokenization",
-        choices=("own", "any"),
-        default="own",
-        help="own: write a label with the tokens that the tokenizer gives for it; any: allow any "
-        "tokens that spell the label, as under a grammar (default: own)",
-    )
+    add_tokenization(choose)
     choose.add_argument(
         "--heal-prompt",
         action="store_true",

@@ -15,6 +15,7 @@ from .console import (
     add_chat_arguments,
     add_model_arguments,
     add_prompt_arguments,
+    add_tokenization,
     at_least_one,
     open_model,
     read_list,
@@ -66,8 +67,10 @@ def add_rank_arguments(parser: argparse.ArgumentParser) -> None:
         "--max-passes",
         type=whole_number,
         metavar="N",
-        help="stop after N forward passes, even if the result is not proven (default: no limit)",
+        help="stop after N forward passes, even if the result is not proven (default: no limit; "
+        "100 with --tokenization any)",
     )
+    add_tokenization(parser)
     parser.add_argument(
         "--json",
         action="store_true",
@@ -91,6 +94,7 @@ def run_rank(arguments: argparse.Namespace) -> int:
                 separator=arguments.separator,
                 level=arguments.group_level,
                 max_passes=arguments.max_passes,
+                tokenization=arguments.tokenization,
             )
         )
     if arguments.json:
@@ -144,7 +148,7 @@ def _ranking_text(ranking: RankResult[str], width: int) -> str:
     figures = (
         "proven: no other label is more probable"
         if ranking.proven
-        else "not proven: --max-passes ended the search"
+        else "not proven: the limit of passes ended the search"
     )
     if ranking.passes >= 0:
         figures += f"; {ranking.passes} pass{'' if ranking.passes == 1 else 'es'}"

@@ -281,9 +281,10 @@ class Ranking:
     logprobs : array of float, shape [n]
         The natural logarithms of their probabilities.
     most_logprobs : array of float, shape [n]
-        The same. If the probability of a group is not fully known, an upper bound.
+        The same. If the probability of a group or text is not fully known, an upper bound.
     proven : bool
-        Whether no other choice or group is more probable than these, and `logprobs` are exact.
+        Whether no other choice or group is more probable than these, and `logprobs` are exact;
+        for texts that any tokens may spell, at most 0.001 too low.
     rest : float
         The probability of all other choices or groups together.
     forward_passes : int
@@ -429,6 +430,17 @@ class LlmStreamingBinding(Protocol):
         joint: bool = False,
     ) -> Ranking:
         """Return the `k` most probable choices. The conversation does not change."""
+
+    def rank_texts(
+        self,
+        stream: Any,
+        texts: Sequence[str],
+        *,
+        k: int,
+        groups: Tokens | None = None,
+        max_passes: int | None = None,
+    ) -> Ranking:
+        """Return the `k` most probable texts, which any tokens may spell."""
 
     def fill(self, stream: Any, span: Mapping[str, Any]) -> SpanResult:
         """Write one span of an answer. The C header describes the members of `span`.

@@ -26,7 +26,7 @@ from .lifecycle import Lifecycle, Work
 from .options import AnyPrompt, CacheOptions, RankSettings
 from .ranking import RankRequest, RankRun, rank_request
 from .reading import Reading
-from .request import GenerationRequest, RunResult
+from .request import GenerationRequest, RunResult, TextChoices
 from .requests import (
     GenerationResult,
     ShapeRequest,
@@ -41,6 +41,7 @@ from .requests import (
     fill_request,
     generate_request,
     generation_of,
+    searches_spellings,
     shape_request,
     token_logprobs,
 )
@@ -124,6 +125,9 @@ class Jobs:
         with_text = request.on_text is not None
 
         def work(request: GenerationRequest) -> Work[str | ChoiceResult[Any]]:
+            if searches_spellings(request):
+                return self._choice_by_search(request, label_set)
+
             def take() -> Callable[[Any], Iterator[str | ChoiceResult[Any]]]:
                 begin = time.perf_counter()
                 return _texts(
@@ -134,6 +138,22 @@ class Jobs:
             return self._work(request, take, at_once=not with_text)
 
         return self._after_thinking(think, request, work, settings)
+
+    def _choice_by_search(
+        self, request: GenerationRequest, labels: LabelSet[Any]
+    ) -> Work[str | ChoiceResult[Any]]:
+        assert isinstance(request.constraint, TextChoices)
+        ranking = RankRequest(request, labels, request.constraint, k=1)
+        make = partial(RankRun, self.session.binding, self.session.ctx, ranking)
+
+        def steps(run: RankRun) -> Generator[str | ChoiceResult[Any], None, None]:
+            for result in run.choice_steps():
+                if request.on_text is not None:
+                    yield result.text
+                yield result
+
+        n_tokens, slot_id = _size_of(request)
+        return Work(make, steps, n_tokens=n_tokens, slot_id=slot_id)
 
     def ranking(
         self, prompt: AnyPrompt, labels: Any, *, method: str, think: int = 0, **settings: Any

@@ -169,6 +169,7 @@ class RankSettings(TypedDict, total=False):
     separator: str | None
     level: int | None
     max_passes: int | None
+    tokenization: Tokenization
     think: int
     cache: CacheOptions | None
 

@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import check_whole
+from ..checks import check_one_of, check_whole
 from ..choices.hierarchy import Groups
-from ..choices.label_set import LabelSet
+from ..choices.label_set import ChoiceResult, LabelSet
 from ..choices.prepared_labels import ChoiceTokens
 from ..choices.rank_result import RankLevel, RankResult
+from ..choices.token_tree import TokenTreePayload
 from ..errors import InvalidArgumentError
 from ..library.protocol import LlmStreamingBinding, PreparedChoices, Ranking
 from .lifecycle import Lifecycle
 from .options import AnyPrompt, CacheOptions
-from .request import GenerationRequest
-from .requests import generate_request
+from .request import GenerationRequest, TextChoices
+from .requests import check_any_tokenization, generate_request
 from .scoring import Ending, ScoreArgs, ScoreRun, ranking_of
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ class RankRequest:
     generation : GenerationRequest
         The prompt and the slot.
     labels : LabelSet
-    tokens : PreparedChoices or TokenTreePayload
-        The tokens of the labels.
+    tokens : PreparedChoices, TokenTreePayload or TextChoices
+        The tokens of the labels, or labels that any tokens may spell.
     k : int
         At most the number of labels.
     max_passes : int or None
@@ -51,7 +52,7 @@ class RankRequest:
 
     generation: GenerationRequest
     labels: LabelSet[Any]
-    tokens: ChoiceTokens
+    tokens: ChoiceTokens | TextChoices
     k: int
     max_passes: int | None = None
     separator: str | None = None
@@ -67,10 +68,12 @@ def rank_request(
     separator: str | None = None,
     level: int | None = None,
     max_passes: int | None = None,
+    tokenization: str = "own",
     cache: CacheOptions | None = None,
 ) -> RankRequest:
     """Return the request of :meth:`Model.rank <eliza_ffi.model.Model.rank>`."""
     check_whole("k", k, 1)
+    check_one_of("tokenization", tokenization, ("own", "any"))
     if max_passes is not None:
         check_whole("max_passes", max_passes, 0)
     if level is not None and separator is None:
@@ -80,7 +83,12 @@ def rank_request(
     hierarchy = None if separator is None else labels.hierarchy(separator)
     groups = None if hierarchy is None or level is None else hierarchy.groups_at(level)
     _ = session.ctx  # raises if the model is closed or belongs to the parent process
-    tokens = session.choices.tokens_of(labels)
+    tokens: ChoiceTokens | TextChoices
+    if tokenization == "any":
+        check_any_tokenization(session, labels, "rank_texts")
+        tokens = TextChoices(labels.texts)
+    else:
+        tokens = session.choices.tokens_of(labels)
     generation = generate_request(session, prompt, method="rank", cache=cache)
     n_most = len(labels.texts) if groups is None else len(groups.texts)
     return RankRequest(generation, labels, tokens, min(k, n_most), max_passes, separator, groups)
@@ -102,7 +110,8 @@ class RankRun:
         self._binding = binding
         self._request = request
         self._all: ScoreRun | None = None
-        if not (binding.supports("rank") and isinstance(request.tokens, PreparedChoices)):
+        can_search = binding.supports("rank") and isinstance(request.tokens, PreparedChoices)
+        if not can_search and not isinstance(request.tokens, TextChoices):
             endings = [Ending((), request.tokens)]
             self._all = ScoreRun(binding, ctx, ScoreArgs(request.generation, endings))
         self._lifecycle = Lifecycle(binding, ctx, "ranking")
@@ -127,17 +136,37 @@ class RankRun:
             levels = None if self._request.separator is None else self._levels(stream, found)
         yield self._result(begin, found, levels)
 
+    def choice_steps(self) -> Generator[ChoiceResult[Any], None, None]:
+        """Yield the most probable label, as the result of a choice."""
+        begin = time.perf_counter()
+        args = self._request.generation
+        with self._lifecycle.prefilled(args.config(), args.prompt_tokens) as stream:
+            found = self._search(stream, None, 1)
+            stats = self._binding.stats(stream) if self._binding.supports("stats") else None
+        index = int(found.labels[0])
+        yield ChoiceResult(
+            value=self._request.labels.values[index],
+            index=index,
+            text=self._request.labels.texts[index],
+            logprob=float(found.logprobs[0]),
+            tokens=(),
+            forward_passes=found.forward_passes,
+            elapsed=time.perf_counter() - begin,
+            stats=stats,
+            proven=found.proven,
+        )
+
     def _search(
         self, stream: Any, groups: NDArray[np.int32] | None, k: int, *, is_new: bool = True
     ) -> Ranking:
-        assert isinstance(self._request.tokens, PreparedChoices)
-        return self._binding.rank(
-            stream,
-            self._request.tokens,
-            k=k,
-            groups=groups,
-            max_passes=self._request.max_passes if is_new else 0,
-        )
+        labels = self._request.tokens
+        max_passes = self._request.max_passes if is_new else 0
+        if isinstance(labels, TextChoices):
+            return self._binding.rank_texts(
+                stream, labels.texts, k=k, groups=groups, max_passes=max_passes
+            )
+        assert isinstance(labels, PreparedChoices)
+        return self._binding.rank(stream, labels, k=k, groups=groups, max_passes=max_passes)
 
     def _levels(self, stream: Any, found: Ranking) -> tuple[RankLevel, ...]:
         """Return the levels of the first label or group, without further forward passes."""
@@ -173,7 +202,7 @@ class RankRun:
         with closing(run.steps()) as steps:
             result = next(steps)
         logprobs = result.scores[0].legal
-        if not isinstance(request.tokens, PreparedChoices):  # its leaves are sorted by name
+        if isinstance(request.tokens, TokenTreePayload):  # its leaves are sorted by name
             names = [leaf.name for leaf in request.tokens.leaves()]
             of_name = dict(zip(names, logprobs.tolist(), strict=True))
             logprobs = np.array([of_name[text] for text in request.labels.texts])

@@ -370,25 +370,52 @@ def choice_request(
     _ = session.ctx  # raises if the model is closed or belongs to the parent process
     constraint: Constraint
     if tokenization == "any":
-        _check_any_tokenization(session, labels, mode, probabilities)
+        if probabilities:
+            raise InvalidArgumentError(
+                'probabilities must be False with tokenization="any"; use rank for several labels'
+            )
         constraint = TextChoices(labels.texts, heal_prompt)
+        mode = _mode_of_spellings(session, labels, mode, more.get("max_tokens", 0), heal_prompt)
     else:
         constraint = session.choices.tokens_of(labels)
     return _request(
         session,
         prompt,
         constraint=constraint,
-        choice_mode=_choice_mode(session, mode, tokenization) | STOP_AT_LEAF,
+        choice_mode=_choice_mode(session, mode) | STOP_AT_LEAF,
         score_choices=probabilities,
         **more,
     )
 
 
-def _choice_mode(session: Session, mode: str | None, tokenization: str) -> int:
+def searches_spellings(request: GenerationRequest) -> bool:
+    """Return whether the label with the most probable spellings is wanted."""
+    is_best = request.choice_mode & ~STOP_AT_LEAF == TRIE_BEST_LEAF
+    return is_best and isinstance(request.constraint, TextChoices)
+
+
+def _mode_of_spellings(
+    session: Session, labels: LabelSet[Any], mode: str | None, max_tokens: int, heal_prompt: bool
+) -> str:
+    """Return the mode of a choice among labels that any tokens may spell."""
+    needs_tokens = [n for n, v in (("heal_prompt", heal_prompt), ("max_tokens", max_tokens)) if v]
+    if mode == "best" and needs_tokens:
+        raise InvalidArgumentError(
+            f'mode="best" with tokenization="any" sums over all spellings of a label: leave '
+            f"{needs_tokens[0]} out, or use another mode"
+        )
+    if mode is None:
+        can_search = session.binding.supports("rank_texts") and not needs_tokens
+        mode = "best" if can_search else "greedy"
+    check_any_tokenization(session, labels, "rank_texts" if mode == "best" else "set_text_choices")
+    return mode
+
+
+def _choice_mode(session: Session, mode: str | None) -> int:
     if mode is not None:
         return MODES[mode]
     has_best = session.binding.trie_modes() & (1 << TRIE_BEST_LEAF)
-    return TRIE_BEST_LEAF if has_best and tokenization == "own" else TRIE_ARGMAX
+    return TRIE_BEST_LEAF if has_best else TRIE_ARGMAX
 
 
 MOST_TOKENS = 1024
@@ -776,17 +803,12 @@ def _check_speculates(session: Session) -> None:
         )
 
 
-def _check_any_tokenization(
-    session: Session, labels: LabelSet[Any], mode: str | None, scored: bool
-) -> None:
-    if not session.binding.supports("set_text_choices"):
+def check_any_tokenization(session: Session, labels: LabelSet[Any], call: str) -> None:
+    """Check that any tokens may spell these labels, for a method of the library's binding."""
+    if not session.binding.supports(call):
         path = session.binding.library.path
-        raise NotSupportedError(f'{path} does not support tokenization="any"')
-    if mode == "best" or scored:
-        argument = 'mode="best"' if mode == "best" else "probabilities"
-        raise InvalidArgumentError(
-            f'{argument} needs a single tokenization of each label: use tokenization="own"'
-        )
+        does = "cannot rank labels with" if call == "rank_texts" else "does not support"
+        raise NotSupportedError(f'{path} {does} tokenization="any"')
     for i, text in enumerate(labels.texts):
         if "\0" in text:
             raise InvalidArgumentError(

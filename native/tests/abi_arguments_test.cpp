@@ -178,6 +178,7 @@ const Function table[] = {
     ARGUMENTS(eliza_inference_llm_stream_score_endings),
     ARGUMENTS(eliza_inference_llm_rank_supported),
     ARGUMENTS(eliza_inference_llm_stream_rank),
+    ARGUMENTS(eliza_inference_llm_stream_rank_texts),
     ARGUMENTS(eliza_inference_rank),
     ARGUMENTS(eliza_inference_llm_stream_save_slot),
     ARGUMENTS(eliza_inference_llm_stream_restore_slot),

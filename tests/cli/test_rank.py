@@ -108,7 +108,7 @@ def test_a_search_that_max_passes_ends_is_not_proven(
     run: Run, listed: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(*PROMPT, *listed, "--max-passes", "0") == 0
-    assert "not proven: --max-passes ended the search; 0 passes" in capsys.readouterr().out
+    assert "not proven: the limit of passes ended the search; 0 passes" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

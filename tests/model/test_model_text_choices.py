@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import collections
 import enum
 import json
+import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from eliza_ffi.choices.token_tree import TokenTreePayload
 from eliza_ffi.cli.main import main
 from eliza_ffi.elizaos import FfiStreamingGenerateArgs
-from eliza_ffi.errors import InvalidArgumentError, NotSupportedError, TokenTrieError
+from eliza_ffi.errors import InvalidArgumentError, NotSupportedError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
+
+TOLERANCE = 1e-3
+"""A proven probability is too low by at most this."""
+
+VERBS = ("SEND", "CREATE", "DELETE", "SEARCH", "OPEN", "CLOSE")
+NOUNS = ("EMAIL", "TASK", "NOTE", "FILE", "MESSAGE", "EVENT")
 
 
 class Reply(enum.Enum):
@@ -24,24 +33,78 @@ class Reply(enum.Enum):
 def test_with_any_tokenization_a_choice_is_a_label(tiny_model: Model) -> None:
     choice = tiny_model.choose("Next: ", ["GO", "GO_ON", "STOP"], tokenization="any")
     assert choice.value in ("GO", "GO_ON", "STOP")
-    assert tiny_model.detokenize(choice.tokens) == choice.text == choice.value
+    assert choice.text == choice.value
     assert choice.logprob <= 0
-    assert choice.probabilities is None
+    assert choice.proven
+    greedy = tiny_model.choose("Next: ", ["GO", "GO_ON", "STOP"], tokenization="any", mode="greedy")
+    assert tiny_model.detokenize(greedy.tokens) == greedy.text == greedy.value
+    assert greedy.logprob <= choice.logprob + TOLERANCE
 
 
 def test_with_any_tokenization_enum_members_are_returned(tiny_model: Model) -> None:
     assert isinstance(tiny_model.choose("Hi! ", Reply, tokenization="any").value, Reply)
 
 
-def test_any_tokenization_supports_sampling_but_no_probabilities(
-    tiny_model: Model,
-) -> None:
-    sampled = tiny_model.choose("Hi! ", ["a", "b"], tokenization="any", mode="sample")
-    assert sampled.value in ("a", "b")
-    with pytest.raises(InvalidArgumentError, match='mode="best" needs a single'):
-        tiny_model.choose("Hi! ", ["a", "b"], tokenization="any", mode="best")
-    with pytest.raises(InvalidArgumentError, match="probabilities needs a single"):
-        tiny_model.choose("Hi! ", ["a", "b"], tokenization="any", probabilities=True)
+def test_sampled_spellings_have_the_frequencies_of_a_ranking(tiny_model: Model) -> None:
+    labels = ["SEND_EMAIL", "SEND_MESSAGE", "REPLY", "IGNORE"]
+    ranking = tiny_model.rank("The next action is ", labels, 4, tokenization="any")
+    assert ranking.proven
+    assert sum(ranking.probabilities) == pytest.approx(1, abs=4 * TOLERANCE)
+    n = 400
+    drawn = collections.Counter(
+        tiny_model.choose(
+            "The next action is ", labels, tokenization="any", mode="sample", seed=seed
+        ).value
+        for seed in range(n)
+    )
+    for label, probability in ranking:
+        deviation = math.sqrt(probability * (1 - probability) / n)
+        assert drawn[label] / n == pytest.approx(probability, abs=4 * deviation + TOLERANCE)
+
+
+def test_the_chosen_label_is_the_first_of_the_ranking(tiny_model: Model) -> None:
+    labels = [f"{verb}_{noun}" for verb in VERBS for noun in NOUNS]
+    for prompt in ("The next action is ", "user: write to Bob\naction: "):
+        choice = tiny_model.choose(prompt, labels, tokenization="any")
+        ranking = tiny_model.rank(prompt, labels, 3, tokenization="any")
+        assert choice.value == ranking.labels[0]
+        assert choice.proven
+        assert ranking.proven
+        assert choice.probability == pytest.approx(ranking.probabilities[0], abs=TOLERANCE)
+
+
+def test_levels_bound_the_sums_over_all_spellings(tiny_model: Model) -> None:
+    labels = [f"{verb} > {noun}" for verb in VERBS for noun in NOUNS]
+    ranking = tiny_model.rank("Next: ", labels, 1, separator=" > ", tokenization="any")
+    groups = tiny_model.rank("Next: ", labels, 6, separator=" > ", level=1, tokenization="any")
+    assert ranking.levels is not None
+    first = ranking.levels[0]
+    exact = dict(groups)[first.text]
+    assert first.probability - TOLERANCE <= exact <= first.at_most + TOLERANCE
+
+
+def test_the_text_of_the_best_label_is_passed_on(tiny_model: Model) -> None:
+    pieces: list[str] = []
+    choice = tiny_model.choose("Hi! ", ["a", "b"], tokenization="any", on_text=pieces.append)
+    assert pieces == [choice.text]
+
+
+def test_a_limit_of_passes_ends_the_search(tiny_model: Model) -> None:
+    labels = [f"{verb}_{noun}" for verb in VERBS for noun in NOUNS]
+    short = tiny_model.rank("Next: ", labels, 5, tokenization="any", max_passes=1)
+    assert (short.proven, short.passes) == (False, 1)
+
+
+def test_unsuitable_settings_are_named(tiny_model: Model) -> None:
+    def choose(**more: Any) -> None:
+        tiny_model.choose("Hi! ", ["a", "b"], tokenization="any", **more)
+
+    with pytest.raises(InvalidArgumentError, match="probabilities must be False with tokeniz"):
+        choose(probabilities=True)
+    with pytest.raises(InvalidArgumentError, match="leave heal_prompt out"):
+        choose(mode="best", heal_prompt=True)
+    with pytest.raises(InvalidArgumentError, match="leave max_tokens out"):
+        choose(mode="best", max_tokens=3)
 
 
 def test_the_prompts_last_token_can_be_healed(tiny_model: Model) -> None:
@@ -66,7 +129,7 @@ def test_invalid_labels_are_named(tiny_model: Model, labels: list[str], message:
 
 
 def test_a_lone_surrogate_is_rejected(tiny_model: Model) -> None:
-    with pytest.raises(TokenTrieError, match="choices is not JSON"):
+    with pytest.raises(InvalidArgumentError, match="choices is not JSON"):
         tiny_model.choose("Hi! ", ["a\ud800"], tokenization="any")
 
 
@@ -94,6 +157,11 @@ def test_an_older_library_rejects_any_tokenization(
 ) -> None:
     with Model(tiny_model.path, library=older_engine) as older, pytest.raises(NotSupportedError):
         older.choose("Hi! ", ["a", "b"], tokenization="any")
+    with (
+        Model(tiny_model.path, library=older_engine) as older,
+        pytest.raises(NotSupportedError, match="cannot rank labels with"),
+    ):
+        older.rank("Hi! ", ["a", "b"], tokenization="any")
 
 
 def test_the_command_line_takes_any_tokenization(

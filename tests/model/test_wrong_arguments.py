@@ -529,6 +529,7 @@ def of_library(model: Model) -> Iterator[Subject]:
     yield on_stream("set_choices", choices=prepared, mode=0)
     yield on_stream("set_text_choices", choices=["a", "b"], mode=0)
     yield on_stream("rank", choices=prepared, k=1)
+    yield on_stream("rank_texts", texts=["a", "b"], k=1)
     yield on_stream("score_endings", endings=[([1], prepared)], joint=False, option_mass=False)
 
 

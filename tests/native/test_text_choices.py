@@ -142,7 +142,7 @@ def test_greedy_tokens_match_llama_cpps_grammar(
         for _ in range(n_cases):
             texts, prompt = random_choices(dice), random_prompt(dice, len(vocabulary.texts))
             guided = model.generate(prompt, 200, shape=Gbnf(gbnf_of(texts)))
-            chosen = model.choose(prompt, texts, tokenization="any")
+            chosen = model.choose(prompt, texts, tokenization="any", mode="greedy")
             assert chosen.value in texts
             assert chosen.text == chosen.value
             if not is_utf8(b"".join(vocabulary.texts[token] for token in guided.tokens)):
@@ -189,6 +189,6 @@ def test_greedy_tokens_match_llguidances_masks_on_plain_logits(
             if least < NEAR_TIE:
                 near_ties += 1
                 continue
-            chosen = model.choose(prompt, texts, tokenization="any")
+            chosen = model.choose(prompt, texts, tokenization="any", mode="greedy")
             assert tuple(chosen.tokens) == tuple(tokens), (texts, prompt)
     assert near_ties < n_cases // 5

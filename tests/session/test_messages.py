@@ -55,7 +55,7 @@ def asked(model: Model, prompt: Any, folder: Path) -> dict[str, Any]:
         "stream": ("".join(pieces), stream.result.tokens, stream.result.prompt_tokens),
         "generate_many": text.tokens,
         "choose": model.choose(prompt, LABELS).tokens,
-        "choose, any": model.choose(prompt, LABELS, tokenization="any").tokens,
+        "choose, any": model.choose(prompt, LABELS, tokenization="any").logprob,
         "choose_many": choice.tokens,
         "save": model.save(folder / "prompt.slot", prompt),
     }
@@ -82,7 +82,7 @@ async def asked_async(model: AsyncModel, prompt: Any, folder: Path) -> dict[str,
         "stream": ("".join(pieces), stream.result.tokens, stream.result.prompt_tokens),
         "generate_many": text.tokens,
         "choose": (await model.choose(prompt, LABELS)).tokens,
-        "choose, any": (await model.choose(prompt, LABELS, tokenization="any")).tokens,
+        "choose, any": (await model.choose(prompt, LABELS, tokenization="any")).logprob,
         "choose_many": choice.tokens,
         "save": await model.save(folder / "prompt.slot", prompt),
     }

@@ -631,6 +631,15 @@ ELIZA_API int eliza_inference_llm_stream_rank(EliLlmStream * stream, const eliza
                                               const eliza_rank_options_t * options, eliza_ranked_t * ranked_out,
                                               size_t cap, eliza_ranking_t * ranking_out, char ** err);
 
+/* Like eliza_inference_llm_stream_rank(), directly after the conversation, for labels that any tokens may spell, as in
+ * eliza_inference_set_text_choices() with ELIZA_TRIE_STOP_AT_LEAF. The probability of a label is the sum over all its
+ * spellings. The ranking is proven when the order is certain and the bounds of each probability in `ranked_out` differ
+ * by 0.001 or less. Options: only ELIZA_RANK_LEGAL; if most_passes is 0, at most 100 passes. */
+ELIZA_API int eliza_inference_llm_stream_rank_texts(EliLlmStream * stream, const char * json_array_of_strings,
+                                                    size_t len, const eliza_rank_options_t * options,
+                                                    eliza_ranked_t * ranked_out, size_t cap,
+                                                    eliza_ranking_t * ranking_out, char ** err);
+
 /* Like eliza_inference_llm_stream_rank(), in one call and directly after `prompt`, a NUL-terminated UTF-8 string. The
  * special tokens that the model expects at the beginning are added to the prompt. */
 ELIZA_API int eliza_inference_rank(EliInferenceContext * ctx, const char * prompt, EliChoices * labels,

@@ -57,16 +57,19 @@ RankRequest read_options(const eliza_rank_options_t * given, size_t n_labels, si
     return request;
 }
 
-int rank(Stream & stream, const Ending & after, const eliza_rank_options_t * options, eliza_ranked_t * ranked_out,
-         size_t cap, eliza_ranking_t * ranking_out) {
-    const RankRequest request = read_options(options, after.trie().n_leaves(), cap);
-    const Ranking ranking = stream.rank(after, request.rule, request.wish);
+int write(const Ranking & ranking, eliza_ranked_t * ranked_out, eliza_ranking_t * ranking_out) {
     std::transform(ranking.best.begin(), ranking.best.end(), ranked_out, [](const Ranking::Entry & entry) {
         return eliza_ranked_t{entry.label, entry.logprob, entry.most_logprob};
     });
     *ranking_out = {static_cast<uint32_t>(ranking.best.size()), ranking.proven ? 1 : 0,
                     static_cast<int32_t>(ranking.passes), static_cast<int32_t>(ranking.reads), ranking.rest};
     return ELIZA_OK;
+}
+
+int rank(Stream & stream, const Ending & after, const eliza_rank_options_t * options, eliza_ranked_t * ranked_out,
+         size_t cap, eliza_ranking_t * ranking_out) {
+    const RankRequest request = read_options(options, after.trie().n_leaves(), cap);
+    return write(stream.rank(after, request.rule, request.wish), ranked_out, ranking_out);
 }
 
 void require_outputs(const eliza_ranked_t * ranked_out, const eliza_ranking_t * ranking_out) {
@@ -85,6 +88,18 @@ int eliza_inference_llm_stream_rank(EliLlmStream * stream, const eliza_ending_t 
         require(after != nullptr, "after is NULL");
         require_outputs(ranked_out, ranking_out);
         return rank(s, read_ending(*after, "after"), options, ranked_out, cap, ranking_out);
+    });
+}
+
+int eliza_inference_llm_stream_rank_texts(EliLlmStream * stream, const char * json_array_of_strings, size_t len,
+                                          const eliza_rank_options_t * options, eliza_ranked_t * ranked_out, size_t cap,
+                                          eliza_ranking_t * ranking_out, char ** err) {
+    return with_stream(stream, err, [&](Stream & s) {
+        require_outputs(ranked_out, ranking_out);
+        const auto labels = s.parse_texts(require_text(json_array_of_strings, len, "json_array_of_strings"));
+        const RankRequest request = read_options(options, labels->texts().trie().n_leaves(), cap);
+        require(request.rule == LabelRule::legal, "options.rule: labels in any tokens need ELIZA_RANK_LEGAL");
+        return write(s.rank_texts(labels, request.wish), ranked_out, ranking_out);
     });
 }
 

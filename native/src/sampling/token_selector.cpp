@@ -80,6 +80,11 @@ double log_sum_exp(const float * logits, size_t n) {
     return largest + log_of_positive(sum);
 }
 
+double log_add(double a, double b) {
+    const double larger = std::max(a, b);
+    return std::isinf(larger) ? larger : larger + std::log1p(std::exp(std::min(a, b) - larger));
+}
+
 double log_of_rest(double log_share) { return std::log1p(-std::min(std::exp(log_share), 1.0)); }
 
 TokenSelector::TokenSelector(const llama_vocab * vocab, const SamplingParams & params, std::unique_ptr<Grammar> grammar,

@@ -27,6 +27,9 @@ double log_of_positive(double x);
 // log(sum(exp(logits[0 .. n)))), shifted by the largest logit so that it cannot overflow; -infinity if n is 0.
 double log_sum_exp(const float * logits, size_t n);
 
+// log(exp(a) + exp(b))
+double log_add(double a, double b);
+
 // log(1 - exp(log_share)): the logarithm of the remaining probability.
 double log_of_rest(double log_share);
 

@@ -4,16 +4,12 @@
 #include <cmath>
 #include <limits>
 
+#include "sampling/token_selector.h"
+
 namespace eliza {
 namespace {
 
 constexpr double nothing = -std::numeric_limits<double>::infinity();  // log(0)
-
-// Returns log(exp(a) + exp(b)).
-double log_add(double a, double b) {
-    const double larger = std::max(a, b);
-    return larger == nothing ? nothing : larger + std::log1p(std::exp(std::min(a, b) - larger));
-}
 
 }  // namespace
 
@@ -38,17 +34,23 @@ LabelGroups::LabelGroups(const TokenTrie & trie, const std::vector<int32_t> & of
     }
 }
 
-Ranking LabelGroups::rank(const std::vector<Found> & found, const std::vector<Open> & open, size_t n) const {
+LabelGroups::Ranked LabelGroups::rank(const std::vector<Found> & found, const std::vector<Open> & open, size_t n,
+                                      double tolerance) const {
     std::vector<double> known(n_groups_, nothing);
+    const auto add = [](std::vector<double> & sums, int32_t group, double logprob) {
+        double & sum = sums[static_cast<size_t>(group)];
+        sum = log_add(sum, logprob);
+    };
     for (const Found & each : found) {
-        double & sum = known[static_cast<size_t>(each.label)];
-        sum = log_add(sum, each.logprob);
+        add(known, each.label, each.logprob);
     }
     std::vector<double> most = known;
+    std::vector<std::vector<int32_t>> below;
+    below.reserve(open.size());
     for (const Open & prefix : open) {
-        for (const int32_t group : groups_below(prefix.node)) {
-            double & sum = most[static_cast<size_t>(group)];
-            sum = log_add(sum, prefix.logprob);
+        below.push_back(groups_below(prefix.node));
+        for (const int32_t group : below.back()) {
+            add(most, group, prefix.logprob);
         }
     }
     std::vector<int32_t> order = of_label_;
@@ -57,25 +59,30 @@ Ranking LabelGroups::rank(const std::vector<Found> & found, const std::vector<Op
     std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
         return known[static_cast<size_t>(a)] > known[static_cast<size_t>(b)];
     });
-    Ranking ranking;
-    ranking.proven = true;
-    double most_of_others = nothing;
+
+    Ranked ranked;
+    Ranking & ranking = ranked.ranking;
+    std::vector<bool> is_undecided(n_groups_, false);
+    double known_before = std::numeric_limits<double>::infinity();  // of the last of the n best so far
     for (size_t place = 0; place < order.size(); ++place) {
         const auto group = static_cast<size_t>(order[place]);
+        is_undecided[group] = most[group] > known_before;
         if (place < n) {
             ranking.best.push_back({order[place], known[group], most[group]});
-            ranking.proven = ranking.proven && known[group] == most[group];
+            is_undecided[group] = is_undecided[group] || std::exp(most[group]) - std::exp(known[group]) > tolerance;
+            known_before = known[group];
         } else {
-            most_of_others = std::max(most_of_others, most[group]);
             ranking.rest += std::exp(known[group]);
         }
+        ranking.proven = (place == 0 || ranking.proven) && !is_undecided[group];
     }
-    for (const Open & prefix : open) {
-        ranking.rest += std::exp(prefix.logprob);
+    for (size_t i = 0; i < open.size(); ++i) {
+        ranking.rest += std::exp(open[i].logprob);
+        ranked.decides.push_back(std::any_of(below[i].begin(), below[i].end(),
+                                             [&](int32_t group) { return is_undecided[static_cast<size_t>(group)]; }));
     }
     ranking.rest = std::min(ranking.rest, 1.0);
-    ranking.proven = ranking.proven && (ranking.best.empty() || ranking.best.back().logprob >= most_of_others);
-    return ranking;
+    return ranked;
 }
 
 std::vector<int32_t> LabelGroups::groups_below(TokenTrie::Node node) const {

@@ -24,7 +24,7 @@ struct Ranking {
         double most_logprob;  // an upper bound; equal to `logprob` if that is exact
     };
     std::vector<Entry> best;  // most probable first; equal ones in payload order
-    bool proven = false;      // `best` has the most probable labels, with exact probabilities
+    bool proven = false;      // `best` has the most probable labels, in order and with exact probabilities
     double rest = 0.0;        // the probability of all other labels together
     int64_t passes = 0;       // forward passes of this search
     int64_t reads = 0;        // rows of logits read by this search
@@ -52,8 +52,14 @@ public:
         TokenTrie::Node node;
         double logprob;
     };
-    // Ranks the groups by what is known: the parts of their probabilities that were found, and the open prefixes.
-    Ranking rank(const std::vector<Found> & found, const std::vector<Open> & open, size_t n) const;
+    struct Ranked {
+        Ranking ranking;
+        std::vector<bool> decides;  // by open prefix: reading it may change the ranking
+    };
+    // Ranks the groups by what is known: the parts of their probabilities that were found, and the open prefixes. A
+    // probability counts as exact if its bounds differ by `tolerance` or less.
+    Ranked rank(const std::vector<Found> & found, const std::vector<Open> & open, size_t n,
+                double tolerance = 0.0) const;
 
 private:
     std::vector<int32_t> groups_below(TokenTrie::Node node) const;

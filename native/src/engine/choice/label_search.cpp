@@ -150,7 +150,7 @@ Ranking LabelSearch::rank_groups(const View & view, const LabelGroups & groups, 
     open.reserve(view.open.size());
     std::transform(view.open.begin(), view.open.end(), std::back_inserter(open),
                    [](const Prefix & prefix) { return LabelGroups::Open{prefix.node, prefix.logprob}; });
-    return groups.rank(view.found, open, n);
+    return groups.rank(view.found, open, n).ranking;
 }
 
 // ---- Which rows to read in the next pass ----------------------------------------------------------

@@ -478,18 +478,34 @@ std::vector<EndingScores> Stream::score_endings(const std::vector<Ending> & endi
     return eliza::score_endings(sequence_, options_, stats_, endings, wanted);
 }
 
-Ranking Stream::rank(const Ending & ending, LabelRule rule, const RankWish & wish) {
+void Stream::begin_ranking() {
     cancelled_.throw_if_set();
     require_prompt();
     require_no_span("ranking labels");
     require_taken(!has_step(), "ranking labels");
-    require_fit(ending, "the prompt with the longest label");
     draft_.drop();
+}
+
+Ranking Stream::rank(const Ending & ending, LabelRule rule, const RankWish & wish) {
+    begin_ranking();
+    require_fit(ending, "the prompt with the longest label");
     LabelSearch::Place place{ending.tokens, ending.choices->trie(), rule};
     if (!search_ || !search_->is_for(place)) {
         search_.emplace(sequence_, options_, stats_, std::move(place));
     }
     return noting_a_full_context([&] { return search_->rank(wish); });
+}
+
+std::shared_ptr<const TextChoices> Stream::parse_texts(std::string_view json) const {
+    return decoder_->model().text_constraints().choices(json, "");
+}
+
+Ranking Stream::rank_texts(const std::shared_ptr<const TextChoices> & labels, const RankWish & wish) {
+    begin_ranking();
+    if (!text_search_ || !text_search_->is_for(*labels)) {
+        text_search_.emplace(sequence_, options_, stats_, labels, decoder_->model().end_tokens());
+    }
+    return noting_a_full_context([&] { return text_search_->rank(wish); });
 }
 
 void Stream::fill(const SpanSpec & spec, FillResult & result) {

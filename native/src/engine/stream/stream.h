@@ -18,6 +18,7 @@
 #include "engine/choice/choice.h"
 #include "engine/choice/endings.h"
 #include "engine/choice/label_search.h"
+#include "engine/choice/text_search.h"
 #include "engine/draft/draft.h"
 #include "engine/options.h"
 #include "engine/pass/sequence.h"
@@ -146,6 +147,10 @@ public:
     // Error.
     Ranking rank(const Ending & ending, LabelRule rule, const RankWish & wish);
 
+    // The same directly after the conversation, for labels that any tokens may spell; see TextSearch.
+    Ranking rank_texts(const std::shared_ptr<const TextChoices> & labels, const RankWish & wish);
+    std::shared_ptr<const TextChoices> parse_texts(std::string_view json) const;
+
     eliza_llm_stream_stats_t stats() const;
 
 private:
@@ -169,6 +174,7 @@ private:
     bool skips_forced_passes() const { return options_.strategy != Strategy::token_by_token && !logprobs_.is_on(); }
     Rows rows_to_decode() const;
     void require_no_span(const std::string & doing) const;
+    void begin_ranking();
     void require_taken(bool is_taken, const std::string & doing) const;
     void require_free_choice(const std::string & what) const;
     void commit(llama_token token);
@@ -199,7 +205,8 @@ private:
     Answer answer_;
     Draft draft_;
     TokenLogprobs logprobs_;
-    std::optional<LabelSearch> search_;  // the last one
+    std::optional<LabelSearch> search_;      // the last one
+    std::optional<TextSearch> text_search_;  // the last one
 
     std::deque<Step> steps_;    // computed and not taken yet
     std::exception_ptr error_;  // to be reported after them
