@@ -30,8 +30,8 @@ protected:
         return result;
     }
 
-    Choice choice{sequence, options, stats};
-    Answer answer{sequence, choice, options, stats};
+    Choice choice{sequence, options, counts};
+    Answer answer{sequence, choice, options, counts};
 };
 
 TEST_F(AnswerTest, FixedTextTakesNoPass) {

@@ -36,7 +36,7 @@ protected:
         return tokens;
     }
 
-    Choice choice{sequence, options, stats};
+    Choice choice{sequence, options, counts};
 };
 
 TEST_F(ChoiceTest, EndsOnTheLeafWhoseTokensItReturned) {
@@ -46,7 +46,7 @@ TEST_F(ChoiceTest, EndsOnTheLeafWhoseTokensItReturned) {
     ASSERT_TRUE(choice.leaf().has_value());
     EXPECT_EQ(tokens, tokens_of(choice.leaf()->name));
     EXPECT_LT(choice.leaf()->logprob, 0.0);
-    EXPECT_GE(stats.decisions, 1);
+    EXPECT_GE(counts.decisions, 1);
 }
 
 TEST_F(ChoiceTest, WithOneLeafTakesNoPass) {
@@ -54,7 +54,7 @@ TEST_F(ChoiceTest, WithOneLeafTakesNoPass) {
     begin({"SEND_MESSAGE"}, ELIZA_TRIE_ARGMAX);
     EXPECT_EQ(walk(), tokens_of("SEND_MESSAGE"));
     EXPECT_EQ(sequence.counts().passes, 0);
-    EXPECT_EQ(stats.tokens_forced, static_cast<int64_t>(tokens_of("SEND_MESSAGE").size()));
+    EXPECT_EQ(counts.tokens_forced, static_cast<int64_t>(tokens_of("SEND_MESSAGE").size()));
 }
 
 TEST_F(ChoiceTest, DropsScoresIfThePromptContinuesBeforeTheSpan) {

@@ -21,7 +21,7 @@ protected:
 
     std::vector<Event> events;
     const std::shared_ptr<VerifierHook> hook = std::make_shared<VerifierHook>();
-    Draft draft{{1, 4, ""}, sequence, options, hook, stats};
+    Draft draft{{1, 4, ""}, sequence, options, hook, counts};
 };
 
 TEST_F(DraftTest, ContinuesARepetition) {
@@ -41,8 +41,8 @@ TEST_F(DraftTest, ReportsAcceptedAndRejectedTokens) {
     const size_t n_ahead = sequence.n_ahead();
     ASSERT_GT(n_ahead, 0u);
     draft.compare(0);  // which cannot match
-    EXPECT_EQ(stats.tokens_drafted, static_cast<int64_t>(n_ahead));
-    EXPECT_EQ(stats.tokens_accepted, 0);
+    EXPECT_EQ(counts.tokens_drafted, static_cast<int64_t>(n_ahead));
+    EXPECT_EQ(counts.tokens_accepted, 0);
     ASSERT_EQ(events.size(), 1u);
     EXPECT_EQ(events[0].n_accepted, 0u);
     EXPECT_EQ(events[0].rejected_from, 10);
@@ -55,7 +55,7 @@ TEST_F(DraftTest, DoesNotReportADroppedDraft) {
     draft.drop();
     draft.compare(0);
     EXPECT_TRUE(events.empty());
-    EXPECT_EQ(stats.tokens_drafted, 0);
+    EXPECT_EQ(counts.tokens_drafted, 0);
 }
 
 TEST_F(DraftTest, DecodesNothingWithoutADraft) {

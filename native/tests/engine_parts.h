@@ -10,6 +10,7 @@
 
 #include "eliza/eliza_inference.h"
 #include "engine/pass/sequence.h"
+#include "engine/pass/stream_counts.h"
 #include "sampling/token_selector.h"
 #include "test_model.h"
 
@@ -39,7 +40,7 @@ protected:
                                   DecoderSettings{{GGML_TYPE_F32, GGML_TYPE_F32}});
     CancelFlag cancelled;
     Sequence sequence{decoder, {}, cancelled};
-    eliza_llm_stream_stats_t stats{};
+    StreamCounts counts;
     TokenSelector selector{model->vocab(), {}};
 };
 

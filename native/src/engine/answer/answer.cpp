@@ -102,7 +102,7 @@ void Answer::tell(FillResult & result) const {
 
 void Answer::fill(const SpanSpec & spec, SamplingParams sampling, FillResult & result) {
     const size_t n_before = sequence_.tokens().size();
-    const int64_t n_generated = stats_.generated_tokens;
+    const int64_t n_generated = counts_.generated_tokens;
     const std::optional<FixedText> fixed_before = fixed_;
     const FixedText fixed = fixed_text_before(spec);
     const std::vector<llama_token> tail(sequence_.tokens().begin() + static_cast<ptrdiff_t>(fixed.begin),
@@ -121,7 +121,7 @@ void Answer::fill(const SpanSpec & spec, SamplingParams sampling, FillResult & r
         choice_.drop();
         const size_t n_now = sequence_.tokens().size();
         // A token that replaces another token is not counted again.
-        stats_.generated_tokens = n_generated + static_cast<int64_t>(n_now - std::min(n_before, n_now));
+        counts_.generated_tokens = n_generated + static_cast<int64_t>(n_now - std::min(n_before, n_now));
     };
     try {
         switch (spec.kind) {
@@ -176,17 +176,17 @@ void Answer::fill_choice(const SpanSpec & spec, const FixedText & fixed, TokenSe
         int64_t forced, saved;
     };
     std::vector<Part> parts;
-    const int64_t forced_before = stats_.tokens_forced;
-    const int64_t saved_before = stats_.forward_passes_saved;
+    const int64_t forced_before = counts_.tokens_forced;
+    const int64_t saved_before = counts_.forward_passes_saved;
     while (choice_.is_active()) {
-        const int64_t forced = stats_.tokens_forced;
-        const int64_t saved = stats_.forward_passes_saved;
+        const int64_t forced = counts_.tokens_forced;
+        const int64_t saved = counts_.forward_passes_saved;
         const std::optional<llama_token> token = choice_.next(selector);
         if (!token) {
             break;
         }
         commit(*token, selector);
-        parts.push_back({*token, stats_.tokens_forced - forced, stats_.forward_passes_saved - saved});
+        parts.push_back({*token, counts_.tokens_forced - forced, counts_.forward_passes_saved - saved});
     }
     const auto & leaf = choice_.leaf();
     if (!leaf) {
@@ -197,8 +197,8 @@ void Answer::fill_choice(const SpanSpec & spec, const FixedText & fixed, TokenSe
     const auto chosen = std::find(spec.choices.begin(), spec.choices.end(), leaf->name);
     result.choice = static_cast<int32_t>(chosen - spec.choices.begin());
     // The labels include the fixed text on both sides. Count only the tokens of the label itself.
-    stats_.tokens_forced = forced_before;
-    stats_.forward_passes_saved = saved_before;
+    counts_.tokens_forced = forced_before;
+    counts_.forward_passes_saved = saved_before;
     const size_t choice_begin = fixed.text.size();
     const size_t choice_end = choice_begin + result.text.size();
     size_t begin = 0;
@@ -206,8 +206,8 @@ void Answer::fill_choice(const SpanSpec & spec, const FixedText & fixed, TokenSe
         const size_t end = begin + model.vocabulary()->all().text(part.token).size();
         if (end > choice_begin && begin < choice_end) {
             ++result.n_tokens;
-            stats_.tokens_forced += part.forced;
-            stats_.forward_passes_saved += part.saved;
+            counts_.tokens_forced += part.forced;
+            counts_.forward_passes_saved += part.saved;
         }
         begin = end;
     }
@@ -308,7 +308,8 @@ std::optional<size_t> Answer::append_forced(const std::string & forced, TextCons
     }
     require_room(sequence_.tokens().size() + tokens->size());
     for (const llama_token token : *tokens) {
-        take(choice_.take_forced(token), constraint, selector, result);
+        settle_forced(sequence_, options_, counts_);
+        take(token, constraint, selector, result);
     }
     return tokens->size();
 }
@@ -327,9 +328,9 @@ void Answer::take(llama_token token, TextConstraint & constraint, TokenSelector 
 llama_token Answer::choose_of_few(TokenSpan legal, TokenSelector & selector) {
     std::vector<float> logits(legal.size);
     sequence_.row_of(legal, options_).gather(legal, logits.data());
-    const Stopwatch stopwatch(stats_.select_ns);
-    ++stats_.decisions;
-    stats_.candidates_seen += static_cast<int64_t>(legal.size);
+    const Stopwatch stopwatch(counts_.select_ns);
+    ++counts_.decisions;
+    counts_.candidates_seen += static_cast<int64_t>(legal.size);
     return selector.select_of_legal(logits.data(), legal);
 }
 
@@ -339,7 +340,8 @@ std::optional<llama_token> Answer::choose_in_text(TextConstraint & constraint, c
     sequence_.cancelled().throw_if_set();
     if (constraint.before_value() && options_.strategy != Strategy::token_by_token) {
         if (const Token only = constraint.mask()->only; only >= 0) {
-            return choice_.take_without_pass(only);
+            counts_.add_forced(sequence_);
+            return only;
         }
     }
     const bool ends_freely = constraint.may_end() && spec.after.empty() && spec.kind != SpanSpec::Kind::grammar;
@@ -350,10 +352,10 @@ std::optional<llama_token> Answer::choose_in_text(TextConstraint & constraint, c
         }
     }
     const float * row = sequence_.logits();
-    const Stopwatch stopwatch(stats_.select_ns);
+    const Stopwatch stopwatch(counts_.select_ns);
     const std::optional<llama_token> token = selector.select_in_text(row, constraint, ends_freely);
-    ++stats_.decisions;
-    stats_.candidates_seen += decoder_.model().n_vocab();
+    ++counts_.decisions;
+    counts_.candidates_seen += decoder_.model().n_vocab();
     if (result.logprob) {
         *result.logprob += selector.logprob_in_text(row, constraint, ends_freely, token);
     }

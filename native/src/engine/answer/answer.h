@@ -11,20 +11,20 @@
 #include <vector>
 
 #include "constraint/text_constraint.h"
-#include "eliza/eliza_inference.h"
 #include "engine/answer/span_spec.h"
 #include "engine/choice/choice.h"
 #include "engine/options.h"
 #include "engine/pass/sequence.h"
+#include "engine/pass/stream_counts.h"
 #include "sampling/token_selector.h"
 
 namespace eliza {
 
 class Answer {
 public:
-    // Spans of labels use `choice`. Adds to `stats`.
-    Answer(Sequence & sequence, Choice & choice, const Options & options, eliza_llm_stream_stats_t & stats)
-        : decoder_(sequence.decoder()), sequence_(sequence), choice_(choice), options_(options), stats_(stats) {}
+    // Spans of labels use `choice`. Adds to `counts`.
+    Answer(Sequence & sequence, Choice & choice, const Options & options, StreamCounts & counts)
+        : decoder_(sequence.decoder()), sequence_(sequence), choice_(choice), options_(options), counts_(counts) {}
 
     // The answer begins here, after the prompt. `from_start`: the conversation was started again.
     void begin_after_prompt(bool from_start);
@@ -70,7 +70,7 @@ private:
     Sequence & sequence_;
     Choice & choice_;
     const Options & options_;
-    eliza_llm_stream_stats_t & stats_;
+    StreamCounts & counts_;
 
     std::optional<FixedText> fixed_;
     size_t begin_ = 0;       // the answer's first token

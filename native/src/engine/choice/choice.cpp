@@ -40,10 +40,10 @@ void Choice::end_if_over() {
         leaf_ = LeafResult{*name, span_->logprob};
     }
     if (constraint.end() == End::departed) {
-        ++stats_.trie_departures;
+        ++counts_.trie_departures;
     }
     if (constraint.end() == End::span_limit) {
-        ++stats_.span_limit_hits;
+        ++counts_.span_limit_hits;
         log(LogLevel::warning, "eliza: the token trie was not cleared within " + std::to_string(options_.span_limit) +
                                    " tokens (option span_limit) and is deactivated");
     }
@@ -174,13 +174,14 @@ std::optional<llama_token> Choice::next(TokenSelector & selector) {
         if (options_.strategy == Strategy::token_by_token) {
             count_strategy_of_one_path();
         }
-        return take_forced(allowed[0]);
+        settle_forced(sequence_, options_, counts_);
+        return allowed[0];
     }
     const auto row = span_logits();
-    const Stopwatch stopwatch(stats_.select_ns);
+    const Stopwatch stopwatch(counts_.select_ns);
     const auto choice = selector.select_in_span(row, constraint, span_->mode.sampled);
-    ++stats_.decisions;
-    stats_.candidates_seen += constraint.may_end() ? decoder_.model().n_vocab() : static_cast<int64_t>(allowed.size);
+    ++counts_.decisions;
+    counts_.candidates_seen += constraint.may_end() ? decoder_.model().n_vocab() : static_cast<int64_t>(allowed.size);
     span_->logprob += choice.logprob;
     if (!choice.ended && !constraint.is_end_token(choice.token)) {
         return choice.token;
@@ -195,27 +196,12 @@ std::optional<llama_token> Choice::next(TokenSelector & selector) {
     return std::nullopt;
 }
 
-llama_token Choice::take_forced(llama_token token) {
-    if (options_.strategy != Strategy::token_by_token) {
-        return take_without_pass(token);
-    }
-    sequence_.logits();
-    ++stats_.tokens_forced;
-    return token;
-}
-
-llama_token Choice::take_without_pass(llama_token token) {
-    ++stats_.tokens_forced;
-    stats_.forward_passes_saved += sequence_.has_undecoded() ? 1 : 0;
-    return token;
-}
-
 // Mode 2: finds the most probable leaf, then returns its tokens.
 std::optional<llama_token> Choice::follow_best_leaf() {
     if (!best_) {
         require_beginning();
         if (scores_.empty()) {
-            LabelSearch search(sequence_, options_, stats_, {{}, span_->cached_trie(), LabelRule::legal});
+            LabelSearch search(sequence_, options_, counts_, {{}, span_->cached_trie(), LabelRule::legal});
             const Ranking::Entry found = search.rank({}).best.front();
             best_ = BestLeaf{found.label, found.logprob};
         } else {
@@ -228,7 +214,8 @@ std::optional<llama_token> Choice::follow_best_leaf() {
     const size_t n_walked = trie.path(span_->node()).size();
     span_->logprob = best_->logprob;
     if (n_walked < way.size()) {
-        return take_without_pass(way[n_walked]);
+        counts_.add_forced(sequence_);
+        return way[n_walked];
     }
     span_->constraint().clear();
     end_if_over();
@@ -254,7 +241,7 @@ TokenSelector::SpanLogits Choice::span_logits() {
     }
     const TokenTrie::Node node = span_->node();
     if (span_->knows(node)) {
-        stats_.forward_passes_saved += sequence_.has_undecoded() ? 1 : 0;
+        counts_.forward_passes_saved += sequence_.has_undecoded() ? 1 : 0;
         return span_->logits_at(node);
     }
     if (sequence_.has_undecoded() && run_tree(node)) {
@@ -270,7 +257,7 @@ LogitsRow Choice::row(bool whole, TokenSpan tokens) {
 
 void Choice::count_strategy_of_one_path() {
     const bool reference = options_.strategy == Strategy::token_by_token;
-    stats_.strategies |= reference ? ELIZA_STRATEGY_TOKEN_BY_TOKEN : ELIZA_STRATEGY_SKIP_AHEAD;
+    counts_.strategies |= reference ? ELIZA_STRATEGY_TOKEN_BY_TOKEN : ELIZA_STRATEGY_SKIP_AHEAD;
 }
 
 // Decodes all undecoded tokens and all decisions that may follow in one pass. Returns false if it did not.
@@ -312,8 +299,8 @@ void Choice::decode_batch(const TreeBatch & batch, TokenTrie::Node from) {
     };
     const auto preferred = [&] { return span_->knows(from) ? span_->preferred_place(batch, from) : -1; };
     sequence_.decode_tree(batch, whole ? Rows::whole : Rows::some, keep_row, preferred);
-    ++stats_.tree_passes;
-    stats_.strategies |= ELIZA_STRATEGY_TREE;
+    ++counts_.tree_passes;
+    counts_.strategies |= ELIZA_STRATEGY_TREE;
 }
 
 const std::vector<double> & Choice::leaf_scores() {

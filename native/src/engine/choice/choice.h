@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "eliza/eliza_inference.h"
 #include "engine/choice/prepared_choices.h"
 #include "engine/choice/span.h"
 #include "engine/options.h"
 #include "engine/pass/sequence.h"
+#include "engine/pass/stream_counts.h"
 #include "sampling/token_selector.h"
 
 namespace eliza {
@@ -20,9 +20,9 @@ namespace eliza {
 class Choice {
 public:
     // Does not modify the sequence; the caller commits each chosen token to both the sequence and this object. Adds to
-    // `stats`.
-    Choice(Sequence & sequence, const Options & options, eliza_llm_stream_stats_t & stats)
-        : decoder_(sequence.decoder()), sequence_(sequence), options_(options), stats_(stats) {}
+    // `counts`.
+    Choice(Sequence & sequence, const Options & options, StreamCounts & counts)
+        : decoder_(sequence.decoder()), sequence_(sequence), options_(options), counts_(counts) {}
 
     bool is_active() const { return span_.has_value(); }
     bool stops_at_leaf() const { return span_ && span_->mode.stop_at_leaf; }
@@ -52,12 +52,6 @@ public:
 
     // Returns the next token of the span, or nothing if the span ends without another token. Throws Error.
     std::optional<llama_token> next(TokenSelector & selector);
-
-    // Counts and returns the only allowed token. The reference strategy computes its logits, too.
-    llama_token take_forced(llama_token token);
-
-    // Counts and returns a token that is known without logits.
-    llama_token take_without_pass(llama_token token);
 
     // Advances the span by a committed token.
     void accept(llama_token token);
@@ -105,7 +99,7 @@ private:
     Decoder & decoder_;
     Sequence & sequence_;
     const Options & options_;
-    eliza_llm_stream_stats_t & stats_;
+    StreamCounts & counts_;
 
     std::optional<Span> span_;  // the active one
     std::optional<llama_token> drawn_;

@@ -17,18 +17,18 @@ using Node = TokenTrie::Node;
 
 class Scorer {
 public:
-    Scorer(Sequence & sequence, const Options & options, eliza_llm_stream_stats_t & stats,
-           const std::vector<Ending> & endings, WantedScores wanted)
+    Scorer(Sequence & sequence, const Options & options, StreamCounts & counts, const std::vector<Ending> & endings,
+           WantedScores wanted)
         : sequence_(sequence),
           options_(options),
-          stats_(stats),
+          counts_(counts),
           endings_(endings),
           wanted_(wanted),
           places_(endings.size()) {}
 
     std::vector<EndingScores> run() {
         list_reads();
-        PathReader(sequence_, options_, stats_)
+        PathReader(sequence_, options_, counts_)
             .read(
                 paths_, [this](size_t path) { return needs_whole_row(path); },
                 [this](size_t path, const LogitsRow & row) { take(path, row); });
@@ -128,7 +128,7 @@ private:
 
     Sequence & sequence_;
     const Options & options_;
-    eliza_llm_stream_stats_t & stats_;
+    StreamCounts & counts_;
     const std::vector<Ending> & endings_;
     const WantedScores wanted_;
 
@@ -140,9 +140,9 @@ private:
 
 }  // namespace
 
-std::vector<EndingScores> score_endings(Sequence & sequence, const Options & options, eliza_llm_stream_stats_t & stats,
+std::vector<EndingScores> score_endings(Sequence & sequence, const Options & options, StreamCounts & counts,
                                         const std::vector<Ending> & endings, WantedScores wanted) {
-    return Scorer(sequence, options, stats, endings, wanted).run();
+    return Scorer(sequence, options, counts, endings, wanted).run();
 }
 
 }  // namespace eliza

@@ -5,10 +5,10 @@
 #include <memory>
 #include <vector>
 
-#include "eliza/eliza_inference.h"
 #include "engine/choice/prepared_choices.h"
 #include "engine/options.h"
 #include "engine/pass/sequence.h"
+#include "engine/pass/stream_counts.h"
 
 namespace eliza {
 
@@ -30,8 +30,8 @@ struct EndingScores {
 };
 
 // Computes the scores of every ending's labels. The tokens of all endings are decoded together after the tokens of the
-// sequence. The sequence is restored afterwards. Updates `stats`. Throws an Error.
-std::vector<EndingScores> score_endings(Sequence & sequence, const Options & options, eliza_llm_stream_stats_t & stats,
+// sequence. The sequence is restored afterwards. Adds to `counts`. Throws an Error.
+std::vector<EndingScores> score_endings(Sequence & sequence, const Options & options, StreamCounts & counts,
                                         const std::vector<Ending> & endings, WantedScores wanted);
 
 }  // namespace eliza

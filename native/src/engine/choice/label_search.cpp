@@ -18,8 +18,8 @@ constexpr double nothing = -std::numeric_limits<double>::infinity();  // log(0)
 
 }  // namespace
 
-LabelSearch::LabelSearch(Sequence & sequence, const Options & options, eliza_llm_stream_stats_t & stats, Place place)
-    : sequence_(sequence), options_(options), stats_(stats), place_(std::move(place)), prompt_(sequence.tokens()) {}
+LabelSearch::LabelSearch(Sequence & sequence, const Options & options, StreamCounts & counts, Place place)
+    : sequence_(sequence), options_(options), counts_(counts), place_(std::move(place)), prompt_(sequence.tokens()) {}
 
 bool LabelSearch::is_for(const Place & place) const {
     return place.rule == place_.rule && place.labels == place_.labels && place.after == place_.after &&
@@ -315,7 +315,7 @@ void LabelSearch::read(const std::vector<Node> & nodes) {
         paths.push_back(std::move(path));
         at.push_back(node);
     }
-    PathReader(sequence_, options_, stats_)
+    PathReader(sequence_, options_, counts_)
         .read(
             paths, [&](size_t path) { return needs_whole(at[path]); },
             [&](size_t path, const LogitsRow & row) { keep(at[path], row); });

@@ -17,6 +17,7 @@
 #include "engine/choice/tree_plan.h"
 #include "engine/options.h"
 #include "engine/pass/sequence.h"
+#include "engine/pass/stream_counts.h"
 #include "token_trie/trie_cache.h"
 
 namespace eliza {
@@ -32,7 +33,7 @@ public:
         std::shared_ptr<const CachedTrie> labels;
         LabelRule rule;
     };
-    LabelSearch(Sequence & sequence, const Options & options, eliza_llm_stream_stats_t & stats, Place place);
+    LabelSearch(Sequence & sequence, const Options & options, StreamCounts & counts, Place place);
 
     // Returns whether the rows read so far also serve this search: the prompt, labels and rule are the same.
     bool is_for(const Place & place) const;
@@ -87,7 +88,7 @@ private:
 
     Sequence & sequence_;
     const Options & options_;
-    eliza_llm_stream_stats_t & stats_;
+    StreamCounts & counts_;
     const Place place_;
     const std::vector<llama_token> prompt_;
     std::unordered_map<Node, Row> rows_;

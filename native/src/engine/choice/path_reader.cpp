@@ -70,8 +70,8 @@ void PathReader::read_trees(Job & job, const std::vector<TokenPath> & paths, siz
         } catch (const ContextFull &) {
             return;  // there may still be room for one path at a time
         }
-        ++stats_.tree_passes;
-        stats_.strategies |= ELIZA_STRATEGY_TREE;
+        ++counts_.tree_passes;
+        counts_.strategies |= ELIZA_STRATEGY_TREE;
     }
 }
 
@@ -98,7 +98,7 @@ void PathReader::read_one_by_one(Job & job) {
         }
     }
     const bool reference = options_.strategy == Strategy::token_by_token;
-    stats_.strategies |= reference ? ELIZA_STRATEGY_TOKEN_BY_TOKEN : ELIZA_STRATEGY_SKIP_AHEAD;
+    counts_.strategies |= reference ? ELIZA_STRATEGY_TOKEN_BY_TOKEN : ELIZA_STRATEGY_SKIP_AHEAD;
 }
 
 // Makes the sequence consist of the prompt and the first n tokens of a path. Keeps tokens that it already has.

@@ -7,14 +7,15 @@
 #include "engine/choice/tree_plan.h"
 #include "engine/options.h"
 #include "engine/pass/sequence.h"
+#include "engine/pass/stream_counts.h"
 
 namespace eliza {
 
 class PathReader {
 public:
-    // The tokens of the sequence are the prompt. Counts passes in `stats`.
-    PathReader(Sequence & sequence, const Options & options, eliza_llm_stream_stats_t & stats)
-        : sequence_(sequence), options_(options), stats_(stats), n_prompt_(sequence.tokens().size()) {}
+    // The tokens of the sequence are the prompt. Adds to `counts`.
+    PathReader(Sequence & sequence, const Options & options, StreamCounts & counts)
+        : sequence_(sequence), options_(options), counts_(counts), n_prompt_(sequence.tokens().size()) {}
     ~PathReader() { remove_paths(); }
     PathReader(const PathReader &) = delete;
     PathReader & operator=(const PathReader &) = delete;
@@ -51,7 +52,7 @@ private:
 
     Sequence & sequence_;
     const Options & options_;
-    eliza_llm_stream_stats_t & stats_;
+    StreamCounts & counts_;
     const size_t n_prompt_;
 };
 

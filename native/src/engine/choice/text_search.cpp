@@ -12,11 +12,11 @@
 
 namespace eliza {
 
-TextSearch::TextSearch(Sequence & sequence, const Options & options, eliza_llm_stream_stats_t & stats,
+TextSearch::TextSearch(Sequence & sequence, const Options & options, StreamCounts & counts,
                        std::shared_ptr<const TextChoices> labels, std::vector<Token> end_tokens)
     : sequence_(sequence),
       options_(options),
-      stats_(stats),
+      counts_(counts),
       labels_(std::move(labels)),
       end_tokens_(std::move(end_tokens)),
       prompt_(sequence.tokens()),
@@ -146,7 +146,7 @@ void TextSearch::read(const std::vector<size_t> & reads) {
     }
     std::vector<Prefix> more;
     std::vector<LabelGroups::Found> ended;
-    PathReader(sequence_, options_, stats_)
+    PathReader(sequence_, options_, counts_)
         .read(
             paths, [&](size_t path) { return needs_whole(unread_[of_path[path]].state); },
             [&](size_t path, const LogitsRow & row) { expand(unread_[of_path[path]], row, more, ended); });

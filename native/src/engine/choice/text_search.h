@@ -14,6 +14,7 @@
 #include "engine/choice/tree_plan.h"
 #include "engine/options.h"
 #include "engine/pass/sequence.h"
+#include "engine/pass/stream_counts.h"
 
 namespace eliza {
 
@@ -26,7 +27,7 @@ public:
 
     // The labels follow the sequence's tokens. A label that is the beginning of another one ends with one of
     // `end_tokens`; if there are none, with any token that does not continue a label.
-    TextSearch(Sequence & sequence, const Options & options, eliza_llm_stream_stats_t & stats,
+    TextSearch(Sequence & sequence, const Options & options, StreamCounts & counts,
                std::shared_ptr<const TextChoices> labels, std::vector<Token> end_tokens);
 
     // Returns whether the rows read so far also serve a search for these labels.
@@ -62,7 +63,7 @@ private:
 
     Sequence & sequence_;
     const Options & options_;
-    eliza_llm_stream_stats_t & stats_;
+    StreamCounts & counts_;
     const std::shared_ptr<const TextChoices> labels_;
     const std::vector<Token> end_tokens_;
     const std::vector<llama_token> prompt_;

@@ -5,12 +5,12 @@
 namespace eliza {
 
 Draft::Draft(const DraftConfig & config, Sequence & sequence, const Options & options,
-             std::shared_ptr<VerifierHook> verifier, eliza_llm_stream_stats_t & stats)
+             std::shared_ptr<VerifierHook> verifier, StreamCounts & counts)
     : config_(config),
       decoder_(sequence.decoder()),
       sequence_(sequence),
       verifier_(std::move(verifier)),
-      stats_(stats) {
+      counts_(counts) {
     if (config.most < 1 || decoder_.most_ahead() < 1) {
         return;
     }
@@ -66,8 +66,8 @@ void Draft::compare(llama_token token) {
 void Draft::end(std::optional<llama_token> instead) {
     const Drafted draft = *std::exchange(drafted_, std::nullopt);
     const size_t n_drafted = draft.tokens.size();
-    stats_.tokens_drafted += static_cast<int64_t>(n_drafted);
-    stats_.tokens_accepted += static_cast<int64_t>(draft.n_accepted);
+    counts_.tokens_drafted += static_cast<int64_t>(n_drafted);
+    counts_.tokens_accepted += static_cast<int64_t>(draft.n_accepted);
     EliVerifierEvent event{};
     event.accepted_token_ids = draft.tokens.data();
     event.n_accepted = draft.n_accepted;

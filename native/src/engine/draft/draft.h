@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "eliza/eliza_inference.h"
 #include "engine/draft/drafter.h"
 #include "engine/draft/verifier_hook.h"
 #include "engine/options.h"
 #include "engine/pass/sequence.h"
+#include "engine/pass/stream_counts.h"
 
 namespace eliza {
 
@@ -20,7 +20,7 @@ class Draft {
 public:
     // Throws an Error if the drafter of `config` cannot be created.
     Draft(const DraftConfig & config, Sequence & sequence, const Options & options,
-          std::shared_ptr<VerifierHook> verifier, eliza_llm_stream_stats_t & stats);
+          std::shared_ptr<VerifierHook> verifier, StreamCounts & counts);
 
     bool is_on() const { return drafter_ != nullptr; }
 
@@ -41,7 +41,7 @@ private:
     Decoder & decoder_;
     Sequence & sequence_;
     const std::shared_ptr<VerifierHook> verifier_;
-    eliza_llm_stream_stats_t & stats_;
+    StreamCounts & counts_;
     std::unique_ptr<Drafter> drafter_;
     struct Drafted {
         std::vector<llama_token> tokens;

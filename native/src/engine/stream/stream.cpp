@@ -20,9 +20,9 @@ Stream::Stream(std::shared_ptr<Decoder> decoder, const StreamConfig & config, co
       sequence_(decoder_, config.slot, cancelled_),
       sampling_(config.sampling),
       selector_(decoder_->model().vocab(), config.sampling, new_grammar(), options.grammar_order),
-      choice_(sequence_, options_, stats_),
-      answer_(sequence_, choice_, options_, stats_),
-      draft_(config.draft, sequence_, options_, std::move(verifier), stats_) {}
+      choice_(sequence_, options_, counts_),
+      answer_(sequence_, choice_, options_, counts_),
+      draft_(config.draft, sequence_, options_, std::move(verifier), counts_) {}
 
 std::unique_ptr<Grammar> Stream::new_grammar() {
     if (config_.gbnf_grammar.empty()) {
@@ -92,9 +92,9 @@ void Stream::prefill(const llama_token * tokens, size_t n) {
     }
     n_told_ = sequence_.tokens().size();
     answer_.begin_after_prompt(/*from_start=*/false);
-    stats_.prompt_tokens += static_cast<int64_t>(n);
-    stats_.prompt_tokens_reused += sequence_.counts().tokens_reused - before.tokens_reused;
-    stats_.prompt_passes += sequence_.counts().passes - before.passes;
+    counts_.prompt_tokens += static_cast<int64_t>(n);
+    counts_.prompt_tokens_reused += sequence_.counts().tokens_reused - before.tokens_reused;
+    counts_.prompt_passes += sequence_.counts().passes - before.passes;
     resume();
     stops_.forget();
     generated_since_prefill_ = 0;
@@ -186,11 +186,11 @@ bool Stream::chooses_quickly() const {
     if (selector_.is_plain_argmax()) {
         return true;
     }
-    if (!selector_.uses_only_samplers() || stats_.tokens_sampled < measurable_tokens) {
+    if (!selector_.uses_only_samplers() || counts_.tokens_sampled < measurable_tokens) {
         return false;
     }
     const PassCounts & counts = sequence_.counts();
-    const int64_t us_a_token = stats_.select_ns / 1000 / stats_.tokens_sampled;
+    const int64_t us_a_token = counts_.select_ns / 1000 / counts_.tokens_sampled;
     return us_a_token * counts.sequences < counts.pass_us / part_of_a_pass;
 }
 
@@ -212,11 +212,11 @@ void Stream::compute_steps(const Ahead & ahead) {
     sequence_.decode_each([&](const float * logits) {
         llama_token token = LLAMA_TOKEN_NULL;
         {
-            const Stopwatch stopwatch(stats_.select_ns);
+            const Stopwatch stopwatch(counts_.select_ns);
             token = selector_.select(logits, choice_.take_drawn());
         }
         const bool is_end = llama_vocab_is_eog(decoder_->model().vocab(), token);
-        stats_.tokens_sampled += is_end ? 0 : 1;
+        counts_.tokens_sampled += is_end ? 0 : 1;
         steps_.push_back(is_end ? finish(ELIZA_FINISH_END) : step_of(token));
         return !steps_.back().final && !steps_.back().completes_stop && steps_.size() < ahead.n_steps &&
                llama_time_us() - start < ahead.most_us;
@@ -248,7 +248,7 @@ Stream::Step Stream::compute_step() {
         if (llama_vocab_is_eog(decoder_->model().vocab(), *token)) {
             return finish(ELIZA_FINISH_END);
         }
-        stats_.tokens_sampled += is_free ? 1 : 0;
+        counts_.tokens_sampled += is_free ? 1 : 0;
     }
     return step_of(*token);
 }
@@ -281,7 +281,7 @@ llama_token Stream::choose_freely() {
     const std::optional<llama_token> drawn = choice_.take_drawn();
     llama_token token = LLAMA_TOKEN_NULL;
     {
-        const Stopwatch stopwatch(stats_.select_ns);
+        const Stopwatch stopwatch(counts_.select_ns);
         token = selector_.select(row, drawn);
     }
     if (logprobs_.is_on()) {
@@ -299,13 +299,13 @@ Rows Stream::rows_to_decode() const {
 llama_token Stream::next_forced() {
     const llama_token token = forced_.front();
     if (skips_forced_passes()) {
-        choice_.take_without_pass(token);
+        counts_.add_forced(sequence_);
     } else {
         const float * row = sequence_.logits();
         if (logprobs_.is_on()) {
             logprobs_.look_at(row, decoder_->model().n_vocab(), token);
         }
-        ++stats_.tokens_forced;
+        ++counts_.tokens_forced;
     }
     forced_.pop_front();
     choice_.take_drawn();  // discard it: it was drawn without this restriction
@@ -315,7 +315,8 @@ llama_token Stream::next_forced() {
 llama_token Stream::choose_from_mask() {
     const bool is_large = mask_->size() > TokenSelector::few_tokens;
     if (mask_->size() == 1 && skips_forced_passes()) {
-        return choice_.take_without_pass(mask_->tokens()[0]);
+        counts_.add_forced(sequence_);
+        return mask_->tokens()[0];
     }
     needs_whole_rows_ = is_large;
     const bool whole = is_large || logprobs_.is_on();
@@ -324,7 +325,7 @@ llama_token Stream::choose_from_mask() {
     choice_.take_drawn();  // discard it: it was drawn without this restriction
     llama_token token = LLAMA_TOKEN_NULL;
     {
-        const Stopwatch stopwatch(stats_.select_ns);
+        const Stopwatch stopwatch(counts_.select_ns);
         if (is_large) {
             token = selector_.select_in_mask(row.whole(), *mask_);
         } else {
@@ -336,8 +337,8 @@ llama_token Stream::choose_from_mask() {
     if (logprobs_.is_on()) {
         logprobs_.look_at(row.whole(), decoder_->model().n_vocab(), token);
     }
-    ++(mask_->size() == 1 ? stats_.tokens_forced : stats_.decisions);
-    stats_.candidates_seen += mask_->size() == 1 ? 0 : static_cast<int64_t>(mask_->size());
+    ++(mask_->size() == 1 ? counts_.tokens_forced : counts_.decisions);
+    counts_.candidates_seen += mask_->size() == 1 ? 0 : static_cast<int64_t>(mask_->size());
     return token;
 }
 
@@ -347,7 +348,7 @@ void Stream::commit(llama_token token) {
     selector_.accept(token);
     logprobs_.keep(token);
     n_told_ = sequence_.tokens().size();
-    ++stats_.generated_tokens;
+    ++counts_.generated_tokens;
     ++generated_since_prefill_;
     choice_.accept(token);
 }
@@ -383,7 +384,7 @@ void Stream::begin_span(Span span) {
     choice_.begin(std::move(span));
     draft_.drop();
     resume();
-    ++stats_.spans;
+    ++counts_.spans;
 }
 
 void Stream::clear_token_trie() {
@@ -475,7 +476,7 @@ std::vector<EndingScores> Stream::score_endings(const std::vector<Ending> & endi
         require_fit(endings[i], at("endings", i));
     }
     draft_.drop();
-    return eliza::score_endings(sequence_, options_, stats_, endings, wanted);
+    return eliza::score_endings(sequence_, options_, counts_, endings, wanted);
 }
 
 void Stream::begin_ranking() {
@@ -491,7 +492,7 @@ Ranking Stream::rank(const Ending & ending, LabelRule rule, const RankWish & wis
     require_fit(ending, "the prompt with the longest label");
     LabelSearch::Place place{ending.tokens, ending.choices->trie(), rule};
     if (!search_ || !search_->is_for(place)) {
-        search_.emplace(sequence_, options_, stats_, std::move(place));
+        search_.emplace(sequence_, options_, counts_, std::move(place));
     }
     return noting_a_full_context([&] { return search_->rank(wish); });
 }
@@ -503,7 +504,7 @@ std::shared_ptr<const TextChoices> Stream::parse_texts(std::string_view json) co
 Ranking Stream::rank_texts(const std::shared_ptr<const TextChoices> & labels, const RankWish & wish) {
     begin_ranking();
     if (!text_search_ || !text_search_->is_for(*labels)) {
-        text_search_.emplace(sequence_, options_, stats_, labels, decoder_->model().end_tokens());
+        text_search_.emplace(sequence_, options_, counts_, labels, decoder_->model().end_tokens());
     }
     return noting_a_full_context([&] { return text_search_->rank(wish); });
 }
@@ -583,19 +584,36 @@ void Stream::set_sampling(std::string_view json) {
 }
 
 eliza_llm_stream_stats_t Stream::stats() const {
-    eliza_llm_stream_stats_t stats = stats_;
-    const PassCounts & counts = sequence_.counts();
-    stats.forward_passes = counts.passes;
-    stats.passes_shared = counts.passes_shared;
-    stats.sequences = counts.sequences;
-    stats.decode_us = counts.pass_us;
-    stats.wait_us = counts.wait_us;
-    stats.bytes_copied = counts.bytes_copied;
-    stats.select_us = stats.select_ns / 1000;
+    const PassCounts & passes = sequence_.counts();
+    eliza_llm_stream_stats_t stats{};
+    stats.prompt_tokens = counts_.prompt_tokens;
+    stats.prompt_tokens_reused = counts_.prompt_tokens_reused;
+    stats.generated_tokens = counts_.generated_tokens;
+    stats.forward_passes = passes.passes;
+    stats.prompt_passes = counts_.prompt_passes;
+    stats.forward_passes_saved = counts_.forward_passes_saved;
+    stats.decisions = counts_.decisions;
+    stats.candidates_seen = counts_.candidates_seen;
+    stats.tokens_forced = counts_.tokens_forced;
+    stats.tokens_sampled = counts_.tokens_sampled;
+    stats.spans = counts_.spans;
+    stats.trie_departures = counts_.trie_departures;
+    stats.span_limit_hits = counts_.span_limit_hits;
+    stats.tree_passes = counts_.tree_passes;
+    stats.decode_us = passes.pass_us;
+    stats.select_us = counts_.select_ns / 1000;
     stats.n_past = static_cast<int32_t>(sequence_.tokens().size());
     stats.n_vocab = decoder_->model().n_vocab();
     stats.finish_reason = finish_reason_;
     stats.trie_active = choice_.is_active() ? 1 : 0;
+    stats.select_ns = counts_.select_ns;
+    stats.strategies = counts_.strategies;
+    stats.tokens_drafted = counts_.tokens_drafted;
+    stats.tokens_accepted = counts_.tokens_accepted;
+    stats.bytes_copied = passes.bytes_copied;
+    stats.passes_shared = passes.passes_shared;
+    stats.sequences = passes.sequences;
+    stats.wait_us = passes.wait_us;
     return stats;
 }
 

@@ -22,6 +22,7 @@
 #include "engine/draft/draft.h"
 #include "engine/options.h"
 #include "engine/pass/sequence.h"
+#include "engine/pass/stream_counts.h"
 #include "engine/stream/stop_strings.h"
 #include "engine/stream/token_logprobs.h"
 #include "engine/stream/utf8_assembler.h"
@@ -84,8 +85,8 @@ public:
     bool has_step() const { return !steps_.empty(); }
 
     // The number of tokens in all drafts that have ended, and how many of these tokens were then generated.
-    int64_t tokens_drafted() const { return stats_.tokens_drafted; }
-    int64_t tokens_accepted() const { return stats_.tokens_accepted; }
+    int64_t tokens_drafted() const { return counts_.tokens_drafted; }
+    int64_t tokens_accepted() const { return counts_.tokens_accepted; }
 
     void cancel();
     void reset() { reset_keep(0); }
@@ -190,7 +191,7 @@ private:
     const StreamConfig config_;
     const Options options_;
     const Progress progress_;
-    eliza_llm_stream_stats_t stats_{};  // only what the stream counts itself; stats() adds the rest
+    StreamCounts counts_;
 
     Sequence sequence_;
     SamplingParams sampling_;
