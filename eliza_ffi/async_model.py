@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from .chat.prompt import Prompt
 from .chat.template import ChatTemplate, Messages
-from .checks import check_callback, check_kind, check_whole
+from .checks import check_callback, check_kind
 from .choices.label_set import ChoiceResult, LabelSet
 from .choices.prepared_labels import PreparedLabels
 from .choices.rank_result import RankResult
@@ -26,7 +26,7 @@ from .decisions.calibration import Calibration
 from .decisions.deciding import DecisionRun, Settings, settings_for
 from .decisions.prompts import LabelStyle, check_one_input
 from .decisions.questions import Question
-from .decisions.reasoning import reasoning_work, with_reasoning
+from .decisions.reasoning import inputs_at_once, reasoning_work, with_reasoning
 from .decisions.scoring import Rule
 from .decisions.wire import as_questions
 from .errors import GenerationCancelled
@@ -612,14 +612,10 @@ class AsyncModel:
             scoring=scoring,
             option_mass=option_mass,
             abstain_below=abstain_below,
+            think=think,
             stream={} if cache is None else {"cache": cache},
         )
-        if check_whole("think", think, 0) == 0:
-            return await self._decide(input, asked, settings, wait)
-        prepare = partial(reasoning_work, self.session, input, asked, think, settings)
-        text = (await self._result(prepare, wait=wait)).text
-        decision = await self._decide(with_reasoning(input, text), asked, settings, wait)
-        return replace(decision, reasoning=text)
+        return await self._decide(input, asked, settings, wait)
 
     async def decide_many(
         self,
@@ -633,6 +629,7 @@ class AsyncModel:
         calibration: Calibration | str | os.PathLike[str] | None = None,
         option_mass: bool = False,
         abstain_below: float = 0.0,
+        think: int = 0,
         progress: Callable[[int, int | None], Any] | None = None,
         max_concurrency: int | None = None,
         return_exceptions: bool = False,
@@ -649,12 +646,13 @@ class AsyncModel:
             scoring=scoring,
             option_mass=option_mass,
             abstain_below=abstain_below,
+            think=think,
             stream={} if cache is None else {"cache": cache},
         )
         return await run_many_async(
             inputs,
             lambda given: self._decide(given, asked, settings, True, max_concurrency),
-            at_once=await self._prepared(self.session.decisions_at_once, max_concurrency),
+            at_once=await self._prepared(inputs_at_once, self.session, think, max_concurrency),
             total=length_of(inputs),
             progress=progress,
             return_exceptions=return_exceptions,
@@ -1007,6 +1005,14 @@ class AsyncModel:
         wait: bool | float,
         at_once: int | None = None,
     ) -> Decision:
+        if settings.think:
+            reason = partial(reasoning_work, self.session, given, questions, settings)
+            text = (await self._result(reason, wait=wait)).text
+            alone = replace(settings, think=0)
+            reasoned = with_reasoning(given, text)
+            found = await self._decide(reasoned, questions, alone, wait, at_once)
+            return replace(found, reasoning=text)
+
         def prepare() -> tuple[DecisionRun, Work[ScoreResult]]:
             decision = DecisionRun(self.session, given, questions, settings)
             return decision, score_work(self.session, decision.args, at_once)

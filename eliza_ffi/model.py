@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 import numpy as np
@@ -18,12 +17,11 @@ from .choices.label_set import ChoiceResult, LabelSet, as_label_set
 from .choices.prepared_labels import PreparedLabels
 from .choices.rank_result import RankResult
 from .decisions.answers import Decision, expand
-from .decisions.asking import How, ScoreJob, WritePrompt, prompt_texts
+from .decisions.asking import How, WritePrompt, prompt_texts
 from .decisions.calibration import Calibration
-from .decisions.deciding import DecisionRun, Settings, settings_for
+from .decisions.deciding import settings_for
 from .decisions.prompts import LabelStyle, check_one_input
-from .decisions.questions import Question
-from .decisions.reasoning import reasoning_work, with_reasoning
+from .decisions.reasoning import decision_job, inputs_at_once
 from .decisions.scoring import Rule
 from .decisions.wire import as_questions
 from .hub import hub_path
@@ -1040,14 +1038,10 @@ class Model:
             calibration=calibration,
             option_mass=option_mass,
             abstain_below=abstain_below,
+            think=think,
             stream={} if cache is None else {"cache": cache},
         )
-        if check_whole("think", think, 0) == 0:
-            return self._decision_job(input, asked, settings, wait).run()
-        work = reasoning_work(self.session, input, asked, think, settings)
-        text = self._run(work, wait).text
-        decision = self._decision_job(with_reasoning(input, text), asked, settings, wait).run()
-        return replace(decision, reasoning=text)
+        return decision_job(self.session, input, asked, settings, wait).run()
 
     def decide_many(
         self,
@@ -1061,6 +1055,7 @@ class Model:
         calibration: Calibration | str | os.PathLike[str] | None = None,
         option_mass: bool = False,
         abstain_below: float = 0.0,
+        think: int = 0,
         progress: Callable[[int, int | None], Any] | None = None,
         max_concurrency: int | None = None,
         return_exceptions: bool = False,
@@ -1074,12 +1069,15 @@ class Model:
             An iterable of inputs as in :meth:`decide`. Each is read when it can begin.
         questions, labels, orders, prompt, scoring, calibration, option_mass, abstain_below, cache
             As :meth:`decide`.
+        think
+            As :meth:`decide`. The model reasons about each input separately.
         progress, return_exceptions
             As :meth:`generate_many`.
         max_concurrency
             How many inputs are decided at the same time. None = the number of slots if the model
             runs on a GPU or another device, and two if it runs on the CPU, where more at the same
-            time would not be faster.
+            time would not be faster. With `think`, the model reasons about as many inputs as there
+            are slots.
 
         Returns
         -------
@@ -1098,13 +1096,15 @@ class Model:
             calibration=calibration,
             option_mass=option_mass,
             abstain_below=abstain_below,
+            think=think,
             stream={} if cache is None else {"cache": cache},
         )
+        session = self.session
         return self._many(
             inputs,
-            lambda given: self._decision_job(given, asked, settings, True, max_concurrency),
+            lambda given: decision_job(session, given, asked, settings, True, max_concurrency),
             progress,
-            self.session.decisions_at_once(max_concurrency),
+            inputs_at_once(session, think, max_concurrency),
             return_exceptions,
         )
 
@@ -1587,17 +1587,6 @@ class Model:
 
     def _job(self, work: Work[Any], on_step: Callable[[Any], Any] | None = None) -> RunJob[Any]:
         return RunJob(lambda: self._run(work, True, on_step), work.cancel)
-
-    def _decision_job(
-        self,
-        given: Any,
-        questions: Sequence[Question],
-        settings: Settings,
-        wait: bool | float,
-        at_once: int | None = None,
-    ) -> ScoreJob[Decision]:
-        decision = DecisionRun(self.session, given, questions, settings)
-        return ScoreJob(self.session, decision.args, decision.decision, wait, at_once)
 
     def _many(
         self,

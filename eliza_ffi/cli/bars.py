@@ -28,6 +28,8 @@ INDENT = "  "
 def decision_text(questions: Sequence[Question], decision: Decision, width: int) -> str:
     """Format a decision as text, at most `width` columns wide."""
     parts = []
+    if decision.reasoning is not None:
+        parts.append(wrap(f"reasoning: {printable(' '.join(decision.reasoning.split()))}", width))
     for question, answer in zip(questions, decision.answers, strict=True):
         title = printable(question.instructions if answer.name is None else answer.name)
         text = " ".join(_answer_text(answer).split())

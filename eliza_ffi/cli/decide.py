@@ -17,6 +17,7 @@ from ..decisions.deciding import settings_for
 from ..decisions.fingerprint import fingerprint_of
 from ..decisions.prompts import as_one_input
 from ..decisions.questions import Question, with_top
+from ..decisions.reasoning import inputs_at_once, with_reasoning
 from ..errors import InvalidArgumentError
 from ..model import Model
 from ..tables import TableJob, TableResult, decide_rows
@@ -31,6 +32,7 @@ from .console import (
     at_least_one,
     open_model,
     read_messages,
+    whole_number,
 )
 from .files import STANDARD_INPUT, check_output, check_utf8, read_standard_input, read_text
 from .on_ray import add_ray_arguments, ray_workers
@@ -102,6 +104,14 @@ def add_decide_arguments(parser: argparse.ArgumentParser) -> None:
         default=0.0,
         metavar="P",
         help="abstain if the most probable answer has a probability below P (default: 0)",
+    )
+    parser.add_argument(
+        "--think",
+        type=whole_number,
+        default=0,
+        metavar="N",
+        help="let the model first write up to N tokens of reasoning about the input and the "
+        "questions (default: 0)",
     )
     parser.add_argument(
         "--json", action="store_true", help="print JSON: the decision, or the summary of a table"
@@ -200,6 +210,7 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
             settings=_identity(fingerprint, arguments, asked),
             option_mass=arguments.option_mass,
             top=arguments.top,
+            reasoning=bool(arguments.think),
             min_confidence=arguments.min_confidence,
         )
         with _resumable(output, arguments.limit) as progress:
@@ -218,14 +229,14 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
         with open_model(arguments, arguments.n_slots) as model:
             # Fail now if the questions or the calibration do not fit the model, because then every
             # row would fail.
-            model.decide("a test", questions, **settings)
+            model.decide("a test", questions, **{**settings, "think": min(arguments.think, 1)})
             result = run(
                 fingerprint_of(model),
                 lambda rows: decide_rows(
                     lambda given: model.decide(as_one_input(given), questions, **settings),
                     rows,
                     arguments.column,
-                    at_once=model.session.decisions_at_once(None),
+                    at_once=inputs_at_once(model.session, arguments.think, None),
                     cancel=model.close,
                 ),
             )
@@ -298,6 +309,7 @@ def _settings(arguments: argparse.Namespace, asked: HowAsked) -> dict[str, Any]:
         "calibration": asked.calibration,
         "option_mass": arguments.option_mass,
         "abstain_below": arguments.abstain_below,
+        "think": arguments.think,
     }
 
 
@@ -313,6 +325,7 @@ def _identity(fingerprint: str, arguments: argparse.Namespace, asked: HowAsked) 
         "calibration": None if path is None else content_hash(Path(path)),
         "option_mass": arguments.option_mass,
         "abstain_below": arguments.abstain_below,
+        "think": arguments.think,
     }
 
 
@@ -322,6 +335,8 @@ def _print_prompts(
     """Print the prompts; raise if the questions or settings do not fit the model."""
     checked = settings_for(model.session, questions, prompt=None, stream={}, **settings)
     every = [each for question in questions for each in expand(question)]
+    if checked.think:
+        given = with_reasoning(given, f"({checked.think} tokens of reasoning or fewer)")
     prompts = prompt_texts(model.session, given, every, checked.how, joint=checked.needs_joint)
     for number, prompt in enumerate(prompts, 1):
         print(f"---- prompt {number} of {len(prompts)}")

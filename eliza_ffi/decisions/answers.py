@@ -314,9 +314,11 @@ class Decision(Mapping[str, Any]):
         Returns
         -------
         dict
-            ``answers``, in the order of the questions, ``calibrated`` and ``usage``.
+            ``answers``, in the order of the questions, ``calibrated`` and ``usage``; ``reasoning``
+            if the model has reasoned.
         """
         return {
+            **({} if self.reasoning is None else {"reasoning": self.reasoning}),
             "answers": [decisions_answer(answer) for answer in self.answers],
             "calibrated": self.calibrated,
             "usage": {

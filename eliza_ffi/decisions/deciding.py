@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..checks import check_flag, check_number
+from ..checks import check_flag, check_number, check_whole
+from ..errors import InvalidArgumentError
 from ..session.requests import check_keywords
 from ..session.scoring import ScoreResult, ranking_of
 from .answers import (
@@ -29,6 +30,7 @@ from .answers import (
 from .asking import How, WritePrompt, asking_of
 from .calibration import Calibration, as_calibration, how_asked
 from .fingerprint import fingerprint_of
+from .models.model_asking import decision_model_of
 from .prompts import LabelStyle
 from .questions import Choice, Question
 from .scoring import Rule
@@ -41,7 +43,7 @@ __all__ = ["DecisionRun", "Settings", "settings_for"]
 OWN_KEYWORDS = frozenset(
     (
         *("labels", "orders", "prompt", "scoring", "calibration", "option_mass", "abstain_below"),
-        *("wait", "progress", "max_concurrency", "return_exceptions"),
+        *("think", "wait", "progress", "max_concurrency", "return_exceptions"),
     )
 )
 """Keywords to suggest if one is misspelt, in addition to the settings of a stream."""
@@ -63,6 +65,8 @@ class Settings:
     calibration : Calibration or None
     option_mass : bool
     abstain_below : float
+    think : int
+        Maximum number of tokens of the reasoning before the questions; 0 = no reasoning.
     stream : mapping
         The settings of the stream: slot and cache.
     """
@@ -72,6 +76,7 @@ class Settings:
     calibration: Calibration | None = None
     option_mass: bool = False
     abstain_below: float = 0.0
+    think: int = 0
     stream: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -99,6 +104,7 @@ def settings_for(
     option_mass: bool,
     abstain_below: float,
     stream: Mapping[str, Any],
+    think: int = 0,
 ) -> Settings:
     """Check the settings of a decision.
 
@@ -107,8 +113,9 @@ def settings_for(
     Raises
     ------
     InvalidArgumentError
-        If a setting is out of range, or if the calibration is for another model, other questions or
-        other settings.
+        If a setting is out of range, if the calibration is for another model, other questions or
+        other settings, or if `think` is not 0 although there is a calibration, which is fitted
+        without reasoning, or a decision model, which cannot reason.
     """
     check_keywords("decide", stream, {"cache"}, OWN_KEYWORDS)
     check_flag("option_mass", option_mass)
@@ -119,7 +126,15 @@ def settings_for(
         if session not in _FINGERPRINTS:
             _FINGERPRINTS[session] = fingerprint_of(session)
         calibration.check(_FINGERPRINTS[session], questions, how)
-    return Settings(how, rule, calibration, option_mass, abstain_below, stream)
+    if check_whole("think", think, 0):
+        if calibration is not None:
+            raise InvalidArgumentError(
+                "think must be 0 with a calibration, because calibrations are fitted without "
+                "reasoning"
+            )
+        if decision_model_of(session) is not None:
+            raise InvalidArgumentError("think must be 0 for a decision model, which cannot reason")
+    return Settings(how, rule, calibration, option_mass, abstain_below, think, stream)
 
 
 class DecisionRun:

@@ -13,35 +13,127 @@ So all questions share one reasoning, and their probabilities are conditional on
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..chat.template import Messages
-from ..checks import check_whole
-from ..errors import InvalidArgumentError, NoChatTemplateError
-from ..session.lifecycle import Work
+from ..errors import NoChatTemplateError
+from ..session.batches import Job
+from ..session.lifecycle import Cancellable, Work
 from ..session.requests import generate_request
 from ..session.thinking import FinishedReasoning, ReasoningRun
-from .answers import expand
-from .deciding import Settings
-from .models.model_asking import decision_model_of
+from .answers import Decision, expand
+from .asking import ScoreJob
+from .deciding import DecisionRun, Settings
 from .prompts import ask, input_text
 from .questions import Question
 
 if TYPE_CHECKING:
     from ..session.session import Session
 
-__all__ = ["reasoning_work", "with_reasoning"]
+__all__ = ["decision_job", "inputs_at_once", "reasoning_work", "with_reasoning"]
 
 HEAD = "Reasoning:"
+
+
+def decision_job(
+    session: Session,
+    given: Any,
+    questions: Sequence[Question],
+    settings: Settings,
+    wait: bool | float = True,
+    at_once: int | None = None,
+) -> Job[Decision]:
+    """Return the job that answers questions about an input, after reasoning if requested.
+
+    Parameters
+    ----------
+    session, given, questions
+        As in :class:`~eliza_ffi.decisions.asking.Asking`.
+    settings
+        The settings of the decision.
+    wait, at_once
+        As in :class:`~eliza_ffi.decisions.asking.ScoreJob`.
+    """
+    if settings.think:
+        return _ReasonedJob(session, given, questions, settings, wait, at_once)
+    decision = DecisionRun(session, given, questions, settings)
+    return ScoreJob(session, decision.args, decision.decision, wait, at_once)
+
+
+def inputs_at_once(session: Session, think: int, asked: int | None) -> int:
+    """Return how many inputs of a batch are worked on at the same time.
+
+    Reasonings share forward passes like any generated text, so all slots can be in use. The jobs
+    still limit how many decisions run at the same time.
+
+    Parameters
+    ----------
+    session
+    think
+        Maximum number of tokens of the reasoning.
+    asked
+        The requested number, or None.
+    """
+    return session.at_once(asked) if think else session.decisions_at_once(asked)
+
+
+class _ReasonedJob:
+    """Let the model reason about an input, then decide. Other threads may cancel it.
+
+    Parameters
+    ----------
+    session, given, questions, settings, wait, at_once
+        As for :func:`decision_job`.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        given: Any,
+        questions: Sequence[Question],
+        settings: Settings,
+        wait: bool | float,
+        at_once: int | None,
+    ) -> None:
+        self._session = session
+        self._given = given
+        self._wait = wait
+        self._reasoning = reasoning_work(session, given, questions, settings)
+        self._decide = partial(
+            decision_job,
+            session,
+            questions=questions,
+            settings=replace(settings, think=0),
+            wait=wait,
+            at_once=at_once,
+        )
+        self._lock = threading.Lock()
+        self._current: Cancellable = self._reasoning
+        self._is_cancelled = False
+
+    def run(self) -> Decision:
+        text = self._session.result(self._reasoning, self._wait).text
+        job = self._decide(with_reasoning(self._given, text))
+        with self._lock:
+            self._current = job
+            if self._is_cancelled:
+                job.cancel()
+        return replace(job.run(), reasoning=text)
+
+    def cancel(self) -> None:
+        with self._lock:
+            self._is_cancelled = True
+            self._current.cancel()
 
 
 def reasoning_work(
     session: Session,
     given: Any,
     questions: Sequence[Question],
-    n_tokens: int,
     settings: Settings,
 ) -> Work[FinishedReasoning]:
     """Return the work that lets the model reason about an input and its questions.
@@ -50,24 +142,15 @@ def reasoning_work(
     ----------
     session, given, questions
         As in :class:`~eliza_ffi.decisions.asking.Asking`.
-    n_tokens
-        Maximum number of tokens of the reasoning.
     settings
         The settings of the decision.
 
     Raises
     ------
     InvalidArgumentError
-        If the input is malformed, if there is a calibration, which is fitted without reasoning, or
-        if the model is a decision model, which cannot reason.
+        If the input is malformed, or a question does not fit the settings.
     """
-    check_whole("think", n_tokens, 1)
-    if settings.calibration is not None:
-        raise InvalidArgumentError(
-            "think must be 0 with a calibration, because calibrations are fitted without reasoning"
-        )
-    if decision_model_of(session) is not None:
-        raise InvalidArgumentError("think must be 0 for a decision model, which cannot reason")
+    DecisionRun(session, given, questions, settings)  # checks them before the model reasons
     asked = [ask(each).text for question in questions for each in expand(question)]
     text = "\n\n".join([input_text(given).strip(), *asked])
     messages: Messages = [{"role": "user", "content": text}]
@@ -77,9 +160,9 @@ def reasoning_work(
         prompt = text + "\n"
     request = generate_request(session, prompt, method="decide", **settings.stream)
     return Work(
-        partial(ReasoningRun, session, request, n_tokens),
+        partial(ReasoningRun, session, request, settings.think),
         ReasoningRun.steps,
-        n_tokens=len(request.prompt_tokens) + n_tokens,
+        n_tokens=len(request.prompt_tokens) + settings.think,
         slot_id=request.slot_id,
     )
 

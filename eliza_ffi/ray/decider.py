@@ -9,17 +9,18 @@ from typing import Any
 
 from ..checks import check_flag
 from ..decisions.answers import Decision, name_of
-from ..decisions.asking import ScoreJob, WritePrompt
+from ..decisions.asking import WritePrompt
 from ..decisions.calibration import Calibration, as_calibration
-from ..decisions.deciding import DecisionRun, settings_for
+from ..decisions.deciding import settings_for
 from ..decisions.fingerprint import fingerprint_of
 from ..decisions.prompts import LabelStyle
 from ..decisions.questions import Question, with_top
+from ..decisions.reasoning import decision_job, inputs_at_once
 from ..decisions.scoring import Rule
 from ..decisions.wire import as_questions
 from ..errors import InvalidArgumentError
 from ..model import Model
-from ..session.batches import run_many
+from ..session.batches import Job, run_many
 from ..tables.columns import ERROR, ROW, OutputColumns, answer_parts, cell_text
 from ..tables.job import input_of
 from ..tables.parquet import arrow_array, arrow_type, load_pyarrow
@@ -66,6 +67,8 @@ class DeciderActor:
         override the resources that Ray has assigned.
     labels, orders, prompt, scoring, option_mass, abstain_below
         See :meth:`~eliza_ffi.Model.decide`.
+    think
+        See :meth:`~eliza_ffi.Model.decide`. With `questions`, a column ``reasoning`` is added, too.
     calibration
         A calibration, or the path of its file.
     probabilities
@@ -110,6 +113,7 @@ class DeciderActor:
         calibration: Calibration | str | os.PathLike[str] | None = None,
         option_mass: bool = False,
         abstain_below: float = 0.0,
+        think: int = 0,
         probabilities: bool = False,
         top: int | None = None,
         min_confidence: float | None = None,
@@ -130,6 +134,7 @@ class DeciderActor:
             "calibration": as_calibration(calibration),
             "option_mass": option_mass,
             "abstain_below": abstain_below,
+            "think": think,
         }
         self._questions = () if questions is None else with_top(as_questions(questions), top)
         self._columns = OutputColumns(
@@ -137,12 +142,14 @@ class DeciderActor:
             probabilities=probabilities,
             option_mass=option_mass,
             top=top,
+            reasoning=bool(think),
             min_confidence=min_confidence,
         )
         self._model = open_worker_model(model, model_options)
         if self._questions:
             # Wrong questions or settings would fail in every row, so fail before the first one.
-            self._model.decide(TEST_INPUT, self._questions, **self._settings)
+            checked = {**self._settings, "think": min(think, 1)}
+            self._model.decide(TEST_INPUT, self._questions, **checked)
 
     @property
     def fingerprint(self) -> str:
@@ -221,19 +228,18 @@ def decide_each(
         If a failure does not concern a single row.
     """
 
-    def start(row: tuple[Any, Any]) -> ScoreJob[Decision]:
+    def start(row: tuple[Any, Any]) -> Job[Decision]:
         for each in row:
             if isinstance(each, Exception):
                 raise each
         given, own = row
         checked = settings_for(model.session, own, stream={}, **settings)
-        decision = DecisionRun(model.session, given, own, checked)
-        return ScoreJob(model.session, decision.args, decision.decision)
+        return decision_job(model.session, given, own, checked)
 
     found = run_many(
         zip(inputs, questions, strict=True),
         start,
-        at_once=model.session.decisions_at_once(None),
+        at_once=inputs_at_once(model.session, settings.get("think", 0), None),
         total=None,
         progress=None,
         return_exceptions=True,

@@ -23,7 +23,7 @@ from .rows import TableRow, json_value
 
 __all__ = ["AnswerCounts", "OutputColumns", "answer_parts", "called_apart", "cell_text"]
 
-ROW, REVIEW, ERROR = "row", "review", "error"
+ROW, REASONING, REVIEW, ERROR = "row", "reasoning", "review", "error"
 
 
 class OutputColumns:
@@ -40,7 +40,8 @@ class OutputColumns:
     - ``NAME_probabilities``: if `probabilities` is True
     - ``NAME_top``: if `top` is given; only for choices
 
-    The last columns are ``review``, if `min_confidence` is given, and ``error``.
+    The last columns are ``reasoning``, if `reasoning` is True, ``review``, if `min_confidence` is
+    given, and ``error``.
 
     Parameters
     ----------
@@ -55,6 +56,8 @@ class OutputColumns:
     top
         Add ``NAME_top``, the most probable options of a choice with their probabilities, at most
         this many. None = no such column.
+    reasoning
+        Whether to add ``reasoning``, the model's reasoning before its answers.
     min_confidence
         Mark a row for review if an answer has a lower confidence or the model abstained. None = no
         column ``review``.
@@ -79,6 +82,7 @@ class OutputColumns:
         probabilities: bool = True,
         option_mass: bool = False,
         top: int | None = None,
+        reasoning: bool = False,
         min_confidence: float | None = None,
     ) -> None:
         self._min_confidence = min_confidence
@@ -98,6 +102,8 @@ class OutputColumns:
                 added.append((f"{name}_probabilities", "text"))
             if top is not None and isinstance(question, Choice):
                 added.append((f"{name}_top", "text"))
+        if reasoning:
+            added.append((REASONING, "text"))
         if min_confidence is not None:
             added.append((REVIEW, "bool"))
         added.append((ERROR, "text"))
@@ -136,6 +142,8 @@ class OutputColumns:
             cells.update((each, value) for each, value in found.items() if each in self._types)
             if self._top is not None and isinstance(answer, ChoiceAnswer):
                 cells[f"{name}_top"] = answer.top(self._top)
+        if REASONING in self._types:
+            cells[REASONING] = decision.reasoning
         if self._min_confidence is not None:
             cells[REVIEW] = any(
                 answer.abstained or answer.confidence < self._min_confidence

@@ -124,7 +124,7 @@ class TableJob:
         Everything that affects the answers, except the table and the questions, as JSON: a
         fingerprint of the model, and the settings for prompts and scoring. A job resumes only with
         the same settings.
-    option_mass, top, min_confidence
+    option_mass, top, reasoning, min_confidence
         See :class:`OutputColumns`.
 
     Raises
@@ -145,6 +145,7 @@ class TableJob:
         settings: Mapping[str, Any],
         option_mass: bool = False,
         top: int | None = None,
+        reasoning: bool = False,
         min_confidence: float | None = None,
     ) -> None:
         for name in (column, *(keep or ())):
@@ -164,6 +165,7 @@ class TableJob:
             probabilities=self._format == "jsonl",
             option_mass=option_mass,
             top=top,
+            reasoning=reasoning,
             min_confidence=min_confidence,
         )
         self._description = {

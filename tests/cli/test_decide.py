@@ -276,7 +276,7 @@ def test_a_missing_input_at_a_terminal_exits_with_2(
 
 def test_prompt_and_scoring_options_are_passed_to_the_model(model: FakeDecider) -> None:
     options = ["--labels", "letters", "--orders", "3", "--scoring", "mean", "--option-mass"]
-    given = ["--input", "x", "--abstain-below", "0.4"]
+    given = ["--input", "x", "--abstain-below", "0.4", "--think", "5"]
     assert cli.main(["decide", *AS_OPTIONS, *options, *given]) == 0
     assert model.asked == [
         (
@@ -288,6 +288,7 @@ def test_prompt_and_scoring_options_are_passed_to_the_model(model: FakeDecider) 
                 "calibration": None,
                 "option_mass": True,
                 "abstain_below": 0.4,
+                "think": 5,
             },
         )
     ]
@@ -417,6 +418,25 @@ def test_a_table_is_decided_and_summarized(
     summary = json.loads(capsys.readouterr().out)
     assert (summary["rows"], summary["new_rows"], summary["errors"]) == (12, 0, 2)
     assert summary["answers"]["team"]["sales"] == teams.count("sales")
+
+
+def test_think_adds_the_reasoning_to_answers_and_tables(
+    tmp_path: Path, library: object, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["--predicate", "It is urgent.", "--think", "8"]
+    assert cli.main(["decide", "--input", "hello", *asked]) == 0
+    shown = capsys.readouterr().out
+    assert cli.main(["decide", "--input", "hello", *asked, "--json"]) == 0
+    reasoning = json.loads(capsys.readouterr().out)["reasoning"]
+    assert reasoning
+    assert shown.startswith(f"reasoning: {reasoning.split()[0]}")
+
+    output = tmp_path / "out.jsonl"
+    table = ["decide", write_table(tmp_path, 2), "--column", "body", "--output", str(output)]
+    assert cli.main([*table, *asked]) == 0
+    assert all(row["reasoning"] for row in rows_of(output))
+    assert cli.main([*table, *asked[:-1], "9"]) == 1
+    assert "started with different settings: think" in capsys.readouterr().err
 
 
 def test_keep_selects_the_copied_columns(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from fake_ray import FakeRay
 
-from eliza_ffi.decisions import Choice, Labels, Predicate, Score
+from eliza_ffi.decisions import Choice, Decision, Labels, Predicate, Score
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.model import Model
 from eliza_ffi.ray import ChooserActor, DeciderActor, choose_dataset, decide_dataset
@@ -55,6 +55,19 @@ def alone(library: object) -> Any:
 
 def batch(**more: list[Any]) -> Any:
     return pa.table({"id": list(range(len(BODIES))), "body": BODIES, **more})
+
+
+def test_think_lets_the_model_reason_about_every_row(alone: Model) -> None:
+    found = DeciderActor("body", QUESTIONS[:2], think=8, model_options=OPTIONS)(batch())
+    assert found.column_names[-2:] == ["reasoning", "error"]
+    rows = found.to_pylist()
+    for row in (rows[0], rows[3]):
+        wanted = alone.decide(row["body"], QUESTIONS[:2], think=8)
+        assert row["reasoning"] == wanted.reasoning
+        assert row["team_probability"] == pytest.approx(wanted["team"].probability, abs=0.05)
+    assert rows[1]["reasoning"] is None
+    own = decide_each(alone, ["hello"], [QUESTIONS[:2]], {**SETTINGS, "think": 8})
+    assert isinstance(own[0], Decision) and own[0].reasoning
 
 
 def test_answer_columns_follow_the_columns_of_the_batch(alone: Model) -> None:

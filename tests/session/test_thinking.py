@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,8 @@ from pydantic import BaseModel
 from eliza_ffi import AsyncModel, InvalidArgumentError, Model
 from eliza_ffi.chat.thinking import ThinkingFormat
 from eliza_ffi.decisions import Choice, Predicate, calibrate
+from eliza_ffi.decisions.deciding import Settings
+from eliza_ffi.decisions.reasoning import decision_job
 from eliza_ffi.errors import GenerationCancelled
 from eliza_ffi.session import thinking
 
@@ -106,6 +109,46 @@ def test_all_questions_of_a_decision_share_one_reasoning(tiny_model: Model) -> N
     assert asyncio.run(story()).reasoning == found.reasoning
 
 
+INPUTS = ["hello there", "I was charged twice!", "Where is my order?"]
+
+
+def test_many_decisions_reason_separately_and_equal_single_decisions(tiny_model: Model) -> None:
+    questions = [Predicate("It is a greeting."), Choice("What to do?", ["reply", "wait"])]
+    expected = [tiny_model.decide(each, questions, think=15) for each in INPUTS]
+    found = tiny_model.decide_many(INPUTS, questions, think=15)
+
+    async def story() -> Any:
+        return await AsyncModel.of(tiny_model).decide_many(INPUTS, questions, think=15)
+
+    for many in (found, asyncio.run(story())):
+        assert [each.reasoning for each in many] == [each.reasoning for each in expected]
+        for one, alone in zip(many, expected, strict=True):
+            for answer, other in zip(one.answers, alone.answers, strict=True):
+                assert answer.distribution == pytest.approx(other.distribution, rel=0.02)
+    assert len({each.reasoning for each in found}) > 1
+    assert found[0].to_dict()["reasoning"] == found[0].reasoning
+
+
+def test_reasonings_about_many_inputs_share_forward_passes(tiny_model: Model) -> None:
+    def passes(at_once: int) -> int:
+        before = tiny_model.describe()["passes"]["run"]
+        tiny_model.decide_many(
+            INPUTS * 3, [Predicate("It is a greeting.")], think=40, max_concurrency=at_once
+        )
+        return int(tiny_model.describe()["passes"]["run"]) - before
+
+    assert passes(8) < passes(1)
+
+
+def test_a_cancelled_decision_ends_while_it_reasons(tiny_model: Model) -> None:
+    question = [Predicate("It is a greeting.")]
+    settings = replace(Settings(), think=2000)
+    job = decision_job(tiny_model.session, "hello", question, settings)
+    job.cancel()
+    with pytest.raises(GenerationCancelled):
+        job.run()
+
+
 def test_an_event_loop_gets_the_same(tiny_model: Model) -> None:
     async def story() -> Any:
         return await AsyncModel.of(tiny_model).choose(PROMPT, LABELS, think=12)
@@ -126,6 +169,10 @@ def test_a_wrong_request_fails_before_the_model_reasons(tiny_model: Model) -> No
         tiny_model.choose(PROMPT, LABELS, think=-1)
     with pytest.raises(InvalidArgumentError, match="labels"):
         tiny_model.choose(PROMPT, ["a", "a"], think=20)
+    with pytest.raises(InvalidArgumentError, match="think must be"):
+        tiny_model.decide_many(["hi"], [Predicate("It is a greeting.")], think=-1)
+    with pytest.raises(InvalidArgumentError, match="messages must be"):
+        tiny_model.decide("hi", [Predicate("It is a greeting.")], think=20, prompt=lambda *_: 5)
     assert tiny_model.describe()["passes"] == before
 
 
