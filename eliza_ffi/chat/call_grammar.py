@@ -88,13 +88,13 @@ def call_grammar(
         argument.
     """
     made = schema_grammar(schema)  # its errors name the place in the schema
-    rules = _Rules(format, schema, split)
+    rules = _Rules(format, made.schema, split)
     if isinstance(format.arguments, Json):
         compiled = json.loads(made.grammar)["grammars"][0]["json_schema"]
         arguments = rules.json(compiled, format.arguments)
         rules.json_after[before] = None
     else:
-        arguments = rules.object(format.arguments, schema)
+        arguments = rules.object(format.arguments, made.schema)
     start = _row(rules.fixed(before), arguments, rules.fixed(after)) or EMPTY
     lines = [f"start: {start}", *(f"{name}: {body}" for name, body in rules.bodies.items())]
     return CallGrammar("\n".join(lines) + "\n", tuple(rules.json_after), made.most_digits)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import InvalidArgumentError
+from .approximation import approximate, without_lowest_bounds
 from .limits import checked_schema, pointer_part
 from .number_limit import longest_number
 
@@ -24,8 +25,12 @@ COMPACT = {"whitespace_flexible": False, "item_separator": ",", "key_separator":
 """Options for JSON without white space, so that most of the fixed text is forced. A schema's own
 ``x-guidance`` takes precedence."""
 
-MOST_TRIALS = 200
-"""The maximum number of parts that are compiled separately to find the location of an error."""
+MOST_TRIAL_BYTES = 2**22
+"""The maximum size of all parts together that are compiled separately, for example to find the
+location of an error."""
+
+LEAST_TRIAL_BYTES = 2**14
+"""A smaller part counts as this many bytes."""
 
 _IN_ONE = (
     *("additionalItems", "additionalProperties", "contains", "else", "if", "items", "not"),
@@ -53,11 +58,15 @@ class SchemaGrammar:
         reason.
     most_digits : int
         The maximum number of digits of a number. The grammar does not enforce this limit either.
+    schema : dict
+        The schema as llguidance compiles it. It is approximated where llguidance supports a part in
+        neither mode.
     """
 
     grammar: str
     relaxed: tuple[str, ...]
     most_digits: int
+    schema: dict[str, Any]
 
 
 def schema_grammar(schema: Mapping[str, Any] | bool) -> SchemaGrammar:
@@ -82,13 +91,21 @@ def grammar_of_text(text: str) -> SchemaGrammar:
         raise InvalidArgumentError("unsupported JSON schema at #: false allows no value")
     if not isinstance(schema, dict):
         raise InvalidArgumentError(f"expected a JSON schema as an object, got {text:.80}")
-    strict = _tried(schema)
-    if not strict.error:
-        return _made(schema, strict)
-    lenient = _tried(schema, lenient=True)
-    if lenient.error:
-        raise InvalidArgumentError(_place_of_error(schema, lenient.error))
-    return _made(schema, lenient)
+    most_digits, relaxed = longest_number(schema), without_lowest_bounds(schema)
+    trial, trials, errors = _best(schema), _Trials(), set[str]()
+    while trial.error:
+        changed = None
+        if trial.error not in errors:
+            changed = approximate(
+                list(_parts(schema)), trial.error, lambda part: not trials.error(part)
+            )
+        if changed is None:
+            raise InvalidArgumentError(_place_of_error(schema, trial.error))
+        errors.add(trial.error)
+        relaxed += changed
+        trial = _best(schema)
+    relaxed += _relaxed(schema, trial.warnings)
+    return SchemaGrammar(trial.grammar, tuple(dict.fromkeys(relaxed)), most_digits, schema)
 
 
 @dataclass(frozen=True)
@@ -98,8 +115,31 @@ class _Trial:
     warnings: tuple[str, ...]
 
 
-def _made(schema: dict[str, Any], trial: _Trial) -> SchemaGrammar:
-    return SchemaGrammar(trial.grammar, _relaxed(schema, trial.warnings), longest_number(schema))
+def _best(schema: dict[str, Any]) -> _Trial:
+    """Compile a schema strictly, or in lenient mode if llguidance rejects it."""
+    strict = _tried(schema)
+    return _tried(schema, lenient=True) if strict.error else strict
+
+
+class _Trials:
+    """Compiles parts of a schema separately, within a budget.
+
+    The budget is a number of bytes, so that the result does not depend on the machine's speed.
+    """
+
+    def __init__(self) -> None:
+        self._n_bytes = MOST_TRIAL_BYTES
+        self._errors: dict[tuple[str, bool], str] = {}
+
+    def error(self, part: dict[str, Any], lenient: bool = True) -> str | None:
+        """Return the error for a part, "" if it is supported, or None if the budget is used up."""
+        key = json.dumps(part), lenient
+        if key not in self._errors:
+            self._n_bytes -= len(key[0]) + LEAST_TRIAL_BYTES
+            if self._n_bytes < 0:
+                return None
+            self._errors[key] = _tried(part, lenient).error
+        return self._errors[key]
 
 
 def _tried(schema: Any, lenient: bool = False) -> _Trial:
@@ -188,7 +228,7 @@ def _places(
     unknown_keys = _UNKNOWN_KEYS.match(warning)
     unknown_format = _UNKNOWN_FORMAT.match(warning)
     names = json.loads(unknown_keys.group(1)) if unknown_keys else ()
-    n_trials = 0
+    trials = _Trials()
     for place, part in parts:
         for name in names:
             if name in part:
@@ -196,9 +236,8 @@ def _places(
         if unknown_format and part.get("format") == unknown_format.group(1):
             yield f"{place}/format", f"the format {part['format']!r} is unknown"
         if warning.startswith("oneOf") and "oneOf" in part:
-            n_trials += 1
             alone = _with_definitions(schema, {"oneOf": part["oneOf"]})
-            if n_trials > MOST_TRIALS or _tried(alone).error:
+            if trials.error(alone, lenient=False) != "":
                 yield f"{place}/oneOf", "is treated as anyOf"
         if warning.startswith("min/maxProperties"):
             for name in ("minProperties", "maxProperties"):
@@ -221,14 +260,12 @@ def _place_of_error(schema: dict[str, Any], error: str) -> str:
     found = _target(schema, f"#{uri.partition('#')[2]}") if "#" in uri else None
     if isinstance(found, dict):
         place, part = uri.partition("#")[2], found
-    n_trials = 0
+    trials = _Trials()
 
-    def fails(trial: dict[str, Any]) -> bool:
-        nonlocal n_trials
-        n_trials += 1
-        if n_trials > MOST_TRIALS:
-            return False
-        message = _tried(_with_definitions(schema, trial), lenient=True).error
+    def fails(trial: dict[str, Any]) -> bool | None:
+        message = trials.error(_with_definitions(schema, trial))
+        if message is None:
+            return None
         return message.partition("\n  while processing ")[0] == reason
 
     seen = {place}
@@ -243,8 +280,8 @@ def _place_of_error(schema: dict[str, Any], error: str) -> str:
     # Try the type last, because most other keywords have no effect without it.
     for name in sorted(part, key=lambda name: name == "type"):
         without = {key: value for key, value in part.items() if key != name}
-        if name not in ("$schema", *_DEFINITIONS) and not fails(without):
-            if n_trials <= MOST_TRIALS:
+        if name not in ("$schema", *_DEFINITIONS) and not (still_fails := fails(without)):
+            if still_fails is not None:
                 place = f"{place}/{pointer_part(name)}"
             break
     return f"unsupported JSON schema at #{place:.200}: {' '.join(reason.split()):.300}"

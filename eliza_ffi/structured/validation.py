@@ -19,6 +19,7 @@ from typing import Any
 
 from ..errors import InvalidArgumentError
 from .json_text import json_text, read_json
+from .patterns import split_pattern
 from .schema import COMPACT
 
 __all__ = ["schema_validator"]
@@ -169,10 +170,13 @@ def _additional_properties(validator: Any, rest: Any, value: Any, schema: Any) -
 
 def _matches(pattern: str, text: str) -> bool:
     """Return whether a pattern matches anywhere in a string, in llguidance's dialect."""
-    matcher = _pattern_matcher(pattern).deep_copy()
     # DEL is the only character that llguidance escapes although JSON does not require it.
     tokens = [*json_text(text).replace("\x7f", "\\u007f").encode(), TEXT_END]
-    return bool(matcher.validate_tokens(tokens) == len(tokens))
+    split = split_pattern(pattern)
+    return all(
+        (_pattern_matcher(each).deep_copy().validate_tokens(tokens) == len(tokens)) == is_wanted
+        for is_wanted, each in ((True, split.main), *split.conditions)
+    )
 
 
 @functools.lru_cache(maxsize=256)

@@ -145,6 +145,16 @@ def test_numbers_in_a_call_have_a_limited_number_of_digits(tiny_model: Model) ->
         assert not allows(tiny_model, format, schema, {"x": {"n": 10**18}})
 
 
+def test_a_call_takes_schemas_that_llguidance_alone_rejects(tiny_model: Model) -> None:
+    number = {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1}
+    names = {"type": "object", "additionalProperties": {"pattern": "^(?!b)[ab]$", "type": "string"}}
+    schema = {"type": "object", "properties": {"n": number, "x": names}, "required": ["n", "x"]}
+    for format in (TAGGED, GENERIC):
+        assert allows(tiny_model, format, schema, {"n": -7, "x": {"y": "a"}})
+        assert not allows(tiny_model, format, schema, {"n": 1.5, "x": {"y": "a"}})
+        assert not allows(tiny_model, format, schema, {"n": 1, "x": {"y": "c"}})
+
+
 def test_each_schema_reference_is_followed_only_once() -> None:
     many = {f"x{i}": {"anyOf": [{"$ref": f"#/$defs/x{i + 1}"}] * 9} for i in range(9)}
     root = {"$defs": {**many, "x9": {"type": "boolean"}}}

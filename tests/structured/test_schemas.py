@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import random
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, Optional
 
@@ -21,7 +23,9 @@ from eliza_ffi.errors import FillError, InvalidAnswerError, InvalidArgumentError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 from eliza_ffi.structured import Lark, Regex, shape_of
+from eliza_ffi.structured import schema as schema_module
 from eliza_ffi.structured.closed import closed_skeleton
+from eliza_ffi.structured.patterns import SplitPattern, split_pattern
 from eliza_ffi.structured.schema import schema_grammar
 from eliza_ffi.structured.validation import schema_validator
 
@@ -57,6 +61,28 @@ RELAXED: list[tuple[Any, tuple[str, ...]]] = [
         an(a={"oneOf": [{"type": "integer"}, {"type": "number"}]}, b={"oneOf": [{"const": "x"}]}),
         ("#/properties/a/oneOf",),
     ),
+    (an(a={"pattern": "^(?!x)[a-z]+$"}), ("#/properties/a/pattern",)),
+    ({"pattern": r"\A[a-z]+\Z"}, ()),
+    ({"pattern": r"^[\uD800\uDC00-\uDBFF\uDFFF]*(?![\s\S])"}, ()),
+    (
+        {"patternProperties": {"^a": STRING, "b$": {"type": "null"}, "^(?=c)d": {}}},
+        ("#/patternProperties", "#/patternProperties/^(?=c)d"),
+    ),
+    ({"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1}, ("#/minimum",)),
+    ({"type": "number", "maximum": 1.7e308, "multipleOf": 1e-20}, ("#/maximum", "#/multipleOf")),
+    (
+        {"pattern": "a[a-z]{2}(-[a-z]+)+-[0-9]{12}:[a-z0-9]{26}", "maxLength": 1600},
+        ("#/maxLength",),
+    ),
+    (
+        {"properties": {"next": {"$ref": "#", "required": ["next"], "title": "next"}}},
+        ("#/properties/next/required",),
+    ),
+    (
+        {"properties": {"b": {"$ref": "#/$defs/\u00f6 b"}}, "$defs": {"\u00f6 b": STRING}},
+        (),
+    ),
+    ({"type": "array", "minItems": 2.0, "maxItems": 3.0}, ()),
 ]
 
 
@@ -77,11 +103,95 @@ def test_each_relaxation_names_its_location(schema: Any, places: tuple[str, ...]
         ),
         (an(a={"$ref": "https://example.org/x"}), r"at #/properties/a/\$ref: .*not present"),
         ({"enum": []}, "at #/enum: Unsatisfiable"),
+        (an(a={"pattern": r"^(?!\bx)a"}), "at #/properties/a/pattern: .*look-around"),
     ],
 )
 def test_the_error_for_an_unsupported_keyword_names_its_location(schema: Any, message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         schema_grammar(schema)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"const": -(2**63)},
+        {"enum": [0, {"a": [-(2**63) + 512]}]},
+        {"allOf": [{"const": -1e300}, {"type": "integer"}]},
+    ],
+    ids=str,
+)
+def test_constants_that_crash_llguidance_are_rejected(schema: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="expected numbers above -2\\^63"):
+        schema_grammar(schema)
+
+
+@pytest.mark.parametrize(
+    "bound", [-(2**63), -(2**63) + 1, -1e19, -(10**400)], ids=lambda bound: str(bound)[:21]
+)
+def test_bounds_that_crash_llguidance_are_not_enforced(bound: float) -> None:
+    schema = {"type": "integer", "minimum": bound, "maximum": bound}
+    assert schema_grammar({"properties": {"a": schema}}).relaxed == (
+        "#/properties/a/maximum: maximum is not enforced",
+        "#/properties/a/minimum: minimum is not enforced",
+    )
+
+
+def test_the_search_for_the_location_of_an_error_is_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each part is compiled with all definitions, so the search would take very long otherwise."""
+    compiled: list[int] = []
+
+    def compile_one(part: Any, lenient: bool = False) -> Any:
+        compiled.append(len(json.dumps(part)))
+        return original(part, lenient)
+
+    original = schema_module._tried
+    monkeypatch.setattr(schema_module, "_tried", compile_one)
+    definitions = {f"d{i}": {"enum": [f"{i:0100}"]} for i in range(1000)}
+    parts = [{"$ref": f"#/$defs/d{i}"} for i in range(300)]
+    with pytest.raises(InvalidArgumentError, match="look-around"):
+        schema_grammar({"$defs": definitions, "anyOf": [*parts, {"pattern": "(?=never)"}]})
+    assert sum(compiled) < 2 * schema_module.MOST_TRIAL_BYTES
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "^(?!ab)[a-c]+$",
+        "^(?=.*c)(?!.*bb)[a-c]*$",
+        r"\A(?!a|b)c?",
+        "^(?![ab)]|b).+c",
+        "^(?=a)b|c",
+        "^(?!a)*b",
+        "^(?!^a+$)[abc]+",
+        r"^(?!\))a",
+    ],
+)
+def test_patterns_with_lookaround_match_like_pythons_patterns(pattern: str) -> None:
+    try:
+        schema_grammar({"pattern": pattern})
+    except InvalidArgumentError:
+        assert split_pattern(pattern) == SplitPattern(pattern)
+        return
+    validate = schema_validator(json.dumps({"pattern": pattern}))
+    for n in range(5):
+        for letters in itertools.product("abc)", repeat=n):
+            text = "".join(letters)
+            try:
+                validate(json.dumps(text))
+            except InvalidArgumentError:
+                assert not re.search(pattern, text), text
+            else:
+                assert re.search(pattern, text), text
+
+
+def test_lookaround_is_validated_in_answers(tiny_model: Model) -> None:
+    result = tiny_model.fill("x", an(a={"pattern": "^(?!b)a$", "type": "string"}))
+    assert result.value == {"a": "a"}
+    assert result.relaxed == ("#/properties/a/pattern: its lookaround is not enforced",)
+    with pytest.raises(InvalidAnswerError, match="'a' does not match"):
+        tiny_model.fill("x", an(a={"pattern": "^(?!a)a$", "type": "string"}))
 
 
 def test_a_result_lists_its_relaxations(tiny_model: Model) -> None:

@@ -1,0 +1,93 @@
+"""Split patterns of JSON Schemas into patterns that llguidance can match.
+
+llguidance's regular expressions have no lookaround. Real schemas mostly use it in one form, as in
+``^(?!aws:)[a-z:]+$``: conditions at the beginning. A string matches such a pattern if it matches
+``^[a-z:]+$`` and does not match ``^(?:aws:)``.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from dataclasses import dataclass
+
+__all__ = ["SplitPattern", "split_pattern"]
+
+_UNSUPPORTED = re.compile(r"\(\?(?:[=!>]|<[=!]|P=)|\\[bB1-9]")
+_START = re.compile(r"\^|\\A")
+_NO_MORE = r"(?![\s\S])"
+_PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_TOKEN = re.compile(rf"{re.escape(_NO_MORE)}|{_PAIR}|\\.|.", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class SplitPattern:
+    """A pattern as several patterns. Each may match anywhere in a string.
+
+    Attributes
+    ----------
+    main : str
+        The pattern without its conditions.
+    conditions : tuple of (bool, str)
+        For each condition, whether the string must match or must not match, and the pattern.
+    """
+
+    main: str
+    conditions: tuple[tuple[bool, str], ...] = ()
+
+
+@functools.lru_cache(maxsize=256)
+def split_pattern(pattern: str) -> SplitPattern:
+    """Split the conditions at the beginning of a pattern from the rest.
+
+    Escape sequences that only other dialects have are translated: ``\\Z``, ``(?![\\s\\S])``, and
+    pairs of surrogates.
+    """
+    pattern = "".join(map(_translated, _TOKEN.findall(pattern)))
+    start = _START.match(pattern)
+    if start is None:
+        return SplitPattern(pattern)
+    rest, conditions = pattern[start.end() :], []
+    while rest[:3] in ("(?=", "(?!"):
+        end = _end_of_group(rest)
+        if end is None:
+            return SplitPattern(pattern)
+        conditions.append((rest[2] == "=", f"^(?:{rest[3:end]})"))
+        rest = rest[end + 1 :]
+    if rest[:1] in ("*", "+", "?", "{") or _has_alternatives(rest):
+        return SplitPattern(pattern)  # the conditions apply to a part of the pattern
+    if not conditions or any(_UNSUPPORTED.search(each) for _, each in conditions):
+        return SplitPattern(pattern)
+    return SplitPattern(f"^{rest}", tuple(conditions))
+
+
+def _translated(token: str) -> str:
+    if token in (r"\Z", _NO_MORE):
+        return r"\z"
+    if len(token) == 12:  # a pair of surrogates, which is one character
+        high, low = int(token[2:6], 16), int(token[8:], 16)
+        return rf"\U{0x10000 + ((high - 0xD800) << 10) + low - 0xDC00:08x}"
+    return token
+
+
+def _depths(pattern: str) -> list[tuple[int, str, int]]:
+    """Return the end, the text and the depth of each token outside character classes."""
+    found, depth, in_class = [], 0, False
+    for match in _TOKEN.finditer(pattern):
+        token = match.group()
+        if in_class:
+            in_class = token != "]"
+            continue
+        in_class = token == "["
+        depth += (token == "(") - (token == ")")
+        found.append((match.start(), token, depth))
+    return found
+
+
+def _end_of_group(pattern: str) -> int | None:
+    """Return the index of the parenthesis that closes the group at the beginning."""
+    return next((at for at, token, depth in _depths(pattern) if token == ")" and not depth), None)
+
+
+def _has_alternatives(pattern: str) -> bool:
+    return any(token == "|" and depth <= 0 for _, token, depth in _depths(pattern))
