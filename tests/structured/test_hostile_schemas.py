@@ -82,7 +82,7 @@ HOSTILE: dict[str, tuple[Any, str | None]] = {
     ),
     "long bounds": (
         fields(300, lambda i: {"type": "number", "minimum": -(10**300) + i, "maximum": 10**300}),
-        "at #/properties/f0/minimum: ",
+        None,
     ),
     "bounds with too many digits for Python": ({"minimum": 10**5000}, "not JSON"),
     "a multiple with too many digits for Python": ({"multipleOf": 10**5000}, "not JSON"),
