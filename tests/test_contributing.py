@@ -57,12 +57,6 @@ def test_every_change_in_the_map_has_files_and_tests() -> None:
         assert any("test" in path for path in paths_in(tests)), change
 
 
-def test_every_guide_to_add_something_is_a_checklist() -> None:
-    for kind in ("a function of the ABI", "a sampler", "a type of question", "a backend"):
-        steps = section(f"### To add {kind}").count("- [ ] ")
-        assert steps >= 5, kind
-
-
 @pytest.mark.parametrize("heading", ["## What to open", "## The path of a call"])
 def test_every_path_of_the_map_exists(heading: str) -> None:
     paths = paths_in(section(heading))
@@ -125,12 +119,3 @@ def test_a_template_names_existing_files_and_has_no_links(file: Path) -> None:
     text = file.read_text(encoding="utf-8")
     assert "](" not in text
     assert [path for path in paths_in(text) if not (ROOT / path).exists()] == []
-
-
-def test_every_issue_form_has_a_name_and_a_description() -> None:
-    forms = {f.stem: f.read_text(encoding="utf-8") for f in TEMPLATES if "ISSUE" in str(f)}
-    assert set(forms) == {"bug", "wrong-choice", "feature"}
-    for form in forms.values():
-        head = form.split("---\n")[1]
-        assert re.search(r"^name: \S", head, re.MULTILINE)
-        assert re.search(r"^about: \S", head, re.MULTILINE)

@@ -65,12 +65,6 @@ def test_every_module_is_in_a_room() -> None:
     assert rooms == {*FLOOR_OF, "__init__", "__main__"}
 
 
-def test_every_room_has_a_docstring() -> None:
-    for file in PACKAGE.rglob("__init__.py"):
-        text = ast.get_docstring(ast.parse(file.read_text(encoding="utf-8"))) or ""
-        assert text.split("\n")[0].endswith("."), file
-
-
 def loaded_by(statement: str) -> set[str]:
     script = f"{statement}\nimport sys\nprint(*sys.modules)"
     command = [sys.executable, "-c", script]

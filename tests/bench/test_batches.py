@@ -5,14 +5,9 @@ from __future__ import annotations
 import pytest
 
 from bench.batches import (
-    GATHER,
-    LOOP,
-    MANY,
     OWN,
     SHARED,
     TEXTS,
-    BatchEffort,
-    measure_task,
     ways_of,
 )
 from eliza_ffi.model import Model
@@ -27,11 +22,3 @@ def test_all_ways_return_the_same_answers(tiny_model: Model, task: str) -> None:
         answers = [way(prompts) for way in ways.values()]
     assert answers == [answers[0]] * 3
     assert len(answers[0]) == 3
-
-
-def test_ratios_are_relative_to_the_loop(tiny_model: Model) -> None:
-    found = measure_task(tiny_model, OWN, BatchEffort(prompts=2, tokens=2, rounds=2), settling=0.0)
-    assert list(found) == [LOOP, MANY, GATHER]
-    assert found[LOOP]["times_the_loop"] == [1.0, 1.0, 1.0]
-    low, middle, high = found[MANY]["times_the_loop"]
-    assert 0 < low <= middle <= high

@@ -10,7 +10,7 @@ import pytest
 from bench.masking.constraints import Constraint, constraints
 from bench.masking.measuring import MaskEffort, Places, agreement, measure
 from bench.masking.node_cost import KINDS, node_times
-from bench.masking.vocabularies import GreedySpeller, TokenBytes
+from bench.masking.vocabularies import TokenBytes
 from bench.methods import LLGUIDANCE, METHODS, OURS
 from eliza_ffi._resources import default_model_path
 
@@ -27,13 +27,6 @@ def vocabulary() -> TokenBytes:
 @pytest.fixture(scope="module")
 def engines(vocabulary: TokenBytes, hooks_path: Path) -> dict[str, Any]:
     return {name: METHODS[name].masks(vocabulary, hooks_path) for name in (OURS, LLGUIDANCE)}
-
-
-def test_texts_are_spelled_with_the_longest_tokens() -> None:
-    speller = GreedySpeller([b"a", b"ab", b"", b"c", b"bcd"])
-    assert speller.spell(b"abcab") == [1, 3, 1]
-    with pytest.raises(ValueError, match="no token begins with byte 1"):
-        speller.spell(b"ad")
 
 
 @pytest.mark.parametrize("constraint", constraints(), ids=lambda each: each.name)

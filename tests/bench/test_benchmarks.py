@@ -18,7 +18,6 @@ from bench.choosing.rounds import CHOOSING, ChoiceEffort
 from bench.model import CHOICES
 from bench.model.streams import RandomPrompts
 from bench.model.together import OurStreams, Written, write_together
-from bench.parts.pages import fill_sections
 from bench.parts.single_steps import is_supported
 from bench.parts.workload import MODELS, action_names
 from bench.together.batch_loop import DEFAULTS, EQUAL, BatchLoop
@@ -147,15 +146,3 @@ def test_prompts_longer_than_a_batch_do_not_change_tokens(
         )
         alone = loop.write(path, [prompt], 2, 1)
         assert all(margin < 0.1 for margin in expected.partings(alone.tokens))
-
-
-def test_tables_replace_the_text_between_their_markers(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    edges = "<!-- bench:{0}:begin -->\n{1}\n<!-- bench:{0}:end -->\n"
-    page.write_text(edges.format("x", "old") + edges.format("y", "kept"), encoding="utf-8")
-    fill_sections(page, {"x": "new", "elsewhere": "no"})
-    fill_sections(page, {"x": "newer"})
-    expected = edges.format("x", "\nnewer\n") + edges.format("y", "kept")
-    assert page.read_text(encoding="utf-8") == expected
-    with pytest.raises(ValueError, match="found none"):
-        fill_sections(page, {"z": "new"})

@@ -1,25 +1,17 @@
-"""The shared parts of the benchmarks: figures, ratios, stored and disturbed results."""
+"""The shared parts of the benchmarks: ratios, stored and disturbed results."""
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from page_tables import number
 
 from bench.parts.figures import median_ratio
-from bench.parts.machine import one_busy_process, quietest
+from bench.parts.machine import quietest
 from bench.parts.merging import stored_or_measured
-
-
-def test_numbers_have_three_digits() -> None:
-    values = (12345.6, 123.4, 12.34, 1.234, 0.01234)
-    assert [number(value) for value in values] == ["12,346", "123", "12.3", "1.23", "0.012"]
 
 
 def test_ratios_are_computed_within_each_round() -> None:
@@ -62,10 +54,3 @@ def test_a_disturbed_cell_is_measured_again(
     made = iter([{"other_programs": each} for each in (*busy, 0.0)])
     assert quietest(lambda: next(made), attempts=3)["other_programs"] == kept
     assert len(list(made)) == len(busy) + 1 - measurements
-
-
-def test_the_busy_process_uses_a_core_until_the_block_ends() -> None:
-    before = os.times().children_user
-    with one_busy_process():
-        time.sleep(0.5)
-    assert os.times().children_user > before + 0.05

@@ -1,4 +1,4 @@
-"""All pages and messages name the same extras, and install the published package."""
+"""All pages and messages name the same extras."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ import re
 import subprocess
 from pathlib import Path
 
-import pytest
 from checkout import ROOT
 
 from eliza_ffi.cli.doctor import EXTRAS
 
 PAGE = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
-FROM_A_CLONE = {"README.md", "docs/develop/build.md", "docs/install.md", "models/README.md"}
-"""The pages that may install from a clone."""
 
 
 def texts() -> list[Path]:
@@ -56,25 +53,3 @@ def test_every_file_names_only_existing_extras() -> None:
 
 def test_the_installation_page_describes_extras_as_doctor_does() -> None:
     assert extras_of_the_tables(PAGE) == {name: purpose for name, (purpose, _) in EXTRAS.items()}
-
-
-def test_only_pages_about_clones_install_from_a_clone() -> None:
-    from_clone = {
-        path.relative_to(ROOT).as_posix()
-        for path in texts()
-        if path.suffix == ".md"
-        and re.search(r"pip install (-e )?'?\.(?=[ \[`\n'])", path.read_text(encoding="utf-8"))
-    }
-    assert from_clone == FROM_A_CLONE
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("pip install 'eliza-ffi[serve,cli]'", {"serve", "cli"}),
-        ("pip install '.[ray]'", {"ray"}),
-        ("ray[data] and a list[int]", set()),
-    ],
-)
-def test_extras_are_found_in_requirements(text: str, expected: set[str]) -> None:
-    assert extras_in(text) == expected

@@ -5,12 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from check_toolchain import CHECKS, Machine, main, missing_for, vulkan_version
+from check_toolchain import CHECKS, Machine, main, missing_for
 
-OLD_HEADER = """
-#define VK_HEADER_VERSION 239
-#define VK_HEADER_VERSION_COMPLETE VK_MAKE_API_VERSION(0, 1, 3, VK_HEADER_VERSION)
-"""
 NEW_HEADER = """
 #define VK_HEADER_VERSION 309
 #define VK_HEADER_VERSION_COMPLETE VK_MAKE_API_VERSION(0, 1, 4, VK_HEADER_VERSION)
@@ -66,18 +62,3 @@ def test_vulkan_needs_headers_and_glslc_but_not_libvulkan(root: Path) -> None:
     add(root, "usr/include/vulkan/vulkan_core.h", NEW_HEADER)
     add(root, "usr/include/spirv/unified1/spirv.hpp")
     assert missing_for("vulkan", machine(root)) == []
-
-
-@pytest.mark.parametrize(
-    ("text", "version"),
-    [
-        (OLD_HEADER, (1, 3, 239)),
-        (NEW_HEADER, (1, 4, 309)),
-        (NEW_HEADER.replace("API_VERSION(0, ", "VERSION("), (1, 4, 309)),
-        ("", (0, 0, 0)),
-    ],
-)
-def test_the_vulkan_version_is_read_from_the_header(
-    text: str, version: tuple[int, int, int]
-) -> None:
-    assert vulkan_version(text) == version

@@ -1,11 +1,8 @@
-"""The report about the tests for Windows counts every test, and a missing wine gets one line."""
+"""The report about the tests for Windows counts every test."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-from check_windows import main, read_report
+from check_windows import read_report
 
 REPORT = """<?xml version="1.0" encoding="UTF-8"?>
 <testsuites tests="5"><testsuite name="Files">
@@ -26,22 +23,3 @@ def test_a_report_has_the_failed_and_skipped_tests() -> None:
     assert outcome.n_passed == 1
     assert outcome.failed == ["Files.AreWritten"]
     assert outcome.skipped == {"Files.AreForked": "Windows has no fork()"}
-
-
-def test_a_missing_wine_gets_one_line(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert main(["--build", str(tmp_path)]) == 1
-    error = capsys.readouterr().err
-    assert error == "make check-windows: wine is missing (Debian: apt install wine)\n"
-
-
-def test_a_missing_build_gets_one_line(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    wine = tmp_path / "wine"
-    wine.touch(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert main(["--build", str(tmp_path)]) == 1
-    assert capsys.readouterr().err.endswith("has no native_tests.exe: run 'make windows'\n")

@@ -65,10 +65,3 @@ def test_every_action_has_a_version(workflow: Path) -> None:
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.name)
 def test_every_job_with_steps_has_a_time_limit(workflow: Path) -> None:
     assert all("timeout-minutes" in job for job in jobs(workflow).values() if "steps" in job)
-
-
-def test_a_step_with_another_command_is_found() -> None:
-    assert unknown_commands("make no-such-target\nmake lint\ncurl example.org\n.ci/run") == [
-        "make no-such-target",
-        "curl example.org",
-    ]
