@@ -11,7 +11,8 @@ from typing import Any, cast
 
 from ..checks import check_kind
 from ..errors import InvalidArgumentError
-from ..library.protocol import LlmStreamingBinding, StreamStep
+from ..library.binding import CffiBinding
+from ..library.protocol import StreamStep
 from ..session.filling import FillResult, FillRun, SpanFill
 from ..session.generation import GenerationRun
 from ..session.lifecycle import Work
@@ -27,7 +28,7 @@ logger = logging.getLogger("eliza_ffi")
 
 
 class _Runner:
-    def __init__(self, binding: LlmStreamingBinding, ctx: Any) -> None:
+    def __init__(self, binding: CffiBinding, ctx: Any) -> None:
         self.binding = binding
         self.ctx = ctx
         self._has_warned = False
@@ -73,9 +74,7 @@ class FfiStreamingRunner(_Runner):
     the call has returned and the stream is closed.
     """
 
-    def __init__(
-        self, binding: LlmStreamingBinding, ctx: Any, scheduler: Scheduler | None = None
-    ) -> None:
+    def __init__(self, binding: CffiBinding, ctx: Any, scheduler: Scheduler | None = None) -> None:
         super().__init__(binding, ctx)
         self._scheduler = scheduler or Scheduler(
             Turns(MOST_SLOTS, math.inf),
@@ -186,7 +185,7 @@ class SyncStreamingRunner(_Runner):
         The context to generate with, which the binding has created.
     """
 
-    def __init__(self, binding: LlmStreamingBinding, ctx: Any) -> None:
+    def __init__(self, binding: CffiBinding, ctx: Any) -> None:
         super().__init__(binding, ctx)
         self._slots: dict[int, threading.Lock] = {}
         self._owners: dict[int, int] = {}

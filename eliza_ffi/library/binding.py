@@ -1,4 +1,4 @@
-"""Call the C library: an implementation of :class:`LlmStreamingBinding`, one method per C function.
+"""Call the C library, with one method for each C function.
 
 This is the lowest layer of the package. It checks that arguments fit their C types, and turns
 negative statuses into exceptions. cffi releases the GIL during every call. The methods are grouped
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from .cffi_values import CffiStream, token_array
 from .context_calls import ContextCalls, VerifierEvent
-from .protocol import LlmStreamingBinding, StreamConfig, StreamStats, StreamStep, TrieLeaf
+from .protocol import StreamConfig, StreamStats, StreamStep, TrieLeaf
 from .state_calls import StateCalls
 from .stream_calls import StreamCalls
 from .text_calls import EotScore, TextCalls
@@ -19,7 +19,6 @@ __all__ = [
     "CffiBinding",
     "CffiStream",
     "EotScore",
-    "LlmStreamingBinding",
     "StreamConfig",
     "StreamStats",
     "StreamStep",

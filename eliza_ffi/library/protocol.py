@@ -1,14 +1,10 @@
-"""The interface between the package and an inference library, and the types of its values.
-
-The package calls the library only through :class:`LlmStreamingBinding`. A test can therefore record
-the calls, and another library can implement them.
-"""
+"""The constants, arguments and results of the library's calls, as Python values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +18,6 @@ __all__ = [
     "TRIE_BEST_LEAF",
     "TRIE_SAMPLE",
     "EndingScores",
-    "LlmStreamingBinding",
     "PreparedChoices",
     "SpanResult",
     "StreamConfig",
@@ -174,7 +169,7 @@ class StreamStep:
         The number of tokens in the drafts that ended in this step, and how many of these tokens
         were accepted.
     logprobs : array of (token, logprob), shape [n, 1 + n_top], or None
-        The log-probabilities of the tokens, as :meth:`LlmStreamingBinding.take_logprobs` returns
+        The log-probabilities of the tokens, as :meth:`CffiBinding.take_logprobs` returns
         them; None if they were not requested.
     """
 
@@ -351,121 +346,3 @@ class TokenTable:
     texts: tuple[bytes, ...]
     control: tuple[int, ...]
     ends: tuple[int, ...]
-
-
-class LlmStreamingBinding(Protocol):
-    """The calls of an inference library. Each implementation has its own context and stream types.
-
-    Every call may block until the library returns. `cancel` may be called from any thread. Failures
-    raise :class:`~eliza_ffi.errors.ElizaError`.
-    """
-
-    def supports(self, name: str) -> bool:
-        """Return whether the library has the function that the method of this name calls."""
-
-    def open(self, ctx: Any, config: StreamConfig) -> Any:
-        """Open a stream on a context."""
-
-    def prefill(self, stream: Any, tokens: Tokens) -> None:
-        """Append the prompt, or the next part of a conversation, and decode it."""
-
-    def next(self, stream: Any) -> StreamStep:
-        """Generate the next step and return it."""
-
-    def next_many(self, stream: Any) -> StreamStep:
-        """Generate tokens for a short time, and return them as one step."""
-
-    def set_stops(self, stream: Any, stops: Sequence[str]) -> None:
-        """Set the stop strings. `next` and `next_many` return after a token that completes one."""
-
-    def cancel(self, stream: Any) -> None:
-        """Stop the call that is running on the stream."""
-
-    def set_token_mask(self, stream: Any, mask: NDArray[np.uint32] | None) -> None:
-        """Allow only tokens whose bit in the mask is set as the next token; None allows all."""
-
-    def set_forced_tokens(self, stream: Any, tokens: Tokens) -> None:
-        """Make these tokens the next ones, without a forward pass for each."""
-
-    def decode(self, stream: Any) -> None:
-        """Run the forward pass that the next token needs, if any."""
-
-    def set_token_trie(self, stream: Any, payload: str, mode: int) -> None:
-        """Start a span; raise :class:`~eliza_ffi.errors.TokenTrieError` if it is rejected."""
-
-    def set_choices(self, stream: Any, choices: PreparedChoices, mode: int) -> None:
-        """Start a span with prepared choices."""
-
-    def set_text_choices(self, stream: Any, choices: Sequence[str], mode: int) -> None:
-        """Start a span with choices given as strings; raise TokenTrieError if rejected."""
-
-    def clear_token_trie(self, stream: Any) -> None:
-        """End the span."""
-
-    def token_trie_leaf(self, stream: Any) -> TrieLeaf | None:
-        """Return the leaf on which the last span ended, or None if no span has ended on a leaf."""
-
-    def token_trie_scores(self, stream: Any) -> NDArray[np.float64]:
-        """Return the natural logarithm of every leaf's probability, in the payload's order."""
-
-    def score_endings(
-        self,
-        stream: Any,
-        endings: Sequence[tuple[Tokens, PreparedChoices]],
-        *,
-        joint: bool,
-        option_mass: bool,
-    ) -> tuple[EndingScores, ...]:
-        """Score the choices after each of several endings. The conversation does not change."""
-
-    def rank(
-        self,
-        stream: Any,
-        choices: PreparedChoices,
-        *,
-        k: int,
-        after: Tokens = (),
-        groups: Tokens | None = None,
-        max_passes: int | None = None,
-        joint: bool = False,
-    ) -> Ranking:
-        """Return the `k` most probable choices. The conversation does not change."""
-
-    def rank_texts(
-        self,
-        stream: Any,
-        texts: Sequence[str],
-        *,
-        k: int,
-        groups: Tokens | None = None,
-        max_passes: int | None = None,
-    ) -> Ranking:
-        """Return the `k` most probable texts, which any tokens may spell."""
-
-    def fill(self, stream: Any, span: Mapping[str, Any]) -> SpanResult:
-        """Write one span of an answer. The C header describes the members of `span`.
-
-        A :class:`~eliza_ffi.errors.ContextFullError` has the unfinished result as its `partial`.
-        """
-
-    def set_sampling(self, stream: Any, settings: str) -> None:
-        """Change the sampling of all following tokens; `settings` is the JSON of a Sampling."""
-
-    def set_logprobs(self, stream: Any, n_top: int) -> None:
-        """Record log-probabilities for all following tokens and their `n_top` alternatives."""
-
-    def take_logprobs(self, stream: Any, n_tokens: int, n_top: int) -> NDArray[np.void]:
-        """Return the log-probabilities of the tokens that were generated since the last call.
-
-        Returns
-        -------
-        array of (token, logprob), shape [n, 1 + n_top], n at most n_tokens
-            In each row the generated token, then the most probable tokens at its position. Unknown
-            entries are -1 and nan.
-        """
-
-    def stats(self, stream: Any) -> StreamStats:
-        """Return the counters of the stream."""
-
-    def close(self, stream: Any) -> None:
-        """Free the stream."""

@@ -20,7 +20,8 @@ from ..errors import (
     InvalidArgumentError,
     NotSupportedError,
 )
-from ..library.protocol import LlmStreamingBinding, SpanResult, StreamStats
+from ..library.binding import CffiBinding
+from ..library.protocol import SpanResult, StreamStats
 from ..structured.fill_result import AnswerWriter, FillResult, SpanFill
 from ..structured.placed_span import Filled, PlacedSpan, Script
 from ..structured.sampler_plan import SpanSamplerPlan, SpanSampling
@@ -126,7 +127,7 @@ class FillRun:
         If the library cannot fill spans.
     """
 
-    def __init__(self, binding: LlmStreamingBinding, ctx: Any, args: FillRequest) -> None:
+    def __init__(self, binding: CffiBinding, ctx: Any, args: FillRequest) -> None:
         check_kind("args", args, FillRequest, "a FillRequest")
         if not binding.supports("fill"):
             raise NotSupportedError("this library cannot fill skeletons: it has no llm_stream_fill")

@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from ..checks import check_kind
 from ..choices.token_tree import TokenTreePayload
 from ..errors import ContextFullError, NotSupportedError, TokenTrieError
+from ..library.binding import CffiBinding
 from ..library.protocol import (
     STOP_AT_LEAF,
     TEXT_HEAL_PROMPT,
-    LlmStreamingBinding,
     PreparedChoices,
     StreamStats,
     StreamStep,
@@ -63,7 +63,7 @@ class GenerationRun:
 
     def __init__(
         self,
-        binding: LlmStreamingBinding,
+        binding: CffiBinding,
         ctx: Any,
         args: GenerationRequest,
         warn: Callable[[str], None] = logger.warning,

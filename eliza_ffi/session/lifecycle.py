@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from typing import Any, Generic, Protocol, TypeVar
 
 from ..errors import GenerationCancelled
-from ..library.protocol import LlmStreamingBinding, StreamConfig, Tokens
+from ..library.binding import CffiBinding
+from ..library.protocol import StreamConfig, Tokens
 
 __all__ = ["Lifecycle", "Work", "open_stream"]
 
@@ -17,7 +18,7 @@ Step = TypeVar("Step")
 
 
 @contextmanager
-def open_stream(binding: LlmStreamingBinding, ctx: Any, config: StreamConfig) -> Iterator[Any]:
+def open_stream(binding: CffiBinding, ctx: Any, config: StreamConfig) -> Iterator[Any]:
     """Open a stream, and close it at the end of the ``with`` block."""
     stream = binding.open(ctx, config)
     try:
@@ -98,7 +99,7 @@ class Lifecycle:
         A noun for the action, for the error message after a cancel, such as ``"generation"``.
     """
 
-    def __init__(self, binding: LlmStreamingBinding, ctx: Any, what: str) -> None:
+    def __init__(self, binding: CffiBinding, ctx: Any, what: str) -> None:
         self._binding = binding
         self._ctx = ctx
         self._what = what

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InvalidArgumentError
-from ..library.protocol import LlmStreamingBinding, StreamStep
+from ..library.binding import CffiBinding
+from ..library.protocol import StreamStep
 from ..structured.masks import Masks, MaskSource
 
 __all__ = ["MaskedSteps"]
@@ -42,9 +43,7 @@ class MaskedSteps:
         Whether the text is complete, so that no token may follow.
     """
 
-    def __init__(
-        self, binding: LlmStreamingBinding, masks: Masks, check: Callable[[], None]
-    ) -> None:
+    def __init__(self, binding: CffiBinding, masks: Masks, check: Callable[[], None]) -> None:
         self._binding = binding
         self._masks = masks
         self._check = check

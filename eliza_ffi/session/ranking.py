@@ -18,7 +18,8 @@ from ..choices.prepared_labels import ChoiceTokens
 from ..choices.rank_result import RankLevel, RankResult
 from ..choices.token_tree import TokenTreePayload
 from ..errors import InvalidArgumentError
-from ..library.protocol import LlmStreamingBinding, PreparedChoices, Ranking
+from ..library.binding import CffiBinding
+from ..library.protocol import PreparedChoices, Ranking
 from .lifecycle import Lifecycle
 from .options import AnyPrompt, CacheOptions
 from .request import GenerationRequest, TextChoices
@@ -106,7 +107,7 @@ class RankRun:
     request
     """
 
-    def __init__(self, binding: LlmStreamingBinding, ctx: Any, request: RankRequest) -> None:
+    def __init__(self, binding: CffiBinding, ctx: Any, request: RankRequest) -> None:
         self._binding = binding
         self._request = request
         self._all: ScoreRun | None = None

@@ -644,7 +644,7 @@ def token_logprobs(session: Session, rows: NDArray[np.void]) -> tuple[TokenLogpr
     ----------
     session
     rows
-        As :meth:`~eliza_ffi.library.protocol.LlmStreamingBinding.take_logprobs` returns them.
+        As :meth:`~eliza_ffi.library.CffiBinding.take_logprobs` returns them.
     """
 
     # Some tokenizers drop a space at the beginning, so each token is detokenized after an anchor.

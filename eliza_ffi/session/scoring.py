@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from ..choices.prepared_labels import ChoiceTokens
 from ..errors import NotSupportedError
+from ..library.binding import CffiBinding
 from ..library.protocol import (
     TRIE_ARGMAX,
     EndingScores,
-    LlmStreamingBinding,
     PreparedChoices,
     Ranking,
     Tokens,
@@ -118,7 +118,7 @@ class ScoreRun:
         then compute only probabilities among the labels.
     """
 
-    def __init__(self, binding: LlmStreamingBinding, ctx: Any, args: ScoreArgs) -> None:
+    def __init__(self, binding: CffiBinding, ctx: Any, args: ScoreArgs) -> None:
         self._binding = binding
         is_prepared = all(isinstance(ending.choices, PreparedChoices) for ending in args.endings)
         self._together = binding.supports("score_endings") and is_prepared
@@ -220,7 +220,7 @@ class _Counts:
         self.cached_tokens = 0
         self.forward_passes = 0
 
-    def add(self, binding: LlmStreamingBinding, stream: Any, is_first: bool = True) -> None:
+    def add(self, binding: CffiBinding, stream: Any, is_first: bool = True) -> None:
         if not binding.supports("stats"):
             self.forward_passes = -1
             return

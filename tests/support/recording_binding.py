@@ -22,7 +22,7 @@ STEPS = (
 
 
 class RecordingBinding:
-    """Implements :class:`eliza_ffi.library.LlmStreamingBinding`.
+    """Takes the place of an :class:`eliza_ffi.library.CffiBinding`.
 
     Parameters
     ----------
