@@ -17,13 +17,7 @@ from .token_tree import (
     TokenTreeDescriptor,
     TokenTreeLeaf,
     TokenTreePayload,
-    TokenTrieNode,
     build_token_tree_descriptor,
-    build_token_trie,
-    count_terminals,
-    estimate_trie_bytes,
-    is_unique_continuation,
-    step,
 )
 
 __all__ = [
@@ -36,13 +30,7 @@ __all__ = [
     "TokenTreeDescriptor",
     "TokenTreeLeaf",
     "TokenTreePayload",
-    "TokenTrieNode",
     "as_label_set",
     "build_token_tree_descriptor",
-    "build_token_trie",
-    "count_terminals",
-    "estimate_trie_bytes",
-    "is_unique_continuation",
-    "step",
     "tokenize_choice",
 ]

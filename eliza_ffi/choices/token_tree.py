@@ -1,37 +1,24 @@
-"""Labels as token sequences: a trie, and the payload that passes the labels to the library.
-
-The trie here is the reference implementation of the native trie, in pure Python. It defines the
-native trie's behaviour in readable form, and the native trie is tested against it.
-"""
+"""Labels as token sequences: the payload that passes them to the library."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from .._lazy import lazy_property
-from ..checks import check_callable, check_each, check_kind, check_text, check_whole, found
+from ..checks import check_callable, check_each, check_kind, check_text, found
 from ..errors import InvalidArgumentError, TokenTrieError
 
 __all__ = [
     "TokenTreeDescriptor",
     "TokenTreeLeaf",
     "TokenTreePayload",
-    "TokenTrieNode",
     "build_token_tree_descriptor",
-    "build_token_trie",
-    "count_terminals",
-    "estimate_trie_bytes",
-    "is_unique_continuation",
-    "step",
 ]
 
 LARGEST_TOKEN = 2**31 - 1
-
-BYTES_PER_NODE = 16
-"""The size of a native trie node: token, first child, number of children, leaf; 4 bytes each."""
 
 
 @dataclass(frozen=True)
@@ -162,65 +149,6 @@ class TokenTreePayload:
         )
 
 
-@dataclass
-class TokenTrieNode:
-    """A node of the trie; it represents a prefix of one or more labels.
-
-    Attributes
-    ----------
-    children : dict of int to TokenTrieNode
-        The child for each possible next token.
-    leaf : TokenTreeLeaf or None
-        The label that is complete at this node; the first one if several labels have the same
-        tokens.
-    """
-
-    children: dict[int, TokenTrieNode] = field(default_factory=dict)
-    leaf: TokenTreeLeaf | None = None
-
-    @property
-    def is_terminal(self) -> bool:
-        """Whether a label is complete at this node."""
-        return self.leaf is not None
-
-    @property
-    def allowed(self) -> list[int]:
-        """The allowed next tokens, ascending."""
-        return sorted(self.children)
-
-
-def build_token_trie(leaves: Iterable[TokenTreeLeaf]) -> TokenTrieNode:
-    """Build a trie from leaves and return its root."""
-    root = TokenTrieNode()
-    for leaf in check_each("leaves", leaves, TokenTreeLeaf, "a TokenTreeLeaf"):
-        node = root
-        for token in leaf.tokens:
-            node = node.children.setdefault(token, TokenTrieNode())
-        if node.leaf is None:
-            node.leaf = leaf
-    return root
-
-
-def step(node: TokenTrieNode, token: int) -> TokenTrieNode | None:
-    """Return the child for a token; None if the token is not allowed here."""
-    return _node(node).children.get(check_whole("token", token))
-
-
-def is_unique_continuation(node: TokenTrieNode) -> bool:
-    """Return whether the node has exactly one child and no label is complete at it."""
-    return len(_node(node).children) == 1 and not node.is_terminal
-
-
-def count_terminals(node: TokenTrieNode) -> int:
-    """Return the number of distinct token sequences that end at or below a node."""
-    return sum(1 for below in _walk(node) if below.is_terminal)
-
-
-def estimate_trie_bytes(node: TokenTrieNode) -> int:
-    """Return the approximate size of the equivalent native trie in bytes, without names."""
-    return BYTES_PER_NODE * sum(1 for _ in _walk(node))
-
-
 def build_token_tree_descriptor(
     path: str, names: Iterable[str], tokenize: Callable[[str], Sequence[int]]
 ) -> TokenTreeDescriptor:
@@ -251,18 +179,6 @@ def build_token_tree_descriptor(
         )
     leaves = [TokenTreeLeaf(name, tuple(tokenize(name)) if name else ()) for name in ordered]
     return TokenTreeDescriptor(path, tuple(leaves))
-
-
-def _node(node: TokenTrieNode) -> TokenTrieNode:
-    return check_kind("node", node, TokenTrieNode, "a TokenTrieNode")
-
-
-def _walk(root: TokenTrieNode) -> Iterator[TokenTrieNode]:
-    waiting = [_node(root)]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        waiting.extend(node.children.values())
 
 
 def _leaf_problem(name: Any, tokens: Any) -> tuple[str, str] | None:

@@ -1,4 +1,4 @@
-"""The reference trie in Python, and the JSON format of payloads."""
+"""The JSON format of payloads, and their errors."""
 
 from __future__ import annotations
 
@@ -12,13 +12,7 @@ from eliza_ffi.choices.token_tree import (
     TokenTreeDescriptor,
     TokenTreeLeaf,
     TokenTreePayload,
-    TokenTrieNode,
     build_token_tree_descriptor,
-    build_token_trie,
-    count_terminals,
-    estimate_trie_bytes,
-    is_unique_continuation,
-    step,
 )
 from eliza_ffi.errors import InvalidArgumentError, TokenTrieError
 
@@ -36,43 +30,6 @@ def leaf(name: str, *tokens: int) -> TokenTreeLeaf:
 
 def payload(*leaves: TokenTreeLeaf, path: str = "action") -> TokenTreePayload:
     return TokenTreePayload("m", (TokenTreeDescriptor(path, leaves),))
-
-
-@given(leaf_sets, st.data())
-def test_every_step_of_a_walk_agrees_with_brute_force(
-    leaves: list[TokenTreeLeaf], data: st.DataObject
-) -> None:
-    node: TokenTrieNode | None = build_token_trie(leaves)
-    walked: tuple[int, ...] = ()
-    while node is not None:
-        ahead = [item for item in leaves if item.tokens[: len(walked)] == walked]
-        longer = [item for item in ahead if len(item.tokens) > len(walked)]
-        complete = [item for item in ahead if item.tokens == walked]
-
-        assert node.allowed == sorted({item.tokens[len(walked)] for item in longer})
-        assert node.leaf == (complete[0] if complete else None)
-        assert node.is_terminal == bool(complete)
-        assert is_unique_continuation(node) == (len(node.allowed) == 1 and not complete)
-        assert count_terminals(node) == len({item.tokens for item in ahead})
-
-        token = data.draw(st.integers(0, 4))
-        node = step(node, token)
-        walked += (token,)
-        assert (node is None) == (not any(t.tokens[: len(walked)] == walked for t in leaves))
-
-
-@given(leaf_sets)
-def test_the_estimated_size_is_constant_per_distinct_prefix(leaves: list[TokenTreeLeaf]) -> None:
-    prefixes = {item.tokens[:n] for item in leaves for n in range(len(item.tokens) + 1)}
-    per_node = estimate_trie_bytes(TokenTrieNode())
-    assert per_node > 0
-    assert estimate_trie_bytes(build_token_trie(leaves)) == per_node * len(prefixes)
-
-
-def test_the_first_of_several_leaves_with_the_same_tokens_wins() -> None:
-    node = step(build_token_trie([leaf("first", 7), leaf("second", 7)]), 7)
-    assert node is not None
-    assert node.leaf == leaf("first", 7)
 
 
 def test_json_has_the_same_bytes_as_json_stringify() -> None:

@@ -8,14 +8,13 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from token_trie import TokenTrieNode, build_token_trie
 
 from eliza_ffi.choices.token_tree import (
     TokenTreeDescriptor,
     TokenTreeLeaf,
     TokenTreePayload,
-    TokenTrieNode,
     build_token_tree_descriptor,
-    build_token_trie,
 )
 from eliza_ffi.elizaos import rtkt
 from eliza_ffi.elizaos.rtkt import RtktTree, decode_rtkt, encode_descriptor, encode_rtkt

@@ -231,7 +231,6 @@ def of_choices(model: Model) -> Iterator[Subject]:
     }
     one = choices.LabelSet(["a"], ["a"])
     leaf = choices.TokenTreeLeaf("a", (1,))
-    node = choices.build_token_trie([leaf])
     descriptor = choices.TokenTreeDescriptor("path", (leaf,))
     payload = choices.TokenTreePayload("model", (descriptor,))
     yield of(choices.LabelSet, values=["a"], texts=["a"])
@@ -250,11 +249,6 @@ def of_choices(model: Model) -> Iterator[Subject]:
     yield of(choices.TokenTreePayload.from_json, text=payload.to_json())
     yield of(choices.as_label_set, choices=["a"])
     yield of(choices.build_token_tree_descriptor, path="p", names=["a"], tokenize=both["tokenize"])
-    yield of(choices.build_token_trie, leaves=[leaf])
-    yield of(choices.count_terminals, node=node)
-    yield of(choices.estimate_trie_bytes, node=node)
-    yield of(choices.is_unique_continuation, node=node)
-    yield of(choices.step, node=node, token=1)
     yield of(elizaos.decode_rtkt, data=elizaos.encode_rtkt("path", [[1]]))
     yield of(elizaos.encode_descriptor, descriptor=descriptor)
     yield of(elizaos.encode_rtkt, path="path", leaves=[[1]])
@@ -542,7 +536,7 @@ OF_SESSION = {
 LEFT_OUT = {
     "results, which only the package creates": {
         *("choices.RankLevel", "choices.RankResult"),
-        *("choices.ChoiceResult", "elizaos.RtktTree", "choices.TokenTrieNode"),
+        *("choices.ChoiceResult", "elizaos.RtktTree"),
         *("decisions.Asked", "decisions.Calibration", "decisions.ChoiceAnswer"),
         *("decisions.Decision", "decisions.DecisionReport", "decisions.DecisionUsage"),
         *("decisions.LabelsAnswer", "decisions.PredicateAnswer", "decisions.QuestionCalibration"),

@@ -17,13 +17,12 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from token_trie import build_token_trie
 
 from eliza_ffi.choices.token_tree import (
     TokenTreeDescriptor,
     TokenTreeLeaf,
     TokenTreePayload,
-    build_token_trie,
-    step,
 )
 from eliza_ffi.elizaos import (
     FfiStreamingGenerateArgs,
@@ -147,7 +146,7 @@ def python_walk(
     node = build_token_trie(payload_of(token_lists).leaves())
     sets: list[list[int] | None] = [node.allowed]
     for token in tokens:
-        following = None if sets[-1] is None else step(node, token)
+        following = None if sets[-1] is None else node.children.get(token)
         node = following or node
         sets.append(following.allowed or None if following is not None else None)
     return sets
