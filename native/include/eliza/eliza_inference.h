@@ -92,6 +92,10 @@ ELIZA_API int eliza_inference_mmap_evict(EliInferenceContext * ctx, const char *
  * Before the first stream is opened:
  *   n_ctx         tokens in the KV cache, shared by all slots; 0 (default) = min(trained length, 8192)
  *   n_slots       KV slots, which is the number of streams that can be open at once, 1 to 64 (default 8)
+ *   kv_unified    "on" (default): the slots share the n_ctx cells of the KV cache, and equal prompts share cells.
+ *                 "off": each slot has n_ctx cells of its own. Many streams that generate long texts are then
+ *                 faster, but decisions are slower: only single tokens of several streams share a pass, and no
+ *                 pass decodes several decisions
  *   n_batch       prompt tokens per forward pass, 1 to 65536 (default 512); values above n_ctx act like n_ctx
  *   park_after    a closed stream leaves its tokens in the KV cache, where every later pass must read them.
  *                 After this many passes that do not use them, they move to host memory, and they return when
@@ -102,7 +106,8 @@ ELIZA_API int eliza_inference_mmap_evict(EliInferenceContext * ctx, const char *
  *                 use those cores
  *   batching      "auto" (default): streams that decode at the same time share forward passes. "off": every
  *                 request runs its own passes. Sharing a pass changes only how logits are rounded
- *   flash_attn    "auto" (default: on a GPU, and for a quantized V cache), "on" or "off"
+ *   flash_attn    "auto" (default: on a GPU, for a quantized V cache, and if kv_unified is off), "on" or
+ *                 "off"
  *   backend_sampling  "on": when a device computes all logits, copy only the allowed tokens' logits (up to
  *                 1,024) to the host. "off": copy all of them. "auto" (default) currently means "off", because
  *                 no device is known to benefit

@@ -52,6 +52,10 @@ const std::vector<Option> & table() {
          [](Options & o, const std::string & v) { return parse_number(v, 0, max_ctx, o.n_ctx); }},
         {"n_slots", S::model_loaded, "1 to 64",
          [](Options & o, const std::string & v) { return parse_number(v, 1, 64, o.n_slots); }},
+        {"kv_unified", S::model_loaded, "on or off",
+         [](Options & o, const std::string & v) {
+             return parse_name<bool>(v, {{"on", true}, {"off", false}}, o.kv_unified);
+         }},
         {"n_batch", S::model_loaded, "1 to 65536 tokens",
          [](Options & o, const std::string & v) { return parse_number(v, 1, 65536, o.n_batch); }},
         {"park_after", S::model_loaded, "0 (never) to 2147483647 passes",

@@ -33,6 +33,7 @@ struct Options {
 
     int32_t n_ctx = 0;
     int32_t n_slots = 8;
+    bool kv_unified = true;  // the slots share n_ctx cells; otherwise each slot has n_ctx cells
     int32_t n_batch = 512;
     int32_t park_after = 8;  // park a closed stream's tokens after this many passes without them; 0: never
     int32_t n_threads = 0;

@@ -5,6 +5,7 @@
 
 #include "engine/model/rpc_connections.h"
 #include "error.h"
+#include "llama-context.h"
 #include "log.h"
 
 namespace eliza {
@@ -15,7 +16,7 @@ size_t length_shared(const std::vector<llama_token> & held, const llama_token * 
     return static_cast<size_t>(end.first - text);
 }
 
-// Parking pays only for a KV cache on the CPU. A recurrent state has the same size for every slot, and is read by its
+// Parking pays only for shared cells on the CPU. A recurrent state has the same size for every slot, and is read by its
 // own slot only. On a device, attention is fast and copying to the host and back is slow.
 bool is_worth_parking(const Model & model) { return !model.is_recurrent() && !model.is_offloaded(); }
 
@@ -40,7 +41,8 @@ KvCache::KvCache(const Model & model, llama_context * context, KvTypes types, in
     : model_(model),
       context_(context),
       types_(types),
-      park_after_(is_worth_parking(model) ? park_after : 0),
+      is_unified_(context->get_cparams().kv_unified),
+      park_after_(is_unified_ && is_worth_parking(model) ? park_after : 0),
       slots_(n_slots) {
     for (int32_t lane = n_lanes; lane-- > 0;) {
         free_lanes_.push_back(n_slots + lane);
@@ -48,14 +50,14 @@ KvCache::KvCache(const Model & model, llama_context * context, KvTypes types, in
 }
 
 std::string KvCache::describe() const {
-    return std::string(ggml_type_name(types_.k)) + "/" + ggml_type_name(types_.v) + " llama.cpp " +
-           ELIZA_LLAMA_CPP_COMMIT;
+    return std::string(ggml_type_name(types_.k)) + "/" + ggml_type_name(types_.v) + (is_unified() ? "" : " own cells") +
+           " llama.cpp " + ELIZA_LLAMA_CPP_COMMIT;
 }
 
 size_t KvCache::take_prefix(Slot & slot, const llama_token * text, size_t most) {
     const size_t own = truncate(slot, length_shared(slot.cached, text, most));
-    if (own == most || model_.is_recurrent()) {
-        return own;  // A recurrent model has a state instead of cells, and no part of a state can be shared.
+    if (own == most || !shares_cells()) {
+        return own;
     }
     const Slot * donor = nullptr;
     size_t longest = own;

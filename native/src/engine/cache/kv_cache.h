@@ -39,6 +39,13 @@ public:
 
     SlotTable & slots() { return slots_; }
 
+    // Returns whether a cell can belong to several slots. If not, llama.cpp splits a batch whose sequences have
+    // different lengths, reads all weights for each part, and leaves hidden states in the order of the parts.
+    bool shares_cells() const { return is_unified() && !model_.is_recurrent(); }
+
+    // Returns whether dropping one slot's tokens makes room for another slot.
+    bool is_unified() const { return is_unified_; }
+
     // Describes how keys and values are stored. A saved state can only be restored into a cache with the same
     // description.
     std::string describe() const;
@@ -108,6 +115,7 @@ private:
     const Model & model_;
     llama_context * context_;
     const KvTypes types_;
+    const bool is_unified_;
     const int32_t park_after_;
     SlotTable slots_;
     std::vector<llama_seq_id> free_lanes_;

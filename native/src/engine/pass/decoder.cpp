@@ -13,9 +13,11 @@ namespace {
 constexpr int32_t max_lanes = 32;
 constexpr size_t max_row_bytes = size_t(64) << 20;
 
-// A cell of the KV cache can belong to several sequences, a recurrent state cannot. With a sliding window, llama.cpp
-// overwrites only cells that belong to a single sequence, so a slot keeps its window while it has lanes.
-int32_t lanes_for(const Model & model) { return model.is_recurrent() ? 0 : max_lanes; }
+// A cell of a unified KV cache can belong to several sequences, a recurrent state cannot. With a sliding window,
+// llama.cpp overwrites only cells that belong to a single sequence, so a slot keeps its window while it has lanes.
+int32_t lanes_for(const Model & model, const Options & options) {
+    return options.kv_unified && !model.is_recurrent() ? max_lanes : 0;
+}
 
 int32_t most_rows(const Model & model) {
     const size_t row_bytes = static_cast<size_t>(model.n_vocab()) * sizeof(float);
@@ -23,8 +25,7 @@ int32_t most_rows(const Model & model) {
 }
 
 // The pass of a tree also decodes the token before the tree, so the tree has one token less than a batch.
-TreeLimits limits_for(const PassRunner & runner) {
-    const int32_t n_lanes = lanes_for(runner.model());
+TreeLimits limits_for(const PassRunner & runner, int32_t n_lanes) {
     return n_lanes > 0 ? TreeLimits{runner.n_batch() - 1, most_rows(runner.model()), n_lanes} : TreeLimits{0, 0, 0};
 }
 
@@ -32,9 +33,9 @@ TreeLimits limits_for(const PassRunner & runner) {
 
 Decoder::Decoder(const std::shared_ptr<Model> & model, std::shared_ptr<ComputeThreads> threads, const Options & options,
                  const DecoderSettings & settings)
-    : runner_(model, std::move(threads), options, settings.types, settings.n_snapshots, lanes_for(*model)),
-      cache_(*model, context(), settings.types, options.n_slots, lanes_for(*model), options.park_after),
-      tree_limits_(limits_for(runner_)),
+    : runner_(model, std::move(threads), options, settings.types, settings.n_snapshots, lanes_for(*model, options)),
+      cache_(*model, context(), settings.types, options.n_slots, lanes_for(*model, options), options.park_after),
+      tree_limits_(limits_for(runner_, lanes_for(*model, options))),
       queue_(runner_, cache_, options.share_passes && model->can_share_passes(),
              std::max(most_rows(*model), options.n_slots)) {}
 

@@ -41,7 +41,7 @@ public:
 
     llama_context * context() const { return runner_.context(); }
     int32_t n_batch() const { return runner_.n_batch(); }
-    int32_t n_ctx() const { return static_cast<int32_t>(llama_n_ctx(context())); }
+    int32_t n_ctx() const { return static_cast<int32_t>(llama_n_ctx_seq(context())); }
 
     // Returns how many drafted tokens a pass may decode: all of them may have to be removed from the cache again.
     int32_t most_ahead() const { return cache_.most_revocable(n_batch()); }

@@ -18,10 +18,11 @@ constexpr int32_t default_n_ctx = 8192;
 // so every context length is, too.
 constexpr uint32_t n_ctx_step = 256;
 
-// With flash_attn=auto, a model on the CPU uses flash attention only if a quantized V cache needs it. There, flash
-// attention sums in half precision, in the order of the KV cells: depending on the contents of other slots, the logits
-// of the same prompt differ by up to 0.01 (by 0 without flash attention). Passes of few tokens after a long text also
-// take longer, up to 2.4 times as long (docs/performance.md, Flash attention).
+// With flash_attn=auto, a model on the CPU uses flash attention only if a quantized V cache needs it, or if each slot
+// has its own cells. There, flash attention sums in half precision, in the order of the KV cells: depending on the
+// contents of other slots, the logits of the same prompt differ by up to 0.01 (by 0 without flash attention). Passes of
+// few tokens after a long text also take longer, up to 2.4 times as long (docs/performance.md, Flash attention). If
+// each slot has its own cells, other slots do not matter, and text is generated faster.
 llama_flash_attn_type resolve_flash_attn(const Options & options, const Model & model, KvTypes types) {
     if (!model.takes_flash_attention()) {
         return LLAMA_FLASH_ATTN_TYPE_DISABLED;
@@ -29,8 +30,8 @@ llama_flash_attn_type resolve_flash_attn(const Options & options, const Model & 
     if (options.flash_attn != LLAMA_FLASH_ATTN_TYPE_AUTO) {
         return options.flash_attn;
     }
-    return model.is_offloaded() || ggml_is_quantized(types.v) ? LLAMA_FLASH_ATTN_TYPE_AUTO
-                                                              : LLAMA_FLASH_ATTN_TYPE_DISABLED;
+    const bool is_exact_without = options.kv_unified && !model.is_offloaded() && !ggml_is_quantized(types.v);
+    return is_exact_without ? LLAMA_FLASH_ATTN_TYPE_DISABLED : LLAMA_FLASH_ATTN_TYPE_AUTO;
 }
 
 void require_usable(const Model & model, const Options & options, KvTypes types) {
@@ -70,6 +71,9 @@ PassRunner::PassRunner(std::shared_ptr<Model> model, std::shared_ptr<ComputeThre
     const auto n_ctx = static_cast<uint32_t>(
         options.n_ctx > 0 ? options.n_ctx : std::min(llama_model_n_ctx_train(model_->get()), default_n_ctx));
     params.n_ctx = (n_ctx + n_ctx_step - 1) / n_ctx_step * n_ctx_step;
+    if (!options.kv_unified) {
+        params.n_ctx *= static_cast<uint32_t>(options.n_slots);
+    }
     params.n_seq_max = static_cast<uint32_t>(options.n_slots + n_lanes);
     // llama.cpp aborts the process if a batch has no room for one token of each sequence.
     params.n_batch = std::max(static_cast<uint32_t>(options.n_batch), params.n_seq_max);
@@ -80,7 +84,7 @@ PassRunner::PassRunner(std::shared_ptr<Model> model, std::shared_ptr<ComputeThre
     params.flash_attn_type = resolve_flash_attn(options, *model_, types);
     params.type_k = types.k;
     params.type_v = types.v;
-    params.kv_unified = true;  // slots share all cells, so an idle slot costs nothing
+    params.kv_unified = options.kv_unified;
     params.no_perf = true;
     // With an eval callback, ggml's scheduler waits for each part of the graph. Set it only if passes may stop early.
     if (is_on_cpu(model_->get()->dev_output()) && !all_rows_) {

@@ -34,7 +34,7 @@ void PassScheduler::prepare(PassRequest & request) {
 // that part for both.
 bool PassScheduler::is_better_held_back(const PassRequest & request, const Requests & members) const {
     constexpr size_t worth_a_pass = 32;  // tokens
-    if (runner_.model().is_recurrent()) {
+    if (!cache_.shares_cells()) {
         return false;
     }
     const size_t n_held = request.slot.cached.size();
@@ -127,9 +127,8 @@ PassScheduler::Requests PassScheduler::select_texts(const Requests & waiting) {
     };
     const size_t n_batch = room(waiting);
     PassRequest & first = *waiting.front();
-    if (runner_.model().is_recurrent()) {
-        // llama.cpp splits a batch whose sequences have different lengths, reads all weights for each part, and leaves
-        // hidden states in the order of the parts. So only requests for a single token go together, ordered by slot.
+    if (!cache_.shares_cells()) {
+        // llama.cpp would split other batches. It also splits a batch that skips a slot or is not ordered by slot.
         const auto is_single_token = [](const PassRequest & request) {
             return request.n_left() == 1 && !request.slot.cached.empty();
         };
@@ -204,7 +203,7 @@ void PassScheduler::decode(Requests members) {
             const PassRunner::Wanted wanted = wanted_by(members);
             do {
                 result = runner_.run(batch, wanted);
-            } while (result == PassRunner::no_room && cache_.make_room());
+            } while (result == PassRunner::no_room && cache_.is_unified() && cache_.make_room());
         } catch (...) {
             for (PassRequest * member : members) {
                 take_back(*member, /*was_begun=*/true);
@@ -228,6 +227,7 @@ void PassScheduler::decode(Requests members) {
         }
         // The request with the most tokens in the pass counts as the one that fills the context. If several have the
         // same number, it is the one with the most tokens in the cache. Dropping its tokens makes room for the others.
+        // If each slot has its own cells, a pass has one request or one token of each.
         const auto fills =
             std::max_element(members.begin(), members.end(), [](const PassRequest * a, const PassRequest * b) {
                 return std::make_pair(a->n_in_pass(), a->part.begin) < std::make_pair(b->n_in_pass(), b->part.begin);
