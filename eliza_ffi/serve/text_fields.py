@@ -56,7 +56,12 @@ class SamplingFields(Body):
     frequency_penalty: float | None = Field(None, ge=-2, le=2)
     presence_penalty: float | None = Field(None, ge=-2, le=2)
     repeat_penalty: float | None = Field(None, gt=0, le=10)
-    repetition_penalty: float | None = Field(None, gt=0, le=10, description="repeat_penalty")
+    repetition_penalty: float | None = Field(
+        None,
+        gt=0,
+        le=10,
+        description="vLLM's name of repeat_penalty; if both are given, this one is used",
+    )
     seed: int | None = Field(None, ge=0, le=MAX_SEED)
     logit_bias: dict[str, float] | None = None
 

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from typing import Literal, get_args, get_origin
 
 import httpx
 import pytest
@@ -16,6 +17,7 @@ from eliza_ffi.cli.main import build_parser
 from eliza_ffi.serve import bodies, connections
 from eliza_ffi.serve import server as serving
 from eliza_ffi.serve.decisions import EXTRAS
+from eliza_ffi.serve.responses import ResponseRequest, TextConfig
 from eliza_ffi.serve.settings import ServeSettings
 
 pytestmark = pytest.mark.slow
@@ -52,6 +54,18 @@ def test_the_page_lists_all_metrics(server: Served) -> None:
     metrics = {name for name in metrics if not name.endswith("_created")}
     section = TEXT.partition("## Metrics")[2].partition("\n## ")[0]
     assert set(re.findall(r"`(eliza_\w+)", section)) == metrics
+
+
+def test_the_page_lists_the_fields_of_responses_with_a_single_value() -> None:
+    section = TEXT.partition("### Fields without effect")[2].partition("\n## ")[0]
+    rows = section.partition("`/v1/responses`")[2].partition("| `/v1/")[0]
+    for kind, before in ((ResponseRequest, ""), (TextConfig, "text.")):
+        for name, field in kind.model_fields.items():
+            literals = [
+                get_args(each) for each in get_args(field.annotation) if get_origin(each) is Literal
+            ]
+            if literals and len(literals[0]) == 1:
+                assert f"`{before}{name}`" in rows, name
 
 
 def test_the_limits_match_the_code() -> None:
