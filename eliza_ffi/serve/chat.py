@@ -16,7 +16,7 @@ from typing_extensions import NotRequired, TypedDict
 
 from ..sampling.params import Sampling
 from ..session.requests import TextPiece, TokenLogprob
-from ..session.tool_calls import ToolCall, conversation_tokens
+from ..session.tool_calls import CallPiece, ToolCall, conversation_tokens
 from .endpoint import Endpoint, Events, Running
 from .fields import TEXT_OR_LIST, Body, NoEffect, by_kind
 from .refusals import Refusal
@@ -400,7 +400,7 @@ def _unfit(param: str, problem: str) -> Refusal:
 def _choice(answer: Written, index: int) -> dict[str, Any]:
     message: dict[str, Any] = {
         "role": "assistant",
-        "content": None if answer.calls else answer.text,
+        "content": None if answer.is_calls else answer.text,
         "refusal": None,
     }
     if answer.calls:
@@ -472,15 +472,14 @@ async def _chunks(
                 logged = step.logprobs if isinstance(step, TextPiece) else None
                 n_logged[index] += len(logged or ())
                 yield chunk(index, {"content": step}, logprobs=_logprobs(logged))
-            elif isinstance(step, ToolCall):
-                call, n_calls[index] = _call(step), n_calls[index] + 1
-                place, function = n_calls[index] - 1, call.pop("function")
-                opened = {"name": function["name"], "arguments": ""}
-                yield chunk(index, {"tool_calls": [{"index": place, **call, "function": opened}]})
-                written_arguments = {"arguments": function["arguments"]}
-                delta = {"index": place, "function": written_arguments}
-                yield chunk(index, {"tool_calls": [delta]})
-            else:
+            elif isinstance(step, CallPiece):
+                delta: dict[str, Any] = {"function": {"arguments": step.text}}
+                if not step.text:  # a call begins
+                    n_calls[index] += 1
+                    opened = {"name": step.name, "arguments": ""}
+                    delta = {"id": step.id, "type": "function", "function": opened}
+                yield chunk(index, {"tool_calls": [{"index": n_calls[index] - 1, **delta}]})
+            elif isinstance(step, Written):
                 written[index] = step
                 rest = None if step.logprobs is None else step.logprobs[n_logged[index] :]
                 more = {"logprobs": _logprobs(rest), "finish_reason": step.finish_reason}

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, Tag
 from typing_extensions import NotRequired, TypedDict
 
 from ..session.requests import TextPiece
-from ..session.tool_calls import ToolCall
+from ..session.tool_calls import CallPiece, ToolCall
 from .chat import JsonObjectFormat, TextFormat, chat_writing, token_logprobs
 from .decisions import FunctionCallItem, RefusalPart, TextPart, with_type
 from .endpoint import Endpoint, Events, Running
@@ -330,6 +330,7 @@ async def _events(
     """Yield the events of a response. The first one waits for the first step."""
     has_begun = False
     output: list[dict[str, Any]] = []
+    arguments = ""  # of the call that is being written
     message: dict[str, Any] | None = None
     async with aclosing(steps):
         async for step in steps:
@@ -337,12 +338,17 @@ async def _events(
                 has_begun = True
                 yield {"type": "response.created", "response": response}
                 yield {"type": "response.in_progress", "response": response}
-            if isinstance(step, ToolCall):
-                for event in _call_events(step, len(output)):
-                    yield event
-                output.append(_call_item(step))
+            if isinstance(step, CallPiece):
+                arguments = arguments + step.text if step.text else ""
+                yield _call_event(step, len(output))
                 continue
-            if message is None and (isinstance(step, str) or not step.calls):
+            if isinstance(step, ToolCall):
+                item = {**_call_item(step), "arguments": arguments}
+                for event in _end_of_call(item, len(output)):
+                    yield event
+                output.append(item)
+                continue
+            if message is None and (isinstance(step, str) or not step.is_calls):
                 message = _message_item("in_progress")
                 yield {"type": "response.output_item.added", "output_index": 0, "item": message}
                 part = {"part": _part(""), **_place(message)}
@@ -358,10 +364,8 @@ async def _events(
                 for event in _end_of_message(message, step):
                     yield event
                 output.append(event["item"])
-            for call in step.calls[len(output) :]:  # calls that `steps` has not yielded
-                for event in _call_events(call, len(output)):
-                    yield event
-                output.append(_call_item(call))
+            if not output:  # the calls, unless `steps` has yielded them
+                output += map(_call_item, step.calls)
             is_whole = step.finish_reason != "length"
             status = "completed" if is_whole else "incomplete"
             usage = usage_of([step], 1, "input", "output")
@@ -404,28 +408,34 @@ def _end_of_message(message: dict[str, Any], written: Written) -> list[dict[str,
     ]
 
 
-def _call_item(call: ToolCall, status: str = "completed") -> dict[str, Any]:
-    arguments = json.dumps(call.arguments, ensure_ascii=False)
+def _call_item(call: ToolCall | CallPiece) -> dict[str, Any]:
+    """Return the item of a call, which may have just begun."""
+    is_whole = isinstance(call, ToolCall)
     return {
         "type": "function_call",
         "id": f"fc_{call.id}",
         "call_id": call.id,
         "name": call.name,
-        "arguments": arguments,
-        "status": status,
+        "arguments": json.dumps(call.arguments, ensure_ascii=False) if is_whole else "",
+        "status": "completed" if is_whole else "in_progress",
     }
 
 
-def _call_events(call: ToolCall, index: int) -> list[dict[str, Any]]:
-    item = _call_item(call)
-    place = {"item_id": item["id"], "output_index": index}
-    begun = {**item, "arguments": "", "status": "in_progress"}
-    arguments = item["arguments"]
-    name = "response.function_call_arguments"
+def _call_event(piece: CallPiece, index: int) -> dict[str, Any]:
+    """Return the event for the beginning of a call, or for a piece of its arguments."""
+    item = _call_item(piece)
+    if not piece.text:
+        return {"type": "response.output_item.added", "output_index": index, "item": item}
+    name = "response.function_call_arguments.delta"
+    return {"type": name, "delta": piece.text, "item_id": item["id"], "output_index": index}
+
+
+def _end_of_call(item: dict[str, Any], index: int) -> list[dict[str, Any]]:
+    """Return the events at the end of a call."""
+    done = {"arguments": item["arguments"], "name": item["name"], "item_id": item["id"]}
+    name = "response.function_call_arguments.done"
     return [
-        {"type": "response.output_item.added", "output_index": index, "item": begun},
-        {"type": f"{name}.delta", "delta": arguments, **place},
-        {"type": f"{name}.done", "arguments": arguments, "name": call.name, **place},
+        {"type": name, "output_index": index, **done},
         {"type": "response.output_item.done", "output_index": index, "item": item},
     ]
 

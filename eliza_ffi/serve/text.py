@@ -14,7 +14,7 @@ from ..library.protocol import StreamStats, Tokens
 from ..sampling.params import Sampling
 from ..session.jobs import Jobs
 from ..session.requests import GenerationResult, TokenLogprob
-from ..session.tool_calls import MOST_CALLS, Beginning, ToolCall, ToolCalls
+from ..session.tool_calls import MOST_CALLS, Beginning, CallPiece, ToolCall, ToolCalls
 from ..structured.shape import Gbnf, Regex, shape_of
 from .endpoint import Running
 from .refusals import Refusal
@@ -95,6 +95,8 @@ class Written:
         ``"stop"``, ``"length"`` or ``"tool_calls"``.
     prompt_tokens, cached_tokens, generated_tokens : int
     calls : tuple of ToolCall
+    is_calls : bool
+        Whether the model has decided to call tools. There is no call if none fits into the limit.
     logprobs : tuple of TokenLogprob, or None
     probabilities : mapping or None
         The probability of each label, or of each tool; the key None stands for an answer in words.
@@ -106,11 +108,12 @@ class Written:
     cached_tokens: int
     generated_tokens: int
     calls: tuple[ToolCall, ...] = ()
+    is_calls: bool = False
     logprobs: tuple[TokenLogprob, ...] | None = None
     probabilities: Mapping[Any, float] | None = None
 
 
-Step: TypeAlias = str | ToolCall | Written
+Step: TypeAlias = str | CallPiece | ToolCall | Written
 
 
 async def write(running: Running, writing: Writing, with_steps: bool) -> AsyncGenerator[Step, None]:
@@ -121,7 +124,8 @@ async def write(running: Running, writing: Writing, with_steps: bool) -> AsyncGe
     running
     writing
     with_steps
-        Whether to yield pieces of text and finished tool calls before the complete answer.
+        Whether to yield pieces of text, pieces of tool calls and finished tool calls before the
+        complete answer.
 
     Raises
     ------
@@ -307,6 +311,7 @@ async def _calls(
         use.tools,
         use.choice,
         with_steps=with_steps,
+        ends_at_limit=True,
         max_calls=MOST_CALLS if use.is_parallel else 1,
         variables=use.variables,
         max_tokens=writing.max_tokens,
@@ -317,17 +322,18 @@ async def _calls(
     work = await session.helpers.run(prepare)
     async with aclosing(session.steps_async(work, running.deadline.left)) as steps:
         async for step in steps:
-            if isinstance(step, str | ToolCall):
+            if isinstance(step, str | CallPiece | ToolCall):
                 yield step
             elif isinstance(step, ToolCalls):
                 yield Written(
                     "",
-                    "tool_calls",
+                    "length" if step.is_truncated else "tool_calls",
                     step.prompt_tokens,
                     step.cached_tokens,
                     step.generated_tokens,
                     calls=tuple(step),
-                    probabilities=step[0].probabilities,
+                    is_calls=True,
+                    probabilities=step[0].probabilities if step else None,
                 )
             else:
                 yield replace(

@@ -48,7 +48,15 @@ from .requests import (
 from .saving import restore_work, save_work
 from .session import Session
 from .thinking import Request, generation_in, thinking_work
-from .tool_calls import TextAnswer, ToolCall, ToolCalls, ToolRequest, ToolRun, tool_request
+from .tool_calls import (
+    CallPiece,
+    TextAnswer,
+    ToolCall,
+    ToolCalls,
+    ToolRequest,
+    ToolRun,
+    tool_request,
+)
 
 __all__ = ["STEPS", "Jobs"]
 
@@ -236,23 +244,23 @@ class Jobs:
         *,
         think: int = 0,
         with_steps: bool = False,
+        ends_at_limit: bool = False,
         **settings: Any,
-    ) -> Work[str | ToolCall | ToolCalls | TextAnswer]:
+    ) -> Work[str | CallPiece | ToolCall | ToolCalls | TextAnswer]:
         """Return a request for tool calls.
 
         Parameters
         ----------
         messages, tools, choice, **settings
             As :meth:`~eliza_ffi.Model.call_tools`.
-        with_steps
-            Whether to yield the finished calls, and the pieces of an answer in words, before the
-            result.
+        with_steps, ends_at_limit
+            As for :class:`~eliza_ffi.session.tool_calls.ToolRun`.
         """
         request = tool_request(self.session, messages, tools, choice, **settings)
 
-        def work(request: ToolRequest) -> Work[str | ToolCall | ToolCalls | TextAnswer]:
+        def work(request: ToolRequest) -> Work[str | CallPiece | ToolCall | ToolCalls | TextAnswer]:
             n_tokens, slot_id = _size_of(request)
-            make = partial(ToolRun, request, self._begin, _run_steps, with_steps)
+            make = partial(ToolRun, request, self._begin, _run_steps, with_steps, ends_at_limit)
             return Work(make, ToolRun.steps, n_tokens=n_tokens, slot_id=slot_id)
 
         return self._after_thinking(think, request, work, settings)

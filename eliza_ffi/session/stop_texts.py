@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..chat.held_text import n_held
+
 __all__ = ["StopTexts"]
 
 
@@ -40,14 +42,6 @@ class StopTexts:
         if found:
             self.has_come = True
             return text[: min(found)[1]]
-        n_held = 0 if is_last else self._n_possible(text)
-        self._held = text[len(text) - n_held :]
-        return text[: len(text) - n_held]
-
-    def _n_possible(self, text: str) -> int:
-        """Return how many characters at the end may be the beginning of a stop string."""
-        longest = min(len(text), max(map(len, self._stops)) - 1)
-        for n in range(longest, 0, -1):
-            if any(stop.startswith(text[-n:]) for stop in self._stops):
-                return n
-        return 0
+        n = 0 if is_last else n_held(text, *self._stops)
+        self._held = text[len(text) - n :]
+        return text[: len(text) - n]

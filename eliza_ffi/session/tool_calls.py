@@ -15,6 +15,7 @@ Each request begins with the tokens of the previous request, which are already i
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
 import random
@@ -23,6 +24,7 @@ import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from os.path import commonprefix
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -32,6 +34,7 @@ from numpy.typing import NDArray
 from .._lazy import lazy_property
 from ..chat.call_format import CallFormat, Hole, fill_pieces
 from ..chat.call_grammar import call_grammar, first_texts
+from ..chat.call_pieces import CallPieces
 from ..chat.call_reader import parse_call
 from ..chat.template import Messages, check_messages
 from ..chat.tool_messages import messages_with_calls, read_call, tool_messages
@@ -69,6 +72,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Beginning",
+    "CallPiece",
     "TextAnswer",
     "ToolCall",
     "ToolCalls",
@@ -173,15 +177,37 @@ class ToolCalls(list[ToolCall]):
     prompt_tokens, cached_tokens, generated_tokens : int
         The number of tokens of the prompt, how many of them were reused from the KV cache, and the
         number of tokens that the calls were written with.
+    is_truncated : bool
+        Whether a further call reached the limit and was discarded. Only a server asks for this;
+        other requests raise an error instead.
     """
 
     prompt_tokens = 0
     cached_tokens = 0
     generated_tokens = 0
+    is_truncated = False
 
     def to_message(self) -> dict[str, Any]:
         """Return the assistant's message with these calls, in OpenAI's format."""
         return _message(self)
+
+
+@dataclass(frozen=True)
+class CallPiece:
+    """A piece of a call that is being written.
+
+    Attributes
+    ----------
+    id, name : str
+        As in the `ToolCall` that follows when the call is complete.
+    text : str
+        The next piece of the arguments as JSON; empty in the first piece of a call. The text
+        becomes valid JSON only with the last piece.
+    """
+
+    id: str
+    name: str
+    text: str
 
 
 @dataclass(frozen=True, repr=False)
@@ -523,6 +549,10 @@ class Beginning:
         self._forbidden = ()
 
 
+class _LimitReached(Exception):  # noqa: N818 - an outcome
+    """A call does not fit into `max_tokens`."""
+
+
 Row = tuple[int, ...]
 """A token sequence."""
 
@@ -560,8 +590,11 @@ class ToolRun:
     drive
         Returns the steps of a run.
     with_steps
-        Whether to yield the finished calls, and the pieces of an answer in words, before the
-        result.
+        Whether to yield the pieces of calls, the finished calls, and the pieces of an answer in
+        words, before the result.
+    ends_at_limit
+        Whether `max_tokens` limits the whole turn, and a call that does not fit ends the turn
+        without an error.
     """
 
     def __init__(
@@ -570,11 +603,13 @@ class ToolRun:
         begin: Callable[[GenerationRequest], Any],
         drive: Callable[[Any], Generator[Any, None, None]],
         with_steps: bool = False,
+        ends_at_limit: bool = False,
     ) -> None:
         self.request = request
         self._begin = begin
         self._drive = drive
         self._with_steps = with_steps
+        self._ends_at_limit = ends_at_limit
         self._n_cached: int | None = None  # of the first run
         self._lock = threading.Lock()
         self._next: Any = begin(request.args)  # checks the request
@@ -588,27 +623,37 @@ class ToolRun:
             self._is_cancelled = True
             self._next.cancel()
 
-    def steps(self) -> Generator[str | ToolCall | ToolCalls | TextAnswer, None, None]:
+    def steps(self) -> Generator[str | CallPiece | ToolCall | ToolCalls | TextAnswer, None, None]:
         """Yield the steps; the last one is the result: the calls, or an answer in words."""
         calls = ToolCalls()
-        for index in range(self.request.max_calls):
-            call = self._call(index)
-            if not isinstance(call, ToolCall):
-                if not calls:
-                    yield from self._words(call)
-                    return
-                break
-            calls.append(call)
-            if self._with_steps:
-                yield call
-        n_prompt = len(self.request.args.prompt_tokens)
-        calls.prompt_tokens, calls.cached_tokens = n_prompt, self._n_cached or 0
-        calls.generated_tokens = len(self._tokens) - n_prompt
+        try:
+            for index in range(self.request.max_calls):
+                call = yield from self._call(index)
+                if not isinstance(call, ToolCall):
+                    if not calls:
+                        yield from self._words(call)
+                        return
+                    break
+                calls.append(call)
+                if self._with_steps:
+                    yield call
+        except _LimitReached:
+            calls.is_truncated = True
+        calls.prompt_tokens = len(self.request.args.prompt_tokens)
+        calls.cached_tokens = self._n_cached or 0
+        calls.generated_tokens = self._n_written
         yield calls
+
+    @property
+    def _n_written(self) -> int:
+        """The number of tokens of the calls so far."""
+        return len(self._tokens) - len(self.request.args.prompt_tokens)
 
     # ---- One call ------------------------------------------------------------------------------
 
-    def _call(self, index: int) -> ToolCall | Mapping[str | None, float]:
+    def _call(
+        self, index: int
+    ) -> Generator[CallPiece, None, ToolCall | Mapping[str | None, float]]:
         """Write a call; if the model makes no call, return the probabilities instead."""
         request = self.request
         id = "".join(self._ids.choices(string.ascii_letters + string.digits, k=ID_LENGTH))
@@ -617,7 +662,7 @@ class ToolRun:
         if probabilities.get(None, 0.0) > 0.5:
             return probabilities
         start = max(starts, key=lambda start: probabilities[start.tool.name])
-        arguments = self._arguments(start, index, id, starts)
+        arguments = yield from self._arguments(start, index, id, starts)
         name = start.tool.name
         return ToolCall(name, arguments, probabilities[name], probabilities, id)
 
@@ -710,7 +755,7 @@ class ToolRun:
 
     def _arguments(
         self, start: _Start, index: int, id: str, starts: Sequence[_Start]
-    ) -> dict[str, Any]:
+    ) -> Generator[CallPiece, None, dict[str, Any]]:
         """Write the rest of a call, and return its arguments."""
         request = self.request
         others = [row for each in starts if each is not start for row in each.rows]
@@ -720,6 +765,11 @@ class ToolRun:
         after = self._fill(format.call[place + 1 :], start.tool, index, id)
         first = next(iter(request.split(after)), "")
         near = first if isinstance(first, str) else ""
+        most = request.args.max_tokens
+        if self._ends_at_limit and most:
+            most -= self._n_written + len(fixed)
+            if most < 1:
+                raise _LimitReached
         self._tokens += fixed
         opening = start.text.removeprefix(self._before(index))
         validate = schema_validator(checked_schema(start.tool.parameters))
@@ -733,14 +783,21 @@ class ToolRun:
 
         masks = _grammar(request, start.tool, before, near)
         shape = Shape(None, lambda _: masks, value, None)
-        args = replace(request.args, prompt_tokens=self._tokens, constraint=masks, stop=())
-        result = self._generate(args)
+        args = replace(
+            request.args, prompt_tokens=self._tokens, max_tokens=most, constraint=masks, stop=()
+        )
+        pieces = CallPieces(format, start.tool.parameters, before, near)
+        piece = partial(CallPiece, id, start.tool.name)
+        result = yield from self._written(args, pieces, piece)
         text = request.text(result.tokens).decode("utf-8", "replace")
         try:
             (filled,) = Reading(shape, False).take(replace(result, text=text))
         except FillError as error:
             if result.finish_reason != "length":
                 raise
+            if self._ends_at_limit:
+                self._tokens += result.tokens
+                raise _LimitReached from None
             raise FillError(
                 f"the call of {start.tool.name!r} has not ended within max_tokens="
                 f"{request.args.max_tokens}: raise max_tokens, or limit the strings and lists of "
@@ -749,7 +806,25 @@ class ToolRun:
             ) from None
         self._tokens += [*result.tokens, *request.read(after.removeprefix(near))]
         arguments: dict[str, Any] = filled.value
+        if self._with_steps:
+            yield piece(pieces.finish(arguments))
         return arguments
+
+    def _written(
+        self, args: GenerationRequest, pieces: CallPieces, piece: Callable[[str], CallPiece]
+    ) -> Generator[CallPiece, None, RunResult]:
+        """Write arguments, and return the result; yield their pieces if the caller wants them."""
+        if not self._with_steps:
+            return self._generate(args)
+        yield piece("")
+        decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        for step in self._run(args):
+            if isinstance(step, RunResult):
+                return step
+            text = pieces.push(decoder.decode(self.request.text(step.tokens)))
+            if text:
+                yield piece(text)
+        raise AssertionError("the last step is the result")
 
     def _fixed_tokens(self, start: _Start, n_decided: int) -> tuple[list[int], str]:
         """Return the fixed tokens before the arguments, and the text after these tokens.

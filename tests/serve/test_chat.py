@@ -294,6 +294,51 @@ def test_tool_calls_stream_as_deltas(client: Any) -> None:
     ]
 
 
+def test_arguments_of_tool_calls_stream_in_pieces(client: Any) -> None:
+    asked = {"model": "any", "messages": HELLO, "tools": [WEATHER], "tool_choice": "required"}
+    pieces = [
+        call.function.arguments
+        for chunk in client.chat.completions.create(**asked, stream=True)
+        for call in chunk.choices[0].delta.tool_calls or ()
+        if call.index == 0
+    ]
+    assert pieces[0] == "" and len(pieces) > 4
+    assert json.loads("".join(pieces))["unit"] in ("C", "F")
+    with pytest.raises(json.JSONDecodeError):
+        json.loads("".join(pieces[:-1]))
+
+
+@pytest.mark.parametrize("n", [1, 5, 12, 20, 40])
+def test_a_call_over_the_limit_ends_with_length_and_is_no_call(client: Any, n: int) -> None:
+    asked = {
+        "model": "any",
+        "messages": HELLO,
+        "tools": [WEATHER],
+        "tool_choice": "required",
+        "max_completion_tokens": n,
+    }
+    found = client.chat.completions.create(**asked)
+    (choice,) = found.choices
+    calls = choice.message.tool_calls or []
+    assert choice.message.content is None
+    assert choice.finish_reason == ("tool_calls" if n == 40 else "length")
+    if choice.finish_reason == "length":
+        assert found.usage.completion_tokens <= n
+    if calls:
+        check_calls(calls)
+    written: dict[int, str] = {}
+    for chunk in client.chat.completions.create(**asked, stream=True):
+        for call in chunk.choices[0].delta.tool_calls or ():
+            written[call.index] = written.get(call.index, "") + call.function.arguments
+    assert chunk.choices[0].finish_reason == choice.finish_reason
+    for index, text in written.items():
+        if index < len(calls):
+            assert text == calls[index].function.arguments
+        else:  # the call that did not fit
+            with pytest.raises(json.JSONDecodeError):
+                json.loads(text)
+
+
 def test_an_automatic_choice_may_answer_in_words(client: Any) -> None:
     asked = {"model": "any", "messages": HELLO, "tools": [WEATHER]}
     whole = client.chat.completions.create(**asked).choices[0]

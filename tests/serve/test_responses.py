@@ -104,6 +104,34 @@ def test_a_tool_loop_reads_calls_and_outputs(client: Any) -> None:
     assert events[-1].response.output[0].arguments == done.arguments
 
 
+def test_arguments_of_calls_stream_in_pieces(client: Any) -> None:
+    asked = {"model": "any", "input": HELLO, "tools": [WEATHER], "tool_choice": "required"}
+    events = list(client.responses.create(**asked, stream=True))
+    name = "response.function_call_arguments"
+    ids = [event.item_id for event in events if event.type == f"{name}.done"]
+    for index, item in enumerate(events[-1].response.output):
+        deltas = [e.delta for e in events if e.type == f"{name}.delta" and e.item_id == item.id]
+        assert len(deltas) > 3 and "".join(deltas) == item.arguments and ids[index] == item.id
+    with client.responses.stream(**asked) as stream:
+        assert stream.get_final_response().output[0].arguments == item.arguments
+
+
+@pytest.mark.parametrize("n", [1, 12])
+def test_a_call_over_the_limit_makes_the_response_incomplete(client: Any, n: int) -> None:
+    asked = {
+        "model": "any",
+        "input": HELLO,
+        "tools": [WEATHER],
+        "tool_choice": "required",
+        "max_output_tokens": n,
+    }
+    last = list(client.responses.create(**asked, stream=True))[-1]
+    assert last.type == "response.incomplete"
+    for found in (client.responses.create(**asked), last.response):
+        assert found.status == "incomplete" and found.output == []
+        assert found.incomplete_details.reason == "max_output_tokens"
+
+
 def test_an_exact_choice_has_probabilities(client: Any, tiny_model: Model) -> None:
     found = client.responses.create(
         model="any", input=HELLO, extra_body={"guided_choice": ["yes", "no"]}

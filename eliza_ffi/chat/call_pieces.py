@@ -1,0 +1,187 @@
+"""Convert the arguments of a tool call to pieces of JSON while the model writes them.
+
+If the format writes the arguments as one JSON object, its text is passed on. If the format writes
+the arguments one by one, strings without quotes are passed on as they grow, and other values when
+they are complete. The rest of the arguments comes with the last piece if a value could have several
+types, or if an object or array is written member by member.
+
+The closing brace is held back until the call is complete, so that the pieces of a truncated call
+are never valid JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Mapping
+from typing import Any
+
+from .call_format import CallFormat, Json, Member, Members
+from .call_reader import READERS
+from .held_text import n_held
+from .json_types import json_type, member_schema, properties_of, types_allowed
+
+__all__ = ["CallPieces"]
+
+
+class CallPieces:
+    """The pieces of JSON of one call's arguments.
+
+    Parameters
+    ----------
+    format
+        How the call is written.
+    schema
+        The JSON Schema of the arguments.
+    before, after
+        The fixed text before and after the arguments.
+
+    Attributes
+    ----------
+    text : str
+        All pieces so far.
+    """
+
+    def __init__(
+        self, format: CallFormat, schema: Mapping[str, Any], before: str, after: str
+    ) -> None:
+        self.text = ""
+        self._n_before = len(before)
+        self._is_json = isinstance(format.arguments, Json)
+        if isinstance(format.arguments, Members):
+            self._reader = _members(format.arguments, schema, after)
+        else:
+            self._reader = _json()
+        next(self._reader)
+        self._is_reading = True
+
+    def push(self, text: str) -> str:
+        """Add text of the call, and return the next piece, which may be empty."""
+        n_skipped = min(self._n_before, len(text))
+        self._n_before -= n_skipped
+        text = text[n_skipped:]
+        if not text or not self._is_reading:
+            return ""
+        try:
+            piece = self._reader.send(text)
+        except StopIteration as end:
+            piece = end.value
+            self._is_reading = False
+        self.text += piece
+        return piece
+
+    def finish(self, arguments: Mapping[str, Any]) -> str:
+        """End the call, and return the last piece.
+
+        Parameters
+        ----------
+        arguments
+            The arguments of the complete call.
+        """
+        if self._is_json:
+            piece = "}"
+        else:
+            whole = json.dumps(arguments, ensure_ascii=False)
+            assert whole.startswith(self.text), "the pieces differ from the arguments"
+            piece = whole[len(self.text) :]
+        self.text += piece
+        return piece
+
+
+_Reader = Generator[str, str, str]
+"""Takes text, and gives pieces; its return value is the last piece that it can give."""
+
+
+def _json() -> _Reader:
+    """Pass a JSON object on, except for its closing brace."""
+    depth, is_string, is_escaped = 0, False, False
+    text = yield ""
+    while True:
+        for place, char in enumerate(text):
+            if is_string:
+                is_string = is_escaped or char != '"'
+                is_escaped = char == "\\" and not is_escaped
+            elif char == '"':
+                is_string = True
+            elif char in "{[":
+                depth += 1
+            elif char in "}]":
+                depth -= 1
+                if depth == 0:
+                    return text[:place]
+        text = yield text
+
+
+def _members(members: Members, schema: Mapping[str, Any], after: str) -> _Reader:
+    """Write arguments as JSON that are written one by one."""
+    piece, between, comma = "{", "", ""
+    text = yield ""
+    while True:
+        starts = _starts(members, schema, between)
+        while any(each != text and each.startswith(text) for each in (*starts, after)):
+            text += yield piece
+            piece = ""
+        found = [each for start, each in starts.items() if text.startswith(start)]
+        if len(found) != 1 or len(found[0]) != 1 or (after and text.startswith(after)):
+            return piece  # the end of the arguments, or the value could have several types
+        ((name, kind, member),) = found[0]
+        text = text[len(between + member.until_value(name)) :]
+        piece += f"{comma}{json.dumps(name, ensure_ascii=False)}: "
+        between, comma = members.between, ", "
+        closing = member.closing(name)
+        if member.value == "raw" and closing:
+            piece += '"'
+            while (end := text.find(closing)) < 0:
+                n = n_held(text, closing)
+                piece += _escaped(text[: len(text) - n])
+                text = text[len(text) - n :] + (yield piece)
+                piece = ""
+            piece += _escaped(text[:end]) + '"'
+        elif member.value in READERS and (closing or (between and after)):
+            stops = (closing,) if closing else (between, after)
+            begin, value = 0, ""
+            while not value:
+                ends = [end for stop in stops if (end := text.find(stop, begin)) >= 0]
+                if ends:
+                    end = min(ends)
+                    begin, value = end + 1, _value(member.value, kind, text[:end])
+                else:
+                    begin = max(begin, len(text) - max(map(len, stops)) + 1)
+                    text += yield piece
+                    piece = ""
+            piece += value
+        else:
+            return piece
+        text = text[end + len(closing) :]
+        if not text:
+            text = yield piece
+            piece = ""
+
+
+def _starts(
+    members: Members, schema: Mapping[str, Any], between: str
+) -> dict[str, list[tuple[str, str, Member]]]:
+    """Return the fixed strings before values, with the names, types and formats of the values."""
+    starts: dict[str, list[tuple[str, str, Member]]] = {}
+    for name in properties_of(schema, schema)[0]:
+        allowed = types_allowed(member_schema(schema, name, schema), schema)
+        for kind, member in members.of_type.items():
+            if kind in allowed or (kind == "quoted" and "string" in allowed):
+                start = between + member.until_value(name)
+                starts.setdefault(start, []).append((name, kind, member))
+    return starts
+
+
+def _value(writing: str, kind: str, text: str) -> str:
+    """Return a value as JSON; empty if the text is not a complete value of the type."""
+    try:
+        value = READERS[writing](text)
+        if json_type(value) == kind:
+            return json.dumps(value, ensure_ascii=False)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        pass
+    return ""
+
+
+def _escaped(text: str) -> str:
+    """Return text as a part of a JSON string."""
+    return json.dumps(text, ensure_ascii=False)[1:-1]
