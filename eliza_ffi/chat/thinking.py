@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-__all__ = ["ThinkingFormat", "thinking_format"]
+from .held_text import n_held
+
+__all__ = ["ReasoningReader", "ThinkingFormat", "known_thinking_format", "thinking_format"]
 
 
 @dataclass(frozen=True)
@@ -67,4 +69,80 @@ def thinking_format(template: str) -> ThinkingFormat:
     template
         The source of the template; empty if the model has none.
     """
-    return next((each for each in _FORMATS if each.mark in template), _THINK)
+    return known_thinking_format(template) or _THINK
+
+
+def known_thinking_format(template: str) -> ThinkingFormat | None:
+    """Return the format of a chat template's reasoning; None if the template has no reasoning."""
+    return next((each for each in (*_FORMATS, _THINK) if each.mark in template), None)
+
+
+class ReasoningReader:
+    """Splits the text of a model into its reasoning and its answer, piece by piece.
+
+    Whitespace around the reasoning is left out. A text that does not begin with the mark of the
+    reasoning is all answer.
+
+    Parameters
+    ----------
+    format
+        The marks around the reasoning.
+    is_open
+        Whether the prompt ends where the reasoning begins.
+
+    Attributes
+    ----------
+    reasoning, answer : str
+        The text so far.
+    """
+
+    def __init__(self, format: ThinkingFormat, is_open: bool) -> None:
+        self.reasoning = ""
+        self.answer = ""
+        self._stop = format.stop
+        self._start = "" if is_open else format.start.strip()
+        self._end = format.end.strip().removeprefix(format.stop)
+        self._state = "reasoning" if is_open else "start"
+        self._held = ""
+
+    def push(self, text: str, is_last: bool = False) -> tuple[str, str]:
+        """Add text, and return the new parts of the reasoning and of the answer."""
+        reasoning = ""
+        self._held += text
+        if self._state == "start":
+            if not self._has_read(self._start, is_last):
+                return "", ""
+            self._state = "reasoning" if self._found else "answer"
+        if self._state == "reasoning":
+            reasoning = self._read_reasoning(is_last)
+            self.reasoning += reasoning
+        if self._state == "end" and self._has_read(self._end, is_last):
+            self._state = "space"
+        if self._state == "space":
+            self._held = self._held.lstrip()
+            if self._held or is_last:
+                self._state = "answer"
+        if self._state != "answer":
+            return reasoning, ""
+        answer, self._held = self._held, ""
+        self.answer += answer
+        return reasoning, answer
+
+    def _has_read(self, mark: str, is_last: bool) -> bool:
+        """Read a mark if the text begins with it; return False if more text could decide that."""
+        text = self._held.lstrip()
+        self._found = text.startswith(mark)
+        if self._found:
+            self._held = text.removeprefix(mark)
+        return self._found or is_last or not mark.startswith(text)
+
+    def _read_reasoning(self, is_last: bool) -> str:
+        text = self._held if self.reasoning else self._held.lstrip()
+        reasoning, stop, rest = text.partition(self._stop)
+        if stop:
+            self._state, self._held = "end", rest
+            return reasoning.rstrip()
+        n = 0 if is_last else n_held(text, self._stop)
+        reasoning = text[: len(text) - n].rstrip()
+        self._held = "" if is_last else text[len(reasoning) :]
+        return reasoning

@@ -16,6 +16,7 @@ from typing_extensions import NotRequired, TypedDict
 
 from ..sampling.params import Sampling
 from ..session.requests import TextPiece, TokenLogprob
+from ..session.thinking import written_reasoning
 from ..session.tool_calls import CallPiece, ToolCall, conversation_tokens
 from .endpoint import Endpoint, Events, Running
 from .fields import TEXT_OR_LIST, Body, NoEffect, by_kind
@@ -23,6 +24,7 @@ from .refusals import Refusal
 from .text import (
     ExactLabels,
     Limit,
+    ReasoningPiece,
     Step,
     ToolUse,
     Writing,
@@ -231,6 +233,7 @@ class CallJson(TypedDict):
 class AssistantMessage(TypedDict):
     role: Literal["assistant"]
     content: str | None
+    reasoning_content: NotRequired[str]
     refusal: None
     tool_calls: NotRequired[list[CallJson]]
 
@@ -290,6 +293,7 @@ async def _writing(request: ChatRequest, running: Running) -> Writing:
         sampling=request.sampling,
         max_tokens=request.max_completion_tokens or request.max_tokens or 0,
         logprobs=(request.top_logprobs or 0) if request.logprobs else None,
+        splits_reasoning=True,
     )
     return replace(writing, stop=request.stops)
 
@@ -307,6 +311,7 @@ async def chat_writing(
     sampling: Callable[[float], Sampling],
     max_tokens: int,
     logprobs: int | None,
+    splits_reasoning: bool = False,
 ) -> Writing:
     """Return the request for an answer to a conversation.
 
@@ -321,6 +326,8 @@ async def chat_writing(
         As in :class:`~eliza_ffi.serve.text.ToolUse`; empty = no tools.
     tool_choice
         ``"auto"``, ``"required"``, ``"none"`` or a tool's name.
+    splits_reasoning
+        Whether to separate the model's reasoning from its text.
     variables, effort
         Other variables of the chat template, and the reasoning effort.
     sampling
@@ -342,8 +349,11 @@ async def chat_writing(
     is_free = limit is None and not has_tools
     session = running.model.session
     tokens: Sequence[int] = ()
+    reasoning = None
     if not has_tools:
         tokens = await session.helpers.run(conversation_tokens, session, messages, given)
+    if is_free and splits_reasoning:
+        reasoning = await session.helpers.run(written_reasoning, session, tokens)
     return Writing(
         tokens,
         max_tokens=max_tokens,
@@ -351,6 +361,7 @@ async def chat_writing(
         logprobs=logprobs,
         limit=limit,
         tools=ToolUse(messages, given, tools, tool_choice, is_parallel) if has_tools else None,
+        reasoning=reasoning,
     )
 
 
@@ -403,6 +414,8 @@ def _choice(answer: Written, index: int) -> dict[str, Any]:
         "content": None if answer.is_calls else answer.text,
         "refusal": None,
     }
+    if answer.reasoning is not None:
+        message["reasoning_content"] = answer.reasoning
     if answer.calls:
         message["tool_calls"] = [_call(each) for each in answer.calls]
     choice = {
@@ -471,7 +484,8 @@ async def _chunks(
             if isinstance(step, str):
                 logged = step.logprobs if isinstance(step, TextPiece) else None
                 n_logged[index] += len(logged or ())
-                yield chunk(index, {"content": step}, logprobs=_logprobs(logged))
+                name = "reasoning_content" if isinstance(step, ReasoningPiece) else "content"
+                yield chunk(index, {name: step}, logprobs=_logprobs(logged))
             elif isinstance(step, CallPiece):
                 delta: dict[str, Any] = {"function": {"arguments": step.text}}
                 if not step.text:  # a call begins

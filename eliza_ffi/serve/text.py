@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -13,7 +13,8 @@ from ..checks import short_repr
 from ..library.protocol import StreamStats, Tokens
 from ..sampling.params import Sampling
 from ..session.jobs import Jobs
-from ..session.requests import GenerationResult, TokenLogprob
+from ..session.requests import GenerationResult, TextPiece, TokenLogprob
+from ..session.thinking import WrittenReasoning
 from ..session.tool_calls import MOST_CALLS, Beginning, CallPiece, ToolCall, ToolCalls
 from ..structured.shape import Gbnf, Regex, shape_of
 from .endpoint import Running
@@ -73,6 +74,8 @@ class Writing:
     logprobs : int or None
     limit : Limit or None
     tools : ToolUse or None
+    reasoning : WrittenReasoning or None
+        How the model writes reasoning; None = do not separate it from the answer.
     """
 
     prompt: Tokens
@@ -82,6 +85,11 @@ class Writing:
     logprobs: int | None = None
     limit: Limit | None = None
     tools: ToolUse | None = None
+    reasoning: WrittenReasoning | None = None
+
+
+class ReasoningPiece(TextPiece):
+    """A piece of the model's reasoning."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +108,9 @@ class Written:
     logprobs : tuple of TokenLogprob, or None
     probabilities : mapping or None
         The probability of each label, or of each tool; the key None stands for an answer in words.
+    reasoning : str or None
+        The reasoning before the text; None if it is not separated.
+    reasoning_tokens : int
     """
 
     text: str
@@ -111,6 +122,8 @@ class Written:
     is_calls: bool = False
     logprobs: tuple[TokenLogprob, ...] | None = None
     probabilities: Mapping[Any, float] | None = None
+    reasoning: str | None = None
+    reasoning_tokens: int = 0
 
 
 Step: TypeAlias = str | CallPiece | ToolCall | Written
@@ -201,7 +214,9 @@ def usage_of(
         f"{made}_tokens": n_made,
         "total_tokens": n_given + n_made,
         f"{given}_tokens_details": {"cached_tokens": n_cached},
-        f"{made}_tokens_details": {"reasoning_tokens": 0},
+        f"{made}_tokens_details": {
+            "reasoning_tokens": sum(each.reasoning_tokens for each in answers)
+        },
     }
 
 
@@ -238,6 +253,12 @@ async def _text(running: Running, writing: Writing, with_steps: bool) -> AsyncGe
         "shape": limit,
         "wait": running.deadline.left,
     }
+    if writing.reasoning is not None:
+        thought = _reasoned(running, writing.prompt, settings, writing.reasoning, with_steps)
+        async with aclosing(thought) as steps:
+            async for step in steps:
+                yield step
+        return
     if with_steps:
         async with running.model.stream(writing.prompt, **settings) as stream:
             async for piece in stream:
@@ -248,6 +269,54 @@ async def _text(running: Running, writing: Writing, with_steps: bool) -> AsyncGe
     if limit is not None and not isinstance(limit, Beginning):
         await running.model.session.helpers.run(_check_whole, limit, result)
     yield _written(result)
+
+
+async def _reasoned(
+    running: Running,
+    prompt: Tokens,
+    settings: dict[str, Any],
+    reasoning: WrittenReasoning,
+    with_steps: bool,
+) -> AsyncGenerator[Step, None]:
+    """Write text, and separate the reasoning from the answer."""
+    session, reader = running.model.session, reasoning.reader()
+    wait = settings.pop("wait")
+    prepare = partial(
+        Jobs(session).text,
+        prompt,
+        method="generate",
+        with_steps=with_steps,
+        spelled=reasoning.control,
+        **settings,
+    )
+    work = await session.helpers.run(prepare)
+    waiting: list[TokenLogprob] = []
+
+    def pieces(text: str, is_last: bool = False) -> Iterator[TextPiece]:
+        thought, answer = reader.push(text, is_last)
+        for piece in (ReasoningPiece(thought), TextPiece(answer)):
+            if piece:
+                piece.logprobs = tuple(waiting) if settings["logprobs"] is not None else None
+                waiting.clear()
+                yield piece
+
+    async with aclosing(session.steps_async(work, wait)) as steps:
+        async for step in steps:
+            if isinstance(step, str):
+                waiting += (step.logprobs if isinstance(step, TextPiece) else None) or ()
+                for piece in pieces(step):
+                    yield piece
+                continue
+            for piece in pieces("" if with_steps else step.text, is_last=True):
+                if with_steps:
+                    yield piece
+            thoughts = await session.helpers.run(session.tokenize, reader.reasoning)
+            yield replace(
+                _written(step),
+                text=reader.answer,
+                reasoning=reader.reasoning or None,
+                reasoning_tokens=len(thoughts),
+            )
 
 
 def _check_whole(limit: Any, result: GenerationResult) -> None:

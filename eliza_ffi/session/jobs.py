@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -83,7 +84,13 @@ class Jobs:
         self.session = session
 
     def text(
-        self, prompt: AnyPrompt, *, method: str, with_steps: bool | None = None, **settings: Any
+        self,
+        prompt: AnyPrompt,
+        *,
+        method: str,
+        with_steps: bool | None = None,
+        spelled: Collection[int] = (),
+        **settings: Any,
     ) -> Work[str | GenerationResult]:
         """Return a request that generates text.
 
@@ -96,30 +103,45 @@ class Jobs:
         with_steps
             Whether to yield the pieces of text before the result; None = only if the request has a
             callback for them.
+        spelled
+            Control tokens whose text is a part of the generated text.
         """
         request = generate_request(self.session, prompt, method=method, **settings)
         read = partial(generation_of, self.session)
         with_text = request.on_text is not None if with_steps is None else with_steps
-        if with_text and request.logprobs is not None:
-            return self._work(request, lambda: self._pieces(read))
+        if spelled or (with_text and request.logprobs is not None):
+            return self._work(request, lambda: self._pieces(read, with_text, spelled))
         return self._work(request, lambda: _texts(with_text, read), at_once=not with_text)
 
     def _pieces(
-        self, read: Callable[[RunResult], GenerationResult]
+        self,
+        read: Callable[[RunResult], GenerationResult],
+        with_text: bool,
+        spelled: Collection[int],
     ) -> Callable[[Any], Iterator[str | GenerationResult]]:
-        """Return a function like that of :func:`_texts`; the pieces have log-probabilities."""
+        """Return a function like that of :func:`_texts`.
+
+        Its pieces have log-probabilities, and the text of the control tokens in `spelled`.
+        """
         waiting: list[TokenLogprob] = []
+        texts: list[str] = []
+        session = self.session
 
         def take(step: StreamStep | RunResult) -> Iterator[str | GenerationResult]:
             if isinstance(step, RunResult):
-                yield read(step)
+                result = read(step)
+                yield replace(result, text="".join(texts)) if spelled else result
                 return
             if step.logprobs is not None:
-                waiting.extend(token_logprobs(self.session, step.logprobs))
-            if step.text:
-                piece = TextPiece(step.text)
-                piece.logprobs = tuple(waiting)
-                waiting.clear()
+                waiting.extend(token_logprobs(session, step.logprobs))
+            marks = [token for token in step.tokens if token in spelled]
+            text = step.text + (session.detokenize(marks, unparse_special=True) if marks else "")
+            texts.append(text)
+            if with_text and text:
+                piece = TextPiece(text)
+                if step.logprobs is not None:
+                    piece.logprobs = tuple(waiting)
+                    waiting.clear()
                 yield piece
 
         return take

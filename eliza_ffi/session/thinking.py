@@ -8,7 +8,12 @@ from contextlib import closing
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..chat.thinking import ThinkingFormat, thinking_format
+from ..chat.thinking import (
+    ReasoningReader,
+    ThinkingFormat,
+    known_thinking_format,
+    thinking_format,
+)
 from ..checks import check_whole
 from ..errors import ChatTemplateError, NotSupportedError
 from ..library.protocol import Tokens
@@ -24,7 +29,15 @@ from .tool_calls import ToolCalls, ToolRequest
 if TYPE_CHECKING:
     from .session import Session
 
-__all__ = ["FinishedReasoning", "ReasoningRun", "Request", "generation_in", "thinking_work"]
+__all__ = [
+    "FinishedReasoning",
+    "ReasoningRun",
+    "Request",
+    "WrittenReasoning",
+    "generation_in",
+    "thinking_work",
+    "written_reasoning",
+]
 
 Request = GenerationRequest | FillRequest | RankRequest | ShapeRequest | ToolRequest
 
@@ -82,6 +95,46 @@ def thinking_work(
         n_tokens=len(generation.prompt_tokens) + n_tokens,
         slot_id=generation.slot_id,
     )
+
+
+@dataclass(frozen=True)
+class WrittenReasoning:
+    """How a model writes reasoning of its own accord, after a prompt.
+
+    Attributes
+    ----------
+    format : ThinkingFormat
+    is_open : bool
+        Whether the prompt ends where the reasoning begins.
+    control : frozenset of int
+        The control tokens in the marks around the reasoning.
+    """
+
+    format: ThinkingFormat
+    is_open: bool
+    control: frozenset[int]
+
+    def reader(self) -> ReasoningReader:
+        """Return a reader for one answer."""
+        return ReasoningReader(self.format, self.is_open)
+
+
+def written_reasoning(session: Session, prompt: Tokens) -> WrittenReasoning | None:
+    """Return how the model writes reasoning; None if its chat template has no reasoning.
+
+    Parameters
+    ----------
+    session
+    prompt
+        The tokens of a conversation, in the model's chat template.
+    """
+    format = known_thinking_format(_template(session))
+    if format is None:
+        return None
+    last = session.detokenize(prompt[-LONGEST_MARKS:], unparse_special=True)
+    marks = session.tokenize(format.start + format.end, False, True)
+    control = frozenset(each for each in marks if not session.detokenize([each]))
+    return WrittenReasoning(format, format.is_open(last), control)
 
 
 class _Cancellable(Protocol):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
-from eliza_ffi.chat.thinking import thinking_format
+from eliza_ffi.chat.thinking import ReasoningReader, known_thinking_format, thinking_format
 from tests.support.real_templates import real_templates
 
 HELLO = [{"role": "user", "content": "hello"}]
@@ -43,3 +45,40 @@ def test_prompts_that_prevent_reasoning_are_recognized() -> None:
     assert format.closed_at(template.render(HELLO)) is None
     assert format.closed_at("turn\n</think>") == len("turn")
     assert format.closed_at("<think>\n</think>\nhello") is None
+
+
+def read(reader: ReasoningReader, text: str, seed: int) -> tuple[str, str]:
+    """Return the reasoning and the answer of a text that comes in random pieces."""
+    draw = random.Random(seed)
+    reasoning, answer = [], []
+    while text:
+        n = draw.randint(1, 5)
+        piece = reader.push(text[:n])
+        text = text[n:]
+        reasoning.append(piece[0])
+        answer.append(piece[1])
+    last = reader.push("", is_last=True)
+    found = "".join(reasoning) + last[0], "".join(answer) + last[1]
+    assert found == (reader.reasoning, reader.answer)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_reasoning_is_split_from_the_answer(seed: int) -> None:
+    formats = {known_thinking_format(each.source) for each in real_templates().values()}
+    assert len(formats) > 4
+    for format in formats - {None}:
+        assert format is not None
+        thought = "One < two?\n\nSo it is."
+        text = f"{thought}{format.end}\n Yes,\nit is. "
+        for is_open, given in ((True, text), (False, format.start + text)):
+            found = read(ReasoningReader(format, is_open), given, seed)
+            assert found == (thought, "Yes,\nit is. ")
+        plain = "  <Yes,\n\nit is"
+        assert read(ReasoningReader(format, False), plain, seed) == ("", plain)
+        assert read(ReasoningReader(format, True), thought, seed) == (thought, "")
+
+
+def test_only_templates_with_reasoning_have_a_known_format() -> None:
+    assert known_thinking_format(real_templates()["google-gemma-2-2b-it"].source) is None
+    assert known_thinking_format("") is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import socket
@@ -17,6 +18,7 @@ import pytest
 from served import DECISIONS, ROUNDING, SYSTEMONE, decisions_body
 
 from eliza_ffi import AsyncModel, Model, cli
+from eliza_ffi.chat.thinking import ThinkingFormat
 from eliza_ffi.errors import (
     BusyError,
     ContextFullError,
@@ -27,8 +29,11 @@ from eliza_ffi.errors import (
     OutOfMemory,
 )
 from eliza_ffi.library.loading import Library
+from eliza_ffi.sampling.params import Sampling
 from eliza_ffi.serve.app import admission_for, make_app
 from eliza_ffi.serve.settings import ServeSettings
+from eliza_ffi.session import thinking
+from eliza_ffi.session.jobs import Jobs
 
 pytestmark = pytest.mark.slow
 
@@ -95,6 +100,53 @@ def test_the_log_has_a_failure_under_its_request_id(
     assert f"POST '{DECISIONS}'" in record.getMessage()
     assert record.exc_info is not None and "so it failed" in str(record.exc_info[1])
     assert refused.headers["x-request-id"] not in caplog.text
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_reasoning_is_separate_from_the_answer(
+    tiny_model: Model, monkeypatch: pytest.MonkeyPatch, is_open: bool
+) -> None:
+    """The marks are words that the embedded model writes."""
+    start = "<|im_start|>assistant\n" if is_open else "I am"
+    format = ThinkingFormat("", start, "a small", "a small")
+    monkeypatch.setattr(thinking, "known_thinking_format", lambda _: format)
+    app = make_app(AsyncModel.of(tiny_model), ServeSettings("tiny"))
+    body = {"messages": [{"role": "user", "content": "Hello, who are you?"}], "temperature": 0}
+    path = "/v1/chat/completions"
+    text = tiny_model.generate(body["messages"]).text
+    before, _, after = text.partition("a small")
+    before = before.removeprefix("" if is_open else "I am").strip()
+    found, streamed, logged = ask(
+        app,
+        ("POST", path, body),
+        ("POST", path, {**body, "stream": True}),
+        ("POST", path, {**body, "stream": True, "logprobs": True}),
+    )
+    message = found.json()["choices"][0]["message"]
+    assert (message["reasoning_content"], message["content"]) == (before, after.lstrip())
+    usage = found.json()["usage"]["completion_tokens_details"]
+    assert usage["reasoning_tokens"] == len(tiny_model.tokenize(before)) > 0
+    for stream in (streamed, logged):
+        chunks = [json.loads(each[6:]) for each in stream.text.split("\n\n")[:-2]]
+        deltas = [chunk["choices"][0]["delta"] for chunk in chunks]
+        assert "".join(each.get("reasoning_content") or "" for each in deltas) == before
+        assert "".join(each.get("content") or "" for each in deltas) == after.lstrip()
+        assert sum("reasoning_content" in each for each in deltas) > 1
+    logprobs = [chunk["choices"][0]["logprobs"] for chunk in chunks]
+    tokens = [each["token"] for entry in logprobs if entry for each in entry["content"]]
+    assert "".join(tokens) == text
+
+
+def test_control_tokens_can_be_a_part_of_the_text(tiny_model: Model) -> None:
+    (mark,) = tiny_model.tokenize("<|im_start|>", parse_special=True)
+    sampling = Sampling(logit_bias=((mark, 100.0),))
+    jobs = Jobs(tiny_model.session)
+    for spelled, text in (((), ""), ({mark}, "<|im_start|>" * 3)):
+        work = jobs.text(
+            "hello", method="generate", max_tokens=3, sampling=sampling, spelled=spelled
+        )
+        (result,) = work.steps()
+        assert result.text == text
 
 
 def test_the_application_runs_in_any_asgi_server(tiny_model: Model) -> None:
