@@ -18,7 +18,7 @@ from .chat import JsonObjectFormat, TextFormat, chat_writing, token_logprobs
 from .decisions import FunctionCallItem, RefusalPart, TextPart, with_type
 from .endpoint import Endpoint, Events, Running
 from .fields import TEXT_OR_LIST, Body, NoEffect, by_kind
-from .text import Limit, Step, Written, usage_of, write
+from .text import Limit, ReasoningPiece, Step, Written, usage_of, write
 from .text_fields import JSON_OBJECT, JsonSchema, LimitFields, SamplingFields, limit_of
 
 __all__ = ["RESPONSES", "ResponseJson"]
@@ -56,6 +56,18 @@ class CallOutputItem(_ResponseItem):
     output: TextContent
 
 
+class ReasoningText(Body):
+    type: Literal["reasoning_text"]
+    text: str
+
+
+class ReasoningItem(_ResponseItem):
+    type: Literal["reasoning"]
+    content: list[ReasoningText] | None = None
+    summary: NoEffect
+    encrypted_content: NoEffect
+
+
 def _with_type(item: Any) -> Any:
     """Add the type that a message may leave out; reject references, which some clients send."""
     if isinstance(item, dict) and item.get("type") == "item_reference":
@@ -69,7 +81,9 @@ def _with_type(item: Any) -> Any:
 TalkItems: TypeAlias = Annotated[
     list[
         Annotated[
-            TalkItem | FunctionCallItem | CallOutputItem, _BY_TYPE, BeforeValidator(_with_type)
+            TalkItem | FunctionCallItem | CallOutputItem | ReasoningItem,
+            _BY_TYPE,
+            BeforeValidator(_with_type),
         ]
     ],
     Field(min_length=1),
@@ -169,20 +183,28 @@ class ResponseRequest(SamplingFields, LimitFields):
             talk.append({"role": "system", "content": self.instructions})
         if isinstance(self.input, str):
             return [*talk, {"role": "user", "content": self.input}]
+        thought: dict[str, Any] = {}  # for the assistant's next message
         for item in self.input:
-            if isinstance(item, FunctionCallItem):
+            if isinstance(item, ReasoningItem):
+                text = "\n".join(part.text for part in item.content or ())
+                thought = {"reasoning_content": text} if text else {}
+            elif isinstance(item, FunctionCallItem):
                 function = {"name": item.name, "arguments": item.arguments}
                 call = {"id": item.call_id, "type": "function", "function": function}
                 if talk and talk[-1].get("tool_calls"):
                     talk[-1]["tool_calls"].append(call)
                 else:
-                    talk.append({"role": "assistant", "content": None, "tool_calls": [call]})
+                    turn = {"role": "assistant", "content": None, "tool_calls": [call]}
+                    talk.append({**turn, **thought})
+                    thought = {}
             elif isinstance(item, CallOutputItem):
                 content = _text(item.output)
                 talk.append({"role": "tool", "tool_call_id": item.call_id, "content": content})
             else:
                 role = "system" if item.role == "developer" else item.role
-                talk.append({"role": role, "content": _text(item.content)})
+                given = thought if role == "assistant" else {}
+                talk.append({"role": role, "content": _text(item.content), **given})
+                thought = {}
         return talk
 
 
@@ -200,6 +222,14 @@ class OutputText(TypedDict):
     text: str
     annotations: list[Any]
     logprobs: list[Any]
+
+
+class OutputReasoning(TypedDict):
+    type: Literal["reasoning"]
+    id: str
+    status: Literal["completed", "incomplete"]
+    summary: list[Any]
+    content: list[ReasoningText]
 
 
 class OutputMessage(TypedDict):
@@ -244,7 +274,7 @@ class ResponseJson(TypedDict):
     created_at: int
     status: Literal["completed", "incomplete"]
     model: str
-    output: list[Annotated[OutputMessage | OutputCall, _BY_TYPE]]
+    output: list[Annotated[OutputReasoning | OutputMessage | OutputCall, _BY_TYPE]]
     usage: ResponseTokenUsage
     error: None
     incomplete_details: IncompleteDetails | None
@@ -279,6 +309,7 @@ async def _respond(request: ResponseRequest, running: Running) -> dict[str, Any]
         sampling=request.sampling,
         max_tokens=request.max_output_tokens or 0,
         logprobs=(request.top_logprobs or 0) if wants_logprobs else None,
+        splits_reasoning=True,
     )
     response = {
         "id": f"resp_{uuid.uuid4().hex}",
@@ -331,6 +362,7 @@ async def _events(
     has_begun = False
     output: list[dict[str, Any]] = []
     arguments = ""  # of the call that is being written
+    thought: dict[str, Any] | None = None
     message: dict[str, Any] | None = None
     async with aclosing(steps):
         async for step in steps:
@@ -348,20 +380,35 @@ async def _events(
                     yield event
                 output.append(item)
                 continue
-            if message is None and (isinstance(step, str) or not step.is_calls):
+            if isinstance(step, ReasoningPiece) or (isinstance(step, Written) and step.reasoning):
+                if thought is None:
+                    thought = _reasoning_item()
+                    added = {"output_index": 0, "item": thought}
+                    yield {"type": "response.output_item.added", **added}
+                if isinstance(step, ReasoningPiece):
+                    delta = {"delta": step, **_place(thought, 0)}
+                    yield {"type": "response.reasoning_text.delta", **delta}
+                    thought = _reasoning_item(thought, step)
+                    continue
+            if thought is not None and not output:
+                for event in _end_of_reasoning(thought, step):
+                    yield event
+                output.append(event["item"])
+            place = len(output)
+            if message is None and _is_message(step):
                 message = _message_item("in_progress")
-                yield {"type": "response.output_item.added", "output_index": 0, "item": message}
-                part = {"part": _part(""), **_place(message)}
+                yield {"type": "response.output_item.added", "output_index": place, "item": message}
+                part = {"part": _part(""), **_place(message, place)}
                 yield {"type": "response.content_part.added", **part}
             if isinstance(step, str):
                 assert message is not None
                 logprobs = step.logprobs if isinstance(step, TextPiece) else None
                 logged = token_logprobs(logprobs or ())
-                delta = {"delta": step, "logprobs": logged, **_place(message)}
+                delta = {"delta": step, "logprobs": logged, **_place(message, place)}
                 yield {"type": "response.output_text.delta", **delta}
                 continue
             if message is not None:
-                for event in _end_of_message(message, step):
+                for event in _end_of_message(message, place, step):
                     yield event
                 output.append(event["item"])
             if not output:  # the calls, unless `steps` has yielded them
@@ -386,12 +433,19 @@ def _part(text: str, logprobs: Any = ()) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": list(logprobs)}
 
 
-def _place(message: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields that locate the only part of a message."""
-    return {"item_id": message["id"], "output_index": 0, "content_index": 0}
+def _place(item: dict[str, Any], index: int) -> dict[str, Any]:
+    """Return the fields that locate the only part of an item."""
+    return {"item_id": item["id"], "output_index": index, "content_index": 0}
 
 
-def _end_of_message(message: dict[str, Any], written: Written) -> list[dict[str, Any]]:
+def _is_message(step: str | Written) -> bool:
+    """Return whether a step belongs to a message, and not only to a call or to the reasoning."""
+    if isinstance(step, str):
+        return True
+    return bool(step.text) or not (step.is_calls or step.reasoning)
+
+
+def _end_of_message(message: dict[str, Any], index: int, written: Written) -> list[dict[str, Any]]:
     """Return the events at the end of a message; the last one has the message."""
     logprobs = token_logprobs(written.logprobs or ())
     part = _part(written.text, logprobs)
@@ -399,11 +453,40 @@ def _end_of_message(message: dict[str, Any], written: Written) -> list[dict[str,
     item = {**message, "status": status, "content": [part]}
     if written.probabilities is not None:
         item["probabilities"] = {name or "": p for name, p in written.probabilities.items()}
-    place = _place(message)
+    place = _place(message, index)
     done = {"text": written.text, "logprobs": logprobs}
     return [
         {"type": "response.output_text.done", **done, **place},
         {"type": "response.content_part.done", "part": part, **place},
+        {"type": "response.output_item.done", "output_index": index, "item": item},
+    ]
+
+
+def _reasoning_item(before: dict[str, Any] | None = None, text: str = "") -> dict[str, Any]:
+    """Return a new item, or an item with more text."""
+    if before is None:
+        id = f"rs_{uuid.uuid4().hex}"
+        return {
+            "type": "reasoning",
+            "id": id,
+            "status": "in_progress",
+            "summary": [],
+            "content": [],
+        }
+    whole = "".join(part["text"] for part in before["content"]) + text
+    return {**before, "content": [{"type": "reasoning_text", "text": whole}]}
+
+
+def _end_of_reasoning(thought: dict[str, Any], step: str | Written) -> list[dict[str, Any]]:
+    """Return the events at the end of the reasoning; the last one has the item."""
+    is_cut = False
+    if isinstance(step, Written):
+        thought = _reasoning_item({**thought, "content": []}, step.reasoning or "")
+        is_cut = step.finish_reason == "length" and not step.text
+    item = {**thought, "status": "incomplete" if is_cut else "completed"}
+    text = item["content"][0]["text"]
+    return [
+        {"type": "response.reasoning_text.done", "text": text, **_place(item, 0)},
         {"type": "response.output_item.done", "output_index": 0, "item": item},
     ]
 

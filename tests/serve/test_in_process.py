@@ -137,6 +137,41 @@ def test_reasoning_is_separate_from_the_answer(
     assert "".join(tokens) == text
 
 
+def test_reasoning_is_an_item_of_a_response(
+    tiny_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The marks are words that the embedded model writes."""
+    format = ThinkingFormat("", "I am", "a small", "a small")
+    monkeypatch.setattr(thinking, "known_thinking_format", lambda _: format)
+    app = make_app(AsyncModel.of(tiny_model), ServeSettings("tiny"))
+    asked = {"role": "user", "content": "Hello, who are you?"}
+    body = {"input": [asked], "temperature": 0}
+    path = "/v1/responses"
+    found, streamed, cut = ask(
+        app,
+        ("POST", path, body),
+        ("POST", path, {**body, "stream": True}),
+        ("POST", path, {**body, "max_output_tokens": 4}),
+    )
+    reasoning, message = found.json()["output"]
+    assert reasoning["content"] == [{"type": "reasoning_text", "text": "Eliza,"}]
+    assert message["content"][0]["text"].startswith("assistant")
+    events = [json.loads(each.split("data: ")[1]) for each in streamed.text.split("\n\n")[:-1]]
+    items = events[-1]["response"]["output"]
+    assert [each["content"] for each in items] == [reasoning["content"], message["content"]]
+    for kind, item in (("reasoning_text", items[0]), ("output_text", items[1])):
+        deltas = [each for each in events if each["type"] == f"response.{kind}.delta"]
+        assert "".join(each["delta"] for each in deltas) == item["content"][0]["text"]
+        assert {each["item_id"] for each in deltas} == {item["id"]}
+        assert {each["output_index"] for each in deltas} == {items.index(item)}
+    (only,) = cut.json()["output"]
+    assert only["type"] == "reasoning" and only["status"] == cut.json()["status"] == "incomplete"
+
+    talk = {"input": [asked, reasoning, message, {"role": "user", "content": "And then?"}]}
+    (again,) = ask(app, ("POST", path, {**talk, "max_output_tokens": 2}))
+    assert again.status_code == 200, again.text
+
+
 def test_control_tokens_can_be_a_part_of_the_text(tiny_model: Model) -> None:
     (mark,) = tiny_model.tokenize("<|im_start|>", parse_special=True)
     sampling = Sampling(logit_bias=((mark, 100.0),))
