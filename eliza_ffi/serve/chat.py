@@ -341,8 +341,8 @@ async def chat_writing(
     has_tools = bool(tools) and tool_choice != "none"
     if tool_choice not in ("auto", "none") and not tools:
         raise _unfit("tool_choice", f"{tool_choice!r} needs tools")
-    if limit is not None and has_tools:
-        raise _unfit("tools", "tools cannot be combined with a limit on the answer; leave one out")
+    if isinstance(limit, ExactLabels) and has_tools:
+        raise _unfit("tools", "tools cannot be combined with an exact choice; leave one out")
     if logprobs is not None and (has_tools or isinstance(limit, ExactLabels)):
         raise _unfit("logprobs", "not supported with tools or choices, which have `probabilities`")
     given = template_variables(variables, effort)

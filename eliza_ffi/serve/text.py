@@ -381,6 +381,7 @@ async def _calls(
         use.choice,
         with_steps=with_steps,
         ends_at_limit=True,
+        words=writing.limit,
         max_calls=MOST_CALLS if use.is_parallel else 1,
         variables=use.variables,
         max_tokens=writing.max_tokens,
@@ -405,6 +406,8 @@ async def _calls(
                     probabilities=step[0].probabilities if step else None,
                 )
             else:
+                if writing.limit is not None:
+                    await session.helpers.run(_check_whole, writing.limit, step)
                 yield replace(
                     _written(step),
                     cached_tokens=step.cached_tokens,

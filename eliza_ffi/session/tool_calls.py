@@ -274,6 +274,8 @@ class ToolRequest:
     args : GenerationRequest
         The settings, and the prompt up to the beginning of a call or an answer in words.
     vocabulary : TokenTexts
+    words : GenerationRequest or None
+        The settings of an answer in words with a limit; None = any answer.
     """
 
     session: Session
@@ -284,6 +286,7 @@ class ToolRequest:
     earlier_calls: int
     args: GenerationRequest
     vocabulary: TokenTexts
+    words: GenerationRequest | None = None
 
     def read(self, text: str) -> list[int]:
         """Return the tokens of fixed text that follows other text."""
@@ -328,9 +331,14 @@ def tool_request(
     variables: Mapping[str, Any] | None = None,
     max_tokens: int = MOST_TOKENS,
     method: str = "call_tool",
+    words: Any = None,
     **more: Any,
 ) -> ToolRequest:
-    """Return a request for tool calls; parameters as :meth:`~eliza_ffi.Model.call_tools`."""
+    """Return a request for tool calls; parameters as :meth:`~eliza_ffi.Model.call_tools`.
+
+    `words` is the shape of an answer in words, as for :meth:`~eliza_ffi.Model.generate`; None = any
+    answer.
+    """
     check_keywords(method, more, SETTINGS)
     check_whole("max_calls", max_calls, 1)
     check_whole("max_tokens", max_tokens, 0)
@@ -351,6 +359,10 @@ def tool_request(
     prompt, definitions = tool_messages(format, talk, listed)
     tokens = _prompt(session, prompt, definitions, extra)
     args = generate_request(session, tokens, max_tokens=max_tokens, method=method, **more)
+    shaped = None
+    if words is not None:
+        settings = {**more, "max_tokens": max_tokens, "shape": words}
+        shaped = generate_request(session, tokens, method=method, **settings)
     earlier = sum(len(message.get("tool_calls") or ()) for message in talk)
     request = ToolRequest(
         session=session,
@@ -361,6 +373,7 @@ def tool_request(
         earlier_calls=earlier if format.index_continues else 0,
         args=args,
         vocabulary=session.token_texts(),
+        words=shaped,
     )
     for tool in offered:  # reject unsupported schemas before anything runs
         call_grammar(format, tool.parameters, "", "", request.split)
@@ -850,11 +863,11 @@ class ToolRun:
     ) -> Generator[str | TextAnswer, None, None]:
         """Write an answer in words; yield its pieces if the caller wants them, and the result."""
         request = self.request
-        args = replace(request.args, prompt_tokens=self._tokens)
+        args = replace(request.words or request.args, prompt_tokens=self._tokens)
         if request.format.text_start:
             tokens = [*self._tokens, *request.read(request.format.text_start)]
             args = replace(args, prompt_tokens=tokens)
-        else:
+        elif request.words is None:
             begin = request.format.call_start
             calls = {request.read(begin[:n])[0] for n in range(1, len(begin) + 1)}
             masks = Beginning(request.vocabulary.n_words, forbidden=calls)

@@ -339,6 +339,26 @@ def test_a_call_over_the_limit_ends_with_length_and_is_no_call(client: Any, n: i
                 json.loads(text)
 
 
+def test_a_schema_limits_an_answer_in_words_beside_tools(client: Any, server: Served) -> None:
+    schema = {"name": "order", "schema": Order.model_json_schema()}
+    asked: dict[str, Any] = {
+        "model": "any",
+        "messages": HELLO,
+        "tools": [WEATHER],
+        "response_format": {"type": "json_schema", "json_schema": schema},
+    }
+    whole = client.chat.completions.create(**asked).choices[0]
+    assert whole.message.tool_calls is None and whole.probabilities[""] > 0.5
+    Order.model_validate_json(whole.message.content)
+    streamed = client.chat.completions.create(**asked, stream=True)
+    texts = [chunk.choices[0].delta.content or "" for chunk in streamed]
+    assert "".join(texts) == whole.message.content
+    called = client.chat.completions.create(**asked, tool_choice="required").choices[0]
+    check_calls(called.message.tool_calls)
+    body = {key: asked[key] for key in ("tools", "response_format")}
+    assert refused(server, 422, **body, max_tokens=2)["code"] == "incomplete_answer"
+
+
 def test_an_automatic_choice_may_answer_in_words(client: Any) -> None:
     asked = {"model": "any", "messages": HELLO, "tools": [WEATHER]}
     whole = client.chat.completions.create(**asked).choices[0]
