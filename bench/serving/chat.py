@@ -1,8 +1,10 @@
 """Compare streams of chat in eliza-ffi's server and in llama-server: same file, same clients.
 
-Both servers get the same conversations, each of which is new to both, and take turns. Two things
-are measured: the tokens per second of several clients whose answers stream at the same time, and
-the time to the first text of a request that arrives while eight other clients stream.
+All servers get the same conversations, each of which is new to them, and take turns. eliza-ffi's
+server runs twice: with its default settings, and *tuned* with two settings that llama-server has by
+default, flash attention and a fixed number of threads. Two things are measured: the tokens per
+second of several clients whose answers stream at the same time, and the time to the first text of a
+request that arrives while eight other clients stream.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -45,7 +48,8 @@ ARRIVING_TOKENS = 4
 N_SLOTS, TOKENS_A_SLOT = 16, 1024
 """The slots of each server, and the tokens of a slot."""
 
-OURS, THEIRS = "ours", "llama-server"
+OURS, TUNED, THEIRS = "eliza-ffi", "eliza-ffi, tuned", "llama-server"
+"""The servers: ours with its default settings, ours with settings for many streams, and theirs."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +146,7 @@ class Server:
 
 
 Servers = dict[str, Server]
-"""Both servers by name."""
+"""The servers by name."""
 
 
 async def stream_together(server: Server, texts: Sequence[str], n_tokens: int) -> list[Answer]:
@@ -205,7 +209,7 @@ async def arrive_while_streaming(
 def chat_beside_llama_server(
     name: str, path: Path, program: Path, clients: Sequence[int], effort: ChatEffort
 ) -> dict[str, Any]:
-    """Measure both servers in turns and return the figures.
+    """Measure the servers in turns and return the figures.
 
     Parameters
     ----------
@@ -223,7 +227,7 @@ def chat_beside_llama_server(
     with (
         noting_other_programs(facts),
         Model(path, n_slots=1, n_ctx=TOKENS_A_SLOT) as model,
-        _both_servers(path, program, int(model.describe()["threads"])) as servers,
+        _servers(path, program, int(model.describe()["threads"])) as servers,
     ):
         places = count()
 
@@ -249,7 +253,7 @@ def _streaming(
     return {
         "clients": n_clients,
         "ways": _figures(rates, first),
-        "times_theirs": quartiles(ratios(rates[OURS], rates[THEIRS])),
+        "times_theirs": _times_theirs(rates),
     }
 
 
@@ -272,9 +276,14 @@ def _arriving(
         "streaming": N_STREAMING,
         "requests": len(first[OURS]),
         "ways": _figures(rates, first),
-        "times_theirs": quartiles(ratios(middle[OURS], middle[THEIRS])),
-        "rate_times_theirs": quartiles(ratios(rates[OURS], rates[THEIRS])),
+        "times_theirs": _times_theirs(middle),
+        "rate_times_theirs": _times_theirs(rates),
     }
+
+
+def _times_theirs(values: dict[str, list[float]]) -> dict[str, list[float]]:
+    """Return the quartiles of each of our servers' values relative to llama-server's."""
+    return {name: quartiles(ratios(values[name], values[THEIRS])) for name in (OURS, TUNED)}
 
 
 def _figures(
@@ -304,48 +313,64 @@ def _turns(
 
 
 @contextmanager
-def _both_servers(path: Path, program: Path, n_threads: int) -> Iterator[Servers]:
+def _servers(path: Path, program: Path, n_threads: int) -> Iterator[Servers]:
     n_ctx = N_SLOTS * TOKENS_A_SLOT
     more = ["--kv-unified", "--jinja"]
+    run = partial(running_server, str(path), "auto", N_SLOTS, 600.0, n_slots=N_SLOTS, n_ctx=n_ctx)
     with (
-        running_server(str(path), "auto", N_SLOTS, 600.0, n_slots=N_SLOTS, n_ctx=n_ctx) as ours,
+        run() as ours,
+        run(n_threads=n_threads, flash_attn="on") as tuned,
         serving(program, path, N_SLOTS, n_ctx, n_threads, (), more) as theirs,
     ):
-        yield {OURS: Server(ours.address, {}), THEIRS: Server((HOST, theirs.port), GREEDY)}
+        yield {
+            OURS: Server(ours.address, {}),
+            TUNED: Server(tuned.address, {}),
+            THEIRS: Server((HOST, theirs.port), GREEDY),
+        }
 
 
 def tables_of_chat(results: dict[str, Any]) -> str:
-    """Return the figures as two tables."""
-    head = ["clients", "tokens per second, eliza-ffi", "llama-server", "eliza-ffi / llama-server"]
-    head += ["first text, p50, p99 in ms, eliza-ffi", "llama-server"]
-    rows = [
+    """Return the figures as three tables."""
+    ratio_head = [f"{OURS} / {THEIRS}", f"{TUNED} / {THEIRS}"]
+    cells, arriving = results["cells"], results["arriving"]
+    rates = [
         [
             str(cell["clients"]),
-            *(number(cell["ways"][name]["tokens_per_second"]) for name in (OURS, THEIRS)),
-            _quartiles(cell["times_theirs"]),
-            *(_times(cell["ways"][name]) for name in (OURS, THEIRS)),
+            *_each(cell["ways"], _rate),
+            *_each(cell["times_theirs"], _quartiles),
         ]
-        for cell in results["cells"]
+        for cell in cells
     ]
-    arriving = results["arriving"]
-    ours, theirs = (arriving["ways"][name] for name in (OURS, THEIRS))
-    label = f"while {arriving['streaming']} other clients stream"
-    late_rows = [
+    first = [[str(cell["clients"]), *_each(cell["ways"], _times)] for cell in cells]
+    late = [
         [
             "first text of another request, p50, p99 in ms",
-            _times(ours),
-            _times(theirs),
-            _quartiles(arriving["times_theirs"]),
+            *_each(arriving["ways"], _times),
+            *_each(arriving["times_theirs"], _quartiles),
         ],
         [
             "tokens per second of the others",
-            number(ours["tokens_per_second"]),
-            number(theirs["tokens_per_second"]),
-            _quartiles(arriving["rate_times_theirs"]),
+            *_each(arriving["ways"], _rate),
+            *_each(arriving["rate_times_theirs"], _quartiles),
         ],
     ]
-    late_head = [label, "eliza-ffi", "llama-server", "eliza-ffi / llama-server"]
-    return f"{markdown_table(head, rows)}\n\n{markdown_table(late_head, late_rows)}"
+    names = [OURS, TUNED, THEIRS]
+    tables = [
+        markdown_table(["tokens per second of N clients", *names, *ratio_head], rates),
+        markdown_table(["first text of N clients, p50, p99 in ms", *names], first),
+        markdown_table(
+            [f"while {arriving['streaming']} other clients stream", *names, *ratio_head], late
+        ),
+    ]
+    return "\n\n".join(tables)
+
+
+def _each(values: dict[str, Any], show: Callable[[Any], str]) -> list[str]:
+    return [show(values[name]) for name in (OURS, TUNED, THEIRS) if name in values]
+
+
+def _rate(figures: dict[str, Any]) -> str:
+    return number(figures["tokens_per_second"])
 
 
 def _quartiles(values: Sequence[float]) -> str:

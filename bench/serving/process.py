@@ -67,6 +67,8 @@ def running_server(
     deadline: float,
     n_slots: int | None = None,
     n_ctx: int = 0,
+    n_threads: int = 0,
+    flash_attn: str = "auto",
 ) -> Iterator[ServerProcess]:
     """Run a server in a process of its own.
 
@@ -80,11 +82,14 @@ def running_server(
         The most waiting requests.
     deadline
         The deadline of a request in seconds.
-    n_slots, n_ctx
+    n_slots, n_ctx, n_threads
         As for `Model`; None and 0 = the default.
+    flash_attn
+        The model's option ``flash_attn``.
     """
     command = [sys.executable, "-m", "bench.serving.process", "--batching", batching]
     command += ["--queue", str(n_waiting), "--deadline", str(deadline), "--ctx", str(n_ctx)]
+    command += ["--threads", str(n_threads), "--flash-attn", flash_attn]
     command += [] if n_slots is None else ["--slots", str(n_slots)]
     command += [] if model is None else ["--model", model]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -102,12 +107,20 @@ def main() -> int:
     parser.add_argument("--deadline", type=float, default=60.0)
     parser.add_argument("--slots", type=int)
     parser.add_argument("--ctx", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--flash-attn", default="auto")
     given = parser.parse_args()
     settings = ServeSettings("measured", port=0, n_waiting=given.queue, deadline=given.deadline)
-    options = {"batching": given.batching}
+    options = {"batching": given.batching, "flash_attn": given.flash_attn}
     with (
         listen(settings) as listening,
-        Model(given.model, n_slots=given.slots, n_ctx=given.ctx, options=options) as model,
+        Model(
+            given.model,
+            n_slots=given.slots,
+            n_ctx=given.ctx,
+            n_threads=given.threads,
+            options=options,
+        ) as model,
     ):
         print(listening.getsockname()[1], flush=True)
         serve(model, settings, listening)

@@ -102,6 +102,12 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         "timing (default: auto)",
     )
     group.add_argument(
+        "--flash-attn",
+        choices=("auto", "on", "off"),
+        help="on: use flash attention on the CPU, too; it is faster if many requests run at the "
+        "same time (default: auto)",
+    )
+    group.add_argument(
         "--seed", type=whole_number, metavar="N", help="seed for sampling (default: random)"
     )
 
@@ -118,7 +124,8 @@ def model_options(arguments: argparse.Namespace, n_slots: int | None = None) -> 
     """
     if n_slots is None and arguments.batching == "off":
         n_slots = 1  # because the slot of a request affects rounding
-    options = {name: getattr(arguments, name) for name in ("device", "rpc", "batching")}
+    names = ("device", "rpc", "batching", "flash_attn")
+    options = {name: getattr(arguments, name) for name in names}
     given = {
         "library": arguments.library,
         "n_ctx": arguments.n_ctx or None,

@@ -27,6 +27,7 @@ from rich.cells import cell_len
 
 from eliza_ffi import __version__, cli
 from eliza_ffi.cli.bars import decision_text
+from eliza_ffi.cli.console import model_options
 from eliza_ffi.cli.main import build_parser
 from eliza_ffi.cli.progress import RowProgress
 from eliza_ffi.cli.questions import read_asking, read_questions
@@ -766,9 +767,23 @@ def test_a_flag_has_the_same_meaning_in_every_command(flag: str) -> None:
 
 
 def test_every_command_that_opens_a_model_has_the_model_options() -> None:
-    for flag in ("--library", "--n-ctx", "--threads", "--device", "--batching", "--seed"):
+    shared = (
+        "--library",
+        "--n-ctx",
+        "--threads",
+        "--device",
+        "--batching",
+        "--flash-attn",
+        "--seed",
+    )
+    for flag in shared:
         assert set(flags()[flag]) == set(flags()["--model"])
     assert {"decide", "evaluate", "calibrate", "serve", "choose"} <= set(flags()["--model"])
+
+
+def test_flash_attn_sets_the_option_of_the_model() -> None:
+    arguments = build_parser().parse_args(["serve", "--flash-attn", "on"])
+    assert model_options(arguments)["options"] == {"flash_attn": "on"}
 
 
 def test_prompt_takes_text_and_prompt_file_takes_a_file() -> None:
