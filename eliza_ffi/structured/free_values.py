@@ -10,33 +10,15 @@ from collections.abc import Iterator
 
 from .automata import DEAD, Dfa, json_number, json_string
 
-__all__ = [
-    "INTEGER_PATTERN",
-    "JSON_DEPTH",
-    "MOST_SPACES",
-    "NUMBER_PATTERN",
-    "STRING_BODY_PATTERN",
-    "STRING_PATTERN",
-    "dfa_ends",
-    "value_ends",
-]
+__all__ = ["JSON_DEPTH", "MOST_SPACES", "dfa_ends", "value_ends"]
 
 JSON_DEPTH = 16
 """The deepest nesting of arrays and objects in a ``free-json`` value."""
-
-NUMBER_PATTERN = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[Ee][+-]?[0-9]+)?"
-INTEGER_PATTERN = r"-?(?:0|[1-9][0-9]*)"
 
 MOST_SPACES = 20
 """The maximum number of consecutive white-space characters inside a ``free-json`` value.
 
 White space before and after the value is not allowed."""
-
-STRING_BODY_PATTERN = (
-    r'(?:[^"\\\x00-\x1F]|\\["\\\/bfnrt]|\\u(?:[0-9A-CEFa-cef][0-9A-Fa-f]|[Dd][0-7])[0-9A-Fa-f]{2}'
-    r"|\\u[Dd][89ABab][0-9A-Fa-f]{2}\\u[Dd][C-Fc-f][0-9A-Fa-f]{2})*"
-)
-STRING_PATTERN = f'"{STRING_BODY_PATTERN}"'
 
 
 def value_ends(data: bytes, start: int, depth: int) -> Iterator[int]:

@@ -70,7 +70,7 @@ class Builder:
             return self._value(JSON_DEPTH)
         if span.kind == "free-string":
             return f"{self._shared('json-char')}*" if placed.in_string else self._string()
-        if span.kind == "pattern" or span.dfa is not None:
+        if span.kind == "pattern":
             name = f"pattern-{placed.index}"
             self._rules.update(dfa_rules(placed.dfa(), name))
             return f"{name}-0"

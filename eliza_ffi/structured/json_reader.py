@@ -33,11 +33,8 @@ class JsonReader:
     Attributes
     ----------
     value : Any
-        The complete parts of the text's value; None while `has_value` is false.
-    has_value : bool
-        Whether the text's value is complete, or is an object or array that has begun.
-    open_path : tuple of str or int
-        The path of the innermost open object or array; meaningless if `is_open` is false.
+        The complete parts of the text's value; None until it is complete, or an object or array
+        has begun.
 
     Examples
     --------
@@ -52,23 +49,12 @@ class JsonReader:
 
     def __init__(self) -> None:
         self.value: Any = None
-        self.has_value = False
         self._text = ""
         self._at = 0  # everything before this index has been read
         self._string: list[str] = []  # the pieces of an unfinished string
         self._is_escaped = False  # whether the pieces end with the backslash of an escape
         self._open: list[tuple[dict[str, Any] | list[Any], Path]] = []
         self._key: str | None = None
-
-    @property
-    def is_open(self) -> bool:
-        """Whether an object or array is open."""
-        return bool(self._open)
-
-    @property
-    def open_path(self) -> Path:
-        """The path of the innermost open object or array."""
-        return self._open[-1][1] if self._open else ()
 
     def push(self, text: str) -> Iterator[tuple[Path, Any]]:
         """Add text, and yield the values that become complete with their paths, in order.
@@ -164,7 +150,7 @@ class JsonReader:
     def _place(self, value: Any) -> Path:
         """Store a value at its place, and return its path."""
         if not self._open:
-            self.value, self.has_value = value, True
+            self.value = value
             return ()
         inside, path = self._open[-1]
         if isinstance(inside, list):

@@ -17,16 +17,19 @@ import numpy as np
 
 from .._lazy import lazy_property
 from ..errors import InvalidArgumentError
-from .automata import DEAD, Dfa, compile_regex, json_integer, json_number, json_string
-from .free_values import (
+from .automata import (
+    DEAD,
     INTEGER_PATTERN,
-    JSON_DEPTH,
     NUMBER_PATTERN,
     STRING_BODY_PATTERN,
     STRING_PATTERN,
-    dfa_ends,
-    value_ends,
+    Dfa,
+    compile_regex,
+    json_integer,
+    json_number,
+    json_string,
 )
+from .free_values import JSON_DEPTH, dfa_ends, value_ends
 from .json_text import read_json, string_from_body
 from .spans import SkeletonSpan
 
@@ -124,8 +127,6 @@ class PlacedSpan:
             return {"choices": list(self.texts)}
         if self.span.rule is not None:
             return {"grammar": self.grammar}
-        if self.span.dfa is not None:
-            return {"dfa": self._dfa_form}
         if self.span.kind == "free-json":
             return {"json": "value", "depth": JSON_DEPTH}
         if self.span.kind == "free-string":
@@ -133,10 +134,6 @@ class PlacedSpan:
         if self.span.pattern is not None:
             return {"dfa": _pattern_form(self.span.pattern, self.in_string)}
         return {"json": self.span.kind}
-
-    @lazy_property
-    def _dfa_form(self) -> dict[str, Any]:
-        return self.dfa().to_dict()
 
     def request_with_follow(self) -> dict[str, Any]:
         """Return the request for the value together with an alternative from `follow`.
@@ -224,8 +221,6 @@ class PlacedSpan:
         """Return the automaton of a number, a pattern or a quoted string."""
         if self.span.pattern is not None:
             return pattern_dfa(self.span.pattern, self.in_string)
-        if self.span.dfa is not None:
-            return without_escapes(self.span.dfa) if self.in_string else self.span.dfa
         if self.span.kind == "free-string":
             return json_string()
         return json_integer() if self.span.kind == "integer" else json_number()

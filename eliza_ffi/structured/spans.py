@@ -6,11 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from ..checks import check_flag, check_kind, check_known, check_one_of, check_several, wrong
 from ..errors import InvalidArgumentError
-from .automata import Dfa, any_text, intersection
 from .json_text import check_unicode, json_text, string_body
 
 __all__ = ["KINDS", "Scalar", "SkeletonSpan", "check_text"]
@@ -38,10 +35,7 @@ _FIELDS = {
     "enum_values": "enum_values",
     "rule": "rule",
     "pattern": "pattern",
-    "dfa": "dfa",
 }
-
-_DFA_KINDS = ("pattern", "number", "integer")
 
 
 @dataclass(frozen=True)
@@ -67,9 +61,6 @@ class SkeletonSpan:
         A regular expression (see :mod:`.automata.regex_syntax`) that the whole text of a
         ``"pattern"`` must match. The text is written without escaping, so inside a JSON string it
         cannot contain any character that needs an escape.
-    dfa : Dfa or None
-        An automaton of the allowed text. For a ``"pattern"`` it replaces `pattern`; for a
-        ``"number"`` or ``"integer"`` it restricts the allowed numbers.
 
     Raises
     ------
@@ -83,7 +74,6 @@ class SkeletonSpan:
     enum_values: tuple[Scalar, ...] | None = None
     rule: str | None = None
     pattern: str | None = None
-    dfa: Dfa | None = None
 
     def __post_init__(self) -> None:
         check_one_of("kind", self.kind, KINDS)
@@ -99,24 +89,10 @@ class SkeletonSpan:
                 raise InvalidArgumentError(
                     f"{name} is only allowed in a span of kind {kind}, got kind {self.kind}"
                 )
-            given = given or (name == "pattern" and self.dfa is not None)
             if not given and self.kind == kind and (self.rule is None or kind == "literal"):
                 raise InvalidArgumentError(f"a span of kind {kind} needs {name}")
-        if self.dfa is not None:
-            self._check_dfa()
         if self.kind == "literal" and self.rule is not None:
             raise InvalidArgumentError("rule is not allowed in a span of kind literal")
-
-    def _check_dfa(self) -> None:
-        check_kind("dfa", self.dfa, Dfa, "an automaton")
-        if self.kind not in _DFA_KINDS:
-            raise InvalidArgumentError(
-                f"dfa is only allowed in a span of kind {', '.join(_DFA_KINDS)}, "
-                f"got kind {self.kind}"
-            )
-        for name in ("pattern", "rule"):
-            if getattr(self, name) is not None:
-                raise InvalidArgumentError(f"expected only one of dfa and {name}, got both")
 
     @classmethod
     def from_dict(cls, data: Any) -> SkeletonSpan:
@@ -130,8 +106,6 @@ class SkeletonSpan:
         if values is not None:
             check_kind("enumValues", values, (list, tuple), "a list")
             given["enum_values"] = tuple(values)
-        if "dfa" in given:
-            given["dfa"] = _read_dfa(given["dfa"])
         if "kind" not in given:
             raise InvalidArgumentError("a span needs a kind")
         return cls(**given)
@@ -146,7 +120,6 @@ class SkeletonSpan:
             "enumValues": values,
             "rule": self.rule,
             "pattern": self.pattern,
-            "dfa": None if self.dfa is None else self.dfa.to_dict(),
         }
         return {name: value for name, value in fields.items() if value is not None}
 
@@ -184,24 +157,6 @@ def _checked_values(values: tuple[Scalar, ...]) -> tuple[Scalar, ...]:
             )
         seen[text] = i
     return values
-
-
-def _read_dfa(data: Any) -> Dfa:
-    """Read an automaton from its JSON form, and check that it accepts only UTF-8."""
-    if not isinstance(data, Mapping) or set(data) != {"classes", "transitions", "accepting"}:
-        raise wrong("dfa", "an object of classes, transitions and accepting", data)
-    try:
-        classes, transitions = np.asarray(data["classes"]), np.asarray(data["transitions"])
-        accepting = np.zeros(len(transitions), dtype=bool)
-        accepting[data["accepting"]] = True
-        dfa = Dfa(classes, transitions, accepting)
-    except (IndexError, OverflowError, TypeError, ValueError) as error:
-        raise InvalidArgumentError(f"dfa: {error}") from None
-    dfa.validate()
-    # An automaton works on bytes, so it could accept byte strings that are not UTF-8.
-    if intersection(dfa, any_text()) != dfa.minimized():
-        raise InvalidArgumentError("dfa accepts bytes that are not UTF-8")
-    return dfa
 
 
 def check_text(text: object, name: str) -> None:

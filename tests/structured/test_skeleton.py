@@ -9,7 +9,6 @@ from hypothesis import given
 from skeleton_strategies import Field, shaped_skeletons
 
 from eliza_ffi.errors import InvalidArgumentError
-from eliza_ffi.structured.automata import compile_regex
 from eliza_ffi.structured.skeleton import Skeleton, SkeletonSpan, SpanSamplerPlan, SpanSampling
 
 RESPONSE = {
@@ -28,12 +27,6 @@ RESPONSE = {
         {"kind": "literal", "value": '"}'},
     ],
 }
-
-
-DIGIT = compile_regex("[0-9]").to_dict()
-ESCAPABLE = compile_regex('[a"]').to_dict()
-QUOTED = {"kind": "pattern", "key": "k"}
-ANY_BYTE = {"classes": [0] * 256, "transitions": [[1], [-1]], "accepting": [1]}
 
 
 def literal(text: str) -> dict[str, Any]:
@@ -56,18 +49,6 @@ def test_any_skeleton_survives_its_json_form(
     shaped: tuple[tuple[Field, ...], Skeleton],
 ) -> None:
     assert Skeleton.from_dict(shaped[1].to_dict()) == shaped[1]
-
-
-def test_a_span_with_an_automaton_survives_and_is_enforced() -> None:
-    form = {"spans": [{"kind": "integer", "dfa": DIGIT}, literal(";"), {**QUOTED, "dfa": DIGIT}]}
-    made = Skeleton.from_dict(form)
-    assert made.to_dict() == form
-    assert made.placed[0].request() == {"dfa": DIGIT}
-    assert made.matches("1;2")
-    assert not made.matches("12;2")
-    inside = skeleton(literal('"'), {**QUOTED, "dfa": ESCAPABLE}, literal('"'))
-    assert inside.matches('"a"')
-    assert not inside.matches('"""')
 
 
 def test_both_spellings_of_enum_values_are_accepted() -> None:
@@ -111,19 +92,7 @@ def test_both_spellings_of_enum_values_are_accepted() -> None:
         ({"spans": [{"kind": "literal", "value": "a", "rule": "r"}]}, "rule is not allowed"),
         ({"spans": [{"kind": "pattern", "pattern": "(a"}]}, r"spans\[0\].*\(a"),
         ({"spans": [{"kind": "pattern"}]}, "needs pattern"),
-        ({"spans": [{"kind": "pattern", "dfa": 3}]}, "dfa must be an object of classes"),
-        (
-            {"spans": [{"kind": "boolean", "dfa": DIGIT}]},
-            "dfa is only allowed in a span of kind pattern",
-        ),
-        (
-            {"spans": [{"kind": "integer", "rule": "r", "dfa": DIGIT}]},
-            "one of dfa and rule, got both",
-        ),
-        ({"spans": [{"kind": "pattern", "dfa": {**DIGIT, "accepting": [2]}}]}, "dfa: index 2"),
-        ({"spans": [{"kind": "pattern", "dfa": {**DIGIT, "accepting": [0]}}]}, "no accepting"),
-        ({"spans": [{"kind": "pattern", "dfa": {**DIGIT, "classes": ["a"]}}]}, "classes must be"),
-        ({"spans": [{"kind": "pattern", "dfa": ANY_BYTE}]}, "bytes that are not UTF-8"),
+        ({"spans": [{"kind": "pattern", "dfa": {}}]}, r"spans\[0\]: a span has no field 'dfa'"),
     ],
 )
 def test_the_error_for_a_malformed_skeleton_names_the_place(form: Any, reason: str) -> None:

@@ -8,21 +8,29 @@ True
 from __future__ import annotations
 
 from .dfa import Dfa
-from .exploring import explored, intersection
-from .json_values import any_text, json_integer, json_number, json_string
+from .json_values import (
+    INTEGER_PATTERN,
+    NUMBER_PATTERN,
+    STRING_BODY_PATTERN,
+    STRING_PATTERN,
+    json_integer,
+    json_number,
+    json_string,
+)
 from .nfa import Nfa
 from .regex import compile_regex
 from .tables import DEAD, MOST_STATES
 
 __all__ = [
     "DEAD",
+    "INTEGER_PATTERN",
     "MOST_STATES",
+    "NUMBER_PATTERN",
+    "STRING_BODY_PATTERN",
+    "STRING_PATTERN",
     "Dfa",
     "Nfa",
-    "any_text",
     "compile_regex",
-    "explored",
-    "intersection",
     "json_integer",
     "json_number",
     "json_string",

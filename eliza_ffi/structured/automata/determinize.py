@@ -22,7 +22,7 @@ automaton is a set of states of the nondeterministic one, and these sets can be 
 """
 
 
-def determinized(nfa: Nfa, max_states: int, max_work: int | None = None) -> Tables:
+def determinized(nfa: Nfa, max_states: int) -> Tables:
     """Convert an automaton by the subset construction (Rabin and Scott, 1959).
 
     Parameters
@@ -30,8 +30,6 @@ def determinized(nfa: Nfa, max_states: int, max_work: int | None = None) -> Tabl
     nfa
     max_states
         The maximum number of states of the result.
-    max_work
-        The maximum number of steps; by default `MOST_WORK`.
 
     Raises
     ------
@@ -40,7 +38,7 @@ def determinized(nfa: Nfa, max_states: int, max_work: int | None = None) -> Tabl
     """
     edges, classes = _edges_over_classes(nfa)
     n_classes = int(classes[-1]) + 1
-    budget = _Budget(MOST_WORK if max_work is None else max_work)
+    budget = _Budget(MOST_WORK)
     first = _without_jumps(nfa, [Nfa.START], budget)
     subsets = [first]
     numbers = {first: 0}

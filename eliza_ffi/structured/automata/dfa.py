@@ -77,7 +77,7 @@ class Dfa:
             object.__setattr__(self, name, values)  # the dataclass is frozen
 
     @classmethod
-    def from_nfa(cls, nfa: Nfa, max_states: int = MOST_STATES, max_work: int | None = None) -> Dfa:
+    def from_nfa(cls, nfa: Nfa, max_states: int = MOST_STATES) -> Dfa:
         """Return the smallest deterministic automaton that accepts the same strings.
 
         Parameters
@@ -86,9 +86,6 @@ class Dfa:
             An automaton that accepts at least one string.
         max_states
             The maximum number of states before equivalent states are merged, 1 to 65,535.
-        max_work
-            The maximum number of steps for making the automaton deterministic. None = 2**23 steps,
-            which take one or two seconds.
 
         Raises
         ------
@@ -99,7 +96,7 @@ class Dfa:
             raise InvalidArgumentError(
                 f"max_states must be from 1 to {MOST_STATES}, got {max_states}"
             )
-        return cls(*determinized(nfa, max_states, max_work)).minimized()
+        return cls(*determinized(nfa, max_states)).minimized()
 
     @property
     def n_states(self) -> int:
