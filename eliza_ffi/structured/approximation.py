@@ -26,7 +26,7 @@ number and compiles it as a constant."""
 _BOUNDS = ("exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum")
 _COUNTS = ("Items", "Length", "Properties")
 _NOT_ENFORCED = "is not enforced"
-_BESIDE_REFERENCE = frozenset(
+_NEXT_TO_REFERENCE = frozenset(
     (
         *("$comment", "$defs", "$id", "$ref", "$schema", "default", "definitions", "deprecated"),
         *("description", "examples", "readOnly", "title", "writeOnly"),
@@ -164,9 +164,9 @@ def _counts(part: Part, compiles: Compiles) -> Iterator[tuple[str, str]]:
 
 
 def _references(part: Part, compiles: Compiles) -> Iterator[tuple[str, str]]:
-    """Remove the keywords beside a reference."""
+    """Remove the keywords next to a reference."""
     if isinstance(part.get("$ref"), str):
-        for name in part.keys() - _BESIDE_REFERENCE:
+        for name in part.keys() - _NEXT_TO_REFERENCE:
             del part[name]
             yield pointer_part(name), f"{name} {_NOT_ENFORCED}"
 
