@@ -106,7 +106,7 @@ Rule = Callable[[Part, Compiles], Iterator[tuple[str, str]]]
 
 
 def _patterns(part: Part, compiles: Compiles) -> Iterator[tuple[str, str]]:
-    """Remove the conditions at the beginning of patterns."""
+    """Remove the conditions of patterns."""
     if isinstance(part.get("pattern"), str):
         split = split_pattern(part["pattern"])
         part["pattern"] = split.main

@@ -1,8 +1,9 @@
 """Split patterns of JSON Schemas into patterns that llguidance can match.
 
-llguidance's regular expressions have no lookaround. Real schemas mostly use it in one form, as in
-``^(?!aws:)[a-z:]+$``: conditions at the beginning. A string matches such a pattern if it matches
-``^[a-z:]+$`` and does not match ``^(?:aws:)``.
+llguidance's regular expressions have no lookaround. Real schemas mostly use it for conditions at a
+known place, as in ``^(?!aws:)[a-z:]+$``. A string matches this pattern if it matches ``^[a-z:]+$``
+and does not match ``^(?:aws:)``. The place may also be after some characters, as in ``^/(?!/)``, or
+at the end, as in ``(?<!x)$``.
 """
 
 from __future__ import annotations
@@ -15,6 +16,11 @@ __all__ = ["SplitPattern", "split_pattern"]
 
 _UNSUPPORTED = re.compile(r"\(\?(?:[=!>]|<[=!]|P=)|\\[bB1-9]")
 _START = re.compile(r"\^|\\A")
+_QUANTIFIER = re.compile(r"[*+?{]")
+_LOOKBEHIND = re.compile(r"\(\?<(?P<kind>[=!])(?P<inside>(?:\\.|[^\\()])*)\)\$\Z")
+_ATOM = re.compile(
+    r"(?:[\w:/@#%&=,;<>~!'\" -]|\\[dwsDWS./:\-]|\[(?:\\.|[^\[\]\\])+\])(?![*+?{])", re.ASCII
+)
 _NO_MORE = r"(?![\s\S])"
 _PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _TOKEN = re.compile(rf"{re.escape(_NO_MORE)}|{_PAIR}|\\.|.", re.DOTALL)
@@ -38,27 +44,37 @@ class SplitPattern:
 
 @functools.lru_cache(maxsize=256)
 def split_pattern(pattern: str) -> SplitPattern:
-    """Split the conditions at the beginning of a pattern from the rest.
+    """Split the conditions of a pattern from the rest.
 
     Escape sequences that only other dialects have are translated: ``\\Z``, ``(?![\\s\\S])``, and
     pairs of surrogates.
     """
-    pattern = "".join(map(_translated, _TOKEN.findall(pattern)))
-    start = _START.match(pattern)
-    if start is None:
-        return SplitPattern(pattern)
-    rest, conditions = pattern[start.end() :], []
-    while rest[:3] in ("(?=", "(?!"):
-        end = _end_of_group(rest)
-        if end is None:
-            return SplitPattern(pattern)
-        conditions.append((rest[2] == "=", f"^(?:{rest[3:end]})"))
-        rest = rest[end + 1 :]
-    if rest[:1] in ("*", "+", "?", "{") or _has_alternatives(rest):
-        return SplitPattern(pattern)  # the conditions apply to a part of the pattern
-    if not conditions or any(_UNSUPPORTED.search(each) for _, each in conditions):
-        return SplitPattern(pattern)
-    return SplitPattern(f"^{rest}", tuple(conditions))
+    whole = "".join(map(_translated, _TOKEN.findall(pattern)))
+    begun = _START.match(whole)
+    conditions: list[tuple[bool, str]] = []
+    main, rest = ("^", whole[begun.end() :]) if begun else ("", whole)
+    while begun:  # main consists of single characters, so a condition has only one place
+        atom = _ATOM.match(rest)
+        end = _end_of_group(rest) if rest[:3] in ("(?=", "(?!") else None
+        if end is not None and not _QUANTIFIER.match(rest, end + 1):
+            conditions.append((rest[2] == "=", f"{main}(?:{rest[3:end]})"))
+            rest = rest[end + 1 :]
+        elif atom is not None:
+            main, rest = main + atom.group(), rest[atom.end() :]
+        else:
+            break
+    main += rest
+    last = _LOOKBEHIND.search(main)
+    if last is not None and _end_of_group(main[last.start() :]) == last.end() - last.start() - 2:
+        conditions.append((last["kind"] == "=", f"(?:{last['inside']})$"))
+        main = f"{main[: last.start()]}$"
+    if (
+        not conditions
+        or _has_alternatives(main)
+        or any(_UNSUPPORTED.search(each) for each in (main, *(each for _, each in conditions)))
+    ):
+        return SplitPattern(whole)
+    return SplitPattern(main, tuple(conditions))
 
 
 def _translated(token: str) -> str:

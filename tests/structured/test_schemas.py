@@ -166,6 +166,14 @@ def test_the_search_for_the_location_of_an_error_is_bounded(
         "^(?!a)*b",
         "^(?!^a+$)[abc]+",
         r"^(?!\))a",
+        "^[ab](?!.*cc)[abc]+$",
+        r"^a(?!b)c?(?=[)])\)",
+        "^a+(?!b)c",
+        "^a(?!b)*c",
+        "^[abc]*(?<!b)$",
+        r"^(?!a)[abc)]*(?<!\))$",
+        "b(?<=ab)$",
+        "a|b(?<!ab)$",
     ],
 )
 def test_patterns_with_lookaround_match_like_pythons_patterns(pattern: str) -> None:
