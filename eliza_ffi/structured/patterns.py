@@ -10,9 +10,15 @@ from __future__ import annotations
 
 import functools
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 __all__ = ["SplitPattern", "split_pattern"]
+
+MOST_CONDITIONS = 16
+LONGEST_BEGINNING = 256
+"""The maximum number of characters before a condition. The two limits bound the size of the split
+pattern, because the beginning is repeated in each condition."""
 
 _UNSUPPORTED = re.compile(r"\(\?(?:[=!>]|<[=!]|P=)|\\[bB1-9]")
 _START = re.compile(r"\^|\\A")
@@ -53,7 +59,8 @@ def split_pattern(pattern: str) -> SplitPattern:
     begun = _START.match(whole)
     conditions: list[tuple[bool, str]] = []
     main, rest = ("^", whole[begun.end() :]) if begun else ("", whole)
-    while begun:  # main consists of single characters, so a condition has only one place
+    # `main` consists of single characters, so a condition has only one place.
+    while begun and len(main) <= LONGEST_BEGINNING and len(conditions) < MOST_CONDITIONS:
         atom = _ATOM.match(rest)
         end = _end_of_group(rest) if rest[:3] in ("(?=", "(?!") else None
         if end is not None and not _QUANTIFIER.match(rest, end + 1):
@@ -86,9 +93,9 @@ def _translated(token: str) -> str:
     return token
 
 
-def _depths(pattern: str) -> list[tuple[int, str, int]]:
-    """Return the end, the text and the depth of each token outside character classes."""
-    found, depth, in_class = [], 0, False
+def _depths(pattern: str) -> Iterator[tuple[int, str, int]]:
+    """Yield the start, the text and the depth of each token outside character classes."""
+    depth, in_class = 0, False
     for match in _TOKEN.finditer(pattern):
         token = match.group()
         if in_class:
@@ -96,8 +103,7 @@ def _depths(pattern: str) -> list[tuple[int, str, int]]:
             continue
         in_class = token == "["
         depth += (token == "(") - (token == ")")
-        found.append((match.start(), token, depth))
-    return found
+        yield match.start(), token, depth
 
 
 def _end_of_group(pattern: str) -> int | None:
