@@ -30,16 +30,10 @@ LABELS = {
 
 
 class _ProgressLine:
-    """A line that is redrawn in place and erased at the end.
+    """A line of standard error that is redrawn in place and erased at the end."""
 
-    Parameters
-    ----------
-    stream
-        None = standard error.
-    """
-
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self._stream = sys.stderr if stream is None else stream
+    def __init__(self) -> None:
+        self._stream = sys.stderr
         self._n_drawn = 0
 
     def draw(self, line: str) -> None:
@@ -62,11 +56,11 @@ class _ProgressLine:
 class ProgressBar(_ProgressLine):
     """Draws the progress of a stage that takes more than 0.4 seconds; erased at the stage's end.
 
-    Draws nothing if `stream` is not a terminal.
+    Draws nothing if standard error is not a terminal.
     """
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        super().__init__(stream)
+    def __init__(self) -> None:
+        super().__init__()
         self._stage = ""
         self._begin = 0.0
 
@@ -88,18 +82,16 @@ class ProgressBar(_ProgressLine):
 class RowProgress(_ProgressLine):
     """Draws the progress through a table: rows, rows per second, and the time left.
 
-    Draws nothing if `stream` is not a terminal.
+    Draws nothing if standard error is not a terminal.
 
     Parameters
     ----------
     limit
         The last row to decide; None = the table's last row.
-    stream
-        None = standard error.
     """
 
-    def __init__(self, limit: int | None = None, stream: TextIO | None = None) -> None:
-        super().__init__(stream)
+    def __init__(self, limit: int | None = None) -> None:
+        super().__init__()
         self._limit = limit
         self._begin = self._drawn = time.monotonic()
 

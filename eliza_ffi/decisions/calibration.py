@@ -310,13 +310,8 @@ class Calibration:
             raise InvalidArgumentError(f"{path} is not a usable calibration: {reason}") from error
 
 
-def as_calibration(given: Any, name: str = "calibration") -> Calibration | None:
+def as_calibration(given: Any) -> Calibration | None:
     """Return a calibration, reading it from a file if `given` is a path. None stays None.
-
-    Parameters
-    ----------
-    name
-        The name of the argument in error messages.
 
     Raises
     ------
@@ -328,8 +323,9 @@ def as_calibration(given: Any, name: str = "calibration") -> Calibration | None:
     if given is None or isinstance(given, Calibration):
         return given
     if not isinstance(given, str | os.PathLike):
-        raise wrong(name, "a Calibration, the path of a calibration file or None", given)
-    return Calibration.load(check_path(name, given))
+        expected = "a Calibration, the path of a calibration file or None"
+        raise wrong("calibration", expected, given)
+    return Calibration.load(check_path("calibration", given))
 
 
 def how_asked(

@@ -586,7 +586,8 @@ def test_the_progress_bar_appears_after_a_delay_and_is_erased(
     now = 0.0
     monkeypatch.setattr("time.monotonic", lambda: now)
     terminal = Terminal()
-    bar = ProgressBar(terminal)
+    monkeypatch.setattr("sys.stderr", terminal)
+    bar = ProgressBar()
     bar("load", 0.1)
     assert terminal.getvalue() == ""
     now = 1.0
@@ -605,7 +606,8 @@ def test_the_progress_bar_appears_after_a_delay_and_is_erased(
 def test_the_progress_bar_is_not_drawn_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("eliza_ffi.cli.progress.DELAY_SECONDS", 0.0)
     output = io.StringIO()
-    ProgressBar(output)("load", 0.5)
+    monkeypatch.setattr("sys.stderr", output)
+    ProgressBar()("load", 0.5)
     assert output.getvalue() == ""
 
 

@@ -704,12 +704,13 @@ def test_progress_shows_rows_rate_and_time_left(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("time.monotonic", lambda: now)
     monkeypatch.setenv("COLUMNS", "100")
     terminal = Terminal("utf-8")
+    monkeypatch.setattr("sys.stderr", terminal)
 
     def shown() -> str:
         terminal.flush()
         return terminal.buffer.getvalue().decode()  # type: ignore[attr-defined,no-any-return]
 
-    progress = RowProgress(stream=terminal)
+    progress = RowProgress()
     progress(TableStep(1, 1, 0.01, 0.0))
     assert shown() == ""
     now = 150.0
@@ -717,7 +718,7 @@ def test_progress_shows_rows_rate_and_time_left(monkeypatch: pytest.MonkeyPatch)
     assert shown().startswith("\r1,500 rows   60%  20.0 rows/s  3:20 left  ")
     progress.erase()
     assert shown().endswith(" \r")
-    limited = RowProgress(limit=2000, stream=terminal)
+    limited = RowProgress(limit=2000)
     now = 250.0
     limited(TableStep(1000, 1000, 0.1, 0.0))
     assert "50%  10.0 rows/s  1:40 left" in shown()
@@ -726,7 +727,8 @@ def test_progress_shows_rows_rate_and_time_left(monkeypatch: pytest.MonkeyPatch)
 def test_progress_is_not_drawn_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("eliza_ffi.cli.progress.REDRAW_SECONDS", 0.0)
     output = io.StringIO()
-    RowProgress(stream=output)(TableStep(1, 1, 0.5, 0.0))
+    monkeypatch.setattr("sys.stderr", output)
+    RowProgress()(TableStep(1, 1, 0.5, 0.0))
     assert output.getvalue() == ""
 
 

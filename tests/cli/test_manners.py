@@ -462,7 +462,8 @@ def test_progress_fits_on_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("time.monotonic", lambda: now)
     monkeypatch.setenv("COLUMNS", "50")
     terminal = Terminal()
-    loading, rows = ProgressBar(terminal), RowProgress(stream=terminal)
+    monkeypatch.setattr("sys.stderr", terminal)
+    loading, rows = ProgressBar(), RowProgress()
     loading("load", 0.1)
     now = 1.0
     loading("load", 0.5)
