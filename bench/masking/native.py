@@ -148,7 +148,7 @@ class NativeWalk:
         """Return whether the value is complete and cannot be continued."""
         return bool(self.vocabulary.lib.eliza_test_walk_is_over(self.pointer))
 
-    def time(self, tokens: Sequence[int], *, with_accept: bool = False) -> NDArray[np.int64]:
+    def time(self, tokens: Sequence[int]) -> NDArray[np.int64]:
         """Return the nanoseconds of each mask along some tokens, shape ``[len(tokens)]``."""
         ffi = self.vocabulary.ffi
         spent = np.zeros(len(tokens), dtype=np.int64)
@@ -157,7 +157,7 @@ class NativeWalk:
                 self.pointer,
                 ffi.new("int32_t[]", list(tokens)),
                 len(tokens),
-                with_accept,
+                0,  # without the time of accepting the token
                 ffi.from_buffer("int64_t[]", spent),
             )
         )

@@ -10,9 +10,9 @@ from typing import Any
 __all__ = ["Connection", "request_bytes"]
 
 
-def request_bytes(path: str, body: bytes, host: str = "localhost") -> bytes:
+def request_bytes(path: str, body: bytes) -> bytes:
     """Return the bytes of a POST request."""
-    head = f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
 
 

@@ -74,10 +74,10 @@ class SlotBytes:
             offset = begin + place * len(value)
             self.state[offset : offset + len(value)] = value
 
-    def replace_number(self, old: int, new: int, width: str = "<I") -> None:
+    def replace_number(self, old: int, new: int) -> None:
         """Replace the first occurrence of a number in the state."""
-        at = self.state.index(struct.pack(width, old))
-        struct.pack_into(width, self.state, at, new)
+        at = self.state.index(struct.pack("<I", old))
+        struct.pack_into("<I", self.state, at, new)
 
 
 def fnv1a(raw: bytes) -> int:
