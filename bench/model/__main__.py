@@ -5,7 +5,7 @@ Modes: ``unguided`` generates freely, ``strict-guided`` with a grammar of the la
 a slow moment of the machine affects both. The report compares medians. With ``--streams``, every
 round runs one stream and then several at once.
 
-    $ printf 'yes\\nno\\n' | python -m bench.model --mode strict-trie-ffi --choices-file - \\
+    $ printf 'yes\\nno\\n' | python -m bench.model --mode strict-trie-ffi --labels-file - \\
           --prompt 'Is snow white? '
     $ python -m bench.model --streams 8 --model model.gguf
 """
@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from eliza_ffi.cli.console import UsageError, open_model, read_choices
+from eliza_ffi.cli.console import UsageError, open_model, read_labels
 from eliza_ffi.cli.files import check_output, read_bytes, read_text
 from eliza_ffi.errors import InvalidArgumentError, TokenTrieError
 from eliza_ffi.model import Model
@@ -70,7 +70,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     answers = parser.add_mutually_exclusive_group()
     answers.add_argument(
-        "--choices-file", metavar="FILE", help="the labels, one per line; - = standard input"
+        "--labels-file", metavar="FILE", help="the labels, one per line; - = standard input"
     )
     answers.add_argument(
         "--token-tree-descriptor", metavar="FILE", help="the labels as a JSON or RTKT payload"
@@ -137,10 +137,10 @@ def _run_streams(arguments: argparse.Namespace) -> int:
     prompts = arguments.prompt or arguments.prompt_file
     if prompts is not None or arguments.token_tree_descriptor is not None:
         raise UsageError(
-            "--streams uses its own prompts, and takes labels only as a --choices-file; remove "
+            "--streams uses its own prompts, and takes labels only as a --labels-file; remove "
             "--prompt, --prompt-file and --token-tree-descriptor"
         )
-    choices = CHOICES if arguments.choices_file is None else tuple(read_choices(arguments))
+    choices = CHOICES if arguments.labels_file is None else tuple(read_labels(arguments))
     with open_model(arguments, n_slots=arguments.streams) as model:
         report = measure_streams(
             model,
@@ -159,11 +159,11 @@ def _run_streams(arguments: argparse.Namespace) -> int:
 
 def _run_choices(arguments: argparse.Namespace) -> int:
     texts = _prompts(arguments)
-    if arguments.choices_file is None and arguments.token_tree_descriptor is None:
-        raise UsageError("--mode requires --choices-file or --token-tree-descriptor")
+    if arguments.labels_file is None and arguments.token_tree_descriptor is None:
+        raise UsageError("--mode requires --labels-file or --token-tree-descriptor")
     descriptor = arguments.token_tree_descriptor
     data = read_bytes(descriptor) if descriptor is not None else None
-    choices = read_choices(arguments) if data is None else []
+    choices = read_labels(arguments) if data is None else []
     with open_model(arguments) as model:
         prompts = [model.tokenize(text, add_special=True, parse_special=True) for text in texts]
         alternatives = (

@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from ..chat.template import Messages, check_messages
+from ..checks import short_repr
 from ..errors import InvalidArgumentError
 from ..model import Model
 from .files import STANDARD_INPUT, check_utf8, read_standard_input, read_text
@@ -20,13 +21,13 @@ from .progress import ProgressBar
 __all__ = [
     "UsageError",
     "add_chat_arguments",
+    "add_label_arguments",
     "add_model_arguments",
     "add_prompt_arguments",
     "at_least_one",
     "model_options",
     "open_model",
-    "read_choices",
-    "read_list",
+    "read_labels",
     "read_messages",
     "read_prompt",
     "read_question",
@@ -201,28 +202,47 @@ def read_prompt(arguments: argparse.Namespace) -> str:
     return prompt
 
 
-def read_choices(arguments: argparse.Namespace) -> list[str]:
+def add_label_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add ``--choice`` and ``--labels-file``; see :func:`read_labels`."""
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
+        "--choice", action="append", metavar="TEXT", help="a possible answer; repeat for each"
+    )
+    group.add_argument(
+        "--labels-file",
+        "--choices-file",
+        metavar="FILE",
+        help="read the labels from FILE, one per line; - = standard input",
+    )
+
+
+def read_labels(arguments: argparse.Namespace) -> list[str]:
     """Return the labels of ``--choice``, or the lines of the file that are not empty."""
-    if arguments.choices_file is not None:
-        lines = read_list(arguments, arguments.choices_file).splitlines()
-        choices = [line for line in lines if line.strip()]
+    path = arguments.labels_file
+    if path is None:
+        given = {f"--choice number {i}": text for i, text in enumerate(arguments.choice or (), 1)}
+        for place, label in given.items():
+            check_utf8(label, "--choice")
+            if not label:
+                raise UsageError(f"{place} is empty: expected a label")
     else:
-        choices = list(arguments.choice or ())
-        for choice in choices:
-            check_utf8(choice, "--choice")
-    if not choices:
-        raise UsageError("no choices: give --choice more than once, or --choices-file")
-    seen: set[str] = set()
-    for choice in choices:
-        if not choice:
-            raise UsageError("a choice is empty")
-        if choice in seen:
-            raise UsageError(f"the choice {choice!r} is given twice")
-        seen.add(choice)
-    return choices
+        lines = enumerate(_text_of_labels(arguments, path).split("\n"), 1)
+        given = {f"{path}: line {i}": line for i, line in lines if line.strip()}
+        if not given:
+            raise UsageError(f"{path} is empty: expected one label per line")
+    if not given:
+        raise UsageError("no labels: give --choice more than once, or --labels-file")
+    seen: dict[str, str] = {}
+    for place, label in given.items():
+        if label in seen:
+            raise UsageError(
+                f"{place} repeats a label: {short_repr(label)} is also at {seen[label]}"
+            )
+        seen[label] = place
+    return [*seen]
 
 
-def read_list(arguments: argparse.Namespace, path: str) -> str:
+def _text_of_labels(arguments: argparse.Namespace, path: str) -> str:
     """Return the text of a file of labels; ``-`` = standard input, if it is not the prompt."""
     if path != STANDARD_INPUT:
         return read_text(path)

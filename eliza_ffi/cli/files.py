@@ -26,7 +26,7 @@ _READ = {
     "table": "the input",
     "questions": "the file with the questions",
     "calibration": "the calibration",
-    "choices_file": "the file with the choices",
+    "labels_file": "the file with the labels",
     "token_tree_descriptor": "the file with the choices",
 }
 """The options whose files are read, and the name of each file in error messages."""

@@ -30,11 +30,12 @@ from .calibrate import add_calibrate_arguments, run_calibrate
 from .console import (
     UsageError,
     add_chat_arguments,
+    add_label_arguments,
     add_model_arguments,
     add_prompt_arguments,
     add_tokenization,
     open_model,
-    read_choices,
+    read_labels,
     read_question,
     run_interruptibly,
 )
@@ -149,15 +150,7 @@ def build_parser() -> argparse.ArgumentParser:
     choose = commands.add_parser("choose", help="choose a label from a list")
     add_prompt_arguments(choose)
     add_chat_arguments(choose)
-    listed = choose.add_mutually_exclusive_group()
-    listed.add_argument(
-        "--choice", action="append", metavar="TEXT", help="a possible answer; repeat for each"
-    )
-    listed.add_argument(
-        "--choices-file",
-        metavar="FILE",
-        help="read the labels from FILE, one per line; - = standard input",
-    )
+    add_label_arguments(choose)
     choose.add_argument(
         "--mode",
         choices=("best", "greedy", "sample"),
@@ -324,7 +317,7 @@ def run_choose(arguments: argparse.Namespace) -> int:
         raise UsageError("--temperature requires --mode sample: the other modes do not sample")
     if arguments.heal_prompt and arguments.tokenization != "any":
         raise UsageError("--heal-prompt requires --tokenization any")
-    choices = read_choices(arguments)
+    choices = read_labels(arguments)
     question = read_question(arguments)
     with open_model(arguments) as model:
         choice = run_interruptibly(_choose(model, question, choices, arguments))

@@ -6,24 +6,23 @@ import argparse
 import json
 
 from ..async_model import AsyncModel
-from ..checks import short_repr
 from ..choices.rank_result import RankResult
 from ..terminal import printable, terminal_width, wrap
 from .bars import bar_lines
 from .console import (
     UsageError,
     add_chat_arguments,
+    add_label_arguments,
     add_model_arguments,
     add_prompt_arguments,
     add_tokenization,
     at_least_one,
     open_model,
-    read_list,
+    read_labels,
     read_question,
     run_interruptibly,
     whole_number,
 )
-from .files import check_utf8
 
 __all__ = ["add_rank_arguments", "run_rank"]
 
@@ -35,15 +34,7 @@ def add_rank_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     add_prompt_arguments(parser)
     add_chat_arguments(parser)
-    listed = parser.add_mutually_exclusive_group()
-    listed.add_argument(
-        "--choice", action="append", metavar="TEXT", help="a possible answer; repeat for each"
-    )
-    listed.add_argument(
-        "--labels-file",
-        metavar="FILE",
-        help="read the labels from FILE, one per line; - = standard input",
-    )
+    add_label_arguments(parser)
     parser.add_argument(
         "--top",
         type=at_least_one,
@@ -83,7 +74,7 @@ def run_rank(arguments: argparse.Namespace) -> int:
     """Print the most probable labels."""
     if arguments.group_level is not None and arguments.separator is None:
         raise UsageError("--group-level requires --separator, the text between a label's parts")
-    labels = _read_labels(arguments)
+    labels = read_labels(arguments)
     question = read_question(arguments)
     with open_model(arguments) as model:
         ranking = run_interruptibly(
@@ -102,32 +93,6 @@ def run_rank(arguments: argparse.Namespace) -> int:
     else:
         print(_ranking_text(ranking, max(terminal_width() or 80, 40)))
     return 0
-
-
-def _read_labels(arguments: argparse.Namespace) -> list[str]:
-    """Return the labels of the command line or of the file; each must be there only once."""
-    if arguments.labels_file is None:
-        labels = list(arguments.choice or ())
-        for label in labels:
-            check_utf8(label, "--choice")
-        places = [f"--choice number {i}" for i in range(1, len(labels) + 1)]
-    else:
-        labels = read_list(arguments, arguments.labels_file).removesuffix("\n").split("\n")
-        if labels == [""]:
-            raise UsageError(f"{arguments.labels_file} is empty: expected one label per line")
-        places = [f"{arguments.labels_file}: line {i}" for i in range(1, len(labels) + 1)]
-    if not labels:
-        raise UsageError("no labels: give --choice more than once, or --labels-file")
-    seen: dict[str, str] = {}
-    for label, place in zip(labels, places, strict=True):
-        if not label.strip():
-            raise UsageError(f"{place} is empty: expected a label")
-        if label in seen:
-            raise UsageError(
-                f"{place} repeats a label: {short_repr(label)} is also at {seen[label]}"
-            )
-        seen[label] = place
-    return labels
 
 
 def _ranking_text(ranking: RankResult[str], width: int) -> str:

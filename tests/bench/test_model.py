@@ -137,7 +137,7 @@ def test_rates_count_tokens_after_the_last_stream_started() -> None:
 def test_the_program_measures_choices_and_streams(library: Library, tmp_path: Path) -> None:
     labels, out = tmp_path / "labels.txt", tmp_path / "report.json"
     labels.write_text("\n".join(ACTIONS), encoding="utf-8")
-    common = ["--choices-file", str(labels), "--repeat", "1", "--threads", "1"]
+    common = ["--labels-file", str(labels), "--repeat", "1", "--threads", "1"]
     for measured in (["--mode", "strict-trie-ffi", "--prompt", "x"], ["--streams", "2"]):
         assert main([*measured, *common, "--tokens", "3", "--output", str(out)]) == 0
         assert f'"choices": {len(ACTIONS)}' in out.read_text(encoding="utf-8")

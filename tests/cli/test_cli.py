@@ -419,11 +419,9 @@ def test_doctor_names_a_broken_model_file(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["choose", "--prompt", "x"], "no choices: give --choice more than once"),
-        (["choose", "--prompt", "x", "--choice", "a", "--choice", "a"], "'a' is given twice"),
-        (["choose", "--prompt", "x", "--choice", ""], "a choice is empty"),
-        ([*PROBABILITIES, "--choice", "A"], "'A' is given twice"),
-        (["choose", "--prompt", "x", "--probabilities"], "no choices: give --choice"),
+        (["choose", "--prompt", "x"], "no labels: give --choice more than once"),
+        (["choose", "--prompt", "x", "--choice", "a", "--choice", "a"], "repeats a label: 'a'"),
+        (["choose", "--prompt", "x", "--choice", ""], "--choice number 1 is empty"),
         (["choose", "--prompt", "", "--choice", "a"], "the prompt is empty"),
         (["choose", "--prompt", "x", "--prompt-file", "y"], "not allowed with argument"),
         (["generate", "--prompt", "x", "--max-tokens", "-1"], "--max-tokens must be 0 or more"),

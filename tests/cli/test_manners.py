@@ -135,7 +135,7 @@ def test_the_example_of_serve_runs_until_interrupted() -> None:
 TABLE = ["mails.csv", "--column", "text"]
 
 READING = {
-    "choose choices": ["choose", "--prompt", "x", "--choices-file", "FILE"],
+    "choose labels": ["choose", "--prompt", "x", "--choices-file", "FILE"],
     "choose prompt": ["choose", "--prompt-file", "FILE", "--choice", "a"],
     "choose messages": ["choose", "--messages", "FILE", "--choice", "a"],
     "rank labels": ["rank", "--prompt", "x", "--labels-file", "FILE"],

@@ -114,11 +114,10 @@ def test_a_search_that_max_passes_ends_is_not_proven(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("cat\n\ndog\n", "line 2 is empty: expected a label"),
-        ("cat\n  \ndog\n", "line 2 is empty"),
-        ("cat\ndog\nbird\ndog\n", "line 4 repeats a label: 'dog' is also at"),
+        ("cat\ndog\n\ndog\n", "line 4 repeats a label: 'dog' is also at"),
         ("cat\r\ncat", "line 2 repeats a label: 'cat'"),
         ("", "is empty: expected one label per line"),
+        ("\n  \n", "is empty: expected one label per line"),
     ],
 )
 def test_a_wrong_line_of_the_labels_file_is_named(
