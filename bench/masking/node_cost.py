@@ -13,8 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from eliza_ffi.structured.automata import DEAD, Dfa, compile_regex
-from eliza_ffi.structured.free_values import STRING_BODY_PATTERN
+from eliza_ffi.structured.automata import DEAD, STRING_BODY_PATTERN, Dfa, compile_regex
 
 from ..parts.compiled import compiled
 from ..parts.single_steps import address_of, is_supported, steps_of

@@ -281,7 +281,7 @@ def _arriving(
     }
 
 
-def _times_theirs(values: dict[str, list[float]]) -> dict[str, list[float]]:
+def _times_theirs(values: dict[str, list[float]]) -> dict[str, tuple[float, float, float]]:
     """Return the quartiles of each of our servers' values relative to llama-server's."""
     return {name: quartiles(ratios(values[name], values[THEIRS])) for name in (OURS, TUNED)}
 

@@ -493,14 +493,16 @@ def _end_of_reasoning(thought: dict[str, Any], step: str | Written) -> list[dict
 
 def _call_item(call: ToolCall | CallPiece) -> dict[str, Any]:
     """Return the item of a call, which may have just begun."""
-    is_whole = isinstance(call, ToolCall)
+    arguments, status = "", "in_progress"
+    if isinstance(call, ToolCall):
+        arguments, status = json.dumps(call.arguments, ensure_ascii=False), "completed"
     return {
         "type": "function_call",
         "id": f"fc_{call.id}",
         "call_id": call.id,
         "name": call.name,
-        "arguments": json.dumps(call.arguments, ensure_ascii=False) if is_whole else "",
-        "status": "completed" if is_whole else "in_progress",
+        "arguments": arguments,
+        "status": status,
     }
 
 
