@@ -1,8 +1,8 @@
 """Compare streams of chat in eliza-ffi's server and in llama-server: same file, same clients.
 
 All servers get the same conversations, each of which is new to them, and take turns. eliza-ffi's
-server runs twice: with its default settings, and *tuned* with two settings that llama-server has by
-default, flash attention and a fixed number of threads. Two things are measured: the tokens per
+server runs twice: with its default settings, and *tuned* with a separate KV cache for each slot and
+a fixed number of threads. Two things are measured: the tokens per
 second of several clients whose answers stream at the same time, and the time to the first text of a
 request that arrives while eight other clients stream.
 """
@@ -319,7 +319,7 @@ def _servers(path: Path, program: Path, n_threads: int) -> Iterator[Servers]:
     run = partial(running_server, str(path), "auto", N_SLOTS, 600.0, n_slots=N_SLOTS, n_ctx=n_ctx)
     with (
         run() as ours,
-        run(n_threads=n_threads, flash_attn="on") as tuned,
+        run(n_threads=n_threads, n_ctx=TOKENS_A_SLOT, kv_unified="off") as tuned,
         serving(program, path, N_SLOTS, n_ctx, n_threads, (), more) as theirs,
     ):
         yield {

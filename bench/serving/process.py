@@ -68,7 +68,7 @@ def running_server(
     n_slots: int | None = None,
     n_ctx: int = 0,
     n_threads: int = 0,
-    flash_attn: str = "auto",
+    kv_unified: str = "on",
 ) -> Iterator[ServerProcess]:
     """Run a server in a process of its own.
 
@@ -84,12 +84,12 @@ def running_server(
         The deadline of a request in seconds.
     n_slots, n_ctx, n_threads
         As for `Model`; None and 0 = the default.
-    flash_attn
-        The model's option ``flash_attn``.
+    kv_unified
+        The model's option ``kv_unified``.
     """
     command = [sys.executable, "-m", "bench.serving.process", "--batching", batching]
     command += ["--queue", str(n_waiting), "--deadline", str(deadline), "--ctx", str(n_ctx)]
-    command += ["--threads", str(n_threads), "--flash-attn", flash_attn]
+    command += ["--threads", str(n_threads), "--kv-unified", kv_unified]
     command += [] if n_slots is None else ["--slots", str(n_slots)]
     command += [] if model is None else ["--model", model]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -108,10 +108,10 @@ def main() -> int:
     parser.add_argument("--slots", type=int)
     parser.add_argument("--ctx", type=int, default=0)
     parser.add_argument("--threads", type=int, default=0)
-    parser.add_argument("--flash-attn", default="auto")
+    parser.add_argument("--kv-unified", default="on")
     given = parser.parse_args()
     settings = ServeSettings("measured", port=0, n_waiting=given.queue, deadline=given.deadline)
-    options = {"batching": given.batching, "flash_attn": given.flash_attn}
+    options = {"batching": given.batching, "kv_unified": given.kv_unified}
     with (
         listen(settings) as listening,
         Model(

@@ -103,6 +103,12 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
         "timing (default: auto)",
     )
     group.add_argument(
+        "--kv-unified",
+        choices=("on", "off"),
+        help="off: give each slot a KV cache of its own, of --ctx tokens, so that many texts are "
+        "generated faster at the same time, and decisions more slowly (default: on)",
+    )
+    group.add_argument(
         "--flash-attn",
         choices=("auto", "on", "off"),
         help="on: use flash attention on the CPU, too; it is faster if many requests run at the "
@@ -125,7 +131,7 @@ def model_options(arguments: argparse.Namespace, n_slots: int | None = None) -> 
     """
     if n_slots is None and arguments.batching == "off":
         n_slots = 1  # because the slot of a request affects rounding
-    names = ("device", "rpc", "batching", "flash_attn")
+    names = ("device", "rpc", "batching", "kv_unified", "flash_attn")
     options = {name: getattr(arguments, name) for name in names}
     given = {
         "library": arguments.library,

@@ -5,6 +5,7 @@
 #include <functional>
 #include <thread>
 
+#include "engine/cache/slots.h"
 #include "test_session.h"
 
 namespace eliza::test {
@@ -107,11 +108,35 @@ TEST(OwnCells, ChooseAndScoreTheSame) {
     for (size_t i = 0; i < action_names.size(); ++i) EXPECT_NEAR(scores[0][i], scores[1][i], 1e-4);
 }
 
-TEST(OwnCells, AnEqualPromptOfAnotherStreamIsDecodedAgain) {
+TEST(OwnCells, ALongPromptOfAnotherSlotIsCopied) {
     const ContextHandle context = create_separate();
-    const StreamHandle first = open_endless(context, 1), second = open_endless(context, 1);
-    EXPECT_EQ(stats(second).prompt_tokens_reused, 0);
+    const std::vector<int32_t> prompt = tokenize(context, std::string(200, 'x') + " please answer all", true);
+    const auto open_long = [&](int32_t slot) {
+        eliza_llm_stream_config_t cfg = endless_config();
+        cfg.slot_id = slot;
+        StreamHandle stream = open(context, cfg);
+        prefill(stream, prompt);
+        return stream;
+    };
+    const StreamHandle first = open_long(1), second = open_long(4);
+    EXPECT_EQ(stats(first).prompt_tokens_reused, 0);
+    EXPECT_GT(stats(second).prompt_tokens_reused, 100);
     EXPECT_EQ(pull(first, 20).tokens, pull(second, 20).tokens);
+}
+
+TEST(OwnCells, StreamsUseSlotsSideBySide) {
+    SlotTable slots(8, /*side_by_side=*/true);
+    SlotWish named;
+    named.id = 4;
+    std::vector<Slot *> taken = {&slots.acquire(named)};
+    std::vector<llama_seq_id> ids;
+    for (int i = 0; i < 4; ++i) {
+        taken.push_back(&slots.acquire({}));
+        ids.push_back(taken.back()->id);
+    }
+    EXPECT_EQ(ids, (std::vector<llama_seq_id>{5, 6, 7, 3}));
+    slots.release(*taken[2]);  // slot 6
+    EXPECT_EQ(slots.acquire({}).id, 6);
 }
 
 TEST(OwnCells, AreSavedAndRestoredOnlyIntoOwnCells) {

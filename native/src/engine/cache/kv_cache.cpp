@@ -43,7 +43,7 @@ KvCache::KvCache(const Model & model, llama_context * context, KvTypes types, in
       types_(types),
       is_unified_(context->get_cparams().kv_unified),
       park_after_(is_unified_ && is_worth_parking(model) ? park_after : 0),
-      slots_(n_slots) {
+      slots_(n_slots, !is_unified_) {
     for (int32_t lane = n_lanes; lane-- > 0;) {
         free_lanes_.push_back(n_slots + lane);
     }
@@ -56,8 +56,8 @@ std::string KvCache::describe() const {
 
 size_t KvCache::take_prefix(Slot & slot, const llama_token * text, size_t most) {
     const size_t own = truncate(slot, length_shared(slot.cached, text, most));
-    if (own == most || !shares_cells()) {
-        return own;
+    if (own == most || model_.is_recurrent()) {
+        return own;  // A recurrent model has a state instead of cells, and no part of a state can be shared.
     }
     const Slot * donor = nullptr;
     size_t longest = own;
@@ -71,12 +71,30 @@ size_t KvCache::take_prefix(Slot & slot, const llama_token * text, size_t most) 
     if (unpark(slot, text, most, longest)) {
         return take_prefix(slot, text, most);
     }
-    if (donor != nullptr) {
-        // The cells are shared, not copied.
-        llama_memory_seq_cp(memory(), donor->id, slot.id, static_cast<llama_pos>(own), static_cast<llama_pos>(longest));
-        slot.cached.insert(slot.cached.end(), text + own, text + longest);
+    if (donor == nullptr) {
+        return own;
     }
+    if (!is_unified_) {
+        return copy_prefix(slot, *donor, own, longest);
+    }
+    // The cells are shared, not copied.
+    llama_memory_seq_cp(memory(), donor->id, slot.id, static_cast<llama_pos>(own), static_cast<llama_pos>(longest));
+    slot.cached.insert(slot.cached.end(), text + own, text + longest);
     return longest;
+}
+
+// Copies the donor's first n cells if that takes less time than decoding the tokens that the slot lacks. llama.cpp can
+// only copy all cells of a slot. Returns how many tokens the slot then has.
+size_t KvCache::copy_prefix(Slot & slot, const Slot & donor, size_t own, size_t n) {
+    constexpr size_t copied_while_one_is_decoded = 64;  // cells
+    if ((n - own) * copied_while_one_is_decoded < llama_n_ctx_seq(context_)) {
+        return own;
+    }
+    std::vector<llama_token> cached = donor.cached;  // copied first, because allocating could fail
+    llama_memory_seq_rm(memory(), slot.id, -1, -1);
+    llama_memory_seq_cp(memory(), donor.id, slot.id, -1, -1);
+    slot.cached = std::move(cached);
+    return truncate(slot, n);
 }
 
 size_t KvCache::truncate(Slot & slot, size_t n) {

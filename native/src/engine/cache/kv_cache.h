@@ -104,6 +104,7 @@ public:
 private:
     llama_memory_t memory() const { return llama_get_memory(context_); }
 
+    size_t copy_prefix(Slot & slot, const Slot & donor, size_t own, size_t n);
     bool park(Slot & slot);
     void count_parked();
     bool unpark(Slot & slot, const llama_token * text, size_t most, size_t n_in_cells);

@@ -1,12 +1,13 @@
 #include "engine/cache/slots.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "error.h"
 
 namespace eliza {
 
-SlotTable::SlotTable(int32_t n_slots) {
+SlotTable::SlotTable(int32_t n_slots, bool side_by_side) : side_by_side_(side_by_side) {
     for (int32_t id = 0; id < n_slots; ++id) {
         slots_.emplace_back().id = id;
     }
@@ -62,11 +63,20 @@ Slot * SlotTable::find_free(const SlotWish & wish) {
         if (!wish.cache_key.empty() && slot->cache_key_ == wish.cache_key) {
             return &*slot;
         }
-        if (chosen == nullptr || slot->last_used_ < chosen->last_used_) {
+        const auto place = [&](const Slot & s) { return std::make_pair(-n_taken_beside(s), s.last_used_); };
+        if (chosen == nullptr || place(*slot) < place(*chosen)) {
             chosen = &*slot;
         }
     }
     return chosen;
+}
+
+// Returns how many neighbours of a slot are in use, if that matters.
+int SlotTable::n_taken_beside(const Slot & slot) const {
+    const auto is_taken = [&](int32_t id) {
+        return id >= 0 && id < size() && slots_[static_cast<size_t>(id)].is_taken_;
+    };
+    return side_by_side_ ? is_taken(slot.id - 1) + is_taken(slot.id + 1) : 0;
 }
 
 void SlotTable::release(Slot & slot) {

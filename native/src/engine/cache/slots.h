@@ -57,7 +57,8 @@ struct SlotWish {
 // The assignment of slots to streams. Safe from any thread.
 class SlotTable {
 public:
-    explicit SlotTable(int32_t n_slots);
+    // With `side_by_side`, a new stream prefers slots next to those in use.
+    explicit SlotTable(int32_t n_slots, bool side_by_side = false);
 
     // Takes the requested slot. With id -1 it takes the free slot with the requested name; otherwise a slot that was
     // never used; otherwise the least recently used slot. If no suitable slot is free, waits in the order of arrival.
@@ -79,8 +80,10 @@ public:
 
 private:
     Slot * find_free(const SlotWish & wish);
+    int n_taken_beside(const Slot & slot) const;
     Slot * least_recently_used(const std::function<bool(const Slot &)> & among);
 
+    const bool side_by_side_;
     std::mutex mutex_;
     std::condition_variable released_;
     std::list<const SlotWish *> waiting_;  // in the order of arrival
