@@ -111,9 +111,10 @@ def test_reasoning_is_separate_from_the_answer(
     format = ThinkingFormat("", start, "a small", "a small")
     monkeypatch.setattr(thinking, "known_thinking_format", lambda _: format)
     app = make_app(AsyncModel.of(tiny_model), ServeSettings("tiny"))
-    body = {"messages": [{"role": "user", "content": "Hello, who are you?"}], "temperature": 0}
+    hello = [{"role": "user", "content": "Hello, who are you?"}]
+    body = {"messages": hello, "temperature": 0}
     path = "/v1/chat/completions"
-    text = tiny_model.generate(body["messages"]).text
+    text = tiny_model.generate(hello).text
     before, _, after = text.partition("a small")
     before = before.removeprefix("" if is_open else "I am").strip()
     found, streamed, logged = ask(
@@ -176,11 +177,11 @@ def test_control_tokens_can_be_a_part_of_the_text(tiny_model: Model) -> None:
     (mark,) = tiny_model.tokenize("<|im_start|>", parse_special=True)
     sampling = Sampling(logit_bias=((mark, 100.0),))
     jobs = Jobs(tiny_model.session)
-    for spelled, text in (((), ""), ({mark}, "<|im_start|>" * 3)):
+    for spelled, text in ((set[int](), ""), ({mark}, "<|im_start|>" * 3)):
         work = jobs.text(
             "hello", method="generate", max_tokens=3, sampling=sampling, spelled=spelled
         )
-        (result,) = work.steps()
+        result: Any = next(work.steps())
         assert result.text == text
 
 
