@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -231,6 +232,24 @@ def test_the_chat_tab_streams_answers_and_keeps_the_conversation(page: Any) -> N
         assert len(said) == 2 * i and all(said)
     page.get_by_role("button", name="New conversation").click()
     assert page.get_by_role("log").inner_text() == "No messages yet."
+
+
+def test_the_chat_tab_shows_the_reasoning_before_the_answer(page: Any) -> None:
+    deltas = [{"reasoning_content": "I know "}, {"reasoning_content": "it."}, {"content": "Yes."}]
+    chunks = [{"model": "m", "choices": [{"delta": delta}]} for delta in deltas]
+    events = [f"data: {json.dumps(each)}\n\n" for each in chunks]
+    body = "".join([*events, "data: [DONE]\n\n"])
+    page.route(
+        "**/v1/chat/completions",
+        lambda route: route.fulfill(content_type="text/event-stream", body=body),
+    )
+    page.get_by_role("tab", name="Chat").click()
+    page.get_by_label("Message").fill("Is water wet?")
+    page.get_by_role("button", name="Send").click()
+    page.locator("#say[aria-disabled=false]").wait_for()
+    log = page.get_by_role("log")
+    assert log.locator("details pre").inner_text() == "I know it."
+    assert log.locator("p:not(.who)").all_inner_texts() == ["Is water wet?", "Yes."]
 
 
 def test_the_chat_tab_shows_the_probabilities_of_labels(page: Any) -> None:
