@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
+from collections import deque
 from collections.abc import AsyncGenerator, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
+from weakref import WeakKeyDictionary
 
 from ..errors import ElizaError
 
@@ -17,6 +19,9 @@ __all__ = ["MOST_SLOTS", "Stepped", "Threads", "tell"]
 
 MOST_SLOTS = 64
 """Maximum number of slots of a context, and so of threads that run generations at one time."""
+
+DELIVERY_SECONDS = 0.001
+"""The time that an event loop waits for the tokens of other streams before it handles a token."""
 
 T = TypeVar("T")
 Step = TypeVar("Step")
@@ -47,6 +52,7 @@ class Threads:
 
     def __init__(self, n_threads: int, name: str) -> None:
         self._pool = ThreadPoolExecutor(n_threads, thread_name_prefix=name)
+        self._inboxes: WeakKeyDictionary[asyncio.AbstractEventLoop, _Inbox] = WeakKeyDictionary()
         self._is_closed = False
 
     async def run(
@@ -79,7 +85,8 @@ class Threads:
 
     async def steps(self, run: Stepped[Step]) -> AsyncGenerator[Step, None]:
         """Do the run on a thread, and yield its steps; to stop early, call ``aclose()``."""
-        running = _SteppedRun(run, self._start)
+        inbox = self._inboxes.setdefault(asyncio.get_running_loop(), _Inbox())
+        running = _SteppedRun(run, self._start, inbox)
         try:
             async for step in running.steps():
                 yield step
@@ -100,6 +107,49 @@ class Threads:
         self._pool.shutdown(wait=False)
 
 
+class _Inbox:
+    """Passes items from threads to queues of one event loop.
+
+    The streams of a shared forward pass finish a token at the same time, and the next pass begins
+    when their threads have asked for it. If the loop handled each token at once, these threads
+    would wait for the loop, because only one thread at a time can run Python. The inbox therefore
+    lets the loop wait for a millisecond, and wakes it up once for all tokens.
+    """
+
+    def __init__(self) -> None:
+        self._items: deque[tuple[asyncio.Queue[Any], Any]] = deque()
+        self._is_called = False
+
+    def put(
+        self, loop: asyncio.AbstractEventLoop, queue: asyncio.Queue[Any], item: Any, *, wait: bool
+    ) -> None:
+        """Put an item into a queue of `loop`, from any thread.
+
+        Parameters
+        ----------
+        loop, queue, item
+        wait
+            Whether the loop may wait for other items first.
+
+        Raises
+        ------
+        RuntimeError
+            If the loop is closed.
+        """
+        self._items.append((queue, item))
+        if not wait:
+            loop.call_soon_threadsafe(self._deliver)
+        elif not self._is_called or loop.is_closed():
+            self._is_called = True
+            loop.call_soon_threadsafe(loop.call_later, DELIVERY_SECONDS, self._deliver)
+
+    def _deliver(self) -> None:
+        self._is_called = False  # first, so that an item that arrives now causes another call
+        while self._items:
+            queue, item = self._items.popleft()
+            queue.put_nowait(item)
+
+
 class _SteppedRun(Generic[Step]):
     """A run on a thread that puts its steps into a queue of the event loop.
 
@@ -108,9 +158,13 @@ class _SteppedRun(Generic[Step]):
     """
 
     def __init__(
-        self, run: Stepped[Step], start: Callable[[Callable[[], None]], asyncio.Future[None]]
+        self,
+        run: Stepped[Step],
+        start: Callable[[Callable[[], None]], asyncio.Future[None]],
+        inbox: _Inbox,
     ) -> None:
         self._run = run
+        self._inbox = inbox
         self._loop = asyncio.get_running_loop()
         self._steps: asyncio.Queue[tuple[Step] | None] = asyncio.Queue()  # None marks the end
         self._thread = start(self._run_on_thread)
@@ -119,10 +173,10 @@ class _SteppedRun(Generic[Step]):
         try:
             # `closing` closes the stream even if queueing a step fails because the loop is closed.
             with closing(self._run.steps()) as steps:
-                for step in steps:
-                    self._loop.call_soon_threadsafe(self._steps.put_nowait, (step,))
+                for n_before, step in enumerate(steps):
+                    self._inbox.put(self._loop, self._steps, (step,), wait=n_before > 0)
         finally:
-            self._loop.call_soon_threadsafe(self._steps.put_nowait, None)
+            self._inbox.put(self._loop, self._steps, None, wait=False)
 
     async def steps(self) -> AsyncGenerator[Step, None]:
         """Yield the steps; if the run failed, raise its exception after the last step."""
