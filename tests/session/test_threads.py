@@ -44,7 +44,7 @@ def test_steps_of_several_runs_share_a_wake_up_of_the_loop() -> None:
             n_calls += 1
             return call(*arguments, **more)
 
-        loop.call_soon_threadsafe = counted  # type: ignore[method-assign]
+        loop.call_soon_threadsafe = counted  # type: ignore[assignment,method-assign]
         barrier = threading.Barrier(N_RUNS)
 
         async def one() -> list[int]:
