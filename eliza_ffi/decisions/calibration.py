@@ -323,8 +323,7 @@ def as_calibration(given: Any) -> Calibration | None:
     if given is None or isinstance(given, Calibration):
         return given
     if not isinstance(given, str | os.PathLike):
-        expected = "a Calibration, the path of a calibration file or None"
-        raise wrong("calibration", expected, given)
+        raise wrong("calibration", "a Calibration, the path of a calibration file or None", given)
     return Calibration.load(check_path("calibration", given))
 
 
