@@ -651,9 +651,9 @@ class Model:
         mode
             ``"best"``: take the label with the highest probability as a whole. ``"greedy"``: take
             the most probable token at each step, as a grammar does; the label may be less probable
-            than another one. ``"sample"``: sample each token. None = ``"best"``; ``"greedy"`` if
-            `tokenization` is ``"any"`` and `heal_prompt` or `max_tokens` is given, and with a
-            library that has no mode ``"best"``.
+            than another one. ``"sample"``: sample each token. None = ``"best"``, with two
+            exceptions that use ``"greedy"``: `tokenization` is ``"any"`` together with
+            `heal_prompt` or `max_tokens`, or the library does not support ``"best"``.
         temperature
             The sampling temperature of ``mode="sample"``.
         probabilities
@@ -661,8 +661,9 @@ class Model:
         tokenization
             ``"own"``: a label is written with the tokens that the tokenizer gives for the label on
             its own. ``"any"``: a label may be written with any tokens that spell it, as under a
-            grammar. In mode ``"best"`` its probability is then the sum over all its spellings. A
-            proven result is at most 0.001 below the exact probability, and has no `tokens`.
+            grammar. In mode ``"best"`` its probability is then the sum over all its spellings. If
+            the result is proven, this probability is at most 0.001 too low. The result has no
+            `tokens`.
         heal_prompt
             With ``tokenization="any"``, allow the prompt's last token and the beginning of the
             label to merge into other tokens (token healing).

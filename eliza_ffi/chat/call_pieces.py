@@ -1,9 +1,9 @@
 """Convert the arguments of a tool call to pieces of JSON while the model writes them.
 
-If the format writes the arguments as one JSON object, its text is passed on. If the format writes
-the arguments one by one, strings without quotes are passed on as they grow, and other values when
-they are complete. The rest of the arguments comes with the last piece if a value could have several
-types, or if an object or array is written member by member.
+If the format writes the arguments as one JSON object, each piece is a part of the model's text. If
+it writes the arguments one by one, unquoted strings are sent piece by piece, and other values once
+they are complete. If a value could have several types, or an object or array is written member by
+member, the remaining arguments are sent in the last piece.
 
 The closing brace is held back until the call is complete, so that the pieces of a truncated call
 are never valid JSON.
@@ -112,7 +112,7 @@ def _json() -> _Reader:
 
 
 def _members(members: Members, schema: Mapping[str, Any], after: str) -> _Reader:
-    """Write arguments as JSON that are written one by one."""
+    """Convert arguments that the model writes one by one to JSON."""
     piece, between, comma = "{", "", ""
     text = yield ""
     while True:

@@ -88,7 +88,7 @@ class ReasoningReader:
     format
         The marks around the reasoning.
     is_open
-        Whether the prompt ends where the reasoning begins.
+        Whether the prompt already contains the mark at the beginning of the reasoning.
 
     Attributes
     ----------

@@ -105,8 +105,8 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--kv-unified",
         choices=("on", "off"),
-        help="off: give each slot a KV cache of its own, of --ctx tokens, so that many texts are "
-        "generated faster at the same time, and decisions more slowly (default: on)",
+        help="off: give each slot its own KV cache of --n-ctx tokens; concurrent text is generated "
+        "faster, decisions are slower (default: on)",
     )
     group.add_argument(
         "--flash-attn",

@@ -336,7 +336,7 @@ def _print_prompts(
     checked = settings_for(model.session, questions, prompt=None, stream={}, **settings)
     every = [each for question in questions for each in expand(question)]
     if checked.think:
-        given = with_reasoning(given, f"({checked.think} tokens of reasoning or fewer)")
+        given = with_reasoning(given, f"(up to {checked.think} tokens of reasoning)")
     prompts = prompt_texts(model.session, given, every, checked.how, joint=checked.needs_joint)
     for number, prompt in enumerate(prompts, 1):
         print(f"---- prompt {number} of {len(prompts)}")

@@ -34,7 +34,7 @@ EXTRAS = {
         ("prometheus-client", "pydantic", "starlette", "uvicorn"),
     ),
     "ray": ("decisions on a Ray cluster", ("ray", "pyarrow")),
-    "schema": ("Python classes as shapes of answers; JSON Schemas need no extra", ("pydantic",)),
+    "schema": ("Python classes as answer shapes (JSON Schemas work without it)", ("pydantic",)),
     "plot": ("plots of evaluate's results", ("matplotlib",)),
     "cli": ("tables and bars that fit the terminal", ("rich",)),
     "parquet": ("tables in Parquet", ("pyarrow",)),

@@ -113,9 +113,9 @@ def settings_for(
     Raises
     ------
     InvalidArgumentError
-        If a setting is out of range, if the calibration is for another model, other questions or
-        other settings, or if `think` is not 0 although there is a calibration, which is fitted
-        without reasoning, or a decision model, which cannot reason.
+        If a setting is out of range, or if the calibration is for another model, other questions or
+        other settings. Also if `think` is not 0 and there is a calibration (calibrations are fitted
+        without reasoning) or the model is a decision model (it cannot reason).
     """
     check_keywords("decide", stream, {"cache"}, OWN_KEYWORDS)
     check_flag("option_mass", option_mass)

@@ -276,10 +276,10 @@ class Ranking:
     logprobs : array of float, shape [n]
         The natural logarithms of their probabilities.
     most_logprobs : array of float, shape [n]
-        The same. If the probability of a group or text is not fully known, an upper bound.
+        Upper bounds of the log-probabilities, equal to `logprobs` where these are exact.
     proven : bool
-        Whether no other choice or group is more probable than these, and `logprobs` are exact;
-        for texts that any tokens may spell, at most 0.001 too low.
+        Whether no other choice or group is more probable than these, and their probabilities are
+        exact. For texts in any tokenization, the probabilities may be up to 0.001 too low.
     rest : float
         The probability of all other choices or groups together.
     forward_passes : int

@@ -104,7 +104,7 @@ class Jobs:
             Whether to yield the pieces of text before the result; None = only if the request has a
             callback for them.
         spelled
-            Control tokens whose text is a part of the generated text.
+            Control tokens to include in the generated text; other control tokens are left out.
         """
         request = generate_request(self.session, prompt, method=method, **settings)
         read = partial(generation_of, self.session)
@@ -121,7 +121,7 @@ class Jobs:
     ) -> Callable[[Any], Iterator[str | GenerationResult]]:
         """Return a function like that of :func:`_texts`.
 
-        Its pieces have log-probabilities, and the text of the control tokens in `spelled`.
+        Its pieces also contain log-probabilities and the text of the control tokens in `spelled`.
         """
         waiting: list[TokenLogprob] = []
         texts: list[str] = []

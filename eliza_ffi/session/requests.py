@@ -389,7 +389,7 @@ def choice_request(
 
 
 def searches_spellings(request: GenerationRequest) -> bool:
-    """Return whether the label with the most probable spellings is wanted."""
+    """Return whether the request compares labels by the sum over all their spellings."""
     is_best = request.choice_mode & ~STOP_AT_LEAF == TRIE_BEST_LEAF
     return is_best and isinstance(request.constraint, TextChoices)
 

@@ -99,13 +99,13 @@ def thinking_work(
 
 @dataclass(frozen=True)
 class WrittenReasoning:
-    """How a model writes reasoning of its own accord, after a prompt.
+    """How a model marks reasoning that was not requested with `think`.
 
     Attributes
     ----------
     format : ThinkingFormat
     is_open : bool
-        Whether the prompt ends where the reasoning begins.
+        Whether the prompt already contains the mark at the beginning of the reasoning.
     control : frozenset of int
         The control tokens in the marks around the reasoning.
     """

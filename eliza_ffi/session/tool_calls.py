@@ -275,7 +275,7 @@ class ToolRequest:
         The settings, and the prompt up to the beginning of a call or an answer in words.
     vocabulary : TokenTexts
     words : GenerationRequest or None
-        The settings of an answer in words with a limit; None = any answer.
+        The request for an answer in words if it has a limit, such as a schema; None = no limit.
     """
 
     session: Session
@@ -336,8 +336,8 @@ def tool_request(
 ) -> ToolRequest:
     """Return a request for tool calls; parameters as :meth:`~eliza_ffi.Model.call_tools`.
 
-    `words` is the shape of an answer in words, as for :meth:`~eliza_ffi.Model.generate`; None = any
-    answer.
+    `words` limits an answer in words, as `shape` does in :meth:`~eliza_ffi.Model.generate`; None =
+    no limit.
     """
     check_keywords(method, more, SETTINGS)
     check_whole("max_calls", max_calls, 1)

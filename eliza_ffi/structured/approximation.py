@@ -20,8 +20,8 @@ Part = dict[str, Any]
 Compiles = Callable[[Part], bool]
 
 LOWEST = -(2.0**63)
-"""llguidance 1.9 ends the whole process with a stack overflow if it rounds an integer to this
-number and compiles it as a constant."""
+"""llguidance 1.9 overflows its stack, which ends the process, if a constant in a schema rounds to
+this number."""
 
 _BOUNDS = ("exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum")
 _COUNTS = ("Items", "Length", "Properties")

@@ -34,7 +34,9 @@ _TOKEN = re.compile(rf"{re.escape(_NO_MORE)}|{_PAIR}|\\.|.", re.DOTALL)
 
 @dataclass(frozen=True)
 class SplitPattern:
-    """A pattern as several patterns. Each may match anywhere in a string.
+    """A pattern without lookaround, and the conditions that were split from it.
+
+    Every pattern may match anywhere in a string.
 
     Attributes
     ----------
@@ -52,8 +54,8 @@ class SplitPattern:
 def split_pattern(pattern: str) -> SplitPattern:
     """Split the conditions of a pattern from the rest.
 
-    Escape sequences that only other dialects have are translated: ``\\Z``, ``(?![\\s\\S])``, and
-    pairs of surrogates.
+    Syntax that llguidance does not support is translated: ``\\Z``, ``(?![\\s\\S])``, and pairs of
+    surrogates.
     """
     whole = "".join(map(_translated, _TOKEN.findall(pattern)))
     begun = _START.match(whole)

@@ -150,8 +150,11 @@ TEST(OwnCells, AreSavedAndRestoredOnlyIntoOwnCells) {
     const StreamHandle restored = open(context, endless_config());
     ASSERT_EQ(eliza_inference_llm_stream_restore_slot(restored.get(), path.c_str(), error.out()), 0) << error.text();
     EXPECT_EQ(pull(restored, 20).tokens, pull(open_endless(context, 1), 20).tokens);
-    const StreamHandle other = open(unified, endless_config());
-    EXPECT_LT(eliza_inference_llm_stream_restore_slot(other.get(), path.c_str(), error.out()), 0);
+    const ContextHandle fewer = create_separate({{"n_slots", "3"}});
+    for (const ContextHandle * context_of_other : {&unified, &fewer}) {
+        const StreamHandle other = open(*context_of_other, endless_config());
+        EXPECT_LT(eliza_inference_llm_stream_restore_slot(other.get(), path.c_str(), error.out()), 0);
+    }
     std::filesystem::remove_all(folder);
 }
 

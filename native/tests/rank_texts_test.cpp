@@ -216,6 +216,15 @@ TEST_F(RankTexts, LeaveTheConversationUnchanged) {
     EXPECT_EQ(push(ranked, 8).tokens, push(other, 8).tokens);
 }
 
+TEST_F(RankTexts, AFullContextEndsTheSearchWithBounds) {
+    const ContextHandle small = create({{"n_ctx", "256"}, {"n_threads", "1"}}, f32_model_path());
+    const StreamHandle stream = open_after(Tokens(254, 300), small);
+    const Ranked ranked = rank(stream, {"SEND_EMAIL_NOW", "SEND_EMAIL_SOON"}, first(1));
+    EXPECT_EQ(ranked.status, 0) << ranked.error;
+    EXPECT_EQ(ranked.summary.proven, 0);
+    EXPECT_EQ(push(stream, 1).tokens.size(), 1u);
+}
+
 TEST_F(RankTexts, ErrorsNameTheArgument) {
     const StreamHandle stream = open_after({300, 310, 320}, context);
     EXPECT_EQ(rank(stream, {}, first(1)).error, "choices is empty");

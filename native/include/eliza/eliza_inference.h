@@ -90,7 +90,8 @@ ELIZA_API int eliza_inference_mmap_evict(EliInferenceContext * ctx, const char *
  *                 local devices. Requires a library built with that backend. The connection is neither
  *                 authenticated nor encrypted: use it on private networks only
  * Before the first stream is opened:
- *   n_ctx         tokens in the KV cache, shared by all slots; 0 (default) = min(trained length, 8192)
+ *   n_ctx         tokens in the KV cache, shared by all slots unless kv_unified is "off";
+ *                 0 (default) = min(trained length, 8192)
  *   n_slots       KV slots, which is the number of streams that can be open at once, 1 to 64 (default 8)
  *   kv_unified    "on" (default): the slots share the n_ctx cells of the KV cache, and equal prompts share cells.
  *                 "off": each slot has n_ctx cells of its own. Many streams that generate long texts are then
@@ -636,10 +637,11 @@ ELIZA_API int eliza_inference_llm_stream_rank(EliLlmStream * stream, const eliza
                                               const eliza_rank_options_t * options, eliza_ranked_t * ranked_out,
                                               size_t cap, eliza_ranking_t * ranking_out, char ** err);
 
-/* Like eliza_inference_llm_stream_rank(), directly after the conversation, for labels that any tokens may spell, as in
- * eliza_inference_set_text_choices() with ELIZA_TRIE_STOP_AT_LEAF. The probability of a label is the sum over all its
+/* Ranks labels that directly follow the conversation and that any tokens may spell. A label ends as in
+ * eliza_inference_set_text_choices() with ELIZA_TRIE_STOP_AT_LEAF. Other parameters and results are as in
+ * eliza_inference_llm_stream_rank(). The probability of a label is the sum over all its
  * spellings. The ranking is proven when the order is certain and the bounds of each probability in `ranked_out` differ
- * by 0.001 or less. Options: only ELIZA_RANK_LEGAL; if most_passes is 0, at most 100 passes. */
+ * by 0.001 or less. options->rule must be ELIZA_RANK_LEGAL. most_passes = 0 means 100. */
 ELIZA_API int eliza_inference_llm_stream_rank_texts(EliLlmStream * stream, const char * json_array_of_strings,
                                                     size_t len, const eliza_rank_options_t * options,
                                                     eliza_ranked_t * ranked_out, size_t cap,

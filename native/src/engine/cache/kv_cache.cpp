@@ -50,11 +50,12 @@ KvCache::KvCache(const Model & model, llama_context * context, KvTypes types, in
 }
 
 std::string KvCache::describe() const {
-    return std::string(ggml_type_name(types_.k)) + "/" + ggml_type_name(types_.v) + (is_unified() ? "" : " own cells") +
-           " llama.cpp " + ELIZA_LLAMA_CPP_COMMIT;
+    return std::string(ggml_type_name(types_.k)) + "/" + ggml_type_name(types_.v) +
+           (is_unified_ ? "" : " in own cells of " + std::to_string(slots_.size()) + " slots") + " llama.cpp " +
+           ELIZA_LLAMA_CPP_COMMIT;
 }
 
-size_t KvCache::take_prefix(Slot & slot, const llama_token * text, size_t most) {
+size_t KvCache::take_prefix(Slot & slot, const llama_token * text, size_t most, bool may_copy) {
     const size_t own = truncate(slot, length_shared(slot.cached, text, most));
     if (own == most || model_.is_recurrent()) {
         return own;  // A recurrent model has a state instead of cells, and no part of a state can be shared.
@@ -69,13 +70,13 @@ size_t KvCache::take_prefix(Slot & slot, const llama_token * text, size_t most) 
         }
     }
     if (unpark(slot, text, most, longest)) {
-        return take_prefix(slot, text, most);
+        return take_prefix(slot, text, most, may_copy);
     }
     if (donor == nullptr) {
         return own;
     }
     if (!is_unified_) {
-        return copy_prefix(slot, *donor, own, longest);
+        return may_copy ? copy_prefix(slot, *donor, own, longest) : own;
     }
     // The cells are shared, not copied.
     llama_memory_seq_cp(memory(), donor->id, slot.id, static_cast<llama_pos>(own), static_cast<llama_pos>(longest));
@@ -93,6 +94,7 @@ size_t KvCache::copy_prefix(Slot & slot, const Slot & donor, size_t own, size_t 
     std::vector<llama_token> cached = donor.cached;  // copied first, because allocating could fail
     llama_memory_seq_rm(memory(), slot.id, -1, -1);
     llama_memory_seq_cp(memory(), donor.id, slot.id, -1, -1);
+    context_->memory_update(/*optimize=*/false);  // copies now, not in the next pass
     slot.cached = std::move(cached);
     return truncate(slot, n);
 }
@@ -270,7 +272,7 @@ bool KvCache::load_state(Slot & slot, const std::vector<llama_token> & tokens,
             return true;
         }
         llama_memory_seq_rm(memory(), slot.id, -1, -1);
-    } while (check != StateCheck::not_finite && make_room());
+    } while (check != StateCheck::not_finite && is_unified_ && make_room());
     return false;
 }
 

@@ -43,7 +43,7 @@ public:
     // different lengths, reads all weights for each part, and leaves hidden states in the order of the parts.
     bool shares_cells() const { return is_unified() && !model_.is_recurrent(); }
 
-    // Returns whether dropping one slot's tokens makes room for another slot.
+    // Returns whether all slots share one set of cells, so that dropping one slot's tokens makes room for another slot.
     bool is_unified() const { return is_unified_; }
 
     // Describes how keys and values are stored. A saved state can only be restored into a cache with the same
@@ -51,8 +51,9 @@ public:
     std::string describe() const;
 
     // Fills the slot with the longest prefix of the text that any slot holds or has parked, at most `most` tokens, and
-    // removes everything else from the slot. Returns the length of the prefix.
-    size_t take_prefix(Slot & slot, const llama_token * text, size_t most);
+    // removes everything else from the slot. Returns the length of the prefix. With may_copy=false, cells that cannot
+    // be shared are not copied from another slot.
+    size_t take_prefix(Slot & slot, const llama_token * text, size_t most, bool may_copy = true);
 
     // Removes the slot's tokens from position n on. Returns the number that are left: n, or 0 if the model cannot step
     // back to n.

@@ -57,7 +57,7 @@ struct SlotWish {
 // The assignment of slots to streams. Safe from any thread.
 class SlotTable {
 public:
-    // With `side_by_side`, a new stream prefers slots next to those in use.
+    // With `side_by_side`, a slot next to those in use goes first, even if it holds an older conversation.
     explicit SlotTable(int32_t n_slots, bool side_by_side = false);
 
     // Takes the requested slot. With id -1 it takes the free slot with the requested name; otherwise a slot that was

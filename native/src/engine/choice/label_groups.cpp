@@ -35,7 +35,7 @@ LabelGroups::LabelGroups(const TokenTrie & trie, const std::vector<int32_t> & of
 }
 
 LabelGroups::Ranked LabelGroups::rank(const std::vector<Found> & found, const std::vector<Open> & open, size_t n,
-                                      double tolerance) const {
+                                      double tolerance) {
     std::vector<double> known(n_groups_, nothing);
     const auto add = [](std::vector<double> & sums, int32_t group, double logprob) {
         double & sum = sums[static_cast<size_t>(group)];
@@ -45,11 +45,8 @@ LabelGroups::Ranked LabelGroups::rank(const std::vector<Found> & found, const st
         add(known, each.label, each.logprob);
     }
     std::vector<double> most = known;
-    std::vector<std::vector<int32_t>> below;
-    below.reserve(open.size());
     for (const Open & prefix : open) {
-        below.push_back(groups_below(prefix.node));
-        for (const int32_t group : below.back()) {
+        for (const int32_t group : groups_below(prefix.node)) {
             add(most, group, prefix.logprob);
         }
     }
@@ -69,7 +66,9 @@ LabelGroups::Ranked LabelGroups::rank(const std::vector<Found> & found, const st
         is_undecided[group] = most[group] > known_before;
         if (place < n) {
             ranking.best.push_back({order[place], known[group], most[group]});
-            is_undecided[group] = is_undecided[group] || std::exp(most[group]) - std::exp(known[group]) > tolerance;
+            const bool is_exact = most[group] == known[group] ||
+                                  (tolerance > 0.0 && std::exp(most[group]) - std::exp(known[group]) <= tolerance);
+            is_undecided[group] = is_undecided[group] || !is_exact;
             known_before = known[group];
         } else {
             ranking.rest += std::exp(known[group]);
@@ -78,15 +77,19 @@ LabelGroups::Ranked LabelGroups::rank(const std::vector<Found> & found, const st
     }
     for (size_t i = 0; i < open.size(); ++i) {
         ranking.rest += std::exp(open[i].logprob);
-        ranked.decides.push_back(std::any_of(below[i].begin(), below[i].end(),
+        const std::vector<int32_t> & below = groups_below(open[i].node);
+        ranked.decides.push_back(std::any_of(below.begin(), below.end(),
                                              [&](int32_t group) { return is_undecided[static_cast<size_t>(group)]; }));
     }
     ranking.rest = std::min(ranking.rest, 1.0);
     return ranked;
 }
 
-std::vector<int32_t> LabelGroups::groups_below(TokenTrie::Node node) const {
-    std::vector<int32_t> groups;
+const std::vector<int32_t> & LabelGroups::groups_below(TokenTrie::Node node) {
+    std::vector<int32_t> & groups = groups_below_[node];
+    if (!groups.empty()) {
+        return groups;
+    }
     std::vector<TokenTrie::Node> to_visit{node};
     while (!to_visit.empty()) {
         const TokenTrie::Node at = to_visit.back();

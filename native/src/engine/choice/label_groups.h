@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <unordered_map>
 #include <vector>
 
 #include "token_trie/token_trie.h"
@@ -58,16 +59,16 @@ public:
     };
     // Ranks the groups by what is known: the parts of their probabilities that were found, and the open prefixes. A
     // probability counts as exact if its bounds differ by `tolerance` or less.
-    Ranked rank(const std::vector<Found> & found, const std::vector<Open> & open, size_t n,
-                double tolerance = 0.0) const;
+    Ranked rank(const std::vector<Found> & found, const std::vector<Open> & open, size_t n, double tolerance = 0.0);
 
 private:
-    std::vector<int32_t> groups_below(TokenTrie::Node node) const;
+    const std::vector<int32_t> & groups_below(TokenTrie::Node node);
 
     const TokenTrie & trie_;
     const std::vector<int32_t> & of_label_;
     std::vector<int32_t> below_;  // by node
     size_t n_groups_ = 0;
+    std::unordered_map<TokenTrie::Node, std::vector<int32_t>> groups_below_;  // of the nodes asked for so far
 };
 
 }  // namespace eliza

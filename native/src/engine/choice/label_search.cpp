@@ -27,7 +27,7 @@ bool LabelSearch::is_for(const Place & place) const {
 }
 
 Ranking LabelSearch::rank(const RankWish & wish) {
-    const LabelGroups groups(trie(), wish.groups);
+    LabelGroups groups(trie(), wish.groups);
     const PassCounts before = sequence_.counts();
     const auto n_passes = [&] { return sequence_.counts().passes - before.passes; };
     const size_t n_read_before = rows_.size();
@@ -145,7 +145,7 @@ Ranking LabelSearch::rank_labels(const View & view, size_t n) {
     return ranking;
 }
 
-Ranking LabelSearch::rank_groups(const View & view, const LabelGroups & groups, size_t n) {
+Ranking LabelSearch::rank_groups(const View & view, LabelGroups & groups, size_t n) {
     std::vector<LabelGroups::Open> open;
     open.reserve(view.open.size());
     std::transform(view.open.begin(), view.open.end(), std::back_inserter(open),
@@ -291,7 +291,7 @@ bool LabelSearch::is_one_pass(const std::vector<Node> & nodes) const {
             paths.push_back(std::move(path));
         }
     }
-    return plan_paths(paths, sequence_.decoder().tree_limits()).size() <= 1;
+    return fit_one_tree(paths, sequence_.decoder().tree_limits());
 }
 
 // ---- Reading ----------------------------------------------------------------------------------------

@@ -67,7 +67,7 @@ private:
     const TokenTrie & trie() const { return place_.labels->trie; }
     View look(const LabelGroups & groups) const;
     static Ranking rank_labels(const View & view, size_t n);
-    static Ranking rank_groups(const View & view, const LabelGroups & groups, size_t n);
+    static Ranking rank_groups(const View & view, LabelGroups & groups, size_t n);
 
     static bool exceeds(const Prefix & prefix, double threshold);
     std::optional<PassCost> pass_cost() const;

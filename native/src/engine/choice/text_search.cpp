@@ -32,7 +32,7 @@ Ranking TextSearch::rank(const RankWish & wish) {
         of_label.resize(trie().n_leaves());
         std::iota(of_label.begin(), of_label.end(), 0);
     }
-    const LabelGroups groups(trie(), of_label);
+    LabelGroups groups(trie(), of_label);
     const PassCounts before = sequence_.counts();
     const auto n_passes = [&] { return sequence_.counts().passes - before.passes; };
     int64_t n_reads = 0;
@@ -50,7 +50,14 @@ Ranking TextSearch::rank(const RankWish & wish) {
             break;
         }
         const std::vector<size_t> reads = next_reads(view, ranked.decides);
-        read(reads);
+        if (reads.empty()) {
+            break;  // only negligible prefixes are left
+        }
+        try {
+            read(reads);
+        } catch (const ContextFull &) {
+            break;  // the bounds so far are valid
+        }
         n_reads += static_cast<int64_t>(reads.size());
     }
     ranked.ranking.passes = n_passes();
@@ -67,27 +74,32 @@ TextSearch::View TextSearch::look(const LabelGroups & groups) const {
         view.found.push_back({groups.of_label(label.label), label.logprob});
     }
     std::unordered_map<TextSet::State, size_t> places;
-    for (size_t i = 0; i < unread_.size(); ++i) {
-        const Prefix & prefix = unread_[i];
-        const int32_t group = groups.below(prefix.state);
+    const auto add = [&](TextSet::State state, double logprob) {
+        const int32_t group = groups.below(state);
         if (group != LabelGroups::mixed) {
-            view.found.push_back({group, prefix.logprob});
-            continue;
+            view.found.push_back({group, logprob});
+            return none;
         }
-        const auto [known, is_new] = places.emplace(prefix.state, view.open.size());
+        const auto [known, is_new] = places.emplace(state, view.open.size());
         if (is_new) {
-            view.open.push_back({prefix.state, prefix.logprob});
+            view.open.push_back({state, logprob});
         } else {
             LabelGroups::Open & open = view.open[known->second];
-            open.logprob = log_add(open.logprob, prefix.logprob);
+            open.logprob = log_add(open.logprob, logprob);
         }
-        view.place[i] = known->second;
+        return known->second;
+    };
+    for (size_t i = 0; i < unread_.size(); ++i) {
+        view.place[i] = add(unread_[i].state, unread_[i].logprob);
+    }
+    for (const auto & [state, logprob] : negligible_) {
+        add(state, logprob);
     }
     return view;
 }
 
-// Returns the unread prefixes to read in the next pass: of those that decide the ranking, the most probable one, and
-// as many others as fit whose probability is at least a hundredth of its.
+// Returns the unread prefixes for the next pass: the most probable prefix that can change the ranking, and as many
+// other such prefixes as fit into the pass, down to a hundredth of its probability.
 std::vector<size_t> TextSearch::next_reads(const View & view, const std::vector<bool> & decides) const {
     std::vector<size_t> reads;
     for (size_t i = 0; i < unread_.size(); ++i) {
@@ -97,6 +109,9 @@ std::vector<size_t> TextSearch::next_reads(const View & view, const std::vector<
     }
     std::stable_sort(reads.begin(), reads.end(),
                      [&](size_t a, size_t b) { return unread_[a].logprob > unread_[b].logprob; });
+    if (reads.empty()) {
+        return reads;
+    }
     const double least = unread_[reads.front()].logprob - std::log(100.0);
     const auto end = std::find_if(reads.begin() + 1, reads.end(), [&](size_t i) { return unread_[i].logprob < least; });
     reads.erase(end, reads.end());
@@ -118,7 +133,7 @@ size_t TextSearch::count_in_one_pass(const std::vector<size_t> & reads) const {
                 paths.push_back(std::move(path));
             }
         }
-        return plan_paths(paths, limits).size() <= 1;
+        return fit_one_tree(paths, limits);
     };
     while (n > 1 && !is_one_pass()) {
         n /= 2;
@@ -155,7 +170,14 @@ void TextSearch::read(const std::vector<size_t> & reads) {
         unread_[prefix] = std::move(unread_.back());
         unread_.pop_back();
     }
-    std::move(more.begin(), more.end(), std::back_inserter(unread_));
+    for (Prefix & prefix : more) {
+        if (prefix.logprob > least_logprob) {
+            unread_.push_back(std::move(prefix));
+        } else {
+            const auto [known, is_new] = negligible_.emplace(prefix.state, prefix.logprob);
+            known->second = is_new ? prefix.logprob : log_add(known->second, prefix.logprob);
+        }
+    }
     ended_.insert(ended_.end(), ended.begin(), ended.end());
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,8 @@ public:
     static constexpr double tolerance = 1e-3;
     // A model that finds many spellings equally probable needs too many passes for a proof.
     static constexpr int64_t default_passes = 100;
+    // Less probable prefixes are only added up. A search can meet millions of them.
+    static constexpr double least_logprob = -20.0;
 
     // The labels follow the sequence's tokens. A label that is the beginning of another one ends with one of
     // `end_tokens`; if there are none, with any token that does not continue a label.
@@ -68,7 +71,8 @@ private:
     const std::vector<Token> end_tokens_;
     const std::vector<llama_token> prompt_;
     std::vector<Prefix> unread_;
-    std::vector<LabelGroups::Found> ended_;  // labels that are the beginning of other ones
+    std::unordered_map<TextSet::State, double> negligible_;  // the sums of prefixes that will never be read
+    std::vector<LabelGroups::Found> ended_;                  // labels that are the beginning of other ones
 };
 
 }  // namespace eliza

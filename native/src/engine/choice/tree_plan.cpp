@@ -141,6 +141,13 @@ TokenPath TokenPath::behind(size_t n) const {
     return {{common_.data + n_common, common_.size - n_common}, {own, own_.end()}};
 }
 
+bool fit_one_tree(const std::vector<TokenPath> & paths, TreeLimits limits) {
+    const bool is_too_long = std::any_of(paths.begin(), paths.end(), [&](const TokenPath & path) {
+        return path.size() > static_cast<size_t>(limits.tokens);
+    });
+    return !is_too_long && plan_paths(paths, limits).size() <= 1;
+}
+
 std::vector<TreeBatch> plan_paths(const std::vector<TokenPath> & paths, TreeLimits limits) {
     std::vector<TreeBatch> batches;
     TreeBatch batch;

@@ -40,6 +40,9 @@ private:
 // than the limit for a tree are left out.
 std::vector<TreeBatch> plan_paths(const std::vector<TokenPath> & paths, TreeLimits limits);
 
+// Returns whether one tree, or none, gives the logits after all these paths.
+bool fit_one_tree(const std::vector<TokenPath> & paths, TreeLimits limits);
+
 // Returns whether plan_tree() would return exactly one tree, without planning it.
 bool is_one_tree(const TokenTrie::Undecided & undecided, TreeLimits limits);
 

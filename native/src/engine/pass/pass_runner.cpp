@@ -70,13 +70,11 @@ PassRunner::PassRunner(std::shared_ptr<Model> model, std::shared_ptr<ComputeThre
     llama_context_params params = llama_context_default_params();
     const auto n_ctx = static_cast<uint32_t>(
         options.n_ctx > 0 ? options.n_ctx : std::min(llama_model_n_ctx_train(model_->get()), default_n_ctx));
-    params.n_ctx = (n_ctx + n_ctx_step - 1) / n_ctx_step * n_ctx_step;
-    if (!options.kv_unified) {
-        params.n_ctx *= static_cast<uint32_t>(options.n_slots);
-    }
+    const uint32_t n_cells = (n_ctx + n_ctx_step - 1) / n_ctx_step * n_ctx_step;
+    params.n_ctx = options.kv_unified ? n_cells : n_cells * static_cast<uint32_t>(options.n_slots);
     params.n_seq_max = static_cast<uint32_t>(options.n_slots + n_lanes);
     // llama.cpp aborts the process if a batch has no room for one token of each sequence.
-    params.n_batch = std::max(static_cast<uint32_t>(options.n_batch), params.n_seq_max);
+    params.n_batch = std::max(std::min(static_cast<uint32_t>(options.n_batch), n_cells), params.n_seq_max);
     params.n_ubatch = params.n_batch;
     // llama.cpp aborts the process if a batch has no room for the tokens of all snapshots and one more.
     params.n_rs_seq = static_cast<uint32_t>(std::clamp(options.n_batch - 2, 0, n_snapshots));

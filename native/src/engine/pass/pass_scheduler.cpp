@@ -14,12 +14,12 @@ using Outcome = PassRequest::Part::Outcome;
 // Makes the slot hold the longest prefix of the text that is in the cache. This is repeated before each pass,
 // because other requests may have decoded the same text. The cache has keys and values but no logits, so tokens whose
 // rows are wanted are always decoded.
-void PassScheduler::prepare(PassRequest & request) {
+void PassScheduler::prepare(PassRequest & request, bool may_copy) {
     const size_t most = request.n_text - request.n_rows;
     const size_t n_held = request.slot.cached.size();
     const size_t n_before = request.is_prepared ? n_held : std::min(request.n_known, n_held);
-    const size_t n =
-        n_before < most ? cache_.take_prefix(request.slot, request.text, most) : cache_.truncate(request.slot, most);
+    const size_t n = n_before < most ? cache_.take_prefix(request.slot, request.text, most, may_copy)
+                                     : cache_.truncate(request.slot, most);
     if (const size_t known = std::max(n_before, request.appended_from); n > known) {
         request.counts.tokens_reused += static_cast<int64_t>(n - known);
     }
@@ -89,7 +89,7 @@ PassScheduler::Pass PassScheduler::select(const Requests & waiting) {
         (request->kind == PassRequest::Kind::text ? texts : pass.logits).push_back(request);
     }
     for (PassRequest * request : texts) {
-        prepare(*request);
+        prepare(*request, /*may_copy=*/request == texts.front());  // the first is in the pass
     }
     if (!texts.empty()) {
         pass.texts = select_texts(texts);
@@ -371,7 +371,8 @@ void PassScheduler::take_back(PassRequest & request, bool was_begun) {
 ContextFull PassScheduler::context_full(const PassRequest & request) const {
     return ContextFull("no room for " + std::to_string(request.n_in_pass()) + " more tokens after " +
                        std::to_string(request.part.begin) + " (option n_ctx is " +
-                       std::to_string(llama_n_ctx(runner_.context())) + ", shared by all open streams)");
+                       std::to_string(llama_n_ctx_seq(runner_.context())) +
+                       (cache_.is_unified() ? ", shared by all open streams)" : ")"));
 }
 
 }  // namespace eliza

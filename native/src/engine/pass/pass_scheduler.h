@@ -49,7 +49,7 @@ public:
 private:
     using Requests = std::vector<PassRequest *>;
 
-    void prepare(PassRequest & request);
+    void prepare(PassRequest & request, bool may_copy);
     bool is_better_held_back(const PassRequest & request, const Requests & members) const;
     size_t room(const Requests & waiting) const;
     void learn_piece(size_t n_tokens, double microseconds);

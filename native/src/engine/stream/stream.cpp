@@ -506,7 +506,7 @@ Ranking Stream::rank_texts(const std::shared_ptr<const TextChoices> & labels, co
     if (!text_search_ || !text_search_->is_for(*labels)) {
         text_search_.emplace(sequence_, options_, counts_, labels, decoder_->model().end_tokens());
     }
-    return noting_a_full_context([&] { return text_search_->rank(wish); });
+    return text_search_->rank(wish);
 }
 
 void Stream::fill(const SpanSpec & spec, FillResult & result) {
