@@ -20,52 +20,56 @@ namespace {
 
 TEST(BusyMachineGuard, AllowsAllThreadsWhileTheMachineIsIdle) {
     BusyMachineGuard guard;
-    for (int pass = 0; pass < 100; ++pass) {
-        EXPECT_EQ(guard.limit(8), 8);
-        guard.note_pass(2000, 100);       // a short wait occasionally happens anywhere
-        guard.note_pass(5000000, 50000);  // also a longer one, in a long pass
+    for (int64_t now = 0; now < 1'000'000; now += 10'000) {
+        EXPECT_EQ(guard.limit(8, now), 8);
+        guard.note_pass(now, 2000, 100);       // a short wait occasionally happens anywhere
+        guard.note_pass(now, 5000000, 50000);  // also a longer one, in a long pass
     }
 }
 
-TEST(BusyMachineGuard, UsesOneThreadForLongerEachTimeAndRecovers) {
+TEST(BusyMachineGuard, UsesOneThreadFor20TimesAsLongAsBusyPassesTook) {
     BusyMachineGuard guard;
-    const auto passes_on_one = [&] {
-        int n = 0;
-        while (guard.limit(8) == 1) ++n;
-        return n;
-    };
-    guard.note_pass(20000, 9000);
-    guard.note_pass(20000, 9000);
-    EXPECT_EQ(passes_on_one(), 16);
-    guard.note_pass(20000, 9000);
-    EXPECT_EQ(passes_on_one(), 32);
-    for (int pass = 0; pass < 16; ++pass) guard.note_pass(2000, 0);
-    guard.note_pass(20000, 9000);
-    guard.note_pass(20000, 9000);
-    EXPECT_EQ(passes_on_one(), 16);
+    guard.note_pass(20'000, 20'000, 9000);
+    EXPECT_EQ(guard.limit(8, 20'000), 8);
+    guard.note_pass(50'000, 30'000, 9000);
+    EXPECT_EQ(guard.limit(8, 50'000), 1);
+    EXPECT_EQ(guard.limit(8, 1'049'999), 1);
+    EXPECT_EQ(guard.limit(8, 1'050'000), 8);
+    guard.note_pass(1'060'000, 10'000, 9000);  // still busy: one pass is enough after a pause
+    EXPECT_EQ(guard.limit(8, 1'259'999), 1);
+    EXPECT_EQ(guard.limit(8, 1'260'000), 8);
+    guard.note_pass(1'270'000, 10'000, 0);  // no longer busy
+    guard.note_pass(1'280'000, 10'000, 9000);
+    EXPECT_EQ(guard.limit(8, 1'280'000), 8);
 }
 
 TEST(BusyMachineGuard, ForgivesOnePassThatLostItsCores) {
     BusyMachineGuard guard;
-    for (int pass = 0; pass < 100; ++pass) {
-        EXPECT_EQ(guard.limit(8), 8);
-        guard.note_pass(20000, 9000);
-        guard.note_pass(20000, 0);
+    for (int64_t now = 0; now < 1'000'000; now += 40'000) {
+        EXPECT_EQ(guard.limit(8, now), 8);
+        guard.note_pass(now, 20000, 9000);
+        EXPECT_TRUE(guard.is_due(now + 1));  // the next pass decides
+        guard.note_pass(now + 20000, 20000, 0);
+        EXPECT_FALSE(guard.is_due(now + 2));
     }
 }
 
+TEST(BusyMachineGuard, MeasuresOnePassIn10Milliseconds) {
+    BusyMachineGuard guard;
+    EXPECT_TRUE(guard.is_due(20'000));
+    EXPECT_FALSE(guard.is_due(29'999));
+    EXPECT_TRUE(guard.is_due(30'000));
+}
+
 TEST(UsefulThreadCount, GrowsWithTheWorkOfAPass) {
-    EXPECT_EQ(useful_thread_count(8, 1'000'000, 1), 1);
-    EXPECT_EQ(useful_thread_count(8, 1'000'000, 100), 1);
-    EXPECT_EQ(useful_thread_count(8, 100'000'000, 1), 3);
-    EXPECT_EQ(useful_thread_count(8, 7'000'000'000, 1), 8);
-    EXPECT_EQ(useful_thread_count(8, 7'000'000'000, 512), 8);
-    for (const uint64_t n_params : {1'000'000ull, 30'000'000ull, 160'000'000ull, 7'000'000'000ull}) {
-        for (int32_t n_tokens = 1; n_tokens < 64; ++n_tokens) {
-            EXPECT_GE(useful_thread_count(8, n_params, n_tokens + 1), useful_thread_count(8, n_params, n_tokens))
-                << n_params << " weights, " << n_tokens << " tokens";
-        }
-    }
+    EXPECT_EQ(useful_thread_count(8, 0, true), 1);
+    EXPECT_EQ(useful_thread_count(8, 19'000'000, true), 1);
+    EXPECT_EQ(useful_thread_count(8, 20'000'000, true), 2);
+    EXPECT_EQ(useful_thread_count(8, 79'000'000, true), 7);
+    EXPECT_EQ(useful_thread_count(8, 7'000'000'000, true), 8);
+    EXPECT_EQ(useful_thread_count(8, UINT64_MAX, true), 8);
+    EXPECT_EQ(useful_thread_count(8, 199'000'000, false), 1);
+    EXPECT_EQ(useful_thread_count(8, 200'000'000, false), 2);
 }
 
 constexpr const char * no_limit = "Windows has no limit on the number of a user's threads";
@@ -133,12 +137,12 @@ TEST(ComputeThreadsTurns, AreGivenInTheOrderOfRequests) {
     std::vector<std::thread> others;
     std::atomic<int> n_waiting{0};
     {
-        const ComputeThreads::Turn first(threads, 1, 1);
+        const ComputeThreads::Turn first(threads, 1);
         for (int i = 0; i < 4; ++i) {
             others.emplace_back([&, i] {
                 while (n_waiting != i) std::this_thread::yield();
                 n_waiting = i + 1;
-                const ComputeThreads::Turn turn(threads, 1, 1);
+                const ComputeThreads::Turn turn(threads, 1);
                 order.push_back(i);
             });
             while (n_waiting != i + 1) std::this_thread::yield();
@@ -151,9 +155,10 @@ TEST(ComputeThreadsTurns, AreGivenInTheOrderOfRequests) {
 }
 
 TEST(ComputeThreadsTurns, DoNotUseTheCoresOfOwnThreads) {
-    ComputeThreads threads(0);
-    constexpr uint64_t many_weights = 7'000'000'000;
-    const auto n_threads = [&] { return ComputeThreads::Turn(threads, many_weights, 1).n_threads(); };
+    BusyMachineGuard guard;
+    ComputeThreads threads(0, guard);
+    constexpr uint64_t many = 7'000'000'000;
+    const auto n_threads = [&] { return ComputeThreads::Turn(threads, many).n_threads(); };
     EXPECT_EQ(n_threads(), threads.size());
     {
         const OwnThreads own(threads.size());

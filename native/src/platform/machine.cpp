@@ -66,16 +66,18 @@ std::vector<int32_t> all_threads() {
 
 int64_t microseconds_without_core(const std::vector<int32_t> & threads) {
     int64_t nanoseconds = 0;
+    bool is_known = true;
     const auto add = [&](int32_t thread) {
         int64_t ran = 0, waited = 0;
-        std::ifstream("/proc/self/task/" + std::to_string(thread) + "/schedstat") >> ran >> waited;
+        std::ifstream file("/proc/self/task/" + std::to_string(thread) + "/schedstat");
+        is_known = is_known && file >> ran >> waited;
         nanoseconds += waited;
     };
     add(static_cast<int32_t>(syscall(SYS_gettid)));
     for (const int32_t thread : threads) {
         add(thread);
     }
-    return nanoseconds / 1000;
+    return is_known ? nanoseconds / 1000 : -1;
 }
 
 #elif defined(_WIN32)
@@ -99,14 +101,14 @@ int32_t usable_core_count() {
 }
 
 std::vector<int32_t> all_threads() { return {}; }
-int64_t microseconds_without_core(const std::vector<int32_t> &) { return 0; }
+int64_t microseconds_without_core(const std::vector<int32_t> &) { return -1; }
 
 #else
 
 int32_t usable_cpu_count() { return std::max(1, static_cast<int32_t>(std::thread::hardware_concurrency())); }
 int32_t usable_core_count() { return usable_cpu_count(); }
 std::vector<int32_t> all_threads() { return {}; }
-int64_t microseconds_without_core(const std::vector<int32_t> &) { return 0; }
+int64_t microseconds_without_core(const std::vector<int32_t> &) { return -1; }
 
 #endif
 

@@ -17,7 +17,7 @@ int32_t usable_core_count();
 std::vector<int32_t> all_threads();
 
 // Returns the time in microseconds that the given threads and the calling one were ready to run but had no core, added
-// up. Sleeping does not count. Returns 0 if the system does not report it.
+// up. Sleeping does not count. Returns -1 if the system does not report it.
 int64_t microseconds_without_core(const std::vector<int32_t> & threads);
 
 }  // namespace eliza

@@ -49,7 +49,7 @@ public:
         }
         std::vector<llama_token> drafted;
         {
-            const ComputeThreads::Turn turn = turn_for(1);
+            const ComputeThreads::Turn turn = turn_for(1, 1);
             drafted = guess(tokens, most);
         }
         // guess() has decoded the last token, and all drafted tokens except the last.
@@ -61,8 +61,8 @@ public:
 private:
     static constexpr uint32_t n_batch = 512;
 
-    ComputeThreads::Turn turn_for(size_t n_tokens) {
-        return {decoder_.runner().threads(), context_.get(), llama_model_n_params(model_->get()), n_tokens};
+    ComputeThreads::Turn turn_for(size_t n_tokens, size_t n_rows) {
+        return {decoder_.runner().threads(), context_.get(), model_->n_products(n_tokens, n_rows)};
     }
 
     // Makes the model's cache hold all tokens except the last. Returns false if that fails.
@@ -82,7 +82,7 @@ private:
             for (auto token = next; token != stop; ++token) {
                 batch.add(*token, static_cast<llama_pos>(token - tokens.begin()), sequence_, false);
             }
-            const ComputeThreads::Turn turn = turn_for(static_cast<size_t>(stop - next));
+            const ComputeThreads::Turn turn = turn_for(static_cast<size_t>(stop - next), 0);
             if (!common_speculative_process(speculative_.get(), batch)) {
                 llama_memory_seq_rm(memory, sequence_, -1, -1);
                 cached_.clear();

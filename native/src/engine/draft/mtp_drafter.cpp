@@ -42,11 +42,10 @@ llama_seq_id sequence_of(const Model * head, const Slot & slot) {
 MtpDrafter::MtpDrafter(const DraftConfig & config, std::shared_ptr<Model> head, Sequence & sequence)
     : Drafter(head, sequence_of(head.get(), sequence.slot())),
       most_(std::min(config.most, sequence.decoder().most_ahead())),
-      n_weights_(reads_cells() ? llama_model_n_params(model_->get())
-                               : llama_model_n_params(sequence.decoder().model().get()) /
-                                     static_cast<uint64_t>(llama_model_n_layer(sequence.decoder().model().get()) + 1)),
-      n_output_weights_(static_cast<uint64_t>(sequence.decoder().model().n_vocab()) *
-                        static_cast<uint64_t>(llama_model_n_embd_out(sequence.decoder().model().get()))),
+      n_products_(reads_cells() ? model_->n_products(1, 0)
+                                : sequence.decoder().model().n_products(1, 0) /
+                                      static_cast<uint64_t>(llama_model_n_layer(sequence.decoder().model().get()) + 1)),
+      n_output_products_(sequence.decoder().model().n_products(0, 1)),
       hidden_states_(sequence.decoder().runner()),
       decoder_(sequence.decoder()),
       slot_(sequence.slot()) {
@@ -100,7 +99,7 @@ void MtpDrafter::decode_pass(const llama_token * text, size_t begin, size_t end)
     if (!step_back_to(text, begin)) {
         start_anew();
     }
-    const ComputeThreads::Turn turn(decoder_.runner().threads(), context_.get(), n_weights_, end - begin);
+    const ComputeThreads::Turn turn(decoder_.runner().threads(), context_.get(), n_products_ * (end - begin));
     common_batch batch(context_.get());
     for (size_t i = begin; i < end; ++i) {
         batch.add(text[i], static_cast<llama_pos>(i), sequence_, false);
@@ -123,7 +122,7 @@ std::vector<llama_token> MtpDrafter::draft(const std::vector<llama_token> & toke
     if (reads_cells() && decoder_.cache().truncate(slot_, tokens.size() - 1) != tokens.size() - 1) {
         return {};
     }
-    const ComputeThreads::Turn turn(decoder_.runner().threads(), context_.get(), n_weights_ + n_output_weights_, 1);
+    const ComputeThreads::Turn turn(decoder_.runner().threads(), context_.get(), n_products_ + n_output_products_);
     std::vector<llama_token> drafted = guess(tokens, most);
     has_drafted_ = has_drafted_ || !drafted.empty();
     return drafted;

@@ -30,8 +30,8 @@ private:
     bool reads_cells() const { return model_ != nullptr && model_->is_assistant(); }
 
     const int32_t most_;
-    const uint64_t n_weights_;         // estimated number of weights in the head
-    const uint64_t n_output_weights_;  // additional weights for predicting a token
+    const uint64_t n_products_;         // estimated multiplications of the head, for each token
+    const uint64_t n_output_products_;  // additional ones for predicting a token
     const PassRunner::HiddenStates hidden_states_;
     Decoder & decoder_;
     Slot & slot_;

@@ -213,6 +213,18 @@ bool Model::has_mtp_head() const {
     });
 }
 
+uint64_t Model::n_products(size_t n_tokens, size_t n_rows) const {
+    const auto size = [](const ggml_tensor * tensor) {
+        return tensor == nullptr ? uint64_t{0} : static_cast<uint64_t>(ggml_nelements(tensor));
+    };
+    const ggml_tensor *embeddings = get()->tok_embd, *output = get()->output;
+    const bool is_shared = embeddings != nullptr && output != nullptr &&
+                           std::string_view(ggml_get_name(embeddings)) == ggml_get_name(output);
+    const uint64_t outside = size(embeddings) + (is_shared ? 0 : size(output));
+    const uint64_t n_params = llama_model_n_params(get());
+    return (n_params - std::min(n_params, outside)) * n_tokens + size(output) * n_rows;
+}
+
 bool Model::has_trunk() const {
     // the same condition as in llama.cpp
     return llama_model_n_layer_nextn(get()) == 0 || get()->get_tensor("blk.0.attn_norm.weight") != nullptr;

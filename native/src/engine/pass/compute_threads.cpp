@@ -7,8 +7,9 @@
 
 namespace eliza {
 
-ComputeThreads::ComputeThreads(int32_t n_threads)
-    : option_(n_threads),
+ComputeThreads::ComputeThreads(int32_t n_threads, BusyMachineGuard & guard)
+    : guard_(guard),
+      option_(n_threads),
       // More threads than CPUs would only spin while they wait for one another.
       size_(startable_thread_count(n_threads == 0 ? usable_core_count() : std::min(n_threads, usable_cpu_count()))) {
     const std::vector<int32_t> before = all_threads();
@@ -20,6 +21,7 @@ ComputeThreads::ComputeThreads(int32_t n_threads)
     if (ids_.size() + 1 != static_cast<size_t>(size_)) {
         ids_.clear();  // other threads were started at the same time: measure the calling thread only
     }
+    has_guard_ = microseconds_without_core(ids_) >= 0;
 }
 
 void ComputeThreads::enter() {
@@ -36,39 +38,38 @@ void ComputeThreads::leave() {
     next_turn_.notify_all();
 }
 
-int32_t ComputeThreads::choose(uint64_t n_weights, size_t n_tokens) {
+int32_t ComputeThreads::choose(uint64_t n_products) {
     if (option_ != 0) {
         return size_;
     }
-    const int32_t useful = useful_thread_count(size_, n_weights, static_cast<int32_t>(n_tokens));
-    return std::min(busy_guard_.limit(useful), std::max(1, size_ - OwnThreads::n_running()));
+    const int32_t useful = useful_thread_count(size_, n_products, has_guard_);
+    return std::min(guard_.limit(useful, llama_time_us()), std::max(1, size_ - OwnThreads::n_running()));
 }
 
-ComputeThreads::Turn::Turn(ComputeThreads & threads, uint64_t n_weights, size_t n_tokens) : threads_(threads) {
+ComputeThreads::Turn::Turn(ComputeThreads & threads, uint64_t n_products) : threads_(threads) {
     threads_.enter();
-    n_threads_ = threads_.choose(n_weights, n_tokens);
+    n_threads_ = threads_.choose(n_products);
 }
 
-ComputeThreads::Turn::Turn(ComputeThreads & threads, llama_context * context, uint64_t n_weights, size_t n_tokens)
-    : Turn(threads, n_weights, n_tokens) {
+ComputeThreads::Turn::Turn(ComputeThreads & threads, llama_context * context, uint64_t n_products)
+    : Turn(threads, n_products) {
     llama_set_n_threads(context, n_threads_, n_threads_);
 }
 
 void ComputeThreads::Turn::watch() {
-    constexpr int64_t interval_us = 10000;
     const int64_t now = llama_time_us();
-    if (threads_.option_ == 0 && n_threads_ > 1 && now - threads_.last_watch_us_ >= interval_us) {
+    if (threads_.option_ == 0 && n_threads_ > 1 && threads_.has_guard_ && threads_.guard_.is_due(now)) {
         own_threads_ = OwnThreads::mark();
         without_core_us_ = microseconds_without_core(threads_.ids_);
-        start_us_ = threads_.last_watch_us_ = now;
+        start_us_ = now;
     }
 }
 
 ComputeThreads::Turn::~Turn() {
     if (start_us_ > 0 && !OwnThreads::ran_since(own_threads_)) {
         const int64_t waited = microseconds_without_core(threads_.ids_) - without_core_us_;
-        threads_.busy_guard_.note_pass(llama_time_us() - start_us_,
-                                       waited / static_cast<int64_t>(threads_.ids_.size() + 1));
+        const int64_t now = llama_time_us();
+        threads_.guard_.note_pass(now, now - start_us_, waited / static_cast<int64_t>(threads_.ids_.size() + 1));
     }
     threads_.leave();
 }

@@ -19,7 +19,7 @@ class ComputeThreads {
 public:
     // `n_threads` is the option n_threads; 0 chooses the number of threads for each computation by its size. If the
     // system cannot start enough threads, there are fewer.
-    explicit ComputeThreads(int32_t n_threads);
+    explicit ComputeThreads(int32_t n_threads, BusyMachineGuard & guard = BusyMachineGuard::of_process());
     ComputeThreads(const ComputeThreads &) = delete;
     ComputeThreads & operator=(const ComputeThreads &) = delete;
 
@@ -33,20 +33,18 @@ public:
     // The exclusive right to compute, for the lifetime of the object. Turns are granted in the order of the requests.
     class Turn {
     public:
-        // Waits for a turn, and chooses the number of threads for a computation with n_weights weights and n_tokens
-        // tokens.
-        Turn(ComputeThreads & threads, uint64_t n_weights, size_t n_tokens);
+        // Waits for a turn, and chooses the number of threads for a computation with n_products multiplications.
+        Turn(ComputeThreads & threads, uint64_t n_products);
         // The same, and sets the number of threads of a context that uses this pool.
-        Turn(ComputeThreads & threads, llama_context * context, uint64_t n_weights, size_t n_tokens);
+        Turn(ComputeThreads & threads, llama_context * context, uint64_t n_products);
         ~Turn();
         Turn(const Turn &) = delete;
         Turn & operator=(const Turn &) = delete;
 
         int32_t n_threads() const { return n_threads_; }
 
-        // Measures, from now to the end of this turn, how long other programs occupy the cores. Later turns use one
-        // thread if that is too long (see BusyMachineGuard). The measurement reads files, which would make a
-        // short pass much longer. So at most one turn in 10 ms is measured.
+        // Measures, from now to the end of this turn, how long other programs occupy the cores, if a measurement is
+        // due. Later turns use one thread if that is too long (see BusyMachineGuard).
         void watch();
 
     private:
@@ -64,20 +62,18 @@ private:
 
     void enter();
     void leave();
-    int32_t choose(uint64_t n_weights, size_t n_tokens);
+    int32_t choose(uint64_t n_products);
 
+    BusyMachineGuard & guard_;
     const int32_t option_;
     const int32_t size_;
+    bool has_guard_ = false;    // whether the system tells how long threads had no core
     std::vector<int32_t> ids_;  // thread ids of the pool, without the calling thread; empty if unknown
     std::unique_ptr<ggml_threadpool, PoolDeleter> pool_;
 
     std::mutex mutex_;  // guards the next three
     std::condition_variable next_turn_;
     uint64_t n_asked_ = 0, n_served_ = 0;
-
-    // Used only during a turn.
-    BusyMachineGuard busy_guard_;
-    int64_t last_watch_us_ = 0;  // the start of the last turn that was watched
 };
 
 }  // namespace eliza

@@ -71,7 +71,7 @@ void Embedder::decode(const std::vector<llama_token> & tokens, size_t begin, siz
         batch.add(tokens[i], static_cast<llama_pos>(i), {0}, true);
     }
     const LlamaErrorCapture capture;
-    ComputeThreads::Turn turn(*threads_, context_.get(), llama_model_n_params(model_->get()), end - begin);
+    ComputeThreads::Turn turn(*threads_, context_.get(), model_->n_products(end - begin, 0));
     turn.watch();
     if (const int32_t result = llama_decode(context_.get(), batch.get()); result != 0) {
         throw capture.error(ELIZA_ERR_FFI_FAULT, "llama_decode failed with " + std::to_string(result));

@@ -115,8 +115,7 @@ bool PassRunner::is_stopped(void * runner) {
 
 void PassRunner::compute_logits(const std::vector<const HiddenState *> & hidden,
                                 const std::vector<std::vector<float> *> & out) {
-    const uint64_t n_weights = hidden.front()->values.size() * static_cast<uint64_t>(model_->n_vocab());
-    const ComputeThreads::Turn turn(*threads_, n_weights, hidden.size());
+    const ComputeThreads::Turn turn(*threads_, model_->n_products(0, hidden.size()));
     head_.all_logits(hidden, turn.n_threads(), threads_->pool(), out);
 }
 
@@ -135,8 +134,9 @@ PassRunner::Result PassRunner::run(Batch & batch, const Wanted & wanted) {
     head_.begin_pass(row_kind_ == RowKind::hidden);
     const LlamaErrorCapture capture(/*failure_is_usual=*/true);  // if the cache is full, the caller makes room
     const int32_t result = [&] {
-        ComputeThreads::Turn turn(*threads_, context_.get(), llama_model_n_params(model_->get()),
-                                  static_cast<size_t>(tokens.n_tokens));
+        const auto n_tokens = static_cast<size_t>(tokens.n_tokens);
+        const size_t n_rows = row_kind_ == RowKind::hidden ? 0 : all_rows_ ? n_tokens : batch.n_rows();
+        ComputeThreads::Turn turn(*threads_, context_.get(), model_->n_products(n_tokens, n_rows));
         turn.watch();
         const int32_t status = llama_decode(context_.get(), tokens);
         llama_synchronize(context_.get());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <mutex>
 
 namespace eliza {
 
@@ -9,10 +10,11 @@ namespace eliza {
 // fewer than n_threads, and ggml aborts the process if a thread does not start.
 int32_t startable_thread_count(int32_t n_threads);
 
-// Returns how many of n_threads threads to use for a pass over n_tokens tokens. After every operation of the graph, the
-// threads spin until all of them are ready. If a pass is less than about 5 ms of work for one core, this waiting takes
-// longer than the time that more threads save. On a busy machine, it takes a hundred times longer.
-int32_t useful_thread_count(int32_t n_threads, uint64_t n_params, int32_t n_tokens);
+// Returns how many of n_threads threads to use for a computation with n_products multiplications (Model::n_products).
+// After every operation of the graph, the threads spin until all of them are ready. If a thread has less than about
+// 0.3 ms of work, this waiting takes longer than the time that the thread saves. If it is unknown whether other
+// programs occupy the cores (has_guard is false), a thread gets at least ten times as much work.
+int32_t useful_thread_count(int32_t n_threads, uint64_t n_products, bool has_guard);
 
 // Threads of this library that work at the same time as passes, for example to tokenize labels. Passes leave cores free
 // for these threads, and do not mistake their work for the work of other programs.
@@ -38,24 +40,31 @@ private:
 };
 
 // If other programs occupy the cores, the threads of a pass spin while they wait for one another. The pass then takes
-// dozens of times as long as on one thread. After two such passes in a row, this class limits the next passes to one
-// thread.
+// dozens of times as long as on one thread. After two such passes in a row, this class limits passes to one thread, for
+// 20 times as long as they took. It then tries several threads again, so a busy machine loses about a twentieth of its
+// time to these trials. Safe from any thread.
 class BusyMachineGuard {
 public:
-    // Returns how many of n_threads threads to use for the next pass.
-    int32_t limit(int32_t n_threads);
+    // The guard that all contexts of this process share, because the machine is the same for all of them.
+    static BusyMachineGuard & of_process();
 
-    // Records the duration of a pass on more than one thread, and how long its threads had no core on average.
-    void note_pass(int64_t microseconds, int64_t without_core);
+    // Returns how many of n_threads threads to use for a pass that begins at now_us (llama_time_us).
+    int32_t limit(int32_t n_threads, int64_t now_us) const;
+
+    // Returns whether to measure the pass that begins at now_us. Measuring reads files, which would make a short pass
+    // much longer. So one pass in 10 ms is measured, and the next pass after one that lost its cores.
+    bool is_due(int64_t now_us);
+
+    // Records a pass on more than one thread that ended at now_us: its duration in microseconds, and how long its
+    // threads had no core on average.
+    void note_pass(int64_t now_us, int64_t duration, int64_t without_core);
 
 private:
-    static constexpr int32_t first_pause = 16;
-    static constexpr int32_t longest_pause = 1024;
-
-    int32_t pause_ = first_pause;  // passes on one thread before several threads are tried again
-    int32_t left_ = 0;             // passes of the pause that are left
-    int32_t n_clean_ = 0;          // passes in a row that kept their cores
-    int32_t n_busy_ = 0;           // passes in a row that lost them
+    mutable std::mutex mutex_;
+    int64_t measured_us_ = 0;  // when the last measured pass began
+    int64_t busy_us_ = 0;      // duration of the last passes in a row that lost their cores
+    bool is_busy_ = false;     // true after a pause, until a pass keeps its cores
+    int64_t pause_end_us_ = 0;
 };
 
 }  // namespace eliza
