@@ -291,11 +291,6 @@ llama_token Stream::choose_freely() {
     return token;
 }
 
-// Whole rows, if the next token will need them.
-Rows Stream::rows_to_decode() const {
-    return options_.restricts_head() && !needs_whole_rows_ && !logprobs_.is_on() ? Rows::some : Rows::whole;
-}
-
 llama_token Stream::next_forced() {
     const llama_token token = forced_.front();
     if (skips_forced_passes()) {
@@ -318,7 +313,6 @@ llama_token Stream::choose_from_mask() {
         counts_.add_forced(sequence_);
         return mask_->tokens()[0];
     }
-    needs_whole_rows_ = is_large;
     const bool whole = is_large || logprobs_.is_on();
     const TokenSpan few = is_large ? TokenSpan{nullptr, 0} : mask_->tokens();
     const LogitsRow row = whole ? LogitsRow(sequence_.logits()) : sequence_.row_of(few, options_);
@@ -441,7 +435,9 @@ void Stream::decode() {
     cancelled_.throw_if_set();
     require_prompt();
     if (steps_.empty() && finish_reason_ == ELIZA_FINISH_NONE && sequence_.has_undecoded()) {
-        noting_a_full_context([&] { sequence_.decode(rows_to_decode()); });
+        // The mask of the next token, which may be computed meanwhile, decides which logits are needed.
+        const Rows rows = options_.restricts_head() && !logprobs_.is_on() ? Rows::some : Rows::whole;
+        noting_a_full_context([&] { sequence_.decode(rows); });
     }
 }
 

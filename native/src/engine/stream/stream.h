@@ -173,7 +173,6 @@ private:
     llama_token next_forced();
     // The reference strategy and log-probabilities need the logits of forced tokens.
     bool skips_forced_passes() const { return options_.strategy != Strategy::token_by_token && !logprobs_.is_on(); }
-    Rows rows_to_decode() const;
     void require_no_span(const std::string & doing) const;
     void begin_ranking();
     void require_taken(bool is_taken, const std::string & doing) const;
@@ -202,7 +201,6 @@ private:
     Choice choice_;
     std::optional<LegalTokens> mask_;  // of the next token
     std::deque<llama_token> forced_;   // the next tokens
-    bool needs_whole_rows_ = false;    // the last mask needed whole rows: the next mask probably does, too
     Answer answer_;
     Draft draft_;
     TokenLogprobs logprobs_;
