@@ -2,21 +2,9 @@
 
 from __future__ import annotations
 
-from .binding import (
-    CffiBinding,
-    CffiStream,
-    EotScore,
-    StreamConfig,
-    StreamStats,
-    StreamStep,
-    TrieLeaf,
-    VerifierEvent,
-    token_array,
-)
-from .capabilities import (
-    InferenceCapabilities,
-    detect_capabilities,
-)
+from .binding import CffiBinding
+from .capabilities import InferenceCapabilities, detect_capabilities
+from .cffi_values import CffiStream, token_array
 from .loading import (
     ABI_VERSION,
     LIBRARY_VARIABLE,
@@ -35,9 +23,15 @@ from .protocol import (
     TRIE_ARGMAX,
     TRIE_BEST_LEAF,
     TRIE_SAMPLE,
+    EotScore,
     SpanResult,
+    StreamConfig,
+    StreamStats,
+    StreamStep,
     TokenCallback,
     Tokens,
+    TrieLeaf,
+    VerifierEvent,
 )
 
 __all__ = [

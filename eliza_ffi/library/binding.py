@@ -1,34 +1,119 @@
 """Call the C library, with one method for each C function.
 
 This is the lowest layer of the package. It checks that arguments fit their C types, and turns
-negative statuses into exceptions. cffi releases the GIL during every call. The methods are grouped
-into one base class per topic. :mod:`eliza_ffi.library.older` handles older versions of the library.
+negative statuses into exceptions. cffi releases the GIL during every call.
+:mod:`eliza_ffi.library.older` handles older versions of the library.
 """
 
 from __future__ import annotations
 
-from .cffi_values import CffiStream, token_array
-from .context_calls import ContextCalls, VerifierEvent
-from .protocol import StreamConfig, StreamStats, StreamStep, TrieLeaf
-from .state_calls import StateCalls
-from .stream_calls import StreamCalls
-from .text_calls import EotScore, TextCalls
-from .trie_calls import TrieCalls
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import fields
+from typing import Any
 
-__all__ = [
-    "CffiBinding",
-    "CffiStream",
-    "EotScore",
-    "StreamConfig",
-    "StreamStats",
-    "StreamStep",
-    "TrieLeaf",
-    "VerifierEvent",
-    "token_array",
-]
+import numpy as np
+from numpy.typing import NDArray
+
+from ..checks import (
+    check_callable,
+    check_each,
+    check_flag,
+    check_kind,
+    check_one_of,
+    check_path,
+    check_several,
+    check_text,
+    check_whole,
+    wrong,
+)
+from ..errors import (
+    ContextFullError,
+    ElizaError,
+    InvalidArgumentError,
+    ModelError,
+    NativeFault,
+    NotSupportedError,
+    TokenTrieError,
+    error_from_status,
+    kind_of_status,
+)
+from .abi import PREFIX, symbols_of
+from .cffi_values import (
+    MOST_TOKENS_PER_PULL,
+    TOKENS_PER_PULL,
+    CallbackState,
+    CffiStream,
+    c_string,
+    progress_callback,
+    token_array,
+    token_callback,
+    verifier_callback,
+)
+from .loading import Library
+from .log_lines import raise_interrupt
+from .older.dialect import dialect_of
+from .protocol import (
+    EndingScores,
+    EotScore,
+    PreparedChoices,
+    ProgressCallback,
+    Ranking,
+    SpanResult,
+    StreamConfig,
+    StreamStats,
+    StreamStep,
+    TokenCallback,
+    Tokens,
+    TokenTable,
+    TrieLeaf,
+    VerifierCallback,
+    VerifierEvent,
+)
+
+__all__ = ["CffiBinding", "EotScore", "VerifierEvent", "token_array"]
+
+ERR_INVALID_ARG = -2
+ERR_TEXT_CAP = -10
+
+LARGEST_TEXT_CAP = 1 << 24
+
+MOST_MS_PER_PULL = 100
+"""Time limit of a call that generates several tokens, in milliseconds.
+
+It is short because Python handles signals such as Ctrl-C only between two calls."""
+
+MOST_TOKENS = 2**24
+"""Maximum number of tokens whose log-probabilities can be read in one call."""
+
+MOST_TOP = 1024
+"""Maximum number of alternatives per token whose log-probabilities the library reports."""
+
+ENDINGS = "a list of (tokens, PreparedChoices) tuples"
+
+RANK_LEGAL, RANK_JOINT = 0, 1
+NO_PASSES = -1
+
+RANKED = np.dtype(
+    {
+        "names": ["label", "logprob", "most_logprob"],
+        "formats": [np.int32, np.float64, np.float64],
+    },
+    align=True,
+)
+"""The C type ``eliza_ranked_t``."""
+
+POOLING = {"mean": 1, "cls": 2, "last": 3}
+
+TOKEN_CONTROL, TOKEN_END = 1, 2  # the header's ELIZA_TOKEN_CONTROL and ELIZA_TOKEN_END
+
+EMBEDDING_CAP = 4096
+"""The buffer size of the first attempt. If it is too small, the library returns the size needed."""
 
 
-class CffiBinding(ContextCalls, StreamCalls, StateCalls, TrieCalls, TextCalls):
+class CffiBinding:
     """Calls libelizainference: this project's library, or another library of that name.
 
     Parameters
@@ -39,5 +124,1014 @@ class CffiBinding(ContextCalls, StreamCalls, StateCalls, TrieCalls, TextCalls):
     Notes
     -----
     A call on a closed stream or context raises an error. So does a call on a stream while another
-    call is running on the same stream.
+    call is running on the same stream. Destroying a context closes its streams.
     """
+
+    def __init__(self, library: Library) -> None:
+        self.library = check_kind("library", library, Library, "a Library")
+        self._ffi = library.ffi
+        self._lib = library.lib
+        self._finish_reasons = {
+            number: name.removeprefix("ELIZA_FINISH_").lower()
+            for number, name in self._ffi.typeof("eliza_finish_reason").elements.items()
+        }
+        self._strategies = {
+            bit: name.removeprefix("ELIZA_STRATEGY_").lower().replace("_", "-")
+            for bit, name in self._ffi.typeof("eliza_strategy").elements.items()
+        }
+        self._dialect = dialect_of(library)
+        self._callbacks: dict[tuple[Any, str], CallbackState] = {}
+        # A stream keeps calling the callback that was set when it was opened. Handles of replaced
+        # callbacks are therefore kept until their context is destroyed.
+        self._callback_handles: dict[Any, list[Any]] = {}
+
+    def supports(self, name: str) -> bool:
+        """Return whether this library supports the method of this name.
+
+        It does if it has a function ``eliza_inference_[llm_[stream_]]<name>``.
+        """
+        return any(self.library.has(symbol) for symbol in symbols_of(check_text("name", name)))
+
+    # ---- contexts ----------------------------------------------------------------------------
+
+    def create(self, path: str) -> Any:
+        """Open a bundle directory or a model file, and return the context."""
+        error = self._ffi.new("char **")
+        ctx = self._lib.eliza_inference_create(c_string(path, "path"), error)
+        if not ctx:
+            kind = self._kind_of_failure(ModelError)
+            said = self._take(error) or "the library gave no reason"
+            raise kind(f"cannot open the model {path}: {said}")
+        self._dialect.created(ctx)
+        return ctx
+
+    def destroy(self, ctx: Any) -> None:
+        """Close the streams of a context and free it. A second call does nothing."""
+        self.destroyer(ctx)()
+        self.forget_callbacks(ctx)
+
+    def destroyer(self, ctx: Any) -> Callable[[], None]:
+        """Return a function that frees a context and holds no reference to its callbacks."""
+        self._check_ctx(ctx)
+        return self._dialect.destroyer(ctx)
+
+    def load(self, ctx: Any) -> None:
+        """Load the model now, not when the first stream is opened."""
+        self._need("mmap_acquire")
+        self._checked("load the model", self._lib.eliza_inference_mmap_acquire, ctx, b"text")
+
+    def set_option(self, ctx: Any, key: str, value: str) -> None:
+        """Set an option of a context. The C header lists all options."""
+        self._need("set_option")
+        check_text("key", key)
+        check_text("value", value)
+        self._checked(
+            f"set {key} to {value!r}",
+            self._lib.eliza_inference_set_option,
+            ctx,
+            c_string(key, "the option's name"),
+            c_string(value, f"the value of {key}"),
+        )
+
+    def describe(self, ctx: Any | None = None) -> dict[str, Any]:
+        """Return facts about the library, and about the model of `ctx` if one is given."""
+        self._need("describe")
+        out = self._ffi.new("char **")
+        self._checked(
+            "describe the library",
+            self._lib.eliza_inference_describe,
+            self._ffi.NULL if ctx is None else ctx,
+            out,
+        )
+        facts: dict[str, Any] = json.loads(self._take(out))
+        return facts
+
+    def set_progress_callback(self, ctx: Any, callback: ProgressCallback | None) -> None:
+        """Report the progress of loading and prefill to a function; None turns reporting off.
+
+        An exception in `callback` does not stop the work. It is raised when the work has finished.
+        """
+        self._set_callback(ctx, "progress", progress_callback(), callback)
+
+    def set_verifier_callback(self, ctx: Any, callback: VerifierCallback | None) -> None:
+        """Report the outcome of each draft to a function; None turns reporting off.
+
+        `callback` runs on the thread that generates, and must not call the library. If it raises an
+        exception, the work continues. ``next`` raises the exception at the end of the same call,
+        and the tokens of this call are lost. ``generate`` raises it at the end of the generation.
+        """
+        self._set_callback(ctx, "verifier", verifier_callback(), callback)
+
+    # ---- streams -----------------------------------------------------------------------------
+
+    def open(self, ctx: Any, config: StreamConfig) -> CffiStream:
+        """Open a stream in a free KV slot."""
+        return self._open(ctx, config)
+
+    def _open(self, ctx: Any, config: StreamConfig, context_size: int = 0) -> CffiStream:
+        self._check_ctx(ctx)
+        check_kind("config", config, StreamConfig, "a StreamConfig")
+        stream = self._dialect.new_stream(ctx)
+        struct, _alive = self._dialect.config(config, context_size)
+        error = self._ffi.new("char **")
+        lib = self._lib
+        if not stream.open(
+            lib.eliza_inference_llm_stream_open,
+            (ctx, struct, error),
+            lib.eliza_inference_llm_stream_close,
+        ):
+            kind = self._kind_of_failure(InvalidArgumentError)
+            said = self._take(error)
+            probe = "eliza_inference_llm_stream_supported"
+            if self.library.has(probe) and not self.library.probe(probe):
+                reason = f": {said}" if said else ""
+                raise NotSupportedError(
+                    f"{self.library.path} was built without text generation{reason}"
+                )
+            raise kind(f"cannot open a stream: {said or 'the library gave no reason'}")
+        try:
+            self._reraise_from_callbacks(ctx)
+        except BaseException:
+            self.close(stream)
+            raise
+        return stream
+
+    def close(self, stream: CffiStream) -> None:
+        """Close a stream and free its slot. Closing a stream twice is allowed."""
+        self._check_stream(stream)
+        stream.close()
+
+    # ---- generate ---------------------------------------------------------------------------
+
+    def prefill(self, stream: CffiStream, tokens: Tokens) -> None:
+        """Append the prompt, or the next part of a conversation, and decode it."""
+        ids = token_array(tokens)
+        prefill = self._lib.eliza_inference_llm_stream_prefill
+        ids_in_c = self._ffi.from_buffer("int32_t[]", ids)
+        self._checked_stream(f"prefill {len(ids)} tokens", prefill, stream, ids_in_c, len(ids))
+
+    def set_token_mask(self, stream: CffiStream, mask: NDArray[np.uint32] | None) -> None:
+        """Restrict the next token to a set; None removes the restriction.
+
+        Parameters
+        ----------
+        stream
+        mask
+            Shape ((n_vocab + 31) // 32,): token t is allowed if bit ``t % 32`` of word ``t // 32``
+            is set.
+        """
+        self._need("llm_stream_set_token_mask")
+        try:
+            words = np.ascontiguousarray(() if mask is None else mask, np.uint32)
+        except (OverflowError, TypeError, ValueError):
+            raise wrong("mask", "an array of uint32 or None", mask) from None
+        bits = self._ffi.NULL if mask is None else self._ffi.from_buffer("uint32_t[]", words)
+        set_mask = self._lib.eliza_inference_llm_stream_set_token_mask
+        self._checked_stream("set a token mask", set_mask, stream, bits, words.size)
+
+    def set_forced_tokens(self, stream: CffiStream, tokens: Tokens) -> None:
+        """Make these tokens the next ones; they need no forward pass each."""
+        self._need("llm_stream_set_forced_tokens")
+        ids = token_array(tokens)
+        force = self._lib.eliza_inference_llm_stream_set_forced_tokens
+        ids_in_c = self._ffi.from_buffer("int32_t[]", ids)
+        self._checked_stream(f"set {len(ids)} forced tokens", force, stream, ids_in_c, len(ids))
+
+    def decode(self, stream: CffiStream) -> None:
+        """Run the forward pass that the next token needs, if any."""
+        self._need("llm_stream_decode")
+        self._checked_stream("decode", self._lib.eliza_inference_llm_stream_decode, stream)
+
+    def next(self, stream: CffiStream) -> StreamStep:
+        """Generate the next step: one token, or several that need no forward pass each."""
+        with stream.turn("generate"):
+            return self._pull(stream, self._call_next)
+
+    def next_many(self, stream: CffiStream) -> StreamStep:
+        """Generate tokens for up to 0.1 s, and return them as one step.
+
+        The call returns earlier if the generation ends, or after 256 tokens.
+        """
+        self._need("llm_stream_next_many")
+        with self._turn(stream, "generate"):
+            return self._pull(stream, self._call_next_many)
+
+    def set_stops(self, stream: CffiStream, stops: Sequence[str]) -> None:
+        """Set the stop strings. `next` and `next_many` return after a token that completes one."""
+        self._need("llm_stream_set_stops")
+        # A string with NUL can never be generated, so it is left out.
+        given = check_each("stops", stops, str, "a string")
+        possible = [stop.encode(errors="surrogatepass") for stop in given if "\0" not in stop]
+        kept = [self._ffi.new("char[]", stop) for stop in possible]
+        array = self._ffi.new("char *[]", kept)
+        set_stops = self._lib.eliza_inference_llm_stream_set_stops
+        self._checked_stream("set stop strings", set_stops, stream, array, len(kept))
+
+    def _pull(
+        self, stream: CffiStream, call: Callable[[CffiStream], tuple[int, int]]
+    ) -> StreamStep:
+        status, n_tokens = call(stream)
+        while status == ERR_TEXT_CAP and self._has_grown_text(stream):
+            status, n_tokens = call(stream)
+        self._reraise_from_callbacks(stream.ctx)
+        if status < 0:
+            raise self._stream_error(stream, status, "generate")
+        done = status == 1
+        return StreamStep(
+            tuple(self._ffi.unpack(stream.tokens, n_tokens)),
+            stream.decoder.decode(self._ffi.string(stream.text), done),
+            done,
+            stream.drafted[0],
+            stream.accepted[0],
+        )
+
+    def generate(self, stream: CffiStream, max_tokens: int, on_token: TokenCallback) -> None:
+        """Generate, and call `on_token` with each token.
+
+        An exception in `on_token` stops the generation and is raised here.
+
+        Parameters
+        ----------
+        stream
+        max_tokens
+            The most tokens to generate; 0 = no limit other than the configuration's.
+        on_token
+            See :data:`~eliza_ffi.library.protocol.TokenCallback`.
+        """
+        self._need("llm_stream_generate")
+        self._check_stream(stream)
+        check_callable("on_token", on_token)
+        check_whole("max_tokens", max_tokens, 0)
+        state = CallbackState(on_token)
+        limit = max_tokens or self._dialect.no_limit
+        handle = self._ffi.new_handle(state)
+        with self._turn(stream, "generate"):
+            status = self._lib.eliza_inference_llm_stream_generate(
+                stream.pointer, limit, token_callback(), handle, stream.error
+            )
+            state.reraise()
+            self._reraise_from_callbacks(stream.ctx)
+            if status < 0:
+                raise self._stream_error(stream, status, "generate")
+        tail = state.decoder.decode(b"", True)
+        if tail:
+            on_token(-1, tail)
+
+    def cancel(self, stream: CffiStream) -> None:
+        """Stop the call that is running on the stream. Any thread may call this."""
+        self._check_stream(stream)
+        if stream.pointer:
+            self._lib.eliza_inference_llm_stream_cancel(stream.pointer)
+
+    def _call_next(self, stream: CffiStream) -> tuple[int, int]:
+        status = self._lib.eliza_inference_llm_stream_next(
+            stream.pointer,
+            stream.tokens,
+            TOKENS_PER_PULL,
+            stream.count,
+            stream.text,
+            stream.text_cap,
+            stream.drafted,
+            stream.accepted,
+            stream.error,
+        )
+        return int(status), stream.count[0]
+
+    def _call_next_many(self, stream: CffiStream) -> tuple[int, int]:
+        status = self._lib.eliza_inference_llm_stream_next_many(
+            stream.pointer,
+            MOST_MS_PER_PULL,
+            stream.tokens,
+            MOST_TOKENS_PER_PULL,
+            stream.wide_count,
+            stream.text,
+            stream.text_cap,
+            stream.drafted,
+            stream.accepted,
+            stream.error,
+        )
+        return int(status), stream.wide_count[0]
+
+    def _has_grown_text(self, stream: CffiStream) -> bool:
+        """Enlarge the text buffer for a long token; return False if it has its maximum size."""
+        if stream.text_cap >= LARGEST_TEXT_CAP:
+            return False
+        self._take(stream.error)
+        stream.text_cap *= 4
+        stream.text = self._ffi.new("char[]", stream.text_cap)
+        return True
+
+    # ---- state -------------------------------------------------------------------------------
+
+    def save_slot(self, stream: CffiStream, path: str | os.PathLike[str]) -> None:
+        """Save the tokens and the KV cache of the stream's slot to a file."""
+        self._slot_file(stream, "save", path)
+
+    def restore_slot(self, stream: CffiStream, path: str | os.PathLike[str]) -> None:
+        """Restore a slot from a file; raise an error if the file does not fit the model."""
+        self._slot_file(stream, "restore", path)
+
+    def _slot_file(self, stream: CffiStream, verb: str, path: str | os.PathLike[str]) -> None:
+        self._need(f"llm_stream_{verb}_slot")
+        raw = os.fsencode(check_path("path", path))
+        doing = f"{verb} the slot {os.fspath(path)}"
+        call = getattr(self._lib, f"eliza_inference_llm_stream_{verb}_slot")
+        self._checked_stream(doing, call, stream, raw)
+
+    def stats(self, stream: CffiStream) -> StreamStats:
+        """Return the counters of the stream."""
+        self._need("llm_stream_stats")
+        self._check_stream(stream)
+        doing = "read the stream's counters"
+        with self._turn(stream, doing):
+            status, struct = self._call_stats(stream)
+        if status < 0:
+            raise self._stream_error(stream, status, doing)
+        values = {field.name: getattr(struct, field.name) for field in fields(StreamStats)}
+        values["finish_reason"] = self._finish_reasons.get(struct.finish_reason, "unknown")
+        values["trie_active"] = bool(struct.trie_active)
+        values["strategies"] = tuple(
+            name for bit, name in self._strategies.items() if struct.strategies & bit
+        )
+        return StreamStats(**values)
+
+    def set_sampling(self, stream: CffiStream, settings: str) -> None:
+        """Change the sampling of all following tokens; `settings` is the JSON of a ``Sampling``."""
+        self._need("llm_stream_set_sampling")
+        raw = check_text("settings", settings).encode("utf-8", "surrogatepass")
+        set_sampling = self._lib.eliza_inference_llm_stream_set_sampling
+        self._checked_stream("set the sampling", set_sampling, stream, raw, len(raw))
+
+    def set_logprobs(self, stream: CffiStream, n_top: int) -> None:
+        """Record log-probabilities for all following tokens and their `n_top` alternatives."""
+        self._need("llm_stream_set_logprobs")
+        check_whole("n_top", n_top, 0)
+        doing = f"report log-probabilities with {n_top} alternatives"
+        set_logprobs = self._lib.eliza_inference_llm_stream_set_logprobs
+        self._checked_stream(doing, set_logprobs, stream, n_top)
+
+    def take_logprobs(self, stream: CffiStream, n_tokens: int, n_top: int) -> NDArray[np.void]:
+        """Return the log-probabilities of at most `n_tokens` tokens generated since the last call.
+
+        Returns
+        -------
+        array of (token, logprob), shape [n, 1 + n_top]
+            In each row the generated token, then the most probable tokens at its position. Unknown
+            entries are -1 and nan.
+        """
+        self._need("llm_stream_take_logprobs")
+        check_whole("n_tokens", n_tokens, 0, MOST_TOKENS)
+        check_whole("n_top", n_top, 0, MOST_TOP)
+        found = np.zeros((n_tokens, n_top + 1), dtype=[("token", "i4"), ("logprob", "f4")])
+        entries = self._ffi.from_buffer("eliza_token_logprob_t[]", found, require_writable=True)
+        take = self._lib.eliza_inference_llm_stream_take_logprobs
+        count = self._checked_stream(
+            "read the log-probabilities", take, stream, entries, found.size
+        )
+        return found[:count]
+
+    def describe_chain(self, stream: CffiStream) -> tuple[str, ...]:
+        """Return the names of a stream's samplers, in the order in which they run."""
+        self._need("llm_stream_describe_chain")
+        out = self._ffi.new("char **")
+        describe = self._lib.eliza_inference_llm_stream_describe_chain
+        self._checked_stream("read the stream's samplers", describe, stream, out)
+        return tuple(filter(None, self._take(out).split(";")))
+
+    def fill(self, stream: CffiStream, span: Mapping[str, Any]) -> SpanResult:
+        """Write one span of an answer."""
+        self._need("llm_stream_fill")
+        check_kind("span", span, Mapping, "a mapping, as the C header describes it")
+        try:
+            raw = json.dumps(span).encode()
+        except (TypeError, ValueError) as not_json:
+            raise wrong("span", "JSON", span, str(not_json)) from None
+        out = self._ffi.new("char **")
+        with self._turn(stream, "fill a span"):
+            status = self._lib.eliza_inference_llm_stream_fill(
+                stream.pointer, raw, len(raw), out, stream.error
+            )
+            written = self._take(out)
+            result = _span_result(json.loads(written)) if written else None
+            if status < 0 or result is None:
+                error = self._stream_error(stream, status, "fill a span")
+                if isinstance(error, ContextFullError):
+                    error.partial = result
+                raise error
+        return result
+
+    # ---- spans -------------------------------------------------------------------------------
+
+    def trie_modes(self) -> int:
+        """Return the bit set of supported trie modes and flags.
+
+        0 if the library has no token trie or does not report its modes.
+        """
+        if not (self.supports("set_token_trie") and self._dialect.reports_rejected_tries):
+            return 0
+        return int(self._lib.eliza_inference_token_trie_supported())
+
+    def set_token_trie(self, stream: CffiStream, payload: str | bytes, mode: int) -> None:
+        """Start a span. `payload` is JSON, or the bytes of a binary (``RTKT``) tree."""
+        self._need("set_token_trie")
+        check_whole("mode", mode, 0)
+        raw = _payload_bytes(payload)
+        with self._turn(stream, "set the token trie"):
+            status: Any = self._lib.eliza_inference_set_token_trie(
+                stream.pointer, raw, len(raw), mode
+            )
+            if self._dialect.reports_rejected_tries:
+                self._check_span(stream, status, "the library rejected the token trie")
+
+    def prepare_choices(self, ctx: Any, texts: Sequence[str]) -> PreparedChoices:
+        """Tokenize choices once, for use in any number of spans.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If `texts` is empty, has an empty or repeated string, or has a string that the tokenizer
+            cannot represent exactly.
+        """
+        self._need("prepare_choices")
+        raw = _json_of("texts", texts)
+        return self._prepared(ctx, "prepare_choices", raw, len(texts))
+
+    def prepare_token_trie(self, ctx: Any, payload: str | bytes, n: int) -> PreparedChoices:
+        """Parse a payload with `n` leaves once, for use in any number of spans.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the payload is malformed or made for another vocabulary.
+        """
+        self._need("prepare_token_trie")
+        raw = _payload_bytes(payload)
+        return self._prepared(ctx, "prepare_token_trie", raw, n)
+
+    def _prepared(self, ctx: Any, function: str, raw: bytes, n: int) -> PreparedChoices:
+        self._check_ctx(ctx)
+        check_whole("n", n, 0)
+        longest = self._ffi.new("size_t *")
+        error = self._ffi.new("char **")
+        handle = getattr(self._lib, PREFIX + function)(ctx, raw, len(raw), longest, error)
+        kind = None if handle else self._kind_of_failure(InvalidArgumentError)
+        if handle:
+            handle = self._ffi.gc(handle, self._lib.eliza_inference_free_choices)
+        said = self._take(error)
+        self._reraise_from_callbacks(ctx)
+        if kind is not None:
+            raise kind(said or "the library rejected the choices")
+        return PreparedChoices(handle, longest[0], n)
+
+    def set_choices(self, stream: CffiStream, choices: PreparedChoices, mode: int) -> None:
+        """Start a span with prepared choices."""
+        self._need("set_choices")
+        check_kind("choices", choices, PreparedChoices, "a PreparedChoices")
+        check_whole("mode", mode, 0)
+        with self._turn(stream, "set the choices"):
+            handle = choices.handle
+            status = self._lib.eliza_inference_set_choices(stream.pointer, handle, mode)
+            self._check_span(stream, status, "the library rejected the choices")
+
+    def set_text_choices(self, stream: CffiStream, choices: Sequence[str], mode: int) -> None:
+        """Start a span with choices given as strings, in any tokenization."""
+        self._need("set_text_choices")
+        check_whole("mode", mode, 0)
+        raw = _json_of("choices", choices)
+        with self._turn(stream, "set the choices"):
+            status = self._lib.eliza_inference_set_text_choices(stream.pointer, raw, len(raw), mode)
+            self._check_span(stream, status, "the library rejected the choices")
+
+    def _check_span(self, stream: CffiStream, status: int, what: str) -> None:
+        if status < 0:
+            said = self._last_error(stream) or f"status {status}"
+            kind = TokenTrieError if status == ERR_INVALID_ARG else kind_of_status(status)
+            raise kind(f"{what}: {said}")
+
+    def clear_token_trie(self, stream: CffiStream) -> None:
+        """End the span, if one is active."""
+        self._need("clear_token_trie")
+        with self._turn(stream, "clear the token trie"):
+            self._lib.eliza_inference_clear_token_trie(stream.pointer)
+
+    def token_trie_leaf(self, stream: CffiStream) -> TrieLeaf | None:
+        """Return the leaf on which the last span ended, or None if no span has ended on a leaf."""
+        self._need("token_trie_leaf")
+        with self._turn(stream, "read the leaf"):
+            return self._leaf(stream)
+
+    def _leaf(self, stream: CffiStream) -> TrieLeaf | None:
+        null = self._ffi.NULL
+        logprob = self._ffi.new("double *")
+        leaf = self._lib.eliza_inference_token_trie_leaf
+        if leaf(stream.pointer, null, 0, logprob) < 0:
+            return None
+        cap = 256
+        while cap <= LARGEST_TEXT_CAP:
+            name = self._ffi.new("char[]", cap)
+            if leaf(stream.pointer, name, cap, null) >= 0:
+                return TrieLeaf(self._ffi.string(name).decode("utf-8", "replace"), logprob[0])
+            cap *= 8
+        raise NativeFault(f"cannot read the leaf's name: {self._last_error(stream)}")
+
+    def token_trie_scores(self, stream: CffiStream) -> NDArray[np.float64]:
+        """Return the natural logarithm of every leaf's probability, shape ``[n_leaves]``.
+
+        The leaves are in the order of the payload. Call this after the start of the span and before
+        its first token.
+        """
+        self._need("token_trie_scores")
+        scores = self._lib.eliza_inference_token_trie_scores
+        with self._turn(stream, "score the choices"):
+            count = scores(stream.pointer, self._ffi.NULL, 0)
+            logprobs = np.zeros(max(count, 0), dtype=np.float64)
+            if count > 0:
+                count = scores(stream.pointer, self._ffi.from_buffer("double[]", logprobs), count)
+            if count < 0:
+                raise self._stream_error(stream, count, "score the choices")
+        return logprobs
+
+    def score_endings(
+        self,
+        stream: CffiStream,
+        endings: Sequence[tuple[Tokens, PreparedChoices]],
+        *,
+        joint: bool,
+        option_mass: bool,
+    ) -> tuple[EndingScores, ...]:
+        """Score the choices after each of several endings of the conversation.
+
+        The endings are decoded together and then removed, so the conversation does not change.
+
+        Parameters
+        ----------
+        stream
+            The stream with the conversation.
+        endings
+            For each ending, its tokens, and the choices that may follow them.
+        joint, option_mass
+            Whether to compute these fields of the result. Both need the logits of the whole
+            vocabulary.
+        """
+        self._need("llm_stream_score_endings")
+        check_flag("joint", joint)
+        check_flag("option_mass", option_mass)
+        check_several("endings", endings, ENDINGS)
+        endings = tuple(endings)
+        structs = self._ffi.new("eliza_ending_t[]", len(endings))
+        kept = []
+        for ending, pair in zip(structs, endings, strict=True):
+            if not (isinstance(pair, tuple) and len(pair) == 2):
+                raise wrong("endings", ENDINGS, endings)
+            kept.append(self._set_ending(ending, *pair))
+        sizes = [choices.n for _, choices in endings]
+        legal = np.zeros(sum(sizes), dtype=np.float64)
+        joints = np.zeros(len(legal) if joint else 0, dtype=np.float64)
+        masses = np.zeros(len(endings) if option_mass else 0, dtype=np.float64)
+
+        def out(array: NDArray[np.float64]) -> Any:
+            return self._ffi.from_buffer("double[]", array) if len(array) else self._ffi.NULL
+
+        self._checked_stream(
+            f"score {len(endings)} endings",
+            self._lib.eliza_inference_llm_stream_score_endings,
+            stream,
+            structs,
+            len(endings),
+            out(legal),
+            out(joints),
+            out(masses),
+            len(legal),
+        )
+        ends = np.cumsum(sizes)[:-1]
+        joint_of = np.split(joints, ends) if joint else None
+        return tuple(
+            EndingScores(
+                of_ending,
+                None if joint_of is None else joint_of[i],
+                float(masses[i]) if option_mass else None,
+            )
+            for i, of_ending in enumerate(np.split(legal, ends))
+        )
+
+    def rank(
+        self,
+        stream: CffiStream,
+        choices: PreparedChoices,
+        *,
+        k: int,
+        after: Tokens = (),
+        groups: Tokens | None = None,
+        max_passes: int | None = None,
+        joint: bool = False,
+    ) -> Ranking:
+        """Return the most probable choices after the conversation, which does not change.
+
+        Parameters
+        ----------
+        stream
+            The stream with the conversation.
+        choices
+            The choices.
+        k
+            How many to return.
+        after
+            Tokens that follow the conversation, before the choices.
+        groups
+            The group of each choice, shape ``[n_choices]``. The groups are ranked then, by the sum
+            of the probabilities of their choices.
+        max_passes
+            Maximum number of forward passes; None = as many as the proof needs.
+        joint
+            Rank by the joint probability of a choice's tokens over the whole vocabulary, instead of
+            its probability among the choices.
+        """
+        self._need("llm_stream_rank")
+        check_kind("choices", choices, PreparedChoices, "a PreparedChoices")
+        ending = self._ffi.new("eliza_ending_t *")
+        kept = self._set_ending(ending, after, choices)
+        rule = RANK_JOINT if check_flag("joint", joint) else RANK_LEGAL
+        rank = self._lib.eliza_inference_llm_stream_rank
+        ranking = self._rank(
+            rank, stream, ending, n=choices.n, k=k, groups=groups, max_passes=max_passes, rule=rule
+        )
+        del kept  # the array of the ending's tokens
+        return ranking
+
+    def rank_texts(
+        self,
+        stream: CffiStream,
+        texts: Sequence[str],
+        *,
+        k: int,
+        groups: Tokens | None = None,
+        max_passes: int | None = None,
+    ) -> Ranking:
+        """Return the most probable texts, which any tokens may spell; parameters as :meth:`rank`.
+
+        The probability of a text is the sum over all its spellings. Its bounds in a proven ranking
+        differ by at most 0.001.
+        """
+        self._need("llm_stream_rank_texts")
+        raw = _json_of("texts", texts)
+        rank = self._lib.eliza_inference_llm_stream_rank_texts
+        return self._rank(
+            rank, stream, raw, len(raw), n=len(texts), k=k, groups=groups, max_passes=max_passes
+        )
+
+    def _rank(
+        self,
+        function: Any,
+        stream: CffiStream,
+        *labels: Any,
+        n: int,
+        k: int,
+        groups: Tokens | None,
+        max_passes: int | None,
+        rule: int = RANK_LEGAL,
+    ) -> Ranking:
+        """Call a function that ranks `n` labels."""
+        options = self._ffi.new("eliza_rank_options_t *")
+        options.size = self._ffi.sizeof("eliza_rank_options_t")
+        options.k = check_whole("k", k, 1, 2**32 - 1)
+        options.rule = rule
+        if max_passes is not None:
+            options.most_passes = check_whole("max_passes", max_passes, 0, 2**31 - 1) or NO_PASSES
+        if groups is not None:
+            numbers = token_array(groups, "groups")
+            options.groups = self._ffi.from_buffer("int32_t[]", numbers)
+            options.n_groups = len(numbers)
+        ranked = np.zeros(min(k, n), dtype=RANKED)
+        summary = self._ffi.new("eliza_ranking_t *")
+        self._checked_stream(
+            "rank the choices",
+            function,
+            stream,
+            *labels,
+            options,
+            self._ffi.from_buffer("eliza_ranked_t[]", ranked),
+            len(ranked),
+            summary,
+        )
+        found = ranked[: summary.n_ranked]
+        return Ranking(
+            labels=found["label"],
+            logprobs=found["logprob"],
+            most_logprobs=found["most_logprob"],
+            proven=bool(summary.proven),
+            rest=summary.rest,
+            forward_passes=summary.forward_passes,
+            rows_read=summary.rows_read,
+        )
+
+    def _set_ending(self, ending: Any, tokens: Tokens, choices: PreparedChoices) -> Any:
+        """Fill in an ``eliza_ending_t``, and return the array that it points to."""
+        check_kind("the choices of an ending", choices, PreparedChoices, "a PreparedChoices")
+        ids = token_array(tokens)
+        ending.tokens = self._ffi.from_buffer("int32_t[]", ids)
+        ending.n_tokens = len(ids)
+        ending.choices = choices.handle
+        return ids
+
+    # ---- text without a stream ---------------------------------------------------------------
+
+    def tokenize(
+        self, ctx: Any, text: str, add_special: bool = False, parse_special: bool = False
+    ) -> list[int]:
+        """Tokenize a string.
+
+        Parameters
+        ----------
+        ctx
+            The context.
+        text
+            The string.
+        add_special
+            Whether to add the tokens that the model requires at the beginning and the end, such as
+            BOS.
+        parse_special
+            Whether to read the name of a special token in `text` as that token.
+        """
+        self._need("tokenize")
+        self._need("free_tokens")
+        raw = check_text("text", text).encode("utf-8", "surrogatepass")
+        out = self._ffi.new("int **")
+        count = self._ffi.new("size_t *")
+        self._checked(
+            "tokenize",
+            self._lib.eliza_inference_tokenize,
+            ctx,
+            raw,
+            len(raw),
+            int(check_flag("add_special", add_special)),
+            int(check_flag("parse_special", parse_special)),
+            out,
+            count,
+        )
+        try:
+            return list(self._ffi.unpack(out[0], count[0])) if count[0] else []
+        finally:
+            self._lib.eliza_inference_free_tokens(out[0])
+
+    def detokenize(
+        self, ctx: Any, tokens: Tokens, remove_special: bool = False, unparse_special: bool = False
+    ) -> str:
+        """Return the text of tokens. Bytes that are not UTF-8 are replaced by U+FFFD."""
+        raw = self.detokenize_bytes(ctx, tokens, remove_special, unparse_special)
+        return raw.decode("utf-8", "replace")
+
+    def detokenize_bytes(
+        self, ctx: Any, tokens: Tokens, remove_special: bool = False, unparse_special: bool = False
+    ) -> bytes:
+        """Return the bytes of tokens. They may end in the middle of a character."""
+        self._need("detokenize")
+        check_flag("remove_special", remove_special)
+        check_flag("unparse_special", unparse_special)
+        ids = token_array(tokens)
+        pointer = self._ffi.from_buffer("int[]", ids)
+        cap = 64 + 16 * len(ids)
+        while True:
+            text = self._ffi.new("char[]", cap)
+            size = self._checked(
+                "detokenize",
+                self._lib.eliza_inference_detokenize,
+                ctx,
+                pointer,
+                len(ids),
+                int(remove_special),
+                int(unparse_special),
+                text,
+                cap,
+            )
+            if size < cap:
+                return bytes(self._ffi.buffer(text, size))
+            cap = size + 1
+
+    def vocabulary(self, ctx: Any) -> TokenTable:
+        """Return the bytes of all tokens, and which are control tokens or end a generation."""
+        self._need("vocabulary")
+        doing, function = "read the vocabulary", self._lib.eliza_inference_vocabulary
+        null, n_bytes = self._ffi.NULL, self._ffi.new("int64_t *")
+        n = self._checked(doing, function, ctx, null, null, 0, null, 0, n_bytes)
+        ends, kinds = np.empty(n, np.int64), np.empty(n, np.uint8)
+        raw = np.empty(max(1, int(n_bytes[0])), np.uint8)
+        from_buffer = self._ffi.from_buffer
+        self._checked(
+            doing,
+            function,
+            ctx,
+            *(from_buffer("int64_t[]", ends), from_buffer("uint8_t[]", kinds), n),
+            *(from_buffer("uint8_t[]", raw), raw.size, n_bytes),
+        )
+        data, bounds = raw.tobytes(), ends.tolist()
+        return TokenTable(
+            texts=tuple(data[begin:end] for begin, end in zip([0, *bounds], bounds, strict=False)),
+            control=tuple(np.flatnonzero(kinds & TOKEN_CONTROL).tolist()),
+            ends=tuple(np.flatnonzero(kinds & TOKEN_END).tolist()),
+        )
+
+    def embed(self, ctx: Any, text: str, pooling: str = "mean") -> NDArray[np.float32]:
+        """Return the embedding of a string: a unit vector of shape ``[n_embd]``.
+
+        Parameters
+        ----------
+        ctx
+            The context.
+        text
+            The string.
+        pooling
+            How to combine the vectors of the tokens: ``"mean"``, ``"cls"`` (take the first) or
+            ``"last"`` (take the last).
+        """
+        self._need("embed")
+        self._check_ctx(ctx)
+        check_one_of("pooling", pooling, POOLING)
+        raw = check_text("text", text).encode("utf-8", "surrogatepass")
+        size = self._ffi.new("int *")
+        cap = EMBEDDING_CAP
+        while True:
+            values = np.zeros(cap, dtype=np.float32)
+            error = self._ffi.new("char **")
+            self._dialect.check(ctx, "embed the text")
+            status = self._lib.eliza_inference_embed(
+                ctx,
+                raw,
+                len(raw),
+                POOLING[pooling],
+                self._ffi.from_buffer("float[]", values),
+                cap,
+                size,
+                error,
+            )
+            said = self._take(error)
+            if status == ERR_INVALID_ARG and size[0] > cap:
+                cap = size[0]
+                continue
+            if status < 0:
+                raise error_from_status(status, said, "embed the text")
+            embedding: NDArray[np.float32] = values[: int(size[0])].copy()
+            return embedding
+
+    def eot_score(self, ctx: Any, tokens: Tokens, target: int) -> EotScore:
+        """Return the probability that token `target`, such as an end of turn, comes next."""
+        self._need("llm_eot_score")
+        ids = token_array(tokens)
+        wanted = int(token_array([target])[0])
+        probability = self._ffi.new("float *")
+        top = self._ffi.new("int32_t *")
+        top_probability = self._ffi.new("float *")
+        self._checked(
+            f"score token {wanted} after {len(ids)} tokens",
+            self._lib.eliza_inference_llm_eot_score,
+            ctx,
+            self._ffi.from_buffer("int32_t[]", ids),
+            len(ids),
+            wanted,
+            probability,
+            top,
+            top_probability,
+        )
+        return EotScore(probability[0], top[0], top_probability[0])
+
+    # ---- checks ------------------------------------------------------------------------------
+
+    def _need(self, name: str) -> None:
+        self.library.need(PREFIX + name)
+
+    def _turn(self, stream: CffiStream, doing: str) -> AbstractContextManager[None]:
+        """Reserve the stream for one call."""
+        self._check_stream(stream)
+        return stream.turn(doing)
+
+    def _check_stream(self, stream: Any) -> None:
+        check_kind("stream", stream, CffiStream, "a stream, as open() returns it")
+
+    def _check_ctx(self, ctx: Any) -> None:
+        check_kind("ctx", ctx, self._ffi.CData, "a context, as create() returns it")
+
+    # ---- callbacks --------------------------------------------------------------------------
+
+    def _set_callback(
+        self, ctx: Any, kind: str, in_c: Any, callback: Callable[..., Any] | None
+    ) -> None:
+        """Call ``set_<kind>_callback`` of the library; None removes the callback.
+
+        `in_c` is the C function that calls `callback`.
+        """
+        self._check_ctx(ctx)
+        self._need(f"set_{kind}_callback")
+        setter = getattr(self._lib, f"{PREFIX}set_{kind}_callback")
+        doing = f"set the {kind} callback"
+        if callback is None:
+            self._checked(doing, setter, ctx, self._ffi.NULL, self._ffi.NULL)
+            self._callbacks.pop((ctx, kind), None)
+            return
+        check_callable("callback", callback)
+        state = CallbackState(callback)
+        handle = self._ffi.new_handle(state)
+        self._callback_handles.setdefault(ctx, []).append(handle)
+        self._checked(doing, setter, ctx, in_c, handle)
+        self._callbacks[ctx, kind] = state
+
+    def forget_callbacks(self, ctx: Any) -> None:
+        """Drop the references to the callbacks of a destroyed context."""
+        self._check_ctx(ctx)
+        for key in [key for key in self._callbacks if key[0] == ctx]:
+            del self._callbacks[key]
+        self._callback_handles.pop(ctx, None)
+
+    def _reraise_from_callbacks(self, ctx: Any) -> None:
+        """Raise the exception of a callback of the context, now that the C call has returned."""
+        raise_interrupt()
+        if self._callbacks:
+            for (of, _), state in list(self._callbacks.items()):
+                if of == ctx:
+                    state.reraise()
+
+    # ---- results ----------------------------------------------------------------------------
+
+    def _checked(self, doing: str, function: Any, ctx: Any, *arguments: Any) -> int:
+        """Call a function that returns a status and whose last argument is ``char ** err``."""
+        self._check_ctx(ctx)
+        if ctx != self._ffi.NULL:
+            self._dialect.check(ctx, doing)
+        error = self._ffi.new("char **")
+        status = int(function(ctx, *arguments, error))
+        self._reraise_from_callbacks(ctx)
+        if status < 0:
+            raise error_from_status(status, self._take(error), doing)
+        return status
+
+    def _checked_stream(
+        self, doing: str, function: Any, stream: CffiStream, *arguments: Any
+    ) -> int:
+        """Do the same as :meth:`_checked` for a function that takes a stream."""
+        with self._turn(stream, doing):
+            status = int(function(stream.pointer, *arguments, stream.error))
+            self._reraise_from_callbacks(stream.ctx)
+            if status < 0:
+                raise self._stream_error(stream, status, doing)
+        return status
+
+    def _take(self, error: Any) -> str:
+        """Copy a string that the library allocated, free the original, and return the copy."""
+        pointer, error[0] = error[0], self._ffi.NULL
+        if not pointer:
+            return ""
+        try:
+            return str(self._ffi.string(pointer), "utf-8", "replace")
+        finally:
+            self._lib.eliza_inference_free_string(pointer)
+
+    def _stream_error(self, stream: CffiStream, status: int, doing: str) -> ElizaError:
+        said = self._take(stream.error) or self._last_error(stream)
+        return error_from_status(status, said, doing)
+
+    def _kind_of_failure(self, otherwise: type[ElizaError]) -> type[ElizaError]:
+        """Return the error class for a call that has just returned NULL.
+
+        A library without ``eliza_inference_last_status`` does not report why; the result is then
+        `otherwise`.
+        """
+        if not self.library.has(PREFIX + "last_status"):
+            return otherwise
+        return kind_of_status(self._lib.eliza_inference_last_status())
+
+    def _call_stats(self, stream: CffiStream) -> tuple[int, Any]:
+        struct = self._ffi.new("eliza_llm_stream_stats_t *")
+        status = self._lib.eliza_inference_llm_stream_stats(
+            stream.pointer, struct, self._ffi.sizeof("eliza_llm_stream_stats_t")
+        )
+        return int(status), struct
+
+    def _last_error(self, stream: CffiStream) -> str:
+        if not self.supports("last_error"):
+            return ""
+        pointer = self._lib.eliza_inference_last_error(stream.pointer)
+        return self._ffi.string(pointer).decode("utf-8", "replace") if pointer else ""
+
+
+def _span_result(facts: Mapping[str, Any]) -> SpanResult:
+    """Convert the library's JSON to a result."""
+    return SpanResult(
+        text=facts["text"],
+        logprob=facts["logprob"],
+        tokens=facts["tokens"],
+        truncated=facts["truncated"],
+        choice=facts["choice"],
+        answer_tokens=tuple(facts["answer_tokens"]),
+        answer_bytes=tuple(facts.get("answer_bytes", ())),
+    )
+
+
+def _json_of(name: str, texts: Sequence[str]) -> bytes:
+    check_several(name, texts, "a list of strings")
+    try:
+        return json.dumps(texts, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    except (TypeError, ValueError):
+        raise wrong(name, "a list of strings", texts) from None
+
+
+def _payload_bytes(payload: str | bytes) -> bytes:
+    check_kind("payload", payload, (str, bytes), "a string of JSON, or bytes")
+    return payload.encode("utf-8", "surrogatepass") if isinstance(payload, str) else payload

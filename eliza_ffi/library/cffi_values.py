@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..checks import check_text, found, wrong
 from ..errors import InvalidArgumentError
 from .loading import header_ffi
-from .protocol import CONFIG_FIELDS, StreamConfig, Tokens
+from .protocol import CONFIG_FIELDS, StreamConfig, Tokens, VerifierEvent
 
 try:
     import _cffi_backend
@@ -35,6 +35,7 @@ __all__ = [
     "progress_callback",
     "token_array",
     "token_callback",
+    "verifier_callback",
 ]
 
 TOKENS_PER_PULL = 32
@@ -202,6 +203,31 @@ def progress_callback() -> Any:
             state.keep(error)
 
     return ffi.callback("eliza_progress_callback", on_progress)
+
+
+@functools.cache
+def verifier_callback() -> Any:
+    ffi, _ = header_ffi()
+
+    def on_event(event: Any, user: Any) -> None:
+        state: CallbackState = ffi.from_handle(user)
+        try:
+            state.function(_verifier_event(ffi, event))
+        except BaseException as error:  # raised again by reraise()
+            state.keep(error)
+
+    return ffi.callback("eliza_verifier_callback", on_event)
+
+
+def _verifier_event(ffi: Any, event: Any) -> VerifierEvent:
+    def ids(pointer: Any, count: int) -> tuple[int, ...]:
+        return tuple(ffi.unpack(pointer, count)) if pointer and count else ()
+
+    return VerifierEvent(
+        accepted=ids(event.accepted_token_ids, event.n_accepted),
+        rejected=None if event.rejected_from < 0 else (event.rejected_from, event.rejected_to),
+        corrected=ids(event.corrected_token_ids, event.n_corrected),
+    )
 
 
 def config_struct(config: StreamConfig) -> tuple[Any, list[Any]]:

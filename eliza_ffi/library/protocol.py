@@ -18,7 +18,10 @@ __all__ = [
     "TRIE_BEST_LEAF",
     "TRIE_SAMPLE",
     "EndingScores",
+    "EotScore",
     "PreparedChoices",
+    "ProgressCallback",
+    "Ranking",
     "SpanResult",
     "StreamConfig",
     "StreamStats",
@@ -27,6 +30,8 @@ __all__ = [
     "TokenTable",
     "Tokens",
     "TrieLeaf",
+    "VerifierCallback",
+    "VerifierEvent",
 ]
 
 TRIE_ARGMAX = 0
@@ -56,6 +61,9 @@ TokenCallback = Callable[[int, str], bool]
 
 If the generation ends inside a UTF-8 character, a last call with id -1 passes the remaining text.
 """
+
+ProgressCallback = Callable[[str, float], None]
+"""Called with a stage, ``"load"`` or ``"prefill"``, and the fraction done, 0 to 1."""
 
 
 class PreparedChoices:
@@ -346,3 +354,45 @@ class TokenTable:
     texts: tuple[bytes, ...]
     control: tuple[int, ...]
     ends: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EotScore:
+    """The probability of a given next token, and the most probable next token.
+
+    Attributes
+    ----------
+    probability : float
+        The probability of the given token, 0 to 1.
+    top : int
+        The most probable token.
+    top_probability : float
+        The probability of `top`, 0 to 1.
+    """
+
+    probability: float
+    top: int
+    top_probability: float
+
+
+@dataclass(frozen=True, slots=True)
+class VerifierEvent:
+    """The outcome of one draft in speculative decoding.
+
+    Attributes
+    ----------
+    accepted : tuple of int
+        The drafted tokens that the model accepted.
+    rejected : tuple of (int, int) or None
+        The positions of the first and the last rejected token, counted from 0 at the first token
+        after the prompt; None = all were accepted.
+    corrected : tuple of int
+        The token that was generated in place of the first rejected token; empty if there is none.
+    """
+
+    accepted: tuple[int, ...]
+    rejected: tuple[int, int] | None
+    corrected: tuple[int, ...]
+
+
+VerifierCallback = Callable[[VerifierEvent], None]

@@ -12,8 +12,8 @@ from eliza_ffi._resources import default_model_path
 from eliza_ffi.elizaos import FfiStreamingGenerateArgs, SyncStreamingRunner
 from eliza_ffi.elizaos.aosp import AospStreamingLlmBinding
 from eliza_ffi.errors import ContextFullError, InvalidArgumentError, NotSupportedError
-from eliza_ffi.library.binding import StreamConfig
 from eliza_ffi.library.loading import Library
+from eliza_ffi.library.protocol import StreamConfig
 
 FUNCTIONS = functions_of_version(12)
 

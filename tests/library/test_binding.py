@@ -27,9 +27,11 @@ from eliza_ffi.errors import (
     OutOfMemory,
     error_from_status,
 )
-from eliza_ffi.library import cffi_values, native_calls
-from eliza_ffi.library.binding import CffiBinding, StreamConfig, StreamStep
+from eliza_ffi.library import binding as binding_module
+from eliza_ffi.library import cffi_values
+from eliza_ffi.library.binding import CffiBinding
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
+from eliza_ffi.library.protocol import StreamConfig, StreamStep
 
 
 @pytest.fixture(scope="session")
@@ -139,7 +141,7 @@ def test_streams_are_freed_without_cffis_private_gc(library: Library, tmp_path: 
 def test_the_text_buffer_has_a_maximum_size(
     binding: CffiBinding, stream: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(native_calls, "LARGEST_TEXT_CAP", 1)
+    monkeypatch.setattr(binding_module, "LARGEST_TEXT_CAP", 1)
     stream.text_cap = 1
     with pytest.raises(InvalidArgumentError, match="text_cap: expected room"):
         for _ in range(6):
@@ -176,7 +178,7 @@ def test_the_leaf_is_available_after_the_span_has_ended(binding: CffiBinding, st
 def test_a_leaf_name_above_the_maximum_buffer_size_raises(
     binding: CffiBinding, stream: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(native_calls, "LARGEST_TEXT_CAP", 256)
+    monkeypatch.setattr(binding_module, "LARGEST_TEXT_CAP", 256)
     binding.set_token_trie(stream, leaf_payload(("n" * 300, [300])), 0)
     binding.next(stream)
     with pytest.raises(NativeFault, match="cannot read the leaf's name"):

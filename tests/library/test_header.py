@@ -8,13 +8,13 @@ import re
 import pycparser  # type: ignore[import-untyped]
 
 from eliza_ffi import _resources
-from eliza_ffi.library.binding import StreamConfig, StreamStats
 from eliza_ffi.library.loading import (
     REQUIRED_SYMBOLS,
     cdef_from_header,
     declared_functions,
     header_ffi,
 )
+from eliza_ffi.library.protocol import StreamConfig, StreamStats
 
 HEADER = _resources.header_path().read_text(encoding="utf-8")
 

@@ -23,8 +23,9 @@ from eliza_ffi.elizaos import (
     generate_args,
 )
 from eliza_ffi.errors import InvalidArgumentError, ModelError, NotSupportedError
-from eliza_ffi.library.binding import CffiBinding, StreamConfig
+from eliza_ffi.library.binding import CffiBinding
 from eliza_ffi.library.loading import Library, header_ffi
+from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import Model
 
 # The fake returns -2 for this payload. If the library has no probe, set_token_trie may return void,

@@ -33,9 +33,9 @@ from eliza_ffi.errors import (
     TokenTrieError,
 )
 from eliza_ffi.library.abi import SINCE, SUPPLEMENT, supplement_to
-from eliza_ffi.library.binding import CffiBinding, StreamConfig, VerifierEvent
+from eliza_ffi.library.binding import CffiBinding
 from eliza_ffi.library.loading import PREFIX, Library, header_ffi
-from eliza_ffi.library.protocol import PreparedChoices
+from eliza_ffi.library.protocol import PreparedChoices, StreamConfig, VerifierEvent
 
 VERSIONS = range(4, 13)
 ALL = functions_of_version(12)

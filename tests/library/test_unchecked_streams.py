@@ -28,8 +28,9 @@ from older_fake import (
 
 from eliza_ffi.elizaos import FfiStreamingGenerateArgs, FfiStreamingRunner, SyncStreamingRunner
 from eliza_ffi.errors import GenerationCancelled, InvalidArgumentError, NativeFault
-from eliza_ffi.library.binding import CffiBinding, StreamConfig
+from eliza_ffi.library.binding import CffiBinding
 from eliza_ffi.library.loading import Library
+from eliza_ffi.library.protocol import StreamConfig
 
 LARGEST_INT32 = 2**31 - 1
 

@@ -577,8 +577,8 @@ LEFT_OUT = {
     },
     "takes seconds": {"decisions.DecisionReport.save_plots"},
     "called for every token, so a check would be slow": {
-        *("library.StreamCalls.next", "library.StreamCalls.next_many"),
-        "library.StreamCalls.decode",
+        *("library.CffiBinding.next", "library.CffiBinding.next_many"),
+        "library.CffiBinding.decode",
     },
 }
 """Functions that the test leaves out, by reason."""
