@@ -177,32 +177,20 @@ class CffiBinding:
 
     def load(self, ctx: Any) -> None:
         """Load the model now, not when the first stream is opened."""
-        self._need("mmap_acquire")
-        self._checked("load the model", self._lib.eliza_inference_mmap_acquire, ctx, b"text")
+        self._call("mmap_acquire", "load the model", ctx, b"text")
 
     def set_option(self, ctx: Any, key: str, value: str) -> None:
         """Set an option of a context. The C header lists all options."""
-        self._need("set_option")
         check_text("key", key)
         check_text("value", value)
-        self._checked(
-            f"set {key} to {value!r}",
-            self._lib.eliza_inference_set_option,
-            ctx,
-            c_string(key, "the option's name"),
-            c_string(value, f"the value of {key}"),
-        )
+        key_in_c = c_string(key, "the option's name")
+        value_in_c = c_string(value, f"the value of {key}")
+        self._call("set_option", f"set {key} to {value!r}", ctx, key_in_c, value_in_c)
 
     def describe(self, ctx: Any | None = None) -> dict[str, Any]:
         """Return facts about the library, and about the model of `ctx` if one is given."""
-        self._need("describe")
         out = self._ffi.new("char **")
-        self._checked(
-            "describe the library",
-            self._lib.eliza_inference_describe,
-            self._ffi.NULL if ctx is None else ctx,
-            out,
-        )
+        self._call("describe", "describe the library", self._ffi.NULL if ctx is None else ctx, out)
         facts: dict[str, Any] = json.loads(self._take(out))
         return facts
 
@@ -266,9 +254,9 @@ class CffiBinding:
     def prefill(self, stream: CffiStream, tokens: Tokens) -> None:
         """Append the prompt, or the next part of a conversation, and decode it."""
         ids = token_array(tokens)
-        prefill = self._lib.eliza_inference_llm_stream_prefill
         ids_in_c = self._ffi.from_buffer("int32_t[]", ids)
-        self._checked_stream(f"prefill {len(ids)} tokens", prefill, stream, ids_in_c, len(ids))
+        doing = f"prefill {len(ids)} tokens"
+        self._call_on(stream, "llm_stream_prefill", doing, ids_in_c, len(ids))
 
     def set_token_mask(self, stream: CffiStream, mask: NDArray[np.uint32] | None) -> None:
         """Restrict the next token to a set; None removes the restriction.
@@ -280,65 +268,68 @@ class CffiBinding:
             Shape ((n_vocab + 31) // 32,): token t is allowed if bit ``t % 32`` of word ``t // 32``
             is set.
         """
-        self._need("llm_stream_set_token_mask")
         try:
             words = np.ascontiguousarray(() if mask is None else mask, np.uint32)
         except (OverflowError, TypeError, ValueError):
             raise wrong("mask", "an array of uint32 or None", mask) from None
         bits = self._ffi.NULL if mask is None else self._ffi.from_buffer("uint32_t[]", words)
-        set_mask = self._lib.eliza_inference_llm_stream_set_token_mask
-        self._checked_stream("set a token mask", set_mask, stream, bits, words.size)
+        self._call_on(stream, "llm_stream_set_token_mask", "set a token mask", bits, words.size)
 
     def set_forced_tokens(self, stream: CffiStream, tokens: Tokens) -> None:
         """Make these tokens the next ones; they need no forward pass each."""
-        self._need("llm_stream_set_forced_tokens")
         ids = token_array(tokens)
-        force = self._lib.eliza_inference_llm_stream_set_forced_tokens
         ids_in_c = self._ffi.from_buffer("int32_t[]", ids)
-        self._checked_stream(f"set {len(ids)} forced tokens", force, stream, ids_in_c, len(ids))
+        doing = f"set {len(ids)} forced tokens"
+        self._call_on(stream, "llm_stream_set_forced_tokens", doing, ids_in_c, len(ids))
 
     def decode(self, stream: CffiStream) -> None:
         """Run the forward pass that the next token needs, if any."""
-        self._need("llm_stream_decode")
-        self._checked_stream("decode", self._lib.eliza_inference_llm_stream_decode, stream)
+        self._call_on(stream, "llm_stream_decode", "decode")
 
     def next(self, stream: CffiStream) -> StreamStep:
         """Generate the next step: one token, or several that need no forward pass each."""
         with stream.turn("generate"):
-            return self._pull(stream, self._call_next)
+            pull = self._lib.eliza_inference_llm_stream_next
+            return self._pull(stream, pull, TOKENS_PER_PULL, stream.count)
 
     def next_many(self, stream: CffiStream) -> StreamStep:
         """Generate tokens for up to 0.1 s, and return them as one step.
 
         The call returns earlier if the generation ends, or after 256 tokens.
         """
-        self._need("llm_stream_next_many")
+        pull, count = self._function("llm_stream_next_many"), stream.wide_count
         with self._turn(stream, "generate"):
-            return self._pull(stream, self._call_next_many)
+            return self._pull(stream, pull, MOST_TOKENS_PER_PULL, count, MOST_MS_PER_PULL)
 
     def set_stops(self, stream: CffiStream, stops: Sequence[str]) -> None:
         """Set the stop strings. `next` and `next_many` return after a token that completes one."""
-        self._need("llm_stream_set_stops")
         # A string with NUL can never be generated, so it is left out.
         given = check_each("stops", stops, str, "a string")
         possible = [stop.encode(errors="surrogatepass") for stop in given if "\0" not in stop]
         kept = [self._ffi.new("char[]", stop) for stop in possible]
         array = self._ffi.new("char *[]", kept)
-        set_stops = self._lib.eliza_inference_llm_stream_set_stops
-        self._checked_stream("set stop strings", set_stops, stream, array, len(kept))
+        self._call_on(stream, "llm_stream_set_stops", "set stop strings", array, len(kept))
 
     def _pull(
-        self, stream: CffiStream, call: Callable[[CffiStream], tuple[int, int]]
+        self, stream: CffiStream, function: Any, max_tokens: int, count: Any, *limits: int
     ) -> StreamStep:
-        status, n_tokens = call(stream)
-        while status == ERR_TEXT_CAP and self._has_grown_text(stream):
-            status, n_tokens = call(stream)
+        while True:
+            status = function(
+                stream.pointer,
+                *(*limits, stream.tokens, max_tokens, count, stream.text, stream.text_cap),
+                *(stream.drafted, stream.accepted, stream.error),
+            )
+            if status != ERR_TEXT_CAP or stream.text_cap >= LARGEST_TEXT_CAP:
+                break
+            self._take(stream.error)  # the text of a long token does not fit: enlarge the buffer
+            stream.text_cap *= 4
+            stream.text = self._ffi.new("char[]", stream.text_cap)
         self._reraise_from_callbacks(stream.ctx)
         if status < 0:
             raise self._stream_error(stream, status, "generate")
         done = status == 1
         return StreamStep(
-            tuple(self._ffi.unpack(stream.tokens, n_tokens)),
+            tuple(self._ffi.unpack(stream.tokens, count[0])),
             stream.decoder.decode(self._ffi.string(stream.text), done),
             done,
             stream.drafted[0],
@@ -358,17 +349,14 @@ class CffiBinding:
         on_token
             See :data:`~eliza_ffi.library.protocol.TokenCallback`.
         """
-        self._need("llm_stream_generate")
-        self._check_stream(stream)
+        push = self._function("llm_stream_generate")
         check_callable("on_token", on_token)
         check_whole("max_tokens", max_tokens, 0)
         state = CallbackState(on_token)
         limit = max_tokens or self._dialect.no_limit
         handle = self._ffi.new_handle(state)
         with self._turn(stream, "generate"):
-            status = self._lib.eliza_inference_llm_stream_generate(
-                stream.pointer, limit, token_callback(), handle, stream.error
-            )
+            status = push(stream.pointer, limit, token_callback(), handle, stream.error)
             state.reraise()
             self._reraise_from_callbacks(stream.ctx)
             if status < 0:
@@ -383,44 +371,6 @@ class CffiBinding:
         if stream.pointer:
             self._lib.eliza_inference_llm_stream_cancel(stream.pointer)
 
-    def _call_next(self, stream: CffiStream) -> tuple[int, int]:
-        status = self._lib.eliza_inference_llm_stream_next(
-            stream.pointer,
-            stream.tokens,
-            TOKENS_PER_PULL,
-            stream.count,
-            stream.text,
-            stream.text_cap,
-            stream.drafted,
-            stream.accepted,
-            stream.error,
-        )
-        return int(status), stream.count[0]
-
-    def _call_next_many(self, stream: CffiStream) -> tuple[int, int]:
-        status = self._lib.eliza_inference_llm_stream_next_many(
-            stream.pointer,
-            MOST_MS_PER_PULL,
-            stream.tokens,
-            MOST_TOKENS_PER_PULL,
-            stream.wide_count,
-            stream.text,
-            stream.text_cap,
-            stream.drafted,
-            stream.accepted,
-            stream.error,
-        )
-        return int(status), stream.wide_count[0]
-
-    def _has_grown_text(self, stream: CffiStream) -> bool:
-        """Enlarge the text buffer for a long token; return False if it has its maximum size."""
-        if stream.text_cap >= LARGEST_TEXT_CAP:
-            return False
-        self._take(stream.error)
-        stream.text_cap *= 4
-        stream.text = self._ffi.new("char[]", stream.text_cap)
-        return True
-
     # ---- state -------------------------------------------------------------------------------
 
     def save_slot(self, stream: CffiStream, path: str | os.PathLike[str]) -> None:
@@ -432,19 +382,17 @@ class CffiBinding:
         self._slot_file(stream, "restore", path)
 
     def _slot_file(self, stream: CffiStream, verb: str, path: str | os.PathLike[str]) -> None:
-        self._need(f"llm_stream_{verb}_slot")
         raw = os.fsencode(check_path("path", path))
         doing = f"{verb} the slot {os.fspath(path)}"
-        call = getattr(self._lib, f"eliza_inference_llm_stream_{verb}_slot")
-        self._checked_stream(doing, call, stream, raw)
+        self._call_on(stream, f"llm_stream_{verb}_slot", doing, raw)
 
     def stats(self, stream: CffiStream) -> StreamStats:
         """Return the counters of the stream."""
-        self._need("llm_stream_stats")
-        self._check_stream(stream)
+        read = self._function("llm_stream_stats")
+        struct = self._ffi.new("eliza_llm_stream_stats_t *")
         doing = "read the stream's counters"
         with self._turn(stream, doing):
-            status, struct = self._call_stats(stream)
+            status = read(stream.pointer, struct, self._ffi.sizeof("eliza_llm_stream_stats_t"))
         if status < 0:
             raise self._stream_error(stream, status, doing)
         values = {field.name: getattr(struct, field.name) for field in fields(StreamStats)}
@@ -457,18 +405,14 @@ class CffiBinding:
 
     def set_sampling(self, stream: CffiStream, settings: str) -> None:
         """Change the sampling of all following tokens; `settings` is the JSON of a ``Sampling``."""
-        self._need("llm_stream_set_sampling")
         raw = check_text("settings", settings).encode("utf-8", "surrogatepass")
-        set_sampling = self._lib.eliza_inference_llm_stream_set_sampling
-        self._checked_stream("set the sampling", set_sampling, stream, raw, len(raw))
+        self._call_on(stream, "llm_stream_set_sampling", "set the sampling", raw, len(raw))
 
     def set_logprobs(self, stream: CffiStream, n_top: int) -> None:
         """Record log-probabilities for all following tokens and their `n_top` alternatives."""
-        self._need("llm_stream_set_logprobs")
         check_whole("n_top", n_top, 0)
         doing = f"report log-probabilities with {n_top} alternatives"
-        set_logprobs = self._lib.eliza_inference_llm_stream_set_logprobs
-        self._checked_stream(doing, set_logprobs, stream, n_top)
+        self._call_on(stream, "llm_stream_set_logprobs", doing, n_top)
 
     def take_logprobs(self, stream: CffiStream, n_tokens: int, n_top: int) -> NDArray[np.void]:
         """Return the log-probabilities of at most `n_tokens` tokens generated since the last call.
@@ -479,28 +423,23 @@ class CffiBinding:
             In each row the generated token, then the most probable tokens at its position. Unknown
             entries are -1 and nan.
         """
-        self._need("llm_stream_take_logprobs")
         check_whole("n_tokens", n_tokens, 0, MOST_TOKENS)
         check_whole("n_top", n_top, 0, MOST_TOP)
         found = np.zeros((n_tokens, n_top + 1), dtype=[("token", "i4"), ("logprob", "f4")])
         entries = self._ffi.from_buffer("eliza_token_logprob_t[]", found, require_writable=True)
-        take = self._lib.eliza_inference_llm_stream_take_logprobs
-        count = self._checked_stream(
-            "read the log-probabilities", take, stream, entries, found.size
-        )
+        doing = "read the log-probabilities"
+        count = self._call_on(stream, "llm_stream_take_logprobs", doing, entries, found.size)
         return found[:count]
 
     def describe_chain(self, stream: CffiStream) -> tuple[str, ...]:
         """Return the names of a stream's samplers, in the order in which they run."""
-        self._need("llm_stream_describe_chain")
         out = self._ffi.new("char **")
-        describe = self._lib.eliza_inference_llm_stream_describe_chain
-        self._checked_stream("read the stream's samplers", describe, stream, out)
+        self._call_on(stream, "llm_stream_describe_chain", "read the stream's samplers", out)
         return tuple(filter(None, self._take(out).split(";")))
 
     def fill(self, stream: CffiStream, span: Mapping[str, Any]) -> SpanResult:
         """Write one span of an answer."""
-        self._need("llm_stream_fill")
+        write = self._function("llm_stream_fill")
         check_kind("span", span, Mapping, "a mapping, as the C header describes it")
         try:
             raw = json.dumps(span).encode()
@@ -508,9 +447,7 @@ class CffiBinding:
             raise wrong("span", "JSON", span, str(not_json)) from None
         out = self._ffi.new("char **")
         with self._turn(stream, "fill a span"):
-            status = self._lib.eliza_inference_llm_stream_fill(
-                stream.pointer, raw, len(raw), out, stream.error
-            )
+            status = write(stream.pointer, raw, len(raw), out, stream.error)
             written = self._take(out)
             result = _span_result(json.loads(written)) if written else None
             if status < 0 or result is None:
@@ -533,15 +470,8 @@ class CffiBinding:
 
     def set_token_trie(self, stream: CffiStream, payload: str | bytes, mode: int) -> None:
         """Start a span. `payload` is JSON, or the bytes of a binary (``RTKT``) tree."""
-        self._need("set_token_trie")
-        check_whole("mode", mode, 0)
         raw = _payload_bytes(payload)
-        with self._turn(stream, "set the token trie"):
-            status: Any = self._lib.eliza_inference_set_token_trie(
-                stream.pointer, raw, len(raw), mode
-            )
-            if self._dialect.reports_rejected_tries:
-                self._check_span(stream, status, "the library rejected the token trie")
+        self._start_span(stream, "set_token_trie", "the token trie", raw, len(raw), mode=mode)
 
     def prepare_choices(self, ctx: Any, texts: Sequence[str]) -> PreparedChoices:
         """Tokenize choices once, for use in any number of spans.
@@ -552,9 +482,7 @@ class CffiBinding:
             If `texts` is empty, has an empty or repeated string, or has a string that the tokenizer
             cannot represent exactly.
         """
-        self._need("prepare_choices")
-        raw = _json_of("texts", texts)
-        return self._prepared(ctx, "prepare_choices", raw, len(texts))
+        return self._prepared(ctx, "prepare_choices", _json_of("texts", texts), len(texts))
 
     def prepare_token_trie(self, ctx: Any, payload: str | bytes, n: int) -> PreparedChoices:
         """Parse a payload with `n` leaves once, for use in any number of spans.
@@ -564,16 +492,15 @@ class CffiBinding:
         InvalidArgumentError
             If the payload is malformed or made for another vocabulary.
         """
-        self._need("prepare_token_trie")
-        raw = _payload_bytes(payload)
-        return self._prepared(ctx, "prepare_token_trie", raw, n)
+        return self._prepared(ctx, "prepare_token_trie", _payload_bytes(payload), n)
 
-    def _prepared(self, ctx: Any, function: str, raw: bytes, n: int) -> PreparedChoices:
+    def _prepared(self, ctx: Any, name: str, raw: bytes, n: int) -> PreparedChoices:
+        prepare = self._function(name)
         self._check_ctx(ctx)
         check_whole("n", n, 0)
         longest = self._ffi.new("size_t *")
         error = self._ffi.new("char **")
-        handle = getattr(self._lib, PREFIX + function)(ctx, raw, len(raw), longest, error)
+        handle = prepare(ctx, raw, len(raw), longest, error)
         kind = None if handle else self._kind_of_failure(InvalidArgumentError)
         if handle:
             handle = self._ffi.gc(handle, self._lib.eliza_inference_free_choices)
@@ -585,54 +512,47 @@ class CffiBinding:
 
     def set_choices(self, stream: CffiStream, choices: PreparedChoices, mode: int) -> None:
         """Start a span with prepared choices."""
-        self._need("set_choices")
         check_kind("choices", choices, PreparedChoices, "a PreparedChoices")
-        check_whole("mode", mode, 0)
-        with self._turn(stream, "set the choices"):
-            handle = choices.handle
-            status = self._lib.eliza_inference_set_choices(stream.pointer, handle, mode)
-            self._check_span(stream, status, "the library rejected the choices")
+        self._start_span(stream, "set_choices", "the choices", choices.handle, mode=mode)
 
     def set_text_choices(self, stream: CffiStream, choices: Sequence[str], mode: int) -> None:
         """Start a span with choices given as strings, in any tokenization."""
-        self._need("set_text_choices")
-        check_whole("mode", mode, 0)
         raw = _json_of("choices", choices)
-        with self._turn(stream, "set the choices"):
-            status = self._lib.eliza_inference_set_text_choices(stream.pointer, raw, len(raw), mode)
-            self._check_span(stream, status, "the library rejected the choices")
+        self._start_span(stream, "set_text_choices", "the choices", raw, len(raw), mode=mode)
 
-    def _check_span(self, stream: CffiStream, status: int, what: str) -> None:
-        if status < 0:
-            said = self._last_error(stream) or f"status {status}"
-            kind = TokenTrieError if status == ERR_INVALID_ARG else kind_of_status(status)
-            raise kind(f"{what}: {said}")
+    def _start_span(
+        self, stream: CffiStream, name: str, what: str, *labels: Any, mode: int
+    ) -> None:
+        """Call a function that starts a span with labels; `what` names the labels in messages."""
+        start = self._function(name)
+        check_whole("mode", mode, 0)
+        with self._turn(stream, f"set {what}"):
+            status: Any = start(stream.pointer, *labels, mode)
+            if self._dialect.reports_rejected_tries and status < 0:
+                said = self._last_error(stream) or f"status {status}"
+                kind = TokenTrieError if status == ERR_INVALID_ARG else kind_of_status(status)
+                raise kind(f"the library rejected {what}: {said}")
 
     def clear_token_trie(self, stream: CffiStream) -> None:
         """End the span, if one is active."""
-        self._need("clear_token_trie")
+        clear = self._function("clear_token_trie")
         with self._turn(stream, "clear the token trie"):
-            self._lib.eliza_inference_clear_token_trie(stream.pointer)
+            clear(stream.pointer)
 
     def token_trie_leaf(self, stream: CffiStream) -> TrieLeaf | None:
         """Return the leaf on which the last span ended, or None if no span has ended on a leaf."""
-        self._need("token_trie_leaf")
+        leaf = self._function("token_trie_leaf")
+        null, logprob = self._ffi.NULL, self._ffi.new("double *")
         with self._turn(stream, "read the leaf"):
-            return self._leaf(stream)
-
-    def _leaf(self, stream: CffiStream) -> TrieLeaf | None:
-        null = self._ffi.NULL
-        logprob = self._ffi.new("double *")
-        leaf = self._lib.eliza_inference_token_trie_leaf
-        if leaf(stream.pointer, null, 0, logprob) < 0:
-            return None
-        cap = 256
-        while cap <= LARGEST_TEXT_CAP:
-            name = self._ffi.new("char[]", cap)
-            if leaf(stream.pointer, name, cap, null) >= 0:
-                return TrieLeaf(self._ffi.string(name).decode("utf-8", "replace"), logprob[0])
-            cap *= 8
-        raise NativeFault(f"cannot read the leaf's name: {self._last_error(stream)}")
+            if leaf(stream.pointer, null, 0, logprob) < 0:
+                return None
+            cap = 256
+            while cap <= LARGEST_TEXT_CAP:
+                name = self._ffi.new("char[]", cap)
+                if leaf(stream.pointer, name, cap, null) >= 0:
+                    return TrieLeaf(self._ffi.string(name).decode("utf-8", "replace"), logprob[0])
+                cap *= 8
+            raise NativeFault(f"cannot read the leaf's name: {self._last_error(stream)}")
 
     def token_trie_scores(self, stream: CffiStream) -> NDArray[np.float64]:
         """Return the natural logarithm of every leaf's probability, shape ``[n_leaves]``.
@@ -640,8 +560,7 @@ class CffiBinding:
         The leaves are in the order of the payload. Call this after the start of the span and before
         its first token.
         """
-        self._need("token_trie_scores")
-        scores = self._lib.eliza_inference_token_trie_scores
+        scores = self._function("token_trie_scores")
         with self._turn(stream, "score the choices"):
             count = scores(stream.pointer, self._ffi.NULL, 0)
             logprobs = np.zeros(max(count, 0), dtype=np.float64)
@@ -673,7 +592,6 @@ class CffiBinding:
             Whether to compute these fields of the result. Both need the logits of the whole
             vocabulary.
         """
-        self._need("llm_stream_score_endings")
         check_flag("joint", joint)
         check_flag("option_mass", option_mass)
         check_several("endings", endings, ENDINGS)
@@ -692,16 +610,12 @@ class CffiBinding:
         def out(array: NDArray[np.float64]) -> Any:
             return self._ffi.from_buffer("double[]", array) if len(array) else self._ffi.NULL
 
-        self._checked_stream(
-            f"score {len(endings)} endings",
-            self._lib.eliza_inference_llm_stream_score_endings,
+        self._call_on(
             stream,
-            structs,
-            len(endings),
-            out(legal),
-            out(joints),
-            out(masses),
-            len(legal),
+            "llm_stream_score_endings",
+            f"score {len(endings)} endings",
+            *(structs, len(endings)),
+            *(out(legal), out(joints), out(masses), len(legal)),
         )
         ends = np.cumsum(sizes)[:-1]
         joint_of = np.split(joints, ends) if joint else None
@@ -746,14 +660,19 @@ class CffiBinding:
             Rank by the joint probability of a choice's tokens over the whole vocabulary, instead of
             its probability among the choices.
         """
-        self._need("llm_stream_rank")
         check_kind("choices", choices, PreparedChoices, "a PreparedChoices")
         ending = self._ffi.new("eliza_ending_t *")
         kept = self._set_ending(ending, after, choices)
         rule = RANK_JOINT if check_flag("joint", joint) else RANK_LEGAL
-        rank = self._lib.eliza_inference_llm_stream_rank
         ranking = self._rank(
-            rank, stream, ending, n=choices.n, k=k, groups=groups, max_passes=max_passes, rule=rule
+            stream,
+            "llm_stream_rank",
+            ending,
+            n=choices.n,
+            k=k,
+            groups=groups,
+            max_passes=max_passes,
+            rule=rule,
         )
         del kept  # the array of the ending's tokens
         return ranking
@@ -772,17 +691,21 @@ class CffiBinding:
         The probability of a text is the sum over all its spellings. Its bounds in a proven ranking
         differ by at most 0.001.
         """
-        self._need("llm_stream_rank_texts")
         raw = _json_of("texts", texts)
-        rank = self._lib.eliza_inference_llm_stream_rank_texts
         return self._rank(
-            rank, stream, raw, len(raw), n=len(texts), k=k, groups=groups, max_passes=max_passes
+            stream,
+            "llm_stream_rank_texts",
+            *(raw, len(raw)),
+            n=len(texts),
+            k=k,
+            groups=groups,
+            max_passes=max_passes,
         )
 
     def _rank(
         self,
-        function: Any,
         stream: CffiStream,
+        name: str,
         *labels: Any,
         n: int,
         k: int,
@@ -803,16 +726,9 @@ class CffiBinding:
             options.n_groups = len(numbers)
         ranked = np.zeros(min(k, n), dtype=RANKED)
         summary = self._ffi.new("eliza_ranking_t *")
-        self._checked_stream(
-            "rank the choices",
-            function,
-            stream,
-            *labels,
-            options,
-            self._ffi.from_buffer("eliza_ranked_t[]", ranked),
-            len(ranked),
-            summary,
-        )
+        ranked_in_c = self._ffi.from_buffer("eliza_ranked_t[]", ranked)
+        out = ranked_in_c, len(ranked), summary
+        self._call_on(stream, name, "rank the choices", *labels, options, *out)
         found = ranked[: summary.n_ranked]
         return Ranking(
             labels=found["label"],
@@ -852,26 +768,16 @@ class CffiBinding:
         parse_special
             Whether to read the name of a special token in `text` as that token.
         """
-        self._need("tokenize")
-        self._need("free_tokens")
+        free = self._function("free_tokens")
         raw = check_text("text", text).encode("utf-8", "surrogatepass")
+        special = check_flag("add_special", add_special), check_flag("parse_special", parse_special)
         out = self._ffi.new("int **")
         count = self._ffi.new("size_t *")
-        self._checked(
-            "tokenize",
-            self._lib.eliza_inference_tokenize,
-            ctx,
-            raw,
-            len(raw),
-            int(check_flag("add_special", add_special)),
-            int(check_flag("parse_special", parse_special)),
-            out,
-            count,
-        )
+        self._call("tokenize", "tokenize", ctx, raw, len(raw), *map(int, special), out, count)
         try:
             return list(self._ffi.unpack(out[0], count[0])) if count[0] else []
         finally:
-            self._lib.eliza_inference_free_tokens(out[0])
+            free(out[0])
 
     def detokenize(
         self, ctx: Any, tokens: Tokens, remove_special: bool = False, unparse_special: bool = False
@@ -884,41 +790,30 @@ class CffiBinding:
         self, ctx: Any, tokens: Tokens, remove_special: bool = False, unparse_special: bool = False
     ) -> bytes:
         """Return the bytes of tokens. They may end in the middle of a character."""
-        self._need("detokenize")
         check_flag("remove_special", remove_special)
         check_flag("unparse_special", unparse_special)
         ids = token_array(tokens)
-        pointer = self._ffi.from_buffer("int[]", ids)
+        special = int(remove_special), int(unparse_special)
+        given = self._ffi.from_buffer("int[]", ids), len(ids), *special
         cap = 64 + 16 * len(ids)
         while True:
             text = self._ffi.new("char[]", cap)
-            size = self._checked(
-                "detokenize",
-                self._lib.eliza_inference_detokenize,
-                ctx,
-                pointer,
-                len(ids),
-                int(remove_special),
-                int(unparse_special),
-                text,
-                cap,
-            )
+            size = self._call("detokenize", "detokenize", ctx, *given, text, cap)
             if size < cap:
                 return bytes(self._ffi.buffer(text, size))
             cap = size + 1
 
     def vocabulary(self, ctx: Any) -> TokenTable:
         """Return the bytes of all tokens, and which are control tokens or end a generation."""
-        self._need("vocabulary")
-        doing, function = "read the vocabulary", self._lib.eliza_inference_vocabulary
+        doing = "read the vocabulary"
         null, n_bytes = self._ffi.NULL, self._ffi.new("int64_t *")
-        n = self._checked(doing, function, ctx, null, null, 0, null, 0, n_bytes)
+        n = self._call("vocabulary", doing, ctx, null, null, 0, null, 0, n_bytes)
         ends, kinds = np.empty(n, np.int64), np.empty(n, np.uint8)
         raw = np.empty(max(1, int(n_bytes[0])), np.uint8)
         from_buffer = self._ffi.from_buffer
-        self._checked(
+        self._call(
+            "vocabulary",
             doing,
-            function,
             ctx,
             *(from_buffer("int64_t[]", ends), from_buffer("uint8_t[]", kinds), n),
             *(from_buffer("uint8_t[]", raw), raw.size, n_bytes),
@@ -943,60 +838,45 @@ class CffiBinding:
             How to combine the vectors of the tokens: ``"mean"``, ``"cls"`` (take the first) or
             ``"last"`` (take the last).
         """
-        self._need("embed")
-        self._check_ctx(ctx)
         check_one_of("pooling", pooling, POOLING)
         raw = check_text("text", text).encode("utf-8", "surrogatepass")
+        given = raw, len(raw), POOLING[pooling]
         size = self._ffi.new("int *")
         cap = EMBEDDING_CAP
         while True:
             values = np.zeros(cap, dtype=np.float32)
-            error = self._ffi.new("char **")
-            self._dialect.check(ctx, "embed the text")
-            status = self._lib.eliza_inference_embed(
-                ctx,
-                raw,
-                len(raw),
-                POOLING[pooling],
-                self._ffi.from_buffer("float[]", values),
-                cap,
-                size,
-                error,
-            )
-            said = self._take(error)
-            if status == ERR_INVALID_ARG and size[0] > cap:
+            out = self._ffi.from_buffer("float[]", values), cap, size
+            try:
+                self._call("embed", "embed the text", ctx, *given, *out)
+            except InvalidArgumentError:
+                if size[0] <= cap:
+                    raise
                 cap = size[0]
                 continue
-            if status < 0:
-                raise error_from_status(status, said, "embed the text")
-            embedding: NDArray[np.float32] = values[: int(size[0])].copy()
+            embedding: NDArray[np.float32] = values[: size[0]].copy()
             return embedding
 
     def eot_score(self, ctx: Any, tokens: Tokens, target: int) -> EotScore:
         """Return the probability that token `target`, such as an end of turn, comes next."""
-        self._need("llm_eot_score")
         ids = token_array(tokens)
         wanted = int(token_array([target])[0])
-        probability = self._ffi.new("float *")
+        probability, top_probability = self._ffi.new("float *"), self._ffi.new("float *")
         top = self._ffi.new("int32_t *")
-        top_probability = self._ffi.new("float *")
-        self._checked(
+        self._call(
+            "llm_eot_score",
             f"score token {wanted} after {len(ids)} tokens",
-            self._lib.eliza_inference_llm_eot_score,
             ctx,
-            self._ffi.from_buffer("int32_t[]", ids),
-            len(ids),
-            wanted,
-            probability,
-            top,
-            top_probability,
+            *(self._ffi.from_buffer("int32_t[]", ids), len(ids), wanted),
+            *(probability, top, top_probability),
         )
         return EotScore(probability[0], top[0], top_probability[0])
 
     # ---- checks ------------------------------------------------------------------------------
 
-    def _need(self, name: str) -> None:
+    def _function(self, name: str) -> Any:
+        """Return a function of the library; raise NotSupportedError if the library lacks it."""
         self.library.need(PREFIX + name)
+        return getattr(self._lib, PREFIX + name)
 
     def _turn(self, stream: CffiStream, doing: str) -> AbstractContextManager[None]:
         """Reserve the stream for one call."""
@@ -1019,18 +899,16 @@ class CffiBinding:
         `in_c` is the C function that calls `callback`.
         """
         self._check_ctx(ctx)
-        self._need(f"set_{kind}_callback")
-        setter = getattr(self._lib, f"{PREFIX}set_{kind}_callback")
-        doing = f"set the {kind} callback"
+        call = f"set_{kind}_callback", f"set the {kind} callback", ctx
         if callback is None:
-            self._checked(doing, setter, ctx, self._ffi.NULL, self._ffi.NULL)
+            self._call(*call, self._ffi.NULL, self._ffi.NULL)
             self._callbacks.pop((ctx, kind), None)
             return
         check_callable("callback", callback)
         state = CallbackState(callback)
         handle = self._ffi.new_handle(state)
         self._callback_handles.setdefault(ctx, []).append(handle)
-        self._checked(doing, setter, ctx, in_c, handle)
+        self._call(*call, in_c, handle)
         self._callbacks[ctx, kind] = state
 
     def forget_callbacks(self, ctx: Any) -> None:
@@ -1050,8 +928,12 @@ class CffiBinding:
 
     # ---- results ----------------------------------------------------------------------------
 
-    def _checked(self, doing: str, function: Any, ctx: Any, *arguments: Any) -> int:
-        """Call a function that returns a status and whose last argument is ``char ** err``."""
+    def _call(self, name: str, doing: str, ctx: Any, *arguments: Any) -> int:
+        """Call a function that returns a status and whose last argument is ``char ** err``.
+
+        `doing` describes the call in messages, after the word "cannot".
+        """
+        function = self._function(name)
         self._check_ctx(ctx)
         if ctx != self._ffi.NULL:
             self._dialect.check(ctx, doing)
@@ -1062,10 +944,9 @@ class CffiBinding:
             raise error_from_status(status, self._take(error), doing)
         return status
 
-    def _checked_stream(
-        self, doing: str, function: Any, stream: CffiStream, *arguments: Any
-    ) -> int:
-        """Do the same as :meth:`_checked` for a function that takes a stream."""
+    def _call_on(self, stream: CffiStream, name: str, doing: str, *arguments: Any) -> int:
+        """Do the same as :meth:`_call` for a function that takes a stream."""
+        function = self._function(name)
         with self._turn(stream, doing):
             status = int(function(stream.pointer, *arguments, stream.error))
             self._reraise_from_callbacks(stream.ctx)
@@ -1096,13 +977,6 @@ class CffiBinding:
         if not self.library.has(PREFIX + "last_status"):
             return otherwise
         return kind_of_status(self._lib.eliza_inference_last_status())
-
-    def _call_stats(self, stream: CffiStream) -> tuple[int, Any]:
-        struct = self._ffi.new("eliza_llm_stream_stats_t *")
-        status = self._lib.eliza_inference_llm_stream_stats(
-            stream.pointer, struct, self._ffi.sizeof("eliza_llm_stream_stats_t")
-        )
-        return int(status), struct
 
     def _last_error(self, stream: CffiStream) -> str:
         if not self.supports("last_error"):
