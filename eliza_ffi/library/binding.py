@@ -2,7 +2,7 @@
 
 This is the lowest layer of the package. It checks that arguments fit their C types, and turns
 negative statuses into exceptions. cffi releases the GIL during every call.
-:mod:`eliza_ffi.library.older` handles older versions of the library.
+:mod:`eliza_ffi.library.dialect` handles older versions of the library.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ from .cffi_values import (
     token_callback,
     verifier_callback,
 )
+from .dialect import dialect_of
 from .loading import Library
 from .log_lines import raise_interrupt
-from .older.dialect import dialect_of
 from .protocol import (
     EndingScores,
     EotScore,

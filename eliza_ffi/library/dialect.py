@@ -1,20 +1,32 @@
 """The steps of a call that differ between this project's library and older versions.
 
-This project's library checks its arguments, so most methods here do nothing.
-:mod:`eliza_ffi.library.older` overrides them for older versions.
+An older version, or another library of the same name, may crash on a closed handle, or when two
+calls run on one stream at the same time. It may read fewer bytes, or more, of a stream's
+configuration than this project's library.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+from ..errors import InvalidArgumentError, NotSupportedError
+from .abi import (
+    CONTEXT_SIZE_OFFSET,
+    CONTEXT_SIZE_SINCE,
+    KV_TYPES_SINCE,
+    MOBILE_CONFIG_SIZE,
+    PREFIX,
+)
 from .cffi_values import CffiStream, config_struct
-from .loading import Library
+from .loading import Library, header_ffi
 from .protocol import StreamConfig
 
-__all__ = ["Dialect"]
+__all__ = ["Dialect", "OlderDialect", "UncheckedStream", "dialect_of"]
 
 
 class Dialect:
@@ -62,3 +74,133 @@ class Dialect:
     def new_stream(self, ctx: Any) -> CffiStream:
         """Return a stream that has no handle yet."""
         return CffiStream(ctx)
+
+
+class OlderDialect(Dialect):
+    """Makes the checks that an older library does not make itself."""
+
+    no_limit = 2**31 - 1  # some libraries read 0 as "no token"
+
+    def __init__(self, library: Library) -> None:
+        super().__init__(library)
+        # In elizaOS's header, set_token_trie returns void.
+        self.reports_rejected_tries = library.has(f"{PREFIX}token_trie_supported")
+        # The streams of every context that is not destroyed.
+        self._streams: dict[Any, weakref.WeakSet[UncheckedStream]] = {}
+        # Reentrant, because the garbage collector may destroy a context while the lock is held.
+        self._lock = threading.RLock()
+
+    def created(self, ctx: Any) -> None:
+        with self._lock:
+            self._streams[ctx] = weakref.WeakSet()
+
+    def check(self, ctx: Any, doing: str) -> None:
+        if ctx not in self._streams:
+            raise InvalidArgumentError(f"cannot {doing}: the context is destroyed")
+
+    def destroyer(self, ctx: Any) -> Callable[[], None]:
+        """Return a function that closes the streams of a context and then frees the context."""
+        return partial(self._destroy, ctx)
+
+    def _destroy(self, ctx: Any) -> None:
+        with self._lock:
+            streams = self._streams.pop(ctx, None)
+        if streams is None:
+            return
+        for stream in list(streams):
+            stream.close()
+        self.library.lib.eliza_inference_destroy(ctx)
+
+    def config(self, config: StreamConfig, context_size: int) -> tuple[Any, Any]:
+        """Return the struct in a layout that every version can read.
+
+        The struct always has 88 bytes. A library that reads 64 or 80 bytes ignores the rest. A
+        library that reads 88 bytes finds a context size at byte 80, and never unrelated memory.
+        """
+        for name in ("cache_type_k", "cache_type_v"):
+            value = getattr(config, name)
+            if value not in (None, "", "f16"):
+                self._check_version(f"{name}={value!r}", KV_TYPES_SINCE)
+        if context_size:
+            self._check_version("a context size per stream", CONTEXT_SIZE_SINCE)
+        ffi, _ = header_ffi()
+        struct, strings = config_struct(config)
+        words = ffi.new("uint64_t[]", MOBILE_CONFIG_SIZE // 8)  # uint64_t aligns the pointers
+        ffi.memmove(words, struct, ffi.sizeof("eliza_llm_stream_config_t"))
+        ffi.cast("int32_t *", words)[CONTEXT_SIZE_OFFSET // 4] = context_size
+        return ffi.cast("eliza_llm_stream_config_t *", words), (words, strings)
+
+    def _check_version(self, what: str, since: int) -> None:
+        if self.library.version < since:
+            raise NotSupportedError(
+                f"{self.library.path} (ABI version {self.library.abi_version}) does not support "
+                f"{what}, which was added in version {since}"
+            )
+
+    def new_stream(self, ctx: Any) -> UncheckedStream:
+        stream = UncheckedStream(ctx, self.library)
+        with self._lock:
+            self.check(ctx, "open a stream")
+            self._streams[ctx].add(stream)
+        return stream
+
+
+def dialect_of(library: Library) -> Dialect:
+    """Return the dialect of a library."""
+    return OlderDialect(library) if library.is_older else Dialect(library)
+
+
+class UncheckedStream(CffiStream):
+    """A stream of an older library, which rejects concurrent calls and calls on a closed stream.
+
+    Parameters
+    ----------
+    ctx
+        The context.
+    library
+        The library that opens the stream.
+    """
+
+    __slots__ = ("_caller", "_library", "_lock")
+
+    def __init__(self, ctx: Any, library: Library) -> None:
+        super().__init__(ctx)
+        self._library = library
+        self._lock = threading.Lock()  # held during a call
+        self._caller: int | None = None
+
+    @contextmanager
+    def turn(self, doing: str) -> Iterator[None]:
+        """Reserve the stream for one call.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the stream is closed, or another call is running on it. A stream's callback runs
+            inside a call, so it cannot call its own stream.
+        """
+        if not self._lock.acquire(blocking=False):
+            raise InvalidArgumentError(f"cannot {doing}: another call is running on this stream")
+        try:
+            self._caller = threading.get_ident()
+            if not self.pointer:
+                raise InvalidArgumentError(f"cannot {doing}: the stream is closed")
+            yield
+        finally:
+            self._caller = None
+            self._lock.release()
+
+    def close(self) -> None:
+        """Free the handle. A call that runs on another thread is cancelled and waited for.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If called from the stream's own callback.
+        """
+        if self._caller == threading.get_ident():
+            raise InvalidArgumentError("cannot close a stream from inside its own callback")
+        if self._lock.locked() and self.pointer:
+            self._library.lib.eliza_inference_llm_stream_cancel(self.pointer)
+        with self._lock:
+            super().close()
