@@ -17,12 +17,10 @@ from ..checks import (
     check_flag,
     check_kind,
     check_text,
-    check_whole,
 )
 from ..choices.token_tree import TokenTreePayload
 from ..errors import InvalidArgumentError
 from ..library.protocol import (
-    CONFIG_FIELDS,
     PreparedChoices,
     StreamConfig,
     StreamStats,
@@ -67,13 +65,11 @@ NAMES = {
 NONE = type(None)
 
 FIELDS: FieldChecks = {
-    **CONFIG_FIELDS,
-    **{name: REQUEST_FIELDS[name] for name in ("sampling", "stop", "logprobs")},
+    **{NAMES.get(name, "masks"): check for name, check in REQUEST_FIELDS.items()},
     "token_tree_payload": (
         NONE,
         partial(check_kind, kind=TokenTreePayload, expected="a TokenTreePayload or None"),
     ),
-    "token_tree_mode": (int, check_whole),
     "token_tree_path": (NONE, check_text),
     "prepared_choices": (
         NONE,
@@ -81,10 +77,6 @@ FIELDS: FieldChecks = {
     ),
     "text_choices": (NONE, partial(check_each, kind=str, expected="a string")),
     "heal_prompt": (bool, check_flag),
-    "masks": REQUEST_FIELDS["constraint"],
-    "score_leaves": REQUEST_FIELDS["score_choices"],
-    "on_trie_error": REQUEST_FIELDS["on_refused_choices"],
-    "on_text_chunk": REQUEST_FIELDS["on_text"],
 }
 """The checks of the fields below, for :func:`~eliza_ffi.checks.check_fields`."""
 

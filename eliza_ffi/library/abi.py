@@ -7,8 +7,6 @@ configuration has grown.
 
 from __future__ import annotations
 
-import re
-
 __all__ = [
     "ABI_VERSION",
     "CONTEXT_SIZE_OFFSET",
@@ -20,7 +18,6 @@ __all__ = [
     "REQUIRED_SYMBOLS",
     "SINCE",
     "SUPPLEMENT",
-    "supplement_to",
     "symbols_of",
 ]
 
@@ -78,20 +75,8 @@ MOBILE_CONFIG_SIZE = 88
 An int32 at offset 80 is the context size in tokens; 0 = the library's default.
 """
 
-SUPPLEMENT = {
-    "eliza_inference_tts_stream_supported": "int {}(void);",
-    "eliza_inference_vision_supported": "int {}(void);",
-}
-"""Prototypes of functions that are declared in other headers. The package probes for them."""
-
-
-def supplement_to(cdef: str) -> str:
-    """Return the declarations of :data:`SUPPLEMENT` that are not in `cdef` already."""
-    return "\n".join(
-        prototype.format(name)
-        for name, prototype in SUPPLEMENT.items()
-        if not re.search(rf"\b{name}\b", cdef)
-    )
+SUPPLEMENT = ("eliza_inference_tts_stream_supported", "eliza_inference_vision_supported")
+"""Probes that another header declares, as ``int name(void)``."""
 
 
 def symbols_of(name: str) -> tuple[str, ...]:

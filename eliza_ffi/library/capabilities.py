@@ -148,7 +148,7 @@ def detect_capabilities(
     else:
         binding = CffiBinding(source if isinstance(source, Library) else Library(source))
     library = binding.library
-    facts = _facts(binding, ctx)
+    facts = binding.describe(ctx) if binding.supports("describe") else {}
     has_devices = any(device.get("gpu") for device in facts.get("devices", ()))
     streams = _has(library, "llm_stream_open", "llm_stream_supported")
     modes = binding.trie_modes()
@@ -191,10 +191,6 @@ def _has(library: Library, name: str, probe: str) -> bool:
     if not library.has(PREFIX + name):
         return False
     return not library.has(PREFIX + probe) or library.probe(PREFIX + probe)
-
-
-def _facts(binding: CffiBinding, ctx: Any | None) -> dict[str, Any]:
-    return binding.describe(ctx) if binding.supports("describe") else {}
 
 
 def _context_size(library: Library) -> str:

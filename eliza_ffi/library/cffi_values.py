@@ -7,16 +7,15 @@ import functools
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import check_text, found, wrong
+from ..checks import check_flag, check_number, check_text, check_whole, found, wrong
 from ..errors import InvalidArgumentError
 from .loading import header_ffi
-from .protocol import CONFIG_FIELDS, StreamConfig, Tokens, VerifierEvent
+from .protocol import StreamConfig, Tokens, VerifierEvent
 
 try:
     import _cffi_backend
@@ -42,11 +41,17 @@ TOKENS_PER_PULL = 32
 MOST_TOKENS_PER_PULL = 256
 TEXT_CAP = 4096
 
-_ANY_TURN: AbstractContextManager[None] = nullcontext()
+CONFIG_CHECKS: dict[str, Callable[[str, Any], object]] = {
+    **dict.fromkeys(("temperature", "top_p", "repeat_penalty"), check_number),
+    **dict.fromkeys(("max_tokens", "top_k", "slot_id"), check_whole),
+    **dict.fromkeys(("draft_min", "draft_max", "n_gpu_layers"), check_whole),
+    **dict.fromkeys(("prompt_cache_key", "mtp_drafter_path", "gbnf_grammar"), check_text),
+    **dict.fromkeys(("cache_type_k", "cache_type_v"), check_text),
+    "disable_thinking": check_flag,
+}
+"""The check of each field of a stream's configuration."""
 
-_STRING_FIELDS = frozenset(
-    ("prompt_cache_key", "mtp_drafter_path", "gbnf_grammar", "cache_type_k", "cache_type_v")
-)
+_ANY_TURN: AbstractContextManager[None] = nullcontext()
 
 
 def token_array(tokens: Tokens, name: str = "tokens") -> NDArray[np.int32]:
@@ -235,19 +240,18 @@ def config_struct(config: StreamConfig) -> tuple[Any, list[Any]]:
     ffi, _ = header_ffi()
     struct = ffi.new("eliza_llm_stream_config_t *")
     strings = []
-    for field in fields(config):
-        value = getattr(config, field.name)
-        if field.name in _STRING_FIELDS:
+    for name, check in CONFIG_CHECKS.items():
+        value = getattr(config, name)
+        if check is check_text:
             if value is None:
                 continue
-            value = ffi.new("char[]", c_string(value, field.name))
+            value = ffi.new("char[]", c_string(value, name))
             strings.append(value)
         try:
-            setattr(struct, field.name, value)
+            setattr(struct, name, value)
         except (OverflowError, TypeError):
-            _, check = CONFIG_FIELDS[field.name]
-            check(field.name, value)
-            raise wrong(field.name, "a number that fits its C type", value) from None
+            check(name, value)
+            raise wrong(name, "a number that fits its C type", value) from None
     return struct, strings
 
 

@@ -32,7 +32,6 @@ from .abi import (
     REQUIRED_SYMBOLS,
     SINCE,
     SUPPLEMENT,
-    supplement_to,
 )
 from .log_lines import forward_log_lines
 
@@ -125,9 +124,8 @@ def declared_functions(header: str) -> tuple[str, ...]:
 def header_ffi() -> tuple[Any, tuple[str, ...]]:
     """Return the FFI object of this process and the names of the header's functions."""
     header = _resources.header_path().read_text(encoding="utf-8")
-    declarations = cdef_from_header(header)
     ffi: Any = cffi.FFI()  # Any, because a type checker cannot know the C declarations
-    ffi.cdef(declarations + supplement_to(declarations))
+    ffi.cdef(cdef_from_header(header) + "".join(f"int {name}(void);" for name in SUPPLEMENT))
     # Parse all types now: an interrupt while cffi parses a type leaves its parser locked for ever.
     for c_type in C_TYPES:
         ffi.typeof(c_type)

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import FieldChecks, check_flag, check_number, check_text, check_whole
-
 __all__ = [
     "STOP_AT_LEAF",
     "TEXT_HEAL_PROMPT",
@@ -85,24 +83,6 @@ class PreparedChoices:
         self.handle = handle
         self.longest = longest
         self.n = n
-
-
-CONFIG_FIELDS: FieldChecks = {
-    **dict.fromkeys(("temperature", "top_p", "repeat_penalty"), (float, check_number)),
-    **dict.fromkeys(
-        ("max_tokens", "top_k", "slot_id", "draft_min", "draft_max", "n_gpu_layers"),
-        (int, check_whole),
-    ),
-    **dict.fromkeys(
-        (
-            *("prompt_cache_key", "mtp_drafter_path", "gbnf_grammar"),
-            *("cache_type_k", "cache_type_v"),
-        ),
-        (type(None), check_text),
-    ),
-    "disable_thinking": (bool, check_flag),
-}
-"""The checks of a stream's configuration, for :func:`~eliza_ffi.checks.check_fields`."""
 
 
 @dataclass(frozen=True)
