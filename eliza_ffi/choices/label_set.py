@@ -235,55 +235,10 @@ class LabelSet(Generic[T]):
         return TokenTreePayload(model_id, (descriptor,))
 
 
-E_ = TypeVar("E_", bound=enum.Enum)
-
-
-def enum_choices(members: type[E_]) -> LabelSet[E_]:
-    """Return the label set of an enum.
-
-    The label of a member is its value if the value is a string, and its name otherwise.
-    """
-    listed = list(members)
-    return LabelSet(listed, [_text_of_member(member) for member in listed])
-
-
-def _text_of_member(member: enum.Enum) -> str:
-    return member.value if isinstance(member.value, str) else member.name
-
-
 def string_choices(texts: Iterable[str]) -> LabelSet[str]:
     """Return the label set of strings."""
     listed = list(check_several("labels", texts, EXPECTED))
     return LabelSet(listed, listed)
-
-
-def mapped_choices(of_label: Mapping[str, T]) -> LabelSet[T]:
-    """Return the label set of a mapping from labels to values."""
-    return LabelSet(list(of_label.values()), list(of_label))
-
-
-def bool_choices() -> LabelSet[bool]:
-    """Return the labels ``true`` and ``false``."""
-    return LabelSet([True, False], ["true", "false"])
-
-
-def literal_choices(literal: Any) -> LabelSet[Any]:
-    """Return the label set of a ``Literal[...]`` of strings, ints, bools and enum members."""
-    values = get_args(literal)
-    texts = [_text_of_literal(value) for value in values]
-    return LabelSet(values, texts)
-
-
-def _text_of_literal(value: Any) -> str:
-    if isinstance(value, enum.Enum):
-        return _text_of_member(value)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str | int):
-        return str(value)
-    raise InvalidArgumentError(
-        f"a Literal must consist of strings, ints, bools and enum members, got {value!r}"
-    )
 
 
 def as_label_set(choices: Any) -> LabelSet[Any]:
@@ -293,7 +248,8 @@ def as_label_set(choices: Any) -> LabelSet[Any]:
     ----------
     choices
         Distinct non-empty strings, an enum class, a mapping from labels to values, ``bool``, a
-        ``Literal[...]``, or a `LabelSet`.
+        ``Literal[...]`` of strings, ints, bools and enum members, or a `LabelSet`. The label of an
+        enum's member is its value if the value is a string, and its name otherwise.
 
     Raises
     ------
@@ -302,12 +258,26 @@ def as_label_set(choices: Any) -> LabelSet[Any]:
     """
     if isinstance(choices, LabelSet):
         return choices
-    if choices is bool:
-        return bool_choices()
-    if isinstance(choices, type) and issubclass(choices, enum.Enum):
-        return enum_choices(choices)
-    if get_origin(choices) is Literal:
-        return literal_choices(choices)
     if isinstance(choices, Mapping):
-        return mapped_choices(choices)
-    return string_choices(choices)
+        return LabelSet(list(choices.values()), list(choices))
+    if choices is bool:
+        values: Sequence[Any] = (True, False)
+    elif isinstance(choices, type) and issubclass(choices, enum.Enum):
+        values = list(choices)
+    elif get_origin(choices) is Literal:
+        values = get_args(choices)
+    else:
+        return string_choices(choices)
+    return LabelSet(values, [_text_of(value) for value in values])
+
+
+def _text_of(value: Any) -> str:
+    if isinstance(value, enum.Enum):
+        return value.value if isinstance(value.value, str) else value.name
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int):
+        return str(value)
+    raise InvalidArgumentError(
+        f"a Literal must consist of strings, ints, bools and enum members, got {value!r}"
+    )
