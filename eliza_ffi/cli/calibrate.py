@@ -9,9 +9,9 @@ from ..decisions.calibration import METHODS, Calibration
 from ..decisions.examples import named_questions
 from ..decisions.fitting import calibrate
 from ..terminal import terminal_width, text_table
-from .console import add_model_arguments, open_model
+from .console import add_model_arguments
 from .files import check_output
-from .labelled import add_labelled_arguments, read_labelled, report_left_out, show_progress
+from .labelled import add_labelled_arguments, open_for_rows, read_labelled
 from .questions import read_asking, read_questions
 
 __all__ = ["add_calibrate_arguments", "run_calibrate"]
@@ -41,23 +41,8 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     questions = read_questions(arguments)
     check_output(arguments)
     rows = read_labelled(arguments, questions)
-    asked = read_asking(arguments)
-    with (
-        open_model(arguments, arguments.n_slots) as model,
-        report_left_out(rows),
-        show_progress() as progress,
-    ):
-        calibration = calibrate(
-            model,
-            questions,
-            rows,
-            method=arguments.method,
-            rule=asked.scoring,
-            labels=asked.labels,
-            orders=asked.orders,
-            progress=progress,
-            on_skip=rows.leave_out,
-        )
+    with open_for_rows(arguments, rows, read_asking(arguments)) as (model, settings):
+        calibration = calibrate(model, questions, rows, method=arguments.method, **settings)
     names = [name for name, _ in named_questions(questions)]
     if arguments.json:
         fitted = {name: _facts(calibration, place) for place, name in enumerate(names)}

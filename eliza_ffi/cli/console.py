@@ -27,9 +27,9 @@ __all__ = [
     "at_least_one",
     "model_options",
     "open_model",
+    "read_given",
     "read_labels",
     "read_messages",
-    "read_prompt",
     "read_question",
     "run_interruptibly",
     "whole_number",
@@ -122,12 +122,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
 def model_options(arguments: argparse.Namespace, n_slots: int | None = None) -> dict[str, Any]:
     """Return the keyword arguments of :class:`~eliza_ffi.Model` that the command line sets.
 
-    Parameters
-    ----------
-    arguments
-        The parsed command line.
-    n_slots
-        The number of slots; None = the model's default, or 1 with ``--batching off``.
+    With `n_slots` None, the model has its default number of slots, or 1 with ``--batching off``.
     """
     if n_slots is None and arguments.batching == "off":
         n_slots = 1  # because the slot of a request affects rounding
@@ -182,30 +177,32 @@ def read_question(arguments: argparse.Namespace) -> Any:
         if arguments.chat or arguments.prompt is not None or arguments.prompt_file is not None:
             raise UsageError("--messages cannot be combined with --chat or a prompt")
         return read_messages(arguments.messages)
-    prompt = read_prompt(arguments)
+    missing = "no prompt: give --prompt or --prompt-file, or pipe the prompt in"
+    prompt = read_given(arguments.prompt, "--prompt", arguments.prompt_file, missing)
+    if not prompt:
+        raise UsageError("the prompt is empty")
     if not arguments.chat:
         return prompt
     turns = {"system": arguments.system, "user": prompt}
     return [{"role": r, "content": c} for r, c in turns.items() if c is not None]
 
 
-def read_prompt(arguments: argparse.Namespace) -> str:
-    """Return the prompt from the option, the file, or standard input."""
-    if arguments.prompt is not None:
-        prompt = str(arguments.prompt)
-        check_utf8(prompt, "--prompt")
-    elif arguments.prompt_file not in (None, STANDARD_INPUT):
-        prompt = read_text(arguments.prompt_file)
+def read_given(text: str | None, option: str, file: str | None, missing: str) -> str:
+    """Return the text of an option; without it, the text of a file or of standard input.
+
+    `missing` is the message if standard input is a terminal.
+    """
+    if text is not None:
+        check_utf8(text, option)
+        return text
+    if file is not None and file != STANDARD_INPUT:
+        read = read_text(file)
     elif sys.stdin is None or sys.stdin.isatty():
-        raise UsageError("no prompt: give --prompt or --prompt-file, or pipe the prompt in")
+        raise UsageError(missing)
     else:
-        prompt = read_standard_input()
-    if arguments.prompt is None:
-        # Files and pipes usually end with a newline that is not meant as part of the prompt.
-        prompt = prompt.removesuffix("\n")
-    if not prompt:
-        raise UsageError("the prompt is empty")
-    return prompt
+        read = read_standard_input()
+    # Files and pipes usually end with a newline that is not meant as part of the text.
+    return read.removesuffix("\n")
 
 
 def add_label_arguments(parser: argparse.ArgumentParser) -> None:
@@ -264,15 +261,7 @@ def _text_of_labels(arguments: argparse.Namespace, path: str) -> str:
 
 @contextmanager
 def open_model(arguments: argparse.Namespace, n_slots: int | None = None) -> Iterator[Model]:
-    """Open the model of the command line; draw a progress bar if standard error is a terminal.
-
-    Parameters
-    ----------
-    arguments
-        The parsed command line.
-    n_slots
-        As for :func:`model_options`.
-    """
+    """Open the model of the command line; draw a progress bar if standard error is a terminal."""
     bar = ProgressBar()
     try:
         with Model(

@@ -31,10 +31,11 @@ from .console import (
     add_model_arguments,
     at_least_one,
     open_model,
+    read_given,
     read_messages,
     whole_number,
 )
-from .files import STANDARD_INPUT, check_output, check_utf8, read_standard_input, read_text
+from .files import check_output
 from .on_ray import add_ray_arguments, ray_workers
 from .progress import RowProgress
 from .questions import (
@@ -197,6 +198,7 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
         raise UsageError("a table needs an --output: a .jsonl, .csv, .tsv or .parquet file")
     check_output(arguments)
     output = Path(arguments.output)
+    keep = arguments.keep
 
     def run(fingerprint: str, decide_all: DecideAll) -> TableResult:
         job = TableJob(
@@ -204,10 +206,16 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
             arguments.column,
             questions,
             output,
-            keep=None
-            if arguments.keep is None
-            else [name for name in arguments.keep if name != "-"],
-            settings=_identity(fingerprint, arguments, asked),
+            keep=None if keep is None else [name for name in keep if name != "-"],
+            settings={
+                **settings,
+                "model": fingerprint,
+                "wording": wording_hash(None),
+                "labels": asked.labels,
+                "orders": asked.orders,
+                "scoring": asked.scoring,
+                "calibration": _hash_of(arguments.calibration),
+            },
             option_mass=arguments.option_mass,
             top=arguments.top,
             reasoning=bool(arguments.think),
@@ -275,15 +283,8 @@ def _option(name: str) -> str:
 def _read_input(arguments: argparse.Namespace) -> Any:
     if arguments.messages is not None:
         return read_messages(arguments.messages)
-    if arguments.input is not None:
-        text = str(arguments.input)
-        check_utf8(text, "--input")
-    elif arguments.input_file not in (None, STANDARD_INPUT):
-        text = read_text(arguments.input_file).removesuffix("\n")
-    elif sys.stdin is None or sys.stdin.isatty():
-        raise UsageError("no input: give --input, --input-file or a table, or pipe the input in")
-    else:
-        text = read_standard_input().removesuffix("\n")
+    missing = "no input: give --input, --input-file or a table, or pipe the input in"
+    text = read_given(arguments.input, "--input", arguments.input_file, missing)
     if not text.strip():
         raise UsageError("the input is empty")
     return text
@@ -313,20 +314,8 @@ def _settings(arguments: argparse.Namespace, asked: HowAsked) -> dict[str, Any]:
     }
 
 
-def _identity(fingerprint: str, arguments: argparse.Namespace, asked: HowAsked) -> dict[str, Any]:
-    """Return everything that the answers depend on besides the table and the questions."""
-    path = arguments.calibration
-    return {
-        "model": fingerprint,
-        "wording": wording_hash(None),
-        "labels": asked.labels,
-        "orders": asked.orders,
-        "scoring": asked.scoring,
-        "calibration": None if path is None else content_hash(Path(path)),
-        "option_mass": arguments.option_mass,
-        "abstain_below": arguments.abstain_below,
-        "think": arguments.think,
-    }
+def _hash_of(path: str | None) -> str | None:
+    return None if path is None else content_hash(Path(path))
 
 
 def _print_prompts(

@@ -78,13 +78,9 @@ class Case:
 
     def is_right(self, value: Any) -> bool:
         """Return whether an answer that matches the schema is the expected one."""
-        if self.task == "action":
-            return same_parameters(self.expected["parameters"], value)
-        if self.task == "should_respond":
-            return bool(value["shouldRespond"] == self.expected["shouldRespond"])
-        return bool(value["action"] == self.expected["action"]) and same_parameters(
-            self.expected["parameters"], value["parameters"]
-        )
+        given = value if self.task == "action" else value.get("parameters", {})
+        expected = self.expected.get("parameters", {})
+        return self.has_right_name(value) and same_parameters(expected, given)
 
     def has_right_name(self, value: Any) -> bool:
         """Return whether the action or the reaction is right; the parameters may be wrong."""

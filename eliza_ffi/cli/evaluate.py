@@ -9,9 +9,9 @@ from pathlib import Path
 from ..decisions.pictures import load_matplotlib
 from ..decisions.report import evaluate
 from ..terminal import terminal_width
-from .console import UsageError, add_model_arguments, open_model
+from .console import UsageError, add_model_arguments
 from .files import check_output
-from .labelled import add_labelled_arguments, read_labelled, report_left_out, show_progress
+from .labelled import add_labelled_arguments, open_for_rows, read_labelled
 from .questions import read_asking, read_questions
 
 __all__ = ["add_evaluate_arguments", "run_evaluate"]
@@ -64,23 +64,15 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
     if arguments.plots is not None:
         load_matplotlib()  # fail now if it is missing, not after minutes of work
         Path(arguments.plots).mkdir(parents=True, exist_ok=True)
-    with (
-        open_model(arguments, arguments.n_slots) as model,
-        report_left_out(rows),
-        show_progress() as progress,
-    ):
+    with open_for_rows(arguments, rows, asked) as (model, settings):
         report = evaluate(
             model,
             questions,
             rows,
             calibration=asked.calibration,
-            rule=asked.scoring,
-            labels=asked.labels,
-            orders=asked.orders,
             reorder=arguments.reorder,
             bins=arguments.bins,
-            progress=progress,
-            on_skip=rows.leave_out,
+            **settings,
         )
     summary = {**report.to_json(), "left_out": rows.left_out}
     # Print before writing files, so that the report is not lost if the disk is full.

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from ..decisions.questions import Question
+from ..model import Model
 from ..tables import TableStep
 from ..tables.labels import LabelledRows, label_columns
 from ..terminal import printable
-from .console import UsageError
+from .console import UsageError, open_model
 from .progress import RowProgress
 from .questions import (
+    HowAsked,
     add_asking_arguments,
     add_question_arguments,
     add_table_arguments,
     read_table,
 )
 
-__all__ = ["add_labelled_arguments", "read_labelled", "report_left_out", "show_progress"]
+__all__ = ["add_labelled_arguments", "open_for_rows", "read_labelled"]
 
 MAX_ROWS_NAMED = 10
 """Maximum number of rows without a usable input that are listed one by one."""
@@ -60,25 +63,27 @@ def read_labelled(arguments: argparse.Namespace, questions: Sequence[Question]) 
 
 
 @contextmanager
-def show_progress() -> Iterator[Callable[[int, int | None], None]]:
-    """Yield a function that draws how many inputs are done."""
+def open_for_rows(
+    arguments: argparse.Namespace, rows: LabelledRows, asked: HowAsked
+) -> Iterator[tuple[Model, dict[str, Any]]]:
+    """Open the model; yield it with the settings for asking about the rows.
+
+    Draw the progress. At the end, list the rows without a usable input on standard error, even if
+    the work failed.
+    """
     progress = RowProgress()
-
-    def draw(n: int, total: int | None) -> None:
-        progress(TableStep(n, n, n / total if total else 0.0, 0.0))
-
+    settings = {
+        "rule": asked.scoring,
+        "labels": asked.labels,
+        "orders": asked.orders,
+        "progress": lambda n, total: progress(TableStep(n, n, n / total if total else 0.0, 0.0)),
+        "on_skip": rows.leave_out,
+    }
     try:
-        yield draw
+        with open_model(arguments, arguments.n_slots) as model:
+            yield model, settings
     finally:
         progress.erase()
-
-
-@contextmanager
-def report_left_out(rows: LabelledRows) -> Iterator[None]:
-    """List the rows without a usable input on standard error, even if the work failed."""
-    try:
-        yield
-    finally:
         if rows.left_out:
             shown = rows.left_out[:MAX_ROWS_NAMED]
             lines = [f"eliza-ffi: rows left out: {len(rows.left_out):,}"]

@@ -19,7 +19,6 @@ from contextlib import aclosing
 from typing import Any, NoReturn
 
 from ..async_model import AsyncModel
-from ..choices.label_set import ChoiceResult
 from ..errors import ElizaError
 from ..model import Model
 from ..sampling import PRESETS, Sampling
@@ -320,7 +319,17 @@ def run_choose(arguments: argparse.Namespace) -> int:
     choices = read_labels(arguments)
     question = read_question(arguments)
     with open_model(arguments) as model:
-        choice = run_interruptibly(_choose(model, question, choices, arguments))
+        choice = run_interruptibly(
+            AsyncModel.of(model).choose(
+                question,
+                choices,
+                mode=arguments.mode,
+                temperature=1.0 if arguments.temperature is None else arguments.temperature,
+                probabilities=arguments.probabilities,
+                tokenization=arguments.tokenization,
+                heal_prompt=arguments.heal_prompt,
+            )
+        )
         if arguments.json:
             facts: dict[str, Any] = {
                 "value": choice.value,
@@ -344,20 +353,6 @@ def run_choose(arguments: argparse.Namespace) -> int:
     return 0
 
 
-async def _choose(
-    model: Model, question: Any, choices: list[str], arguments: argparse.Namespace
-) -> ChoiceResult[Any]:
-    return await AsyncModel.of(model).choose(
-        question,
-        choices,
-        mode=arguments.mode,
-        temperature=1.0 if arguments.temperature is None else arguments.temperature,
-        probabilities=arguments.probabilities,
-        tokenization=arguments.tokenization,
-        heal_prompt=arguments.heal_prompt,
-    )
-
-
 def run_generate(arguments: argparse.Namespace) -> int:
     """Generate text and stream it to standard output."""
     question = read_question(arguments)
@@ -367,9 +362,8 @@ def run_generate(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--draft-max must be 0 to {MAX_DRAFT_TOKENS}, got {arguments.draft_max}")
     if arguments.drafter is not None and arguments.draft_max == 0:
         raise UsageError("--drafter requires --draft-max")
-    grammar = None
-    if arguments.grammar_file is not None:
-        grammar = read_text(arguments.grammar_file)
+    path = arguments.grammar_file
+    grammar = None if path is None else read_text(path)
     with open_model(arguments) as model:
         run_interruptibly(_generate(model, question, grammar, arguments))
     return 0

@@ -38,14 +38,7 @@ def ray_workers(
 ) -> TableWorkers:
     """Return the workers of the command line; a ``with`` block starts and ends them.
 
-    Parameters
-    ----------
-    arguments
-        The parsed command line.
-    questions
-        The questions to answer about every row.
-    settings
-        Keyword arguments for :meth:`~eliza_ffi.Model.decide`.
+    `settings` are keyword arguments for :meth:`~eliza_ffi.Model.decide`.
     """
     if not arguments.workers:
         raise UsageError("--ray requires --workers, 1 or more")
