@@ -275,13 +275,7 @@ def open_model(arguments: argparse.Namespace, n_slots: int | None = None) -> Ite
 
 
 def run_interruptibly(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine. An interrupt cancels the coroutine and its running forward pass.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        If an interrupt cancelled the coroutine.
-    """
+    """Run a coroutine. An interrupt cancels it and its forward pass, and is then raised."""
 
     async def cancellable() -> T:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
@@ -303,15 +297,7 @@ def run_interruptibly(work: Coroutine[Any, Any, T]) -> T:
 
 
 def read_messages(path: str) -> Messages:
-    """Read a conversation from a JSON file.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the file does not contain a list of messages.
-    UsageError
-        If the file is not JSON.
-    """
+    """Read a conversation from a JSON file. Errors name the file."""
     try:
         return check_messages(json.loads(read_text(path)))
     except (json.JSONDecodeError, RecursionError) as error:

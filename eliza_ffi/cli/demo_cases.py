@@ -109,15 +109,7 @@ SHOULD_RESPOND = _ShouldRespondSkeleton(
 
 
 def cases_of(task: str, action: str | None = None) -> Iterator[Case]:
-    """Yield the cases of a task from its fixture file.
-
-    Parameters
-    ----------
-    task
-        One of :data:`TASKS`.
-    action
-        With the task ``"action"``: yield only the cases of this action.
-    """
+    """Yield the cases of a task from its fixture file; with `action`, only those of an action."""
     readers = {"should_respond": _should_respond, "planner": _planner, "action": _action}
     file = f"{task.replace('_', '-')}.json"
     fixture = json.loads(_resources.fixture_path(file).read_text(encoding="utf-8"))

@@ -38,13 +38,7 @@ def read_text(path: str) -> str:
 
 
 def read_bytes(path: str) -> bytes:
-    """Read a file.
-
-    Raises
-    ------
-    OSError
-        If the file cannot be read. The error's `filename` is the path.
-    """
+    """Read a file. If this fails, the OSError names the path."""
     try:
         return Path(path).read_bytes()
     except OSError as error:  # unlike errors of open(), errors of read() do not name the file
@@ -58,21 +52,11 @@ def read_standard_input() -> str:
 
 
 def check_utf8(data: bytes | str, what: str) -> None:
-    """Reject data that is not UTF-8.
+    """Reject data that is not UTF-8. The message has the place of the first invalid byte.
 
-    Parameters
-    ----------
-    data
-        Bytes, or a string of the command line, in which Python encodes invalid bytes as surrogates.
-    what
-        The name of the data in the message.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the data is not UTF-8. The message has the line and the place of the first invalid byte.
+    `what` is the name of the data in the message.
     """
-    if isinstance(data, str):
+    if isinstance(data, str):  # of the command line: Python encodes invalid bytes as surrogates
         data = data.encode("utf-8", "surrogateescape")
     try:
         data.decode()
@@ -85,15 +69,7 @@ def check_utf8(data: bytes | str, what: str) -> None:
 
 
 def check_output(arguments: Namespace, option: str = "output") -> None:
-    """Check, before any work, that the output can be written and is not an input.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the output is also an input.
-    OSError
-        If the output is a folder, or its folder does not exist or is not writable.
-    """
+    """Check, before any work, that the output can be written and is not an input."""
     given = getattr(arguments, option)
     if given is None:
         return

@@ -66,13 +66,7 @@ Examples (the --help of every command shows more):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code.
-
-    Parameters
-    ----------
-    argv
-        The arguments without the program's name; None = ``sys.argv[1:]``.
-    """
+    """Run the command line and return its exit code; None = the arguments of this process."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         # On Windows, the encoding of files and pipes depends on the system's language. Elsewhere, a
         # terminal may not support all of Unicode.

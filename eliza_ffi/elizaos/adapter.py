@@ -32,14 +32,10 @@ def runner_of(model: Model) -> FfiStreamingRunner:
 def generate_args(model: Model, prompt: AnyPrompt, **settings: Any) -> FfiStreamingGenerateArgs:
     """Return the runner's arguments for a prompt and the model's settings.
 
-    Parameters
-    ----------
-    model
-        An open model.
-    prompt, **settings
-        As for :meth:`Model.generate <eliza_ffi.model.Model.generate>`. The fields of
-        :class:`FfiStreamingGenerateArgs` for token trees are also allowed: `token_tree_payload`,
-        `token_tree_mode`, `token_tree_path` and `on_trie_error`.
+    The prompt and the settings are those of
+    :meth:`Model.generate <eliza_ffi.model.Model.generate>`. The fields of
+    :class:`FfiStreamingGenerateArgs` for token trees are also allowed: `token_tree_payload`,
+    `token_tree_mode`, `token_tree_path` and `on_trie_error`.
     """
     check_kind("model", model, Model, "a Model")
     token_tree = {name: settings.pop(name) for name in TOKEN_TREE_FIELDS & settings.keys()}
@@ -52,12 +48,8 @@ def choice_args(
 ) -> FfiStreamingGenerateArgs:
     """Return the runner's arguments for a choice.
 
-    Parameters
-    ----------
-    model
-        An open model.
-    prompt, choices, **settings
-        As for :meth:`Model.choose <eliza_ffi.model.Model.choose>`; `choices` must be a LabelSet.
+    The prompt, the choices and the settings are those of
+    :meth:`Model.choose <eliza_ffi.model.Model.choose>`; `choices` must be a LabelSet.
     """
     check_kind("model", model, Model, "a Model")
     check_kind("choices", choices, LabelSet, "a LabelSet")
@@ -73,14 +65,8 @@ def choice_from(
 ) -> ChoiceResult[Any]:
     """Convert the result of a run with :func:`choice_args` to a ChoiceResult.
 
-    Parameters
-    ----------
-    choices
-        The labels that were passed to :func:`choice_args`.
-    args, result
-        The return values of :func:`choice_args` and of the runner.
-    elapsed
-        The duration of the run in seconds.
+    `choices` are the labels that were passed to :func:`choice_args`, `args` is its return value,
+    and `result` that of the runner. `elapsed` is the duration of the run in seconds.
     """
     check_kind("choices", choices, LabelSet, "a LabelSet")
     check_kind("args", args, FfiStreamingGenerateArgs, "an FfiStreamingGenerateArgs")
@@ -91,12 +77,8 @@ def choice_from(
 def fill_args(model: Model, prompt: AnyPrompt, skeleton: Any, **settings: Any) -> FillArgs:
     """Return the runner's arguments for a skeleton.
 
-    Parameters
-    ----------
-    model
-        An open model.
-    prompt, skeleton, **settings
-        As for :meth:`Model.fill <eliza_ffi.model.Model.fill>`.
+    The prompt, the skeleton and the settings are those of
+    :meth:`Model.fill <eliza_ffi.model.Model.fill>`.
     """
     check_kind("model", model, Model, "a Model")
     request = fill_request(model.session, prompt, skeleton, method="fill_args", **settings)
@@ -114,22 +96,9 @@ def plan(
 ) -> FillResult:
     """Let the model choose an action and write ``{"action":"NAME","parameters":{...}}``.
 
-    Parameters
-    ----------
-    model
-        An open model.
-    prompt
-        As for :meth:`Model.fill <eliza_ffi.model.Model.fill>`.
-    actions
-        :class:`Action` objects, or mappings in elizaOS's JSON format.
-    on_span, wait, **settings
-        As for :meth:`Model.fill <eliza_ffi.model.Model.fill>`.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If an action is malformed. :meth:`Model.fill <eliza_ffi.model.Model.fill>` lists the other
-        errors.
+    `actions` are :class:`Action` objects, or mappings in elizaOS's JSON format; a malformed action
+    raises InvalidArgumentError. The other arguments and errors are those of
+    :meth:`Model.fill <eliza_ffi.model.Model.fill>`.
     """
     check_kind("model", model, Model, "a Model")
     return model.fill(prompt, ActionSkeleton(actions), on_span=on_span, wait=wait, **settings)

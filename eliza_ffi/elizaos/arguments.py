@@ -90,15 +90,11 @@ class FfiStreamingGenerateArgs:
     Attributes
     ----------
     prompt_tokens : sequence of int or array of int, shape [n]
-    slot_id : int
-        The KV slot. Generations in the same slot run one after the other. -1 = any free slot.
-    max_tokens : int
-        Maximum number of tokens to generate; 0 = as many as fit into the context.
+    slot_id, max_tokens, sampling, stop, logprobs
+        See :class:`~eliza_ffi.session.GenerationRequest`.
     temperature, top_p, top_k, repeat_penalty, gbnf_grammar, prompt_cache_key, disable_thinking,
     draft_min, draft_max, mtp_drafter_path, n_gpu_layers, cache_type_k, cache_type_v
         See :class:`~eliza_ffi.library.StreamConfig`.
-    sampling : Sampling or None
-        All sampling settings. They replace `temperature`, `top_p`, `top_k` and `repeat_penalty`.
     token_tree_payload : TokenTreePayload or None
         Choices; the output begins with one of them.
     token_tree_mode : int
@@ -118,11 +114,6 @@ class FfiStreamingGenerateArgs:
         An object that computes the allowed tokens before each token. Excludes a grammar.
     score_leaves : bool
         Compute the probability of every choice before choosing.
-    stop : tuple of str
-        Strings that end the generation. The result's text ends before the stop string.
-    logprobs : int or None
-        If this is a number n, report the log-probability of each token, and of the n most probable
-        tokens at the same position.
     on_trie_error : {"raise", "grammar"}
         If the library rejects the payload, raise :class:`~eliza_ffi.errors.TokenTrieError`, or log
         a warning and generate with the grammar alone.
@@ -231,18 +222,8 @@ class FfiStreamingResult:
     text : str
     tokens : tuple of int
     usage : Usage
-    stats : StreamStats or None
-        None if the library has no counters.
-    finish_reason : str
-        See :class:`~eliza_ffi.library.StreamStats`.
-    leaf : TrieLeaf or None
-        The choice on which a span ended; None if there was none or the library does not report it.
-    leaf_logprobs : array of float64, shape [n_leaves], or None
-        With `score_leaves`: the natural logarithm of every choice's probability among the choices,
-        in the payload's order.
-    logprobs : array of (token, logprob), shape [n_tokens, 1 + n], or None
-        With `logprobs` = n: in each row the generated token, then the n most probable tokens at its
-        position. Unknown entries are -1 and nan.
+    stats, finish_reason, leaf, leaf_logprobs, logprobs
+        See :class:`~eliza_ffi.session.RunResult`.
     """
 
     text: str
