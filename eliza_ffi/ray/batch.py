@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..decisions.asking import is_of_row
 from ..errors import InvalidArgumentError
 from ..tables.columns import called_apart
-from ..tables.parquet import load_pyarrow
+from ..tables.parquet import arrow_array, arrow_type, load_pyarrow
 
-__all__ = ["arrow_table", "cells_of", "check_columns", "or_error", "or_raised", "with_columns"]
+__all__ = [
+    "arrow_table",
+    "cells_of",
+    "check_columns",
+    "or_error",
+    "or_raised",
+    "read_json",
+    "with_cells",
+    "with_columns",
+]
 
 
 def arrow_table(batch: Any) -> Any:
@@ -23,13 +33,7 @@ def arrow_table(batch: Any) -> Any:
 
 
 def cells_of(table: Any, column: str) -> list[Any]:
-    """Return the values of a column as Python objects.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the table has no such column.
-    """
+    """Return the values of a column as Python objects."""
     check_columns(table.column_names, [column])
     values: list[Any] = table.column(column).to_pylist()
     return values
@@ -45,20 +49,35 @@ def check_columns(names: Sequence[str], wanted: Iterable[str]) -> None:
             )
 
 
-def with_columns(table: Any, added: Mapping[str, Any]) -> Any:
-    """Append columns to a table.
+def with_cells(table: Any, rows: Sequence[Mapping[str, Any]], types: Mapping[str, str]) -> Any:
+    """Append the columns of `types` to a table, with the cells of `rows`."""
+    pa = load_pyarrow()
+    added = {
+        name: arrow_array(pa, arrow_type(pa, kind), [cells[name] for cells in rows])
+        for name, kind in types.items()
+    }
+    return with_columns(table, added)
 
-    Parameters
-    ----------
-    table
-        A column with the same name as an added one gets the prefix ``input_``.
-    added
-        Arrow arrays by name. Give them the same types for every batch.
+
+def with_columns(table: Any, added: Mapping[str, Any]) -> Any:
+    """Append Arrow arrays to a table; give them the same types for every batch.
+
+    A column of the table with the same name as an added one gets the prefix ``input_``.
     """
     table = table.rename_columns(list(called_apart(table.column_names, added)))
     for name, array in added.items():
         table = table.append_column(name, array)
     return table
+
+
+def read_json(cell: Any, what: str) -> Any:
+    """Parse a cell with a string; return other cells unchanged."""
+    if not isinstance(cell, str):
+        return cell
+    try:
+        return json.loads(cell)
+    except (ValueError, RecursionError) as error:
+        raise InvalidArgumentError(f"{what} are not JSON: {error}") from None
 
 
 def or_error(call: Any, *arguments: Any) -> Any:

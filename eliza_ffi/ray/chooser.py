@@ -15,8 +15,7 @@ from ..choices.label_set import LabelSet, as_label_set
 from ..errors import InvalidArgumentError
 from ..session.options import ChoiceMode, Tokenization
 from ..tables.columns import ERROR
-from ..tables.parquet import arrow_array, arrow_type, load_pyarrow
-from .batch import arrow_table, cells_of, or_error, or_raised, with_columns
+from .batch import arrow_table, cells_of, or_error, or_raised, read_json, with_cells
 from .resources import open_worker_model
 
 __all__ = ["ChooserActor", "fields_of"]
@@ -101,12 +100,7 @@ class ChooserActor:
         labels = self._label_sets(table)
         chosen = self._chosen(self._prompts(table), labels)
         rows = [self._cells(each, own) for each, own in zip(chosen, labels, strict=True)]
-        pa = load_pyarrow()
-        added = {
-            name: arrow_array(pa, arrow_type(pa, kind), [cells[name] for cells in rows])
-            for name, kind in self._types.items()
-        }
-        return with_columns(table, added)
+        return with_cells(table, rows, self._types)
 
     def _prompts(self, table: Any) -> list[Any]:
         if self._prompt is None:
@@ -187,9 +181,4 @@ def _messages(cell: Any, column: str) -> Any:
 
 def _label_set_in(cell: Any) -> LabelSet[Any]:
     """Return the labels in a cell, a list or JSON."""
-    if isinstance(cell, str):
-        try:
-            cell = json.loads(cell)
-        except (ValueError, RecursionError) as error:
-            raise InvalidArgumentError(f"labels are not JSON: {error}") from None
-    return as_label_set(cell)
+    return as_label_set(read_json(cell, "labels"))

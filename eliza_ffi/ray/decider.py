@@ -23,9 +23,17 @@ from ..model import Model
 from ..session.batches import Job, run_many
 from ..tables.columns import ERROR, ROW, OutputColumns, answer_parts, cell_text
 from ..tables.job import input_of
-from ..tables.parquet import arrow_array, arrow_type, load_pyarrow
+from ..tables.parquet import load_pyarrow
 from ..tables.rows import TableRow, json_value
-from .batch import arrow_table, cells_of, or_error, or_raised, with_columns
+from .batch import (
+    arrow_table,
+    cells_of,
+    or_error,
+    or_raised,
+    read_json,
+    with_cells,
+    with_columns,
+)
 from .resources import open_worker_model
 
 __all__ = ["DeciderActor", "Outcome", "decide_each"]
@@ -186,13 +194,8 @@ class DeciderActor:
         rows = [
             self._columns.cells(row, *_decision_and_error(asked)) for asked in self.decide(inputs)
         ]
-        pa = load_pyarrow()
-        added = {
-            name: arrow_array(pa, arrow_type(pa, kind), [cells[name] for cells in rows])
-            for name, kind in self._columns.types.items()
-            if name != ROW
-        }
-        return with_columns(table, added)
+        types = {name: kind for name, kind in self._columns.types.items() if name != ROW}
+        return with_cells(table, rows, types)
 
     def _with_own_answers(self, table: Any, inputs: Sequence[Any], column: str) -> Any:
         questions = [or_error(_questions_in, cell) for cell in cells_of(table, column)]
@@ -211,21 +214,8 @@ def decide_each(
 ) -> list[Outcome]:
     """Answer a separate list of questions about each input.
 
-    Parameters
-    ----------
-    model
-        An open model.
-    inputs
-        Inputs, or exceptions, which become the outcomes of their rows.
-    questions
-        A sequence of questions for each input, or an exception.
-    settings
-        Arguments of :meth:`Model.decide`.
-
-    Raises
-    ------
-    ElizaError
-        If a failure does not concern a single row.
+    An exception among the inputs or the questions becomes the outcome of its row. A failure that
+    does not concern a single row is raised. `settings` are arguments of :meth:`Model.decide`.
     """
 
     def start(row: tuple[Any, Any]) -> Job[Decision]:
@@ -254,14 +244,9 @@ def _input_in(cell: Any, column: str) -> Any:
 
 def _questions_in(cell: Any) -> tuple[Question, ...]:
     """Return the questions in a cell: JSON, or lists and structs."""
-    if isinstance(cell, str):
-        try:
-            cell = json.loads(cell)
-        except (ValueError, RecursionError) as error:
-            raise InvalidArgumentError(f"questions are not JSON: {error}") from None
     if cell is None:
         raise InvalidArgumentError("no questions")
-    return as_questions(_without_none(json_value(cell)))
+    return as_questions(_without_none(json_value(read_json(cell, "questions"))))
 
 
 def _without_none(value: Any) -> Any:

@@ -16,13 +16,7 @@ __all__ = ["actor_resources", "load_ray", "node_name", "open_worker_model"]
 
 
 def load_ray() -> Any:
-    """Import and return ``ray``.
-
-    Raises
-    ------
-    NotSupportedError
-        If Ray is not installed.
-    """
+    """Import and return ``ray``; raise NotSupportedError if it is not installed."""
     try:
         import ray
     except ImportError:
@@ -38,13 +32,9 @@ def node_name() -> str:
 
 
 def actor_resources() -> dict[str, int]:
-    """Return the number of threads and GPU layers for the resources of the running Ray actor.
+    """Return `n_threads` and `gpu_layers` of a Model for the resources of the running Ray actor.
 
-    Returns
-    -------
-    dict
-        ``n_threads`` and ``gpu_layers`` as arguments of :class:`~eliza_ffi.Model`; empty outside
-        an actor. An actor with less than one CPU uses one thread.
+    An actor with less than one CPU uses one thread. The result is empty outside an actor.
     """
     ray = load_ray()
     if not ray.is_initialized() or ray.get_runtime_context().get_actor_id() is None:
