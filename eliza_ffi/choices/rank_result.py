@@ -81,14 +81,10 @@ class RankResult(Generic[T]):
     def to_dict(self) -> dict[str, Any]:
         """Return the result as a dict that can be written as JSON, if the labels can."""
         return {
+            **vars(self),
             "labels": list(self.labels),
             "probabilities": list(self.probabilities),
-            "rest": self.rest,
-            "proven": self.proven,
-            "passes": self.passes,
-            "elapsed": self.elapsed,
             "levels": None if self.levels is None else [vars(level) for level in self.levels],
-            "reasoning": self.reasoning,
         }
 
     def __repr__(self) -> str:

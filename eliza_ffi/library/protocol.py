@@ -64,6 +64,7 @@ ProgressCallback = Callable[[str, float], None]
 """Called with a stage, ``"load"`` or ``"prefill"``, and the fraction done, 0 to 1."""
 
 
+@dataclass(frozen=True, eq=False, slots=True)
 class PreparedChoices:
     """Choices that a library has tokenized for a model. They are freed with this object.
 
@@ -77,12 +78,9 @@ class PreparedChoices:
         The number of choices.
     """
 
-    __slots__ = ("handle", "longest", "n")
-
-    def __init__(self, handle: Any, longest: int, n: int) -> None:
-        self.handle = handle
-        self.longest = longest
-        self.n = n
+    handle: Any
+    longest: int
+    n: int
 
 
 @dataclass(frozen=True)

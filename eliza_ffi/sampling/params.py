@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from ..checks import check_known, check_one_of, check_several, wrong
@@ -144,10 +144,6 @@ def _is_bias(token: Any, bias: Any) -> bool:
     return _is_whole(token) and 0 <= token <= MAX_INT and (is_number or bias == -math.inf)
 
 
-def _freeze(params: Sampling, name: str, value: Any) -> None:
-    object.__setattr__(params, name, value)
-
-
 @dataclass(frozen=True)
 class Sampling:
     """The settings for sampling tokens. By default, sampling is greedy and every sampler is off.
@@ -270,8 +266,8 @@ class Sampling:
             value = getattr(self, name)
             if not is_allowed(value):
                 raise wrong(name, allowed, value)
-        _freeze(self, "dry_sequence_breakers", _breakers(self.dry_sequence_breakers))
-        _freeze(self, "logit_bias", _biases(self.logit_bias))
+        object.__setattr__(self, "dry_sequence_breakers", _breakers(self.dry_sequence_breakers))
+        object.__setattr__(self, "logit_bias", _biases(self.logit_bias))
         self._check_together()
 
     @classmethod
@@ -285,9 +281,9 @@ class Sampling:
         **changes
             The settings to change, by name.
         """
-        preset = PRESETS[check_one_of("preset", name, PRESETS)]
-        check_known("a Sampling", changes, _NAMES)
-        return cls(**{**{key: getattr(preset, key) for key in _NAMES}, **changes})
+        check_one_of("preset", name, PRESETS)
+        check_known("a Sampling", changes, [field.name for field in fields(cls)])
+        return replace(PRESETS[name], **changes)
 
     @property
     def is_greedy(self) -> bool:
@@ -370,8 +366,6 @@ class Sampling:
             if on
         }
 
-
-_NAMES = {field.name: None for field in fields(Sampling)}.keys()
 
 PRESETS = {
     "greedy": Sampling(),
