@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import io
-import json
 import os
 import re
 import signal
@@ -17,53 +16,40 @@ from typing import Any
 
 import pytest
 from checkout import ROOT
+from command import Run, runner
 
-from eliza_ffi import cli
 from eliza_ffi.chat.template import ChatTemplate, template_of_model
 from eliza_ffi.cli.doctor import DEPENDENCIES, EXTRAS
-from eliza_ffi.cli.progress import ProgressBar
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.binding import CffiBinding
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
-
-Run = Callable[..., int]
 
 
 @pytest.fixture(scope="session")
 def model_options(library: Library, random_model_path: Callable[..., Path]) -> list[str]:
     """Return the options for a small model that opens quickly."""
     path = random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1)
-    return [
-        "--model",
-        str(path),
-        "--library",
-        str(library.path),
-        "--n-ctx",
-        "2048",
-        "--threads",
-        "1",
-    ]
+    files = ["--model", str(path), "--library", str(library.path)]
+    return [*files, "--n-ctx", "2048", "--threads", "1"]
 
 
 @pytest.fixture
-def run(model_options: list[str]) -> Run:
-    return lambda *arguments: cli.main([*arguments, *model_options])
+def run(capsys: pytest.CaptureFixture[str], model_options: list[str]) -> Run:
+    return runner(capsys, *model_options)
 
 
 # ---- choose ------------------------------------------------------------------------------------
 
 
-def test_choose_prints_only_the_label(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("choose", "--prompt", "x", "--choice", "Grüße", "--choice", "b c") == 0
-    out, err = capsys.readouterr()
+def test_choose_prints_only_the_label(run: Run) -> None:
+    out, err = run("choose", "--prompt", "x", "--choice", "Grüße", "--choice", "b c")
     assert out in ("Grüße\n", "b c\n")
     assert err == ""
 
 
-def test_choose_json_has_all_facts(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_choose_json_has_all_facts(run: Run) -> None:
     choices = ["--choice", "A", "--choice", "B"]
-    assert run("choose", "--prompt", "x", *choices, "--json") == 0
-    facts = json.loads(capsys.readouterr().out)
+    facts = run("choose", "--prompt", "x", *choices, "--json").json
     assert set(facts) == {
         "value",
         "index",
@@ -91,65 +77,42 @@ def ranking_of(out: str) -> list[tuple[str, float, str]]:
 
 
 @pytest.mark.parametrize("mode", ["greedy", "sample", "best"])
-def test_probabilities_are_sorted_and_the_chosen_label_is_marked(
-    run: Run, capsys: pytest.CaptureFixture[str], mode: str
-) -> None:
+def test_probabilities_are_sorted_and_the_chosen_label_is_marked(run: Run, mode: str) -> None:
     sampling = ["--mode", mode, *(["--temperature", "9", "--seed", "3"] * (mode == "sample"))]
-    assert run(*PROBABILITIES, *sampling) == 0
-    out = capsys.readouterr().out
+    out = run(*PROBABILITIES, *sampling).out
     ranking = ranking_of(out)
     assert len(ranking) == len(out.splitlines()) == 4
     assert {text for _, _, text in ranking} == {"Grüße", "b c", "b d", "A"}
     percents = [percent for _, percent, _ in ranking]
     assert percents == sorted(percents, reverse=True)
     assert sum(percents) == pytest.approx(100, abs=0.03)
-    assert run(*PROBABILITIES, *sampling, "--json") == 0
-    chosen = json.loads(capsys.readouterr().out)["value"]
+    chosen = run(*PROBABILITIES, *sampling, "--json").json["value"]
     assert [text for mark, _, text in ranking if mark == "*"] == [chosen]
+    assert mode != "best" or chosen == ranking[0][2]
 
 
-def test_mode_best_chooses_the_first_label_and_sampling_may_not(
-    run: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sampling_may_choose_another_label_than_the_first(run: Run) -> None:
     places = set()
     for seed in range(40):
         sampling = ["--mode", "sample", "--temperature", "9", "--seed", str(seed)]
-        assert run(*PROBABILITIES, *sampling) == 0
-        marks = [mark for mark, _, _ in ranking_of(capsys.readouterr().out)]
+        marks = [mark for mark, _, _ in ranking_of(run(*PROBABILITIES, *sampling).out)]
         assert marks.count("*") == 1
         places.add(marks.index("*"))
         if places - {0}:
             break
     assert places - {0}
-    assert run(*PROBABILITIES, "--mode", "best") == 0
-    assert ranking_of(capsys.readouterr().out)[0][0] == "*"
 
 
-def test_json_probabilities_cover_all_labels_and_sum_to_one(
-    run: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(*PROBABILITIES, "--json") == 0
-    facts = json.loads(capsys.readouterr().out)
+def test_json_probabilities_cover_all_labels_and_sum_to_one(run: Run) -> None:
+    facts = run(*PROBABILITIES, "--json").json
     probabilities = facts["probabilities"]
     assert list(probabilities) == ["Grüße", "b c", "b d", "A"]
     assert sum(probabilities.values()) == pytest.approx(1.0, abs=1e-6)
     assert probabilities[facts["value"]] == pytest.approx(facts["probability"], rel=1e-3)
 
 
-def test_mode_best_chooses_the_most_probable_label(
-    run: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(*PROBABILITIES, "--mode", "best", "--json") == 0
-    facts = json.loads(capsys.readouterr().out)
-    probabilities = facts["probabilities"]
-    assert facts["value"] == max(probabilities, key=probabilities.__getitem__)
-
-
 def test_prompt_and_labels_can_come_from_files_and_standard_input(
-    run: Run,
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     choices = tmp_path / "choices.txt"
     choices.write_text("A\n\nB\nC\n", encoding="utf-8")
@@ -160,49 +123,40 @@ def test_prompt_and_labels_can_come_from_files_and_standard_input(
     for source in (["--prompt", "What now?"], ["--prompt-file", str(prompt)], []):
         piped = io.TextIOWrapper(io.BytesIO(b"What now?\n"))
         monkeypatch.setattr(sys, "stdin", piped)
-        assert run("choose", *source, *listed) == 0
-        facts = json.loads(capsys.readouterr().out)
+        facts = run("choose", *source, *listed).json
         answers.append((facts["value"], round(facts["logprob"], 3)))
     assert answers[0] == answers[1] == answers[2]
 
 
-def test_sampling_with_a_seed_is_reproducible(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sampling_with_a_seed_is_reproducible(run: Run) -> None:
     outputs = set()
     for _ in range(3):
         choices = [option for name in "ABCDEF" for option in ("--choice", name)]
         sampling = ["--mode", "sample", "--temperature", "3", "--seed", "5"]
-        assert run("choose", "--prompt", "x", *choices, *sampling) == 0
-        outputs.add(capsys.readouterr().out)
+        outputs.add(run("choose", "--prompt", "x", *choices, *sampling).out)
     assert len(outputs) == 1
 
 
 # ---- generate and tokenize ---------------------------------------------------------------------
 
 
-def test_generate_prints_the_text_with_a_final_newline(
-    run: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run("generate", "--prompt", "x", "--max-tokens", "5") == 0
-    out = capsys.readouterr().out
+def test_generate_prints_the_text_with_a_final_newline(run: Run) -> None:
+    out = run("generate", "--prompt", "x", "--max-tokens", "5").out
     assert out.endswith("\n")
     assert len(out) > 1
 
 
-def test_generate_obeys_a_grammar_file(
-    run: Run, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_generate_obeys_a_grammar_file(run: Run, tmp_path: Path) -> None:
     grammar = tmp_path / "answer.gbnf"
     grammar.write_text('root ::= "yes" | "no"', encoding="utf-8")
-    assert run("generate", "--prompt", "x", "--grammar-file", str(grammar)) == 0
-    assert capsys.readouterr().out in ("yes\n", "no\n")
+    assert run("generate", "--prompt", "x", "--grammar-file", str(grammar)).out in ("yes\n", "no\n")
 
 
 @pytest.fixture
-def generated(run: Run, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+def generated(run: Run) -> Callable[..., str]:
     def generate(*options: str) -> str:
         prompt = ["--prompt", "x y x y", "--max-tokens", "8", "--seed", "3"]
-        assert run("generate", *prompt, *options) == 0
-        return capsys.readouterr().out
+        return run("generate", *prompt, *options).out
 
     return generate
 
@@ -231,27 +185,20 @@ def test_a_sampling_option_keeps_the_other_settings_of_the_preset(
         assert changed != generated("--preset", "creative")
 
 
-def test_tokenize_prints_ids_and_with_json_also_their_text(
-    run: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run("tokenize", "--prompt", "Hello world") == 0
-    ids = [int(word) for word in capsys.readouterr().out.split()]
-    assert run("tokenize", "--prompt", "Hello world", "--json") == 0
-    facts = json.loads(capsys.readouterr().out)
+def test_tokenize_prints_ids_and_with_json_also_their_text(run: Run) -> None:
+    ids = [int(word) for word in run("tokenize", "--prompt", "Hello world").out.split()]
+    facts = run("tokenize", "--prompt", "Hello world", "--json").json
     assert facts["tokens"] == ids
     assert len(facts["pieces"]) == len(ids)
-    assert run("tokenize", "--prompt", "Hello world", "--add-special") == 0
-    assert len(capsys.readouterr().out.split()) == len(ids) + 1
+    special = run("tokenize", "--prompt", "Hello world", "--add-special").out.split()
+    assert len(special) == len(ids) + 1
 
 
 # ---- doctor ------------------------------------------------------------------------------------
 
 
-def test_doctor_reports_a_working_installation(
-    run: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run("doctor") == 0
-    out = capsys.readouterr().out
+def test_doctor_reports_a_working_installation(run: Run) -> None:
+    out = run("doctor").out
     for expected in (
         "abi version",
         "missing symbols",
@@ -267,9 +214,8 @@ def test_doctor_reports_a_working_installation(
     assert out.endswith("all is well\n")
 
 
-def test_doctor_json_has_the_findings(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("doctor", "--json") == 0
-    facts = json.loads(capsys.readouterr().out)
+def test_doctor_json_has_the_findings(run: Run) -> None:
+    facts = run("doctor", "--json").json
     assert facts["problems"] == []
     assert facts["missing_symbols"] == []
     assert facts["abi_version"] == "12"
@@ -300,12 +246,7 @@ def test_doctor_json_has_the_findings(run: Run, capsys: pytest.CaptureFixture[st
     ],
 )
 def test_doctor_says_that_a_library_for_gpus_found_no_gpu(
-    run: Run,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    backend: str,
-    gpu_offload: bool,
-    expected: str | None,
+    run: Run, monkeypatch: pytest.MonkeyPatch, backend: str, gpu_offload: bool, expected: str | None
 ) -> None:
     describe = CffiBinding.describe
 
@@ -314,20 +255,16 @@ def test_doctor_says_that_a_library_for_gpus_found_no_gpu(
         return {**facts, "backend": backend, "gpu_offload": gpu_offload}
 
     monkeypatch.setattr(CffiBinding, "describe", described)
-    assert run("doctor", "--json") == 0
-    assert json.loads(capsys.readouterr().out).get("gpu") == expected
+    assert run("doctor", "--json").json.get("gpu") == expected
 
 
-def test_batching_off_opens_the_model_with_one_slot(
-    run: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run("doctor", "--json", "--batching", "off") == 0
-    passes = json.loads(capsys.readouterr().out)["passes"]
+def test_batching_off_opens_the_model_with_one_slot(run: Run) -> None:
+    passes = run("doctor", "--json", "--batching", "off").json["passes"]
     assert (passes["batching"], passes["n_slots"]) == ("off", 1)
 
 
 def test_doctor_lists_every_extra_with_its_purpose_and_pip_command(
-    run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def version(name: str) -> str:
         if name == "pyarrow":
@@ -335,12 +272,10 @@ def test_doctor_lists_every_extra_with_its_purpose_and_pip_command(
         return "1.2"
 
     monkeypatch.setattr(metadata, "version", version)
-    assert run("doctor") == 0
-    out = capsys.readouterr().out
+    out = run("doctor").out
     assert "parquet: no (tables in Parquet): pip install 'eliza-ffi[parquet]'" in out
     assert "dev: yes (tests and checks)\n" in out
-    assert run("doctor", "--json") == 0
-    extras = json.loads(capsys.readouterr().out)["extras"]
+    extras = run("doctor", "--json").json["extras"]
     assert set(extras) == set(EXTRAS)
     assert extras["parquet"]["is_there"] is False
     assert extras["parquet"]["packages"] == {"pyarrow": None}
@@ -360,12 +295,9 @@ def test_doctor_knows_the_extras_and_dependencies_of_pyproject() -> None:
     assert set(DEPENDENCIES) == needed
 
 
-def test_doctor_reports_missing_jinja2(
-    run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doctor_reports_missing_jinja2(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    assert run("doctor") == 1
-    out = capsys.readouterr().out
+    out = run("doctor", code=1).out
     assert "jinja2 missing" in out
     assert "jinja2 cannot be imported: pip install jinja2" in out
     assert "all is well" not in out
@@ -373,47 +305,40 @@ def test_doctor_reports_missing_jinja2(
 
 @pytest.mark.parametrize("broken", ["{% for %}", "{{ messages[0].nothing.at_all }}"])
 def test_doctor_reports_a_chat_template_that_cannot_be_rendered(
-    broken: str,
-    library: Library,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    eliza: Run, broken: str, library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = ["doctor", "--library", str(library.path), "--threads", "1"]
-    assert cli.main(command) == 0
-    assert "wrote 1 message as" in capsys.readouterr().out
+    assert "wrote 1 message as" in eliza(*command).out
 
     def broken_template(facts: dict[str, Any]) -> ChatTemplate:
         return template_of_model({**facts, "chat_template": broken})
 
     monkeypatch.setattr("eliza_ffi.session.session.template_of_model", broken_template)
-    assert cli.main(command) == 1
-    out = capsys.readouterr().out
+    out = eliza(*command, code=1).out
     assert "the chat template" in out and "all is well" not in out
 
 
 def test_doctor_reports_a_missing_library(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    eliza: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv(LIBRARY_VARIABLE, str(tmp_path / "none.so"))
-    assert cli.main(["doctor"]) == 1
-    out = capsys.readouterr().out
+    out = eliza("doctor", code=1).out
     assert re.search(f"^problem +{LIBRARY_VARIABLE}=", out, flags=re.MULTILINE)
     assert out.endswith("problems: 1\n")
 
 
-def test_doctor_names_a_broken_model_file(
-    library: Library, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_doctor_names_a_broken_model_file(eliza: Run, library: Library, tmp_path: Path) -> None:
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF")
     arguments = ["doctor", "--json", "--model", str(broken), "--library", str(library.path)]
-    assert cli.main(arguments) == 1
-    facts = json.loads(capsys.readouterr().out)
+    facts = eliza(*arguments, code=1).json
     assert "broken.gguf" in facts["problems"][0]
     assert facts["library"] == str(library.path)
 
 
 # ---- exit codes --------------------------------------------------------------------------------
+
+ONE_LABEL = ["choose", "--prompt", "x", "--choice", "a"]
 
 
 @pytest.mark.parametrize(
@@ -434,39 +359,23 @@ def test_doctor_names_a_broken_model_file(
         (["choose", "--chioce=a"], "choose has no argument '--chioce=a': did you mean --choice?"),
         (["demo", "--xyz"], "demo has no argument '--xyz': see eliza-ffi demo --help"),
         (["demo", "more"], "demo has no argument 'more': see eliza-ffi demo --help"),
+        ([*ONE_LABEL, "--temperature", "0.5"], "--temperature requires --mode sample"),
+        ([*ONE_LABEL, "--mode", "best", "--temperature", "0.5"], "requires --mode sample"),
+        ([*ONE_LABEL, "--heal-prompt"], "--heal-prompt requires --tokenization any"),
     ],
 )
-def test_a_wrong_command_line_exits_with_2(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(arguments) == 2
-    out, err = capsys.readouterr()
+def test_a_wrong_command_line_exits_with_2(eliza: Run, arguments: list[str], message: str) -> None:
+    out, err = eliza(*arguments, code=2)
     assert message in err
     assert err.count("\n") == 1
     assert out == ""
 
 
 def test_a_missing_prompt_at_a_terminal_exits_with_2(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    eliza: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", None)
-    assert cli.main(["generate"]) == 2
-    assert "no prompt: give --prompt" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        (["--temperature", "0.5"], "--temperature requires --mode sample"),
-        (["--mode", "best", "--temperature", "0.5"], "--temperature requires --mode sample"),
-        (["--heal-prompt"], "--heal-prompt requires --tokenization any"),
-    ],
-)
-def test_an_option_without_effect_exits_with_2(
-    option: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["choose", "--prompt", "x", "--choice", "a", *option]) == 2
-    assert message in capsys.readouterr().err
+    assert "no prompt: give --prompt" in eliza("generate", code=2).err
 
 
 @pytest.mark.parametrize(
@@ -477,54 +386,42 @@ def test_an_option_without_effect_exits_with_2(
     ],
 )
 def test_a_failure_exits_with_1_and_prints_one_line(
-    model_options: list[str],
-    arguments: list[str],
-    message: str,
-    capsys: pytest.CaptureFixture[str],
+    eliza: Run, model_options: list[str], arguments: list[str], message: str
 ) -> None:
-    assert cli.main(["generate", "--prompt", "x", *model_options, *arguments]) == 1
-    out, err = capsys.readouterr()
+    out, err = eliza("generate", "--prompt", "x", *model_options, *arguments, code=1)
     assert out == ""
     assert err.startswith("eliza-ffi: ")
     assert message in err
     assert err.count("\n") == 1
 
 
-def test_a_missing_or_undecodable_prompt_file_exits_with_1(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    assert cli.main(["generate", "--prompt-file", "/none/prompt.txt"]) == 1
-    assert "/none/prompt.txt" in capsys.readouterr().err
+def test_a_missing_or_undecodable_prompt_file_exits_with_1(eliza: Run, tmp_path: Path) -> None:
+    assert "/none/prompt.txt" in eliza("generate", "--prompt-file", "/none/prompt.txt", code=1).err
     (tmp_path / "latin.txt").write_bytes(b"Gr\xfc\xdfe")
-    assert cli.main(["generate", "--prompt-file", str(tmp_path / "latin.txt")]) == 1
-    assert "latin.txt is not UTF-8: byte 3 of line 1 is 0xfc" in capsys.readouterr().err
+    said = eliza("generate", "--prompt-file", str(tmp_path / "latin.txt"), code=1).err
+    assert "latin.txt is not UTF-8: byte 3 of line 1 is 0xfc" in said
 
 
 def test_an_error_of_several_lines_is_printed_as_one_line(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    eliza: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(arguments: object) -> int:
         raise ElizaError("first\n  second")
 
     monkeypatch.setattr(sys.modules["eliza_ffi.cli.main"], "run_generate", fail)
-    assert cli.main(["generate", "--prompt", "x"]) == 1
-    assert capsys.readouterr().err == "eliza-ffi: first second\n"
+    assert eliza("generate", "--prompt", "x", code=1).err == "eliza-ffi: first second\n"
 
 
-def test_an_interrupt_exits_with_130(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_exits_with_130(eliza: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(arguments: object) -> int:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(sys.modules["eliza_ffi.cli.main"], "run_generate", interrupted)
-    assert cli.main(["generate", "--prompt", "x"]) == 130
-    assert capsys.readouterr().err == ""
+    assert eliza("generate", "--prompt", "x", code=130).err == ""
 
 
-def test_help_exits_with_0_and_lists_the_exit_codes(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["--help"]) == 0
-    assert "130 interrupted" in capsys.readouterr().out
+def test_help_exits_with_0_and_lists_the_exit_codes(eliza: Run) -> None:
+    assert "130 interrupted" in eliza("--help").out
 
 
 @pytest.fixture
@@ -570,45 +467,6 @@ def test_closing_the_output_pipe_prints_no_traceback(endless: subprocess.Popen[s
     assert endless.wait(60) == 1
 
 
-# ---- the progress bar --------------------------------------------------------------------------
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_the_progress_bar_appears_after_a_delay_and_is_erased(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    now = 0.0
-    monkeypatch.setattr("time.monotonic", lambda: now)
-    terminal = Terminal()
-    monkeypatch.setattr("sys.stderr", terminal)
-    bar = ProgressBar()
-    bar("load", 0.1)
-    assert terminal.getvalue() == ""
-    now = 1.0
-    bar("load", 0.5)
-    assert terminal.getvalue().startswith("\rloading the model  50%")
-    bar("load", 1.0)
-    drawn, erased, end = terminal.getvalue().split("\r")[1:]
-    assert (erased, end) == (" " * len(drawn), "")
-    shown = terminal.getvalue()
-    bar("prefill", 0.5)
-    bar("prefill", 1.0)
-    bar.erase()
-    assert terminal.getvalue() == shown
-
-
-def test_the_progress_bar_is_not_drawn_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eliza_ffi.cli.progress.DELAY_SECONDS", 0.0)
-    output = io.StringIO()
-    monkeypatch.setattr("sys.stderr", output)
-    ProgressBar()("load", 0.5)
-    assert output.getvalue() == ""
-
-
-def test_error_messages_contain_no_escape_characters(capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["choose", "--model", "\x1b[31mred", "--prompt", "x", "--choice", "a"]) != 0
-    assert "\x1b" not in capsys.readouterr().err
+def test_error_messages_contain_no_escape_characters(eliza: Run) -> None:
+    command = ["choose", "--model", "\x1b[31mred", "--prompt", "x", "--choice", "a"]
+    assert "\x1b" not in eliza(*command, code=1).err

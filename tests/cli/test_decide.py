@@ -21,15 +21,15 @@ import fake_decider
 import pytest
 import table_work
 from checkout import ROOT
+from command import Run, parsers
 from fake_decider import FakeDecider, take_place
 from job_rows import n_decided
 from rich.cells import cell_len
 
-from eliza_ffi import __version__, cli
+from eliza_ffi import __version__
 from eliza_ffi.cli.bars import decision_text
 from eliza_ffi.cli.console import model_options
 from eliza_ffi.cli.main import build_parser
-from eliza_ffi.cli.progress import RowProgress
 from eliza_ffi.cli.questions import read_asking, read_questions
 from eliza_ffi.decisions.answers import Decision, DecisionUsage, answer_of, collect, expand
 from eliza_ffi.decisions.calibration import Calibration
@@ -37,7 +37,6 @@ from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Question, S
 from eliza_ffi.decisions.wire import question_to
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
-from eliza_ffi.tables import TableStep
 
 FAMILY = "\U0001f469\u200d\U0001f469\u200d\U0001f467"
 CHOICE = Choice("Which team?", ["billing", "sales"], "team")
@@ -156,17 +155,16 @@ def test_a_question_file_can_be_toml(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_command_line_exits_with_2(
+    eliza: Run,
     options: list[str],
     message: str,
     model: FakeDecider,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     write_table(tmp_path)
     monkeypatch.chdir(tmp_path)
-    assert cli.main(["decide", *options]) == 2
-    assert message in capsys.readouterr().err
+    assert message in eliza("decide", *options, code=2).err
 
 
 @pytest.mark.parametrize(
@@ -178,16 +176,11 @@ def test_a_wrong_command_line_exits_with_2(
     ],
 )
 def test_a_malformed_question_file_is_named(
-    content: str,
-    message: str,
-    model: FakeDecider,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    eliza: Run, content: str, message: str, model: FakeDecider, tmp_path: Path
 ) -> None:
     (tmp_path / "q.json").write_text(content)
     command = ["decide", "--input", "x", "--questions", str(tmp_path / "q.json")]
-    assert cli.main(command) == 1
-    out, err = capsys.readouterr()
+    out, err = eliza(*command, code=1)
     assert message in err
     assert (out, err.count("\n")) == ("", 1)
 
@@ -201,32 +194,24 @@ def piped(data: bytes) -> io.TextIOWrapper:
 
 
 def test_the_input_can_come_from_an_option_a_file_or_standard_input(
-    model: FakeDecider,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    eliza: Run, model: FakeDecider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "mail.txt").write_text("hello\n", encoding="utf-8")
     for source in (["--input", "hello"], ["--input-file", str(tmp_path / "mail.txt")], []):
         monkeypatch.setattr(sys, "stdin", piped(b"hello\r\n"))
-        assert cli.main(["decide", *source, *AS_OPTIONS]) == 0
+        eliza("decide", *source, *AS_OPTIONS)
     assert [given for given, _ in model.asked] == ["hello"] * 3
     (tmp_path / "chat.json").write_text('[{"role": "user", "content": "hi"}]')
     command = ["decide", "--messages", str(tmp_path / "chat.json"), *AS_OPTIONS, "--json"]
-    capsys.readouterr()
-    assert cli.main(command) == 0
+    facts = eliza(*command).json
     assert model.asked[-1][0] == [{"role": "user", "content": "hi"}]
-    facts = json.loads(capsys.readouterr().out)
     assert [answer["name"] for answer in facts["answers"]] == ["team", "urgent", "anger"]
     assert facts["model"] == model.path
     assert facts["calibrated"] is False
 
 
 def test_invalid_utf8_is_rejected_with_its_place(
-    model: FakeDecider,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    eliza: Run, model: FakeDecider, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = "Grüße,\nder Caf".encode() + b"\xe9 ist zu\n"
     path = tmp_path / "mail.txt"
@@ -237,9 +222,8 @@ def test_invalid_utf8_is_rejected_with_its_place(
         ("--input", ["--input", os.fsdecode(data.splitlines()[1])], 1),
     ):
         monkeypatch.setattr(sys, "stdin", piped(data))
-        assert cli.main(["decide", *source, *AS_OPTIONS]) == 1
-        message = f"{what} is not UTF-8: byte 8 of line {line} is 0xe9\n"
-        assert capsys.readouterr().err == f"eliza-ffi: {message}"
+        message = f"eliza-ffi: {what} is not UTF-8: byte 8 of line {line} is 0xe9\n"
+        assert eliza("decide", *source, *AS_OPTIONS, code=1).err == message
     assert model.asked == []
 
 
@@ -253,32 +237,27 @@ def test_invalid_utf8_is_rejected_with_its_place(
     ],
 )
 def test_a_malformed_conversation_file_is_rejected(
-    content: str,
-    message: str,
-    model: FakeDecider,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    eliza: Run, content: str, message: str, model: FakeDecider, tmp_path: Path
 ) -> None:
     path = tmp_path / "chat.json"
     path.write_text(content)
     for command in (["decide", *AS_OPTIONS], ["choose", "--choice", "a"]):
-        assert cli.main([*command, "--messages", str(path)]) == 1
-        assert capsys.readouterr().err.startswith(f"eliza-ffi: {path}: {message}")
+        said = eliza(*command, "--messages", str(path), code=1).err
+        assert said.startswith(f"eliza-ffi: {path}: {message}")
     assert model.asked == []
 
 
 def test_a_missing_input_at_a_terminal_exits_with_2(
-    model: FakeDecider, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    eliza: Run, model: FakeDecider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", None)
-    assert cli.main(["decide", *AS_OPTIONS]) == 2
-    assert "no input: give --input" in capsys.readouterr().err
+    assert "no input: give --input" in eliza("decide", *AS_OPTIONS, code=2).err
 
 
-def test_prompt_and_scoring_options_are_passed_to_the_model(model: FakeDecider) -> None:
+def test_prompt_and_scoring_options_are_passed_to_the_model(eliza: Run, model: FakeDecider) -> None:
     options = ["--labels", "letters", "--orders", "3", "--scoring", "mean", "--option-mass"]
     given = ["--input", "x", "--abstain-below", "0.4", "--think", "5"]
-    assert cli.main(["decide", *AS_OPTIONS, *options, *given]) == 0
+    eliza("decide", *AS_OPTIONS, *options, *given)
     assert model.asked == [
         (
             "x",
@@ -296,7 +275,7 @@ def test_prompt_and_scoring_options_are_passed_to_the_model(model: FakeDecider) 
 
 
 def test_a_calibration_sets_the_defaults_and_rejects_other_settings(
-    model: FakeDecider, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    eliza: Run, model: FakeDecider, tmp_path: Path
 ) -> None:
     path = tmp_path / "calibration.json"
     Calibration(
@@ -305,8 +284,7 @@ def test_a_calibration_sets_the_defaults_and_rejects_other_settings(
     command = ["decide", "--input", "x", *AS_OPTIONS, "--calibration", str(path)]
     parsed = read_asking(build_parser().parse_args(command))
     assert (parsed.scoring, parsed.labels, parsed.orders) == ("mean", "letters", 2)
-    assert cli.main([*command, "--scoring", "legal"]) == 1
-    message = capsys.readouterr().err
+    message = eliza(*command, "--scoring", "legal", code=1).err
     assert "the calibration is for another rule: expected 'mean', got 'legal'" in message
     assert model.asked == []
 
@@ -382,28 +360,19 @@ def test_lines_fit_the_terminal_for_any_option_text(width: int) -> None:
     assert "日本語" * 40 in joined  # the answer is not truncated
 
 
-class Terminal(io.TextIOWrapper):
-    def __init__(self, encoding: str) -> None:
-        super().__init__(io.BytesIO(), encoding=encoding)
-
-    def isatty(self) -> bool:
-        return True
-
-
 # ---- tables ------------------------------------------------------------------------------------
 
 
 def test_a_table_is_decided_and_summarized(
-    model: FakeDecider, tmp_path: Path, questions: str, capsys: pytest.CaptureFixture[str]
+    eliza: Run, model: FakeDecider, tmp_path: Path, questions: str
 ) -> None:
     output = tmp_path / "out.jsonl"
     command = ["decide", write_table(tmp_path), "--column", "body", "--questions", questions]
     command += ["--output", str(output), "--min-confidence", "0.2"]
-    assert cli.main(command) == 0
+    out, err = eliza(*command)
     rows = rows_of(output)
     assert [row["id"] for row in rows] == [str(i) for i in range(1, 13)]
     assert [row["row"] for row in rows if row["error"]] == [5, 10]
-    out, err = capsys.readouterr()
     facts = dict(line.split(None, 1) for line in out.splitlines() if "for review" not in line)
     assert facts["rows"] == "12"
     assert facts["errors"] == "2"
@@ -415,111 +384,101 @@ def test_a_table_is_decided_and_summarized(
     assert facts["output"] == str(output)
     expected = "rows with errors: 2, the first: in.csv, line 6: column 'body' is empty"
     assert err == f"eliza-ffi: {expected}\n"
-    assert cli.main([*command, "--json"]) == 0
-    summary = json.loads(capsys.readouterr().out)
+    summary = eliza(*command, "--json").json
     assert (summary["rows"], summary["new_rows"], summary["errors"]) == (12, 0, 2)
     assert summary["answers"]["team"]["sales"] == teams.count("sales")
 
 
 def test_think_adds_the_reasoning_to_answers_and_tables(
-    tmp_path: Path, library: object, capsys: pytest.CaptureFixture[str]
+    eliza: Run, tmp_path: Path, library: object
 ) -> None:
     asked = ["--predicate", "It is urgent.", "--think", "8"]
-    assert cli.main(["decide", "--input", "hello", *asked]) == 0
-    shown = capsys.readouterr().out
-    assert cli.main(["decide", "--input", "hello", *asked, "--json"]) == 0
-    reasoning = json.loads(capsys.readouterr().out)["reasoning"]
+    shown = eliza("decide", "--input", "hello", *asked).out
+    reasoning = eliza("decide", "--input", "hello", *asked, "--json").json["reasoning"]
     assert reasoning
     assert shown.startswith(f"reasoning: {reasoning.split()[0]}")
 
     output = tmp_path / "out.jsonl"
     table = ["decide", write_table(tmp_path, 2), "--column", "body", "--output", str(output)]
-    assert cli.main([*table, *asked]) == 0
+    eliza(*table, *asked)
     assert all(row["reasoning"] for row in rows_of(output))
-    assert cli.main([*table, *asked[:-1], "9"]) == 1
-    assert "started with different settings: think" in capsys.readouterr().err
+    assert "started with different settings: think" in eliza(*table, *asked[:-1], "9", code=1).err
 
 
 def test_keep_selects_the_copied_columns(
-    model: FakeDecider, tmp_path: Path, questions: str
+    eliza: Run, model: FakeDecider, tmp_path: Path, questions: str
 ) -> None:
     table = ["decide", write_table(tmp_path), "--column", "body", "--questions", questions]
     for keep, kept in ((["--keep", "id"], ["id"]), (["--keep", "-"], []), ([], ["id", "body"])):
         output = tmp_path / f"{len(kept)}.jsonl"
-        assert cli.main([*table, "--output", str(output), *keep]) == 0
+        eliza(*table, "--output", str(output), *keep)
         assert list(rows_of(output)[0])[: 2 + len(kept)] == ["row", *kept, "team"]
 
 
 def test_a_job_with_another_model_or_other_settings_is_rejected(
-    model: FakeDecider, tmp_path: Path, questions: str, capsys: pytest.CaptureFixture[str]
+    eliza: Run, model: FakeDecider, tmp_path: Path, questions: str
 ) -> None:
     output = tmp_path / "out.csv"
     command = ["decide", write_table(tmp_path), "--column", "body", "--questions", questions]
     command += ["--output", str(output)]
-    assert cli.main([*command, "--limit", "3"]) == 0
+    eliza(*command, "--limit", "3")
     before = output.read_bytes()
-    assert cli.main([*command, "--labels", "letters"]) == 1
-    assert "started with different settings: labels" in capsys.readouterr().err
+    said = eliza(*command, "--labels", "letters", code=1).err
+    assert "started with different settings: labels" in said
     (tmp_path / "model.gguf").write_bytes(b"GGUF another")
-    assert cli.main(command) == 1
-    assert "started with different settings: model" in capsys.readouterr().err
+    assert "started with different settings: model" in eliza(*command, code=1).err
     assert output.read_bytes() == before
-    assert cli.main([*command, "--overwrite"]) == 0
+    eliza(*command, "--overwrite")
     assert len(output.read_bytes().splitlines()) == 13
 
 
 def test_a_table_without_answers_exits_with_1(
-    model: FakeDecider, tmp_path: Path, questions: str, capsys: pytest.CaptureFixture[str]
+    eliza: Run, model: FakeDecider, tmp_path: Path, questions: str
 ) -> None:
     table = tmp_path / "in.csv"
     table.write_text("body\ntoo long\ntoo long\n", encoding="utf-8")
     output = tmp_path / "out.jsonl"
     command = ["decide", str(table), "--column", "body", "--questions", questions]
-    assert cli.main([*command, "--output", str(output)]) == 1
+    out, err = eliza(*command, "--output", str(output), code=1)
     assert [row["error"] for row in rows_of(output)] == [
         "in.csv, line 2: it does not fit",
         "in.csv, line 3: it does not fit",
     ]
-    out, err = capsys.readouterr()
     assert "errors" in out
     assert err == "eliza-ffi: rows with errors: 2, the first: in.csv, line 2: it does not fit\n"
 
 
 def test_an_unclosed_quote_is_reported_although_the_command_succeeds(
-    model: FakeDecider, tmp_path: Path, questions: str, capsys: pytest.CaptureFixture[str]
+    eliza: Run, model: FakeDecider, tmp_path: Path, questions: str
 ) -> None:
     table = tmp_path / "in.csv"
     table.write_text('body\nfine\n"not closed\n' + "swallowed\n" * 1000, encoding="utf-8")
     command = ["decide", str(table), "--column", "body", "--questions", questions]
-    assert cli.main([*command, "--output", str(tmp_path / "out.csv")]) == 0
-    message = capsys.readouterr().err
+    message = eliza(*command, "--output", str(tmp_path / "out.csv")).err
     assert message.startswith(
         "eliza-ffi: rows with errors: 1, the first: in.csv, lines 3 to 1003: "
     )
 
 
 def test_retry_errors_decides_rows_with_errors_again(
-    model: FakeDecider, tmp_path: Path, questions: str, capsys: pytest.CaptureFixture[str]
+    eliza: Run, model: FakeDecider, tmp_path: Path, questions: str
 ) -> None:
     table = tmp_path / "in.csv"
     table.write_text("body\na\ntoo long\n\nb\ntoo long\n", encoding="utf-8")
     command = ["decide", str(table), "--column", "body", "--questions", questions, "--json"]
     again = [*command, "--output", str(tmp_path / "out.csv")]
-    assert cli.main(again) == 0
-    assert json.loads(capsys.readouterr().out)["errors"] == 2
+    assert eliza(*again).json["errors"] == 2
     model.has_room = True
-    assert cli.main(again) == 0
-    assert json.loads(capsys.readouterr().out)["errors"] == 2
+    assert eliza(*again).json["errors"] == 2
     model.asked.clear()
-    assert cli.main([*again, "--retry-errors"]) == 0
-    out, err = capsys.readouterr()
+    out, err = eliza(*again, "--retry-errors")
     summary = json.loads(out)
     assert (summary["rows"], summary["new_rows"], summary["errors"], err) == (4, 2, 0, "")
     assert [given for given, _ in model.asked] == ["a test", "too long", "too long"]
-    assert cli.main([*command, "--output", str(tmp_path / "whole.csv")]) == 0
+    eliza(*command, "--output", str(tmp_path / "whole.csv"))
     assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
-    assert cli.main([*again, "--retry-errors", "--overwrite"]) == 2
-    assert "--retry-errors cannot be combined with --overwrite" in capsys.readouterr().err
+    said = eliza(*again, "--retry-errors", "--overwrite", code=2).err
+    assert "--retry-errors cannot be combined with --overwrite" in said
 
 
 @pytest.mark.parametrize(
@@ -534,40 +493,35 @@ def test_retry_errors_decides_rows_with_errors_again(
     ],
 )
 def test_a_failed_job_exits_with_1_and_leaves_no_output(
+    eliza: Run,
     table: str,
     options: list[str],
     message: str,
     model: FakeDecider,
     tmp_path: Path,
     questions: str,
-    capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     write_table(tmp_path)
     monkeypatch.chdir(tmp_path)
     before = sorted(tmp_path.iterdir())
     command = ["decide", table, "--column", "body", "--questions", questions]
-    assert cli.main([*command, "--output", "out.csv", *options]) == 1
-    out, err = capsys.readouterr()
+    out, err = eliza(*command, "--output", "out.csv", *options, code=1)
     assert message in err
     assert (out, err.count("\n")) == ("", 1)
     assert sorted(tmp_path.iterdir()) == before
 
 
 def test_unusable_questions_stop_the_job_before_its_first_row(
-    model: FakeDecider,
-    tmp_path: Path,
-    questions: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    eliza: Run, model: FakeDecider, tmp_path: Path, questions: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*arguments: object, **more: object) -> Decision:
         raise ElizaError("the tokenizer cannot spell the label")
 
     monkeypatch.setattr(model, "decide", refuse)
     command = ["decide", write_table(tmp_path), "--column", "body", "--questions", questions]
-    assert cli.main([*command, "--output", str(tmp_path / "out.csv")]) == 1
-    assert "cannot spell the label" in capsys.readouterr().err
+    said = eliza(*command, "--output", str(tmp_path / "out.csv"), code=1).err
+    assert "cannot spell the label" in said
     assert not (tmp_path / "out.csv").exists()
 
 
@@ -597,7 +551,7 @@ def wait_for_rows(process: subprocess.Popen[str], output: Path, n_rows: int) -> 
 @pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
 def test_a_command_killed_three_times_writes_the_same_output(
-    model: FakeDecider, tmp_path: Path, questions: str, suffix: str
+    eliza: Run, model: FakeDecider, tmp_path: Path, questions: str, suffix: str
 ) -> None:
     table = write_table(tmp_path, 300)
     output = tmp_path / f"out{suffix}"
@@ -619,7 +573,7 @@ def test_a_command_killed_three_times_writes_the_same_output(
     assert " of them decided earlier" in out
     whole = tmp_path / f"whole{suffix}"
     command = ["decide", table, "--column", "body", "--questions", questions]
-    assert cli.main([*command, "--output", str(whole)]) == 0
+    eliza(*command, "--output", str(whole))
     assert output.read_bytes() == whole.read_bytes()
 
 
@@ -664,7 +618,7 @@ def busy_machine() -> Iterator[None]:
 
 @pytest.mark.slow
 def test_runs_with_batching_off_write_the_same_bytes(
-    library: Library, tmp_path: Path, questions: str, monkeypatch: pytest.MonkeyPatch
+    eliza: Run, library: Library, tmp_path: Path, questions: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The runs differ in timing, in the contents of the cache, and in how many rows a run decides.
 
@@ -684,7 +638,7 @@ def test_runs_with_batching_off_write_the_same_bytes(
     command += ["--batching", "off", "--output"]
 
     def run(name: str, *options: str) -> bytes:
-        assert cli.main([*command, str(tmp_path / name), *options]) == 0
+        eliza(*command, str(tmp_path / name), *options)
         return (tmp_path / name).read_bytes()
 
     whole = run("whole.jsonl")
@@ -696,54 +650,13 @@ def test_runs_with_batching_off_write_the_same_bytes(
     assert run("resumed.jsonl") == whole
 
 
-# ---- progress ----------------------------------------------------------------------------------
-
-
-def test_progress_shows_rows_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 100.0
-    monkeypatch.setattr("time.monotonic", lambda: now)
-    monkeypatch.setenv("COLUMNS", "100")
-    terminal = Terminal("utf-8")
-    monkeypatch.setattr("sys.stderr", terminal)
-
-    def shown() -> str:
-        terminal.flush()
-        return terminal.buffer.getvalue().decode()  # type: ignore[attr-defined,no-any-return]
-
-    progress = RowProgress()
-    progress(TableStep(1, 1, 0.01, 0.0))
-    assert shown() == ""
-    now = 150.0
-    progress(TableStep(1500, 1000, 0.6, 0.5))
-    assert shown().startswith("\r1,500 rows   60%  20.0 rows/s  3:20 left  ")
-    progress.erase()
-    assert shown().endswith(" \r")
-    limited = RowProgress(limit=2000)
-    now = 250.0
-    limited(TableStep(1000, 1000, 0.1, 0.0))
-    assert "50%  10.0 rows/s  1:40 left" in shown()
-
-
-def test_progress_is_not_drawn_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("eliza_ffi.cli.progress.REDRAW_SECONDS", 0.0)
-    output = io.StringIO()
-    monkeypatch.setattr("sys.stderr", output)
-    RowProgress()(TableStep(1, 1, 0.5, 0.0))
-    assert output.getvalue() == ""
-
-
 # ---- all commands ------------------------------------------------------------------------------
 
 
 def flags() -> dict[str, dict[str, argparse.Action]]:
     """Return every flag with its commands."""
-    (commands,) = (
-        action
-        for action in build_parser()._actions
-        if isinstance(action, argparse._SubParsersAction)
-    )
     found: dict[str, dict[str, argparse.Action]] = {}
-    for command, parser in commands.choices.items():
+    for command, parser in parsers().items():
         for action in parser._actions:
             for flag in action.option_strings:
                 found.setdefault(flag, {})[command] = action
@@ -800,11 +713,8 @@ def test_every_flag_has_help() -> None:
     assert without == []
 
 
-def test_version_names_the_package_the_library_and_llama_cpp(
-    library: Any, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["--version"]) == 0
-    package, found, llama_cpp = capsys.readouterr().out.splitlines()
+def test_version_names_the_package_the_library_and_llama_cpp(eliza: Run, library: Any) -> None:
+    package, found, llama_cpp = eliza("--version").out.splitlines()
     assert package == f"eliza-ffi {__version__}"
     assert found.startswith(f"libelizainference {__version__}, ABI 12, ")
     assert str(library.path) in found
@@ -812,9 +722,8 @@ def test_version_names_the_package_the_library_and_llama_cpp(
 
 
 def test_version_without_a_library_prints_the_package_version(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    eliza: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv(LIBRARY_VARIABLE, str(tmp_path / "none.so"))
-    assert cli.main(["--version"]) == 0
-    out = capsys.readouterr().out
+    out = eliza("--version").out
     assert out.startswith(f"eliza-ffi {__version__}\nno libelizainference: ")

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 from checkout import ROOT
+from command import Run
 
-from eliza_ffi import cli
 from eliza_ffi.cli.main import build_parser
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
 
@@ -29,10 +29,7 @@ def commands(block: str) -> list[list[str]]:
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="TOML needs Python 3.11")
 def test_the_commands_run_in_order(
-    library: Library,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    eliza: Run, library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(LIBRARY_VARIABLE, str(library.path))
     monkeypatch.chdir(tmp_path)
@@ -41,8 +38,7 @@ def test_the_commands_run_in_order(
     run = [words for block in blocks("console") for words in commands(block)]
     assert len(run) == 5
     for words in run:
-        assert cli.main(words[1:]) == 0, words
-        assert capsys.readouterr().out.strip()
+        assert eliza(*words[1:]).out.strip()
     rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [row["error"] is None for row in rows] == [True, True, True, False, True, True]
     assert list(rows[0])[:3] == ["row", "id", "team"]

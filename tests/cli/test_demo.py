@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from command import Run
 from rich.cells import cell_len
 
-from eliza_ffi import AsyncModel, cli
+from eliza_ffi import AsyncModel
 from eliza_ffi.cli import demo
 from eliza_ffi.cli.demo import DemoRow, decide, demo_table, summarize
 from eliza_ffi.cli.demo_cases import TASKS, Case, cases_of
@@ -58,11 +58,10 @@ def test_every_task_except_action_has_its_expected_name_as_a_choice(task: str) -
 
 
 def test_the_decisions_table_has_all_messages_and_counts_right_answers(
-    options: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    eliza: Run, options: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    assert cli.main(["demo", *options]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = eliza("demo", *options).out.splitlines()
     begin = lines.index("decisions: 12 messages, 3 questions each")
     questions, cases = decision_cases()
     assert lines[begin + 2].split() == [
@@ -94,11 +93,10 @@ def test_the_expected_decisions_are_possible_answers() -> None:
 
 @pytest.mark.slow
 def test_the_choice_tables_have_all_messages_and_totals(
-    options: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    eliza: Run, options: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "90")
-    assert cli.main(["demo", *options]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = eliza("demo", *options).out.splitlines()
     assert all(cell_len(line) <= 90 for line in lines)
     for case in [*cases_of("planner"), *cases_of("should_respond")]:
         assert any(case.message[:8].strip() in line for line in lines)
@@ -108,11 +106,8 @@ def test_the_choice_tables_have_all_messages_and_totals(
     assert " ".join(lines).count("invalid outputs: 0") == 3
 
 
-def test_json_has_all_rows_and_the_same_totals(
-    options: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main(["demo", "--json", *options]) == 0
-    report = json.loads(capsys.readouterr().out)
+def test_json_has_all_rows_and_the_same_totals(eliza: Run, options: list[str]) -> None:
+    report = eliza("demo", "--json", *options).json
     assert len(report["rows"]) == report["total"]["choices"] == 47
     assert all(row["valid"] for row in report["rows"])
     correct = sum(row["output"] == row["expected"] for row in report["rows"])
@@ -121,15 +116,14 @@ def test_json_has_all_rows_and_the_same_totals(
 
 
 def test_an_invalid_output_is_counted_and_exits_with_1(
-    options: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    eliza: Run, options: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def decide_wrongly(model: Model, case: Case) -> DemoRow:
         row = await decide(model, case)
         return row if case.id != "dm-greeting" else replace(row, output="RESP", valid=False)
 
     monkeypatch.setattr(demo, "decide", decide_wrongly)
-    assert cli.main(["demo", *options]) == 1
-    assert "invalid outputs: 1" in capsys.readouterr().out.splitlines()[-1]
+    assert "invalid outputs: 1" in eliza("demo", *options, code=1).out.splitlines()[-1]
 
 
 def test_validity_is_judged_by_the_streamed_text(

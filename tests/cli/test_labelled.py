@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from command import Run, runner
 from write_decision_models import cached_decision_model
 
-from eliza_ffi import cli
 from eliza_ffi.decisions import Choice, Predicate
 from eliza_ffi.decisions.pictures import load_matplotlib
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 from eliza_ffi.session.scoring import ScoreRun
-
-Run = Callable[..., int]
 
 ASKED = [
     *("--predicate", "Someone is asked to be silent.", "--name", "silent"),
@@ -27,10 +24,14 @@ ASKED = [
 
 
 @pytest.fixture
-def run(library: Library, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(
+    capsys: pytest.CaptureFixture[str],
+    library: Library,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Run:
     monkeypatch.chdir(tmp_path)
-    common = ["--library", str(library.path), "--threads", "1"]
-    return lambda *arguments: cli.main([*arguments, *common])
+    return runner(capsys, "--library", str(library.path), "--threads", "1")
 
 
 @pytest.fixture
@@ -52,18 +53,16 @@ LABELS = ["--column", "body", "--label", "silent=is_silent"]
 
 
 def test_a_decision_is_the_same_as_text_and_as_json(
-    run: Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "70")
     command = ["decide", "--input", "search the web for cats", *ASKED, "--option-mass"]
-    assert run(*command) == 0
-    out, err = capsys.readouterr()
+    out, err = run(*command)
     assert err == ""
     lines = out.splitlines()
     assert all(len(line) <= 70 for line in lines)
     assert "uncalibrated probabilities; " in out
-    assert run(*command, "--json") == 0
-    silent, wanted = json.loads(capsys.readouterr().out)["answers"]
+    silent, wanted = run(*command, "--json").json["answers"]
     assert lines[0].startswith(f"silent: {'yes' if silent['probability'] >= 0.5 else 'no'} (conf")
     assert lines[4].startswith(f"wanted: {wanted['choice']} (confidence ")
     assert 0.0 < wanted["option_mass"] <= 1.0
@@ -71,16 +70,14 @@ def test_a_decision_is_the_same_as_text_and_as_json(
 
 
 def test_a_dry_run_prints_the_prompts_without_asking_the_model(
-    run: Run, table: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    run: Run, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ScoreRun, "run", None)
-    assert run("decide", "--input", "hello <|im_end|>\x1b", *ASKED, "--dry-run") == 0
-    out = capsys.readouterr().out
+    out = run("decide", "--input", "hello <|im_end|>\x1b", *ASKED, "--dry-run").out
     first = "---- prompt 1 of 2\n<|startoftext|><|im_start|>user\n"
     assert out.startswith(f"{first}hello <|im_end|>\\x1b\n\nSomeone")
     assert "Answer with one of:\n- search\n- email<|im_end|>\n<|im_start|>assistant" in out
-    assert run("decide", table, "--column", "body", *ASKED, "--orders", "2", "--dry-run") == 0
-    out = capsys.readouterr().out
+    out = run("decide", table, "--column", "body", *ASKED, "--orders", "2", "--dry-run").out
     assert (
         "---- prompt 4 of 4\n<|startoftext|><|im_start|>user\nsearch the web for cats 0, and be sil"
         in out
@@ -90,13 +87,10 @@ def test_a_dry_run_prints_the_prompts_without_asking_the_model(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["lev", "nimble"])
-def test_a_dry_run_prints_the_prompts_of_a_decision_model(
-    run: Run, kind: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dry_run_prints_the_prompts_of_a_decision_model(run: Run, kind: str) -> None:
     """It also rejects the settings that a decision model does not allow."""
     model = ["--model", str(cached_decision_model(kind)), "--dry-run"]
-    assert run("decide", "--input", "hello", *ASKED, *model) == 0
-    out = capsys.readouterr().out
+    out = run("decide", "--input", "hello", *ASKED, *model).out
     with Model(model[1], n_threads=1) as opened:
         expected = opened.decision_prompts(
             "hello",
@@ -109,8 +103,7 @@ def test_a_dry_run_prints_the_prompts_of_a_decision_model(
     parts = [f"{head}{prompt}\n" for head, prompt in zip(heads, expected, strict=True)]
     assert out == "".join(parts)
     for options in (["--scoring", "mean"], ["--labels", "letters"], ["--orders", "2"]):
-        assert run("decide", "--input", "hello", *ASKED, *model, *options) == 1
-        out, err = capsys.readouterr()
+        out, err = run("decide", "--input", "hello", *ASKED, *model, *options, code=1)
         assert (out, "has its own labels, orders and scoring" in err) == ("", True)
 
 
@@ -121,21 +114,17 @@ def answers(path: str) -> list[dict[str, Any]]:
 def test_a_list_of_strings_in_a_row_is_one_input(run: Run, tmp_path: Path) -> None:
     (tmp_path / "in.jsonl").write_text(json.dumps({"body": ["Where is it?", "It is late."]}))
     command = ["decide", str(tmp_path / "in.jsonl"), "--column", "body", *ASKED]
-    assert run(*command, "--output", "out.jsonl") == 0
+    run(*command, "--output", "out.jsonl")
     assert [row["error"] for row in answers("out.jsonl")] == [None]
 
 
-def test_a_row_has_the_same_answers_in_a_table_and_alone(
-    run: Run, table: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run("decide", table, "--column", "body", *ASKED, "--output", "out.jsonl") == 0
+def test_a_row_has_the_same_answers_in_a_table_and_alone(run: Run, table: str) -> None:
+    run("decide", table, "--column", "body", *ASKED, "--output", "out.jsonl")
     rows = answers("out.jsonl")
     assert len(rows) == 25
     assert rows[-1]["error"] == "in.csv, line 26: column 'body' is empty"
-    capsys.readouterr()
     for row in rows[:3]:  # up to rounding, which depends on the shape of the forward pass
-        assert run("decide", "--input", row["body"], *ASKED, "--json") == 0
-        silent, wanted = json.loads(capsys.readouterr().out)["answers"]
+        silent, wanted = run("decide", "--input", row["body"], *ASKED, "--json").json["answers"]
         assert row["silent_probability"] == pytest.approx(silent["probability"], abs=0.05)
         assert row["wanted_confidence"] == pytest.approx(wanted["confidence"], abs=0.1)
 
@@ -143,55 +132,50 @@ def test_a_row_has_the_same_answers_in_a_table_and_alone(
 def test_an_input_longer_than_the_context_is_an_error_in_its_row(run: Run) -> None:
     Path("in.csv").write_text(f"body\nshort\n{'long ' * 3000}\nshort again\n", encoding="utf-8")
     options = ["--column", "body", *ASKED, "--output", "out.jsonl", "--n-ctx", "512"]
-    assert run("decide", "in.csv", *options) == 0
+    run("decide", "in.csv", *options)
     errors = [row["error"] for row in answers("out.jsonl")]
     assert [error is None for error in errors] == [True, False, True]
     assert errors[1].startswith("in.csv, line 3: ")
 
 
 @pytest.mark.slow
-def test_evaluate_and_decide_use_the_file_of_calibrate(
-    run: Run, table: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run("calibrate", table, *LABELS, *ASKED, "--method", "temperature",
-               "--output", "c.json", "--json") == 0  # fmt: skip
-    out, err = capsys.readouterr()
+def test_evaluate_and_decide_use_the_file_of_calibrate(run: Run, table: str) -> None:
+    options = ["--method", "temperature", "--output", "c.json", "--json"]
+    out, err = run("calibrate", table, *LABELS, *ASKED, *options)
     fitted = json.loads(out)
     assert set(fitted) == {"silent", "wanted"}
     assert fitted["silent"]["examples"] == 24
     assert err == ("eliza-ffi: rows left out: 1\n  in.csv, line 26: column 'body' is empty\n")
     reports = []
     for options in ([], ["--calibration", "c.json"]):
-        assert run("evaluate", table, *LABELS, *ASKED, *options, "--output", "r.json") == 0
+        shown = run("evaluate", table, *LABELS, *ASKED, *options, "--output", "r.json")
         reports.append(json.loads(Path("r.json").read_text(encoding="utf-8")))
-        assert "accuracy" in capsys.readouterr().out
+        assert "accuracy" in shown.out
     plain, calibrated = reports
     assert (plain["calibrated"], calibrated["calibrated"]) == (False, True)
     assert plain["left_out"] == ["in.csv, line 26: column 'body' is empty"]
     # A temperature changes no answer, and it was fitted to the same rows.
     assert calibrated["overall"]["accuracy"] == plain["overall"]["accuracy"]
     assert calibrated["overall"]["nll"] <= plain["overall"]["nll"] + 1e-6
-    assert run("decide", "--input", "x", *ASKED, "--calibration", "c.json", "--json") == 0
-    assert json.loads(capsys.readouterr().out)["calibrated"] is True
+    decided = run("decide", "--input", "x", *ASKED, "--calibration", "c.json", "--json")
+    assert decided.json["calibrated"] is True
 
 
 def test_a_calibration_for_other_questions_is_rejected_before_the_first_row(
-    run: Run, table: str, capsys: pytest.CaptureFixture[str]
+    run: Run, table: str
 ) -> None:
     options = ["--method", "temperature", "--output", "c.json"]
-    assert run("calibrate", table, *LABELS, *ASKED, *options) == 0
-    assert "temperature" in capsys.readouterr().out
+    assert "temperature" in run("calibrate", table, *LABELS, *ASKED, *options).out
     other = ["decide", table, "--column", "body", *ASKED[:4], "--calibration", "c.json"]
     for way in (["--output", "out.jsonl"], ["--dry-run"]):
-        assert run(*other, *way) == 1
-        assert "the calibration is for" in capsys.readouterr().err
+        assert "the calibration is for" in run(*other, *way, code=1).err
     assert not Path("out.jsonl").exists()
 
 
 def test_plots_are_written_to_a_folder(run: Run, table: str) -> None:
     pytest.importorskip("matplotlib")
     assert load_matplotlib()
-    assert run("evaluate", table, *LABELS, *ASKED, "--limit", "8", "--plots", "plots") == 0
+    run("evaluate", table, *LABELS, *ASKED, "--limit", "8", "--plots", "plots")
     for name in ("reliability.png", "coverage.png"):
         assert (Path("plots") / name).read_bytes().startswith(b"\x89PNG")
 
@@ -215,21 +199,14 @@ def test_plots_are_written_to_a_folder(run: Run, table: str) -> None:
     ],
 )
 def test_wrong_label_options_are_explained(
-    command: str,
-    options: list[str],
-    code: int,
-    message: str,
-    run: Run,
-    table: str,
-    capsys: pytest.CaptureFixture[str],
+    command: str, options: list[str], code: int, message: str, run: Run, table: str
 ) -> None:
-    assert run(command, table, "--column", "body", *ASKED, *options) == code
-    assert message in capsys.readouterr().err
+    assert message in run(command, table, "--column", "body", *ASKED, *options, code=code).err
 
 
 @pytest.mark.parametrize("command", ["evaluate", "calibrate", "decide"])
 def test_an_output_that_is_an_input_is_rejected_and_not_changed(
-    command: str, run: Run, table: str, capsys: pytest.CaptureFixture[str]
+    command: str, run: Run, table: str
 ) -> None:
     questions = Path("questions.jsonl")
     questions.write_text('[{"type": "predicate", "instructions": "x", "name": "silent"}]')
@@ -238,32 +215,14 @@ def test_an_output_that_is_an_input_is_rejected_and_not_changed(
     for output, message in inputs.items():
         before = Path(output).read_bytes()
         given = ["--column", "body", *labels, "--questions", str(questions), "--output", output]
-        assert run(command, table, *given) == 1
-        assert message in capsys.readouterr().err
+        assert message in run(command, table, *given, code=1).err
         assert Path(output).read_bytes() == before
 
 
-@pytest.mark.parametrize("command", ["evaluate", "calibrate", "decide"])
-def test_an_unwritable_output_is_rejected_before_the_model_is_loaded(
-    command: str,
-    run: Run,
-    table: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("eliza_ffi.cli.console.Model", None)
-    labels = [] if command == "decide" else LABELS[2:]
-    assert run(command, table, "--column", "body", *labels, *ASKED, "--output", "no/x.csv") == 1
-    assert "no: No such folder to write to" in capsys.readouterr().err
-
-
-def test_left_out_rows_are_listed_although_calibrate_fails(
-    run: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_left_out_rows_are_listed_although_calibrate_fails(run: Run) -> None:
     Path("in.csv").write_text("body,silent\n,y\n,n\n", encoding="utf-8")
     command = ["calibrate", "in.csv", "--column", "body", *ASKED[:4], "--output", "c.json"]
-    assert run(*command) == 1
-    left_out, first, second, failed = capsys.readouterr().err.splitlines()
+    left_out, first, second, failed = run(*command, code=1).err.splitlines()
     assert left_out == "eliza-ffi: rows left out: 2"
     assert first == "  in.csv, line 2: column 'body' is empty"
     assert second == "  in.csv, line 3: column 'body' is empty"
@@ -271,16 +230,13 @@ def test_left_out_rows_are_listed_although_calibrate_fails(
 
 
 @pytest.mark.slow
-def test_rows_longer_than_the_context_are_left_out_and_listed(
-    run: Run, table: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rows_longer_than_the_context_are_left_out_and_listed(run: Run, table: str) -> None:
     path = Path(table)
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     long = [f"{'long ' * n},y,search\n" for n in (3000, 4000)]
     path.write_text("".join([*lines[:3], long[0], *lines[3:], long[1]]), encoding="utf-8")
     small = [table, *LABELS, *ASKED, "--n-ctx", "512"]
-    assert run("evaluate", *small, "--json") == 0
-    out, err = capsys.readouterr()
+    out, err = run("evaluate", *small, "--json")
     report = json.loads(out)
     assert [each["n"] for each in report["questions"]] == [24, 24]
     empty, first, second = report["left_out"]
@@ -289,14 +245,12 @@ def test_rows_longer_than_the_context_are_left_out_and_listed(
     assert second.startswith("in.csv, line 28: an input of 20,000 characters: cannot prefill")
     assert err.splitlines()[0] == "eliza-ffi: rows left out: 3"
     assert f"  {first}" in err.splitlines()
-    assert run("calibrate", *small, "--output", "c.json", "--json") == 0
-    out, err = capsys.readouterr()
+    out, err = run("calibrate", *small, "--output", "c.json", "--json")
     assert json.loads(out)["silent"]["examples"] == 24
     assert err.splitlines()[0] == "eliza-ffi: rows left out: 3"
 
 
-def test_at_most_ten_left_out_rows_are_listed(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_at_most_ten_left_out_rows_are_listed(run: Run) -> None:
     Path("in.csv").write_text("body,silent\n" + ",y\n" * 100, encoding="utf-8")
-    assert run("evaluate", "in.csv", "--column", "body", *ASKED[:4]) == 1
-    lines = capsys.readouterr().err.splitlines()
+    lines = run("evaluate", "in.csv", "--column", "body", *ASKED[:4], code=1).err.splitlines()
     assert (len(lines), lines[-2]) == (13, "  and 90 more")

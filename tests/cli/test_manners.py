@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import csv
 import fcntl
 import io
@@ -20,14 +19,11 @@ from pathlib import Path
 
 import pytest
 from checkout import ROOT
+from command import Run, parsers
 from rich.cells import cell_len
 
-from eliza_ffi import cli
 from eliza_ffi.cli.help import EXAMPLES
-from eliza_ffi.cli.main import build_parser
-from eliza_ffi.cli.progress import ProgressBar, RowProgress
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
-from eliza_ffi.tables import TableStep
 
 pytestmark = pytest.mark.slow
 
@@ -71,15 +67,6 @@ def started(*arguments: str, **more: object) -> subprocess.Popen[str]:
 # ---- help --------------------------------------------------------------------------------------
 
 
-def commands() -> dict[str, argparse.ArgumentParser]:
-    (found,) = (
-        action
-        for action in build_parser()._actions
-        if isinstance(action, argparse._SubParsersAction)
-    )
-    return dict(found.choices)
-
-
 def examples_of(help_text: str) -> list[list[str]]:
     """Return the example commands at the end of a help text, as words."""
     _, found, end = help_text.partition("\nExample")
@@ -88,34 +75,27 @@ def examples_of(help_text: str) -> list[list[str]]:
     return [shlex.split(line) for line in lines if line.startswith("  ")]
 
 
-@pytest.mark.parametrize("command", commands())
+@pytest.mark.parametrize("command", parsers())
 @pytest.mark.parametrize("columns", ["50", "200"])
 def test_help_has_an_example_that_is_not_wrapped(
-    command: str,
-    columns: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    eliza: Run, command: str, columns: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
-    assert cli.main([command, "--help"]) == 0
-    shown = capsys.readouterr().out
+    shown = eliza(command, "--help").out
     example = shown.partition("\nExample")[2]
     assert [line for line in example.splitlines() if len(line) > int(columns)] == []
     assert f"eliza-ffi {command}" in example
     assert examples_of(shown) == examples_of(f"\n{EXAMPLES[command]}")
 
 
-@pytest.mark.parametrize("command", sorted({*commands()} - {"serve"}))
-def test_the_examples_run(
-    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize("command", sorted({*parsers()} - {"serve"}))
+def test_the_examples_run(eliza: Run, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for words in examples_of(f"\n{EXAMPLES[command]}"):
         if "|" in words:
             monkeypatch.setattr(sys, "stdin", piped(words[1].encode().replace(b"\\n", b"\n")))
             words = words[words.index("|") + 1 :]
         assert words[:2] == ["eliza-ffi", command]
-        assert cli.main(words[1:]) == 0, capsys.readouterr().err
-        assert capsys.readouterr().out.strip()
+        assert eliza(*words[1:]).out.strip()
 
 
 def test_the_example_of_serve_runs_until_interrupted() -> None:
@@ -163,10 +143,9 @@ WRITING = {
 }
 
 
-def rejection_of(arguments: list[str], file: str, capsys: pytest.CaptureFixture[str]) -> str:
+def rejection_of(eliza: Run, arguments: list[str], file: str) -> str:
     """Return the line that a command prints when it rejects a file."""
-    assert cli.main([file if word == "FILE" else word for word in arguments]) == 1
-    out, err = capsys.readouterr()
+    out, err = eliza(*[file if word == "FILE" else word for word in arguments], code=1)
     assert out == ""
     assert err.startswith("eliza-ffi: ") and err.count("\n") == 1
     assert "Errno" not in err
@@ -175,72 +154,65 @@ def rejection_of(arguments: list[str], file: str, capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize("arguments", READING.values(), ids=READING)
-def test_a_missing_file_is_named(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert "'" not in rejection_of(arguments, "none.csv", capsys)
+def test_a_missing_file_is_named(eliza: Run, arguments: list[str]) -> None:
+    assert "'" not in rejection_of(eliza, arguments, "none.csv")
 
 
 @pytest.mark.parametrize("arguments", READING.values(), ids=READING)
-def test_a_folder_instead_of_a_file_is_named(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_instead_of_a_file_is_named(eliza: Run, arguments: list[str]) -> None:
     Path("folder.csv").mkdir()
-    rejection_of(arguments, "folder.csv", capsys)
+    rejection_of(eliza, arguments, "folder.csv")
 
 
 @pytest.mark.parametrize("arguments", READING.values(), ids=READING)
-def test_a_binary_file_is_named(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_binary_file_is_named(eliza: Run, arguments: list[str]) -> None:
     Path("binary.csv").write_bytes(b"\x7fELF\x00\xff\xfe\x00")
-    rejection_of(arguments, "binary.csv", capsys)
+    rejection_of(eliza, arguments, "binary.csv")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc/self/mem exists only on Linux")
 @pytest.mark.parametrize(
     "name", [name for name in READING if name.split()[1] not in ("table", "library")]
 )
-def test_a_file_whose_reading_fails_is_named(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_whose_reading_fails_is_named(eliza: Run, name: str) -> None:
     # Every user can open this file, but reading its beginning fails.
-    rejection_of(READING[name], "/proc/self/mem", capsys)
+    rejection_of(eliza, READING[name], "/proc/self/mem")
 
 
 @pytest.mark.parametrize("arguments", READING.values(), ids=READING)
-def test_a_file_without_read_permission_is_named(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_without_read_permission_is_named(eliza: Run, arguments: list[str]) -> None:
     Path("secret.csv").write_text("text\nx\n", encoding="utf-8")
     Path("secret.csv").chmod(0)
     if os.access("secret.csv", os.R_OK):
         pytest.skip("the current user can read every file")
-    assert re.search("Permission denied|cannot read", rejection_of(arguments, "secret.csv", capsys))
+    assert re.search("Permission denied|cannot read", rejection_of(eliza, arguments, "secret.csv"))
 
 
 @pytest.mark.parametrize("arguments", WRITING.values(), ids=WRITING)
 def test_an_unwritable_output_is_named_before_the_model_is_loaded(
-    arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    eliza: Run, arguments: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("eliza_ffi.cli.console.Model", None)
     Path("folder.csv").mkdir()
-    assert "folder" in rejection_of(arguments, "folder.csv", capsys)
+    assert "folder" in rejection_of(eliza, arguments, "folder.csv")
     command = [word.replace("FILE", "nowhere/o.csv") for word in arguments]
-    assert cli.main(command) == 1
-    assert capsys.readouterr().err == "eliza-ffi: nowhere: No such folder to write to\n"
+    assert eliza(*command, code=1).err == "eliza-ffi: nowhere: No such folder to write to\n"
 
 
-def test_labels_can_come_from_standard_input(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_labels_can_come_from_standard_input(eliza: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", piped("红\r\n\r\n蓝 \U0001f389\r\n".encode()))
-    assert cli.main(["choose", "--prompt", "x", "--choices-file", "-", "--probabilities"]) == 0
-    shown = {line.split("%  ")[1] for line in capsys.readouterr().out.splitlines()}
+    out = eliza("choose", "--prompt", "x", "--choices-file", "-", "--probabilities").out
+    shown = {line.split("%  ")[1] for line in out.splitlines()}
     assert shown == {"红", "蓝 \U0001f389"}
 
 
 @pytest.mark.parametrize("prompt", [[], ["--prompt-file", "-"]])
 def test_standard_input_cannot_hold_both_prompt_and_labels(
-    prompt: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    eliza: Run, prompt: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", piped(b"a\nb\n"))
-    assert cli.main(["choose", "--choices-file", "-", *prompt]) == 2
-    assert "standard input holds the labels" in capsys.readouterr().err
+    said = eliza("choose", "--choices-file", "-", *prompt, code=2).err
+    assert "standard input holds the labels" in said
 
 
 @pytest.mark.parametrize(
@@ -253,25 +225,20 @@ def test_standard_input_cannot_hold_both_prompt_and_labels(
     ],
 )
 def test_invalid_utf8_is_named(
-    arguments: list[str],
-    message: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    eliza: Run, arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", piped(b"a\n\xff"))
-    assert cli.main(arguments) == 1
-    assert message in capsys.readouterr().err
+    assert message in eliza(*arguments, code=1).err
 
 
-def test_an_address_in_use_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_address_in_use_is_named(eliza: Run) -> None:
     pytest.importorskip("uvicorn")
     from eliza_ffi.serve.server import listen
     from eliza_ffi.serve.settings import ServeSettings
 
     with listen(ServeSettings(name="x", host="127.0.0.1", port=0)) as taken:
         port = taken.getsockname()[1]
-        assert cli.main(["serve", "--port", str(port)]) == 1
-    err = capsys.readouterr().err
+        err = eliza("serve", "--port", str(port), code=1).err
     assert err == f"eliza-ffi: 127.0.0.1:{port}: Address already in use\n"
 
 
@@ -397,14 +364,10 @@ SHOWING: dict[str, list[str]] = {
 @pytest.mark.parametrize("columns", ["50", "200"])
 @pytest.mark.parametrize("arguments", SHOWING.values(), ids=SHOWING)
 def test_no_line_is_wider_than_the_environment_variable_columns(
-    arguments: list[str],
-    columns: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    eliza: Run, arguments: list[str], columns: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", columns)
-    assert cli.main(arguments) == 0
-    wide = [s for s in capsys.readouterr().out.splitlines() if cell_len(s) > int(columns)]
+    wide = [s for s in eliza(*arguments).out.splitlines() if cell_len(s) > int(columns)]
     assert wide == []
 
 
@@ -455,24 +418,3 @@ def test_a_table_in_a_pipe_is_not_wrapped(plain_terminal: pytest.MonkeyPatch) ->
     out, _ = started(*SHOWING["evaluate"]).communicate(timeout=60)
     (head,) = (line for line in out.splitlines() if "level error" in line)
     assert "question" in head and "accuracy" in head
-
-
-def test_progress_fits_on_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 0.0
-    monkeypatch.setattr("time.monotonic", lambda: now)
-    monkeypatch.setenv("COLUMNS", "50")
-    terminal = Terminal()
-    monkeypatch.setattr("sys.stderr", terminal)
-    loading, rows = ProgressBar(), RowProgress()
-    loading("load", 0.1)
-    now = 1.0
-    loading("load", 0.5)
-    rows(TableStep(1_234_567, 1_234_567, 0.5, 0.0))
-    drawn = [part for part in terminal.getvalue().split("\r") if part]
-    assert [part[:17] for part in drawn] == ["loading the model", "1,234,567 rows   "]
-    assert all(len(part) < 50 for part in drawn)
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True

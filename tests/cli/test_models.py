@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 import gguf
 import pytest
+from command import Run
 from fetch_llama_cpp import source_tree
 
-from eliza_ffi import cli
 from eliza_ffi._resources import default_model_path
 
 
@@ -36,14 +35,11 @@ def write_header(file: Path, **entries: Any) -> None:
     writer.close()
 
 
-def listed(capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, Any]]:
-    assert cli.main(["models", "--json"]) == 0
-    return {facts["name"]: facts for facts in json.loads(capsys.readouterr().out)}
+def listed(eliza: Run) -> dict[str, dict[str, Any]]:
+    return {facts["name"]: facts for facts in eliza("models", "--json").json}
 
 
-def test_models_lists_what_each_model_can_do(
-    snapshot: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_models_lists_what_each_model_can_do(eliza: Run, snapshot: Path) -> None:
     templates = source_tree() / "models" / "templates"
     template = (templates / "Qwen-Qwen2.5-7B-Instruct.jinja").read_text(encoding="utf-8")
     (snapshot / "tiny-Q8_0.gguf").symlink_to(default_model_path())
@@ -52,7 +48,7 @@ def test_models_lists_what_each_model_can_do(
     write_header(snapshot / "rank-F32.gguf", architecture="bert", bert__pooling_type=4)
     write_header(snapshot / "decide-BF16.gguf", llama__decision__type="lev")
     write_header(snapshot / "lora-Q2_K.gguf", general__type="adapter")
-    facts = listed(capsys)
+    facts = listed(eliza)
     kinds = ("chat_template", "tools", "embedding", "decision_type")
     assert {name: tuple(each[kind] for kind in kinds) for name, each in facts.items()} == {
         "org/repo:Q4_K_M": (True, True, False, None),
@@ -65,8 +61,7 @@ def test_models_lists_what_each_model_can_do(
     assert facts["org/repo:F16"]["architecture"] == "bert"
     assert facts["org/repo:Q8_0"]["path"] == str(snapshot / "tiny-Q8_0.gguf")
     assert facts["org/repo:Q8_0"]["size_bytes"] == default_model_path().stat().st_size
-    assert cli.main(["models"]) == 0
-    lines = [re.split(r"  +", line) for line in capsys.readouterr().out.splitlines()]
+    lines = [re.split(r"  +", line) for line in eliza("models").out.splitlines()]
     assert lines[0] == ["model", "use", "size"]
     assert {name: use for name, use, _ in lines[1:]} == {
         "org/repo:Q4_K_M": "chat, tools",
@@ -78,20 +73,17 @@ def test_models_lists_what_each_model_can_do(
     }
 
 
-def test_models_reports_damaged_and_incomplete_models(
-    snapshot: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_models_reports_damaged_and_incomplete_models(eliza: Run, snapshot: Path) -> None:
     (snapshot / "cut-Q8_0.gguf").write_bytes(default_model_path().read_bytes()[:1000])
     write_header(snapshot / "split-F16-00001-of-00002.gguf")
-    facts = listed(capsys)
+    facts = listed(eliza)
     assert "cut-Q8_0.gguf is damaged at byte " in facts["org/repo:Q8_0"]["problem"]
     problem = "1 of its files missing, such as split-F16-00002-of-00002.gguf"
     assert facts["org/repo:F16"]["problem"] == problem
     assert facts["org/repo:F16"]["architecture"] == "llama"
 
 
-def test_models_without_a_model_says_so(snapshot: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["models"]) == 0
-    out = capsys.readouterr().out
+def test_models_without_a_model_says_so(eliza: Run, snapshot: Path) -> None:
+    out = eliza("models").out
     assert out == "no models found in the caches of Hugging Face and llama.cpp\n"
-    assert listed(capsys) == {}
+    assert listed(eliza) == {}

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from command import Run, runner
 
-from eliza_ffi import cli
 from eliza_ffi.library.loading import Library
-
-Run = Callable[..., int]
 
 LABELS = [
     f"{colour} > {thing} > {size}"
@@ -24,8 +20,8 @@ PROMPT = ["rank", "--prompt", "I like the "]
 
 
 @pytest.fixture
-def run(library: Library) -> Run:
-    return lambda *arguments: cli.main([*arguments, "--library", str(library.path)])
+def run(capsys: pytest.CaptureFixture[str], library: Library) -> Run:
+    return runner(capsys, "--library", str(library.path))
 
 
 @pytest.fixture
@@ -42,21 +38,17 @@ def lines_of(out: str) -> list[tuple[str, float]]:
     return [(label, float(percent)) for label, percent in found]
 
 
-def test_rank_agrees_with_the_probabilities_of_choose(
-    run: Run, listed: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_rank_agrees_with_the_probabilities_of_choose(run: Run, listed: list[str]) -> None:
     given = [word for label in LABELS for word in ("--choice", label)]
-    assert run("choose", *PROMPT[1:], *given, "--probabilities", "--json") == 0
-    probabilities = json.loads(capsys.readouterr().out)["probabilities"]
+    chosen = run("choose", *PROMPT[1:], *given, "--probabilities", "--json").json
+    probabilities = chosen["probabilities"]
     best = sorted(probabilities, key=probabilities.__getitem__, reverse=True)[:3]
-    assert run(*PROMPT, *listed, "--top", "3", "--json") == 0
-    ranking = json.loads(capsys.readouterr().out)
+    ranking = run(*PROMPT, *listed, "--top", "3", "--json").json
     assert ranking["labels"] == best
     assert ranking["probabilities"] == pytest.approx([probabilities[b] for b in best], rel=1e-3)
     assert ranking["rest"] == pytest.approx(1.0 - sum(ranking["probabilities"]), abs=1e-6)
     assert ranking["proven"] is True
-    assert run(*PROMPT, *listed, "--top", "3") == 0
-    out = capsys.readouterr().out
+    out = run(*PROMPT, *listed, "--top", "3").out
     expected = [(label, 100 * probabilities[label]) for label in best]
     assert [label for label, _ in lines_of(out)] == best
     assert [p for _, p in lines_of(out)] == pytest.approx([p for _, p in expected], abs=0.2)
@@ -64,51 +56,38 @@ def test_rank_agrees_with_the_probabilities_of_choose(
     assert "proven: no other label is more probable" in out
 
 
-def test_rank_prints_five_labels_by_default(
-    run: Run, listed: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(*PROMPT, *listed) == 0
-    assert len(lines_of(capsys.readouterr().out)) == 5
+def test_rank_prints_five_labels_by_default(run: Run, listed: list[str]) -> None:
+    assert len(lines_of(run(*PROMPT, *listed).out)) == 5
 
 
-def test_labels_can_be_arguments(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(*PROMPT, "--choice", "red car", "--choice", "blue house") == 0
-    assert {label for label, _ in lines_of(capsys.readouterr().out)} == {"red car", "blue house"}
+def test_labels_can_be_arguments(run: Run) -> None:
+    out = run(*PROMPT, "--choice", "red car", "--choice", "blue house").out
+    assert {label for label, _ in lines_of(out)} == {"red car", "blue house"}
 
 
-def test_a_level_ranks_groups_of_labels(
-    run: Run, listed: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(*PROMPT, *listed, "--top", "99", "--json") == 0
-    ranking = json.loads(capsys.readouterr().out)
+def test_a_level_ranks_groups_of_labels(run: Run, listed: list[str]) -> None:
+    ranking = run(*PROMPT, *listed, "--top", "99", "--json").json
     sums = dict.fromkeys(("red", "green", "blue"), 0.0)
     for label, probability in zip(ranking["labels"], ranking["probabilities"], strict=True):
         sums[label.split(" > ")[0]] += probability
-    assert (
-        run(*PROMPT, *listed, "--separator", " > ", "--group-level", "1", "--top", "3", "--json")
-        == 0
-    )
-    groups = json.loads(capsys.readouterr().out)
+    options = ["--separator", " > ", "--group-level", "1", "--top", "3", "--json"]
+    groups = run(*PROMPT, *listed, *options).json
     found = dict(zip(groups["labels"], groups["probabilities"], strict=True))
     assert found == pytest.approx(sums, rel=1e-3)
 
 
-def test_a_separator_prints_the_levels_of_the_first_label(
-    run: Run, listed: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(*PROMPT, *listed, "--separator", " > ", "--top", "1") == 0
-    first, levels = capsys.readouterr().out.split("levels of the first label:")
+def test_a_separator_prints_the_levels_of_the_first_label(run: Run, listed: list[str]) -> None:
+    out = run(*PROMPT, *listed, "--separator", " > ", "--top", "1").out
+    first, levels = out.split("levels of the first label:")
     ((label, probability),) = lines_of(first)
     colour, thing, _ = label.split(" > ")
     assert [text for text, _ in lines_of(levels)] == [colour, f"{colour} > {thing}", label]
     assert lines_of(levels)[-1][1] == probability
 
 
-def test_a_search_that_max_passes_ends_is_not_proven(
-    run: Run, listed: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(*PROMPT, *listed, "--max-passes", "0") == 0
-    assert "not proven: the limit of passes ended the search; 0 passes" in capsys.readouterr().out
+def test_a_search_that_max_passes_ends_is_not_proven(run: Run, listed: list[str]) -> None:
+    out = run(*PROMPT, *listed, "--max-passes", "0").out
+    assert "not proven: the limit of passes ended the search; 0 passes" in out
 
 
 @pytest.mark.parametrize(
@@ -121,12 +100,11 @@ def test_a_search_that_max_passes_ends_is_not_proven(
     ],
 )
 def test_a_wrong_line_of_the_labels_file_is_named(
-    text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    eliza: Run, text: str, message: str, tmp_path: Path
 ) -> None:
     path = tmp_path / "labels.txt"
     path.write_bytes(text.encode())
-    assert cli.main([*PROMPT, "--labels-file", str(path)]) == 2
-    out, err = capsys.readouterr()
+    out, err = eliza(*PROMPT, "--labels-file", str(path), code=2)
     assert (out, err.count("\n")) == ("", 1)
     assert str(path) in err
     assert message in err
@@ -143,22 +121,16 @@ def test_a_wrong_line_of_the_labels_file_is_named(
         (["--choice", "a", "--group-level", "1"], "--group-level requires --separator"),
     ],
 )
-def test_a_wrong_rank_command_exits_with_2(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert cli.main([*PROMPT, *arguments]) == 2
-    assert message in capsys.readouterr().err
+def test_a_wrong_rank_command_exits_with_2(eliza: Run, arguments: list[str], message: str) -> None:
+    assert message in eliza(*PROMPT, *arguments, code=2).err
 
 
-def test_choose_takes_the_most_probable_label_by_default(
-    run: Run, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_choose_takes_the_most_probable_label_by_default(run: Run) -> None:
     labels = ["red red big", *(f"car {end}" for end in ("tree blue", "open green", "small now"))]
     labels += ["car red old", "car play dog", "car house dog", "now note dog", "now tree note"]
     given = [word for label in labels for word in ("--choice", label)]
     chosen = []
     for mode in ([], ["--mode", "best"], ["--mode", "greedy"]):
-        assert run("choose", "--prompt", "x", *given, *mode) == 0
-        chosen.append(capsys.readouterr().out)
+        chosen.append(run("choose", "--prompt", "x", *given, *mode).out)
     default, best, greedy = chosen
     assert default == best != greedy

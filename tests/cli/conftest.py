@@ -1,0 +1,12 @@
+"""A fixture for tests of the commands."""
+
+from __future__ import annotations
+
+import pytest
+from command import Run, runner
+
+
+@pytest.fixture
+def eliza(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Return a function that runs ``eliza-ffi``."""
+    return runner(capsys)
