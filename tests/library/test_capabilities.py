@@ -17,11 +17,6 @@ from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 
 
-@pytest.fixture(scope="module")
-def fakes(tmp_path_factory: pytest.TempPathFactory) -> Fakes:
-    return Fakes(tmp_path_factory.mktemp("capabilities"))
-
-
 def test_a_missing_library_has_no_capabilities() -> None:
     nothing = detect_capabilities(None)
     assert nothing == InferenceCapabilities()

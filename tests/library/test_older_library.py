@@ -6,10 +6,9 @@ import asyncio
 import logging
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
-from older_fake import BYTES, REFUSE, STREAM, TEXT, TRIE, Fake, Fakes
+from older_fake import BYTES, REFUSE, STREAM, TEXT, TRIE, Fake, Fakes, bound
 
 from eliza_ffi import Gbnf, cli
 from eliza_ffi.choices.label_set import string_choices
@@ -23,7 +22,6 @@ from eliza_ffi.elizaos import (
     generate_args,
 )
 from eliza_ffi.errors import InvalidArgumentError, ModelError, NotSupportedError
-from eliza_ffi.library.binding import CffiBinding
 from eliza_ffi.library.loading import Library, header_ffi
 from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import Model
@@ -36,25 +34,15 @@ REFUSED_PAYLOAD = TokenTreePayload.from_json(
 ARGS = FfiStreamingGenerateArgs([1, 2], token_tree_payload=REFUSED_PAYLOAD)
 
 
-@pytest.fixture(scope="module")
-def fakes(tmp_path_factory: pytest.TempPathFactory) -> Fakes:
-    return Fakes(tmp_path_factory.mktemp("older"))
-
-
 @pytest.fixture
 def fake(fakes: Fakes) -> Fake:
     return fakes(STREAM)
 
 
-def opened(fake: Fake) -> tuple[CffiBinding, Any]:
-    binding = CffiBinding(Library(fake.path))
-    return binding, binding.create("any")
-
-
 def test_without_a_trie_the_runner_warns_once_and_continues(
     fake: Fake, caplog: pytest.LogCaptureFixture
 ) -> None:
-    binding, ctx = opened(fake)
+    binding, ctx = bound(fake)
     runner = FfiStreamingRunner(binding, ctx)
     with caplog.at_level(logging.WARNING, "eliza_ffi"):
         for _ in range(3):
@@ -68,59 +56,45 @@ def test_without_a_trie_the_runner_warns_once_and_continues(
     ]
     pulls = ["next"] * (len(BYTES) + 1)
     assert fake.calls == ["open", "prefill", *pulls, "close"] * 3
-    binding.destroy(ctx)
 
 
 def test_text_chunks_are_whole_characters(fake: Fake) -> None:
-    binding, ctx = opened(fake)
+    binding, ctx = bound(fake)
     chunks: list[str] = []
     args = FfiStreamingGenerateArgs([1], on_text_chunk=chunks.append)
     SyncStreamingRunner(binding, ctx).generate_with_usage(args)
     assert chunks == list(TEXT)
-    binding.destroy(ctx)
 
 
 def test_an_incomplete_last_character_is_reported_as_u_fffd(fake: Fake) -> None:
-    binding, ctx = opened(fake)
+    binding, ctx = bound(fake)
     runner = SyncStreamingRunner(binding, ctx)
     result = runner.generate_with_usage(FfiStreamingGenerateArgs([1], max_tokens=3))
     assert result.text == "Gr\ufffd"
     assert result.tokens == BYTES[:3]
     assert result.finish_reason == "length"
-    binding.destroy(ctx)
 
 
 def test_counters_that_an_older_library_lacks_are_0(fakes: Fakes) -> None:
-    binding, ctx = opened(fakes(STREAM | {"llm_stream_stats"}))
+    binding, ctx = bound(fakes(STREAM | {"llm_stream_stats"}))
     stats = binding.stats(binding.open(ctx, StreamConfig()))
     assert stats.prompt_tokens == 7
     assert (stats.passes_shared, stats.sequences, stats.wait_us) == (0, 0, 0)
     assert (stats.bytes_copied, stats.strategies) == (0, ())
-    binding.destroy(ctx)
 
 
 def test_without_the_probe_the_result_of_set_token_trie_is_ignored(fakes: Fakes) -> None:
     fake = fakes(STREAM | TRIE - {"token_trie_supported"})
-    binding, ctx = opened(fake)
+    binding, ctx = bound(fake)
     result = SyncStreamingRunner(binding, ctx).generate_with_usage(ARGS)
     assert result.text == TEXT
     assert fake.calls[:3] == ["open", "prefill", "set"]
     assert fake.calls[-2:] == ["clear", "close"]
     assert binding.trie_modes() == 0
-    binding.destroy(ctx)
-
-
-def test_an_abandoned_stream_is_closed(fake: Fake) -> None:
-    binding, ctx = opened(fake)
-    steps = SyncStreamingRunner(binding, ctx).generate_stream(FfiStreamingGenerateArgs([1]))
-    assert next(steps).text == "G"
-    steps.close()
-    assert fake.calls[-1] == "close"
-    binding.destroy(ctx)
 
 
 def test_an_error_contains_the_librarys_message(fake: Fake) -> None:
-    binding, ctx = opened(fake)
+    binding, ctx = bound(fake)
     with pytest.raises(ModelError, match=r"cannot open the model missing\.gguf: no model there"):
         binding.create("missing.gguf")
     with pytest.raises(
@@ -128,7 +102,6 @@ def test_an_error_contains_the_librarys_message(fake: Fake) -> None:
     ):
         SyncStreamingRunner(binding, ctx).generate_with_usage(FfiStreamingGenerateArgs([REFUSE, 1]))
     assert fake.calls == ["open", "prefill", "close"]
-    binding.destroy(ctx)
 
 
 def test_missing_symbols_are_reported_in_the_headers_order(fake: Fake) -> None:

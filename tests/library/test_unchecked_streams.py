@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -24,12 +23,11 @@ from older_fake import (
     TRIE,
     Fake,
     Fakes,
+    opened,
 )
 
-from eliza_ffi.elizaos import FfiStreamingGenerateArgs, FfiStreamingRunner, SyncStreamingRunner
+from eliza_ffi.elizaos import FfiStreamingGenerateArgs, FfiStreamingRunner
 from eliza_ffi.errors import GenerationCancelled, InvalidArgumentError, NativeFault
-from eliza_ffi.library.binding import CffiBinding
-from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import StreamConfig
 
 LARGEST_INT32 = 2**31 - 1
@@ -40,10 +38,7 @@ class Session:
 
     def __init__(self, fake: Fake, manner: int = PLAIN, max_tokens: int = 0) -> None:
         self.fake = fake
-        self.binding = CffiBinding(Library(fake.path))
-        self.ctx = self.binding.create("any")
-        self.stream: Any = self.binding.open(self.ctx, StreamConfig(max_tokens=max_tokens))
-        self.binding.prefill(self.stream, [manner])
+        self.binding, self.ctx, self.stream = opened(fake, manner, max_tokens=max_tokens)
 
     def pull(self) -> int:
         """Return the next token."""
@@ -79,16 +74,6 @@ class Session:
         self.binding.generate(self.stream, max_tokens, on_token)
         return tokens, "".join(pieces)
 
-    def end(self) -> None:
-        """Destroy the context and check that no call would have crashed the library."""
-        self.binding.destroy(self.ctx)
-        assert self.fake.harm == ""
-
-
-@pytest.fixture(scope="module")
-def fakes(tmp_path_factory: pytest.TempPathFactory) -> Fakes:
-    return Fakes(tmp_path_factory.mktemp("fakes"))
-
 
 @pytest.fixture
 def fake(fakes: Fakes) -> Fake:
@@ -96,10 +81,8 @@ def fake(fakes: Fakes) -> Fake:
 
 
 @pytest.fixture
-def session(fake: Fake) -> Iterator[Session]:
-    session = Session(fake)
-    yield session
-    session.end()
+def session(fake: Fake) -> Session:
+    return Session(fake)
 
 
 # ---- tokens ------------------------------------------------------------------------------------
@@ -132,7 +115,6 @@ def test_a_generate_without_limit_gets_the_largest_limit(
 def test_an_incomplete_last_character_is_pulled_as_u_fffd(fake: Fake) -> None:
     session = Session(fake, max_tokens=3)
     assert session.pull_all() == (list(BYTES[:3]), "Gr\ufffd")
-    session.end()
 
 
 # ---- failures ----------------------------------------------------------------------------------
@@ -143,14 +125,12 @@ def test_the_tokens_before_a_failure_are_returned_first(fake: Fake) -> None:
     assert [session.pull() for _ in range(3)] == list(BYTES[:3])
     with pytest.raises(NativeFault, match="cannot generate: the disk is on fire"):
         session.pull()
-    session.end()
 
 
 def test_a_failure_of_generate_has_the_librarys_message(fake: Fake) -> None:
     session = Session(fake, FAIL)
     with pytest.raises(NativeFault, match="cannot generate: the disk is on fire"):
         session.generate()
-    session.end()
 
 
 def test_a_stream_can_be_prefilled_after_a_rejected_prefill(session: Session) -> None:
@@ -173,7 +153,6 @@ def test_a_cancel_stops_the_running_pull_and_no_token_is_lost(fake: Fake) -> Non
         with pytest.raises(GenerationCancelled):
             pull.result(10)
     assert tokens + session.pull_all()[0] == list(BYTES)
-    session.end()
 
 
 def test_a_cancel_from_a_token_callback_stops_generate(session: Session) -> None:
@@ -203,7 +182,6 @@ def test_a_second_call_on_a_busy_stream_is_rejected(fake: Fake) -> None:
         with pytest.raises(GenerationCancelled):
             first.result(10)
     assert tokens + session.pull_all()[0] == list(BYTES)
-    session.end()
 
 
 def test_a_callback_cannot_call_its_own_stream(session: Session) -> None:
@@ -262,7 +240,6 @@ def test_closing_from_another_thread_ends_the_running_call(way: Any, fake: Fake)
         session.binding.close(session.stream)
         with pytest.raises(GenerationCancelled):
             running.result(10)
-    session.end()
 
 
 def test_destroying_a_context_closes_its_streams_first(session: Session) -> None:
@@ -304,15 +281,3 @@ def test_a_cancelled_task_stops_the_forward_pass_and_then_closes(session: Sessio
 
     asyncio.run(cancel())
     assert session.fake.calls[-4:] == ["next", "next", "cancel", "close"]
-
-
-def test_an_exception_in_the_text_callback_closes_the_stream(session: Session) -> None:
-    """The exception is raised in the caller."""
-
-    def complain(text: str) -> None:
-        raise KeyError(text)
-
-    args = FfiStreamingGenerateArgs([PLAIN], on_text_chunk=complain)
-    with pytest.raises(KeyError, match="G"):
-        SyncStreamingRunner(session.binding, session.ctx).generate_with_usage(args)
-    assert session.fake.calls[-4:] == ["open", "prefill", "next", "close"]

@@ -14,7 +14,9 @@ import cffi
 import pytest
 
 from eliza_ffi.library.abi import SINCE
-from eliza_ffi.library.loading import PREFIX, REQUIRED_SYMBOLS, library_file_name
+from eliza_ffi.library.binding import CffiBinding
+from eliza_ffi.library.loading import PREFIX, REQUIRED_SYMBOLS, Library, library_file_name
+from eliza_ffi.library.protocol import StreamConfig
 
 SOURCE = Path(__file__).with_name("older_fake.c")
 FUNCTIONS = frozenset(re.findall(r"^EXPORT\((\w+)\)", SOURCE.read_text(), flags=re.MULTILINE))
@@ -124,3 +126,23 @@ class Fakes:
 
     def __call__(self, functions: Iterable[str], abi_version: int = 11, *defines: str) -> Fake:
         return Fake(build_fake(self._folder, frozenset(functions), abi_version, defines))
+
+
+OPEN: list[tuple[Fake, CffiBinding, Any]] = []
+"""The contexts of the current test."""
+
+
+def bound(fake: Fake) -> tuple[CffiBinding, Any]:
+    """Return a binding of a fake library and a context, which is added to `OPEN`."""
+    binding = CffiBinding(Library(fake.path))
+    ctx = binding.create("any")
+    OPEN.append((fake, binding, ctx))
+    return binding, ctx
+
+
+def opened(fake: Fake, prompt: int = 1, **config: Any) -> tuple[CffiBinding, Any, Any]:
+    """Return a binding of a fake library, a context, and a stream with a prompt of one token."""
+    binding, ctx = bound(fake)
+    stream = binding.open(ctx, StreamConfig(**config))
+    binding.prefill(stream, [prompt])
+    return binding, ctx, stream
