@@ -88,8 +88,9 @@ def test_the_leaf_is_read_before_the_trie_is_cleared(run: Run) -> None:
 
 
 @both_runners
-def test_the_finish_reason_is_leaf_after_a_span_with_stop_at_leaf(run: Run) -> None:
-    """The finish reason does not depend on the library's counters, which this binding lacks."""
+def test_the_finish_reason_does_not_need_the_librarys_counters(run: Run) -> None:
+    """This binding lacks the counters."""
+    assert run(RecordingBinding(), args_with()).finish_reason == "end"
     binding = RecordingBinding(has=ALL | {"token_trie_leaf"})
     changes = {"token_tree_mode": STOP_AT_LEAF, "max_tokens": 4}
     assert run(binding, args_with(**changes)).finish_reason == "leaf"
@@ -177,12 +178,6 @@ def test_an_asynchronous_text_callback_is_awaited() -> None:
 
 
 @both_runners
-def test_the_finish_reason_does_not_need_the_librarys_counters(run: Run) -> None:
-    assert run(RecordingBinding(), args_with()).finish_reason == "end"
-    assert run(RecordingBinding(), args_with(max_tokens=4)).finish_reason == "length"
-
-
-@both_runners
 def test_a_full_context_ends_the_generation_and_keeps_the_text(run: Run) -> None:
     """Without any text, ContextFullError is raised."""
     full = ContextFullError("context full")
@@ -222,23 +217,13 @@ def test_an_error_in_any_call_clears_the_trie_and_closes_the_stream(
 
 
 @both_runners
-def test_an_error_while_scoring_clears_and_closes(run: Run) -> None:
-    binding = RecordingBinding(failures={"token_trie_scores": NativeFault("broken")})
-    with pytest.raises(NativeFault, match="broken"):
-        run(binding, args_with(score_leaves=True))
-    assert binding.calls == [
-        *("open", "prefill", "set_token_trie", "token_trie_scores", "clear_token_trie", "close")
-    ]
-
-
-@both_runners
-@pytest.mark.parametrize("point", ["stats", "token_trie_leaf"])
-def test_an_error_while_reading_stats_or_leaf_clears_and_closes(run: Run, point: str) -> None:
+@pytest.mark.parametrize("point", ["token_trie_scores", "stats", "token_trie_leaf"])
+def test_an_error_while_reading_results_clears_and_closes(run: Run, point: str) -> None:
     failures: dict[str, BaseException] = {point: NativeFault("broken")}
     binding = RecordingBinding(has=ALL | {point}, failures=failures)
-    with pytest.raises(NativeFault):
-        run(binding, args_with())
-    assert binding.calls[-2:] == ["clear_token_trie", "close"]
+    with pytest.raises(NativeFault, match="broken"):
+        run(binding, args_with(score_leaves=point == "token_trie_scores"))
+    assert binding.calls[-3:] == [point, "clear_token_trie", "close"]
 
 
 @both_runners
@@ -501,16 +486,11 @@ def overlap(slots: list[int]) -> RecordingBinding:
     return binding
 
 
-def test_one_slot_runs_one_generation_at_a_time() -> None:
-    assert overlap([3, 3, 3]).most_running == 1
-
-
-def test_different_slots_run_concurrently() -> None:
-    assert overlap([0, 1]).most_running == 2
-
-
-def test_generations_without_a_slot_id_run_concurrently() -> None:
-    assert overlap([-1, -1]).most_running == 2
+@pytest.mark.parametrize(("slots", "at_once"), [([3, 3, 3], 1), ([0, 1], 2), ([-1, -1], 2)])
+def test_only_generations_in_the_same_slot_wait_for_each_other(
+    slots: list[int], at_once: int
+) -> None:
+    assert overlap(slots).most_running == at_once
 
 
 def test_a_slot_is_free_again_after_an_error() -> None:
@@ -587,18 +567,13 @@ def test_each_runner_warns_once(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @both_runners
-def test_a_rejected_payload_raises(run: Run) -> None:
+def test_a_rejected_payload_raises_or_falls_back_to_the_grammar(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The argument `on_trie_error` decides."""
     binding = RecordingBinding(failures={"set_token_trie": TokenTrieError("token 9 is too large")})
     with pytest.raises(TokenTrieError, match="token 9 is too large"):
         run(binding, args_with())
-    assert binding.calls == ["open", "prefill", "set_token_trie", "close"]
-
-
-@both_runners
-def test_a_rejected_payload_falls_back_to_the_grammar_on_request(
-    run: Run, caplog: pytest.LogCaptureFixture
-) -> None:
-    binding = RecordingBinding(failures={"set_token_trie": TokenTrieError("token 9 is too large")})
     with caplog.at_level(logging.WARNING, "eliza_ffi"):
         result = run(binding, args_with(on_trie_error="grammar"))
     assert result.text == "onetwoend"
