@@ -19,6 +19,7 @@ from native_chain import (
     N_VOCAB,
     SETTINGS,
     NativeChain,
+    assert_agree,
     assert_same,
     distinct,
     hundredths,
@@ -44,11 +45,7 @@ def test_every_native_sampler_matches_its_reference(
     changes = {"temperature": 1.0, "dry_sequence_breakers": (), **data.draw(SETTINGS[name])}
     params = Sampling(**changes, seed=seed)
     accepted = data.draw(st.lists(st.integers(0, 5), max_size=30))
-    ids = list(range(len(logits)))
-    if not is_on_an_edge(params, logits, ids, accepted):
-        assert_same(
-            native.apply(params, logits, ids, accepted), reference_of(params, logits, ids, accepted)
-        )
+    assert_agree(native, params, logits, accepted=accepted)
 
 
 @pytest.mark.slow
@@ -78,10 +75,7 @@ def test_random_native_chains_match_their_reference(
     params = Sampling(**changes, samplers=";".join(order), seed=seed)
     accepted = [base + token for token in data.draw(st.lists(st.integers(0, 5), max_size=30))]
     ids = [base + 7 * i if base else i for i in range(len(logits))]
-    if not is_on_an_edge(params, logits, ids, accepted):
-        assert_same(
-            native.apply(params, logits, ids, accepted), reference_of(params, logits, ids, accepted)
-        )
+    assert_agree(native, params, logits, ids, accepted)
 
 
 def test_is_on_an_edge_detects_borderline_logits_of_top_n_sigma() -> None:
@@ -96,10 +90,7 @@ def test_typical_ignores_tokens_removed_by_top_n_sigma(native: NativeChain) -> N
     params = Sampling(temperature=1.0, top_n_sigma=0.5, typical_p=0.5, seed=1)
     ids = list(range(len(logits)))
     for ordered in (ids, ids[::-1]):
-        shuffled = [logits[i] for i in ordered]
-        assert_same(
-            native.apply(params, shuffled, ordered), reference_of(params, shuffled, ordered)
-        )
+        assert_agree(native, params, [logits[i] for i in ordered], ordered)
 
 
 @pytest.mark.slow
@@ -159,7 +150,6 @@ def test_native_and_reference_top_k_keep_the_same_logits_among_ties(
 def test_native_and_reference_agree_on_the_whole_vocabulary(native: NativeChain) -> None:
     rng = random.Random(1)
     logits = np.random.default_rng(2).normal(scale=3, size=N_VOCAB).astype(np.float32).tolist()
-    ids = list(range(N_VOCAB))
     for changes in (
         {"top_k": 300},
         {"top_p": 0.9},
@@ -171,8 +161,7 @@ def test_native_and_reference_agree_on_the_whole_vocabulary(native: NativeChain)
     ):
         for _ in range(3):
             params = Sampling(temperature=0.9, seed=rng.randrange(2**32 - 1), **changes)
-            if not is_on_an_edge(params, logits, ids):
-                assert_same(native.apply(params, logits, ids), reference_of(params, logits, ids))
+            assert_agree(native, params, logits)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 1), st.integers(0, 2**18))
@@ -211,13 +200,9 @@ def test_native_and_reference_chains_agree_on_infinite_logits(
     logits = [infinite.get(i, logit) for i, logit in enumerate(logits)]
     assume(max(logits) > -np.inf)
     accepted = data.draw(st.lists(st.integers(0, 5), max_size=10))
-    ids = list(range(len(logits)))
     # A sort may put equal logits, such as infinite ones, in any order, so the draw may differ.
     assume(logits.count(np.inf) < 2)
-    if not is_on_an_edge(params, logits, ids, accepted):
-        assert_same(
-            native.apply(params, logits, ids, accepted), reference_of(params, logits, ids, accepted)
-        )
+    assert_agree(native, params, logits, accepted=accepted)
 
 
 @pytest.mark.parametrize("changes", [{"logit_bias": ((0, -np.inf),)}, {"top_n_sigma": 0.5}])

@@ -270,11 +270,3 @@ def test_a_vocabulary_of_one_token_always_gives_this_token() -> None:
     rng = np.random.default_rng(6)
     for temperature in (0.0, 1.0, 2.0):
         assert sample_logits([-3.0], rng, temperature, top_k=4, top_p=0.1, min_p=0.5) == 0
-
-
-@given(tied_logits, st.integers(1, 40))
-def test_largest_first_matches_a_stable_sort(logits: list[float], k: int) -> None:
-    values = np.array(logits, dtype=np.float32)
-    k = min(k, len(values))
-    full = np.argsort(-values, kind="stable")[:k]
-    assert stage.largest_first(values, k).tolist() == full.tolist()

@@ -34,6 +34,7 @@ class Sampled:
     """A model, and methods that open streams and sample from them."""
 
     def __init__(self, model: Model) -> None:
+        self.model = model
         self.binding = model.binding
         self.ctx = model.session.ctx
         self.n_vocab = int(model.describe()["model"]["n_vocab"])
@@ -45,8 +46,8 @@ class Sampled:
             self.binding.set_option(self.ctx, key, value)
 
     @contextmanager
-    def stream(self, sampling: Sampling | None = None) -> Iterator[Any]:
-        stream = self.binding.open(self.ctx, StreamConfig())
+    def stream(self, sampling: Sampling | None = None, grammar: str | None = None) -> Iterator[Any]:
+        stream = self.binding.open(self.ctx, StreamConfig(gbnf_grammar=grammar))
         try:
             if sampling is not None:
                 self.binding.set_sampling(stream, sampling.to_json())
@@ -67,16 +68,41 @@ class Sampled:
             self.binding.prefill(stream, self.prompt)
             if leaves is None:
                 return self.binding.next(stream).tokens
-            named = tuple(TokenTreeLeaf(str(i), leaf) for i, leaf in enumerate(leaves))
+            named = {str(i): leaf for i, leaf in enumerate(leaves)}
+            return tuple(self._pull(stream, named, TRIE_SAMPLE | STOP_AT_LEAF, sys.maxsize))
+
+    def pull(
+        self,
+        sampling: Sampling,
+        prompt: str,
+        n: int,
+        *,
+        grammar: str | None = None,
+        choices: Sequence[str] = (),
+    ) -> list[int]:
+        """Pull at least `n` tokens, or fewer if generation ends; labels, if any, come first."""
+        with self.stream(sampling, grammar) as stream:
+            self.binding.prefill(stream, self.model.tokenize(prompt))
+            leaves = {choice: tuple(self.model.tokenize(choice)) for choice in choices}
+            return self._pull(stream, leaves, TRIE_ARGMAX, n)
+
+    def text(self, *arguments: Any, **more: Any) -> str:
+        return self.model.detokenize(self.pull(*arguments, **more), unparse_special=True)
+
+    def _pull(
+        self, stream: Any, leaves: dict[str, tuple[int, ...]], mode: int, n: int
+    ) -> list[int]:
+        if leaves:
+            named = tuple(TokenTreeLeaf(name, tokens) for name, tokens in leaves.items())
             payload = TokenTreePayload("", (TokenTreeDescriptor("p", named),)).to_json()
-            self.binding.set_token_trie(stream, payload, TRIE_SAMPLE | STOP_AT_LEAF)
-            tokens: list[int] = []
-            done = False
-            while not done:
-                step = self.binding.next(stream)
-                tokens += step.tokens
-                done = step.done
-            return tuple(tokens)
+            self.binding.set_token_trie(stream, payload, mode)
+        tokens: list[int] = []
+        done = False
+        while len(tokens) < n and not done:
+            step = self.binding.next(stream)
+            tokens += step.tokens
+            done = step.done
+        return tokens
 
 
 @pytest.fixture(scope="module")
@@ -208,7 +234,6 @@ def test_a_preset_by_name_equals_its_settings(sampled: Sampled, preset: str) -> 
         ("samplers", "top_k;best", ", ".join(SAMPLER_NAMES)),
         ("samplers", "top_k;top_p;top_k", "is repeated"),
         ("samplers", "adaptive_p;top_k", "cannot come after it"),
-        ("topk", "5", "known options: n_gpu_layers"),
     ],
 )
 def test_a_rejected_option_names_the_allowed_values_and_changes_nothing(
@@ -225,9 +250,8 @@ def test_a_rejected_option_names_the_allowed_values_and_changes_nothing(
 def test_an_unknown_option_lists_every_setting(sampled: Sampled) -> None:
     with pytest.raises(ElizaError) as error:
         sampled.binding.set_option(sampled.ctx, "topk", "5")
-    listed = (
-        str(error.value).partition("known options: ")[2].replace(" (status -2)", "").split(", ")
-    )
+    options = str(error.value).partition("known options: ")[2].removesuffix(" (status -2)")
+    listed = options.split(", ")
     assert {field.name for field in fields(Sampling)} <= set(listed)
 
 
@@ -338,53 +362,14 @@ TAGS = {"reasoning_start": "<plan>", "reasoning_end": "</plan>"}
 ACTIONS = ("REPLY", "SEND_EMAIL", "SEND_MESSAGE")
 
 
-class Reasoning:
-    """Pulls tokens from new streams, for prompts with and without an open reasoning block."""
-
-    def __init__(self, model: Model) -> None:
-        self.model = model
-        self.binding = model.binding
-
-    def pull(
-        self,
-        sampling: Sampling,
-        prompt: str,
-        n: int,
-        *,
-        grammar: str | None = None,
-        choices: Sequence[str] = (),
-    ) -> list[int]:
-        """Pull at least `n` tokens, or fewer if generation ends; labels, if any, come first."""
-        stream = self.binding.open(self.model.session.ctx, StreamConfig(gbnf_grammar=grammar))
-        try:
-            self.binding.set_sampling(stream, sampling.to_json())
-            self.binding.prefill(stream, self.model.tokenize(prompt))
-            if choices:
-                leaves = tuple(TokenTreeLeaf(c, tuple(self.model.tokenize(c))) for c in choices)
-                payload = TokenTreePayload("", (TokenTreeDescriptor("p", leaves),)).to_json()
-                self.binding.set_token_trie(stream, payload, TRIE_ARGMAX)
-            tokens: list[int] = []
-            while len(tokens) < n:
-                step = self.binding.next(stream)
-                tokens += step.tokens
-                if step.done:
-                    break
-            return tokens
-        finally:
-            self.binding.close(stream)
-
-    def text(self, *arguments: Any, **more: Any) -> str:
-        return self.model.detokenize(self.pull(*arguments, **more), unparse_special=True)
-
-
 @pytest.fixture(scope="module")
-def reasoning(library: Library) -> Iterator[Reasoning]:
+def reasoning(library: Library) -> Iterator[Sampled]:
     with Model(library=library, n_threads=1) as model:
-        yield Reasoning(model)
+        yield Sampled(model)
 
 
 @pytest.mark.parametrize("budget", [0, 1, 5])
-def test_reasoning_ends_when_its_budget_is_used_up(reasoning: Reasoning, budget: int) -> None:
+def test_reasoning_ends_when_its_budget_is_used_up(reasoning: Sampled, budget: int) -> None:
     """The tokens before the end are the same as without a budget."""
     prompt = "Say hello. <plan>"
     sampling = Sampling(reasoning_budget=budget, reasoning_message=" enough", **TAGS)
@@ -396,21 +381,21 @@ def test_reasoning_ends_when_its_budget_is_used_up(reasoning: Reasoning, budget:
 
 
 @pytest.mark.parametrize("prompt", ["Say hello. ", "<plan> a </plan> Say hello. "])
-def test_only_tokens_in_an_open_reasoning_block_count(reasoning: Reasoning, prompt: str) -> None:
+def test_only_tokens_in_an_open_reasoning_block_count(reasoning: Sampled, prompt: str) -> None:
     sampling = Sampling(reasoning_budget=2, **TAGS)
     assert reasoning.pull(sampling, prompt, 12) == reasoning.pull(OFF, prompt, 12)
     assert "</plan>" in reasoning.text(sampling, "<plan> a", 12)
     assert "</plan>" not in reasoning.text(OFF, "<plan> a", 12)
 
 
-def test_without_a_reasoning_budget_the_tokens_do_not_change(reasoning: Reasoning) -> None:
+def test_without_a_reasoning_budget_the_tokens_do_not_change(reasoning: Sampled) -> None:
     assert "reasoning_budget" not in ";".join(Sampling(**TAGS).active())
     prompt = "Say hello. <plan>"
     assert reasoning.pull(Sampling(**TAGS), prompt, 12) == reasoning.pull(OFF, prompt, 12)
 
 
 def test_labels_take_precedence_over_the_reasoning_budget(
-    reasoning: Reasoning,
+    reasoning: Sampled,
 ) -> None:
     """The label is the same as without a budget, and its tokens count towards the budget."""
     prompt = "Say hello. <plan>"
@@ -429,7 +414,7 @@ def test_a_lazy_grammar_ignores_triggers_inside_a_reasoning_block(
     triggers = json.dumps([{"type": "word", "value": "go:"}])
     grammar = 'root ::= "go:" [0-9] [0-9]'
     with Model(library=library, n_threads=1, options={"grammar_triggers": triggers}) as model:
-        reasoning = Reasoning(model)
+        reasoning = Sampled(model)
 
         def text(message: str, end: str) -> str:
             sampling = Sampling(
@@ -452,9 +437,7 @@ def test_a_lazy_grammar_ignores_triggers_inside_a_reasoning_block(
         assert " go:</plan>" in all_three
 
 
-def test_a_reasoning_budget_works_with_other_settings(
-    reasoning: Reasoning, library: Library
-) -> None:
+def test_a_reasoning_budget_works_with_other_settings(reasoning: Sampled, library: Library) -> None:
     ends = [
         reasoning.model.tokenize(e, parse_special=True) for e in ("<|endoftext|>", "<|im_end|>")
     ]
@@ -465,11 +448,7 @@ def test_a_reasoning_budget_works_with_other_settings(
         logit_bias=[(end, -np.inf) for (end,) in ends],
         **TAGS,
     )
-    stream = reasoning.binding.open(reasoning.model.session.ctx, StreamConfig())
-    reasoning.binding.set_sampling(stream, sampling.to_json())
-    chain = reasoning.binding.describe_chain(stream)
-    reasoning.binding.close(stream)
-    assert chain == ("reasoning_budget", "logit_bias", "top_p", "dist")
+    assert reasoning.chain(sampling) == "reasoning_budget;logit_bias;top_p;dist"
     # Each run uses a new model, because a prompt in the cache changes the rounding of logits.
     runs = []
     for _ in range(2):

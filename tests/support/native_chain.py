@@ -147,6 +147,24 @@ def is_on_an_edge(
     return False
 
 
+def assert_agree(
+    native: NativeChain,
+    params: Sampling,
+    logits: Sequence[float],
+    ids: Sequence[int] | None = None,
+    accepted: Sequence[int] = (),
+    **vocabulary: Any,
+) -> None:
+    """Check that both chains have the same result, unless rounding could change it.
+
+    With `ids` None, the tokens are 0, 1, ...
+    """
+    ids = range(len(logits)) if ids is None else ids
+    if not is_on_an_edge(params, logits, ids, accepted, **vocabulary):
+        reference = reference_of(params, logits, ids, accepted, **vocabulary)
+        assert_same(native.apply(params, logits, ids, accepted), reference)
+
+
 # Distinct logits, because std::sort, which llama.cpp uses, does not define the order of equal ones.
 distinct = st.lists(st.integers(-300000, 300000), min_size=1, max_size=60, unique=True).map(
     lambda numbers: [n / 30000 for n in numbers]
