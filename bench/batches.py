@@ -73,7 +73,6 @@ class BatchEffort:
         Prompts of a round.
     tokens : int
         Tokens of each generated text, if the model does not end it earlier.
-    rounds : int
     """
 
     prompts: int

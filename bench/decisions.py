@@ -52,13 +52,7 @@ INPUTS, QUESTIONS, OPTIONS = (100, 500, 2000), (1, 5, 20), (2, 10, 255)
 
 @dataclass(frozen=True)
 class DecisionPlan:
-    """The cells to measure, and how long to measure each.
-
-    Attributes
-    ----------
-    cells : tuple of DecisionCell
-    effort : DecidingEffort
-    """
+    """The cells to measure, and how long to measure each."""
 
     cells: tuple[DecisionCell, ...]
     effort: DecidingEffort
@@ -118,7 +112,6 @@ def run(
 
     Parameters
     ----------
-    plan
     cells
         The cells to measure.
     n_threads

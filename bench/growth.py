@@ -51,7 +51,6 @@ class Growth:
     ----------
     name : str
         Its name on the command line.
-    title, x_label : str
     points : callable
         Returns `Points`.
     """

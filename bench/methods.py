@@ -51,43 +51,6 @@ from .schemas.ours import FilledAnswers, GuidedAnswers
 from .together.batch_loop import BatchLoop
 from .together.llama_server import LlamaServer, find_llama_server
 
-__all__ = [
-    "ALONE",
-    "AUTO",
-    "CAPPR",
-    "GRAMMAR_FIRST",
-    "GRAMMAR_LAST",
-    "LLAMA_CPP_PYTHON",
-    "LLGUIDANCE",
-    "LOOP",
-    "LOOP_EQUAL",
-    "METHODS",
-    "NO_CONSTRAINT",
-    "ONE_BY_ONE",
-    "ONE_BY_ONE_ANEW",
-    "OURS",
-    "OUR_MASKS",
-    "SERVER",
-    "SERVER_EQUAL",
-    "SERVER_GRAMMAR",
-    "SKIP_AHEAD",
-    "SKIP_AHEAD_BOTH",
-    "SKIP_AHEAD_HEAD",
-    "SKIP_AHEAD_SAMPLING",
-    "SYSTEMONE",
-    "TOKENS_ALONE",
-    "TOKEN_BY_TOKEN",
-    "TREE",
-    "TREE_BOTH",
-    "XGRAMMAR",
-    "BenchMethod",
-    "WorkbenchSettings",
-    "colours",
-    "with_maker",
-    "workbench_settings",
-]
-
-
 # The labels.
 AUTO = "eliza-ffi auto"
 TREE = "eliza-ffi tree"
@@ -131,7 +94,6 @@ class BenchMethod:
 
     Attributes
     ----------
-    label : str
     colour : str or None
         Its colour in pictures; None = not drawn.
     needs : callable or None

@@ -43,8 +43,6 @@ class ChoicePlan:
     ----------
     choices : tuple of int
         Numbers of labels.
-    n_prompts : int
-    effort : ChoiceEffort
     """
 
     choices: tuple[int, ...]
@@ -70,10 +68,8 @@ def run(
 
     Parameters
     ----------
-    plan
     only, choices
         Names of models and numbers of labels to measure; empty = all of the plan.
-    others
     measure
         A function with the signature of `measure_cell`.
     """

@@ -122,7 +122,6 @@ class Labels:
     ----------
     kind : str
         Names, codes or paths.
-    n : int
     make : callable
         Returns `n` labels.
     question : str

@@ -84,7 +84,6 @@ class PullEffort:
     ----------
     slow_tokens, small_tokens : int
         Tokens of a generation with the model that takes 20 ms per token, and with the small model.
-    slow_rounds, small_rounds : int
     """
 
     slow_tokens: int
@@ -111,7 +110,6 @@ class Consumers:
 
     Parameters
     ----------
-    model
     max_tokens
         Tokens of every generation. The model does not end earlier, because of the chosen prompt.
 

@@ -57,9 +57,6 @@ class StreamPlan:
 
     Attributes
     ----------
-    models : tuple of str
-    streams : tuple of int
-    effort : StreamEffort
     attempts : int
         How often a cell is measured if other programs disturb it.
     """
@@ -95,7 +92,6 @@ def run(
 
     Parameters
     ----------
-    plan
     only, streams
         Names of models and numbers of streams to measure; empty = all of the plan.
     busy

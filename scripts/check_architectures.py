@@ -77,13 +77,11 @@ class Report:
 
     Attributes
     ----------
-    name : str
     verdict : str
         One of `VERDICTS`. ``"refused"`` means that the library rejected the model because it
         cannot generate text.
     why : str
         The reason; empty if the verdict is ``"exact"``.
-    n_choices : int
     difference : float
         The largest difference between a leaf's log-probability and the reference's, in nats.
     noise : float
@@ -187,7 +185,6 @@ def report_of(name: str, findings: Findings | None, problem: str) -> Report:
 
     Parameters
     ----------
-    name
     findings
         None if the child process died.
     problem

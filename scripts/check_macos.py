@@ -41,7 +41,6 @@ class Library:
 
     Attributes
     ----------
-    processor
     kind
         The number of the file type; 6 = dynamic library.
     name
@@ -50,7 +49,6 @@ class Library:
         The libraries that it needs.
     oldest_macos
         The oldest supported version, such as ``"11.0"``.
-    is_signed
     exports
         Without the underscore with which C functions begin.
     """

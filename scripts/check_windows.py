@@ -44,7 +44,6 @@ class Outcome:
 
     Attributes
     ----------
-    n_passed
     failed
         The names of the failed tests.
     skipped

@@ -8,8 +8,6 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["MOST_MIB", "Held", "growth"]
-
 MOST_MIB = 3.0
 """Tolerance for the memory: the allocator's variation, far less than a kilobyte per cycle."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-__all__ = ["markdown_table", "number"]
-
 
 def number(value: float) -> str:
     """Format a number with about three significant digits, without an exponent."""

@@ -19,8 +19,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["BLOCK", "quantize_q4_k"]
-
 BLOCK = 256
 RUN = 32
 BLOCK_BYTES = 144

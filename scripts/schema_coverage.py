@@ -46,7 +46,6 @@ class Coverage:
     ----------
     n_read : int
         Number of schemas, without files and lines that are not JSON.
-    n_compiled : int
     n_relaxed : int
         Number of compiled schemas that are not enforced completely.
     n_broken : int

@@ -32,8 +32,6 @@ from .rounds import (
     summary_of,
 )
 
-__all__ = ["Others", "Workload", "measure_cell"]
-
 WALKED_PROMPTS = 2
 """The number of prompts for the mask libraries. A wide model takes minutes to compute the logits of
 more prompts."""
@@ -45,7 +43,6 @@ class Workload:
 
     Attributes
     ----------
-    subject : Subject
     texts : sequence of str
         The labels.
     prompts : sequence of str

@@ -27,22 +27,6 @@ from eliza_ffi.model import Model
 from ..model import gbnf_of
 from ..parts.figures import mean, median
 
-__all__ = [
-    "LlGuidancePicker",
-    "LlGuidanceTokenizer",
-    "LlamaCppPython",
-    "Logits",
-    "MaskPicker",
-    "Peer",
-    "PeerCost",
-    "VocabularyBytes",
-    "XGrammarPicker",
-    "byte_level",
-    "measure_peer",
-    "word_piece",
-    "xgrammar_compiler",
-]
-
 CONTROL_TOKEN, BYTE_TOKEN = 3, 6  # llama.cpp's token types
 
 
@@ -197,7 +181,6 @@ class LlGuidanceTokenizer:
         The bytes of each token; control tokens have their name here.
     controls
         The ids of the control tokens.
-    eos
     tokenize
         Returns the tokens of some bytes.
     """
@@ -318,7 +301,6 @@ def measure_peer(
 
     Parameters
     ----------
-    engine
     walks
         For each prompt the tokens of the label, and the logits before each of these tokens.
     repeat

@@ -20,8 +20,6 @@ from ..methods import (
 )
 from ..parts.machine import disturbance, machine_line
 
-__all__ = ["PEERS", "markdown", "ratios"]
-
 PEERS = (GRAMMAR_LAST, GRAMMAR_FIRST, LLGUIDANCE, XGRAMMAR, LLAMA_CPP_PYTHON)
 
 SHORT_PEERS = (GRAMMAR_LAST, LLGUIDANCE, XGRAMMAR, LLAMA_CPP_PYTHON)

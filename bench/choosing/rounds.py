@@ -21,17 +21,6 @@ from ..methods import (
 from ..model import TimedChoice, Workbench
 from ..parts.figures import mean, median, percentile
 
-__all__ = [
-    "CHOOSING",
-    "REFERENCE",
-    "ChoiceEffort",
-    "Runs",
-    "open_ms",
-    "run_methods",
-    "strategies_agree",
-    "summary_of",
-]
-
 CHOOSING = (AUTO, TREE, SKIP_AHEAD, TOKEN_BY_TOKEN, GRAMMAR_LAST, GRAMMAR_FIRST)
 """The methods that run in every round."""
 

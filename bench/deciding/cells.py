@@ -15,10 +15,11 @@ from typing import Any
 from eliza_ffi.model import Model
 
 from ..choosing.other_libraries import Peer
-from ..methods import METHODS, OURS, SERVER_GRAMMAR, SYSTEMONE, with_maker
+from ..methods import METHODS, OURS, with_maker
 from ..parts.figures import median, quartiles
 from ..parts.machine import noting_other_programs
 from ..together.llama_server import serving
+from .elsewhere import SERVER_GRAMMAR, SYSTEMONE
 from .ours import Decided, Decider, DecidingSetting
 from .workload import (
     DecisionSubject,
@@ -27,14 +28,6 @@ from .workload import (
     input_of,
     option_texts,
 )
-
-__all__ = [
-    "DecidingEffort",
-    "DecisionCell",
-    "agreement",
-    "compared_ways",
-    "measure_cell",
-]
 
 WARM_UP_TOKENS = 8
 SETTLING_SECONDS = 0.2
@@ -98,7 +91,6 @@ def measure_cell(
 
     Parameters
     ----------
-    cell, subject
     n_rounds
         The most rounds.
     budget

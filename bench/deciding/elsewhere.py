@@ -19,16 +19,6 @@ from ..together.llama_server import GREEDY, HOST, chosen_text
 from .ours import Decided, DecidingSetting
 from .workload import PutQuestions
 
-__all__ = [
-    "MOST_CAPPR_SECONDS",
-    "SERVER_GRAMMAR",
-    "SYSTEMONE",
-    "CapprDecisions",
-    "GrammarLoop",
-    "GrammarServer",
-    "SystemoneServer",
-]
-
 MOST_CAPPR_SECONDS = 20.0
 """cappr is left out of cells in which it would take longer than this for one input."""
 

@@ -21,17 +21,6 @@ from eliza_ffi.session.requests import choice_of, choice_request
 from ..choosing.other_libraries import LlGuidancePicker, VocabularyBytes
 from .workload import PutQuestions, Questionnaire
 
-__all__ = [
-    "Decided",
-    "Decider",
-    "DecidingSetting",
-    "MaskedDecisions",
-    "OneByOne",
-    "OneByOneAnew",
-    "Together",
-    "TokensAlone",
-]
-
 
 @dataclass(frozen=True)
 class Decided:
@@ -39,7 +28,6 @@ class Decided:
 
     Attributes
     ----------
-    seconds : float
     answers : tuple of int, or None
         For each question the index of the chosen option; -1 if the answer is not an option. None if
         the method gives no answers.
@@ -80,7 +68,6 @@ class DecidingSetting:
     ----------
     model : Model
         A model with a single slot.
-    questionnaire : Questionnaire
     longest : int
         Tokens of the longest prompt.
     n_threads : int

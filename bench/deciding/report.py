@@ -19,14 +19,11 @@ from ..methods import (
     ONE_BY_ONE,
     ONE_BY_ONE_ANEW,
     OURS,
-    SERVER_GRAMMAR,
-    SYSTEMONE,
     TOKENS_ALONE,
     colours,
 )
 from ..parts.machine import disturbance, machine_line
-
-__all__ = ["AXES", "markdown", "plot", "summary"]
+from .elsewhere import SERVER_GRAMMAR, SYSTEMONE
 
 WAYS = (
     TOKENS_ALONE,

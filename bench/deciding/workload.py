@@ -21,19 +21,6 @@ from eliza_ffi.model import Model
 
 from ..parts.workload import NOUNS, VERBS, action_names
 
-__all__ = [
-    "CODES",
-    "PHRASES",
-    "SUBJECTS",
-    "WORDS",
-    "DecisionSubject",
-    "PutQuestions",
-    "Questionnaire",
-    "input_of",
-    "option_texts",
-    "subject_named",
-]
-
 WORDS, PHRASES, CODES = "words", "phrases", "codes"
 """The kinds of labels: two words, nine words, and the one-token labels of a decision model."""
 
@@ -50,8 +37,6 @@ class DecisionSubject:
         Its vocabulary, or the type of a decision model.
     is_decision_model : bool
         Whether it is a decision model, which answers with labels of one token.
-    n_embd, n_layers, n_heads : int
-    tensor_type : str
     """
 
     name: str
@@ -106,7 +91,6 @@ def option_texts(kind: str, count: int) -> list[str]:
     ----------
     kind
         `WORDS` or `CODES`: a verb and a noun. `PHRASES`: nine words, with a verb and a noun.
-    count
     """
     pairs = [name.lower().split("_") for name in action_names(count)]
     if kind == PHRASES:
@@ -162,7 +146,6 @@ class Questionnaire:
     ----------
     model
         The model that answers them.
-    n_questions
     options
         The options of each question.
 

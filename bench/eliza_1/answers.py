@@ -15,8 +15,6 @@ from eliza_ffi.session.lifecycle import open_stream
 
 from ..parts.modes import METHOD_OF_MODE, UNGUIDED
 
-__all__ = ["TimedAnswer", "answer", "prompt_of"]
-
 
 @dataclass(frozen=True)
 class TimedAnswer:
@@ -24,8 +22,6 @@ class TimedAnswer:
 
     Attributes
     ----------
-    text : str
-    tokens : int
     forward_passes : int
         Forward passes after the prompt.
     seconds : float
@@ -51,9 +47,6 @@ def answer(model: Model, case: Case, prompt: Tokens, mode: str, max_tokens: int)
 
     Parameters
     ----------
-    model
-    case
-    prompt
     mode
         A mode in :data:`~bench.parts.modes.MODES`.
     max_tokens

@@ -9,8 +9,6 @@ from eliza_ffi.decisions.pictures import Picture, plain
 
 from .report import AnswerRates
 
-__all__ = ["draw"]
-
 RATES = {"parse_rate": "parses", "schema_rate": "valid", "label_rate": "correct"}
 
 

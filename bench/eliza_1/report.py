@@ -15,8 +15,6 @@ from eliza_ffi.structured.json_text import read_json
 from ..parts.figures import mean, median, percentile
 from .answers import TimedAnswer
 
-__all__ = ["AnswerRates", "JudgedAnswer", "judge", "summarize", "table"]
-
 
 @dataclass(frozen=True)
 class JudgedAnswer:

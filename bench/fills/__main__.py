@@ -208,7 +208,6 @@ def run(
     ----------
     older
         The older version; None = do not compare with one.
-    n_rounds
     models
         The names of the models; empty = all.
     program

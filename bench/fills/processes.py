@@ -20,8 +20,6 @@ from eliza_ffi.structured.schema import COMPACT
 
 from ..together.llama_server import GREEDY, HOST
 
-__all__ = ["MOST_TOKENS", "Answered", "Filler", "ServerFiller", "Version", "Worker", "worker"]
-
 MOST_TOKENS = 400
 """The most tokens of an answer."""
 
@@ -81,12 +79,7 @@ class Version:
 
 
 class Worker:
-    """A process that runs one version of this package.
-
-    Parameters
-    ----------
-    process
-    """
+    """A process that runs one version of this package."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -137,10 +130,6 @@ class ServerFiller:
 
     If llama-server was built with llguidance, it lets the model add unlimited white space, unless
     the schema forbids it. The schemas here forbid it, so all methods generate compact JSON.
-
-    Attributes
-    ----------
-    port : int
     """
 
     port: int

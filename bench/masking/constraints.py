@@ -10,8 +10,6 @@ from typing import Any
 
 from ..parts.workload import action_names
 
-__all__ = ["Constraint", "constraints", "lark_of", "lark_of_schema"]
-
 ANY_TOKENIZATION = '%llguidance {"no_forcing": true}\n'
 """Makes llguidance allow every tokenization of forced text, not only the tokenizer's own."""
 

@@ -27,8 +27,6 @@ from .constraints import Constraint, lark_of, lark_of_schema
 from .native import NativeVocabulary, NativeWalk
 from .vocabularies import GreedySpeller, TokenBytes
 
-__all__ = ["Eliza", "Engine", "LlGuidance", "Matcher", "XGrammar", "tokens_of"]
-
 
 class Matcher(Protocol):
     """A compiled constraint.

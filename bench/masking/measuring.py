@@ -22,8 +22,6 @@ from .constraints import Constraint
 from .engines import Engine
 from .vocabularies import TokenBytes, tokens_of_texts
 
-__all__ = ["MaskEffort", "Places", "agreement", "measure"]
-
 
 @dataclass(frozen=True)
 class MaskEffort:

@@ -16,8 +16,6 @@ import cffi
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["NativeVocabulary", "NativeWalk"]
-
 DECLARATIONS = """
     const char * eliza_test_last_error();
     void * eliza_test_vocabulary(const char *, const uint64_t * ends, size_t n, int64_t * build_ns);

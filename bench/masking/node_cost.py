@@ -21,8 +21,6 @@ from .native import NativeVocabulary
 from .simple_trie import SimpleTrie
 from .vocabularies import TokenBytes
 
-__all__ = ["KINDS", "gigahertz", "node_instructions", "node_times"]
-
 ANYTHING = {"dfa": {"classes": [0] * 256, "transitions": [[0]], "accepting": [0]}}
 STRING_BODY = compile_regex(STRING_BODY_PATTERN)
 KINDS: Mapping[str, Mapping[str, Any]] = {

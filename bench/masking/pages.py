@@ -13,8 +13,6 @@ from eliza_ffi.decisions.pictures import Picture, plain
 from ..methods import METHODS, OURS
 from ..parts.machine import disturbance, machine_line
 
-__all__ = ["markdown", "plot"]
-
 
 def markdown(results: dict[str, Any]) -> str:
     """Return all tables."""

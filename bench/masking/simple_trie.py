@@ -15,8 +15,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-__all__ = ["PrefixOf", "Recognizer", "SimpleTrie", "Walk"]
-
 
 class Recognizer(Protocol):
     """An automaton over bytes; a state can be any value except None."""

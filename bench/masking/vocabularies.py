@@ -10,8 +10,6 @@ from make_test_models import read_metadata, vocabulary_file
 
 from ..choosing.other_libraries import BYTE_TOKEN, byte_level, word_piece
 
-__all__ = ["GreedySpeller", "TokenBytes", "tokens_of_texts"]
-
 NORMAL_TOKEN, USER_DEFINED_TOKEN = 1, 4  # more of llama.cpp's token types
 
 
@@ -27,7 +25,6 @@ class TokenBytes:
         The same, with the names of control tokens, which other libraries require.
     control : tuple of int
         The tokens without text.
-    eos : int
     """
 
     texts: tuple[bytes, ...]

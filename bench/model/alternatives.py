@@ -12,8 +12,6 @@ from eliza_ffi.elizaos.rtkt import decode_rtkt
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.model import Model
 
-__all__ = ["Alternatives", "gbnf_of"]
-
 _nonces = itertools.count()
 
 

@@ -13,8 +13,6 @@ from ..parts.figures import mean, median, percentile
 from ..parts.modes import STRICT_GUIDED, UNGUIDED, Method
 from .workbench import TimedChoice, TimedDecision, Workbench
 
-__all__ = ["Report", "measure"]
-
 
 @dataclass(frozen=True)
 class Report:
@@ -115,10 +113,8 @@ def measure(
 
     Parameters
     ----------
-    bench
     prompts
         The tokens of each prompt.
-    method
     repeat
         Timed choices for each prompt, at least 1.
     warmup

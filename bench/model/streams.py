@@ -14,16 +14,6 @@ from eliza_ffi.model import Model
 from ..parts.figures import median, median_ratio, percentile
 from .together import Chosen, OurStreams, Written, choose_together, write_together
 
-__all__ = [
-    "CHOICES",
-    "CHOICE_PROMPT_TOKENS",
-    "PROMPT_TOKENS",
-    "RandomPrompts",
-    "StreamsReport",
-    "measure_streams",
-    "sharing",
-]
-
 CHOICES = ("SEND_EMAIL", "SEND_MESSAGE", "SEARCH_WEB", "CREATE_NOTE", "IGNORE")
 """The default labels. Some differ from the others in their first token, some in a later one."""
 
@@ -131,7 +121,6 @@ class RandomPrompts:
 
     Parameters
     ----------
-    model
     seed
         The same seed gives the same prompts.
     """
@@ -174,7 +163,6 @@ def measure_streams(
     ----------
     model
         A model with a slot for every stream.
-    streams
     tokens
         Tokens that each stream generates in a round, at least 2.
     choices

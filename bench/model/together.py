@@ -23,9 +23,6 @@ from eliza_ffi.model import Model
 from eliza_ffi.session.generation import GenerationRun
 from eliza_ffi.session.requests import choice_of, choice_request, generate_request
 
-__all__ = ["Beside", "Chosen", "Contender", "OurStreams", "Written"]
-__all__ += ["choose_beside", "choose_together", "write_together"]
-
 T = TypeVar("T")
 
 MOST_RESTARTS = 64
@@ -118,7 +115,6 @@ class Beside:
 
     Attributes
     ----------
-    chosen : Chosen
     tokens_per_second : float
         Tokens per second of all generating streams together, during the choices.
     """
@@ -132,7 +128,6 @@ class OurStreams:
 
     Parameters
     ----------
-    model
     choices
         The labels.
 
@@ -236,13 +231,11 @@ def choose_beside(
 
     Parameters
     ----------
-    contender
     prompts
         The prompts of the choices.
     beside
         The prompts of the generating streams. Each stream generates `n_tokens` tokens after its
         prompt, again and again.
-    n_tokens
     """
     all_write = threading.Barrier(len(beside) + 1)
     stop = threading.Event()

@@ -17,8 +17,6 @@ from ..parts.figures import median
 from ..parts.modes import STRICT_GUIDED, TRIE, Method
 from .alternatives import Alternatives
 
-__all__ = ["TimedChoice", "TimedDecision", "Workbench"]
-
 TRIES_SET = 32
 """How often a payload is set to measure the time of setting it."""
 
@@ -29,14 +27,11 @@ class TimedChoice:
 
     Attributes
     ----------
-    text : str
-    tokens : tuple of int
     seconds : float
         The time from the end of the prefill to the last token. It includes setting the trie, but
         not closing the stream.
     prompt_seconds : float
         The time to open the stream, which parses the grammar, and to prefill the prompt.
-    stats : StreamStats
     """
 
     text: str
@@ -55,13 +50,7 @@ class TimedDecision:
 
 
 class Workbench:
-    """Makes choices among some alternatives with any method.
-
-    Parameters
-    ----------
-    model
-    alternatives
-    """
+    """Makes choices among some alternatives with any method."""
 
     def __init__(self, model: Model, alternatives: Alternatives) -> None:
         self.model = model

@@ -12,8 +12,6 @@ from eliza_ffi.decisions.pictures import Picture, plain
 
 from ..methods import colours
 
-__all__ = ["Panel", "draw", "plot_peers"]
-
 
 @dataclass(frozen=True)
 class Panel:
@@ -21,7 +19,6 @@ class Panel:
 
     Attributes
     ----------
-    title, x_label : str
     cells : sequence of dict
         Measured cells, each with its position on the x axis as ``x``.
     """

@@ -10,8 +10,6 @@ from typing import Any
 
 import cffi
 
-__all__ = ["address", "compiled"]
-
 
 def compiled(declarations: str, source: str) -> tuple[Any, Any]:
     """Compile a C source with ``$CC`` or ``cc`` and open it with cffi.
@@ -20,7 +18,6 @@ def compiled(declarations: str, source: str) -> tuple[Any, Any]:
     ----------
     declarations
         The C declarations of the functions to call.
-    source
 
     Returns
     -------

@@ -8,9 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["mean", "median", "median_ratio", "percentile", "percentiles", "quartiles", "ratios"]
-
-
 Values = Sequence[float] | NDArray[Any]
 
 
@@ -39,7 +36,6 @@ def percentiles(values: Values, name: str) -> dict[str, float]:
 
     Parameters
     ----------
-    values
     name
         The pattern of the keys, such as ``"token_ms_*"``; ``*`` becomes ``p50`` or ``p99``.
     """

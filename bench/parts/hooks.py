@@ -6,8 +6,6 @@ from pathlib import Path
 
 from eliza_ffi.library.loading import Library
 
-__all__ = ["find_hooks"]
-
 
 def find_hooks() -> Path:
     """Return the path of the test hooks, which are in the same folder as the library.

@@ -17,17 +17,6 @@ import numpy as np
 
 from eliza_ffi.model import Model
 
-__all__ = [
-    "disturbance",
-    "machine_facts",
-    "machine_line",
-    "noting_other_programs",
-    "on_cores",
-    "one_busy_process",
-    "one_core_and_the_others",
-    "quietest",
-]
-
 DISTURBED = 0.1
 """A measurement is disturbed if other programs keep this many cores busy."""
 

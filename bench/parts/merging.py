@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["merged", "stored", "stored_or_measured"]
-
 Results = dict[str, Any]
 Order = Callable[[list[dict[str, Any]]], Iterable[Sequence[Any]]]
 """Returns the identities of some items, in the order of the result."""

@@ -4,20 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = [
-    "CHOICE_MODES",
-    "GRAMMAR_ORDERS",
-    "GUIDED",
-    "METHOD_OF_MODE",
-    "MODES",
-    "STRATEGIES",
-    "STRICT_GUIDED",
-    "TOKENIZATIONS",
-    "TRIE",
-    "UNGUIDED",
-    "Method",
-]
-
 UNGUIDED = "unguided"
 """Free generation."""
 

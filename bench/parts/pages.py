@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["RESULTS", "add_filter", "add_output_arguments", "fill_sections", "publish"]
-
 RESULTS = Path(__file__).resolve().parent.parent.parent / "bench" / "results"
 """The default folder of the results."""
 
@@ -19,7 +17,6 @@ def add_filter(parser: argparse.ArgumentParser, option: str, what: str, **more: 
 
     Parameters
     ----------
-    parser
     option
         The option, such as ``--only``. It can be repeated; its value is a list.
     what
@@ -38,7 +35,6 @@ def add_output_arguments(
 
     Parameters
     ----------
-    parser
     merge, render
         Whether to add ``--merge`` and ``--render``; see `.merging.stored_or_measured`.
     """

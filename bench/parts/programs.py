@@ -8,8 +8,6 @@ from collections.abc import Callable, Sequence
 from eliza_ffi.cli.console import UsageError, add_model_arguments
 from eliza_ffi.errors import ElizaError
 
-__all__ = ["run_program"]
-
 
 def run_program(
     parser: argparse.ArgumentParser,

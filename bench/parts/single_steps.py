@@ -17,8 +17,6 @@ from typing import Any
 
 import cffi
 
-__all__ = ["Place", "address_of", "is_supported", "steps_of"]
-
 TRACE_ME, SINGLE_STEP, GET_REGISTERS = 0, 9, 12
 REGISTERS = struct.Struct("<27Q")
 INSTRUCTION_POINTER, STACK_POINTER = 16, 19

@@ -12,8 +12,6 @@ from make_test_models import cached_model
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.cli.demo_prompts import planner_prompt
 
-__all__ = ["MODELS", "NOUNS", "VERBS", "Subject", "action_names", "prompts"]
-
 MESSAGES = (
     "send Ana a message that I am late",
     "find a recipe for lentil soup",

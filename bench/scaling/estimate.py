@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Costs", "row_seconds", "workers_per_driver"]
-
 
 @dataclass(frozen=True)
 class Costs:
@@ -47,7 +45,6 @@ def row_seconds(costs: Costs, tokens: float, n_workers: int = 1) -> float:
 
     Parameters
     ----------
-    costs
     tokens
         Tokens of the row's input and questions, without the prefix that all rows share.
     n_workers

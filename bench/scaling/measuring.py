@@ -21,16 +21,6 @@ from eliza_ffi.tables.job import input_of
 from ..model.streams import RandomPrompts
 from ..parts.figures import median
 
-__all__ = [
-    "QUESTION",
-    "crowded_token",
-    "driver_seconds",
-    "inputs",
-    "pass_costs",
-    "ray_rows",
-    "rows_here",
-]
-
 ROW_TOKENS = (8, 16, 32, 64, 128, 256, 448)
 """The lengths of rows. Two rows of the last length fit into the embedded model's context."""
 
@@ -120,7 +110,6 @@ def crowded_token(path: str | None, n_threads: int, n_processes: int) -> float:
         The path of the model.
     n_threads
         Compute threads of each process.
-    n_processes
     """
     command = [sys.executable, "-m", "bench.scaling.crowd", json.dumps([path, n_threads])]
     running = [

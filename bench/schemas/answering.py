@@ -7,8 +7,6 @@ from typing import Any, Protocol
 
 from eliza_ffi.model import Model
 
-__all__ = ["Answerer", "AnsweringSetting", "WrittenAnswer"]
-
 
 @dataclass(frozen=True)
 class AnsweringSetting:
@@ -18,8 +16,6 @@ class AnsweringSetting:
     ----------
     model : Model
         The model in eliza-ffi. Other libraries load the same file.
-    prompt : tuple of int
-    n_ctx, n_threads : int
     most : int
         The most tokens of an answer. A longer answer counts as not ended.
     """
@@ -37,7 +33,6 @@ class WrittenAnswer:
 
     Attributes
     ----------
-    text : str
     tokens, passes : int
         The generated tokens, and the forward passes after the prompt's last pass.
     compile_ms : float

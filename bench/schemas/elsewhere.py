@@ -16,8 +16,6 @@ from eliza_ffi.structured.schema import COMPACT
 from ..choosing.other_libraries import VocabularyBytes, xgrammar_compiler
 from .answering import AnsweringSetting, WrittenAnswer
 
-__all__ = ["GrammarAnswers", "GuidanceAnswers", "XGrammarAnswers"]
-
 
 class _MaskWalk(Protocol):
     """A library's masks along one text."""
@@ -39,7 +37,6 @@ class _GuidanceWalk:
     ----------
     tokenizer
         A tokenizer of llguidance.
-    schema
     """
 
     def __init__(self, tokenizer: Any, schema: str) -> None:
@@ -72,8 +69,6 @@ class _XGrammarWalk:
     ----------
     compiler
         A compiler of xgrammar without a cache.
-    schema
-    vocabulary
     """
 
     def __init__(self, compiler: Any, schema: str, vocabulary: VocabularyBytes) -> None:

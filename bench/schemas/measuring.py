@@ -17,8 +17,6 @@ from ..methods import OUR_MASKS, OURS
 from ..parts.figures import median, quartiles
 from .answering import Answerer, WrittenAnswer
 
-__all__ = ["coverage", "mask_costs", "measure"]
-
 
 def coverage(model: Model, schema: Any) -> dict[str, bool]:
     """Return whether eliza-ffi compiles a schema, and whether the schema is closed."""

@@ -11,8 +11,6 @@ from eliza_ffi.structured import shape_of
 
 from .answering import AnsweringSetting, WrittenAnswer
 
-__all__ = ["FilledAnswers", "GuidedAnswers"]
-
 
 class _OurAnswers:
     """Generates an answer for a schema, and treats every schema as new."""

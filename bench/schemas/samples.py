@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["SAMPLES", "schemas_in"]
-
 
 def _object(**properties: Any) -> dict[str, Any]:
     return {

@@ -34,8 +34,6 @@ from ..together.llama_server import GREEDY, HOST, chosen_text, serving
 from .process import running_server
 from .throughput import Request, Served, figures_of, over_http
 
-__all__ = ["BESIDE", "beside_llama_server", "table_of_servers"]
-
 BESIDE = ("small decision model", "wide Q4_K decision model", "small 32k", "wide Q4_K 32k")
 """The models that both servers run."""
 
@@ -68,7 +66,6 @@ def beside_llama_server(
         Simultaneous clients of a server.
     n_inputs
         Inputs of a round, all new to both servers. Wide models get `SHARE_OF_WIDE` of them.
-    rounds
     """
     subject = subject_named(name)
     facts: dict[str, Any] = {"model": name, "clients": n_clients}

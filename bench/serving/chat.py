@@ -33,8 +33,6 @@ from ..together.llama_server import GREEDY, HOST, serving
 from .process import running_server
 from .wire import Connection
 
-__all__ = ["CHAT_MODEL", "CLIENTS", "ChatEffort", "chat_beside_llama_server", "tables_of_chat"]
-
 CHAT_MODEL = StreamModel("wide F16 32k", "phi-3", "f16")
 """A wide model with random weights, a real vocabulary and a real chat template."""
 
@@ -168,10 +166,8 @@ async def arrive_while_streaming(
 
     Parameters
     ----------
-    server
     texts
         The first message of each of the other clients.
-    arriving
     n_tokens
         Length of the answers of the other clients.
 
@@ -221,7 +217,6 @@ def chat_beside_llama_server(
         llama-server.
     clients
         The numbers of clients.
-    effort
     """
     facts: dict[str, Any] = {"model": name, "effort": vars(effort)}
     with (

@@ -14,8 +14,6 @@ from eliza_ffi.session.requests import GenerationResult
 
 from .workload import Asked, mail_of
 
-__all__ = ["CHAT_PATH", "chat_mixture", "problem_with_chat"]
-
 CHAT_PATH = "/v1/chat/completions"
 
 LEAD = 0.1

@@ -16,8 +16,6 @@ from .chat_workload import CHAT_PATH, problem_with_chat
 from .wire import Connection, request_bytes
 from .workload import Asked
 
-__all__ = ["Outcome", "ask_all", "misbehave"]
-
 MISBEHAVIOURS = (
     "disconnects",
     "sends slowly",
@@ -76,15 +74,12 @@ async def ask_all(
 
     Parameters
     ----------
-    address
     asked
         The requests that clients draw from.
-    n_clients
     n_requests
         Requests of each client.
     rounding
         The largest allowed difference of a probability.
-    seed
     """
     outcome = Outcome()
     clients = [

@@ -17,8 +17,6 @@ from eliza_ffi.model import Model
 from eliza_ffi.serve.server import listen, serve
 from eliza_ffi.serve.settings import ServeSettings
 
-__all__ = ["ServerProcess", "running_server"]
-
 
 class ServerProcess:
     """A running server.

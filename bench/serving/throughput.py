@@ -14,8 +14,6 @@ from eliza_ffi.model import Model
 
 from .wire import Connection
 
-__all__ = ["Request", "Served", "figures_of", "in_process", "our_requests", "over_http"]
-
 QUESTIONS: list[dict[str, Any]] = [
     {
         "type": "choice",
@@ -88,10 +86,8 @@ async def over_http(
 
     Parameters
     ----------
-    address
     asked
         For each input its requests. One client sends all requests of an input, one after the other.
-    n_clients
 
     Raises
     ------

@@ -7,8 +7,6 @@ import json
 from collections.abc import AsyncGenerator
 from typing import Any
 
-__all__ = ["Connection", "request_bytes"]
-
 
 def request_bytes(path: str, body: bytes) -> bytes:
     """Return the bytes of a POST request."""

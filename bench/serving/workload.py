@@ -9,8 +9,6 @@ from typing import Any
 
 from eliza_ffi.model import Model
 
-__all__ = ["Asked", "mail_of", "mixture", "questions_of", "with_answers"]
-
 _SUBJECTS = ("parcel", "invoice", "password", "refund", "lamp", "order", "subscription", "train")
 _TROUBLES = ("has not come", "is wrong", "was lost", "came twice", "is broken", "is late")
 _TEAMS = ("billing", "support", "sales", "shipping", "legal", "press", "returns", "the warehouse")
@@ -22,7 +20,6 @@ class Asked:
 
     Attributes
     ----------
-    path : str
     body : dict
         The body without names of questions. Each client adds unique names, to recognize its own
         answer.

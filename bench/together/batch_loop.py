@@ -12,8 +12,6 @@ from eliza_ffi.library.loading import Library
 
 from ..model.together import Written
 
-__all__ = ["DEFAULTS", "EQUAL", "UNTOLD", "BatchLoop", "Expected"]
-
 DEFAULTS, EQUAL = "defaults", "equal"
 """The program's settings: llama.cpp's defaults, or eliza-ffi's settings."""
 
@@ -27,7 +25,6 @@ class Expected:
 
     Attributes
     ----------
-    written : Written
     margins : tuple of tuple of float
         For each token the difference between its logit and the second best logit.
     """
@@ -55,7 +52,6 @@ class BatchLoop:
 
     Attributes
     ----------
-    program : Path
     settings : str
         `DEFAULTS` or `EQUAL`.
     """

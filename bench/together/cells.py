@@ -37,8 +37,6 @@ from ..parts.machine import noting_other_programs, one_busy_process
 from .batch_loop import DEFAULTS, EQUAL, BatchLoop, Expected
 from .llama_server import LlamaServer, serving
 
-__all__ = ["PROMPTS", "StreamEffort", "StreamModel", "measure_cell"]
-
 PROMPTS = ("own prompts", "shared prefix")
 PREFIX_TOKENS = 150
 """The prompts of choices have nothing in common, or share a prefix of this many tokens."""
@@ -72,7 +70,6 @@ class StreamModel:
     ----------
     name : str
         Its name in the tables.
-    vocab, tensor_type : str
     n_heads : int
         With 8 heads, a head has 128 values; with 16 heads, it has 64.
     prompt_tokens : int
@@ -127,7 +124,6 @@ class Cell:
     ----------
     model
         A model with as many slots as streams. Each llama-server has as many as well.
-    n_streams, effort, loop
     servers
         The running servers, by label.
     prompt_tokens
@@ -342,7 +338,6 @@ def measure_cell(
 
     Parameters
     ----------
-    subject, n_streams, effort, loop
     program
         llama-server; None = it is not available.
     busy

@@ -20,8 +20,6 @@ from ..choosing.other_libraries import Peer
 from ..model import gbnf_of
 from .batch_loop import UNTOLD
 
-__all__ = ["LlamaServer", "chosen_text", "find_llama_server", "serving"]
-
 HOST = "127.0.0.1"
 START_SECONDS = 120.0
 
@@ -57,7 +55,6 @@ class LlamaServer:
 
     Attributes
     ----------
-    port : int
     choices : tuple of str
         The labels; none may be a prefix of another.
     reuse : bool
@@ -132,7 +129,6 @@ def serving(
 
     Parameters
     ----------
-    program, model, n_slots, n_ctx, n_threads
     choices
         The labels of `LlamaServer.choose`.
     more

@@ -17,8 +17,6 @@ from ..model.streams import PROMPT_TOKENS
 from ..parts.machine import disturbance, machine_line
 from .cells import PROMPTS
 
-__all__ = ["markdown", "plot"]
-
 SERVED = (OURS, SERVER, SERVER_EQUAL)
 WRITERS = (OURS, LOOP, LOOP_EQUAL, SERVER, SERVER_EQUAL)
 CHOOSERS = (OURS, ALONE, SERVER, SERVER_EQUAL)
@@ -161,12 +159,10 @@ def _table(
 
     Parameters
     ----------
-    rows
     names
         The methods.
     shown
         Formats the figure of all methods.
-    figure
     before
         Precedes the names in the table's head.
     """

@@ -12,8 +12,6 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = ["DiedError", "run_apart", "say_stage"]
-
 T = TypeVar("T")
 
 
@@ -46,7 +44,6 @@ def run_apart(work: Callable[..., T], *arguments: Any, seconds: float, mebibytes
     ----------
     work
         A module-level function. It, its arguments and its result are pickled.
-    *arguments
     seconds
         Time limit; the process is killed after it.
     mebibytes

@@ -10,8 +10,6 @@ from make_test_models import cached_model
 
 from eliza_ffi._resources import default_model_path
 
-__all__ = ["ANSWERS", "PROMPTS", "REFERENCE", "WAYS", "ModelCase", "Way", "model_cases"]
-
 VOCABULARIES = {"32k": "llama-spm", "128k": "llama-bpe", "262k": "gemma-4"}
 TYPES = ("f16", "q8_0", "q4_k")
 

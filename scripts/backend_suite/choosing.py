@@ -25,8 +25,6 @@ from eliza_ffi.model import Model
 
 from .cases import Way
 
-__all__ = ["Outcome", "choose", "choose_by_masks", "payload_of"]
-
 
 @dataclass(frozen=True)
 class Outcome:

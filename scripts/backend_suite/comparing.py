@@ -15,17 +15,6 @@ from .cases import REFERENCE, ModelCase, Way
 from .choosing import Outcome, choose, payload_of
 from .judging import Verdict, judge, noise_between
 
-__all__ = [
-    "HALF_PRECISION",
-    "Comparison",
-    "Question",
-    "Subject",
-    "ask_all",
-    "compare",
-    "compare_ways",
-    "measure_noise",
-]
-
 HALF_PRECISION = ("flash_attn", "on")
 """An option that changes rounding: attention is summed in half precision."""
 
@@ -82,8 +71,6 @@ class Comparison:
     ----------
     model, prompt, answers
         Names.
-    way
-    verdict
     noise
         The difference that rounding causes in a leaf's log-probability on this model, in nats.
     """
@@ -102,11 +89,8 @@ class Question:
 
     Attributes
     ----------
-    prompt_name, answers_name
     prompt
         Tokens.
-    payload
-    expected
     """
 
     prompt_name: str
@@ -130,12 +114,10 @@ def compare(
 
     Parameters
     ----------
-    case
     reference, subject
         If both are the same library, its ways are compared with its slowest way.
     prompts, answers
         Texts by name.
-    ways
     on_devices
         Called once with the placement of the subject's layers, from ``describe``.
     """

@@ -28,8 +28,6 @@ from .comparing import (
 )
 from .judging import judge
 
-__all__ = ["Findings", "use_in_every_way"]
-
 # Each prompt and each answer set is used, but not every combination.
 QUESTIONS = ((("short", "long"), ("3 apart", "12 alike")), (("sentence",), ("90 alike",)))
 
@@ -54,7 +52,6 @@ class Findings:
         The library's error if it rejects the model, else empty.
     noise : float
         The difference that rounding causes in a leaf's log-probability on this model, in nats.
-    compared : tuple of Comparison
     n_shared : int
         Number of streams that shared a forward pass.
     """
@@ -72,7 +69,6 @@ def use_in_every_way(
 
     Parameters
     ----------
-    case
     subject
         Computes the reference as well.
     roundings

@@ -17,17 +17,6 @@ from eliza_ffi.choices.token_tree import TokenTreePayload
 from .cases import Way
 from .choosing import Outcome
 
-__all__ = [
-    "LARGEST_NOISE",
-    "ROUNDINGS",
-    "Verdict",
-    "allowed_along",
-    "insane_numbers",
-    "judge",
-    "margin_between",
-    "noise_between",
-]
-
 ROUNDINGS = 2
 """Tolerance in units of the noise: the reference and the backend both round."""
 
@@ -77,7 +66,6 @@ def judge(
     ----------
     payload
         The leaves to choose from.
-    reference, outcome
     way
         How the outcome was decoded.
     noise

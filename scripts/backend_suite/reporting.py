@@ -9,8 +9,6 @@ from page_tables import markdown_table
 
 from .comparing import Comparison
 
-__all__ = ["details", "table"]
-
 KINDS = ("same", "near-tie", "other leaf", "too far", "wrong")
 
 

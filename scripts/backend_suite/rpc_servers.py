@@ -10,8 +10,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["RpcServer", "rpc_servers"]
-
 START_LIMIT_S = 20.0
 START_ATTEMPTS = 3
 
@@ -24,7 +22,6 @@ class RpcServer:
     ----------
     endpoint : str
         ``"127.0.0.1:PORT"``, a value of the option ``rpc``.
-    process : subprocess.Popen
     """
 
     endpoint: str

@@ -21,8 +21,6 @@ from .operations import Operation, Scene
 from .preloaded import Preloaded
 from .symbols import Symbols, blamed, our_caller
 
-__all__ = ["Ended", "Fault", "Loop"]
-
 TIME_LIMIT_S = 30.0
 
 
@@ -50,10 +48,8 @@ class Fault:
 
     Attributes
     ----------
-    operation, kind : str
     n : int
         Number of the failing call, from 1.
-    ended : Ended
     said : str
         The error message, or a description of the deviation.
     failed_at, died_at : list of str
@@ -84,8 +80,6 @@ class Loop:
 
     Parameters
     ----------
-    library
-    preloaded
     lasting
         Whether all calls of the kind after the failing one fail, too.
     """

@@ -21,8 +21,6 @@ from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import Model
 from eliza_ffi.session.lifecycle import open_stream
 
-__all__ = ["OPERATIONS", "Operation", "Scene"]
-
 PROMPT = "message: could you look at this?\naction: "
 OTHER_PROMPT = "message: stop it\naction: "
 CHAT = "<|im_start|>user\nwhat is your name?<|im_end|>\n<|im_start|>assistant\n"
@@ -37,8 +35,6 @@ class Scene:
 
     Attributes
     ----------
-    library : Library
-    folder : Path
     path : Path or None
         The model's file; None = the embedded model.
     """
@@ -99,7 +95,6 @@ class Operation:
 
     Attributes
     ----------
-    name : str
     run : callable
         Runs the operation and returns its result.
     prepare : callable

@@ -10,8 +10,6 @@ import sys
 from pathlib import Path
 from typing import ClassVar
 
-__all__ = ["KINDS", "FaultError", "Preloaded", "build", "run_preloaded"]
-
 SOURCE = Path(__file__).resolve().parents[2] / "native" / "tests" / "hooks" / "failing_calls.c"
 VARIABLE = "LD_PRELOAD"
 
@@ -116,7 +114,6 @@ class Preloaded:
         ----------
         kind
             One of `KINDS`.
-        n
         lasting
             Whether all later calls of the kind fail, too.
         """

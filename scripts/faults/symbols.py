@@ -8,8 +8,6 @@ import subprocess
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-__all__ = ["Symbols", "blamed", "our_caller", "qualified_name"]
-
 OURS = ("eliza::", "eliza_inference_", "eliza_test_")
 # Code that is attributed to its caller. Code that is neither ours nor neutral is llama.cpp's.
 NEUTRAL = (

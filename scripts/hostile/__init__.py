@@ -5,8 +5,6 @@ from __future__ import annotations
 from . import arguments, files, grammars, memory, signals, templates
 from .case import Case
 
-__all__ = ["ALL_CASES"]
-
 ALL_CASES: tuple[Case, ...] = (
     *grammars.CASES,
     *templates.CASES,

@@ -18,8 +18,6 @@ from eliza_ffi.library.protocol import StreamConfig
 
 from .case import ACTIONS, CHAT, PROMPT, Broken, Case, Must, Stage
 
-__all__ = ["CASES"]
-
 DEPTH = 10_000
 HUGE = 20_000_000
 

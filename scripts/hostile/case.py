@@ -15,8 +15,6 @@ from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import Model
 
-__all__ = ["ACTIONS", "CHAT", "PROMPT", "Broken", "Case", "Must", "Neighbour", "Stage"]
-
 PROMPT = "message: could you look at this?\naction: "
 CHAT = "<|im_start|>user\nwhat is your name?<|im_end|>\n<|im_start|>assistant\n"
 ACTIONS = ("RESPOND", "IGNORE", "STOP")
@@ -40,7 +38,6 @@ class Stage:
 
     Parameters
     ----------
-    library
     folder
         An empty folder for the case's files.
     """
@@ -97,7 +94,6 @@ class Case:
         The kind, a colon, and a description.
     run : callable
         Runs the case; its return value is the answer.
-    must : Must
     says : str
         A regular expression that the message of an error must match.
     seconds, mib : float

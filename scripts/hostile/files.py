@@ -18,8 +18,6 @@ from eliza_ffi.errors import ElizaError
 
 from .case import ACTIONS, PROMPT, Broken, Case, Must, Stage
 
-__all__ = ["CASES", "SlotBytes", "fnv1a"]
-
 MAGIC = b"ELIZASLT"
 N_KILLS = 50
 # Passes have another shape when more of a prompt is cached. With the quantized embedded model, this

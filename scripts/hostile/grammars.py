@@ -16,8 +16,6 @@ from eliza_ffi.library.protocol import StreamConfig
 
 from .case import CHAT, PROMPT, Broken, Case, Must, Stage
 
-__all__ = ["CASES"]
-
 CANCEL_LIMIT_S = 0.5
 SMALL_STACK = 256 << 10
 N_WRITTEN = 200

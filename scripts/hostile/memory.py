@@ -18,8 +18,6 @@ from eliza_ffi.model import Model
 
 from .case import ACTIONS, CHAT, PROMPT, Broken, Case, Stage
 
-__all__ = ["CASES"]
-
 STEPS_MIB = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192)
 GRAMMAR = "root ::= [a-zA-Z .]+"
 

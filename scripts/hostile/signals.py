@@ -13,8 +13,6 @@ from eliza_ffi.errors import ElizaError
 
 from .case import ACTIONS, CHAT, PROMPT, Broken, Case, Must, Stage
 
-__all__ = ["CASES"]
-
 N_INTERRUPTS = 500
 LOST_AFTER_S = 10.0
 END_LIMIT_S = 10.0

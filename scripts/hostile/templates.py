@@ -8,8 +8,6 @@ from eliza_ffi.chat.template import ChatTemplate
 
 from .case import Case, Stage
 
-__all__ = ["CASES"]
-
 MESSAGES = [{"role": "user", "content": "hello <b>there</b>"}]
 
 TEMPLATES = {

@@ -25,8 +25,6 @@ from eliza_ffi.library.loading import Library
 
 from .case import Broken, Case, Must, Neighbour, Stage
 
-__all__ = ["LONGEST_WAIT_S", "Outcome", "Trials", "verdict"]
-
 LONGEST_WAIT_S = 1.0
 MOST_SAID = 4000
 MOST_DIFFERENCE = 0.005
@@ -99,7 +97,6 @@ class Trials:
 
     Parameters
     ----------
-    library
     watcher
         Records where a child died.
     """

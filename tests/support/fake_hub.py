@@ -12,8 +12,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["COMMIT", "TOKEN", "FakeHub"]
-
 COMMIT = "c0" * 20
 """The only commit of every repository."""
 
@@ -36,7 +34,6 @@ class FakeHub:
         The repositories that need the token.
     breaks : dict
         For each file, the number of bytes after which its next download breaks off.
-    requests : list of (method, path, headers)
     """
 
     repos: dict[str, dict[str, bytes]] = field(default_factory=dict)

@@ -12,8 +12,6 @@ from pathlib import Path
 import gguf
 from make_test_models import read_metadata
 
-__all__ = ["write_in_full_precision"]
-
 
 def write_in_full_precision(model: Path, out: Path) -> Path:
     """Write a copy of a GGUF file whose matrices are f32, and return its path."""

@@ -8,8 +8,6 @@ from eliza_ffi.elizaos import FfiStreamingGenerateArgs, SyncStreamingRunner
 from eliza_ffi.library.protocol import STOP_AT_LEAF
 from eliza_ffi.model import Model
 
-__all__ = ["answered", "label_scores", "made_of"]
-
 
 def made_of(model: Model) -> DecisionModel:
     """Return the DecisionModel of a model; fail if it is not a decision model."""

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 
 from hypothesis import strategies as st
 
-__all__ = ["KINDS", "label_sets", "labels_of", "product_names"]
-
 # fmt: off
 PIECES = (
     "SEND", "_", "EMAIL", "GO", "A", "REPLY", "create", "Note", "x", "1", "42", " ", "  ", ",", "'",

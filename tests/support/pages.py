@@ -34,21 +34,6 @@ from checkout import ROOT
 from eliza_ffi import cli
 from eliza_ffi._resources import default_model_path
 
-__all__ = [
-    "BUN",
-    "Block",
-    "blocks_of",
-    "commands_of",
-    "differences",
-    "filled",
-    "headings_of",
-    "links_of",
-    "output_shown_by",
-    "prepare_folder",
-    "programs_of",
-    "run_block",
-]
-
 FENCE = re.compile(
     r'^(?:<!-- not run: (?P<why>[^\n]+?) -->\n+)?```(?P<language>\w+)(?: title="(?P<title>[^"]+)")?'
     r"\n(?P<text>.*?)^```$",
@@ -82,7 +67,6 @@ class Block:
 
     Attributes
     ----------
-    language, text : str
     title : str or None
         The name of the file that the block is written to.
     why_not_run : str or None
@@ -141,7 +125,6 @@ def run_block(
 
     Parameters
     ----------
-    block
     shown
         The output that the page shows for a Python block; None = it shows none.
     namespace

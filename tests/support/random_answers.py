@@ -9,8 +9,6 @@ import numpy as np
 from eliza_ffi.errors import NativeFault
 from eliza_ffi.structured import GuidanceMasks
 
-__all__ = ["random_answer"]
-
 
 def random_answer(
     masks: GuidanceMasks, texts: tuple[bytes, ...], dice: random.Random, most: int = 60
@@ -19,10 +17,8 @@ def random_answer(
 
     Parameters
     ----------
-    masks
     texts
         The bytes of each token.
-    dice
     most
         The maximum number of random tokens. After them, the shortest completion follows.
 

@@ -8,8 +8,6 @@ from fetch_llama_cpp import source_tree
 
 from eliza_ffi.chat import ChatTemplate
 
-__all__ = ["real_templates"]
-
 
 @functools.cache
 def real_templates() -> dict[str, ChatTemplate]:

@@ -6,8 +6,6 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-__all__ = ["schemas"]
-
 KINDS = ("object", "array", "string", "integer", "number", "boolean", "null")
 NAMES = ("a", "b", "c d", "x-1")
 

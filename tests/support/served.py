@@ -18,18 +18,6 @@ import httpx
 import jsonschema
 from checkout import ROOT
 
-__all__ = [
-    "DECISIONS",
-    "ROUNDING",
-    "SYSTEMONE",
-    "Served",
-    "check_documented",
-    "choice",
-    "decisions_body",
-    "served",
-    "slow_body",
-]
-
 DECISIONS, SYSTEMONE = "/v1/decisions", "/v1/systemone"
 
 ROUNDING = 0.03
