@@ -45,9 +45,6 @@ from .masking.engines import Eliza, Engine, LlGuidance, XGrammar
 from .masking.vocabularies import TokenBytes
 from .model.together import OurStreams
 from .parts.modes import STRICT_GUIDED, TRIE, UNGUIDED, Method
-from .schemas.answering import Answerer, AnsweringSetting
-from .schemas.elsewhere import GrammarAnswers, GuidanceAnswers, XGrammarAnswers
-from .schemas.ours import FilledAnswers, GuidedAnswers
 from .together.batch_loop import BatchLoop
 from .together.llama_server import LlamaServer, find_llama_server
 
@@ -76,7 +73,6 @@ ONE_BY_ONE = "eliza-ffi one by one"
 ONE_BY_ONE_ANEW = "eliza-ffi one by one, nothing shared"
 TOKENS_ALONE = "the tokens alone"
 CAPPR = "cappr"
-OUR_MASKS = "eliza-ffi, llguidance's masks"
 
 
 @dataclass(frozen=True)
@@ -112,8 +108,6 @@ class BenchMethod:
         Generates text and chooses labels with many streams at once.
     decides : callable or None
         Creates a `Decider`, which answers questions about an input.
-    answers : callable or None
-        Creates an `Answerer`, which generates JSON for a schema.
     """
 
     label: str
@@ -125,7 +119,6 @@ class BenchMethod:
     masks: Callable[[TokenBytes, Path], Engine] | None = None
     streams: type[OurStreams | BatchLoop | LlamaServer] | None = None
     decides: Callable[[DecidingSetting], Decider] | None = None
-    answers: Callable[[AnsweringSetting], Answerer] | None = None
 
 
 def _ours(strategy: str, **options: str) -> WorkbenchSettings:
@@ -169,7 +162,6 @@ _LISTED = (
         picks=LlGuidancePicker,
         masks=lambda vocabulary, hooks: LlGuidance(vocabulary),
         decides=MaskedDecisions,
-        answers=GuidanceAnswers,
     ),
     BenchMethod(
         XGRAMMAR,
@@ -177,7 +169,6 @@ _LISTED = (
         needs=partial(Peer.find, "xgrammar"),
         picks=XGrammarPicker,
         masks=lambda vocabulary, hooks: XGrammar(vocabulary),
-        answers=XGrammarAnswers,
     ),
     BenchMethod(
         LLAMA_CPP_PYTHON,
@@ -185,7 +176,6 @@ _LISTED = (
         needs=partial(Peer.find, "llama-cpp-python", "llama_cpp"),
         generates=LlamaCppPython,
         decides=GrammarLoop,
-        answers=GrammarAnswers,
     ),
     BenchMethod(
         OURS,
@@ -193,9 +183,7 @@ _LISTED = (
         masks=Eliza,
         streams=OurStreams,
         decides=Together,
-        answers=FilledAnswers,
     ),
-    BenchMethod(OUR_MASKS, "#E69F00", answers=GuidedAnswers),
     BenchMethod(ALONE, "#E69F00", streams=OurStreams),
     BenchMethod(LOOP, "#666666", streams=BatchLoop),
     BenchMethod(LOOP_EQUAL, streams=BatchLoop),

@@ -26,9 +26,9 @@ from ..parts.machine import disturbance, machine_facts, machine_line, noting_oth
 from ..parts.merging import stored
 from ..parts.pages import add_filter, add_output_arguments, publish
 from ..parts.workload import MODELS, Subject
-from ..schemas.samples import SAMPLES
 from ..together.llama_server import find_llama_server, serving
 from .processes import Answered, ServerFiller, Version, worker
+from .samples import SAMPLES
 
 OURS, SERVER = "eliza-ffi", "llama-server"
 OLDER_FILL, OLDER_MASKS = "older version, own compiler", "older version, llguidance"

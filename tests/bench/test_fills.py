@@ -9,8 +9,8 @@ import pytest
 
 from bench.fills import __main__ as fills
 from bench.fills.processes import Answered, Version, worker
+from bench.fills.samples import SAMPLES
 from bench.parts.workload import MODELS
-from bench.schemas.samples import SAMPLES
 from eliza_ffi.library.loading import Library
 
 pytestmark = pytest.mark.slow

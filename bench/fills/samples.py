@@ -1,10 +1,7 @@
-"""A few typical schemas, written for this benchmark, and a reader for folders of schemas."""
+"""A few typical schemas, written for this benchmark."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 
@@ -71,18 +68,3 @@ SAMPLES: dict[str, Any] = {
     "notes": {"type": "array", "items": _object(day=_DATE, text=_SHORT), "maxItems": 2},
 }
 """Schemas by name. Their strings and lists have a maximum length, so every answer ends."""
-
-
-def schemas_in(folder: Path) -> Iterator[tuple[str, Any]]:
-    """Yield the name and the schema of each ``.json`` file in a folder and its subfolders.
-
-    The name is the path in the folder, without ``.json``. If a file is not itself a schema, but has
-    a member ``json_schema`` or ``schema``, the schema is that member.
-    """
-    for file in sorted(folder.rglob("*.json")):
-        data = json.loads(file.read_text(encoding="utf-8"))
-        for member in ("json_schema", "schema"):
-            inner = data.get(member) if isinstance(data, dict) else None
-            if isinstance(inner, dict) and "properties" not in data and "type" not in data:
-                data = inner
-        yield str(file.relative_to(folder).with_suffix("")), data
