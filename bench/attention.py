@@ -9,7 +9,6 @@ two head sizes. Both settings take turns; the important figures are the ratios w
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -26,8 +25,7 @@ from .model.streams import CHOICES, RandomPrompts
 from .model.together import OurStreams, write_together
 from .parts.figures import median, quartiles, ratios
 from .parts.machine import disturbance, machine_facts, machine_line, noting_other_programs, quietest
-from .parts.merging import stored
-from .parts.pages import add_output_arguments, publish
+from .parts.pages import bench_parser, page_of, publish, spread, stored_or_measured
 from .streams import MODELS
 
 OFF, ON = "off", "on"
@@ -114,26 +112,22 @@ def markdown(results: Mapping[str, Any]) -> str:
     named = [(f"{each['task']}, head size {each['head_size']}", each) for each in results["cells"]]
     rows = []
     for cell in results["cells"]:
-        low, middle, high = (f"{each:.2f}" for each in cell["on_over_off"])
+        ratio = spread(cell["on_over_off"], "{:.2f}".format)
         ms = (number(cell[setting]) for setting in (OFF, ON))
-        rows.append([cell["task"], str(cell["head_size"]), *ms, f"{middle} ({low}-{high})"])
-    parts = [
+        rows.append([cell["task"], str(cell["head_size"]), *ms, ratio])
+    return page_of(
         machine_line(results["machine"]) + disturbance(named),
         f"Milliseconds of a choice, or of a token of each stream, with flash attention off and on: "
         f"medians of {ROUNDS} rounds. *On / off* is the ratio of the times in the same round: "
         "median (quartiles)",
         markdown_table(["task", "head size", OFF, ON, "on / off"], rows),
-    ]
-    return "\n\n".join(parts) + "\n"
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Measure flash attention on the CPU.")
-    add_output_arguments(parser, render=True)
-    options = parser.parse_args(arguments)
-    results = stored(options.out / "attention.json") if options.render else run()
-    publish("attention", results, markdown(results), options.out, options.docs)
-    return 0
+    options = bench_parser("Measure flash attention on the CPU.").parse_args(arguments)
+    results = stored_or_measured(options, "attention", run)
+    return publish("attention", results, markdown(results), options)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ device.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import time
@@ -51,7 +50,7 @@ from .methods import (
 from .model import Alternatives, TimedChoice, Workbench
 from .parts.figures import mean, median
 from .parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
-from .parts.pages import add_output_arguments, publish
+from .parts.pages import bench_parser, publish, stored_or_measured
 
 NAMES = ANSWERS["90 alike"][::3]
 """Thirty names with a common beginning. Names with different first tokens would need no pass."""
@@ -82,7 +81,7 @@ class BackendRun:
 
 
 def measure(
-    subject: Subject, path: Path, texts: Sequence[str], effort: ChoiceEffort
+    subject: Subject, path: Path, texts: Sequence[str], effort: ChoiceEffort, name: str = ""
 ) -> dict[str, Any]:
     """Measure all methods on one model.
 
@@ -96,6 +95,8 @@ def measure(
         The labels.
     effort
         The rounds over all prompts, and the mean seconds that each method may take.
+    name
+        Reported on standard error with the time of the measurement, if not empty.
 
     Returns
     -------
@@ -110,7 +111,7 @@ def measure(
     """
     cell: dict[str, Any] = {}
     runs: dict[str, list[list[BackendRun]]] = {name: [[] for _ in PROMPTS] for name in WAYS}
-    with ExitStack() as opened, noting_other_programs(cell):
+    with ExitStack() as opened, noting_other_programs(cell, name):
         # Backend sampling is a setting of a whole context, so there is one model for each value.
         models = {on: opened.enter_context(subject.open(path, on)) for on in ("off", "on")}
         facts = models["off"].describe()["model"]
@@ -170,12 +171,11 @@ def _figures(by_prompt: Sequence[Sequence[BackendRun]]) -> dict[str, Any]:
 
 
 def run(subject: Subject, models: Mapping[str, Path], effort: ChoiceEffort) -> dict[str, Any]:
-    """Measure all models and report progress on standard error."""
-    cells = []
-    for name, path in models.items():
-        begin = time.perf_counter()
-        cells.append({"model": name, **measure(subject, path, NAMES, effort)})
-        print(f"{name}: {time.perf_counter() - begin:.0f} s", file=sys.stderr)
+    """Measure all models."""
+    cells = [
+        {"model": name, **measure(subject, path, NAMES, effort, name)}
+        for name, path in models.items()
+    ]
     return {"machine": machine_facts(), "cells": cells}
 
 
@@ -221,11 +221,10 @@ def _agreement(name: str, texts: Sequence[str], expected: Sequence[str]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Measure a choice on one backend.")
+    parser = bench_parser("Measure a choice on one backend.")
     parser.add_argument("backend", help="the folder in build/ that has the library")
     parser.add_argument("--device", help="the devices to use, as named by 'eliza-ffi doctor'")
     parser.add_argument("--quick", action="store_true", help="one model, fewer rounds")
-    add_output_arguments(parser)
     options = parser.parse_args(arguments)
     library = BUILD / options.backend / library_file_name()
     chosen = () if options.device is None else (("device", options.device),)
@@ -233,17 +232,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     sizes = list(VOCABULARIES.items())[: 1 if options.quick else None]
     effort = QUICK_EFFORT if options.quick else EFFORT
     os.environ[LIBRARY_VARIABLE] = str(library)  # so that machine_facts reports its versions
+    name = f"backend-{options.backend}"
     try:
         models = {
             f"random {size}": cached_model(vocabulary, tensor_type="f16", **SHAPE)
             for size, vocabulary in sizes
         }
-        results = run(subject, models, effort)
-        publish(f"backend-{options.backend}", results, markdown(results), options.out, options.docs)
+        results = stored_or_measured(options, name, lambda: run(subject, models, effort))
+        return publish(name, results, markdown(results), options)
     except (ElizaError, FetchError, OSError, RuntimeError, ValueError) as error:
         print(f"bench.backend: {error}", file=sys.stderr)
         return 2
-    return 0
 
 
 if __name__ == "__main__":

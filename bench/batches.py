@@ -13,18 +13,16 @@ all. The important figures are the ratios within a round.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
+import itertools
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from itertools import product
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from page_tables import markdown_table, number
 
 from eliza_ffi._resources import default_model_path
@@ -37,10 +35,16 @@ from .model.streams import (
     PROMPT_TOKENS,
     RandomPrompts,
 )
-from .parts.figures import median, quartiles
+from .parts.figures import in_turns, median, quartiles, ratios
 from .parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
-from .parts.merging import stored_or_measured
-from .parts.pages import add_filter, add_output_arguments, publish
+from .parts.pages import (
+    add_filter,
+    bench_parser,
+    page_of,
+    publish,
+    spread,
+    stored_or_measured,
+)
 from .together.cells import N_CTX, PREFIX_TOKENS, SETTLING_SECONDS, StreamModel
 
 LOOP = "a loop"
@@ -161,19 +165,16 @@ def measure_task(model: Model, task: str, effort: BatchEffort, settling: float) 
         for way in ways.values():
             way(drawn())  # warms up, and brings the prefix into the slots
         seconds: dict[str, list[float]] = {name: [] for name in ways}
-        names = list(ways)
-        for _ in range(effort.rounds):
-            for name in names:
-                prompts = drawn()
-                time.sleep(settling)
-                begin = time.perf_counter()
-                ways[name](prompts)
-                seconds[name].append(time.perf_counter() - begin)
-            names.append(names.pop(0))  # another way is first in the next round
+        for name in itertools.chain.from_iterable(in_turns(ways, effort.rounds)):
+            prompts = drawn()
+            time.sleep(settling)
+            begin = time.perf_counter()
+            ways[name](prompts)
+            seconds[name].append(time.perf_counter() - begin)
     return {
         name: {
             "per_second": effort.prompts / median(taken),
-            "times_the_loop": [*quartiles(np.array(seconds[LOOP]) / np.array(taken))],
+            "times_the_loop": [*quartiles(ratios(seconds[LOOP], taken))],
         }
         for name, taken in seconds.items()
     }
@@ -185,12 +186,9 @@ def measure(subject: BatchSubject, settling: float = SETTLING_SECONDS) -> list[d
     with Model(subject.path(), n_ctx=N_CTX) as model:
         for task in TASKS:
             cell: dict[str, Any] = {"model": subject.name, "task": task, **asdict(subject.effort)}
-            begin = time.perf_counter()
-            with noting_other_programs(cell):
+            with noting_other_programs(cell, f"{subject.name}, {task}"):
                 cell["ways"] = measure_task(model, task, subject.effort, settling)
             cells.append(cell)
-            took = time.perf_counter() - begin
-            print(f"{subject.name}, {task}: {took:.0f} s", file=sys.stderr)
     return cells
 
 
@@ -206,7 +204,7 @@ def markdown(results: Mapping[str, Any]) -> str:
     """Return the table."""
     cells = results["cells"]
     named = [(f"{cell['model']}, {cell['task']}", cell) for cell in cells]
-    parts = [
+    return page_of(
         machine_line(results["machine"]) + disturbance(named),
         "Answers per second, and their ratio to the loop's in the same round: median (first to "
         "third quartile)",
@@ -223,36 +221,30 @@ def markdown(results: Mapping[str, Any]) -> str:
                 for name, cell in named
             ),
         ),
-    ]
-    return "\n\n".join(parts) + "\n"
+    )
 
 
 def _shown(way: Mapping[str, Any]) -> list[str]:
-    low, middle, high = way["times_the_loop"]
-    return [number(way["per_second"]), f"{middle:.2f} ({low:.2f} to {high:.2f})"]
+    return [number(way["per_second"]), spread(way["times_the_loop"], "{:.2f}".format, " to ")]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description="Measure many prompts with one call, compared with a loop over them."
+    parser = bench_parser(
+        "Measure many prompts with one call, compared with a loop over them.", merge=True
     )
     parser.add_argument("--quick", action="store_true", help="the embedded model, in a minute")
     names = [subject.name for subject in SUBJECTS]
     add_filter(parser, "--only", "this model", choices=names)
-    add_output_arguments(parser, merge=True, render=True)
     options = parser.parse_args(arguments)
     name = "batches-quick" if options.quick else "batches"
     subjects = QUICK if options.quick else SUBJECTS
     results = stored_or_measured(
         options,
-        options.out / f"{name}.json",
+        name,
         lambda: run([each for each in subjects if each.name in (options.only or names)]),
-        "cells",
-        ("model", "task"),
-        lambda _: product((each.name for each in subjects), TASKS),
+        key=("model", "task"),
     )
-    publish(name, results, markdown(results), options.out, options.docs)
-    return 0
+    return publish(name, results, markdown(results), options)
 
 
 if __name__ == "__main__":

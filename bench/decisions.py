@@ -25,12 +25,10 @@ program that ``make peers`` builds.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from operator import attrgetter
 from typing import Any
 
 from .choosing.other_libraries import Peer
@@ -39,8 +37,7 @@ from .deciding.report import AXES, markdown, plot, summary
 from .deciding.workload import CODES, PHRASES, SUBJECTS, WORDS
 from .methods import with_maker
 from .parts.machine import machine_facts
-from .parts.merging import stored_or_measured
-from .parts.pages import add_filter, add_output_arguments, fill_sections, publish
+from .parts.pages import add_filter, bench_parser, publish, stored_or_measured
 from .together.llama_server import find_llama_server
 
 MIDDLE = {"input_tokens": 500, "questions": 20, "options": 10}
@@ -151,21 +148,14 @@ def budget_of(cell: DecisionCell, effort: DecidingEffort, *, is_wide: bool) -> f
 
 def main(arguments: Sequence[str] | None = None) -> int:
     names = [subject.name for subject in SUBJECTS]
-    parser = argparse.ArgumentParser(description="Compare ways to answer questions about an input.")
+    parser = bench_parser("Compare ways to answer questions about an input.", merge=True)
     parser.add_argument("--quick", action="store_true", help="small models, a few minutes")
     add_filter(parser, "--only", "this model", choices=names)
     add_filter(parser, "--input", "inputs of this length", type=int, metavar="TOKENS")
     add_filter(parser, "--questions", "N questions", type=int, metavar="N")
     add_filter(parser, "--options", "questions with N options", type=int, metavar="N")
-    parser.add_argument(
-        "--threads",
-        type=int,
-        default=0,
-        metavar="N",
-        help="compute threads of every method; 1 if other programs use the other cores "
-        "(eliza-ffi's default)",
-    )
-    add_output_arguments(parser, merge=True, render=True)
+    threads = "compute threads of every method; 1 if other programs use the other cores"
+    parser.add_argument("--threads", type=int, default=0, metavar="N", help=threads)
     options = parser.parse_args(arguments)
     plan = QUICK if options.quick else FULL
     wanted = [
@@ -177,22 +167,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         and cell.options in (options.options or OPTIONS)
     ]
     name = "decisions-quick" if options.quick else "decisions"
-    if not wanted and not options.render:
+    if not wanted and options.render is None:
         parser.error("no cell of the plan matches --only, --input, --questions and --options")
-    key = ("model", *AXES, "labels")
     results = stored_or_measured(
         options,
-        options.out / f"{name}.json",
+        name,
         lambda: run(plan, wanted, options.threads),
-        "cells",
-        key,
-        lambda _: map(attrgetter(*key), plan.cells),
+        key=("model", *AXES, "labels"),
     )
-    publish(name, results, markdown(results), options.out, ())
-    for page in options.docs:
-        fill_sections(page, {"decisions": summary(results)})
     plot(results, options.out / f"{name}.png")
-    return 0
+    sections = {"decisions": summary(results)}
+    return publish(name, results, markdown(results), options, sections)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ Markdown and a plot into ``bench/results``.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -27,8 +26,15 @@ from .choosing.rounds import REFERENCE, ChoiceEffort
 from .methods import AUTO, GRAMMAR_LAST, LLGUIDANCE, METHODS, XGRAMMAR
 from .parts.charts import Panel, draw
 from .parts.machine import disturbance, machine_facts, machine_line
-from .parts.merging import stored_or_measured
-from .parts.pages import add_filter, add_output_arguments, publish
+from .parts.pages import (
+    add_filter,
+    bench_parser,
+    by_method,
+    notes_of,
+    page_of,
+    publish,
+    stored_or_measured,
+)
 from .parts.workload import NOUNS, Subject, action_names, prompts
 
 SHOWN = (AUTO, REFERENCE, GRAMMAR_LAST, LLGUIDANCE, XGRAMMAR)
@@ -178,24 +184,14 @@ def markdown(results: dict[str, Any]) -> str:
         rows = [
             [
                 f"{cell['x']:,.0f}" if cell["x"] >= 100 else f"{cell['x']:g}",
-                *(
-                    number(cell["methods"][name]["choice_ms"]) if name in cell["methods"] else "-"
-                    for name in SHOWN
-                ),
+                *by_method(cell["methods"], SHOWN, lambda one: number(one["choice_ms"])),
                 number(cell["pass_ms"]),
             ]
             for cell in growth["cells"]
         ]
         varied = growth_named(growth["name"])
         parts += [varied.title, markdown_table([varied.x_label, *SHOWN, "one pass"], rows)]
-    problems = [
-        f"- {where}, {name}: {problem[:200]}"
-        for where, cell in cells
-        for name, problem in cell["problems"].items()
-    ]
-    if problems:
-        parts += ["Failed:", "\n".join(problems)]
-    return "\n\n".join(parts) + "\n"
+    return page_of(*parts, notes_of(results, cells, "Failed:"))
 
 
 def panels(results: dict[str, Any]) -> list[Panel]:
@@ -206,21 +202,12 @@ def panels(results: dict[str, Any]) -> list[Panel]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     names = [growth.name for growth in GROWTHS]
-    parser = argparse.ArgumentParser(description="Measure how the time of a choice grows.")
+    parser = bench_parser("Measure how the time of a choice grows.", merge=True)
     add_filter(parser, "--only", "how time grows with this parameter", choices=names)
-    add_output_arguments(parser, merge=True, render=True)
     options = parser.parse_args(arguments)
-    results = stored_or_measured(
-        options,
-        options.out / "growth.json",
-        lambda: run(options.only),
-        "growths",
-        ("name",),
-        lambda _: [(name,) for name in names],
-    )
-    publish("growth", results, markdown(results), options.out, options.docs)
+    results = stored_or_measured(options, "growth", lambda: run(options.only), "growths", ("name",))
     draw(panels(results), options.out / "growth.png", columns=4)
-    return 0
+    return publish("growth", results, markdown(results), options)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ Linux on x86-64 only. If the library's symbols were stripped, only the total is 
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -23,7 +22,7 @@ from eliza_ffi.model import Model
 
 from .model import Alternatives
 from .parts.machine import machine_facts, machine_line
-from .parts.pages import add_output_arguments, publish
+from .parts.pages import bench_parser, publish, stored_or_measured
 from .parts.single_steps import Place, address_of, is_supported, steps_of
 from .parts.workload import MODELS, NOUNS, VERBS
 
@@ -117,18 +116,20 @@ def markdown(results: dict[str, Any]) -> str:
     return f"{machine_line(results['machine'])}\n\n{markdown_table(head, rows)}\n"
 
 
+def run() -> dict[str, Any]:
+    """Count with a small and with a large vocabulary."""
+    subjects = [each for each in MODELS if each.name in ("trained 2k", "random 262k")]
+    counted = [{"name": each.name, **count(each.path())} for each in subjects]
+    return {"machine": machine_facts(), "counted": counted}
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Count the processor instructions of a decision.")
-    add_output_arguments(parser)
-    options = parser.parse_args(arguments)
+    options = bench_parser("Count the processor instructions of a decision.").parse_args(arguments)
     if not is_supported():
         print("bench.instructions: requires Linux on x86-64", file=sys.stderr)
         return 1
-    subjects = [each for each in MODELS if each.name in ("trained 2k", "random 262k")]
-    counted = [{"name": each.name, **count(each.path())} for each in subjects]
-    results = {"machine": machine_facts(), "counted": counted}
-    publish("instructions", results, markdown(results), options.out, options.docs)
-    return 0
+    results = stored_or_measured(options, "instructions", run)
+    return publish("instructions", results, markdown(results), options)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ and a plot into ``bench/results``.
 
     $ python -m bench.masks --docs docs/develop/toktrie.md
     $ python -m bench.masks --quick                       # under 40 seconds
-    $ python -m bench.masks --render bench/results/masks.json --docs docs/develop/toktrie.md
+    $ python -m bench.masks --render --docs docs/develop/toktrie.md     # measure nothing
 
 Requires the ``bench`` extra and a build with the test hooks. Libraries that are not installed are
 left out.
@@ -15,7 +15,6 @@ left out.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -39,8 +38,7 @@ from .masking.vocabularies import TokenBytes
 from .methods import OURS, BenchMethod, with_maker
 from .parts.hooks import find_hooks
 from .parts.machine import machine_facts, noting_other_programs
-from .parts.merging import stored
-from .parts.pages import RESULTS, add_filter, add_output_arguments, publish
+from .parts.pages import RESULTS, add_filter, bench_parser, publish, stored_or_measured
 
 VOCABULARIES = {"32k": "llama-spm", "128k": "llama-bpe", "262k": "gemma-4"}
 MEASURED: dict[str, BenchMethod] = with_maker("masks")
@@ -107,7 +105,7 @@ def measure_vocabulary(
     for constraint in wanted:
         places = Places(tokens, constraint, effort.cold_places)
         cell: dict[str, Any] = {"vocabulary": name, "constraint": constraint.name}
-        with noting_other_programs(cell):
+        with noting_other_programs(cell, f"{name}, {constraint.name}"):
             cell["engines"] = {
                 each: measure(engine, constraint, places, effort)
                 for each, engine in prepared.items()
@@ -115,7 +113,6 @@ def measure_vocabulary(
             agreed = agreement(list(prepared.values()), constraint, places)
         cell |= {"places": len(places.some), "agreement": dict(zip(peers, agreed, strict=True))}
         cells.append(cell)
-        print(f"{name}, {constraint.name}", file=sys.stderr)
     return facts, cells
 
 
@@ -154,8 +151,8 @@ def run(effort: MaskEffort, vocabularies: Mapping[str, str], *, quick: bool) -> 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description="Compare the time to compute token masks in eliza-ffi and in other libraries."
+    parser = bench_parser(
+        "Compare the time to compute token masks in eliza-ffi and in other libraries."
     )
     parser.add_argument(
         "--quick",
@@ -163,23 +160,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="under 40 seconds; writes no files unless --out or --docs is given",
     )
     add_filter(parser, "--only", "this vocabulary", choices=VOCABULARIES)
-    parser.add_argument(
-        "--render", type=Path, metavar="JSON", help="show these results; measure nothing"
-    )
-    add_output_arguments(parser)
     options = parser.parse_args(arguments)
-    if options.render:
-        results = stored(options.render)
-    else:
-        wanted = {name: VOCABULARIES[name] for name in options.only or VOCABULARIES}
-        effort = QUICK if options.quick else FULL
-        results = run(effort, wanted, quick=options.quick)
+    wanted = {name: VOCABULARIES[name] for name in options.only or VOCABULARIES}
+    effort = QUICK if options.quick else FULL
+    results = stored_or_measured(options, "masks", lambda: run(effort, wanted, quick=options.quick))
     if options.quick and not options.docs and options.out == RESULTS:
         print(markdown(results))
         return 0
-    publish("masks", results, markdown(results), options.out, options.docs)
     plot(results, options.out / "masks.png")
-    return 0
+    return publish("masks", results, markdown(results), options)
 
 
 if __name__ == "__main__":

@@ -16,13 +16,9 @@ Requires the ``bench`` extra and a build with the test hooks; ``make`` installs 
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from itertools import product
-from pathlib import Path
 from typing import Any
 
 from .choosing.cells import Others, Workload, measure_cell
@@ -30,8 +26,7 @@ from .choosing.report import markdown, ratios
 from .choosing.rounds import ChoiceEffort
 from .parts.charts import plot_peers
 from .parts.machine import machine_facts
-from .parts.merging import stored_or_measured
-from .parts.pages import add_filter, add_output_arguments, fill_sections
+from .parts.pages import add_filter, bench_parser, publish, stored_or_measured
 from .parts.workload import MODELS, action_names, prompts
 
 
@@ -92,39 +87,26 @@ def run(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description="Compare the time of a choice in eliza-ffi and in other libraries."
+    parser = bench_parser(
+        "Compare the time of a choice in eliza-ffi and in other libraries.", merge=True
     )
     parser.add_argument("--quick", action="store_true", help="under 3 minutes, without a plot")
     add_filter(parser, "--only", "this model", metavar="MODEL")
     add_filter(parser, "--choices", "sets of N labels", type=int, metavar="N")
-    parser.add_argument(
-        "--render", type=Path, metavar="JSON", help="show these results; measure nothing"
-    )
-    add_output_arguments(parser, merge=True)
     options = parser.parse_args(arguments)
-    target = options.render or options.out / ("quick.json" if options.quick else "full.json")
-    only = options.only or (QUICK_MODELS if options.quick else [])
-    models = [subject.name for subject in MODELS]
+    name = "quick" if options.quick else "full"
+    plan, only = (QUICK, QUICK_MODELS) if options.quick else (FULL, [])
     results = stored_or_measured(
         options,
-        target,
-        lambda: run(QUICK if options.quick else FULL, only, options.choices, Others.find()),
-        "cells",
-        ("model", "choices"),
-        lambda cells: product(models, sorted({cell["choices"] for cell in cells})),
+        name,
+        lambda: run(plan, options.only or only, options.choices, Others.find()),
+        key=("model", "choices"),
     )
-    if not options.render:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    if not options.quick:
+        plot_peers(results, options.out / f"{name}.png")
     tables = markdown(results)
-    target.with_suffix(".md").write_text(tables, encoding="utf-8")
-    if not options.quick and target.stem != "quick":
-        plot_peers(results, target.with_suffix(".png"))
-    for page in options.docs:
-        fill_sections(page, {"peers": tables, "ratios": ratios(results)})
-    print(tables)
-    return 0
+    sections = {"peers": tables, "ratios": ratios(results)}
+    return publish(name, results, tables, options, sections)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ to check its tokens.
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -27,7 +26,7 @@ from eliza_ffi.session.lifecycle import open_stream
 
 from .parts.figures import median
 from .parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
-from .parts.pages import add_output_arguments, publish
+from .parts.pages import bench_parser, publish, stored_or_measured
 
 COUNTS = (5, 1000, 10_000, 100_000)
 MOST_FROM_PYTHON = 10_000
@@ -95,15 +94,17 @@ def measure(model: Model, count: int) -> dict[str, Any]:
     }
 
 
-def run(model: Model) -> dict[str, Any]:
+def run() -> dict[str, Any]:
     """Measure sets of all sizes."""
     cells = []
-    for count in COUNTS:
-        cell: dict[str, Any] = {}
-        with noting_other_programs(cell):
-            cell |= measure(model, count)
-        cells.append(cell)
-    n_vocab = int(model.describe()["model"]["n_vocab"])
+    path = cached_model("llama-bpe", n_embd=64, n_layers=2, seed=1)
+    with Model(path, n_ctx=512) as model:
+        for count in COUNTS:
+            cell: dict[str, Any] = {}
+            with noting_other_programs(cell):
+                cell |= measure(model, count)
+            cells.append(cell)
+        n_vocab = int(model.describe()["model"]["n_vocab"])
     return {"machine": machine_facts(), "n_vocab": n_vocab, "cells": cells}
 
 
@@ -129,15 +130,9 @@ def markdown(results: dict[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, and write and print the figures."""
-    parser = argparse.ArgumentParser(description="Measure prepared labels.")
-    add_output_arguments(parser)
-    options = parser.parse_args(arguments)
-    path = cached_model("llama-bpe", n_embd=64, n_layers=2, seed=1)
-    with Model(path, n_ctx=512) as model:
-        results = run(model)
-    publish("prepared", results, markdown(results), options.out, options.docs)
-    return 0
+    options = bench_parser("Measure prepared labels.").parse_args(arguments)
+    results = stored_or_measured(options, "prepared", run)
+    return publish("prepared", results, markdown(results), options)
 
 
 if __name__ == "__main__":

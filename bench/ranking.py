@@ -13,12 +13,11 @@ round.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,10 +31,17 @@ from eliza_ffi.decisions.pictures import Picture, plain
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.model import Model
 
-from .parts.figures import mean, median, quartiles, ratios
+from .parts.figures import in_turns, mean, median, quartiles, ratios
 from .parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
-from .parts.merging import stored_or_measured
-from .parts.pages import add_filter, add_output_arguments, publish
+from .parts.pages import (
+    add_filter,
+    bench_parser,
+    by_method,
+    page_of,
+    publish,
+    spread,
+    stored_or_measured,
+)
 from .together.cells import StreamModel
 
 TOP = 5
@@ -49,6 +55,8 @@ LLGUIDANCE = "greedy, llguidance"
 WAYS = (RANK, CHOOSE, GREEDY, ALL, LLGUIDANCE)
 """The ways: the five best labels, the best one, the greedy one, all probabilities, and the greedy
 label with the token masks of llguidance."""
+
+RATIOS = {"all_over_rank": "all scores / rank", "choose_over_greedy": "choose / greedy"}
 
 MOST_TOKENS = 64
 LEAST_ROUNDS = 3
@@ -276,17 +284,16 @@ def measure_set(model: Model, labels: Labels, effort: RankEffort) -> dict[str, A
     found: dict[str, list[Found]] = {name: [] for name in ways}
     for way in ways.values():
         way(f"{INPUTS[-1]}{labels.question}")  # warms up, and measures the cost of passes
-    names = list(ways)
     start = time.perf_counter()
-    for n_done, prompt in enumerate(_prompts(labels, effort.rounds)):
+    for n_done, names in enumerate(in_turns(ways, effort.rounds)):
         if n_done >= LEAST_ROUNDS and time.perf_counter() - start > effort.seconds:
             break
+        prompt = f"Message: {INPUTS[n_done % len(INPUTS)]}{labels.question}"
         model.rank(prompt, prepared, max_passes=0)  # brings the prompt into the cache
         for name in names:
             begin = time.perf_counter()
             found[name].append(ways[name](prompt))
             ms[name].append(1e3 * (time.perf_counter() - begin))
-        names.append(names.pop(0))  # another way is first in the next round
     best = [each.label for each in found[RANK]]
     greedy = [each.label for each in found[GREEDY]]
     return {
@@ -303,11 +310,6 @@ def measure_set(model: Model, labels: Labels, effort: RankEffort) -> dict[str, A
     }
 
 
-def _prompts(labels: Labels, rounds: int) -> Iterator[str]:
-    for message in itertools.islice(itertools.cycle(INPUTS), rounds):
-        yield f"Message: {message}{labels.question}"
-
-
 def measure(subject: RankSubject) -> list[dict[str, Any]]:
     """Measure all label sets of a model and return one cell for each."""
     cells = []
@@ -319,12 +321,9 @@ def measure(subject: RankSubject) -> list[dict[str, Any]]:
                 "kind": labels.kind,
                 "n": labels.n,
             }
-            begin = time.perf_counter()
-            with noting_other_programs(cell):
+            with noting_other_programs(cell, f"{subject.name}, {labels.name}"):
                 cell |= measure_set(model, labels, subject.effort)
             cells.append(cell)
-            took = time.perf_counter() - begin
-            print(f"{subject.name}, {labels.name}: {took:.0f} s", file=sys.stderr)
     return cells
 
 
@@ -343,42 +342,28 @@ def markdown(results: Mapping[str, Any]) -> str:
         [
             name,
             number(cell["prepare_ms"]),
-            *_of_ways(cell, "ms", number),
-            _spread(cell["all_over_rank"]),
-            _spread(cell["choose_over_greedy"]),
+            *by_method(cell["ways"], WAYS, lambda way: number(way["ms"])),
+            *(spread(cell[ratio], "{:.2f}".format, " to ") for ratio in RATIOS),
         ]
         for name, cell in named
     ]
     passes = [
         [
             name,
-            *_of_ways(cell, "passes", lambda n: f"{n:g}"),
+            *by_method(cell["ways"], WAYS, lambda way: f"{way['passes']:g}"),
             f"{cell['probability']:.2g}",
             f"{cell['greedy_is_best']:.0%}",
         ]
         for name, cell in named
     ]
-    parts = [
+    return page_of(
         machine_line(results["machine"]) + disturbance(named),
         "Milliseconds after the prompt; ratios are medians of the rounds (first to third quartile)",
-        markdown_table(
-            ["model, labels", "prepare once", *WAYS, "all scores / rank", "choose / greedy"], times
-        ),
+        markdown_table(["model, labels", "prepare once", *WAYS, *RATIOS.values()], times),
         "Forward passes after the prompt, the probability of the best label, and how often the "
         "greedy label is the best one",
         markdown_table(["model, labels", *WAYS, "probability", "greedy is best"], passes),
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
-def _of_ways(cell: Mapping[str, Any], figure: str, shown: Callable[[float], str]) -> list[str]:
-    ways = cell["ways"]
-    return [shown(ways[name][figure]) if name in ways else "-" for name in WAYS]
-
-
-def _spread(figures: Sequence[float]) -> str:
-    low, middle, high = figures
-    return f"{middle:.2f} ({low:.2f} to {high:.2f})"
+    )
 
 
 def draw(results: Mapping[str, Any], file: Path) -> None:
@@ -402,27 +387,23 @@ def draw(results: Mapping[str, Any], file: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description="Measure how long it takes to find the most probable labels of many."
+    parser = bench_parser(
+        "Measure how long it takes to find the most probable labels of many.", merge=True
     )
     parser.add_argument("--quick", action="store_true", help="the embedded model, in a minute")
     names = [subject.name for subject in SUBJECTS]
     add_filter(parser, "--only", "this model", choices=names)
-    add_output_arguments(parser, merge=True, render=True)
     options = parser.parse_args(arguments)
     name = "ranking-quick" if options.quick else "ranking"
     subjects = QUICK if options.quick else SUBJECTS
     results = stored_or_measured(
         options,
-        options.out / f"{name}.json",
+        name,
         lambda: run([each for each in subjects if each.name in (options.only or names)]),
-        "cells",
-        ("model", "labels"),
-        lambda _: [(each.name, labels.name) for each in subjects for labels in each.sets],
+        key=("model", "labels"),
     )
-    publish(name, results, markdown(results), options.out, options.docs)
     draw(results, options.out / f"{name}.png")
-    return 0
+    return publish(name, results, markdown(results), options)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ Both run in one process on the same logits with the same settings, and take turn
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 from collections.abc import Sequence
@@ -25,7 +24,7 @@ from eliza_ffi.sampling import PRESETS, Sampling
 
 from .parts.hooks import find_hooks
 from .parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
-from .parts.pages import add_output_arguments, publish
+from .parts.pages import bench_parser, page_of, publish, stored_or_measured
 
 VOCABULARIES = ("llama-spm", "llama-bpe", "gemma-4")
 """The measured vocabularies, with 32,000, 128,256 and 262,144 tokens."""
@@ -149,7 +148,7 @@ def markdown(results: dict[str, Any]) -> str:
         for figures in [cell["settings"][name]]
     ]
     disturbed = disturbance((f"{each['n_vocab']:,} tokens", each) for each in results["cells"])
-    parts = [
+    return page_of(
         f"{machine_line(results['machine'])} Medians of {results['repeats']} draws.{disturbed}",
         markdown_table(
             [
@@ -161,21 +160,17 @@ def markdown(results: dict[str, Any]) -> str:
             ],
             rows,
         ),
-    ]
-    return "\n\n".join(parts) + "\n"
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, and write and print the figures."""
-    parser = argparse.ArgumentParser(
-        description="Compare the sampler chain with llama.cpp's, from logits to token."
-    )
+    parser = bench_parser("Compare the sampler chain with llama.cpp's, from logits to token.")
     parser.add_argument("--repeats", type=int, default=100, help="draws for each setting (100)")
-    add_output_arguments(parser)
     options = parser.parse_args(arguments)
-    results = run(Chains(find_hooks()), VOCABULARIES, options.repeats)
-    publish("sampling", results, markdown(results), options.out, options.docs)
-    return 0
+    results = stored_or_measured(
+        options, "sampling", lambda: run(Chains(find_hooks()), VOCABULARIES, options.repeats)
+    )
+    return publish("sampling", results, markdown(results), options)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,6 @@ Requires the ``ray`` extra.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -29,8 +28,7 @@ from eliza_ffi._resources import default_model_path
 from eliza_ffi.model import Model
 
 from .parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
-from .parts.merging import stored
-from .parts.pages import add_output_arguments, publish
+from .parts.pages import bench_parser, page_of, publish, stored_or_measured
 from .scaling.estimate import Costs, row_seconds, workers_per_driver
 from .scaling.measuring import crowded_token, driver_seconds, pass_costs, ray_rows, rows_here
 
@@ -133,7 +131,7 @@ def markdown(results: Mapping[str, Any]) -> str:
     """Return the tables."""
     costs = costs_of(results)
     disturbed = disturbance([("passes and rows", results)])
-    parts = [
+    return page_of(
         *([SHORT] if results["plan"]["seconds"] < FULL.seconds else []),
         f"{results['model']}, one thread per worker. {machine_line(results['machine'])}{disturbed}",
         f"Time of a pass, with at most {results['passes'][0]['at_once']} rows at once, as in "
@@ -169,8 +167,7 @@ def markdown(results: Mapping[str, Any]) -> str:
             ],
             (_estimated(costs, tokens) for tokens in TOKENS),
         ),
-    ]
-    return "\n\n".join(parts) + "\n"
+    )
 
 
 def _pass_cells(cost: Mapping[str, float]) -> list[str]:
@@ -212,21 +209,13 @@ def _estimated(costs: Costs, tokens: int) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description="Measure rows of a table in this process and on Ray workers."
-    )
+    parser = bench_parser("Measure rows of a table in this process and on Ray workers.")
     parser.add_argument("--quick", action="store_true", help="the smallest run, two minutes")
     parser.add_argument("--model", metavar="PATH", help="a GGUF file (the embedded model)")
-    add_output_arguments(parser, render=True)
     options = parser.parse_args(arguments)
-    name = "scale"
-    if options.render:
-        results = stored(options.out / f"{name}.json")
-    else:
-        plan = QUICK if options.quick else FULL
-        results = run(plan, options.model)
-    publish(name, results, markdown(results), options.out, options.docs)
-    return 0
+    plan = QUICK if options.quick else FULL
+    results = stored_or_measured(options, "scale", lambda: run(plan, options.model))
+    return publish("scale", results, markdown(results), options)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ A model that takes some ten microseconds per token shows the time of a pull beyo
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import sys
 import time
@@ -36,9 +35,9 @@ from eliza_ffi.elizaos import (
 from eliza_ffi.model import Model
 
 from .parts.compiled import address, compiled
-from .parts.figures import median, quartiles
+from .parts.figures import in_turns, median, quartiles
 from .parts.machine import machine_facts, machine_line
-from .parts.pages import add_output_arguments, publish
+from .parts.pages import bench_parser, publish, stored_or_measured
 
 C_DECLARATION = "double drain(void * next, void * stream, int64_t * pulls);"
 
@@ -219,9 +218,7 @@ def measure(path: Path, max_tokens: int, rounds: int) -> dict[str, Any]:
     with Model(path, n_slots=1, n_threads=physical_cores()) as model:
         consumers = Consumers(model, max_tokens).by_name
         runs: dict[str, list[PullRun]] = {name: [] for name in consumers}
-        names = list(consumers)
-        for turn in range(rounds + 1):
-            names.append(names.pop(0))  # another consumer is first in the next round
+        for turn, names in enumerate(in_turns(consumers, rounds + 1)):
             for name in names:
                 run = consumers[name]()
                 if turn > 0:  # the first round warms up
@@ -307,20 +304,23 @@ def small_model() -> Path:
     )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Measure the time that Python adds to a token.")
-    parser.add_argument("--quick", action="store_true", help="fewer rounds and tokens")
-    add_output_arguments(parser)
-    options = parser.parse_args(arguments)
-    effort = QUICK if options.quick else FULL
-    results = {
+def run(effort: PullEffort) -> dict[str, Any]:
+    """Measure both models and return the results."""
+    return {
         "machine": machine_facts(),
         "effort": asdict(effort),
         "slow": measure(slow_model(), effort.slow_tokens, effort.slow_rounds),
         "small": measure(small_model(), effort.small_tokens, effort.small_rounds),
     }
-    publish("streaming", results, markdown(results), options.out, options.docs)
-    return 0
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = bench_parser("Measure the time that Python adds to a token.")
+    parser.add_argument("--quick", action="store_true", help="fewer rounds and tokens")
+    options = parser.parse_args(arguments)
+    effort = QUICK if options.quick else FULL
+    results = stored_or_measured(options, "streaming", lambda: run(effort))
+    return publish("streaming", results, markdown(results), options)
 
 
 if __name__ == "__main__":

@@ -26,17 +26,14 @@ llama-server as not measured.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import product
 from typing import Any
 
 from .parts.machine import machine_facts, quietest
-from .parts.merging import stored_or_measured
-from .parts.pages import add_filter, add_output_arguments, publish
+from .parts.pages import add_filter, bench_parser, publish, stored_or_measured
 from .together.batch_loop import BatchLoop
 from .together.cells import MOST_STREAMS, StreamEffort, StreamModel, measure_cell
 from .together.llama_server import find_llama_server
@@ -117,7 +114,7 @@ def run(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     names = [model.name for model in MODELS]
-    parser = argparse.ArgumentParser(description="Measure many streams at once.")
+    parser = bench_parser("Measure many streams at once.", merge=True)
     parser.add_argument("--quick", action="store_true", help="one model, a few minutes")
     parser.add_argument(
         "--busy",
@@ -126,7 +123,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     add_filter(parser, "--only", "this model", choices=names)
     add_filter(parser, "--streams", "N streams", type=int, metavar="N")
-    add_output_arguments(parser, merge=True, render=True)
     options = parser.parse_args(arguments)
     if not all(1 <= n <= MOST_STREAMS for n in options.streams):
         parser.error(f"--streams: expected 1 to {MOST_STREAMS}, got {options.streams}")
@@ -134,15 +130,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     plan = QUICK if options.quick else FULL
     results = stored_or_measured(
         options,
-        options.out / f"{name}.json",
+        name,
         lambda: run(plan, options.only, options.streams, options.busy),
-        "cells",
-        ("model", "streams"),
-        lambda cells: product(names, sorted({cell["streams"] for cell in cells})),
+        key=("model", "streams"),
     )
-    publish(name, results, markdown(results), options.out, options.docs)
     plot(results, options.out / f"{name}.png")
-    return 0
+    return publish(name, results, markdown(results), options)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ so that threads do not wait for Python's global interpreter lock. All other call
 
 from __future__ import annotations
 
-import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +25,7 @@ from .model import Alternatives
 from .parts.compiled import address, compiled
 from .parts.figures import percentiles
 from .parts.machine import machine_facts, machine_line
-from .parts.pages import add_output_arguments, publish
+from .parts.pages import bench_parser, page_of, publish, stored_or_measured
 from .parts.workload import action_names
 
 C_DECLARATION = """
@@ -275,7 +274,7 @@ def markdown(results: dict[str, Any]) -> str:
             ("open, prefill a prompt that is in the slot, close", "with_known_prompt"),
         )
     ]
-    parts = [
+    return page_of(
         machine_line(results["machine"]),
         "Setting the trie of some action names from Python, with a new payload and with a cached "
         "one: microseconds, median and p99",
@@ -285,18 +284,16 @@ def markdown(results: dict[str, Any]) -> str:
         markdown_table(["payload", "threads", "calls per second", "median", "p99"], race),
         "Opening and closing a stream from Python: microseconds",
         markdown_table(["", "median", "p99"], streams),
-    ]
-    return "\n\n".join(parts) + "\n"
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="Measure setting tries and opening streams.")
+    parser = bench_parser("Measure setting tries and opening streams.")
     parser.add_argument("--quick", action="store_true", help="fewer calls")
-    add_output_arguments(parser)
     options = parser.parse_args(arguments)
-    results = run(QUICK if options.quick else FULL)
-    publish("tries", results, markdown(results), options.out, options.docs)
-    return 0
+    effort = QUICK if options.quick else FULL
+    results = stored_or_measured(options, "tries", lambda: run(effort))
+    return publish("tries", results, markdown(results), options)
 
 
 if __name__ == "__main__":

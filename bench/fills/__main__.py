@@ -9,9 +9,7 @@ measured: one answer for each schema, the first answer of a process, and several
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, astuple
@@ -21,10 +19,19 @@ from typing import Any
 
 from page_tables import markdown_table, number
 
-from ..parts.figures import median, quartiles
+from ..parts.figures import in_turns, median, quartiles
 from ..parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
-from ..parts.merging import stored
-from ..parts.pages import add_filter, add_output_arguments, publish
+from ..parts.pages import (
+    add_filter,
+    bench_parser,
+    by_method,
+    page_of,
+    publish,
+    spread,
+    stored,
+    stored_or_measured,
+    versions_of,
+)
 from ..parts.workload import MODELS, Subject
 from ..together.llama_server import find_llama_server, serving
 from .processes import Answered, ServerFiller, Version, worker
@@ -65,8 +72,7 @@ def rounds_of(
     """
     found: dict[str, list[Answered]] = {name: [] for name in ways}
     problems: dict[str, str] = {}
-    names = list(ways)
-    for i_round in range(n_rounds + 1):
+    for i_round, names in enumerate(in_turns(ways, n_rounds + 1)):
         for name in names:
             if name in problems:
                 continue
@@ -77,7 +83,6 @@ def rounds_of(
                 continue
             if i_round:
                 found[name].append(answered)
-        names.append(names.pop(0))  # another method is first in the next round
     return {name: each for name, each in found.items() if name not in problems}, problems
 
 
@@ -117,7 +122,8 @@ def together(subject: Subject, at_once: int, program: Path | None, n_rounds: int
     schemas = list(SAMPLES.values())
     n = -(-max(LEAST_TOGETHER, at_once) // at_once) * at_once  # so that all slots are always in use
     drawn = [schemas[i % len(schemas)] for i in range(n)]
-    with noting_other_programs(cell), ExitStack() as open_ones:
+    name = f"{subject.name}, {at_once} at once"
+    with noting_other_programs(cell, name), ExitStack() as open_ones:
         ours = open_ones.enter_context(worker(Version(), subject.path(), N_CTX_TOGETHER, at_once))
         ways: dict[str, Way] = {OURS: partial(ours.fill, "fill")}
         if program is not None:
@@ -230,137 +236,113 @@ def run(
     for name in ALONE_MODELS:
         if "alone" in parts and name in (models or ALONE_MODELS):
             noted: dict[str, Any] = {}
-            with noting_other_programs(noted):
+            with noting_other_programs(noted, f"{name}, alone"):
                 cells = alone(by_name[name], older, n_rounds)
             results["alone"] += [{**cell, **noted} for cell in cells]
-            print(f"{name}, alone", file=sys.stderr)
     if "first" in parts and FIRST_MODEL in (models or [FIRST_MODEL]):
         results["first"].append(first(by_name[FIRST_MODEL], older, n_rounds))
     for name in TOGETHER_MODELS if "together" in parts else ():
         for n in at_once if name in (models or TOGETHER_MODELS) else ():
-            begin = time.perf_counter()
             results["together"].append(together(by_name[name], n, program, n_rounds))
-            print(f"{name}, {n} at once, {time.perf_counter() - begin:.0f} s", file=sys.stderr)
     return results
 
 
 def markdown(results: dict[str, Any]) -> str:
     """Return the tables."""
-    peers = ", ".join(f"{peer['name']} {peer['version'] or 'missing'}" for peer in results["peers"])
+    single, several = results["alone"], results["together"]
     disturbed = disturbance(
         {
-            **{cell["model"]: cell for cell in results["alone"]},
+            **{cell["model"]: cell for cell in single},
             **{f"first answer of {cell['model']}": cell for cell in results["first"]},
-            **{
-                f"{cell['model']} with {cell['at_once']} at once": cell
-                for cell in results["together"]
-            },
+            **{f"{cell['model']} with {cell['at_once']} at once": cell for cell in several},
         }.items()
     )
-    return (
-        "\n\n".join(
+    return page_of(
+        f"{machine_line(results['machine'])} {versions_of(results['peers'])}. "
+        f"{results['rounds']} rounds, {SMALL_TIMES * results['rounds']} for single answers of "
+        f"small models.{disturbed}",
+        "Milliseconds of an answer, with a schema that is already compiled: the fastest of "
+        "all rounds, because other programs disturbed it least. *Ratio* is the time of "
+        "the faster older method, divided by this version's time. *Ratio by round* is the "
+        "median of the ratios within a round, and the quartiles in parentheses",
+        markdown_table(
+            ["model", "schema", OURS, *OLDER, "ratio", "ratio by round"],
+            (
+                [
+                    *(cell["model"], cell["schema"]),
+                    *by_method(cell["ways"], (OURS, *OLDER), _milliseconds),
+                    *_times(cell),
+                ]
+                for cell in single
+            ),
+        ),
+        "Tokens of an answer / passes after the prompt",
+        markdown_table(
+            ["model", "schema", OURS, *OLDER],
+            (
+                [
+                    *(cell["model"], cell["schema"]),
+                    *by_method(cell["ways"], (OURS, *OLDER), _size),
+                ]
+                for cell in single
+            ),
+        ),
+        "Seconds of the first and the second answer of a process, after the model was "
+        "loaded: median, and the quartiles in parentheses",
+        markdown_table(
+            ["model", "method", "first", "second"],
+            (
+                [cell["model"], way, spread(each["first"]), spread(each["second"])]
+                for cell in results["first"]
+                for way, each in cell["ways"].items()
+            ),
+        ),
+        "Several answers at once: answers per second in the fastest of all rounds, and "
+        "tokens of an answer. *Ratio* is llama-server's time for the same schemas, divided "
+        f"by the time of {OURS}; *ratio by round* as above",
+        markdown_table(
             [
-                f"{machine_line(results['machine'])} {peers}. {results['rounds']} rounds, "
-                f"{SMALL_TIMES * results['rounds']} for single answers of small models."
-                f"{disturbed}",
-                "Milliseconds of an answer, with a schema that is already compiled: the fastest of "
-                "all rounds, because other programs disturbed it least. *Ratio* is the time of "
-                "the faster older method, divided by this version's time. *Ratio by round* is the "
-                "median of the ratios within a round, and the quartiles in parentheses",
-                markdown_table(
-                    ["model", "schema", OURS, *OLDER, "ratio", "ratio by round"],
-                    (
-                        [
-                            *(cell["model"], cell["schema"]),
-                            *(_milliseconds(cell, way) for way in (OURS, *OLDER)),
-                            *_times(cell),
-                        ]
-                        for cell in results["alone"]
-                    ),
-                ),
-                "Tokens of an answer / passes after the prompt",
-                markdown_table(
-                    ["model", "schema", OURS, *OLDER],
-                    (
-                        [
-                            *(cell["model"], cell["schema"]),
-                            *(_size(cell, way) for way in (OURS, *OLDER)),
-                        ]
-                        for cell in results["alone"]
-                    ),
-                ),
-                "Seconds of the first and the second answer of a process, after the model was "
-                "loaded: median, and the quartiles in parentheses",
-                markdown_table(
-                    ["model", "method", "first", "second"],
-                    (
-                        [cell["model"], way, _range(each["first"]), _range(each["second"])]
-                        for cell in results["first"]
-                        for way, each in cell["ways"].items()
-                    ),
-                ),
-                "Several answers at once: answers per second in the fastest of all rounds, and "
-                "tokens of an answer. *Ratio* is llama-server's time for the same schemas, divided "
-                f"by the time of {OURS}; *ratio by round* as above",
-                markdown_table(
-                    [
-                        *("model", "at once", OURS, SERVER),
-                        *(f"tokens, {OURS}", f"tokens, {SERVER}", "ratio", "ratio by round"),
-                    ],
-                    (
-                        [
-                            *(cell["model"], str(cell["at_once"])),
-                            *(_per_second(cell, way) for way in (OURS, SERVER)),
-                            *(_tokens(cell, way) for way in (OURS, SERVER)),
-                            *_times(cell),
-                        ]
-                        for cell in results["together"]
-                    ),
-                ),
-            ]
-        )
-        + "\n"
+                *("model", "at once", OURS, SERVER),
+                *(f"tokens, {OURS}", f"tokens, {SERVER}", "ratio", "ratio by round"),
+            ],
+            (
+                [
+                    *(cell["model"], str(cell["at_once"])),
+                    *by_method(cell["ways"], (OURS, SERVER), partial(_per_second, cell["answers"])),
+                    *by_method(cell["ways"], (OURS, SERVER), partial(_tokens, cell["answers"])),
+                    *_times(cell),
+                ]
+                for cell in several
+            ),
+        ),
     )
 
 
-def _milliseconds(cell: dict[str, Any], way: str) -> str:
-    return number(1e3 * cell["ways"][way]["least_seconds"]) if way in cell["ways"] else "-"
+def _milliseconds(way: dict[str, Any]) -> str:
+    return number(1e3 * way["least_seconds"])
 
 
-def _size(cell: dict[str, Any], way: str) -> str:
-    one = cell["ways"].get(way)
-    return "-" if one is None else f"{one['tokens']:.0f} / {one['passes']:.0f}"
+def _size(way: dict[str, Any]) -> str:
+    return f"{way['tokens']:.0f} / {way['passes']:.0f}"
 
 
-def _per_second(cell: dict[str, Any], way: str) -> str:
-    one = cell["ways"].get(way)
-    return "-" if one is None else number(cell["answers"] / one["least_seconds"])
+def _per_second(n_answers: int, way: dict[str, Any]) -> str:
+    return number(n_answers / way["least_seconds"])
 
 
-def _tokens(cell: dict[str, Any], way: str) -> str:
-    one = cell["ways"].get(way)
-    if one is None:
-        return "-"
-    cut = f" ({one['cut']:.0f} truncated)" if one["cut"] else ""
-    return number(one["tokens"] / cell["answers"]) + cut
+def _tokens(n_answers: int, way: dict[str, Any]) -> str:
+    cut = f" ({way['cut']:.0f} truncated)" if way["cut"] else ""
+    return number(way["tokens"] / n_answers) + cut
 
 
 def _times(cell: dict[str, Any]) -> tuple[str, str]:
     if "times" not in cell:
         return "-", "-"
-    return number(cell["times_least"]), _range(cell["times"])
-
-
-def _range(figures: Sequence[float]) -> str:
-    low, middle, high = figures
-    return f"{number(middle)} ({number(low)}-{number(high)})"
+    return number(cell["times_least"]), spread(cell["times"])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, and write and print the figures."""
-    parser = argparse.ArgumentParser(
-        description="Compare structured answers with an older version and with llama-server."
-    )
+    parser = bench_parser("Compare structured answers with an older version and with llama-server.")
     parser.add_argument("--older", type=Path, metavar="DIR", help="a checkout of the older version")
     parser.add_argument(
         "--older-library",
@@ -374,20 +356,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_filter(parser, "--at-once", "N answers at once", type=int, metavar="N")
     what = "this part, and keep the stored results of the others"
     add_filter(parser, "--part", what, choices=PARTS)
-    add_output_arguments(parser, render=True)
     options = parser.parse_args(arguments)
-    file, parts = options.out / "fills.json", options.part or PARTS
-    old = stored(file) if options.render or options.part else {}
-    if options.render:
-        results = old
-    else:
-        older = None if options.older is None else Version(options.older, options.older_library)
-        program, _ = find_llama_server()
-        more = (program, options.at_once or AT_ONCE, parts)
+    parts = options.part or PARTS
+    older = None if options.older is None else Version(options.older, options.older_library)
+
+    def measured() -> dict[str, Any]:
+        more = (find_llama_server()[0], options.at_once or AT_ONCE, parts)
         results = run(older, options.rounds, options.only, *more)
-        results |= {part: old[part] for part in PARTS if part not in parts}
-    publish("fills", results, markdown(results), options.out, options.docs)
-    return 0
+        kept = stored(options.out / "fills.json") if options.part else {}
+        return results | {part: kept[part] for part in PARTS if part not in parts}
+
+    results = stored_or_measured(options, "fills", measured)
+    return publish("fills", results, markdown(results), options)
 
 
 if __name__ == "__main__":

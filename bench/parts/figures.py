@@ -1,13 +1,14 @@
-"""Statistics: reduce many measurements to a few figures."""
+"""Statistics: reduce many measurements to a few figures; and the order of measurements."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+T = TypeVar("T")
 Values = Sequence[float] | NDArray[Any]
 
 
@@ -54,3 +55,28 @@ def ratios(values: Sequence[float], others: Sequence[float]) -> list[float]:
 def median_ratio(values: Sequence[float], others: Sequence[float]) -> float:
     """Return the median of the `ratios` within a round."""
     return median(ratios(values, others))
+
+
+def in_turns(names: Iterable[str], n_rounds: int) -> Iterator[list[str]]:
+    """Yield the names for each round; another name is first in the next round."""
+    order = list(names)
+    for _ in range(n_rounds):
+        yield order
+        order = [*order[1:], order[0]]
+
+
+def attempt(
+    problems: MutableMapping[str, str], name: str, work: Callable[..., T], *given: Any
+) -> T | None:
+    """Return the result of a method of another library or program.
+
+    If the method fails now, or has failed before, the result is None, and `problems` has the error:
+    no error of another library may end a run.
+    """
+    if name in problems:
+        return None
+    try:
+        return work(*given)
+    except Exception as error:
+        problems[name] = f"{type(error).__name__}: {error}"
+        return None

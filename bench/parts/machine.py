@@ -85,17 +85,27 @@ def on_cores(cores: Collection[int]) -> Iterator[None]:
 
 
 @contextmanager
-def noting_other_programs(into: MutableMapping[str, Any]) -> Iterator[None]:
-    """Store in ``into["other_programs"]`` how many cores other programs kept busy in the block.
+def noting_other_programs(into: MutableMapping[str, Any], name: str = "") -> Iterator[None]:
+    """Store how many cores other programs kept busy in the block, and the duration of the block.
 
     Programs that the block starts and waits for do not count. If the system does not report this,
-    `into` is left unchanged.
+    only the duration is stored.
+
+    Parameters
+    ----------
+    into
+        Gets ``other_programs`` and ``seconds``.
+    name
+        If not empty, the name and the duration are reported on standard error.
     """
     begin, before = time.perf_counter(), _busy_seconds()
     yield
     took, after = time.perf_counter() - begin, _busy_seconds()
+    into["seconds"] = took
     if before is not None and after is not None:
         into["other_programs"] = max((after - before) / took, 0.0)
+    if name:
+        print(f"{name}: {took:.0f} s", file=sys.stderr)
 
 
 def quietest(measure: Callable[[], dict[str, Any]], attempts: int) -> dict[str, Any]:

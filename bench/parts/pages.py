@@ -1,15 +1,57 @@
-"""Write results to files, and tables into documents."""
+"""The command line of a benchmark, its results in files, and its tables in documents."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from page_tables import number
+
 RESULTS = Path(__file__).resolve().parent.parent.parent / "bench" / "results"
 """The default folder of the results."""
+
+Results = dict[str, Any]
+
+
+def bench_parser(description: str, *, merge: bool = False) -> argparse.ArgumentParser:
+    """Return a parser with the options for the output: ``--render``, ``--out`` and ``--docs``.
+
+    Parameters
+    ----------
+    merge
+        Whether to add ``--merge``; see `stored_or_measured`.
+    """
+    parser = argparse.ArgumentParser(description=description)
+    if merge:
+        text = "keep the stored results that this run does not measure"
+        parser.add_argument("--merge", action="store_true", help=text)
+    parser.add_argument(
+        "--render",
+        nargs="?",
+        type=Path,
+        const=Path(),
+        metavar="JSON",
+        help="show these results (the stored results); measure nothing",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=RESULTS,
+        metavar="DIR",
+        help="folder of the results (bench/results)",
+    )
+    parser.add_argument(
+        "--docs",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="also write the tables between FILE's markers; can be repeated",
+    )
+    return parser
 
 
 def add_filter(parser: argparse.ArgumentParser, option: str, what: str, **more: Any) -> None:
@@ -28,37 +70,90 @@ def add_filter(parser: argparse.ArgumentParser, option: str, what: str, **more: 
     parser.add_argument(option, action="append", default=[], help=text, **more)
 
 
-def add_output_arguments(
-    parser: argparse.ArgumentParser, *, merge: bool = False, render: bool = False
-) -> None:
-    """Add the options for the output: ``--out``, ``--docs``, and on request two more.
+def stored(file: Path) -> Results:
+    """Return the results in a JSON file."""
+    results: Results = json.loads(file.read_text(encoding="utf-8"))
+    return results
+
+
+def stored_or_measured(
+    options: argparse.Namespace,
+    name: str,
+    measure: Callable[[], Results],
+    items: str = "cells",
+    key: Sequence[str] = (),
+) -> Results:
+    """Return the stored results with ``--render``, and measured results otherwise.
+
+    With ``--merge``, stored items that were not measured are added.
 
     Parameters
     ----------
-    merge, render
-        Whether to add ``--merge`` and ``--render``; see `.merging.stored_or_measured`.
+    options
+        The command line.
+    name
+        The name of the stored results, without ``.json``.
+    measure
+        Returns new results.
+    items, key
+        The key of the list of items, and the fields that identify an item: a new item replaces the
+        stored item with the same values. The other results are the facts that the items depend on.
+
+    Raises
+    ------
+    SystemExit
+        If anything except the items and the date differs from the stored results, because then the
+        figures cannot be compared.
     """
-    if merge:
-        text = "keep the stored results that this run does not measure"
-        parser.add_argument("--merge", action="store_true", help=text)
-    if render:
-        text = "show the stored results; measure nothing"
-        parser.add_argument("--render", action="store_true", help=text)
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=RESULTS,
-        metavar="DIR",
-        help="folder of the results (bench/results)",
-    )
-    parser.add_argument(
-        "--docs",
-        type=Path,
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="also write the tables between FILE's markers; can be repeated",
-    )
+    file: Path = options.out / f"{name}.json"
+    if options.render is not None:
+        return stored(file if options.render == Path() else options.render)
+    new = measure()
+    if not (key and options.merge and file.is_file()):
+        return new
+    old = stored(file)
+    if _state(old, items) != _state(new, items):
+        raise SystemExit(
+            "--merge: the stored results were measured on another machine, with other versions or "
+            "with other settings"
+        )
+    found = {tuple(each[field] for field in key): each for each in (*old[items], *new[items])}
+    return {**new, items: list(found.values())}
+
+
+def _state(results: Results, items: str) -> Any:
+    state = {name: value for name, value in results.items() if name != items}
+    state["machine"] = {name: fact for name, fact in state["machine"].items() if name != "date"}
+    return json.loads(json.dumps(state))  # turns tuples into lists, as in the stored results
+
+
+def publish(
+    name: str,
+    results: Mapping[str, Any],
+    tables: str,
+    options: argparse.Namespace,
+    sections: Mapping[str, str] | None = None,
+) -> int:
+    """Write ``NAME.json`` and ``NAME.md``, print the tables, and write them into documents.
+
+    Parameters
+    ----------
+    sections
+        The sections of the documents by the name in their markers; None = `tables` as `name`.
+
+    Returns
+    -------
+    int
+        The exit code 0.
+    """
+    options.out.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(results, indent=1) + "\n"
+    (options.out / f"{name}.json").write_text(text, encoding="utf-8")
+    (options.out / f"{name}.md").write_text(tables, encoding="utf-8")
+    for page in options.docs:
+        fill_sections(page, sections or {name: tables})
+    print(tables)
+    return 0
 
 
 def fill_sections(file: Path, sections: Mapping[str, str]) -> None:
@@ -89,13 +184,40 @@ def fill_sections(file: Path, sections: Mapping[str, str]) -> None:
     file.write_text(text, encoding="utf-8")
 
 
-def publish(
-    name: str, results: Mapping[str, Any], markdown: str, out: Path, docs: Iterable[Path]
-) -> None:
-    """Write ``NAME.json`` and ``NAME.md``, print the Markdown, and write it into documents."""
-    out.mkdir(parents=True, exist_ok=True)
-    (out / f"{name}.json").write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    (out / f"{name}.md").write_text(markdown, encoding="utf-8")
-    for page in docs:
-        fill_sections(page, {name: markdown})
-    print(markdown)
+def page_of(*parts: str) -> str:
+    """Join the paragraphs and tables of a page; empty ones are left out."""
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def spread(figures: Sequence[float], show: Callable[[float], str] = number, to: str = "-") -> str:
+    """Return three quartiles as ``median (first-third)``."""
+    low, middle, high = map(show, figures)
+    return f"{middle} ({low}{to}{high})"
+
+
+def by_method(
+    methods: Mapping[str, Any], names: Iterable[str], show: Callable[[Any], str]
+) -> list[str]:
+    """Return the figures of each method for a table; a method that was not measured has a dash."""
+    return [show(methods[name]) if name in methods else "-" for name in names]
+
+
+def versions_of(peers: Iterable[Mapping[str, Any]], missing: str = "missing") -> str:
+    """Return the names and versions of other libraries and programs."""
+    return ", ".join(f"{each['name']} {each['version'] or missing}" for each in peers)
+
+
+def notes_of(
+    results: Mapping[str, Any], named: Iterable[tuple[str, Mapping[str, Any]]], title: str
+) -> str:
+    """Return what was not measured: other libraries, and methods that failed in a cell."""
+    missing = [
+        f"- {each['name']}: {each['problem']}" for each in results["peers"] if not each["version"]
+    ]
+    failed = [
+        f"- {name}, {method}: {problem[:200]}"
+        for name, cell in named
+        for method, problem in cell["problems"].items()
+    ]
+    parts = (("Not measured:", missing), (title, failed))
+    return "\n\n".join(part for head, lines in parts if lines for part in (head, "\n".join(lines)))

@@ -41,8 +41,7 @@ from ..parts.machine import (
     on_cores,
     one_core_and_the_others,
 )
-from ..parts.merging import stored
-from ..parts.pages import add_filter, add_output_arguments, publish
+from ..parts.pages import add_filter, bench_parser, publish, stored_or_measured
 from ..together.llama_server import find_llama_server
 from .beside import BESIDE, beside_llama_server, table_of_servers
 from .chat import CHAT_MODEL, CLIENTS, ChatEffort, chat_beside_llama_server, tables_of_chat
@@ -79,15 +78,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.throughput and (given.chat or given.beside):
         parser.error("expected --throughput alone, got --throughput with --chat or --beside")
     program, peer = find_llama_server()
-    if given.beside and not given.render and program is None:
+    if given.beside and given.render is None and program is None:
         parser.error(str(peer.problem))
     if given.clients is None:
         given.clients = 16 if given.throughput or given.beside else 64
     if given.quick:
         given.clients, given.requests, given.inputs = 16, 20, 64
     name, measure, page = _bench(given)
-    results = stored(given.out / f"{name}.json") if given.render else measure(given)
-    publish(name, results, page(results), given.out, given.docs)
+    results = stored_or_measured(given, name, lambda: measure(given))
+    publish(name, results, page(results), given)
     return 1 if results.get("wrong") or results.get("lost") else 0
 
 
@@ -340,9 +339,7 @@ def _page_of_chat(results: dict[str, Any]) -> str:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        description="Test the server under load, or measure its speed."
-    )
+    parser = bench_parser("Test the server under load, or measure its speed.")
     parser.add_argument("--model", metavar="FILE", help="a GGUF file (the embedded model)")
     parser.add_argument(
         "--clients",
@@ -387,7 +384,6 @@ def _parser() -> argparse.ArgumentParser:
         metavar="N",
         help="with --throughput, and with --chat --beside: rounds (5)",
     )
-    add_output_arguments(parser, render=True)
     return parser
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ import pytest
 
 from bench.parts.figures import median_ratio
 from bench.parts.machine import quietest
-from bench.parts.merging import stored_or_measured
+from bench.parts.pages import bench_parser, stored_or_measured
 
 
 def test_ratios_are_computed_within_each_round() -> None:
@@ -25,23 +24,19 @@ def results_of(cpu: str, **seconds: float) -> dict[str, Any]:
 
 
 def test_merging_replaces_the_measured_cells_and_keeps_the_others(tmp_path: Path) -> None:
-    file = tmp_path / "stored.json"
-    file.write_text(json.dumps(results_of("A", small=1.0, middle=2.0, unknown=3.0)))
+    (tmp_path / "stored.json").write_text(json.dumps(results_of("A", small=1.0, middle=2.0)))
 
-    def shown(new: dict[str, Any], *, merge: bool = False, render: bool = False) -> list[Any]:
-        options = argparse.Namespace(merge=merge, render=render)
-        order = [("large",), ("middle",), ("small",)]
-        found = stored_or_measured(
-            options, file, lambda: new, "cells", ["model"], lambda cells: order
-        )
+    def shown(new: dict[str, Any], *words: str) -> list[Any]:
+        options = bench_parser("", merge=True).parse_args([*words, "--out", str(tmp_path)])
+        found = stored_or_measured(options, "stored", lambda: new, key=["model"])
         return [(cell["model"], cell["seconds"]) for cell in found["cells"]]
 
     new = results_of("A", large=9.0, small=8.0)
     assert shown(new) == [("large", 9.0), ("small", 8.0)]
-    assert shown(new, merge=True) == [("large", 9.0), ("middle", 2.0), ("small", 8.0)]
-    assert shown(new, render=True) == [("small", 1.0), ("middle", 2.0), ("unknown", 3.0)]
+    assert shown(new, "--merge") == [("small", 8.0), ("middle", 2.0), ("large", 9.0)]
+    assert shown(new, "--render") == [("small", 1.0), ("middle", 2.0)]
     with pytest.raises(SystemExit, match="another machine"):
-        shown(results_of("B", small=8.0), merge=True)
+        shown(results_of("B", small=8.0), "--merge")
 
 
 @pytest.mark.parametrize(
