@@ -36,6 +36,7 @@ from .deciding.cells import DecidingEffort, DecisionCell, measure_cell
 from .deciding.report import AXES, markdown, plot, summary
 from .deciding.workload import CODES, PHRASES, SUBJECTS, WORDS
 from .methods import with_maker
+from .parts.charts import draw_if_possible
 from .parts.machine import machine_facts
 from .parts.pages import add_filter, bench_parser, publish, stored_or_measured
 from .together.llama_server import find_llama_server
@@ -175,7 +176,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         lambda: run(plan, wanted, options.threads),
         key=("model", *AXES, "labels"),
     )
-    plot(results, options.out / f"{name}.png")
+    draw_if_possible(plot, results, options.out / f"{name}.png")
     sections = {"decisions": summary(results)}
     return publish(name, results, markdown(results), options, sections)
 

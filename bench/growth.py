@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from page_tables import markdown_table, number
@@ -24,7 +25,7 @@ from eliza_ffi.model import Model
 from .choosing.cells import Others, Workload, measure_cell
 from .choosing.rounds import REFERENCE, ChoiceEffort
 from .methods import AUTO, GRAMMAR_LAST, LLGUIDANCE, METHODS, XGRAMMAR
-from .parts.charts import Panel, draw
+from .parts.charts import draw_choices, draw_if_possible
 from .parts.machine import disturbance, machine_facts, machine_line
 from .parts.pages import (
     add_filter,
@@ -194,10 +195,14 @@ def markdown(results: dict[str, Any]) -> str:
     return page_of(*parts, notes_of(results, cells, "Failed:"))
 
 
-def panels(results: dict[str, Any]) -> list[Panel]:
-    """Return one panel for each parameter."""
+def plot(results: dict[str, Any], file: Path) -> None:
+    """Draw one panel for each parameter."""
     listed = [(growth_named(growth["name"]), growth["cells"]) for growth in results["growths"]]
-    return [Panel(varied.title, varied.x_label, cells) for varied, cells in listed]
+    panels = [
+        (varied.title, varied.x_label, [(cell["x"], cell["methods"]) for cell in cells])
+        for varied, cells in listed
+    ]
+    draw_choices(panels, file, columns=4)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -206,7 +211,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add_filter(parser, "--only", "how time grows with this parameter", choices=names)
     options = parser.parse_args(arguments)
     results = stored_or_measured(options, "growth", lambda: run(options.only), "growths", ("name",))
-    draw(panels(results), options.out / "growth.png", columns=4)
+    draw_if_possible(plot, results, options.out / "growth.png")
     return publish("growth", results, markdown(results), options)
 
 

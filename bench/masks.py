@@ -36,6 +36,7 @@ from .masking.node_cost import (
 from .masking.pages import markdown, plot
 from .masking.vocabularies import TokenBytes
 from .methods import OURS, BenchMethod, with_maker
+from .parts.charts import draw_if_possible
 from .parts.hooks import find_hooks
 from .parts.machine import machine_facts, noting_other_programs
 from .parts.pages import RESULTS, add_filter, bench_parser, publish, stored_or_measured
@@ -167,7 +168,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.quick and not options.docs and options.out == RESULTS:
         print(markdown(results))
         return 0
-    plot(results, options.out / "masks.png")
+    draw_if_possible(plot, results, options.out / "masks.png")
     return publish("masks", results, markdown(results), options)
 
 

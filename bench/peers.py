@@ -19,12 +19,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from .choosing.cells import Others, Workload, measure_cell
 from .choosing.report import markdown, ratios
 from .choosing.rounds import ChoiceEffort
-from .parts.charts import plot_peers
+from .parts.charts import draw_choices, draw_if_possible
 from .parts.machine import machine_facts
 from .parts.pages import add_filter, bench_parser, publish, stored_or_measured
 from .parts.workload import MODELS, action_names, prompts
@@ -86,6 +87,24 @@ def run(
     }
 
 
+def plot(results: dict[str, Any], file: Path) -> None:
+    """Draw the time of a choice over the number of labels, one panel per model."""
+    models = dict.fromkeys(cell["model"] for cell in results["cells"])
+    panels = [
+        (
+            model,
+            "labels",
+            [
+                (each["choices"], each["methods"])
+                for each in results["cells"]
+                if each["model"] == model
+            ],
+        )
+        for model in models
+    ]
+    draw_choices(panels, file, columns=len(panels))
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = bench_parser(
         "Compare the time of a choice in eliza-ffi and in other libraries.", merge=True
@@ -103,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         key=("model", "choices"),
     )
     if not options.quick:
-        plot_peers(results, options.out / f"{name}.png")
+        draw_if_possible(plot, results, options.out / f"{name}.png")
     tables = markdown(results)
     sections = {"peers": tables, "ratios": ratios(results)}
     return publish(name, results, tables, options, sections)

@@ -27,10 +27,11 @@ from page_tables import markdown_table, number
 
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.choices import PreparedLabels
-from eliza_ffi.decisions.pictures import Picture, plain
+from eliza_ffi.decisions.pictures import Picture
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.model import Model
 
+from .parts.charts import draw_if_possible, draw_lines
 from .parts.figures import in_turns, mean, median, quartiles, ratios
 from .parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
 from .parts.pages import (
@@ -366,22 +367,19 @@ def markdown(results: Mapping[str, Any]) -> str:
     )
 
 
-def draw(results: Mapping[str, Any], file: Path) -> None:
+def plot(results: dict[str, Any], file: Path) -> None:
     """Draw the time over the number of product names, one panel for each model."""
     models = list(dict.fromkeys(cell["model"] for cell in results["cells"]))
     picture = Picture(1, len(models), (4.2 * len(models), 3.7), sharey=True)
     for axis, model in zip(picture.axes[0], models, strict=True):
-        cells = [
-            cell for cell in results["cells"] if (cell["model"], cell["kind"]) == (model, "names")
+        points = [
+            (cell["n"], cell["ways"])
+            for cell in results["cells"]
+            if (cell["model"], cell["kind"]) == (model, "names")
         ]
-        counts = [cell["n"] for cell in cells]
-        for name, colour in COLOURS.items():
-            ms = [cell["ways"][name]["ms"] for cell in cells]
-            axis.plot(counts, ms, marker="o", ms=4, label=name, color=colour)
-        axis.set(title=model, xlabel="labels", xscale="log", yscale="log")
-        axis.set_xticks(counts, [f"{n / 1000:g}k" if n >= 1000 else str(n) for n in counts])
-        axis.minorticks_off()
-        plain(axis)
+        draw_lines(
+            axis, points, COLOURS, lambda way: float(way["ms"]), title=model, xlabel="labels"
+        )
     picture.axes[0][0].set_ylabel("milliseconds after the prompt")
     picture.save(file)
 
@@ -402,7 +400,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         lambda: run([each for each in subjects if each.name in (options.only or names)]),
         key=("model", "labels"),
     )
-    draw(results, options.out / f"{name}.png")
+    draw_if_possible(plot, results, options.out / f"{name}.png")
     return publish(name, results, markdown(results), options)
 
 

@@ -32,6 +32,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
+from .parts.charts import draw_if_possible
 from .parts.machine import machine_facts, quietest
 from .parts.pages import add_filter, bench_parser, publish, stored_or_measured
 from .together.batch_loop import BatchLoop
@@ -134,7 +135,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         lambda: run(plan, options.only, options.streams, options.busy),
         key=("model", "streams"),
     )
-    plot(results, options.out / f"{name}.png")
+    draw_if_possible(plot, results, options.out / f"{name}.png")
     return publish(name, results, markdown(results), options)
 
 

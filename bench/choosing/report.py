@@ -19,6 +19,7 @@ from ..methods import (
     XGRAMMAR,
 )
 from ..parts.machine import disturbance, machine_line
+from ..parts.pages import by_method, notes_of, page_of, versions_of
 
 PEERS = (GRAMMAR_LAST, GRAMMAR_FIRST, LLGUIDANCE, XGRAMMAR, LLAMA_CPP_PYTHON)
 
@@ -29,8 +30,11 @@ SHORT_CHOICES = (30, 3000)
 
 def markdown(results: dict[str, Any]) -> str:
     """Return the tables: the ratios first, then the measured figures."""
-    parts = [
-        _state(results) + disturbance((_name(cell), cell) for cell in results["cells"]),
+    named = [(_name(cell), cell) for cell in results["cells"]]
+    unlike = [name for name, cell in named if not cell.get("strategies_agree", True)]
+    agreed = f"Strategies of eliza-ffi chose different tokens: {', '.join(unlike)}."
+    return page_of(
+        _state(results) + disturbance(named),
         "Time per token of a choice relative to eliza-ffi (`auto`): 2 means twice as long",
         markdown_table(
             ["model", "vocabulary", "labels", *PEERS], map(_ratio_row, results["cells"])
@@ -38,7 +42,10 @@ def markdown(results: dict[str, Any]) -> str:
         "Time of a choice in milliseconds: median. The prompt is in a slot",
         markdown_table(
             ["model", "labels", AUTO, *PEERS],
-            ([*_head(cell), *_each(cell, (AUTO, *PEERS), _choice_ms)] for cell in results["cells"]),
+            (
+                [*_head(cell), *by_method(cell["methods"], (AUTO, *PEERS), _choice_ms)]
+                for cell in results["cells"]
+            ),
         ),
         "Strategies of eliza-ffi: milliseconds per choice, and forward passes after the prompt in "
         "parentheses",
@@ -72,22 +79,9 @@ def markdown(results: dict[str, Any]) -> str:
             ["model", "labels", "same label", "tokens, eliza-ffi", "tokens, grammar"],
             map(_agreement_row, results["cells"]),
         ),
-    ]
-    missing = [peer for peer in results["peers"] if not peer["version"]]
-    if missing:
-        parts.append("Not measured:")
-        parts.append("\n".join(f"- {peer['name']}: {peer['problem']}" for peer in missing))
-    unlike = [_name(cell) for cell in results["cells"] if not cell.get("strategies_agree", True)]
-    if unlike:
-        parts.append(f"Strategies of eliza-ffi chose different tokens: {', '.join(unlike)}.")
-    problems = [
-        f"- {cell['model']}, {cell['choices']} labels, {name}: {problem[:200]}"
-        for cell in results["cells"]
-        for name, problem in cell["problems"].items()
-    ]
-    if problems:
-        parts += ["Failed:", "\n".join(problems)]
-    return "\n\n".join(parts) + "\n"
+        agreed if unlike else "",
+        notes_of(results, named, "Failed:"),
+    )
 
 
 def ratios(results: dict[str, Any]) -> str:
@@ -109,13 +103,9 @@ def ratios(results: dict[str, Any]) -> str:
 
 
 def _state(results: dict[str, Any]) -> str:
-    versions = [
-        f"{peer['name']} {peer['version']}" if peer["version"] else f"{peer['name']} not installed"
-        for peer in results["peers"]
-    ]
     minutes = sum(cell["seconds"] for cell in results["cells"]) / 60
     return (
-        f"{machine_line(results['machine'])} {', '.join(versions)}. "
+        f"{machine_line(results['machine'])} {versions_of(results['peers'], 'not installed')}. "
         f"Measured in {minutes:.1f} minutes."
     )
 
@@ -126,11 +116,6 @@ def _name(cell: dict[str, Any]) -> str:
 
 def _head(cell: dict[str, Any]) -> list[str]:
     return [cell["model"], f"{cell['choices']:,}"]
-
-
-def _each(cell: dict[str, Any], names: Iterable[str], show: Any) -> list[str]:
-    methods = cell["methods"]
-    return [show(methods[name]) if name in methods else "-" for name in names]
 
 
 def _choice_ms(figures: dict[str, Any]) -> str:
@@ -144,18 +129,20 @@ def _ratio_row(cell: dict[str, Any]) -> list[str]:
 def _ratios(cell: dict[str, Any], names: Iterable[str]) -> list[str]:
     """Return each method's time per token, divided by eliza-ffi's."""
     ours = cell["methods"][AUTO]["ms_per_token"]
-    return _each(cell, names, lambda figures: number(figures["ms_per_token"] / ours))
+    return by_method(cell["methods"], names, lambda figures: number(figures["ms_per_token"] / ours))
 
 
 def _strategy_row(cell: dict[str, Any]) -> list[str]:
     names = (AUTO, TREE, SKIP_AHEAD, TOKEN_BY_TOKEN)
-    shown = _each(cell, names, lambda one: f"{number(one['choice_ms'])} ({one['passes']:.1f})")
+    shown = by_method(
+        cell["methods"], names, lambda one: f"{number(one['choice_ms'])} ({one['passes']:.1f})"
+    )
     return [*_head(cell), number(cell["pass_ms"]), *shown]
 
 
 def _select_row(cell: dict[str, Any]) -> list[str]:
     names = (AUTO, GRAMMAR_LAST, GRAMMAR_FIRST)
-    shown = _each(cell, names, lambda one: number(one["select_us"]))
+    shown = by_method(cell["methods"], names, lambda one: number(one["select_us"]))
     for name in (LLGUIDANCE, XGRAMMAR):
         one = cell["methods"].get(name)
         shown += [number(one["mask_us"]), number(one["step_us"])] if one else ["-", "-"]
@@ -165,7 +152,7 @@ def _select_row(cell: dict[str, Any]) -> list[str]:
 def _setup_row(cell: dict[str, Any]) -> list[str]:
     cold, cached = cell["set_token_trie_us_cold"] / 1e3, cell["set_token_trie_us_cached"] / 1e3
     names = (GRAMMAR_FIRST, LLGUIDANCE, XGRAMMAR)
-    shown = _each(cell, names, lambda one: number(one["setup_ms"]))
+    shown = by_method(cell["methods"], names, lambda one: number(one["setup_ms"]))
     return [*_head(cell), f"{number(cold)} ({number(cached)})", *shown]
 
 

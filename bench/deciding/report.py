@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from page_tables import markdown_table, number
 
-from eliza_ffi.decisions.pictures import Picture, plain
-from eliza_ffi.errors import NotSupportedError
+from eliza_ffi.decisions.pictures import Picture
 
 from ..methods import (
     CAPPR,
@@ -22,7 +20,9 @@ from ..methods import (
     TOKENS_ALONE,
     colours,
 )
+from ..parts.charts import draw_lines
 from ..parts.machine import disturbance, machine_line
+from ..parts.pages import by_method, notes_of, page_of, spread, versions_of
 from .elsewhere import SERVER_GRAMMAR, SYSTEMONE
 
 WAYS = (
@@ -45,56 +45,35 @@ def markdown(results: dict[str, Any]) -> str:
     """Return the tables: the ratios first, then the measured figures, then notes."""
     cells = results["cells"]
     ways = [name for name in WAYS if any(name in cell["ways"] for cell in cells)]
-    parts = [
-        _state(results) + disturbance((_name(cell), cell) for cell in cells),
+    answering = [name for name in ways if name != TOKENS_ALONE]
+    named = [(_name(cell), cell) for cell in cells]
+    return page_of(
+        _state(results) + disturbance(named),
         f"Time relative to {OURS} with all questions in one call: 2 means twice as long. Median "
         "over the inputs, and the quartiles in parentheses if there were several inputs",
-        _table(cells, ways, "times_ours", _ratio),
+        _table(cells, ways, lambda way: _ratio(way["times_ours"])),
         "Milliseconds per request: median. *Tokens*: the input once and all questions. *Passes*: "
         f"the forward passes of {OURS}",
         markdown_table(
             [*HEAD, "tokens", "passes", OURS, *ways],
             (
                 [
-                    *_head(cell),
-                    f"{cell['tokens']:,}",
-                    f"{cell['ways'][OURS]['passes']:,}",
-                    *_each(cell, (OURS, *ways), lambda way: number(way["request_ms"])),
+                    *_head(cell, sizes=True),
+                    *by_method(cell["ways"], (OURS, *ways), lambda way: number(way["request_ms"])),
                 ]
                 for cell in cells
             ),
             left=len(HEAD),
         ),
         "Decisions per second",
-        _table(
-            cells,
-            [OURS, *(name for name in ways if name != TOKENS_ALONE)],
-            "decisions_per_second",
-            number,
-        ),
+        _table(cells, [OURS, *answering], lambda way: number(way["decisions_per_second"])),
         f"Agreement with {OURS}: the share of questions with the same answer. In parentheses: the "
         "largest difference between two probabilities, if both methods compute them; and after "
         f"*apart*, the largest difference between the probabilities that {OURS} computes for its "
         "own answer and for the other method's answer",
-        _table(
-            cells,
-            [name for name in ways if name != TOKENS_ALONE],
-            None,
-            _sameness,
-        ),
-    ]
-    missing = [peer for peer in results["peers"] if not peer["version"]]
-    if missing:
-        parts.append("Not measured:")
-        parts.append("\n".join(f"- {peer['name']}: {peer['problem']}" for peer in missing))
-    problems = [
-        f"- {_name(cell)}, {name}: {problem[:200]}"
-        for cell in cells
-        for name, problem in cell["problems"].items()
-    ]
-    if problems:
-        parts += ["Left out or failed:", "\n".join(problems)]
-    return "\n\n".join(parts) + "\n"
+        _table(cells, answering, _sameness),
+        notes_of(results, named, "Left out or failed:"),
+    )
 
 
 def summary(results: dict[str, Any]) -> str:
@@ -108,12 +87,10 @@ def summary(results: dict[str, Any]) -> str:
     ways = [name for name in WAYS if any(name in cell["ways"] for cell in cells)]
     rows = (
         [
-            *_head(cell),
-            f"{cell['tokens']:,}",
-            f"{cell['ways'][OURS]['passes']:,}",
+            *_head(cell, sizes=True),
             number(cell["ways"][OURS]["request_ms"]),
             number(cell["ways"][OURS]["decisions_per_second"]),
-            *_each(cell, ways, lambda way: number(way["times_ours"][1])),
+            *by_method(cell["ways"], ways, lambda way: number(way["times_ours"][1])),
         ]
         for cell in cells
     )
@@ -124,10 +101,7 @@ def summary(results: dict[str, Any]) -> str:
 
 
 def plot(results: dict[str, Any], file: Path) -> None:
-    """Draw decisions per second over each axis through the middle cell, one row per model.
-
-    Without matplotlib, no picture is drawn.
-    """
+    """Draw decisions per second over each axis through the middle cell, one row per model."""
     models = dict.fromkeys(cell["model"] for cell in results["cells"])
     all_lines = {model: _lines(results, model) for model in models}
     drawn = [
@@ -135,15 +109,18 @@ def plot(results: dict[str, Any], file: Path) -> None:
     ]
     if not drawn:
         return
-    try:
-        picture = Picture(len(drawn), len(AXES), (3.4 * len(AXES), 3.0 * len(drawn) + 0.6))
-    except NotSupportedError as error:
-        print(f"{file}: not drawn: {error}", file=sys.stderr)
-        return
+    picture = Picture(len(drawn), len(AXES), (3.4 * len(AXES), 3.0 * len(drawn) + 0.6))
     for row, (model, lines) in enumerate(drawn):
         for axis, name, cells in zip(picture.axes[row], AXES, lines, strict=True):
-            _draw(axis, cells, name)
-            axis.set_title(model)
+            points = [(cell[name], cell["ways"]) for cell in cells]
+            labels = {"title": model, "xlabel": name.replace("_", " ")}
+            draw_lines(
+                axis,
+                points,
+                colours(["decides"]),
+                lambda way: float(way["decisions_per_second"]),
+                **labels,
+            )
         picture.axes[row][0].set_ylabel("decisions per second")
     picture.save(file)
 
@@ -167,33 +144,13 @@ def _lines(results: dict[str, Any], model: str) -> list[list[dict[str, Any]]]:
     ]
 
 
-def _draw(axis: Any, cells: Sequence[dict[str, Any]], name: str) -> None:
-    for way, colour in colours(["decides"]).items():
-        points = [
-            (cell[name], cell["ways"][way]["decisions_per_second"])
-            for cell in cells
-            if way in cell["ways"]
-        ]
-        if points:
-            axis.plot(*zip(*points, strict=True), marker="o", ms=4, label=way, color=colour)
-    axis.set(xlabel=name.replace("_", " "), xscale="log", yscale="log")
-    places = [cell[name] for cell in cells]
-    axis.set_xticks(places, [f"{place:,}" for place in places])
-    axis.minorticks_off()
-    plain(axis)
-
-
 def _state(results: dict[str, Any]) -> str:
-    versions = [
-        f"{peer['name']} {peer['version']}" if peer["version"] else f"{peer['name']} not available"
-        for peer in results["peers"]
-    ]
+    versions = versions_of(results["peers"], "not available")
     minutes = sum(cell["seconds"] for cell in results["cells"]) / 60
     threads = results["plan"]["threads"]
     limit = f" Compute threads of every method: {threads}." if threads else ""
     return (
-        f"{machine_line(results['machine'])} {', '.join(versions)}.{limit} "
-        f"Measured in {minutes:.1f} minutes."
+        f"{machine_line(results['machine'])} {versions}.{limit} Measured in {minutes:.1f} minutes."
     )
 
 
@@ -204,26 +161,19 @@ def _name(cell: dict[str, Any]) -> str:
     )
 
 
-def _head(cell: dict[str, Any]) -> list[str]:
+def _head(cell: dict[str, Any], sizes: bool = False) -> list[str]:
     counts = [f"{cell[axis]:,}" for axis in AXES]
-    return [cell["model"], *counts, cell["labels"]]
+    more = [f"{cell['tokens']:,}", f"{cell['ways'][OURS]['passes']:,}"] if sizes else []
+    return [cell["model"], *counts, cell["labels"], *more]
 
 
-def _table(cells: Sequence[dict[str, Any]], ways: Sequence[str], figure: Any, show: Any) -> str:
-    rows = (
-        [*_head(cell), *_each(cell, ways, lambda way: show(way[figure] if figure else way))]
-        for cell in cells
-    )
+def _table(cells: Sequence[dict[str, Any]], ways: Sequence[str], show: Any) -> str:
+    rows = ([*_head(cell), *by_method(cell["ways"], ways, show)] for cell in cells)
     return markdown_table([*HEAD, *ways], rows, left=len(HEAD))
 
 
-def _each(cell: dict[str, Any], names: Sequence[str], show: Any) -> list[str]:
-    return [show(cell["ways"][name]) if name in cell["ways"] else "-" for name in names]
-
-
 def _ratio(quartiles: Sequence[float]) -> str:
-    low, middle, high = quartiles
-    return number(middle) if low == high else f"{number(middle)} ({number(low)}-{number(high)})"
+    return number(quartiles[1]) if quartiles[0] == quartiles[2] else spread(quartiles)
 
 
 def _sameness(way: dict[str, Any]) -> str:

@@ -1,75 +1,79 @@
-"""Draw results as pictures: the time of a choice as a function of one parameter."""
+"""Draw results as pictures: a figure of each method as a function of one parameter."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from eliza_ffi.decisions.pictures import Picture, plain
+from eliza_ffi.errors import NotSupportedError
 
 from ..methods import colours
 
+Points = Sequence[tuple[float, Mapping[str, Any]]]
+"""The values of the parameter, each with the figures of all methods."""
 
-@dataclass(frozen=True)
-class Panel:
-    """One panel of a picture.
 
-    Attributes
+def draw_if_possible(
+    draw: Callable[[dict[str, Any], Path], None], results: dict[str, Any], file: Path
+) -> None:
+    """Draw a picture; without matplotlib, only report that it was not drawn."""
+    try:
+        draw(results, file)
+    except NotSupportedError as error:
+        print(f"{file}: not drawn: {error}", file=sys.stderr)
+
+
+def draw_lines(
+    axis: Any,
+    points: Points,
+    colours: Mapping[str, str],
+    figure: Callable[[Any], float],
+    **settings: Any,
+) -> None:
+    """Draw a line for each method.
+
+    Parameters
     ----------
-    cells : sequence of dict
-        Measured cells, each with its position on the x axis as ``x``.
+    colours
+        The colours of the drawn methods by name.
+    figure
+        Takes the figures of a method; returns the drawn one.
+    **settings
+        Settings of the axis. By default, both scales are logarithmic.
     """
-
-    title: str
-    x_label: str
-    cells: Sequence[dict[str, Any]]
-
-
-def plot_peers(results: dict[str, Any], file: Path) -> None:
-    """Draw the time of a choice over the number of labels, one panel per model."""
-    models = dict.fromkeys(cell["model"] for cell in results["cells"])
-    panels = [
-        Panel(
-            model,
-            "labels",
-            [{**cell, "x": cell["choices"]} for cell in results["cells"] if cell["model"] == model],
-        )
-        for model in models
-    ]
-    draw(panels, file, columns=len(panels))
+    for name, colour in colours.items():
+        drawn = [(x, figure(methods[name])) for x, methods in points if name in methods]
+        if drawn:
+            axis.plot(*zip(*drawn, strict=True), marker="o", ms=4, label=name, color=colour)
+    axis.set(**{"xscale": "log", "yscale": "log", **settings})
+    axis.set_xticks([x for x, _ in points], [_short(x) for x, _ in points])
+    axis.minorticks_off()
+    plain(axis)
 
 
-def draw(panels: Sequence[Panel], file: Path, *, columns: int) -> None:
-    """Draw panels that share one scale of milliseconds; both axes are logarithmic."""
+def draw_choices(panels: Sequence[tuple[str, str, Points]], file: Path, *, columns: int) -> None:
+    """Draw the time of a choice in panels, which share one scale of milliseconds.
+
+    Parameters
+    ----------
+    panels
+        The title, the label of the x axis and the points of each panel.
+    """
     rows = math.ceil(len(panels) / columns)
     picture = Picture(rows, columns, (3.4 * columns, 3.2 * rows + 0.5), sharey=True)
-    for place, axis in enumerate(picture.axes.flat):
-        if place < len(panels):
-            _draw_panel(axis, panels[place])
-        else:
-            axis.set_visible(False)
+    drawn = colours(("choice", "picks", "generates"))
+    for axis, (title, label, points) in zip(picture.axes.flat, panels, strict=False):
+        figure = {"title": title, "xlabel": label}
+        draw_lines(axis, points, drawn, lambda method: float(method["choice_ms"]), **figure)
+    for axis in picture.axes.flat[len(panels) :]:
+        axis.set_visible(False)
     for row in picture.axes:
         row[0].set_ylabel("milliseconds per choice")
     picture.save(file)
-
-
-def _draw_panel(axis: Any, panel: Panel) -> None:
-    for name, colour in colours(("choice", "picks", "generates")).items():
-        points = [
-            (cell["x"], cell["methods"][name]["choice_ms"])
-            for cell in panel.cells
-            if name in cell["methods"]
-        ]
-        if points:
-            axis.plot(*zip(*points, strict=True), marker="o", ms=4, label=name, color=colour)
-    axis.set(title=panel.title, xlabel=panel.x_label, xscale="log", yscale="log")
-    places = [cell["x"] for cell in panel.cells]
-    axis.set_xticks(places, [_short(place) for place in places])
-    axis.minorticks_off()
-    plain(axis)
 
 
 def _short(value: float) -> str:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from page_tables import markdown_table, number
 
-from eliza_ffi.decisions.pictures import Picture, plain
-from eliza_ffi.errors import NotSupportedError
+from eliza_ffi.decisions.pictures import Picture
 
 from ..methods import ALONE, LOOP, LOOP_EQUAL, OURS, SERVER, SERVER_EQUAL, colours
 from ..model.streams import PROMPT_TOKENS
+from ..parts.charts import Points, draw_lines
 from ..parts.machine import disturbance, machine_line
+from ..parts.pages import by_method, notes_of, page_of, spread
 from .cells import PROMPTS
 
 SERVED = (OURS, SERVER, SERVER_EQUAL)
@@ -33,8 +34,11 @@ def markdown(results: dict[str, Any]) -> str:
         ([*_head(cell), kind], cell["choosing"][kind]) for cell in cells for kind in PROMPTS
     ]
     beside: Rows = [(_head(cell), cell["beside"]) for cell in cells if cell["beside"]]
-    parts = [
-        _state(results) + disturbance((_name(cell), cell) for cell in cells),
+    named = [(_name(cell), cell) for cell in cells]
+    shared = [cell for cell in cells if "passes_shared" in cell["passes"]]
+    noted = [f"- {name}: {note}" for name, cell in named for note in _notes(cell)]
+    return page_of(
+        _state(results) + disturbance(named),
         "Tokens per second of all streams together, once every stream has its first token: median "
         "(quartiles) over the rounds",
         _table(text, WRITERS, _quartiles, "tokens_per_second"),
@@ -63,66 +67,45 @@ def markdown(results: dict[str, Any]) -> str:
         _table(beside, SERVED, _times, "choice_ms"),
         "Tokens per second of the other streams together during these choices",
         _table(beside, SERVED, _shown, "tokens_per_second"),
-    ]
-    if any("passes_shared" in cell["passes"] for cell in cells):
-        parts += [
-            "eliza-ffi's passes while all streams generate text: the share of passes that served "
-            "several streams, sequences per pass, and microseconds that a stream waited for a pass",
-            markdown_table(
-                ["model", "streams", "shared", "sequences", "waiting, µs"],
-                map(_passes_row, cells),
-            ),
-        ]
-    missing = [peer for peer in results["peers"] if not peer["version"]]
-    if missing:
-        parts.append("Not measured:")
-        parts.append("\n".join(f"- {peer['name']}: {peer['problem']}" for peer in missing))
-    noted = [f"- {_name(cell)}: {note}" for cell in cells for note in _notes(cell)]
-    if noted:
-        parts += [
-            "Notes. Where tokens differ from the tokens of the batch loop with our settings, the "
-            "margin is the largest difference between the loop's two best logits at the first "
-            "different token",
-            "\n".join(noted),
-        ]
-    return "\n\n".join(parts) + "\n"
+        "eliza-ffi's passes while all streams generate text: the share of passes that served "
+        "several streams, sequences per pass, and microseconds that a stream waited for a pass"
+        if shared
+        else "",
+        markdown_table(
+            ["model", "streams", "shared", "sequences", "waiting, µs"], map(_passes_row, cells)
+        )
+        if shared
+        else "",
+        notes_of(results, named, "Failed:"),
+        "Notes. Where tokens differ from the tokens of the batch loop with our settings, the "
+        "margin is the largest difference between the loop's two best logits at the first "
+        "different token"
+        if noted
+        else "",
+        "\n".join(noted),
+    )
 
 
 def plot(results: dict[str, Any], file: Path) -> None:
-    """Draw tokens and choices per second over the number of streams, one column per model.
-
-    Without matplotlib, no picture is drawn.
-    """
+    """Draw tokens and choices per second over the number of streams, one column per model."""
     models = list(dict.fromkeys(cell["model"] for cell in results["cells"]))
-    try:
-        picture = Picture(2, len(models), (3.2 * len(models), 6.4), sharex=True, sharey="row")
-    except NotSupportedError as error:
-        print(f"{file}: not drawn: {error}", file=sys.stderr)
-        return
+    picture = Picture(2, len(models), (3.2 * len(models), 6.4), sharex=True, sharey="row")
     for column, model in enumerate(models):
         above, below = picture.axes[:, column]
         cells = [cell for cell in results["cells"] if cell["model"] == model]
         written = [(cell["streams"], cell["writing"]) for cell in cells]
         chosen = [(cell["streams"], cell["choosing"][PROMPTS[0]]) for cell in cells]
-        _draw(above, written, "tokens_per_second")
-        _draw(below, chosen, "choices_per_second")
-        above.set_title(model)
-        below.set_xlabel("streams")
+        _draw(above, written, "tokens_per_second", title=model)
+        _draw(below, chosen, "choices_per_second", xlabel="streams")
     picture.axes[0][0].set_ylabel("tokens per second, together")
     picture.axes[1][0].set_ylabel("choices per second, together")
     picture.save(file)
 
 
-def _draw(axis: Any, cells: list[tuple[int, dict[str, Any]]], figure: str) -> None:
-    for name, colour in colours(["streams"]).items():
-        points = [(streams, ways[name][figure][1]) for streams, ways in cells if name in ways]
-        if points:
-            axis.plot(*zip(*points, strict=True), marker="o", ms=4, label=name, color=colour)
-    axis.set_xscale("log", base=2)
-    places = [streams for streams, _ in cells]
-    axis.set_xticks(places, [str(place) for place in places])
+def _draw(axis: Any, points: Points, figure: str, **settings: Any) -> None:
+    drawn = colours(["streams"])
+    draw_lines(axis, points, drawn, lambda way: float(way[figure][1]), yscale="linear", **settings)
     axis.set_ylim(bottom=0)
-    plain(axis)
 
 
 def _state(results: dict[str, Any]) -> str:
@@ -151,7 +134,7 @@ def _head(cell: dict[str, Any]) -> list[str]:
 def _table(
     rows: Rows,
     names: Sequence[str],
-    shown: Callable[[Mapping[str, Any], Sequence[str], str], list[str]],
+    shown: Callable[[str, Any], str],
     figure: str,
     before: str = "",
 ) -> str:
@@ -162,37 +145,28 @@ def _table(
     names
         The methods.
     shown
-        Formats the figure of all methods.
+        Formats the figure, which it takes by name, of a method.
     before
         Precedes the names in the table's head.
     """
     left = ["model", "streams", "prompts"][: len(rows[0][0])] if rows else ["model", "streams"]
     heads = [before + ("one stream" if name == ALONE else name) for name in names]
+    show = partial(shown, figure)
     return markdown_table(
-        [*left, *heads], ([*head, *shown(ways, names, figure)] for head, ways in rows)
+        [*left, *heads], ([*head, *by_method(ways, names, show)] for head, ways in rows)
     )
 
 
-def _shown(ways: Mapping[str, Any], names: Sequence[str], figure: str) -> list[str]:
-    found = [ways.get(name, {}).get(figure) for name in names]
-    return ["-" if each is None else number(each) for each in found]
+def _shown(figure: str, way: Mapping[str, Any]) -> str:
+    return "-" if way.get(figure) is None else number(way[figure])
 
 
-def _quartiles(ways: Mapping[str, Any], names: Sequence[str], figure: str) -> list[str]:
-    shown = []
-    for name in names:
-        low, middle, high = map(number, ways[name][figure]) if name in ways else ("", "", "")
-        shown.append(f"{middle} ({low}-{high})" if name in ways else "-")
-    return shown
+def _quartiles(figure: str, way: Mapping[str, Any]) -> str:
+    return spread(way[figure])
 
 
-def _times(ways: Mapping[str, Any], names: Sequence[str], figure: str) -> list[str]:
-    return [
-        f"{number(ways[name][f'{figure}_p50'])} ({number(ways[name][f'{figure}_p99'])})"
-        if name in ways
-        else "-"
-        for name in names
-    ]
+def _times(figure: str, way: Mapping[str, Any]) -> str:
+    return f"{number(way[f'{figure}_p50'])} ({number(way[f'{figure}_p99'])})"
 
 
 def _passes_row(cell: dict[str, Any]) -> list[str]:
@@ -205,7 +179,7 @@ def _passes_row(cell: dict[str, Any]) -> list[str]:
 
 def _notes(cell: dict[str, Any]) -> list[str]:
     """Return notes about a cell that matter for the comparison."""
-    notes = [f"{name} failed: {problem[:200]}" for name, problem in cell["problems"].items()]
+    notes = []
     for name, partings in cell["partings"].items():
         if partings["streams"]:
             notes.append(
