@@ -20,12 +20,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from page_tables import markdown_table, number
 
-from eliza_ffi._resources import default_model_path
 from eliza_ffi.async_model import AsyncModel
 from eliza_ffi.model import Model
 
@@ -45,7 +43,8 @@ from .parts.pages import (
     spread,
     stored_or_measured,
 )
-from .together.cells import N_CTX, PREFIX_TOKENS, SETTLING_SECONDS, StreamModel
+from .parts.workload import Subject, wide
+from .together.cells import N_CTX, PREFIX_TOKENS, SETTLING_SECONDS
 
 LOOP = "a loop"
 MANY = "*_many"
@@ -88,23 +87,18 @@ class BatchEffort:
 class BatchSubject:
     """A model, and how long to measure it."""
 
-    name: str
-    path: Callable[[], Path]
+    model: Subject
     effort: BatchEffort
 
 
+EMBEDDED = Subject("embedded", None)
 WIDE = BatchEffort(prompts=16, tokens=16, rounds=5)
 SUBJECTS = (
-    BatchSubject("embedded", default_model_path, BatchEffort(prompts=64, tokens=16, rounds=11)),
-    *(
-        BatchSubject(f"wide {name}", StreamModel(name, vocab, tensor_type).path, WIDE)
-        for name, vocab, tensor_type in (
-            ("F16 32k", "llama-spm", "f16"),
-            ("Q4_K 128k", "llama-bpe", "q4_k"),
-        )
-    ),
+    BatchSubject(EMBEDDED, BatchEffort(prompts=64, tokens=16, rounds=11)),
+    BatchSubject(wide("wide F16 32k", "llama-spm"), WIDE),
+    BatchSubject(wide("wide Q4_K 128k", "llama-bpe", "q4_k"), WIDE),
 )
-QUICK = (BatchSubject("embedded", default_model_path, BatchEffort(prompts=32, tokens=8, rounds=5)),)
+QUICK = (BatchSubject(EMBEDDED, BatchEffort(prompts=32, tokens=8, rounds=5)),)
 
 
 @contextmanager
@@ -183,10 +177,14 @@ def measure_task(model: Model, task: str, effort: BatchEffort, settling: float) 
 def measure(subject: BatchSubject, settling: float = SETTLING_SECONDS) -> list[dict[str, Any]]:
     """Measure all tasks of a model and return one cell for each."""
     cells = []
-    with Model(subject.path(), n_ctx=N_CTX) as model:
+    with Model(subject.model.path(), n_ctx=N_CTX) as model:
         for task in TASKS:
-            cell: dict[str, Any] = {"model": subject.name, "task": task, **asdict(subject.effort)}
-            with noting_other_programs(cell, f"{subject.name}, {task}"):
+            cell: dict[str, Any] = {
+                "model": subject.model.name,
+                "task": task,
+                **asdict(subject.effort),
+            }
+            with noting_other_programs(cell, f"{subject.model.name}, {task}"):
                 cell["ways"] = measure_task(model, task, subject.effort, settling)
             cells.append(cell)
     return cells
@@ -233,7 +231,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "Measure many prompts with one call, compared with a loop over them.", merge=True
     )
     parser.add_argument("--quick", action="store_true", help="the embedded model, in a minute")
-    names = [subject.name for subject in SUBJECTS]
+    names = [subject.model.name for subject in SUBJECTS]
     add_filter(parser, "--only", "this model", choices=names)
     options = parser.parse_args(arguments)
     name = "batches-quick" if options.quick else "batches"
@@ -241,7 +239,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results = stored_or_measured(
         options,
         name,
-        lambda: run([each for each in subjects if each.name in (options.only or names)]),
+        lambda: run([each for each in subjects if each.model.name in (options.only or names)]),
         key=("model", "task"),
     )
     return publish(name, results, markdown(results), options)

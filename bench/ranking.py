@@ -22,10 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from make_test_models import cached_model
 from page_tables import markdown_table, number
 
-from eliza_ffi._resources import default_model_path
 from eliza_ffi.choices import PreparedLabels
 from eliza_ffi.decisions.pictures import Picture
 from eliza_ffi.errors import InvalidArgumentError
@@ -43,7 +41,7 @@ from .parts.pages import (
     spread,
     stored_or_measured,
 )
-from .together.cells import StreamModel
+from .parts.workload import Subject, wide
 
 TOP = 5
 SEPARATOR = " > "
@@ -177,33 +175,20 @@ class RankEffort:
 class RankSubject:
     """A model, the labels that it ranks, and how long to measure."""
 
-    name: str
-    path: Callable[[], Path]
+    model: Subject
     sets: tuple[Labels, ...]
     effort: RankEffort
 
 
-def indifferent_path() -> Path:
-    """Return a wide model to which all tokens are equally probable: the worst case of a search."""
-    return cached_model(
-        "llama-spm",
-        n_embd=1024,
-        n_layers=13,
-        n_heads=8,
-        tensor_type="f16",
-        tied=True,
-        logit_std=0.0,
-    )
-
-
+EMBEDDED = Subject("embedded", None)
+# All tokens are equally probable to an indifferent model: the worst case of a search.
+INDIFFERENT = wide("wide, indifferent", "llama-spm", logit_std=0.0)
 SUBJECTS = (
-    RankSubject("embedded", default_model_path, SETS, RankEffort(rounds=16)),
-    RankSubject(
-        "wide F16 32k", StreamModel("F16 32k", "llama-spm", "f16").path, SETS, RankEffort(rounds=8)
-    ),
-    RankSubject("wide, indifferent", indifferent_path, NAMES[:3], RankEffort(rounds=5)),
+    RankSubject(EMBEDDED, SETS, RankEffort(rounds=16)),
+    RankSubject(wide("wide F16 32k", "llama-spm"), SETS, RankEffort(rounds=8)),
+    RankSubject(INDIFFERENT, NAMES[:3], RankEffort(rounds=5)),
 )
-QUICK = (RankSubject("embedded", default_model_path, NAMES[:3], RankEffort(rounds=3)),)
+QUICK = (RankSubject(EMBEDDED, NAMES[:3], RankEffort(rounds=3)),)
 
 
 @dataclass(frozen=True)
@@ -314,15 +299,15 @@ def measure_set(model: Model, labels: Labels, effort: RankEffort) -> dict[str, A
 def measure(subject: RankSubject) -> list[dict[str, Any]]:
     """Measure all label sets of a model and return one cell for each."""
     cells = []
-    with Model(subject.path(), n_ctx=N_CTX) as model:
+    with Model(subject.model.path(), n_ctx=N_CTX) as model:
         for labels in subject.sets:
             cell: dict[str, Any] = {
-                "model": subject.name,
+                "model": subject.model.name,
                 "labels": labels.name,
                 "kind": labels.kind,
                 "n": labels.n,
             }
-            with noting_other_programs(cell, f"{subject.name}, {labels.name}"):
+            with noting_other_programs(cell, f"{subject.model.name}, {labels.name}"):
                 cell |= measure_set(model, labels, subject.effort)
             cells.append(cell)
     return cells
@@ -389,7 +374,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "Measure how long it takes to find the most probable labels of many.", merge=True
     )
     parser.add_argument("--quick", action="store_true", help="the embedded model, in a minute")
-    names = [subject.name for subject in SUBJECTS]
+    names = [subject.model.name for subject in SUBJECTS]
     add_filter(parser, "--only", "this model", choices=names)
     options = parser.parse_args(arguments)
     name = "ranking-quick" if options.quick else "ranking"
@@ -397,7 +382,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results = stored_or_measured(
         options,
         name,
-        lambda: run([each for each in subjects if each.name in (options.only or names)]),
+        lambda: run([each for each in subjects if each.model.name in (options.only or names)]),
         key=("model", "labels"),
     )
     draw_if_possible(plot, results, options.out / f"{name}.png")

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from make_test_models import cached_model
 from numpy.typing import NDArray
 from page_tables import markdown_table, number
 
@@ -38,6 +37,7 @@ from .parts.compiled import address, compiled
 from .parts.figures import in_turns, median, quartiles
 from .parts.machine import machine_facts, machine_line
 from .parts.pages import bench_parser, publish, stored_or_measured
+from .parts.workload import Subject, wide
 
 C_DECLARATION = "double drain(void * next, void * stream, int64_t * pulls);"
 
@@ -290,18 +290,11 @@ def physical_cores() -> int:
         return int(model.describe()["threads"])
 
 
-def slow_model() -> Path:
-    """Return a model that takes about 20 ms per token on a small machine."""
-    return cached_model(
-        "llama-spm", n_embd=1024, n_layers=13, n_heads=8, tensor_type="f16", tied=True
-    )
+SLOW = wide("slow", "llama-spm")
+"""A model that takes about 20 ms per token on a small machine."""
 
-
-def small_model() -> Path:
-    """Return a very small model: one narrow layer, and a vocabulary of 2k tokens."""
-    return cached_model(
-        str(default_model_path()), n_embd=32, n_layers=1, n_heads=2, tensor_type="q8_0", tied=True
-    )
+SMALL = Subject("small", str(default_model_path()), n_embd=32, n_layers=1, n_heads=2)
+"""A very small model: one narrow layer, and a vocabulary of 2k tokens."""
 
 
 def run(effort: PullEffort) -> dict[str, Any]:
@@ -309,8 +302,8 @@ def run(effort: PullEffort) -> dict[str, Any]:
     return {
         "machine": machine_facts(),
         "effort": asdict(effort),
-        "slow": measure(slow_model(), effort.slow_tokens, effort.slow_rounds),
-        "small": measure(small_model(), effort.small_tokens, effort.small_rounds),
+        "slow": measure(SLOW.path(), effort.slow_tokens, effort.slow_rounds),
+        "small": measure(SMALL.path(), effort.small_tokens, effort.small_rounds),
     }
 
 

@@ -32,21 +32,25 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
+from .model.streams import PROMPT_TOKENS
 from .parts.charts import draw_if_possible
 from .parts.machine import machine_facts, quietest
 from .parts.pages import add_filter, bench_parser, publish, stored_or_measured
+from .parts.workload import wide
 from .together.batch_loop import BatchLoop
-from .together.cells import MOST_STREAMS, StreamEffort, StreamModel, measure_cell
+from .together.cells import MOST_STREAMS, StreamEffort, measure_cell
 from .together.llama_server import find_llama_server
 from .together.report import markdown, plot
 
 MODELS = (
-    StreamModel("F16 32k", "llama-spm", "f16"),
-    StreamModel("F16 128k", "llama-bpe", "f16"),
-    StreamModel("Q4_K 32k", "llama-spm", "q4_k"),
-    StreamModel("Q4_K 128k", "llama-bpe", "q4_k"),
-    StreamModel("F16 32k after 400 tokens", "llama-spm", "f16", prompt_tokens=400),
+    wide("F16 32k", "llama-spm"),
+    wide("F16 128k", "llama-bpe"),
+    wide("Q4_K 32k", "llama-spm", "q4_k"),
+    wide("Q4_K 128k", "llama-bpe", "q4_k"),
+    wide("F16 32k after 400 tokens", "llama-spm"),
 )
+LONG_PROMPTS = {"F16 32k after 400 tokens": 400}
+"""Tokens of the prompts before generated text, for models that have longer ones than usual."""
 
 
 @dataclass(frozen=True)
@@ -105,7 +109,14 @@ def run(
         "plan": asdict(plan.effort),
         "busy": busy,
         "cells": [
-            quietest(partial(measure, model, n, plan.effort, loop, program, busy), plan.attempts)
+            quietest(
+                partial(
+                    measure,
+                    *(model, n, plan.effort, loop, program, busy),
+                    LONG_PROMPTS.get(model.name, PROMPT_TOKENS),
+                ),
+                plan.attempts,
+            )
             for model in MODELS
             if model.name in (only or plan.models)
             for n in (streams or plan.streams)

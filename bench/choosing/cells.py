@@ -11,7 +11,7 @@ from eliza_ffi.model import Model
 
 from ..methods import GRAMMAR_LAST, LLAMA_CPP_PYTHON, METHODS, workbench_settings
 from ..model import Alternatives, Workbench
-from ..parts.figures import mean, median
+from ..parts.figures import attempt, mean, median
 from ..parts.hooks import find_hooks
 from ..parts.machine import noting_other_programs
 from ..parts.workload import Subject
@@ -89,7 +89,6 @@ def measure_cell(
 ) -> dict[str, Any]:
     """Measure one workload with every method and return the figures of the cell."""
     cell: dict[str, Any] = {"problems": {}}
-    begin = time.perf_counter()
     with (
         noting_other_programs(cell),
         Model(workload.subject.path(), n_threads=workload.n_threads) as model,
@@ -102,7 +101,6 @@ def measure_cell(
         cell |= _our_figures(bench, tokenized, runs)
         _add_mask_engines(cell, bench, tokenized, runs[REFERENCE], effort, others)
         _add_llama_cpp_python(cell, bench, tokenized, runs[GRAMMAR_LAST], effort, others)
-    cell["seconds"] = time.perf_counter() - begin
     return cell
 
 
@@ -152,11 +150,9 @@ def _add_mask_engines(
             walks.append((tokens, rows))
     vocabulary = VocabularyBytes(model)
     for name, make in present.items():
-        try:
-            engine = make(vocabulary, bench.alternatives.texts)
-            cost = measure_peer(engine, walks, effort.repeat)
-        except Exception as error:  # an error in another library must not end the run
-            cell["problems"][name] = f"{type(error).__name__}: {error}"
+        engine = attempt(cell["problems"], name, make, vocabulary, bench.alternatives.texts)
+        cost = attempt(cell["problems"], name, measure_peer, engine, walks, effort.repeat)
+        if cost is None:
             continue
         passes = cost.steps - 1.0
         choice_ms = cost.choice_select_ms + passes * cell["pass_ms"]
@@ -185,12 +181,13 @@ def _add_llama_cpp_python(
     make = METHODS[LLAMA_CPP_PYTHON].generates
     if make is None or not others.has(LLAMA_CPP_PYTHON):
         return
-    try:
+    samples: list[tuple[int, float]] = []
+    agreed: list[bool] = []
+
+    def choose_all() -> None:
         longest = max(len(tokens) for tokens in tokenized)
         n_threads = int(bench.model.describe()["threads"])  # by default it uses half the cores
         other = make(bench.model.path, bench.alternatives.texts, longest + 256, n_threads)
-        samples: list[tuple[int, float]] = []
-        agreed = []
         begin = time.perf_counter()
         for i, prompt in enumerate(tokenized):
             other.choose(prompt, lambda text: True)  # one token, to bring the prompt into the cache
@@ -201,8 +198,9 @@ def _add_llama_cpp_python(
                 samples.append((count, seconds * 1e3))
                 if i in grammar.answers:
                     agreed.append(text == grammar.answers[i][0].text)
-    except Exception as error:  # as above
-        cell["problems"][LLAMA_CPP_PYTHON] = f"{type(error).__name__}: {error}"
+
+    attempt(cell["problems"], LLAMA_CPP_PYTHON, choose_all)
+    if LLAMA_CPP_PYTHON in cell["problems"]:
         return
     counts = [count for count, _ in samples]
     cell["methods"][LLAMA_CPP_PYTHON] = {

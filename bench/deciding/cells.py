@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import itertools
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from eliza_ffi.model import Model
 
 from ..choosing.other_libraries import Peer
 from ..methods import METHODS, OURS, with_maker
-from ..parts.figures import median, quartiles
+from ..parts.figures import attempt, in_turns, median, quartiles, ratios
 from ..parts.machine import noting_other_programs
 from ..together.llama_server import serving
 from .elsewhere import SERVER_GRAMMAR, SYSTEMONE
@@ -28,6 +26,8 @@ from .workload import (
     input_of,
     option_texts,
 )
+
+T = TypeVar("T")
 
 WARM_UP_TOKENS = 8
 SETTLING_SECONDS = 0.2
@@ -104,8 +104,11 @@ def measure_cell(
     """
     figures: dict[str, Any] = asdict(cell)
     path = subject.path()
-    begin = time.perf_counter()
-    with noting_other_programs(figures), ExitStack() as open_ones:
+    name = (
+        f"{cell.model}, {cell.input_tokens} tokens, {cell.questions} questions of {cell.options} "
+        f"{cell.labels}"
+    )
+    with noting_other_programs(figures, name), ExitStack() as open_ones:
         n_ctx, longest = _room(path, cell)
         # With one slot, and without copies of parked prompts, the slot holds exactly the prompts of
         # the current round.
@@ -123,21 +126,13 @@ def measure_cell(
             n_slots = cell.questions if name == SYSTEMONE else 1
             # The setting that the server uses for requests with a shared prefix.
             more = ("--kv-unified",) if n_slots > 1 else ()
-            try:
-                server = open_ones.enter_context(
-                    serving(program, path, n_slots, n_ctx, n_threads, (), more)
-                )
+            starting = serving(program, path, n_slots, n_ctx, n_threads, (), more)
+            server = attempt(problems, name, open_ones.enter_context, starting)
+            if server is not None:
                 ports[name] = server.port
-            except (OSError, RuntimeError) as error:
-                problems[name] = str(error)
         setting = DecidingSetting(model, questionnaire, longest, n_threads, ports)
-        ways = {
-            name: make
-            for name, make in compared_ways(subject, peers).items()
-            if name not in problems
-        }
-        measured = _Turns(setting, ways, problems)
-        first, rounds = measured.run(cell.input_tokens, n_rounds, budget)
+        ways = compared_ways(subject, peers)
+        first, rounds = _rounds(setting, ways, problems, cell.input_tokens, n_rounds, budget)
         figures["n_vocab"] = int(model.describe()["model"]["n_vocab"])
         figures["tokens"] = first.n_tokens
         figures["ways"] = _figures(rounds, cell.questions)
@@ -145,12 +140,6 @@ def measure_cell(
         for name, listed in rounds.items():
             figures["ways"][name] |= agreement(listed[0], references, subject.is_decision_model)
     figures["problems"] = problems
-    figures["seconds"] = time.perf_counter() - begin
-    print(
-        f"{cell.model}, {cell.input_tokens} tokens, {cell.questions} questions of {cell.options} "
-        f"{cell.labels}: {figures['seconds']:.0f} s",
-        file=sys.stderr,
-    )
     return figures
 
 
@@ -206,66 +195,48 @@ def agreement(
     return {"same_answers": same, "widest": widest, "parting": parting}
 
 
-class _Turns:
-    """Runs all methods in turns, for one input after the other."""
+def _rounds(
+    setting: DecidingSetting,
+    ways: Mapping[str, Callable[[DecidingSetting], Decider]],
+    problems: dict[str, str],
+    input_tokens: int,
+    n_rounds: int,
+    budget: float,
+) -> tuple[PutQuestions, dict[str, list[Decided]]]:
+    """Run all methods in turns, for one input after the other.
 
-    def __init__(
-        self,
-        setting: DecidingSetting,
-        ways: Mapping[str, Callable[[DecidingSetting], Decider]],
-        problems: dict[str, str],
-    ) -> None:
-        self._setting = setting
-        self._ways = ways
-        self._problems = problems
+    Returns the questions about the first input, and the results of all rounds by method. An error
+    of another library or program is noted in `problems`.
+    """
 
-    def run(
-        self, input_tokens: int, n_rounds: int, budget: float
-    ) -> tuple[PutQuestions, dict[str, list[Decided]]]:
-        """Return the questions about the first input, and the results of all rounds by method."""
-        setting = self._setting
-        rounds: dict[str, list[Decided]] = {}
-        with ExitStack() as open_ones:
-            deciders = {}
-            for name, make in self._ways.items():
-                decider = self._try(name, partial(make, setting))
-                if decider is not None:
-                    deciders[name] = decider
-                    open_ones.callback(decider.close)
-            # The warm-up: the questions are tokenized once, and the file is read from the disk.
-            deciders[OURS].decide(self._put(WARM_UP_TOKENS, -1))
-            names, first = list(deciders), self._put(input_tokens, 0)
-            for turn in range(n_rounds):
-                if _spent(rounds.get(OURS, [])) > budget:
-                    break  # a ratio requires eliza-ffi's time
-                put = first if turn == 0 else self._put(input_tokens, turn)
-                for name in names:
-                    before = rounds.setdefault(name, [])
-                    if name in self._problems or _spent(before) > budget:
-                        continue
-                    time.sleep(SETTLING_SECONDS)
-                    decided = self._try(name, partial(deciders[name].decide, put))
-                    if decided is not None:
-                        before.append(decided)
-                names.append(names.pop(0))  # another method is first in the next round
-        return first, {name: rounds[name] for name in self._ways if rounds.get(name)}
+    def put(n_tokens: int, seed: int) -> PutQuestions:
+        return setting.questionnaire.put(input_of(setting.model.tokenize, n_tokens, seed))
 
-    def _put(self, n_tokens: int, seed: int) -> PutQuestions:
-        given = input_of(self._setting.model.tokenize, n_tokens, seed)
-        return self._setting.questionnaire.put(given)
+    def tried(name: str, work: Callable[..., T], *given: Any) -> T | None:
+        is_ours = METHODS[name].needs is None
+        return work(*given) if is_ours else attempt(problems, name, work, *given)
 
-    def _try(self, name: str, way: Callable[[], Any]) -> Any:
-        """Call a function and return its result.
-
-        If a method of another library or program fails, the error is noted, and the result is None.
-        """
-        if METHODS[name].needs is None:
-            return way()
-        try:
-            return way()
-        except Exception as error:  # no error of another library may end the run
-            self._problems[name] = f"{type(error).__name__}: {error}"
-            return None
+    rounds: dict[str, list[Decided]] = {name: [] for name in ways}
+    with ExitStack() as open_ones:
+        deciders = {name: tried(name, make, setting) for name, make in ways.items()}
+        for decider in filter(None, deciders.values()):
+            open_ones.callback(decider.close)
+        # The warm-up: the questions are tokenized once, and the file is read from the disk.
+        deciders[OURS].decide(put(WARM_UP_TOKENS, -1))  # type: ignore[union-attr]
+        first = put(input_tokens, 0)
+        for turn, names in enumerate(in_turns(ways, n_rounds)):
+            if _spent(rounds[OURS]) > budget:
+                break  # a ratio requires eliza-ffi's time
+            asked = first if turn == 0 else put(input_tokens, turn)
+            for name in names:
+                decider = deciders[name]
+                if decider is None or name in problems or _spent(rounds[name]) > budget:
+                    continue
+                time.sleep(SETTLING_SECONDS)
+                decided = tried(name, decider.decide, asked)
+                if decided is not None:
+                    rounds[name].append(decided)
+    return first, {name: listed for name, listed in rounds.items() if listed}
 
 
 def _spent(rounds: Sequence[Decided]) -> float:
@@ -276,12 +247,11 @@ def _figures(rounds: Mapping[str, Sequence[Decided]], n_questions: int) -> dict[
     ours = rounds[OURS]
     figures = {}
     for name, listed in rounds.items():
-        ratios = [one.seconds / our.seconds for one, our in zip(listed, ours, strict=False)]
         seconds = [one.seconds for one in listed]
         figures[name] = {
             "request_ms": median(seconds) * 1e3,
             "decisions_per_second": n_questions / median(seconds),
-            "times_ours": quartiles(ratios),
+            "times_ours": quartiles(ratios(seconds, [one.seconds for one in ours])),
             "passes": listed[0].passes,
             "rounds": len(listed),
         }

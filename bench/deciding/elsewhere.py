@@ -5,9 +5,7 @@ A program that accepts prompts as tokens gets the same tokens as eliza-ffi.
 
 from __future__ import annotations
 
-import http.client
 import importlib
-import json
 import math
 import time
 from collections.abc import Sequence
@@ -15,8 +13,8 @@ from typing import Any
 
 from ..choosing.other_libraries import LlamaCppPython
 from ..model import gbnf_of
-from ..together.llama_server import GREEDY, HOST, chosen_text
-from .ours import Decided, DecidingSetting
+from ..together.llama_server import GREEDY, asked, chosen_text
+from .ours import Decided, Decider, DecidingSetting
 from .workload import PutQuestions
 
 MOST_CAPPR_SECONDS = 20.0
@@ -26,26 +24,11 @@ LOGITS_PER_SECOND = 1.5e7
 """Logits that llama-cpp-python converts to Python numbers per second, as cappr requires for every
 option."""
 
-TIMEOUT_SECONDS = 600.0
-
 SYSTEMONE, SERVER_GRAMMAR = "llama-server /v1/systemone", "llama-server grammar"
 """The labels of the two llama-server methods."""
 
 ANSWER_TOKENS = 64
 """The most tokens of an answer."""
-
-
-def _asked(port: int, path: str, body: dict[str, Any]) -> dict[str, Any]:
-    connection = http.client.HTTPConnection(HOST, port, timeout=TIMEOUT_SECONDS)
-    try:
-        connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
-        response = connection.getresponse()
-        said = response.read()
-        if response.status != http.client.OK:
-            raise RuntimeError(f"llama-server: {response.status} {said[:200]!r}")
-        return dict(json.loads(said))
-    finally:
-        connection.close()
 
 
 def _port(setting: DecidingSetting, way: str) -> int:
@@ -54,7 +37,7 @@ def _port(setting: DecidingSetting, way: str) -> int:
     return setting.ports[way]
 
 
-class SystemoneServer:
+class SystemoneServer(Decider):
     """llama-server's endpoint for decision models: one request with all questions."""
 
     def __init__(self, setting: DecidingSetting) -> None:
@@ -63,7 +46,7 @@ class SystemoneServer:
 
     def decide(self, put: PutQuestions) -> Decided:
         begin = time.perf_counter()
-        said = _asked(
+        said = asked(
             self._port, "/v1/systemone", {"state": put.given, "questions": self._questions}
         )
         seconds = time.perf_counter() - begin
@@ -73,11 +56,8 @@ class SystemoneServer:
         )
         return Decided(seconds, tuple(row.index(max(row)) for row in rows), rows)
 
-    def close(self) -> None:
-        pass
 
-
-class GrammarServer:
+class GrammarServer(Decider):
     """llama-server's completions: one request for each question, with a grammar and `n_probs`.
 
     For labels of one token, the answer is read from the reported probabilities. Longer labels are
@@ -90,22 +70,22 @@ class GrammarServer:
         self._is_decision_model = not setting.questionnaire.has_own_labels
         self._labels = setting.questionnaire.labels
         self._temperature = setting.questionnaire.temperature
-        asked: dict[str, Any] = {
+        more: dict[str, Any] = {
             "cache_prompt": True,
             "id_slot": 0,
             "grammar": gbnf_of(self._labels),
         }
         if self._is_decision_model:
-            asked |= {"n_predict": 1, "n_probs": len(self._labels), "post_sampling_probs": True}
-            asked |= {"temperature": 1.0, "samplers": ["temperature"]}
+            more |= {"n_predict": 1, "n_probs": len(self._labels), "post_sampling_probs": True}
+            more |= {"temperature": 1.0, "samplers": ["temperature"]}
         else:
-            asked |= {"n_predict": ANSWER_TOKENS, "n_probs": 10, "stop": self._labels, **GREEDY}
-        self._asked = asked
+            more |= {"n_predict": ANSWER_TOKENS, "n_probs": 10, "stop": self._labels, **GREEDY}
+        self._more = more
 
     def decide(self, put: PutQuestions) -> Decided:
         begin = time.perf_counter()
         said = [
-            _asked(self._port, "/completion", {"prompt": prompt, **self._asked})
+            asked(self._port, "/completion", {"prompt": prompt, **self._more})
             for prompt in put.prompts
         ]
         seconds = time.perf_counter() - begin
@@ -124,11 +104,8 @@ class GrammarServer:
         total = sum(weights) or 1.0
         return tuple(weight / total for weight in weights)
 
-    def close(self) -> None:
-        pass
 
-
-class GrammarLoop:
+class GrammarLoop(Decider):
     """llama-cpp-python with a grammar of the labels, one question after the other."""
 
     def __init__(self, setting: DecidingSetting) -> None:
@@ -151,7 +128,7 @@ class GrammarLoop:
         del self._llama
 
 
-class CapprDecisions:
+class CapprDecisions(Decider):
     """cappr over llama-cpp-python: the prefix once, then the options one after the other.
 
     Raises

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 
@@ -50,13 +50,14 @@ class Decided:
     scoring: str = "legal"
 
 
-class Decider(Protocol):
+class Decider(ABC):
     """A method to answer questions about an input."""
 
+    @abstractmethod
     def decide(self, put: PutQuestions) -> Decided:
         """Answer the questions about a new input."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027
         """Free all resources."""
 
 
@@ -88,7 +89,7 @@ class DecidingSetting:
             self.model.binding.prefill(stream, [1])
 
 
-class Together:
+class Together(Decider):
     """All questions with one call of `Model.decide`."""
 
     def __init__(self, setting: DecidingSetting) -> None:
@@ -100,9 +101,6 @@ class Together:
         questions = self._setting.questionnaire.questions
         decision = self._setting.model.decide(put.given, questions)
         return _decided(time.perf_counter() - begin, [decision])
-
-    def close(self) -> None:
-        pass
 
 
 class OneByOne(Together):
@@ -141,7 +139,7 @@ class TokensAlone(Together):
         return Decided(seconds, passes=passes)
 
 
-class MaskedDecisions:
+class MaskedDecisions(Decider):
     """llguidance's masks, with one pass for each token of a label after the cached prefix.
 
     llguidance computes no logits. Therefore the passes come from eliza-ffi's token-by-token
@@ -184,9 +182,6 @@ class MaskedDecisions:
             self._picker.fill()
             self._picker.pick(self._row.copy())
             self._picker.accept(token)
-
-    def close(self) -> None:
-        pass
 
 
 def _decided(seconds: float, decisions: Sequence[Decision]) -> Decided:

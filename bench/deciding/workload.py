@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from make_test_models import Shape, cached_model
+from make_test_models import Shape
 from write_decision_models import cached_decision_model
 
 from eliza_ffi.decisions import Choice
@@ -19,63 +19,43 @@ from eliza_ffi.decisions.models.model_asking import decision_model_of
 from eliza_ffi.decisions.models.systemone import SystemoneQuestion
 from eliza_ffi.model import Model
 
-from ..parts.workload import NOUNS, VERBS, action_names
+from ..parts.workload import NOUNS, VERBS, Subject, action_names
 
 WORDS, PHRASES, CODES = "words", "phrases", "codes"
 """The kinds of labels: two words, nine words, and the one-token labels of a decision model."""
 
 
 @dataclass(frozen=True)
-class DecisionSubject:
-    """A model with random weights.
+class DecisionSubject(Subject):
+    """A model with random weights that answers questions.
 
     Attributes
     ----------
-    name : str
-        Its name in the tables.
-    vocab : str
-        Its vocabulary, or the type of a decision model.
     is_decision_model : bool
-        Whether it is a decision model, which answers with labels of one token.
+        Whether it is a decision model, which answers with labels of one token. Its `vocab` is its
+        type.
     """
 
-    name: str
-    vocab: str
-    is_decision_model: bool
-    n_embd: int
-    n_layers: int
-    n_heads: int
-    tensor_type: str
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The kinds of labels that it can answer with."""
-        return (CODES,) if self.is_decision_model else (WORDS, PHRASES)
-
-    @property
-    def is_wide(self) -> bool:
-        """Whether a forward pass takes tens of milliseconds."""
-        return self.n_embd > 256
+    is_decision_model: bool = False
 
     def path(self) -> Path:
         """Return the model's file; it is created on first use."""
-        size = {"n_embd": self.n_embd, "n_layers": self.n_layers, "n_heads": self.n_heads}
-        if self.is_decision_model:
-            shape = Shape(**size, tensor_type=self.tensor_type, tied=True, context_length=8192)
-            return cached_decision_model(self.vocab, shape)
-        return cached_model(self.vocab, **size, tensor_type=self.tensor_type, tied=True)
+        if not self.is_decision_model:
+            return super().path()
+        assert self.vocab is not None
+        return cached_decision_model(self.vocab, Shape(**self.shape, context_length=8192))
 
 
 # In small models, the work outside the forward passes is visible; in wide models, forward passes
 # dominate. Decision models of the type pplx-decider have 255 labels of one token.
-_SMALL = {"n_embd": 256, "n_layers": 4, "n_heads": 4, "tensor_type": "q8_0"}
 _WIDE = {"n_embd": 1024, "n_layers": 13, "n_heads": 8}
+_Q4_K = {"tensor_type": "q4_k", **_WIDE}
 SUBJECTS = (
-    DecisionSubject("small 32k", "llama-spm", False, **_SMALL),  # type: ignore[arg-type]
-    DecisionSubject("small decision model", "pplx-decider", True, **_SMALL),  # type: ignore[arg-type]
-    DecisionSubject("wide Q4_K 32k", "llama-spm", False, **_WIDE, tensor_type="q4_k"),
-    DecisionSubject("wide Q4_K decision model", "pplx-decider", True, **_WIDE, tensor_type="q4_k"),
-    DecisionSubject("wide F16 32k", "llama-spm", False, **_WIDE, tensor_type="f16"),
+    DecisionSubject("small 32k", "llama-spm"),
+    DecisionSubject("small decision model", "pplx-decider", is_decision_model=True),
+    DecisionSubject("wide Q4_K 32k", "llama-spm", **_Q4_K),  # type: ignore[arg-type]
+    DecisionSubject("wide Q4_K decision model", "pplx-decider", **_Q4_K, is_decision_model=True),  # type: ignore[arg-type]
+    DecisionSubject("wide F16 32k", "llama-spm", "f16", **_WIDE),
 )
 
 

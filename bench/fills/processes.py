@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import subprocess
@@ -13,12 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from eliza_ffi.library.loading import LIBRARY_VARIABLE
 from eliza_ffi.structured.schema import COMPACT
 
-from ..together.llama_server import GREEDY, HOST
+from ..together.llama_server import GREEDY, asked
 
 MOST_TOKENS = 400
 """The most tokens of an answer."""
@@ -49,19 +48,6 @@ class Answered:
     n_cut: int = 0
 
 
-class Filler(Protocol):
-    """A process that generates JSON for schemas."""
-
-    def fill(self, prompts: Sequence[str], schemas: Sequence[Any]) -> Answered:
-        """Generate an answer for each prompt and its schema, all of them at once.
-
-        Raises
-        ------
-        RuntimeError
-            If an answer failed.
-        """
-
-
 @dataclass(frozen=True)
 class Version:
     """A version of this package.
@@ -86,7 +72,18 @@ class Worker:
         self.n_threads = int(self._told()["threads"])
 
     def fill(self, way: str, prompts: Sequence[str], schemas: Sequence[Any]) -> Answered:
-        """As `Filler.fill`; `way` is ``"fill"`` or ``"masks"``."""
+        """Generate an answer for each prompt and its schema, all of them at once.
+
+        Parameters
+        ----------
+        way
+            ``"fill"`` or ``"masks"``.
+
+        Raises
+        ------
+        RuntimeError
+            If an answer failed.
+        """
         asked = {"way": way, "prompts": prompts, "schemas": schemas, "most": MOST_TOKENS}
         assert self._process.stdin is not None
         print(json.dumps(asked), file=self._process.stdin, flush=True)
@@ -135,6 +132,7 @@ class ServerFiller:
     port: int
 
     def fill(self, prompts: Sequence[str], schemas: Sequence[Any]) -> Answered:
+        """As `Worker.fill`."""
         begin = time.perf_counter()
         with ThreadPoolExecutor(len(prompts)) as threads:
             said = list(threads.map(self._fill, prompts, schemas))
@@ -144,16 +142,6 @@ class ServerFiller:
     def _fill(self, prompt: str, schema: Any) -> tuple[int, bool]:
         """Return the number of tokens of an answer, and whether the answer was truncated."""
         compact = {**schema, "x-guidance": COMPACT}
-        asked = {"prompt": prompt, "json_schema": compact, "n_predict": MOST_TOKENS, **GREEDY}
-        connection = http.client.HTTPConnection(HOST, self.port, timeout=600.0)
-        try:
-            headers = {"Content-Type": "application/json"}
-            connection.request("POST", "/completion", json.dumps(asked), headers)
-            response = connection.getresponse()
-            body = response.read()
-            if response.status != http.client.OK:
-                raise RuntimeError(f"llama-server: {response.status} {body[:200]!r}")
-        finally:
-            connection.close()
-        said = json.loads(body)
+        body = {"prompt": prompt, "json_schema": compact, "n_predict": MOST_TOKENS, **GREEDY}
+        said = asked(self.port, "/completion", body)
         return int(said["tokens_predicted"]), said["stop_type"] == "limit"

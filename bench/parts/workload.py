@@ -6,8 +6,9 @@ import itertools
 import random
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from make_test_models import cached_model
+from make_test_models import LOGIT_STD, cached_model
 
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.cli.demo_prompts import planner_prompt
@@ -55,32 +56,51 @@ class Subject:
     vocab : str or None
         The vocabulary of a model with random weights, by name or as the path of a file; None = the
         embedded, trained model.
+    tensor_type : str
+        The type of the random weights.
     n_embd, n_layers : int
         The width and the layers of the random weights.
+    n_heads : int
+        0 = one for 64 values.
+    logit_std : float
+        With 0, all tokens are equally probable.
     """
 
     name: str
     vocab: str | None
+    tensor_type: str = "q8_0"
     n_embd: int = 256
     n_layers: int = 4
+    n_heads: int = 0
+    logit_std: float = LOGIT_STD
 
     @property
     def is_wide(self) -> bool:
         """Whether a forward pass takes tens of milliseconds."""
         return self.n_embd > 256
 
+    @property
+    def shape(self) -> dict[str, Any]:
+        """The arguments of `make_test_models.Shape`."""
+        return {
+            "n_embd": self.n_embd,
+            "n_layers": self.n_layers,
+            "n_heads": self.n_heads or self.n_embd // 64,
+            "tensor_type": self.tensor_type,
+            "tied": True,
+            "logit_std": self.logit_std,
+        }
+
     def path(self) -> Path:
         """Return the model's file; it is created on first use."""
         if self.vocab is None:
             return Path(default_model_path())
-        return cached_model(
-            self.vocab,
-            n_embd=self.n_embd,
-            n_layers=self.n_layers,
-            n_heads=self.n_embd // 64,
-            tensor_type="q8_0",
-            tied=True,
-        )
+        return cached_model(self.vocab, **self.shape)
+
+
+def wide(name: str, vocab: str, tensor_type: str = "f16", **more: Any) -> Subject:
+    """Return a model with width 1,024, 13 layers, and heads of 128 values."""
+    return Subject(name, vocab, tensor_type, 1024, 13, **{"n_heads": 8, **more})
 
 
 MODELS = (
@@ -88,7 +108,7 @@ MODELS = (
     Subject("random 32k", "llama-spm"),
     Subject("random 128k", "llama-bpe"),
     Subject("random 262k", "gemma-4"),
-    Subject("wide 32k", "llama-spm", n_embd=1024, n_layers=13),
+    wide("wide 32k", "llama-spm", "q8_0", n_heads=16),
 )
 
 

@@ -28,12 +28,13 @@ from eliza_ffi.model import Model
 from ..deciding.workload import input_of
 from ..parts.figures import median, percentiles, quartiles, ratios
 from ..parts.machine import noting_other_programs
-from ..together.cells import SETTLING_SECONDS, StreamModel
+from ..parts.workload import wide
+from ..together.cells import SETTLING_SECONDS
 from ..together.llama_server import GREEDY, HOST, serving
 from .process import running_server
 from .wire import Connection
 
-CHAT_MODEL = StreamModel("wide F16 32k", "phi-3", "f16")
+CHAT_MODEL = wide("wide F16 32k", "phi-3")
 """A wide model with random weights, a real vocabulary and a real chat template."""
 
 CLIENTS = (1, 4, 8, 16)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import sys
+import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext
@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
-
-from make_test_models import cached_model
 
 from eliza_ffi.model import Model
 
@@ -32,8 +30,9 @@ from ..model.together import (
     choose_together,
     write_together,
 )
-from ..parts.figures import median, percentiles, quartiles, ratios
+from ..parts.figures import attempt, in_turns, median, percentiles, quartiles, ratios
 from ..parts.machine import noting_other_programs, one_busy_process
+from ..parts.workload import Subject
 from .batch_loop import DEFAULTS, EQUAL, BatchLoop, Expected
 from .llama_server import LlamaServer, serving
 
@@ -60,38 +59,6 @@ SERVERS = {
 
 Prompts = list[list[int]]
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class StreamModel:
-    """A model with random weights, width 1,024, 13 layers and a real vocabulary.
-
-    Attributes
-    ----------
-    name : str
-        Its name in the tables.
-    n_heads : int
-        With 8 heads, a head has 128 values; with 16 heads, it has 64.
-    prompt_tokens : int
-        Length of the prompts before generated text.
-    """
-
-    name: str
-    vocab: str
-    tensor_type: str
-    n_heads: int = 8
-    prompt_tokens: int = PROMPT_TOKENS
-
-    def path(self) -> Path:
-        """Return the model's file; it is created on first use."""
-        return cached_model(
-            self.vocab,
-            n_embd=1024,
-            n_layers=13,
-            n_heads=self.n_heads,
-            tensor_type=self.tensor_type,
-            tied=True,
-        )
 
 
 @dataclass(frozen=True)
@@ -299,40 +266,31 @@ class Cell:
         draw: Callable[[], Prompts],
     ) -> dict[str, list[T]]:
         """Run all methods in turns, each time with new prompts."""
-        found: dict[str, list[T]] = {}
-        names = list(ways)
-        for _ in range(n_rounds):
-            for name in names:
-                time.sleep(SETTLING_SECONDS)
-                result = self._try(name, ways[name], draw())
-                if result is not None:
-                    found.setdefault(name, []).append(result)
-            names.append(names.pop(0))  # another method is first in the next round
-        return {name: found[name] for name in ways if name in found}
+        found: dict[str, list[T]] = {name: [] for name in ways}
+        for name in itertools.chain.from_iterable(in_turns(ways, n_rounds)):
+            time.sleep(SETTLING_SECONDS)
+            result = self._try(name, ways[name], draw())
+            if result is not None:
+                found[name].append(result)
+        return {name: listed for name, listed in found.items() if listed}
 
     def _try(self, name: str, way: Callable[[Prompts], T], prompts: Prompts) -> T | None:
         """Run a method and return its result.
 
         If a server fails, the error is noted, and the run continues without it.
         """
-        if name not in self._servers:
-            return way(prompts)
-        if name in self.problems:
-            return None
-        try:
-            return way(prompts)
-        except Exception as error:  # no error of a server may end the run
-            self.problems[name] = f"{type(error).__name__}: {error}"
-            return None
+        is_ours = name not in self._servers
+        return way(prompts) if is_ours else attempt(self.problems, name, way, prompts)
 
 
 def measure_cell(
-    subject: StreamModel,
+    subject: Subject,
     n_streams: int,
     effort: StreamEffort,
     loop: BatchLoop,
     program: Path | None,
     busy: bool = False,
+    prompt_tokens: int = PROMPT_TOKENS,
 ) -> dict[str, Any]:
     """Measure one model with `n_streams` streams and return the figures of the cell.
 
@@ -342,26 +300,24 @@ def measure_cell(
         llama-server; None = it is not available.
     busy
         Whether one other busy process runs all the time.
+    prompt_tokens
+        Length of the prompts before generated text.
     """
     figures: dict[str, Any] = {"model": subject.name, "streams": n_streams}
     path = subject.path()
-    begin = time.perf_counter()
-    with noting_other_programs(figures), ExitStack() as open_ones:
+    name = f"{subject.name}, {n_streams} streams"
+    with noting_other_programs(figures, name), ExitStack() as open_ones:
         model = open_ones.enter_context(Model(path, n_slots=n_streams, n_ctx=N_CTX))
         n_threads = int(model.describe()["threads"])
         servers: dict[str, LlamaServer] = {}
         problems: dict[str, str] = {}
-        for name, more in SERVERS.items():
-            if program is None:
-                break
-            try:
-                servers[name] = open_ones.enter_context(
-                    serving(program, path, n_streams, N_CTX, n_threads, CHOICES, more)
-                )
-            except (OSError, RuntimeError) as error:
-                problems[name] = str(error)
+        for name, more in SERVERS.items() if program else ():
+            starting = serving(program, path, n_streams, N_CTX, n_threads, CHOICES, more)
+            server = attempt(problems, name, open_ones.enter_context, starting)
+            if server is not None:
+                servers[name] = server
         open_ones.enter_context(one_busy_process() if busy else nullcontext())
-        cell = Cell(model, n_streams, effort, loop, servers, subject.prompt_tokens)
+        cell = Cell(model, n_streams, effort, loop, servers, prompt_tokens)
         figures["n_vocab"] = int(model.describe()["model"]["n_vocab"])
         figures["writing"] = cell.writing()
         figures["passes"] = cell.passes()
@@ -371,8 +327,6 @@ def measure_cell(
         }
         figures["beside"] = cell.beside()
         figures["problems"] = {**problems, **cell.problems}
-    figures["seconds"] = time.perf_counter() - begin
-    print(f"{subject.name}, {n_streams} streams: {figures['seconds']:.0f} s", file=sys.stderr)
     return figures
 
 

@@ -8,8 +8,9 @@ import os
 import socket
 import subprocess
 import time
+import urllib.request
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,19 +96,34 @@ class LlamaServer:
             said = json.loads(response.read())
         return chosen_text(said)
 
-    @contextmanager
-    def _asking(self, prompt: Tokens, more: dict[str, Any]) -> Iterator[http.client.HTTPResponse]:
+    def _asking(
+        self, prompt: Tokens, more: dict[str, Any]
+    ) -> AbstractContextManager[http.client.HTTPResponse]:
         asked = {"prompt": [int(token) for token in prompt], "cache_prompt": self.reuse}
-        connection = http.client.HTTPConnection(HOST, self.port, timeout=600.0)
-        try:
-            body = json.dumps({**asked, **GREEDY, **more})
-            connection.request("POST", "/completion", body, {"Content-Type": "application/json"})
-            response = connection.getresponse()
-            if response.status != http.client.OK:
-                raise RuntimeError(f"llama-server: {response.status} {response.read()[:200]!r}")
-            yield response
-        finally:
-            connection.close()
+        return asking(self.port, "/completion", {**asked, **GREEDY, **more})
+
+
+@contextmanager
+def asking(port: int, path: str, body: dict[str, Any]) -> Iterator[http.client.HTTPResponse]:
+    """Send a request on a new connection and yield the response.
+
+    Raises
+    ------
+    RuntimeError
+        If the status is not 200.
+    """
+    with closing(http.client.HTTPConnection(HOST, port, timeout=600.0)) as connection:
+        connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        if response.status != http.client.OK:
+            raise RuntimeError(f"llama-server: {response.status} {response.read()[:200]!r}")
+        yield response
+
+
+def asked(port: int, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Send a request and return the JSON of the response, as `asking`."""
+    with asking(port, path, body) as response:
+        return dict(json.loads(response.read()))
 
 
 def chosen_text(answer: dict[str, Any]) -> str:
@@ -162,13 +178,8 @@ def _wait_until_ready(server: subprocess.Popen[bytes], port: int) -> None:
     while time.monotonic() < deadline:
         if server.poll() is not None:
             raise RuntimeError(f"llama-server exited with {server.returncode}")
-        with suppress(OSError, http.client.HTTPException):
-            connection = http.client.HTTPConnection(HOST, port, timeout=5.0)
-            try:
-                connection.request("GET", "/health")
-                if connection.getresponse().status == http.client.OK:
-                    return
-            finally:
-                connection.close()
+        with suppress(OSError, http.client.HTTPException):  # URLError is an OSError
+            urllib.request.urlopen(f"http://{HOST}:{port}/health", timeout=5.0).close()
+            return
         time.sleep(0.1)
     raise RuntimeError(f"llama-server was not ready after {START_SECONDS:.0f} seconds")

@@ -33,7 +33,7 @@ from eliza_ffi.model import Model
 
 pytestmark = pytest.mark.slow
 
-SMALL = DecisionSubject("small", "pplx-decider", True, 64, 2, 4, "f32")
+SMALL = DecisionSubject("small", "pplx-decider", "f32", 64, 2, 4, is_decision_model=True)
 
 
 @pytest.fixture(scope="module")

@@ -83,7 +83,7 @@ def test_all_strategies_agree_in_a_cell(hooks_path: Path) -> None:
 
 
 def test_all_consumers_of_a_stream_are_measured(library: Library) -> None:
-    measured = bench_streaming.measure(bench_streaming.small_model(), max_tokens=4, rounds=2)
+    measured = bench_streaming.measure(bench_streaming.SMALL.path(), max_tokens=4, rounds=2)
     assert set(measured["consumers"]) == {
         *(bench_streaming.C_LOOP_NAME, "cffi loop", "SyncStreamingRunner", "FfiStreamingRunner")
     }
