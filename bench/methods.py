@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from eliza_ffi.structured.token_texts import TokenTexts
+
 from .choosing.other_libraries import (
     LlamaCppPython,
     LlGuidancePicker,
     MaskPicker,
     Peer,
-    VocabularyBytes,
     XGrammarPicker,
 )
 from .deciding.elsewhere import (
@@ -114,7 +115,7 @@ class BenchMethod:
     colour: str | None = None
     needs: Callable[[], Peer] | None = None
     choice: WorkbenchSettings | None = None
-    picks: Callable[[VocabularyBytes, Sequence[str]], MaskPicker] | None = None
+    picks: Callable[[TokenTexts, Sequence[str]], MaskPicker] | None = None
     generates: type[LlamaCppPython] | None = None
     masks: Callable[[TokenBytes, Path], Engine] | None = None
     streams: type[OurStreams | BatchLoop | LlamaServer] | None = None

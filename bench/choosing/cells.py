@@ -18,7 +18,6 @@ from ..parts.workload import Subject
 from .other_libraries import (
     Logits,
     Peer,
-    VocabularyBytes,
     measure_peer,
 )
 from .rounds import (
@@ -148,7 +147,7 @@ def _add_mask_engines(
             before = [[*prompt, *tokens[:n]] for n in range(len(tokens))]
             rows = [others.logits.after(model.path, given, bench.n_vocab) for given in before]
             walks.append((tokens, rows))
-    vocabulary = VocabularyBytes(model)
+    vocabulary = model.token_texts()
     for name, make in present.items():
         engine = attempt(cell["problems"], name, make, vocabulary, bench.alternatives.texts)
         cost = attempt(cell["problems"], name, measure_peer, engine, walks, effort.repeat)

@@ -18,16 +18,12 @@ from typing import Any, Protocol
 
 import cffi
 import numpy as np
-from make_test_models import read_metadata
 from numpy.typing import NDArray
 
-from eliza_ffi.choices.label_set import ANCHOR
-from eliza_ffi.model import Model
+from eliza_ffi.structured.token_texts import TokenTexts
 
 from ..model import gbnf_of
 from ..parts.figures import mean, median
-
-CONTROL_TOKEN, BYTE_TOKEN = 3, 6  # llama.cpp's token types
 
 
 class Logits:
@@ -50,62 +46,6 @@ class Logits:
         if size != n_vocab:
             raise RuntimeError(f"cannot compute logits with {model}")
         return out
-
-
-class VocabularyBytes:
-    """The bytes of each token of a model.
-
-    Attributes
-    ----------
-    tokens : list of bytes
-        Control tokens have their name here.
-    is_control : list of bool
-    eos : int
-    """
-
-    def __init__(self, model: Model) -> None:
-        entries = read_metadata(Path(model.path))
-        kind = entries["tokenizer.ggml.model"].value.decode()
-        types = entries["tokenizer.ggml.token_type"].value
-        raw = entries["tokenizer.ggml.tokens"].value
-        self.is_control = [each == CONTROL_TOKEN for each in types]
-        self.eos = int(entries["tokenizer.ggml.eos_token_id"].value)
-        spell = byte_level if kind == "gpt2" else word_piece
-        self.tokens = [
-            token
-            if control
-            else bytes([int(token[3:5], 16)])
-            if each == BYTE_TOKEN
-            else spell(token)
-            for token, control, each in zip(raw, self.is_control, types, strict=True)
-        ]
-        self._model = model
-        self._anchor = model.tokenize(ANCHOR)
-
-    def tokenize(self, text: str) -> list[int]:
-        """Tokenize a string as in the middle of a longer string."""
-        return self._model.tokenize(ANCHOR + text)[len(self._anchor) :]
-
-
-def word_piece(token: bytes) -> bytes:
-    """Undo SentencePiece's mark for a space."""
-    return token.replace("▁".encode(), b" ")
-
-
-def byte_level(token: bytes) -> bytes:
-    """Undo GPT-2's mapping of bytes to printable characters."""
-    return bytes(_BYTE_OF_CHAR.get(char, ord("?")) for char in token.decode("utf-8", "replace"))
-
-
-def _gpt2_bytes() -> dict[str, int]:
-    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = [byte for byte in range(256) if byte not in printable]
-    return {chr(byte): byte for byte in printable} | {
-        chr(256 + place): byte for place, byte in enumerate(others)
-    }
-
-
-_BYTE_OF_CHAR = _gpt2_bytes()
 
 
 class MaskPicker(Protocol):
@@ -135,14 +75,13 @@ class MaskPicker(Protocol):
 class LlGuidancePicker:
     """llguidance. The mask is applied with its function for numpy."""
 
-    def __init__(self, vocabulary: VocabularyBytes, texts: Sequence[str]) -> None:
+    def __init__(self, vocabulary: TokenTexts, texts: Sequence[str]) -> None:
         package = importlib.import_module("llguidance")
         self._numpy = importlib.import_module("llguidance.numpy")
         wrapper = importlib.import_module("llguidance._tokenizer").TokenizerWrapper
-        controls = [i for i, flag in enumerate(vocabulary.is_control) if flag]
         wrapped = LlGuidanceTokenizer(
-            *(vocabulary.tokens, controls, vocabulary.eos),
-            lambda data: vocabulary.tokenize(data.decode("utf-8", "replace")),
+            *(vocabulary.texts, vocabulary.control, vocabulary.ends[0]),
+            lambda data: vocabulary.speller.tokenize(data.decode("utf-8", "replace")),
         )
         tokenizer = package.LLTokenizer(wrapper(wrapped))
         lark = "start: " + " | ".join(json.dumps(text, ensure_ascii=False) for text in texts)
@@ -155,7 +94,7 @@ class LlGuidancePicker:
         self.compile_seconds = time.perf_counter() - begin
         if self._matcher.is_error():
             raise ValueError(self._matcher.get_error())
-        self._mask = self._numpy.allocate_token_bitmask(1, len(vocabulary.tokens))
+        self._mask = self._numpy.allocate_token_bitmask(1, len(vocabulary.texts))
 
     def start(self) -> None:
         self._matcher.reset()
@@ -203,30 +142,24 @@ class LlGuidanceTokenizer:
         return self._tokenize(data) if data else []
 
 
-def xgrammar_compiler(vocabulary: VocabularyBytes) -> Any:
-    """Return xgrammar's compiler for a vocabulary, with one thread and without a cache."""
-    package = importlib.import_module("xgrammar")
-    information = package.TokenizerInfo(
-        vocabulary.tokens,
-        package.VocabType.RAW,
-        vocab_size=len(vocabulary.tokens),
-        stop_token_ids=[vocabulary.eos],
-    )
-    return package.GrammarCompiler(information, max_threads=1, cache_enabled=False)
-
-
 class XGrammarPicker:
     """xgrammar. The mask is applied with its CPU kernel to a torch view of the logits."""
 
-    def __init__(self, vocabulary: VocabularyBytes, texts: Sequence[str]) -> None:
+    def __init__(self, vocabulary: TokenTexts, texts: Sequence[str]) -> None:
         self._package = importlib.import_module("xgrammar")
         self._torch = importlib.import_module("torch")
         self._torch.set_num_threads(1)
-        compiler = xgrammar_compiler(vocabulary)
+        information = self._package.TokenizerInfo(
+            list(vocabulary.texts),
+            self._package.VocabType.RAW,
+            vocab_size=len(vocabulary.texts),
+            stop_token_ids=[vocabulary.ends[0]],
+        )
+        compiler = self._package.GrammarCompiler(information, max_threads=1, cache_enabled=False)
         begin = time.perf_counter()
         self._matcher = self._package.GrammarMatcher(compiler.compile_grammar(gbnf_of(texts)))
         self.compile_seconds = time.perf_counter() - begin
-        self._mask = self._package.allocate_token_bitmask(1, len(vocabulary.tokens))
+        self._mask = self._package.allocate_token_bitmask(1, len(vocabulary.texts))
 
     def start(self) -> None:
         self._matcher.reset()

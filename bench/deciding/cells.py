@@ -219,8 +219,8 @@ def _rounds(
     rounds: dict[str, list[Decided]] = {name: [] for name in ways}
     with ExitStack() as open_ones:
         deciders = {name: tried(name, make, setting) for name, make in ways.items()}
-        for decider in filter(None, deciders.values()):
-            open_ones.callback(decider.close)
+        for made in filter(None, deciders.values()):
+            open_ones.callback(made.close)
         # The warm-up: the questions are tokenized once, and the file is read from the disk.
         deciders[OURS].decide(put(WARM_UP_TOKENS, -1))  # type: ignore[union-attr]
         first = put(input_tokens, 0)

@@ -18,7 +18,7 @@ from eliza_ffi.session.generation import GenerationRun
 from eliza_ffi.session.lifecycle import open_stream
 from eliza_ffi.session.requests import choice_of, choice_request
 
-from ..choosing.other_libraries import LlGuidancePicker, VocabularyBytes
+from ..choosing.other_libraries import LlGuidancePicker
 from .workload import PutQuestions, Questionnaire
 
 
@@ -152,7 +152,7 @@ class MaskedDecisions(Decider):
         self._labels = setting.questionnaire.labels
         self._choices = as_label_set(self._labels)
         self._row = np.zeros(int(setting.model.describe()["model"]["n_vocab"]), dtype=np.float32)
-        self._picker = LlGuidancePicker(VocabularyBytes(setting.model), self._labels)
+        self._picker = LlGuidancePicker(setting.model.token_texts(), self._labels)
 
     def decide(self, put: PutQuestions) -> Decided:
         self._setting.forget()

@@ -55,7 +55,7 @@ SUBJECTS = (
     DecisionSubject("small decision model", "pplx-decider", is_decision_model=True),
     DecisionSubject("wide Q4_K 32k", "llama-spm", **_Q4_K),  # type: ignore[arg-type]
     DecisionSubject("wide Q4_K decision model", "pplx-decider", **_Q4_K, is_decision_model=True),  # type: ignore[arg-type]
-    DecisionSubject("wide F16 32k", "llama-spm", "f16", **_WIDE),
+    DecisionSubject("wide F16 32k", "llama-spm", "f16", **_WIDE),  # type: ignore[arg-type]
 )
 
 

@@ -8,9 +8,7 @@ from pathlib import Path
 
 from make_test_models import read_metadata, vocabulary_file
 
-from ..choosing.other_libraries import BYTE_TOKEN, byte_level, word_piece
-
-NORMAL_TOKEN, USER_DEFINED_TOKEN = 1, 4  # more of llama.cpp's token types
+NORMAL_TOKEN, USER_DEFINED_TOKEN, BYTE_TOKEN = 1, 4, 6  # llama.cpp's token types
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ class TokenBytes:
             key.removeprefix("tokenizer.ggml."): entry.value
             for key, entry in read_metadata(file).items()
         }
-        spell = byte_level if entries["model"] == b"gpt2" else word_piece
+        spell = _byte_level if entries["model"] == b"gpt2" else _word_piece
         tokens, types = entries["tokens"], entries["token_type"]
         texts = []
         for token, kind in zip(tokens, types, strict=True):
@@ -62,6 +60,27 @@ class TokenBytes:
             control=tuple(token for token, text in enumerate(texts) if not text),
             eos=eos,
         )
+
+
+def _word_piece(token: bytes) -> bytes:
+    """Undo SentencePiece's mark for a space."""
+    return token.replace("▁".encode(), b" ")
+
+
+def _byte_level(token: bytes) -> bytes:
+    """Undo GPT-2's mapping of bytes to printable characters."""
+    return bytes(_BYTE_OF_CHAR.get(char, ord("?")) for char in token.decode("utf-8", "replace"))
+
+
+def _gpt2_bytes() -> dict[str, int]:
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {
+        chr(256 + place): byte for place, byte in enumerate(others)
+    }
+
+
+_BYTE_OF_CHAR = _gpt2_bytes()
 
 
 class GreedySpeller:

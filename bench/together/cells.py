@@ -311,7 +311,9 @@ def measure_cell(
         n_threads = int(model.describe()["threads"])
         servers: dict[str, LlamaServer] = {}
         problems: dict[str, str] = {}
-        for name, more in SERVERS.items() if program else ():
+        for name, more in SERVERS.items():
+            if program is None:
+                break
             starting = serving(program, path, n_streams, N_CTX, n_threads, CHOICES, more)
             server = attempt(problems, name, open_ones.enter_context, starting)
             if server is not None:

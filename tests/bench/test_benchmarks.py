@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bench import instructions as bench_instructions
 from bench import streaming as bench_streaming
 from bench.choosing.cells import Others, Workload, measure_cell
-from bench.choosing.other_libraries import Logits, Peer, VocabularyBytes, measure_peer
+from bench.choosing.other_libraries import Logits, Peer, measure_peer
 from bench.choosing.rounds import CHOOSING, ChoiceEffort
 from bench.model import CHOICES
 from bench.model.streams import RandomPrompts
@@ -26,18 +26,6 @@ from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.mark.parametrize("vocab", [None, "llama-spm"])
-def test_token_bytes_spell_the_models_text(
-    library: Library, random_model_path: Any, vocab: str | None
-) -> None:
-    path = None if vocab is None else random_model_path(vocab, n_embd=64, n_layers=2, seed=1)
-    with Model(path, library=library, n_threads=1) as model:
-        vocabulary = VocabularyBytes(model)
-        text = "SEND_EMAIL to Grüße 你好 🙂\n\tdone"
-        spelled = b"".join(vocabulary.tokens[token] for token in vocabulary.tokenize(text))
-        assert spelled.decode() == text
 
 
 class OneTokenPicker:

@@ -20,7 +20,7 @@ from native_chain import (
 )
 from numpy_sampler import InfillVocabulary, breaker_sequences
 
-from bench.choosing.other_libraries import VocabularyBytes
+from bench.masking.vocabularies import TokenBytes
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 from eliza_ffi.sampling import Sampling
@@ -37,11 +37,7 @@ def vocabulary_model(library: Library, random_model_path: Callable[..., Path]) -
 
 @pytest.fixture(scope="module")
 def infill(vocabulary_model: Model) -> InfillVocabulary:
-    texts = VocabularyBytes(vocabulary_model)
-    pieces = [
-        b"" if control else piece
-        for piece, control in zip(texts.tokens, texts.is_control, strict=True)
-    ]
+    pieces = list(TokenBytes.from_file(Path(vocabulary_model.path)).texts)
     return InfillVocabulary(pieces, frozenset((END,)), END)
 
 
