@@ -43,19 +43,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Try malicious and malformed input.")
     parser.add_argument(
         "--only",
-        default="",
+        action="append",
         metavar="PATTERN",
-        help="only cases whose names contain PATTERN, with the wildcards * and ?",
+        help="only cases whose names contain PATTERN, with the wildcards * and ?; repeatable",
     )
     parser.add_argument("--list", action="store_true", help="list the cases and exit")
     options = parser.parse_args(arguments)
-    cases = chosen(ALL_CASES, options.only)
+    cases = chosen(ALL_CASES, options.only or [""])
     if options.list:
         for case in cases:
             print(f"{case.name}: {case.must.value} in {case.seconds:g} s, {case.mib:g} MiB")
         return 0
     if not cases:
-        print(f"check_hostile: no case's name contains {options.only!r}", file=sys.stderr)
+        only = " or ".join(options.only)
+        print(f"check_hostile: no case's name contains {only}", file=sys.stderr)
         return 2
     os.environ["GGML_NO_BACKTRACE"] = "1"  # otherwise llama.cpp starts a debugger when it aborts
     try:
@@ -73,9 +74,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if counts["failed"] else 0
 
 
-def chosen(cases: Sequence[Case], pattern: str) -> list[Case]:
-    """Return the cases whose names contain the pattern."""
-    return [case for case in cases if fnmatch.fnmatchcase(case.name, f"*{pattern}*")]
+def chosen(cases: Sequence[Case], patterns: Sequence[str]) -> list[Case]:
+    """Return the cases whose names contain one of the patterns."""
+    return [
+        case
+        for case in cases
+        if any(fnmatch.fnmatchcase(case.name, f"*{pattern}*") for pattern in patterns)
+    ]
 
 
 def run(trials: Trials, cases: Sequence[Case]) -> list[tuple[Case, Outcome]]:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import faulthandler
-import json
 import math
 import os
 import re
@@ -31,7 +30,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from forked import run_forked
 from model_mutations import Files, Mutation, all_mutations, chosen, read_gguf
 
 from eliza_ffi._resources import default_model_path
@@ -43,6 +44,8 @@ MEMORY_BYTES = 4 << 30
 CPU_SECONDS = 20
 WALL_SECONDS = 30
 CHOICES = ["YES", "NO", "MAYBE"]
+STAGE = "stage: "
+NO_MEMORY = "bad_alloc"
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ class Outcome:
         return self.result in ("died", "hung", "memory")
 
 
-def use(path: Path, lora: Path | None, library: Library, note: Callable[[str], None]) -> Outcome:
+def use(path: Path, lora: Path | None, library: Library, note: Callable[[str], object]) -> Outcome:
     """Open a model and use it as programs do."""
     answered = False
     note("open")
@@ -127,13 +130,13 @@ class Opener:
         self,
         folder: Path,
         library: Library | None = None,
-        action: Callable[[Path, Path | None, Callable[[str], None]], Outcome] | None = None,
+        action: Callable[[Path, Path | None, Callable[[str], object]], Outcome] | None = None,
     ) -> None:
         self.folder = folder
         if action is None:
             loaded = library or Library()
 
-            def action(path: Path, lora: Path | None, note: Callable[[str], None]) -> Outcome:
+            def action(path: Path, lora: Path | None, note: Callable[[str], object]) -> Outcome:
                 return use(path, lora, loaded, note)
 
         self.action = action
@@ -153,59 +156,32 @@ class Opener:
 
     def open_path(self, path: Path, lora: Path | None = None) -> Outcome:
         """Open the file at this path in a child process; return the outcome."""
-        with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as stderr:
-            pid = os.fork()
-            if pid == 0:
-                self._child(path, lora, said.fileno(), stderr.fileno())
-            _, status, _ = os.wait4(pid, 0)
-            said.seek(0)
-            lines = said.read().decode(errors="replace").splitlines()
-            stderr.seek(0)
-            words = stderr.read().decode(errors="replace")
-        stage = next((line for line in reversed(lines) if not line.startswith("{")), "")
-        if os.WIFEXITED(status) and lines and lines[-1].startswith("{"):
-            outcome = Outcome(**json.loads(lines[-1]))
+        child = run_forked(lambda: self._child(path, lora), 2 * WALL_SECONDS)
+        stages = re.findall(f"^{STAGE}(.*)$", child.stderr, re.MULTILINE)
+        if child.report is not None:
+            outcome = Outcome(**child.report)
             # Report this error as "memory": without the child's limit, the same allocation could
             # use all memory of the machine.
-            if "bad_alloc" in outcome.message:
-                return replace(outcome, result="memory")
-            return outcome
-        answered = lines.index("generate") > 0 if "generate" in lines else False
-        if os.WIFSIGNALED(status):
-            number = os.WTERMSIG(status)
-            if number in (signal.SIGXCPU, signal.SIGALRM):
-                return Outcome("hung", stage, signal.Signals(number).name, answered)
-            name = signal.Signals(number).name
-            where = last_words(words)
-            no_memory = re.search("alloc|memory", where) is not None
-            return Outcome("memory" if no_memory else "died", stage, f"{name} {where}", answered)
-        return Outcome(
-            "died", stage, f"exit {os.WEXITSTATUS(status)} {last_words(words)}", answered
+            return replace(outcome, result="memory") if NO_MEMORY in outcome.message else outcome
+        stage, answered = stages[-1] if stages else "", "generate" in stages
+        if child.is_late or -child.code in (signal.SIGXCPU, signal.SIGALRM):
+            return Outcome("hung", stage, child.how, answered)
+        where = last_words(re.sub(f"{STAGE}.*\n", "", child.stderr))
+        no_memory = child.code < 0 and re.search("alloc|memory", where) is not None
+        return Outcome("memory" if no_memory else "died", stage, f"{child.how} {where}", answered)
+
+    def _child(self, path: Path, lora: Path | None) -> dict[str, Any]:
+        os.environ["GGML_NO_BACKTRACE"] = "1"
+        faulthandler.disable()  # pytest enables it, and it would print a traceback
+        for number in (signal.SIGALRM, signal.SIGXCPU):
+            signal.signal(number, signal.SIG_DFL)
+        signal.setitimer(signal.ITIMER_REAL, WALL_SECONDS)
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+        resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 1))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        return vars(
+            self.action(path, lora, lambda stage: os.write(2, f"{STAGE}{stage}\n".encode()))
         )
-
-    def _child(self, path: Path, lora: Path | None, said: int, stderr: int) -> None:
-        code = 1
-        try:
-            os.environ["GGML_NO_BACKTRACE"] = "1"
-            faulthandler.disable()  # pytest enables it, and it would print a traceback
-            for number in (signal.SIGALRM, signal.SIGXCPU):
-                signal.signal(number, signal.SIG_DFL)
-            signal.setitimer(signal.ITIMER_REAL, WALL_SECONDS)
-            resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-            resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 1))
-            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            os.dup2(stderr, 2)
-            outcome = self.action(path, lora, lambda stage: _write(said, stage))
-            _write(said, json.dumps(vars(outcome)))
-            code = 0
-        except BaseException as error:
-            os.write(2, f"{type(error).__name__}: {error}\n".encode())
-        finally:
-            os._exit(code)
-
-
-def _write(descriptor: int, line: str) -> None:
-    os.write(descriptor, f"{line}\n".encode())
 
 
 def table(rows: Iterable[tuple[Mutation, Outcome]]) -> str:

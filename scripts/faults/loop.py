@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import enum
-import json
-import os
-import select
-import signal
-import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from forked import Child, run_forked
 
 from eliza_ffi.errors import ElizaError, OutOfMemory
 from eliza_ffi.library.loading import Library
@@ -92,66 +89,40 @@ class Loop:
 
     def count(self, operation: Operation, kind: str) -> tuple[int, dict[str, Any]]:
         """Return the number of calls of a kind, and the child's report if none of them fails."""
-        report = self._in_child(operation, kind, 0)
-        if isinstance(report, str):
-            raise RuntimeError(f"{operation.name} failed without a failing call: {report}")
-        if "error" in report:
-            raise RuntimeError(f"{operation.name} failed without a failing call: {report['error']}")
-        return self._preloaded.n_calls, report
+        child = self._in_child(operation, kind, 0)
+        problem = child.last_words if child.report is None else child.report.get("error")
+        if problem is not None:
+            raise RuntimeError(f"{operation.name} failed without a failing call: {problem}")
+        return self._preloaded.n_calls, child.report
 
     def faults(self, operation: Operation, kind: str, sample: int = 0) -> Iterator[Fault]:
         """Yield the outcome for each failing call, or for about `sample` of them."""
         count, expected = self.count(operation, kind)
         step = max(1, count // sample) if sample else 1
         for n in range(1, count + 1, step):
-            report = self._in_child(operation, kind, n)
+            child = self._in_child(operation, kind, n)
             # With threads, the number of calls varies, so the n-th call may not have happened.
             if self._preloaded.n_failed:
-                yield self._judged(operation, kind, n, report, expected)
+                yield self._judged(operation, kind, n, child, expected)
 
     def _judged(
-        self, operation: Operation, kind: str, n: int, report: dict[str, Any] | str, expected: Any
+        self, operation: Operation, kind: str, n: int, child: Child, expected: Any
     ) -> Fault:
         failed_at = self._symbols.names(self._preloaded.failed_at)
-        died_at = self._symbols.names(self._preloaded.died_at)
-        if isinstance(report, str):
+        died_at: list[str] = []
+        if child.report is None:
+            died_at = self._symbols.names(self._preloaded.died_at)
             is_ours = blamed(died_at)[0] != "llama.cpp"
-            ended = Ended.OURS if is_ours else Ended.THEIRS
-            if report.startswith("hung"):
-                ended = Ended.HUNG
-            said = report
+            ended = Ended.HUNG if child.is_late else Ended.OURS if is_ours else Ended.THEIRS
+            said = f"{'hung' if child.is_late else 'died'} ({child.how}): {child.last_words}"
         else:
-            ended, said = judge(kind, report, expected)
-            died_at = []
+            ended, said = judge(kind, child.report, expected)
         return Fault(operation.name, kind, n, ended, said, failed_at, died_at)
 
-    def _in_child(self, operation: Operation, kind: str, n: int) -> dict[str, Any] | str:
-        """Return the child's report, or a description of its death."""
+    def _in_child(self, operation: Operation, kind: str, n: int) -> Child:
         self._preloaded.forget()
-        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as errors:
-            reading, writing = os.pipe()
-            child = os.fork()
-            if child == 0:
-                os.dup2(errors.fileno(), 2)
-                report = self._perform(operation, kind, n, Path(folder))
-                os.write(writing, json.dumps(report).encode())
-                os._exit(0)
-            os.close(writing)
-            with os.fdopen(reading, "rb") as pipe:
-                ready, _, _ = select.select([pipe], [], [], TIME_LIMIT_S)
-                if not ready:
-                    os.kill(child, signal.SIGABRT)  # the handler records the stack
-                raw = pipe.read()
-            _, status = os.waitpid(child, 0)
-            if raw:
-                report = json.loads(raw)
-                assert isinstance(report, dict)
-                return report
-            errors.seek(0)
-            said = errors.read().decode("utf-8", "replace").strip().replace("\n", " ")
-        how = os.waitstatus_to_exitcode(status)
-        how_text = f"signal {-how}" if how < 0 else f"exit code {how}"
-        return f"{'died' if ready else 'hung'} ({how_text}): {said[-300:]}"
+        with tempfile.TemporaryDirectory() as folder:
+            return run_forked(lambda: self._perform(operation, kind, n, Path(folder)), TIME_LIMIT_S)
 
     def _perform(self, operation: Operation, kind: str, n: int, folder: Path) -> dict[str, Any]:
         scene = Scene(self._library, folder)
@@ -174,7 +145,6 @@ class Loop:
             report["answers"] = [*scene.answers(), operation.run(scene)]
         except BaseException as error:
             report["answers"] = f"{type(error).__name__}: {error}"
-        sys.stderr.flush()
         return report
 
 

@@ -46,147 +46,122 @@ MALFORMED: dict[str, bytes] = {
     "RTKT of 2 ** 32 - 1 nodes": b"RTKT" + b"\1\0\0\0" + b"\0\0\0\0" + b"\xff\xff\xff\xff" * 8,
 }
 
-Call = Callable[[Stage, bytes], None]
+Native = Callable[[Any, Any, bytes, Any], int]
+"""Calls a C function with the stage's library, a stream or context, bytes and an error pointer;
+returns its status."""
 
 
-def _stream_call(name: str, *more: int) -> Call:
-    """Return a caller of a C function that takes a stream, JSON and its length."""
-
-    def call(stage: Stage, raw: bytes) -> None:
-        binding, lib, ffi = stage.model.binding, stage.library.lib, stage.library.ffi
-        stream = binding.open(stage.model.session.ctx, StreamConfig())
-        try:
-            binding.prefill(stream, stage.model.prompt_tokens(PROMPT))
-            error = ffi.new("char **")
-            last = (error,) if name == "llm_stream_set_sampling" else ()
-            status = getattr(lib, f"eliza_inference_{name}")(
-                stream.pointer, raw, len(raw), *more, *last
-            )
-            _check(stage, status, error, stream)
-        finally:
-            binding.close(stream)
-
-    return call
-
-
-def _fill(stage: Stage, raw: bytes) -> None:
-    binding, lib, ffi = stage.model.binding, stage.library.lib, stage.library.ffi
+def _on_stream(call: Native, raw: bytes, stage: Stage) -> None:
+    """Call a function of a stream that has read a prompt."""
+    binding = stage.model.binding
     stream = binding.open(stage.model.session.ctx, StreamConfig())
-    out, error = ffi.new("char **"), ffi.new("char **")
     try:
         binding.prefill(stream, stage.model.prompt_tokens(PROMPT))
-        status = lib.eliza_inference_llm_stream_fill(stream.pointer, raw, len(raw), out, error)
-        lib.eliza_inference_free_string(out[0])
-        _check(stage, status, error, stream)
+        _checked(call, stream.pointer, raw, stage, is_stream=True)
     finally:
         binding.close(stream)
 
 
-def _prepare(name: str) -> Call:
-    """Return a caller of a C function that prepares choices."""
-
-    def call(stage: Stage, raw: bytes) -> None:
-        lib, ffi = stage.library.lib, stage.library.ffi
-        error = ffi.new("char **")
-        prepare = getattr(lib, f"eliza_inference_{name}")
-        choices = prepare(stage.model.session.ctx, raw, len(raw), ffi.NULL, error)
-        if choices:
-            lib.eliza_inference_free_choices(choices)
-        _check(stage, 0 if choices else -2, error, None)
-
-    return call
+def _on_model(call: Native, raw: bytes, stage: Stage) -> None:
+    _checked(call, stage.model.session.ctx, raw, stage)
 
 
-def _option(name: str) -> Call:
-    def call(stage: Stage, raw: bytes) -> None:
-        lib, ffi = stage.library.lib, stage.library.ffi
-        error = ffi.new("char **")
-        ctx = stage.model.session.ctx
-        status = lib.eliza_inference_set_option(ctx, name.encode(), raw, error)
-        _check(stage, status, error, None)
-
-    return call
-
-
-def _early_option(name: str) -> Call:
-    """Return a caller that sets an option before the model is loaded."""
-
-    def call(stage: Stage, raw: bytes) -> None:
-        lib, ffi = stage.library.lib, stage.library.ffi
-        binding = stage.model.binding
-        error = ffi.new("char **")
-        ctx = binding.create(stage.model.path)
-        try:
-            status = lib.eliza_inference_set_option(ctx, name.encode(), raw, error)
-            _check(stage, status, error, None)
-        finally:
-            binding.destroy(ctx)
-
-    return call
+def _before_loading(call: Native, raw: bytes, stage: Stage) -> None:
+    """Call a function of a context that has not loaded its model."""
+    binding = stage.model.binding
+    ctx = binding.create(stage.model.path)
+    try:
+        _checked(call, ctx, raw, stage)
+    finally:
+        binding.destroy(ctx)
 
 
-def _check(stage: Stage, status: int, error: Any, stream: Any) -> None:
+def _checked(
+    call: Native, owner: Any, raw: bytes, stage: Stage, *, is_stream: bool = False
+) -> None:
     lib, ffi = stage.library.lib, stage.library.ffi
+    error = ffi.new("char **")
+    status = call(stage.library, owner, raw, error)
     if status >= 0:
         return
-    pointer = error[0]
-    if not pointer and stream is not None:
-        said = ffi.string(lib.eliza_inference_last_error(stream.pointer))
+    if not error[0] and is_stream:
+        said = ffi.string(lib.eliza_inference_last_error(owner))
     else:
-        said = ffi.string(pointer) if pointer else b""
-        lib.eliza_inference_free_string(pointer)
+        said = ffi.string(error[0]) if error[0] else b""
+        lib.eliza_inference_free_string(error[0])
     if not said:
         raise Broken(f"status {status} without an error message")
     raise error_from_status(status, said.decode("utf-8", "strict")[:300], "call it")
 
 
-CALLS: dict[str, Call] = {
-    "set_token_trie": _stream_call("set_token_trie", 0),
-    "set_text_choices": _stream_call("set_text_choices", 0),
-    "set_sampling": _stream_call("llm_stream_set_sampling"),
-    "fill": _fill,
-    "prepare_choices": _prepare("prepare_choices"),
-    "prepare_token_trie": _prepare("prepare_token_trie"),
+def _set(name: str, *more: int) -> Native:
+    """Return a caller of a function that takes a stream, bytes, their length, and `more`."""
+    return lambda library, stream, raw, error: getattr(library.lib, f"eliza_inference_{name}")(
+        stream, raw, len(raw), *(more or (error,))
+    )
+
+
+def _fill(library: Any, stream: Any, raw: bytes, error: Any) -> int:
+    out = library.ffi.new("char **")
+    status = library.lib.eliza_inference_llm_stream_fill(stream, raw, len(raw), out, error)
+    library.lib.eliza_inference_free_string(out[0])
+    return int(status)
+
+
+def _prepare(name: str) -> Native:
+    def call(library: Any, ctx: Any, raw: bytes, error: Any) -> int:
+        prepare = getattr(library.lib, f"eliza_inference_{name}")
+        choices = prepare(ctx, raw, len(raw), library.ffi.NULL, error)
+        if choices:
+            library.lib.eliza_inference_free_choices(choices)
+        return 0 if choices else -2
+
+    return call
+
+
+def _option(name: str) -> Native:
+    return lambda library, ctx, raw, error: library.lib.eliza_inference_set_option(
+        ctx, name.encode(), raw, error
+    )
+
+
+# These functions take a length, so NUL characters reach them. The others end the text at a NUL.
+BY_LENGTH = {
+    "set_token_trie": partial(_on_stream, _set("set_token_trie", 0)),
+    "set_text_choices": partial(_on_stream, _set("set_text_choices", 0)),
+    "set_sampling": partial(_on_stream, _set("llm_stream_set_sampling")),
+    "fill": partial(_on_stream, _fill),
+    "prepare_choices": partial(_on_model, _prepare("prepare_choices")),
+    "prepare_token_trie": partial(_on_model, _prepare("prepare_token_trie")),
+}
+CALLS = {
+    **BY_LENGTH,
     **{
-        f"option {name}": _option(name)
+        f"option {name}": partial(_on_model, _option(name))
         for name in ("logit_bias", "grammar_triggers", "dry_sequence_breakers")
     },
-    "option lora": _early_option("lora"),
+    "option lora": partial(_before_loading, _option("lora")),
 }
-# These functions take a length, so NUL characters reach them. The others end the text at a NUL.
-BY_LENGTH = (
-    "set_token_trie",
-    "set_text_choices",
-    "set_sampling",
-    "fill",
-    "prepare_choices",
-    "prepare_token_trie",
+SURE = (
+    *("10,000 arrays deep", "10,000 objects deep", "an array of 20 MB"),
+    *("a million unclosed arrays", "invalid UTF-8"),
 )
-
-
-def _give(call: Call, raw: bytes, stage: Stage) -> None:
-    call(stage, raw)
+"""The input that every function must reject."""
 
 
 def _json_cases() -> list[Case]:
-    cases = []
-    for function, call in CALLS.items():
-        for name, raw in MALFORMED.items():
-            if "NUL" in name and function not in BY_LENGTH:
-                continue
-            is_sure = name in ("10,000 arrays deep", "10,000 objects deep", "an array of 20 MB")
-            is_sure = is_sure or name in ("a million unclosed arrays", "invalid UTF-8")
-            must = Must.FAIL if is_sure else Must.END
-            cases.append(
-                Case(
-                    f"arguments: {function}, {name}",
-                    partial(_give, call, raw),
-                    must,
-                    seconds=3,
-                    mib=700,
-                )
-            )
-    return cases
+    return [
+        Case(
+            f"arguments: {function}, {name}",
+            partial(call, raw),
+            Must.FAIL if name in SURE else Must.END,
+            seconds=3,
+            mib=700,
+        )
+        for function, call in CALLS.items()
+        for name, raw in MALFORMED.items()
+        if "NUL" not in name or function in BY_LENGTH
+    ]
 
 
 # ---- Caches, options, long lists ----------------------------------------------------------------
@@ -236,10 +211,6 @@ def _large_vocabulary() -> Path:
     return cached_model("gemma-4", n_embd=64, n_layers=2, seed=1)
 
 
-def _open_large(stage: Stage) -> None:
-    _large_vocabulary()
-
-
 def _bias_everything(stage: Stage) -> str:
     """Give every token of a vocabulary a bias: as a sampling setting, and as an option."""
     with stage.open(_large_vocabulary()) as model:
@@ -269,53 +240,38 @@ def _timed(run: Callable[[], object]) -> float:
     return time.process_time() - begin
 
 
-def _many_stops(stage: Stage) -> str:
-    stops = [f"stop number {i}" for i in range(100_000)]
+def _with_stops(stops: list[str], stage: Stage) -> str:
     return stage.model.generate(CHAT, 20, stop=stops).text
 
 
-def _long_stop(stage: Stage) -> str:
-    return stage.model.generate(CHAT, 20, stop=["a" * 10_000_000]).text
-
-
-def _many_choices(stage: Stage) -> str:
-    return str(stage.model.choose(PROMPT, [f"choice {i}" for i in range(100_000)]).value)
-
-
-def _long_choice(stage: Stage) -> str:
-    return str(stage.model.choose(PROMPT, ["a" * 1_000_000, "b"]).value)
+def _from(labels: list[str], stage: Stage) -> str:
+    return str(stage.model.choose(PROMPT, labels).value)
 
 
 def _long_prompt(stage: Stage) -> str:
     return str(stage.model.choose("many words " * 1_000_000, ACTIONS).value)
 
 
-def _nul_choices(stage: Stage) -> str:
-    return str(stage.model.choose(PROMPT, ["a\0b", "a\0c"]).value)
-
-
 def _many_breakers(stage: Stage) -> str:
     breakers = tuple(f"{i:039d}" for i in range(20_000))
-    return stage.model.generate(
-        CHAT,
-        4,
-        sampling=Sampling(temperature=0.5, dry_multiplier=0.5, dry_sequence_breakers=breakers),
-    ).text
+    sampling = Sampling(temperature=0.5, dry_multiplier=0.5, dry_sequence_breakers=breakers)
+    return stage.model.generate(CHAT, 4, sampling=sampling).text
 
+
+STOPS = [f"stop number {i}" for i in range(100_000)]
+LABELS = [f"choice {i}" for i in range(100_000)]
+LONG_LABELS = ["a" * 1_000_000, "b"]
 
 CASES = (
     *_json_cases(),
-    Case(
-        "caches: 1,000 sets of labels",
-        partial(_many_choice_sets, "own"),
-        Must.ANSWER,
-        seconds=60,
-    ),
-    Case(
-        "caches: 1,000 sets of labels, any tokenization",
-        partial(_many_choice_sets, "any"),
-        Must.ANSWER,
-        seconds=60,
+    *(
+        Case(
+            f"caches: 1,000 sets of labels{more}",
+            partial(_many_choice_sets, how),
+            Must.ANSWER,
+            seconds=60,
+        )
+        for how, more in (("own", ""), ("any", ", any tokenization"))
     ),
     Case("caches: 300 schemas", _many_automata, Must.ANSWER, seconds=60),
     Case("caches: 500 grammars", _many_grammars, Must.ANSWER, seconds=60),
@@ -326,13 +282,18 @@ CASES = (
         Must.ANSWER,
         seconds=10,
         mib=400,
-        prepare=_open_large,
+        prepare=lambda _: _large_vocabulary(),
     ),
     Case("options: 20,000 breakers", _many_breakers, seconds=20, neighbour=True),
-    Case("options: 100,000 stop strings", _many_stops, seconds=5, neighbour=True),
-    Case("options: a stop string of 10 MB", _long_stop, seconds=5, neighbour=True),
-    Case("options: 100,000 labels", _many_choices, Must.ANSWER, seconds=10, mib=300),
-    Case("options: a label of a megabyte", _long_choice, seconds=10, neighbour=True),
+    Case("options: 100,000 stop strings", partial(_with_stops, STOPS), seconds=5, neighbour=True),
+    Case(
+        "options: a stop string of 10 MB",
+        partial(_with_stops, ["a" * 10_000_000]),
+        seconds=5,
+        neighbour=True,
+    ),
+    Case("options: 100,000 labels", partial(_from, LABELS), Must.ANSWER, seconds=10, mib=300),
+    Case("options: a label of a megabyte", partial(_from, LONG_LABELS), seconds=10, neighbour=True),
     Case("options: a prompt of 11 MB", _long_prompt, Must.FAIL, "context", 20, 1500),
-    Case("options: labels with a NUL", _nul_choices),
+    Case("options: labels with a NUL", partial(_from, ["a\0b", "a\0c"])),
 )

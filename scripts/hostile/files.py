@@ -86,19 +86,18 @@ def fnv1a(raw: bytes) -> int:
     return value
 
 
-def _half(value: int) -> bytes:
-    return struct.pack("<H", value)
+Change = Callable[[SlotBytes], None]
 
 
-def _cell_values(value: int, at: float, n: int) -> Callable[[SlotBytes], None]:
-    return lambda slot: slot.fill_cells(_half(value), at, n)
+def _cell_values(value: int, at: float, n: int) -> Change:
+    return lambda slot: slot.fill_cells(struct.pack("<H", value), at, n)
 
 
 def _n_tokens(slot: SlotBytes) -> int:
     return len(slot.tokens) // 4
 
 
-def _set_tokens(count: Callable[[int], int]) -> Callable[[SlotBytes], None]:
+def _set_tokens(count: Callable[[int], int]) -> Change:
     def change(slot: SlotBytes) -> None:
         n = count(_n_tokens(slot))
         slot.tokens = bytearray((bytes(slot.tokens) * (n // _n_tokens(slot) + 1))[: 4 * n])
@@ -106,34 +105,28 @@ def _set_tokens(count: Callable[[int], int]) -> Callable[[SlotBytes], None]:
     return change
 
 
-def _cells(count: Callable[[int], int]) -> Callable[[SlotBytes], None]:
+def _cells(count: Callable[[int], int]) -> Change:
     return lambda slot: slot.replace_number(_n_tokens(slot), count(_n_tokens(slot)))
 
 
-def _set_length(part: int, length: int) -> Callable[[SlotBytes], None]:
-    def change(slot: SlotBytes) -> None:
-        slot.lengths[part] = length
-
-    return change
+def _set_length(part: int, length: int) -> Change:
+    return lambda slot: slot.lengths.__setitem__(part, length)
 
 
-def _token(value: int) -> Callable[[SlotBytes], None]:
+def _token(value: int) -> Change:
     return lambda slot: struct.pack_into("<i", slot.tokens, 0, value)
 
 
-def _set_state(make: Callable[[bytes], bytes]) -> Callable[[SlotBytes], None]:
-    def change(slot: SlotBytes) -> None:
-        slot.state = bytearray(make(bytes(slot.state)))
-
-    return change
+def _set_state(make: Callable[[bytes], bytes]) -> Change:
+    return lambda slot: setattr(slot, "state", bytearray(make(bytes(slot.state))))
 
 
-def _set(name: str, value: object) -> Callable[[SlotBytes], None]:
+def _set(name: str, value: object) -> Change:
     return lambda slot: setattr(slot, name, value)
 
 
 # Forged slot files that must be rejected: descriptions, and how to make them.
-LIES: dict[str, Callable[[SlotBytes], None]] = {
+LIES: dict[str, Change] = {
     "another magic": _set("magic", b"ELIZASLX"),
     "another version": _set("version", 2),
     "another fingerprint": _set("fingerprint", bytearray(b"unknown")),
@@ -167,14 +160,8 @@ LIES: dict[str, Callable[[SlotBytes], None]] = {
 }
 
 
-def _saved(stage: Stage) -> Path:
-    path = stage.folder / "prompt.slot"
-    stage.model.save(path, PROMPT)
-    return path
-
-
 def _save_first(stage: Stage) -> None:
-    _saved(stage)
+    stage.model.save(stage.folder / "prompt.slot", PROMPT)
 
 
 def _refused(stage: Stage, path: Path) -> None:
@@ -196,7 +183,7 @@ def _probabilities(stage: Stage, prompt: str) -> list[float]:
     return [result.probabilities[action] for action in ACTIONS]
 
 
-def _lie(change: Callable[[SlotBytes], None], stage: Stage) -> None:
+def _lie(change: Change, stage: Stage) -> None:
     path = stage.folder / "prompt.slot"
     slot = SlotBytes(path.read_bytes())
     change(slot)
@@ -231,53 +218,29 @@ def _flip(stage: Stage) -> str:
 # ---- Paths that are not files -------------------------------------------------------------------
 
 
-def _fifo(path: Path) -> None:
-    os.mkfifo(path)
-
-
-def _directory(path: Path) -> None:
-    path.mkdir()
-
-
-def _dangling(path: Path) -> None:
-    path.symlink_to(path.parent / "nothing")
-
-
-def _looped(path: Path) -> None:
-    path.symlink_to(path)
-
-
-def _zero_device(path: Path) -> None:
-    path.symlink_to("/dev/zero")
-
-
 def _to_fifo(path: Path) -> None:
     os.mkfifo(path.parent / "pipe")
     path.symlink_to(path.parent / "pipe")
 
 
-def _empty(path: Path) -> None:
-    path.write_bytes(b"")
-
-
-NO_FILES: dict[str, Callable[[Path], None]] = {
-    "a FIFO": _fifo,
-    "a directory": _directory,
-    "a link to nothing": _dangling,
-    "a link to itself": _looped,
-    "a link to /dev/zero": _zero_device,
+NO_FILES: dict[str, Callable[[Path], object]] = {
+    "a FIFO": os.mkfifo,
+    "a directory": Path.mkdir,
+    "a link to nothing": lambda path: path.symlink_to(path.parent / "nothing"),
+    "a link to itself": lambda path: path.symlink_to(path),
+    "a link to /dev/zero": lambda path: path.symlink_to("/dev/zero"),
     "a link to a FIFO": _to_fifo,
-    "an empty file": _empty,
+    "an empty file": Path.touch,
 }
 
 
-def _restore_from(make: Callable[[Path], None], stage: Stage) -> None:
+def _restore_from(make: Callable[[Path], object], stage: Stage) -> None:
     path = stage.folder / "other.slot"
     make(path)
     _refused(stage, path)
 
 
-def _save_over(make: Callable[[Path], None], stage: Stage) -> str:
+def _save_over(make: Callable[[Path], object], stage: Stage) -> str:
     path = stage.folder / "other.slot"
     make(path)
     try:
@@ -301,10 +264,6 @@ def _save_through_link(stage: Stage) -> str:
     if target.read_bytes() != old and target.read_bytes() != link.read_bytes():
         raise Broken("the link's target is neither the old nor the new file")
     return "replaced" if target.read_bytes() == old else "followed"
-
-
-def _save_nowhere(stage: Stage) -> None:
-    stage.model.save(stage.folder / "no folder" / "prompt.slot", PROMPT)
 
 
 def _killed_while_saving(stage: Stage) -> str:
@@ -345,7 +304,7 @@ def _n_parts(folder: Path) -> int:
 # ---- Models -------------------------------------------------------------------------------------
 
 
-def _open_model(make: Callable[[Path], None], stage: Stage) -> str:
+def _open_model(make: Callable[[Path], object], stage: Stage) -> str:
     path = stage.folder / "model.gguf"
     make(path)
     with stage.open(path) as model:
@@ -356,17 +315,10 @@ def _model_bytes() -> bytes:
     return Path(default_model_path()).read_bytes()
 
 
-def _text(path: Path) -> None:
-    path.write_text("hello\n" * 1000)
-
-
-def _cut_model(share: float, path: Path) -> None:
+def _cut_model(n: float, path: Path) -> None:
+    """Write the first `n` bytes of the model; a share of its bytes if `n` is below 1."""
     raw = _model_bytes()
-    path.write_bytes(raw[: int(len(raw) * share)])
-
-
-def _cut_header(n: int, path: Path) -> None:
-    path.write_bytes(_model_bytes()[:n])
+    path.write_bytes(raw[: int(n * len(raw)) if n < 1 else int(n)])
 
 
 def _with_number(key: str, value: int, path: Path) -> None:
@@ -378,11 +330,11 @@ def _with_number(key: str, value: int, path: Path) -> None:
     path.write_bytes(raw)
 
 
-MODELS: dict[str, Callable[[Path], None]] = {
+MODELS: dict[str, Callable[[Path], object]] = {
     **NO_FILES,
     "a missing file": lambda path: None,
-    "a text file": _text,
-    **{f"{n} bytes of the header": partial(_cut_header, n) for n in (3, 4, 8, 16, 24, 100, 5000)},
+    "a text file": lambda path: path.write_text("hello\n" * 1000),
+    **{f"{n} bytes of the header": partial(_cut_model, n) for n in (3, 4, 8, 16, 24, 100, 5000)},
     **{f"{share:.0%} of the file": partial(_cut_model, share) for share in (0.1, 0.5, 0.9, 0.999)},
     "no layers": partial(_with_number, "llama.block_count", 0),
     "2 ** 31 layers": partial(_with_number, "llama.block_count", 2**31),
@@ -429,7 +381,12 @@ CASES = (
         for name, make in NO_FILES.items()
     ),
     Case("slot file: a link to a file, overwritten", _save_through_link),
-    Case("slot file: in a missing folder", _save_nowhere, Must.FAIL, says="no folder"),
+    Case(
+        "slot file: in a missing folder",
+        lambda stage: stage.model.save(stage.folder / "no folder" / "prompt.slot", PROMPT),
+        Must.FAIL,
+        says="no folder",
+    ),
     Case(
         f"slot file: killed {N_KILLS} times while saving",
         _killed_while_saving,

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import resource
-import select
-import signal
-import sys
 import tempfile
 import time
 import traceback
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from faults.preloaded import Preloaded
 from faults.symbols import Symbols, blamed
+from forked import run_forked
 
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import Library
@@ -26,7 +22,6 @@ from eliza_ffi.library.loading import Library
 from .case import Broken, Case, Must, Neighbour, Stage
 
 LONGEST_WAIT_S = 1.0
-MOST_SAID = 4000
 MOST_DIFFERENCE = 0.005
 """Tolerance for a probability: rounding depends on how much of the prompt was in the cache."""
 
@@ -110,37 +105,13 @@ class Trials:
         """Run a case."""
         self._watcher.forget()
         wall = max(LEAST_WALL_S, WALL_TO_CPU * case.seconds)
-        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as errors:
-            reading, writing = os.pipe()
-            child = os.fork()
-            if child == 0:
-                os.setpgid(0, 0)
-                os.close(reading)
-                os.dup2(errors.fileno(), 2)
-                report = self._perform(case, Path(folder))
-                os.write(writing, json.dumps(report).encode())
-                os._exit(0)
-            os.close(writing)
-            with os.fdopen(reading, "rb") as pipe:
-                ready, _, _ = select.select([pipe], [], [], wall)
-                if not ready:
-                    _end(child)
-                _, status = os.waitpid(child, 0)
-                # Kill the processes that the child started, because they hold the pipe open.
-                with suppress(ProcessLookupError):
-                    os.killpg(child, signal.SIGKILL)
-                raw = pipe.read()
-            errors.seek(0)
-            said = errors.read().decode("utf-8", "replace").strip().replace("\n", " ")
-        if raw:
-            return Outcome(**json.loads(raw))
+        with tempfile.TemporaryDirectory() as folder:
+            child = run_forked(lambda: self._perform(case, Path(folder)), wall)
+        if child.report is not None:
+            return Outcome(**child.report)
         whose, place = blamed(self._symbols.names(self._watcher.died_at))
-        came = "died" if ready else "hung"
-        code = os.waitstatus_to_exitcode(status)
-        how = (
-            f"after {wall:g} s" if not ready else f"signal {-code}" if code < 0 else f"exit {code}"
-        )
-        return Outcome(came, f"{how} in {place or '?'} {said[-200:]}".strip(), whose=whose)
+        came, how = ("hung", f"after {wall:g} s") if child.is_late else ("died", child.how)
+        return Outcome(came, f"{how} in {place or '?'} {child.last_words}".strip(), whose=whose)
 
     def _perform(self, case: Case, folder: Path) -> dict[str, Any]:
         stage = Stage(self._library, folder)
@@ -170,8 +141,7 @@ class Trials:
                 report["after"] = (
                     "" if _are_same(answers, before) else f"expected {before}, got {answers}"
                 )
-        report["said"] = _shortened(report["said"].replace(str(folder), "FOLDER"))
-        sys.stderr.flush()
+        report["said"] = report["said"].replace(str(folder), "FOLDER")
         return report
 
 
@@ -194,23 +164,6 @@ def _are_same(answers: list[Any], before: list[Any]) -> bool:
         value == old_value and abs(probability - old) < MOST_DIFFERENCE
         for (value, probability), (old_value, old) in zip(answers, before, strict=True)
     )
-
-
-def _shortened(text: str) -> str:
-    # A pipe has a limited buffer, and the parent reads it only after the child has ended.
-    return (
-        text if len(text) <= MOST_SAID else f"{text[: MOST_SAID // 2]}...{text[-MOST_SAID // 2 :]}"
-    )
-
-
-def _end(child: int) -> None:
-    # SIGABRT first, so that the handler records the stack.
-    os.kill(child, signal.SIGABRT)
-    for _ in range(50):
-        time.sleep(0.1)
-        if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
-            return
-    os.kill(child, signal.SIGKILL)
 
 
 def _limit_address_space(mib: int | None) -> None:

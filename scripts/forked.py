@@ -1,0 +1,107 @@
+"""Run a function in a forked child process, which may crash, hang or use too much memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+ABORT_LIMIT_S = 5.0
+
+
+@dataclass(frozen=True)
+class Child:
+    """How a child process ended.
+
+    Attributes
+    ----------
+    report : object
+        What the function returned; None if it did not return.
+    code : int
+        The exit code; the negative number of the signal that ended the process.
+    is_late : bool
+        Whether it exceeded its time.
+    stderr : str
+        What it wrote to standard error.
+    """
+
+    report: Any
+    code: int
+    is_late: bool
+    stderr: str
+
+    @property
+    def how(self) -> str:
+        """The exit code or signal in words."""
+        return f"signal {-self.code}" if self.code < 0 else f"exit code {self.code}"
+
+    @property
+    def last_words(self) -> str:
+        """The end of what it wrote to standard error, as one line."""
+        return self.stderr.strip().replace("\n", " ")[-300:]
+
+
+def run_forked(work: Callable[[], Any], seconds: float) -> Child:
+    """Run a function in a child, and end the child and its own children afterwards.
+
+    Parameters
+    ----------
+    work
+        Returns a value that JSON can represent. An exception ends the child with exit code 1.
+    seconds
+        After this time, the child gets SIGABRT, whose handler may record the stack.
+    """
+    with tempfile.TemporaryFile() as reported, tempfile.TemporaryFile() as errors:
+        reading, writing = os.pipe()
+        child = os.fork()
+        if child == 0:
+            _work(work, reported.fileno(), errors.fileno(), writing)
+        os.close(writing)
+        is_over, _, _ = select.select([reading], [], [], seconds)
+        os.close(reading)
+        if not is_over:
+            _abort(child)
+        _, status = os.waitpid(child, 0)
+        with suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+        reported.seek(0)
+        errors.seek(0)
+        raw, stderr = reported.read(), errors.read().decode("utf-8", "replace")
+    report = json.loads(raw) if raw else None
+    return Child(report, os.waitstatus_to_exitcode(status), not is_over, stderr)
+
+
+def _work(work: Callable[[], Any], reported: int, errors: int, writing: int) -> None:
+    """Call the function, write its result, and end this process."""
+    code = 1
+    try:
+        os.setpgid(0, 0)
+        os.dup2(errors, 2)
+        report = json.dumps(work()).encode()
+        with os.fdopen(reported, "wb", closefd=False) as file:
+            file.write(report)
+        os.write(writing, b".")  # the child's own children may keep the pipe open
+        sys.stderr.flush()
+        code = 0
+    except BaseException as error:
+        os.write(2, f"{type(error).__name__}: {error}\n".encode())
+    finally:
+        os._exit(code)
+
+
+def _abort(child: int) -> None:
+    os.kill(child, signal.SIGABRT)
+    end = time.monotonic() + ABORT_LIMIT_S
+    while time.monotonic() < end:
+        if os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
+            return
+        time.sleep(0.1)
+    os.kill(child, signal.SIGKILL)
