@@ -109,7 +109,7 @@ def measure(chains: Chains, vocabulary: str, repeats: int) -> dict[str, Any]:
         for name, params in SETTINGS.items():
             settings = json.dumps(json.loads(params.to_json()) | {"seed": 1})
             times: dict[str, list[NDArray[np.float64]]] = {"ours": [], "common": []}
-            for _ in range(ROUNDS):
+            for _ in range(min(ROUNDS, repeats)):
                 for chain, into in times.items():
                     draws = max(repeats // ROUNDS, 1)
                     as_common = chain == "common"

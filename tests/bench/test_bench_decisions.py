@@ -1,4 +1,4 @@
-"""`bench.decisions`: all methods answer the same questions, and the comparison of answers."""
+"""`bench.decisions`: all methods answer the same questions."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from bench.deciding.cells import DecisionCell, agreement, measure_cell
+from bench.deciding.cells import DecisionCell, measure_cell
 from bench.deciding.ours import (
-    Decided,
     DecidingSetting,
     MaskedDecisions,
     OneByOne,
@@ -110,16 +109,3 @@ def test_a_cell_has_all_methods_and_names_the_missing_ones(tmp_path: Path) -> No
     assert measured["ways"][LLGUIDANCE]["same_answers"] == 1.0
     assert measured["ways"][ONE_BY_ONE]["widest"] < 1e-2
     assert measured["ways"][TOKENS_ALONE]["same_answers"] is None
-
-
-def test_answers_are_compared_only_with_the_same_scoring() -> None:
-    ours = Decided(1.0, (0, 1), ((0.9, 0.1), (0.4, 0.6)))
-    other = Decided(1.0, (0, 0), ((0.8, 0.2), (0.5, 0.5)))
-    apart = {"widest": pytest.approx(0.1), "parting": pytest.approx(0.2)}
-    compared = agreement(other, {"legal": ours}, is_decision_model=False)
-    assert compared == {"same_answers": 0.5, **apart}
-    greedy = Decided(1.0, (0, 1), scoring="greedy")
-    nothing = dict.fromkeys(("same_answers", "widest", "parting"))
-    assert agreement(greedy, {"legal": ours}, is_decision_model=False) == nothing
-    assert agreement(greedy, {"legal": ours}, is_decision_model=True)["same_answers"] == 1.0
-    assert agreement(Decided(1.0), {"legal": ours}, is_decision_model=True) == nothing

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.slow
 
 
 def test_every_setting_is_timed_with_both_chains(hooks_path: Path) -> None:
-    cell = measure(Chains(hooks_path), "llama-spm", repeats=5)
+    cell = measure(Chains(hooks_path), "llama-spm", repeats=1)
     assert cell["n_vocab"] == 32000
     assert cell["settings"].keys() == SETTINGS.keys()
     for figures in cell["settings"].values():

@@ -6,14 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from bench import instructions as bench_instructions
 from bench import streaming as bench_streaming
 from bench.choosing.cells import Others, Workload, measure_cell
-from bench.choosing.other_libraries import Logits, Peer, measure_peer
+from bench.choosing.other_libraries import Logits, Peer
 from bench.choosing.rounds import CHOOSING, ChoiceEffort
 from bench.model import CHOICES
 from bench.model.streams import RandomPrompts
@@ -26,39 +24,6 @@ from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 
 pytestmark = pytest.mark.slow
-
-
-class OneTokenPicker:
-    """Always picks token 7, and records the accepted tokens."""
-
-    compile_seconds = 0.5
-
-    def __init__(self) -> None:
-        self.accepted: list[int] = []
-
-    def start(self) -> None:
-        self.accepted.clear()
-
-    def fill(self) -> None:
-        pass
-
-    def pick(self, logits: NDArray[np.float32]) -> int:
-        logits[:] = -np.inf
-        return 7
-
-    def accept(self, token: int) -> None:
-        self.accepted.append(token)
-
-
-def test_a_mask_library_runs_along_our_tokens() -> None:
-    """It may modify the logits that it gets, because they are a copy."""
-    picker = OneTokenPicker()
-    rows = [np.zeros(8, dtype=np.float32) for _ in range(2)]
-    cost = measure_peer(picker, [((7, 3), rows)], repeat=2)
-    assert picker.accepted == [7, 3]
-    assert not np.any(rows)
-    assert (cost.same_decisions, cost.steps, cost.compile_ms) == (0.5, 2.0, 500.0)
-    assert 0.0 <= cost.mask_us <= cost.step_us
 
 
 def test_all_strategies_agree_in_a_cell(hooks_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from bench.eliza_1.answers import TimedAnswer, answer, prompt_of
-from bench.eliza_1.report import judge, summarize
+from bench.eliza_1.report import judge
 from bench.parts.modes import MODES
 from eliza_ffi.cli.demo_cases import TASKS, cases_of, same_parameters
 from eliza_ffi.model import Model
@@ -50,15 +50,6 @@ def test_expected_parameters_are_required_and_others_are_allowed() -> None:
     assert not same_parameters({"a": "<<any>>"}, {})
     assert not same_parameters({"a": 5}, {"a": "5"})
     assert not same_parameters({"a": True}, {"a": 1})
-
-
-def test_rates_are_shares_of_all_answers() -> None:
-    case = next(iter(cases_of("should_respond")))
-    texts = ['{"shouldRespond":"RESPOND"}', '{"shouldRespond":"STOP"}', "{}", "x"]
-    summary = summarize(judge(case, "guided", answered(text)) for text in texts)
-    rates = (summary.parse_rate, summary.schema_rate, summary.name_rate, summary.label_rate)
-    assert rates == (0.75, 0.5, 0.25, 0.25)
-    assert (summary.ms_p50, summary.tokens_per_second, summary.cases) == (500.0, 8.0, 4)
 
 
 @pytest.mark.parametrize("task", TASKS)

@@ -9,7 +9,7 @@ import pytest
 from bench.model import CHOICES, Alternatives, Workbench, gbnf_of, measure
 from bench.model.__main__ import main
 from bench.model.streams import RandomPrompts
-from bench.model.together import OurStreams, Written, choose_together, write_together
+from bench.model.together import OurStreams, choose_together, write_together
 from bench.parts.modes import STRATEGIES, Method
 from eliza_ffi import Gbnf
 from eliza_ffi.choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
@@ -125,13 +125,6 @@ def test_threads_make_one_choice_for_each_prompt(tiny_model: Model) -> None:
     assert chosen.answers == choose_together(ours, prompts, 1).answers
     assert set(chosen.answers) <= set(CHOICES)
     assert all(0.0 < ms <= chosen.seconds * 1e3 for ms in chosen.choice_ms)
-
-
-def test_rates_count_tokens_after_the_last_stream_started() -> None:
-    written = Written(tokens=((1, 2, 3), (4, 5, 6)), seconds=((1.0, 2.0, 3.0), (2.0, 3.0, 4.0)))
-    assert written.tokens_per_second == 3 / 2.0
-    assert written.tokens_per_second_with_prompts == 6 / 4.0
-    assert written.token_ms == [1000.0, 1000.0, 1000.0]
 
 
 def test_the_program_measures_choices_and_streams(library: Library, tmp_path: Path) -> None:

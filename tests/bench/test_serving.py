@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bench.serving.__main__ import main
-from bench.serving.chat import OURS, THEIRS, TUNED, Answer, tokens_per_second
+from bench.serving.chat import OURS, THEIRS, TUNED
 from bench.serving.clients import Outcome, _difference
 from bench.serving.workload import Asked
 from bench.together.llama_server import find_llama_server
@@ -128,15 +128,3 @@ def test_chat_compares_both_of_our_servers_with_llama_server(
     page = (tmp_path / "serving-chat-beside.md").read_text()
     assert main([*quick, "--render"]) == 0
     assert capsys.readouterr().out.strip() == page.strip()
-
-
-def test_a_rate_needs_the_time_and_the_usage_of_every_answer() -> None:
-    first = Answer(1.0, [(1.5, event("", None)), (2.0, event("a", None)), (3.0, event("", 4))])
-    later = Answer(1.5, [(2.0, event("b", None)), (5.0, event("", 6))])
-    assert first.seconds_to_text == 1.0 and later.seconds_to_text == 0.5
-    assert tokens_per_second([first, later]) == 2.5
-
-
-def event(text: str, n_tokens: int | None) -> bytes:
-    usage = None if n_tokens is None else {"completion_tokens": n_tokens}
-    return json.dumps({"choices": [{"delta": {"content": text}}], "usage": usage}).encode()

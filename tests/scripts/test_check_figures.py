@@ -13,7 +13,7 @@ MEASURED = "| a |\n| --: |\n| 1 |\n\nXeon; eliza-ffi {} over llama.cpp b11549; 2
 
 @pytest.mark.parametrize(
     ("measured", "is_right"),
-    [("0.2.1", True), ("0.2", True), ("0.1.0", False), ("0.20.1", False), ("1.2.1", False)],
+    [("0.2", True), ("0.1.0", False), ("0.20.1", False)],
 )
 def test_readme_tables_must_be_measured_with_the_minor_version(
     tmp_path: Path, measured: str, is_right: bool

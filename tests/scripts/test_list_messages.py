@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from checkout import ROOT
-from list_messages import Helpers, messages, native_messages, python_messages, tables
+from list_messages import Helpers, native_messages, python_messages
 
 CHECKS = """
 def wrong(name, expected, value, hint=""):
@@ -53,12 +50,3 @@ def test_native_messages_join_literals_and_show_gaps() -> None:
         ("… (one, two) is wrong", "invalid_argument", 7),
         ('all "slots" are busy', "ELIZA_ERR_BUSY", 8),
     ]
-
-
-def test_every_room_has_a_table_of_its_messages() -> None:
-    found = list(messages(ROOT))
-    text = tables(found)
-    for room in ("eliza_ffi/choices", "eliza_ffi/tables", "native/src/abi", "native/src/engine"):
-        assert f"\n## {room}\n\n| message | kind | place |\n" in text
-    assert len(found) > 800
-    assert all((ROOT / Path(each.file)).is_file() for each in found)

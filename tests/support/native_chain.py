@@ -21,9 +21,7 @@ N_VOCAB = 32000
 
 # conftest.py imports this module before it loads a Hypothesis profile. Therefore the profile's
 # deadline=None is repeated here.
-with_fixtures = settings(
-    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=200, deadline=None
-)
+with_fixtures = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @dataclass(frozen=True)
