@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from page_tables import markdown_table, number
 
 from eliza_ffi.library.protocol import TRIE_ARGMAX, StreamConfig
 from eliza_ffi.model import Model
+from eliza_ffi.session.lifecycle import open_stream
 
 from .model import Alternatives
 from .parts.compiled import address, compiled
@@ -140,14 +141,12 @@ def microseconds_of(call: Callable[[], Any], calls: int) -> dict[str, float]:
 @contextmanager
 def open_streams(model: Model, count: int) -> Iterator[list[Any]]:
     """Open streams and close them at the end."""
-    streams: list[Any] = []
-    try:
-        for _ in range(count):
-            streams.append(model.binding.open(model.session.ctx, StreamConfig()))
-        yield streams
-    finally:
-        for stream in streams:
-            model.binding.close(stream)
+    with ExitStack() as opened:
+        ctx = model.session.ctx
+        yield [
+            opened.enter_context(open_stream(model.binding, ctx, StreamConfig()))
+            for _ in range(count)
+        ]
 
 
 def measure_setting(model: Model, n_leaves: int, calls: int) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from pathlib import Path
 
 from check_cycles import cycles
 from held import Held, growth
+from stage import ACTIONS, CHAT, N_SLOTS
 
 from eliza_ffi import Gbnf, Sampling, Speculation
 from eliza_ffi.chat.prompt import Prompt
@@ -41,7 +42,6 @@ from eliza_ffi.model import Model
 from eliza_ffi.structured import Skeleton, SkeletonSpan
 
 N_THREADS = 6
-N_SLOTS = 4
 N_WAYS = 12
 MOST_MIB = 12.0
 """Tolerance for the memory: the variation of an allocator with several threads' arenas."""
@@ -49,8 +49,6 @@ MOST_MIB = 12.0
 MOST_DIFFERENCE = 0.01
 """Tolerance for a probability: streams that share a forward pass round differently."""
 
-ACTIONS = ("RESPOND", "IGNORE", "STOP")
-CHAT = "<|im_start|>user\nwhat is your name?<|im_end|>\n<|im_start|>assistant\n"
 PROMPTS = [
     *(f"message: {said}\naction: " for said in ("hello", "stop it", "haha", "could you look?")),
     *(f"message: number {number}\naction: " for number in range(20)),
@@ -234,18 +232,16 @@ class Soak:
 
     def choose_otherwise(self, draw: random.Random) -> int:
         """Choose with prepared, sampled, best-of-all, any-tokenization or new labels."""
-        prompt = draw.choice(PROMPTS)
-        way = draw.randrange(5)
-        if way == 0:
-            self.model.choose(prompt, self._labels)
-        elif way == 1:
-            self.model.choose(prompt, ACTIONS, mode="sample", temperature=1.5)
-        elif way == 2:
-            self.model.choose(prompt, ACTIONS, mode="best", probabilities=True)
-        elif way == 3:
-            self.model.choose(prompt, ACTIONS, tokenization="any", heal_prompt=True)
-        else:
-            self.model.choose(prompt, [f"n{draw.getrandbits(30)}" for _ in range(20)])
+        model, prompt = self.model, draw.choice(PROMPTS)
+        new = [f"n{draw.getrandbits(30)}" for _ in range(20)]
+        ways: list[Callable[[], object]] = [
+            lambda: model.choose(prompt, self._labels),
+            lambda: model.choose(prompt, ACTIONS, mode="sample", temperature=1.5),
+            lambda: model.choose(prompt, ACTIONS, mode="best", probabilities=True),
+            lambda: model.choose(prompt, ACTIONS, tokenization="any", heal_prompt=True),
+            lambda: model.choose(prompt, new),
+        ]
+        draw.choice(ways)()
         return 1
 
     def choose_many(self, draw: random.Random) -> int:
@@ -256,19 +252,16 @@ class Soak:
 
     def generate(self, draw: random.Random) -> int:
         """Generate text: greedy, sampled, with speculation, or with log-probabilities."""
-        way = draw.randrange(4)
-        if way == 0:
-            self.model.generate(CHAT, 8)
-        elif way == 1:
-            self.model.generate(
-                CHAT,
-                8,
-                sampling=Sampling(temperature=0.9, top_k=20, min_p=0.05, dry_multiplier=0.3),
-            )
-        elif way == 2:
-            self.model.generate("one two one two one two", 8, speculation=Speculation(max_tokens=4))
-        else:
-            self.model.generate(CHAT, 8, logprobs=2, stop=["Eliza"])
+        model = self.model
+        sampling = Sampling(temperature=0.9, top_k=20, min_p=0.05, dry_multiplier=0.3)
+        guesses = Speculation(max_tokens=4)
+        ways: list[Callable[[], object]] = [
+            lambda: model.generate(CHAT, 8),
+            lambda: model.generate(CHAT, 8, sampling=sampling),
+            lambda: model.generate("one two one two one two", 8, speculation=guesses),
+            lambda: model.generate(CHAT, 8, logprobs=2, stop=["Eliza"]),
+        ]
+        draw.choice(ways)()
         return 0
 
     def generate_by_grammar(self, draw: random.Random) -> int:

@@ -12,15 +12,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from draw_shared_passes import rect, text
+import svg
+from svg import dot, legend, rect, text
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "explanation"
 
-STYLE = """
-  text { font: 15px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #1f2328; }
-  .small { font-size: 13px; fill: #59636e; }
-  .name { font-weight: 600; }
-  .pass { fill: #eaeef2; }
+STYLE = svg.STYLE.format(
+    light="""\
   .edge { stroke: #8c959f; stroke-width: 1.5; fill: none; }
   .way { stroke: #0072b2; stroke-width: 3.5; fill: none; }
   .decided { fill: #0072b2; }
@@ -28,19 +26,16 @@ STYLE = """
   .input { fill: #b85000; }
   .question { fill: #00795a; }
   .place { fill: #1f2328; }
-  .inside { fill: #ffffff; font-weight: 600; }
-  @media (prefers-color-scheme: dark) {
-    text { fill: #f0f6fc; }
-    .small { fill: #9ea7b3; }
+  .inside { fill: #ffffff; font-weight: 600; }""",
+    dark="""\
     .pass { fill: #333b46; }
     .edge { stroke: #656c76; }
     .way { stroke: #4fa3d9; }
     .forced { fill: #151b23; stroke: #656c76; }
     .place { fill: #d1d7e0; }
     .inside { fill: #ffffff; }
-    .dark { fill: #151b23; }
-  }
-"""
+    .dark { fill: #151b23; }""",
+)
 
 HEIGHT = 34
 
@@ -155,7 +150,7 @@ N_LABELS_BELOW = 6
 def place(x: float, y: float, number: int) -> list[str]:
     """Return the numbered dot of a decision."""
     return [
-        f'<circle cx="{x:g}" cy="{y:g}" r="12" class="place"/>',
+        dot(x, y, 12, "place"),
         text(x, y + 5, number, "inside dark"),
     ]
 
@@ -190,19 +185,8 @@ def pass_row(y: int, name: str, passes: Sequence[Sequence[str]]) -> list[str]:
     return [*parts, text(864, y + 22, summary, "small", "end")]
 
 
-def legend(y: int, items: Sequence[tuple[str, str, int]]) -> list[str]:
-    parts: list[str] = []
-    x = 16
-    for style, words, width in items:
-        parts += [rect(x, y, 18, 18, style), text(x + 26, y + 14, words, "small", "start")]
-        x += width
-    return parts
-
-
-def svg(width: int, height: int, title: str, words: str, parts: Sequence[str]) -> str:
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">'
-    header = [f"<title>{title}</title>", f"<desc>{words}</desc>", f"<style>{STYLE}</style>"]
-    return "\n".join([head, *header, *parts, "</svg>"]) + "\n"
+def picture(width: int, height: int, title: str, words: str, parts: Sequence[str]) -> str:
+    return svg.svg(width, height, title, words, STYLE, parts) + "\n"
 
 
 def choice() -> str:
@@ -229,13 +213,15 @@ def choice() -> str:
                 ("pass", "one forward pass", 160),
                 ("input", "the prompt's pass", 0),
             ),
-        ),
+        )[0],
     ]
     words = (
         "Decision 1 compares REPLY with SEND, decision 2 NOTE with EMAIL, decision 3 NO with LATE. "
         "The choice takes five passes token by token, two with skip-ahead, and one as a tree."
     )
-    return svg(880, 628, "How a choice walks its trie, and the passes that it needs", words, parts)
+    return picture(
+        880, 628, "How a choice walks its trie, and the passes that it needs", words, parts
+    )
 
 
 def questions() -> str:
@@ -272,7 +258,7 @@ def questions() -> str:
         "The input is decoded once. Each ending is a question with its options. The endings are "
         "branches after the input, and are decoded together in one pass."
     )
-    return svg(880, top + 3 * row + 30, "How questions share an input", words, parts)
+    return picture(880, top + 3 * row + 30, "How questions share an input", words, parts)
 
 
 def options(x: float, y: float, listed: Sequence[tuple[str, float]]) -> list[str]:
@@ -338,14 +324,14 @@ def ranking() -> str:
         ("decided", "the probability of a label", 230),
         ("place", "the order of reading", 0),
     )
-    parts += legend(418, listed)
+    parts += legend(418, listed)[0]
     words = (
         "The search reads the logits after the prompt, after billing, after refund and after "
         "invoice. Then the best label, billing, invoice, late, has the probability 0.436. The "
         "unread prefixes, login and delivery, have at most 0.023, so no label below them is "
         "more probable."
     )
-    return svg(880, 452, "How a search finds the most probable label", words, parts)
+    return picture(880, 452, "How a search finds the most probable label", words, parts)
 
 
 PICTURES = {"choice.svg": choice, "questions.svg": questions, "ranking.svg": ranking}

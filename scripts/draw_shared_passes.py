@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
+import svg
+from svg import dot, legend, rect, text
+
 STREAMS = ("A", "B", "C", "D")
 N_BATCH = 512
 
@@ -33,25 +36,19 @@ PASSES = (
     Pass(66, "B", {"A": 1, "B": 1}),
 )
 
-STYLE = """
-  text { font: 15px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #1f2328; }
-  .small { font-size: 13px; fill: #59636e; }
-  .name { font-weight: 600; }
-  .pass { fill: #eaeef2; }
+STYLE = svg.STYLE.format(
+    light="""\
   .lane { stroke: #d1d9e0; stroke-width: 1; }
   .token { fill: #0072b2; }
   .prompt { fill: #b85000; }
   .tree { fill: #00795a; }
   .inside { fill: #ffffff; font-weight: 600; }
-  .leads { fill: #ffffff; }
-  @media (prefers-color-scheme: dark) {
-    text { fill: #f0f6fc; }
-    .small { fill: #9ea7b3; }
+  .leads { fill: #ffffff; }""",
+    dark="""\
     .pass { fill: #212830; }
     .lane { stroke: #3d444d; }
-    .inside { fill: #ffffff; }
-  }
-"""
+    .inside { fill: #ffffff; }""",
+)
 
 LEFT, TOP, ROW, CELL, GAP = 100, 84, 50, 34, 18
 BOTTOM = TOP + len(STREAMS) * ROW
@@ -60,19 +57,6 @@ RIGHT = LEFT + sum(each.width + GAP for each in PASSES) - GAP
 
 def row_of(stream: str) -> int:
     return TOP + STREAMS.index(stream) * ROW
-
-
-def text(x: float, y: float, content: object, style: str = "", anchor: str = "middle") -> str:
-    return f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" class="{style}">{content}</text>'
-
-
-def rect(x: float, y: float, width: float, height: float, style: str) -> str:
-    place = f'x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}"'
-    return f'<rect {place} rx="5" class="{style}"/>'
-
-
-def dot(x: float, y: float, radius: int, style: str) -> str:
-    return f'<circle cx="{x:g}" cy="{y:g}" r="{radius}" class="{style}"/>'
 
 
 def lanes() -> list[str]:
@@ -104,18 +88,17 @@ def cells(x: int, this: Pass) -> list[str]:
     return parts
 
 
-def legend(y: int) -> list[str]:
-    parts: list[str] = []
-    x = 16
-    for kind, words, width in (
-        ("token", "a token of an answer", 186),
-        ("prompt", "a prompt, or a part of one", 238),
-        ("tree", "a choice's tree", 160),
-        ("token", "leader: runs the pass for all", 0),
-    ):
-        parts += [rect(x, y, 18, 18, kind), text(x + 26, y + 14, words, "small", "start")]
-        x += width
-    return [*parts, dot(x + 9, y + 9, 5, "leads")]
+def key(y: int) -> list[str]:
+    parts, last = legend(
+        y,
+        (
+            ("token", "a token of an answer", 186),
+            ("prompt", "a prompt, or a part of one", 238),
+            ("tree", "a choice's tree", 160),
+            ("token", "leader: runs the pass for all", 0),
+        ),
+    )
+    return [*parts, dot(last + 9, y + 9, 5, "leads")]
 
 
 def picture() -> str:
@@ -136,21 +119,14 @@ def picture() -> str:
         text(16, BOTTOM + 10, "tokens", "small", "start"),
         text(RIGHT, BOTTOM + 34, f"A pass has room for {N_BATCH} tokens", "small", "end"),
         text(16, BOTTOM + 34, "Between passes, each stream gets its next token", "small", "start"),
-        *legend(BOTTOM + 54),
+        *key(BOTTOM + 54),
     ]
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {RIGHT + 16} {BOTTOM + 88}" '
-            'role="img">',
-            "<title>How four streams share seven forward passes</title>",
-            "<desc>Columns are passes and rows are streams. A box shows the number of a stream's "
-            "tokens in a pass. Single tokens of A, B and C share passes with parts of D's "
-            "prompt.</desc>",
-            f"<style>{STYLE}</style>",
-            *parts,
-            "</svg>",
-        ]
+    words = (
+        "Columns are passes and rows are streams. A box shows the number of a stream's tokens in a "
+        "pass. Single tokens of A, B and C share passes with parts of D's prompt."
     )
+    title = "How four streams share seven forward passes"
+    return svg.svg(RIGHT + 16, BOTTOM + 88, title, words, STYLE, parts)
 
 
 if __name__ == "__main__":

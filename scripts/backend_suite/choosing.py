@@ -22,6 +22,7 @@ from eliza_ffi.library.protocol import (
     Tokens,
 )
 from eliza_ffi.model import Model
+from eliza_ffi.session.lifecycle import open_stream
 
 from .cases import Way
 
@@ -83,8 +84,7 @@ def choose_by_masks(model: Model, prompt: Tokens, payload: TokenTreePayload, way
     outcome = choose(model, prompt, payload, way)
     leaves = [tuple(leaf.tokens) for leaf in payload.leaves()]
     binding: Any = model.binding
-    stream = binding.open(model.session.ctx, StreamConfig())
-    try:
+    with open_stream(binding, model.session.ctx, StreamConfig()) as stream:
         binding.prefill(stream, prompt)
         n_vocab = binding.stats(stream).n_vocab
         tokens: tuple[int, ...] = ()
@@ -99,18 +99,13 @@ def choose_by_masks(model: Model, prompt: Tokens, payload: TokenTreePayload, way
             if len(tokens) != n + 1 or tokens[n] not in legal:
                 break
         stats = replace(binding.stats(stream), finish_reason="leaf", spans=1)
-    finally:
-        binding.close(stream)
     return replace(outcome, tokens=tokens, stats=stats)
 
 
 @contextmanager
 def _span(binding: Any, ctx: Any, prompt: Tokens, payload: TokenTreePayload) -> Iterator[Any]:
     """Open a stream with the prompt and the trie; close it at the end."""
-    stream = binding.open(ctx, StreamConfig())
-    try:
+    with open_stream(binding, ctx, StreamConfig()) as stream:
         binding.prefill(stream, prompt)
         binding.set_token_trie(stream, payload.to_json(), TRIE_ARGMAX | STOP_AT_LEAF)
         yield stream
-    finally:
-        binding.close(stream)

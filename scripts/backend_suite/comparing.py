@@ -93,11 +93,18 @@ class Question:
         Tokens.
     """
 
+    model: str
     prompt_name: str
     answers_name: str
     prompt: list[int]
     payload: TokenTreePayload
     expected: Outcome
+
+    def compared(self, outcome: Outcome, way: Way, noise: float, how: str = "") -> Comparison:
+        """Compare an outcome with the reference's; `how` is added to the prompt's name."""
+        verdict = judge(self.payload, self.expected, outcome, way, noise)
+        prompt = f"{self.prompt_name}, {how}" if how else self.prompt_name
+        return Comparison(self.model, prompt, self.answers_name, way, verdict, noise)
 
 
 def compare(
@@ -136,7 +143,7 @@ def ask_all(
     """Let the reference answer every question."""
     with reference.open(case.path, REFERENCE.backend_sampling) as model:
         return [
-            _asked(model, (name, text), (answers_name, texts))
+            _asked(case.name, model, (name, text), (answers_name, texts))
             for name, text in prompts.items()
             for answers_name, texts in answers.items()
         ]
@@ -177,14 +184,14 @@ def compare_ways(
                     continue
                 for question in questions:
                     outcome = choose(model, question.prompt, question.payload, way)
-                    verdict = judge(question.payload, question.expected, outcome, way, noise)
-                    names = (case.name, question.prompt_name, question.answers_name)
-                    compared.append(Comparison(*names, way, verdict, noise))
+                    compared.append(question.compared(outcome, way, noise))
     return compared
 
 
-def _asked(model: Model, prompt: tuple[str, str], answers: tuple[str, list[str]]) -> Question:
+def _asked(
+    case: str, model: Model, prompt: tuple[str, str], answers: tuple[str, list[str]]
+) -> Question:
     tokens = [int(token) for token in model.tokenize(prompt[1], add_special=True)]
     payload = payload_of(model, answers[1])
     expected = choose(model, tokens, payload, REFERENCE)
-    return Question(prompt[0], answers[0], tokens, payload, expected)
+    return Question(case, prompt[0], answers[0], tokens, payload, expected)

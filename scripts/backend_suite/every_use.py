@@ -26,7 +26,6 @@ from .comparing import (
     compare_ways,
     measure_noise,
 )
-from .judging import judge
 
 # Each prompt and each answer set is used, but not every combination.
 QUESTIONS = ((("short", "long"), ("3 apart", "12 alike")), (("sentence",), ("90 alike",)))
@@ -149,15 +148,16 @@ def _compare_restored(
             with in_one_slot.open(case.path, FASTEST.backend_sampling) as model:
                 model.restore(Path(folder) / question.prompt_name)
                 outcome = choose(model, question.prompt, question.payload, FASTEST)
-            verdict = judge(question.payload, question.expected, outcome, FASTEST, noise)
+            comparison = question.compared(outcome, FASTEST, noise, "restored")
             if outcome.stats.prompt_tokens_reused != len(question.prompt) - 1:
                 problem = (
                     f"expected {len(question.prompt) - 1} restored tokens, got"
                     f" {outcome.stats.prompt_tokens_reused}"
                 )
-                verdict = replace(verdict, kind="wrong", problems=(*verdict.problems, problem))
-            names = (case.name, f"{question.prompt_name}, restored", question.answers_name)
-            compared.append(Comparison(*names, FASTEST, verdict, noise))
+                problems = (*comparison.verdict.problems, problem)
+                wrong = replace(comparison.verdict, kind="wrong", problems=problems)
+                comparison = replace(comparison, verdict=wrong)
+            compared.append(comparison)
     return compared
 
 
@@ -192,9 +192,7 @@ def _compare_endings(
                 scores = binding.score_endings(stream, endings, joint=False, option_mass=False)
             for question, found in zip(asked, scores[1:], strict=True):
                 outcome = replace(question.expected, logprobs=found.legal)
-                verdict = judge(question.payload, question.expected, outcome, FASTEST, noise)
-                names = (case.name, f"{question.prompt_name}, as an ending", question.answers_name)
-                compared.append(Comparison(*names, FASTEST, verdict, noise))
+                compared.append(question.compared(outcome, FASTEST, noise, "as an ending"))
     return compared
 
 
@@ -206,9 +204,7 @@ def _compare_masks(
     with subject.open(case.path, FASTEST.backend_sampling) as model:
         for way, question in itertools.product(TOGETHER, questions):
             outcome = choose_by_masks(model, question.prompt, question.payload, way)
-            verdict = judge(question.payload, question.expected, outcome, way, noise)
-            names = (case.name, f"{question.prompt_name}, by masks", question.answers_name)
-            compared.append(Comparison(*names, way, verdict, noise))
+            compared.append(question.compared(outcome, way, noise, "by masks"))
     return compared
 
 
@@ -231,8 +227,6 @@ def _compare_together(
                 asked,
             )
             for question, outcome in zip(asked, outcomes, strict=True):
-                verdict = judge(question.payload, question.expected, outcome, way, noise)
-                names = (case.name, f"{question.prompt_name}, together", question.answers_name)
-                compared.append(Comparison(*names, way, verdict, noise))
+                compared.append(question.compared(outcome, way, noise, "together"))
                 n_shared += outcome.stats.passes_shared > 0
     return compared, n_shared

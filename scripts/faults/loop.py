@@ -10,15 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from forked import Child, run_forked
+from stage import CHAT, Stage
 
 from eliza_ffi.errors import ElizaError, OutOfMemory
 from eliza_ffi.library.loading import Library
 
-from .operations import Operation, Scene
+from .operations import N_SLOTS, Operation
 from .preloaded import Preloaded
 from .symbols import Symbols, blamed, our_caller
 
 TIME_LIMIT_S = 30.0
+SETTINGS = {"n_ctx": 512, "n_slots": N_SLOTS, "options": {"slot_wait_ms": "0"}}
 
 
 class Ended(enum.Enum):
@@ -125,12 +127,12 @@ class Loop:
             return run_forked(lambda: self._perform(operation, kind, n, Path(folder)), TIME_LIMIT_S)
 
     def _perform(self, operation: Operation, kind: str, n: int, folder: Path) -> dict[str, Any]:
-        scene = Scene(self._library, folder)
-        operation.prepare(scene)
-        report: dict[str, Any] = {"before": scene.files()}
+        stage = Stage(self._library, folder, **SETTINGS)
+        operation.prepare(stage)
+        report: dict[str, Any] = {"before": stage.files()}
         self._preloaded.arm(kind, n, lasting=self._lasting)
         try:
-            report["result"] = operation.run(scene)
+            report["result"] = operation.run(stage)
         except ElizaError as error:
             report["error"] = str(error)
             report["is_memory"] = isinstance(error, OutOfMemory) or isinstance(
@@ -140,9 +142,13 @@ class Loop:
             report["error"] = report["unexpected"] = f"{type(error).__name__}: {error}"
         finally:
             self._preloaded.disarm()
-        report["after"] = scene.files()
+        report["after"] = stage.files()
         try:
-            report["answers"] = [*scene.answers(), operation.run(scene)]
+            report["answers"] = [
+                *stage.answers(),
+                stage.model.generate(CHAT, 6).text,
+                operation.run(stage),
+            ]
         except BaseException as error:
             report["answers"] = f"{type(error).__name__}: {error}"
         return report

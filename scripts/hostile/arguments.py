@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from make_test_models import cached_model
+from stage import ACTIONS, CHAT, PROMPT, Stage
 
 from eliza_ffi import Gbnf, Sampling
 from eliza_ffi.errors import error_from_status
 from eliza_ffi.library.protocol import StreamConfig
+from eliza_ffi.session.lifecycle import open_stream
 
-from .case import ACTIONS, CHAT, PROMPT, Broken, Case, Must, Stage
+from .case import Broken, Case, Must
 
 DEPTH = 10_000
 HUGE = 20_000_000
@@ -54,12 +56,9 @@ returns its status."""
 def _on_stream(call: Native, raw: bytes, stage: Stage) -> None:
     """Call a function of a stream that has read a prompt."""
     binding = stage.model.binding
-    stream = binding.open(stage.model.session.ctx, StreamConfig())
-    try:
+    with open_stream(binding, stage.model.session.ctx, StreamConfig()) as stream:
         binding.prefill(stream, stage.model.prompt_tokens(PROMPT))
         _checked(call, stream.pointer, raw, stage, is_stream=True)
-    finally:
-        binding.close(stream)
 
 
 def _on_model(call: Native, raw: bytes, stage: Stage) -> None:

@@ -6,19 +6,13 @@ import enum
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from eliza_ffi.library.loading import Library
-from eliza_ffi.library.protocol import StreamConfig
-from eliza_ffi.model import Model
+from stage import ACTIONS, PROMPT, Stage
 
-PROMPT = "message: could you look at this?\naction: "
-CHAT = "<|im_start|>user\nwhat is your name?<|im_end|>\n<|im_start|>assistant\n"
-ACTIONS = ("RESPOND", "IGNORE", "STOP")
-N_SLOTS = 4
+from eliza_ffi.model import Model
 
 
 class Must(enum.Enum):
@@ -31,53 +25,6 @@ class Must(enum.Enum):
 
 class Broken(AssertionError):  # noqa: N818 - a verdict
     """A case found a deviation."""
-
-
-class Stage:
-    """The surroundings of a case: a model that is opened on first use, and a folder.
-
-    Parameters
-    ----------
-    folder
-        An empty folder for the case's files.
-    """
-
-    def __init__(self, library: Library, folder: Path) -> None:
-        self.library = library
-        self.folder = folder
-        self._model: Model | None = None
-
-    @property
-    def model(self) -> Model:
-        """The embedded model, on one thread."""
-        if self._model is None:
-            self._model = self.open()
-        return self._model
-
-    def open(self, path: Path | None = None, **more: Any) -> Model:
-        """Open a model with this stage's settings."""
-        settings: dict[str, Any] = {"n_ctx": 1024, "n_slots": N_SLOTS, "n_threads": 1, "seed": 1}
-        return Model(path, library=self.library, **{**settings, **more})
-
-    @property
-    def was_used(self) -> bool:
-        """Whether the stage's model was opened."""
-        return self._model is not None
-
-    def set_option(self, name: str, value: str) -> None:
-        """Set an option of the model."""
-        self.model.binding.set_option(self.model.session.ctx, name, value)
-
-    def answers(self, model: Model | None = None) -> list[Any]:
-        """Open streams in all slots, then return the model's answers to fixed prompts."""
-        model = model or self.model
-        with ExitStack() as opened:
-            for _ in range(N_SLOTS):
-                stream = model.binding.open(model.session.ctx, StreamConfig())
-                opened.callback(model.binding.close, stream)
-        prompts = [PROMPT, *(f"message: number {n}\naction: " for n in range(3))]
-        chosen = [model.choose(prompt, ACTIONS) for prompt in prompts]
-        return [(choice.value, round(choice.probability, 4)) for choice in chosen]
 
 
 def _use(stage: Stage) -> None:

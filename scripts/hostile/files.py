@@ -12,11 +12,12 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from stage import ACTIONS, PROMPT, Stage
 
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.errors import ElizaError
 
-from .case import ACTIONS, PROMPT, Broken, Case, Must, Stage
+from .case import Broken, Case, Must
 
 MAGIC = b"ELIZASLT"
 N_KILLS = 50

@@ -10,11 +10,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from stage import CHAT, PROMPT, Stage
+
 from eliza_ffi import Gbnf, Sampling
 from eliza_ffi.errors import ElizaError, GenerationCancelled
 from eliza_ffi.library.protocol import StreamConfig
 
-from .case import CHAT, PROMPT, Broken, Case, Must, Stage
+from .case import Broken, Case, Must
 
 CANCEL_LIMIT_S = 0.5
 SMALL_STACK = 256 << 10

@@ -11,12 +11,13 @@ from functools import partial
 from pathlib import Path
 
 from make_test_models import cached_model
+from stage import ACTIONS, CHAT, PROMPT, Stage
 
 from eliza_ffi import Gbnf, Speculation
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.model import Model
 
-from .case import ACTIONS, CHAT, PROMPT, Broken, Case, Stage
+from .case import Broken, Case
 
 STEPS_MIB = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192)
 GRAMMAR = "root ::= [a-zA-Z .]+"

@@ -9,9 +9,11 @@ import threading
 import time
 from functools import partial
 
+from stage import ACTIONS, CHAT, PROMPT, Stage
+
 from eliza_ffi.errors import ElizaError
 
-from .case import ACTIONS, CHAT, PROMPT, Broken, Case, Must, Stage
+from .case import Broken, Case, Must
 
 N_INTERRUPTS = 500
 LOST_AFTER_S = 10.0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from functools import partial
 
+from stage import Stage
+
 from eliza_ffi.chat.template import ChatTemplate
 
-from .case import Case, Stage
+from .case import Case
 
 MESSAGES = [{"role": "user", "content": "hello <b>there</b>"}]
 

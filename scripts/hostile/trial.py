@@ -15,11 +15,12 @@ from typing import Any
 from faults.preloaded import Preloaded
 from faults.symbols import Symbols, blamed
 from forked import run_forked
+from stage import Stage
 
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import Library
 
-from .case import Broken, Case, Must, Neighbour, Stage
+from .case import Broken, Case, Must, Neighbour
 
 LONGEST_WAIT_S = 1.0
 MOST_DIFFERENCE = 0.005

@@ -1,0 +1,84 @@
+"""The surroundings of an operation in a check: a model, which opens on first use, and a folder."""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from eliza_ffi.library.loading import Library
+from eliza_ffi.library.protocol import StreamConfig
+from eliza_ffi.model import Model
+from eliza_ffi.session.lifecycle import open_stream
+
+PROMPT = "message: could you look at this?\naction: "
+OTHER_PROMPT = "message: stop it\naction: "
+CHAT = "<|im_start|>user\nwhat is your name?<|im_end|>\n<|im_start|>assistant\n"
+ACTIONS = ("RESPOND", "IGNORE", "STOP")
+N_SLOTS = 4
+SETTINGS: dict[str, Any] = {"n_ctx": 1024, "n_slots": N_SLOTS, "n_threads": 1, "seed": 1}
+
+
+class Stage:
+    """A model and a folder.
+
+    Parameters
+    ----------
+    folder
+        An empty folder for files.
+    **settings
+        More settings of the model.
+    """
+
+    def __init__(self, library: Library, folder: Path, **settings: Any) -> None:
+        self.library = library
+        self._settings = {**SETTINGS, **settings}
+        self.folder = folder
+        self._model: Model | None = None
+
+    @property
+    def model(self) -> Model:
+        """The embedded model, on one thread."""
+        if self._model is None:
+            self._model = self.open()
+        return self._model
+
+    def open(self, path: Path | None = None, **more: Any) -> Model:
+        """Open a model with this stage's settings."""
+        return Model(path, library=self.library, **{**self._settings, **more})
+
+    @property
+    def was_used(self) -> bool:
+        """Whether the stage's model is open."""
+        return self._model is not None
+
+    def close(self) -> None:
+        """Close the model; the next use opens it again."""
+        if self._model is not None:
+            self._model.close()
+            self._model = None
+
+    def set_option(self, name: str, value: str) -> None:
+        """Set an option of the model."""
+        self.model.binding.set_option(self.model.session.ctx, name, value)
+
+    def files(self) -> dict[str, str]:
+        """Return the SHA-256 digests of the folder's files, by name."""
+        return {
+            file.name: hashlib.sha256(file.read_bytes()).hexdigest()
+            for file in sorted(self.folder.iterdir())
+        }
+
+    def answers(self) -> list[tuple[str, float]]:
+        """Decode a prompt in all slots, then return the model's choices for fixed prompts."""
+        model = self.model
+        with ExitStack() as opened:
+            for _ in range(self._settings["n_slots"]):
+                stream = opened.enter_context(
+                    open_stream(model.binding, model.session.ctx, StreamConfig())
+                )
+                model.binding.prefill(stream, model.prompt_tokens(OTHER_PROMPT))
+        prompts = (PROMPT, OTHER_PROMPT, *(f"message: number {n}\naction: " for n in range(3)))
+        chosen = [model.choose(prompt, ACTIONS) for prompt in prompts]
+        return [(choice.value, round(choice.probability, 4)) for choice in chosen]
