@@ -33,6 +33,7 @@ from page_tables import markdown_table, number
 from eliza_ffi.model import Model
 
 from ..deciding.workload import subject_named
+from ..parts.figures import median, median_ratio, percentiles
 from ..parts.machine import (
     disturbance,
     machine_facts,
@@ -41,7 +42,7 @@ from ..parts.machine import (
     on_cores,
     one_core_and_the_others,
 )
-from ..parts.pages import add_filter, bench_parser, publish, stored_or_measured
+from ..parts.pages import add_filter, bench_parser, page_of, publish, stored_or_measured
 from ..together.llama_server import find_llama_server
 from .beside import BESIDE, beside_llama_server, table_of_servers
 from .chat import CHAT_MODEL, CLIENTS, ChatEffort, chat_beside_llama_server, tables_of_chat
@@ -122,7 +123,8 @@ def _load(given: argparse.Namespace) -> dict[str, Any]:
         after, figures = server.holds(), server.figures()
     for text in (outcome.wrong + outcome.lost)[:20]:
         print(text, file=sys.stderr)
-    facts = _facts(given, outcome, seconds, before, after, figures)
+    facts = _facts(given, outcome, seconds, figures)
+    facts["holds"] = {"before": before, "after": after}
     return facts | {"machine": machine_facts(), "memory": memory}
 
 
@@ -163,35 +165,22 @@ def _wait_until_idle(server: ServerProcess) -> None:
 
 
 def _facts(
-    given: argparse.Namespace,
-    outcome: Outcome,
-    seconds: float,
-    before: dict[str, int],
-    after: dict[str, int],
-    figures: dict[str, float],
+    given: argparse.Namespace, outcome: Outcome, seconds: float, figures: dict[str, float]
 ) -> dict[str, Any]:
-    times = np.array(outcome.seconds) * 1e3
     return {
-        "clients": given.clients,
+        **{name: getattr(given, name) for name in ("clients", "batching", "queue")},
+        **{name: getattr(outcome, name) for name in ("held", "refused", "exact", "farthest")},
         "requests": given.clients * given.requests,
-        "batching": given.batching,
-        "queue": given.queue,
-        "held": outcome.held,
-        "refused": outcome.refused,
         "wrong": len(outcome.wrong),
         "lost": len(outcome.lost),
-        "exact": outcome.exact,
-        "farthest": outcome.farthest,
         "requests_a_second": outcome.held / seconds,
-        "p50_ms": float(np.percentile(times, 50)),
-        "p99_ms": float(np.percentile(times, 99)),
+        **percentiles(np.array(outcome.seconds) * 1e3, "*_ms"),
         "misbehaved": dict(sorted(outcome.misbehaved.items())),
         "broken_off": sum(
             value
             for name, value in figures.items()
             if name.startswith('eliza_requests_total{code="499"')
         ),
-        "holds": {"before": before, "after": after},
     }
 
 
@@ -218,7 +207,7 @@ def _page(facts: dict[str, Any]) -> str:
         quarters = (memory[round(k * (len(memory) - 1) / 4)] for k in range(5))
         rows.append(("memory in MiB at each quarter of the time", ", ".join(map(str, quarters))))
     table = markdown_table(("", f"batching={facts['batching']}"), rows)
-    return f"{machine_line(facts['machine'])}\n\n{table}\n"
+    return page_of(machine_line(facts["machine"]), table)
 
 
 def _measure(given: argparse.Namespace) -> dict[str, Any]:
@@ -243,7 +232,7 @@ def _page_of_throughput(results: dict[str, Any]) -> str:
         shares = (f"{facts['client_apart']['share']:.2f}" for facts in measured.values())
         table_rows.append(("over HTTP / in process, with the client on its own core", *shares))
     table = markdown_table((f"{results['clients']} clients", *measured), table_rows)
-    return f"{machine_line(results['machine'])}\n\n{table}\n"
+    return page_of(machine_line(results["machine"]), table)
 
 
 def _throughput(given: argparse.Namespace, path: str | None) -> dict[str, Any]:
@@ -290,8 +279,8 @@ def _in_turns(
     return facts | {
         "inputs": n_inputs * given.rounds,
         "served_a_second": figures.pop("a_second"),
-        "in_process_a_second": float(np.median(theirs)),
-        "share": float(np.median([a.a_second / b for a, b in zip(served, theirs, strict=True)])),
+        "in_process_a_second": median(theirs),
+        "share": median_ratio([each.a_second for each in served], theirs),
         **figures,
     }
 
@@ -308,9 +297,9 @@ def _compare(given: argparse.Namespace) -> dict[str, Any]:
 
 def _page_of_servers(results: dict[str, Any]) -> str:
     cells = results["cells"]
-    line = f"{machine_line(results['machine'])} llama-server {results['peer']}."
     disturbed = disturbance((cell["model"], cell) for cell in cells)
-    return f"{line}{disturbed}\n\n{table_of_servers(cells)}\n"
+    line = f"{machine_line(results['machine'])} llama-server {results['peer']}.{disturbed}"
+    return page_of(line, table_of_servers(cells))
 
 
 def _compare_chat(given: argparse.Namespace) -> dict[str, Any]:
@@ -335,55 +324,29 @@ def _page_of_chat(results: dict[str, Any]) -> str:
         f"{effort['tokens']}; medians (quartiles) of {effort['rounds']} rounds."
     )
     disturbed = disturbance([(results["model"], results)])
-    return f"{line}{disturbed}\n\n{tables_of_chat(results)}\n"
+    return page_of(f"{line}{disturbed}", tables_of_chat(results))
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = bench_parser("Test the server under load, or measure its speed.")
     parser.add_argument("--model", metavar="FILE", help="a GGUF file (the embedded model)")
-    parser.add_argument(
-        "--clients",
-        type=int,
-        metavar="N",
-        help="simultaneous clients (64; 16 with --throughput and --beside)",
-    )
-    parser.add_argument(
-        "--requests", type=int, default=2000, metavar="N", help="requests of each client (2000)"
-    )
-    parser.add_argument(
-        "--spoilers", type=int, default=8, metavar="N", help="misbehaving clients (8)"
-    )
+    for option, kind, default, what in (
+        ("--clients", int, None, "simultaneous clients (64; 16 with --throughput and --beside)"),
+        ("--requests", int, 2000, "requests of each client (2000)"),
+        ("--spoilers", int, 8, "misbehaving clients (8)"),
+        ("--queue", int, 32, "the most waiting requests (32)"),
+        ("--deadline", float, 300.0, "deadline of a request in seconds (300)"),
+        ("--seed", int, 1, "seed of the requests (1)"),
+        ("--inputs", int, 400, "with --throughput and --beside: inputs of a round (400)"),
+        ("--rounds", int, 5, "with --throughput, and with --chat --beside: rounds (5)"),
+    ):
+        parser.add_argument(option, type=kind, default=default, metavar="N", help=what)
     parser.add_argument("--batching", choices=("auto", "off"), default="auto")
-    parser.add_argument(
-        "--queue", type=int, default=32, metavar="N", help="the most waiting requests (32)"
-    )
-    parser.add_argument(
-        "--deadline",
-        type=float,
-        default=300.0,
-        metavar="SECONDS",
-        help="deadline of a request (300)",
-    )
-    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--quick", action="store_true", help="a short run, one minute")
     parser.add_argument("--throughput", action="store_true", help="compare with decide_many")
     parser.add_argument("--beside", action="store_true", help="compare with llama-server")
     parser.add_argument("--chat", action="store_true", help="ask for chat instead of decisions")
     add_filter(parser, "--only", "this model, with --beside", choices=BESIDE)
-    parser.add_argument(
-        "--inputs",
-        type=int,
-        default=400,
-        metavar="N",
-        help="with --throughput and --beside: inputs of a round (400)",
-    )
-    parser.add_argument(
-        "--rounds",
-        type=int,
-        default=5,
-        metavar="N",
-        help="with --throughput, and with --chat --beside: rounds (5)",
-    )
     return parser
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from ..deciding.workload import (
 from ..model import gbnf_of
 from ..parts.figures import quartiles
 from ..parts.machine import noting_other_programs
+from ..parts.pages import spread
 from ..together.llama_server import GREEDY, HOST, chosen_text, serving
 from .process import running_server
 from .throughput import Request, Served, figures_of, over_http
@@ -116,16 +118,13 @@ def table_of_servers(cells: Sequence[dict[str, Any]]) -> str:
     head += ["p50, p99 in ms, eliza-ffi", "llama-server", "same answers"]
     rows = []
     for cell in cells:
-        ours, theirs = cell["ways"]["ours"], cell["ways"]["llama-server"]
-        low, middle, high = (number(each) for each in cell["times_theirs"])
+        both = [cell["ways"][name] for name in ("ours", "llama-server")]
         rows.append(
             [
                 cell["model"],
-                number(ours["a_second"]),
-                number(theirs["a_second"]),
-                f"{middle} ({low}-{high})",
-                f"{number(ours['p50_ms'])}, {number(ours['p99_ms'])}",
-                f"{number(theirs['p50_ms'])}, {number(theirs['p99_ms'])}",
+                *(number(each["a_second"]) for each in both),
+                spread(cell["times_theirs"]),
+                *(f"{number(each['p50_ms'])}, {number(each['p99_ms'])}" for each in both),
                 "-" if cell["same_answers"] is None else f"{cell['same_answers']:.0%}",
             ]
         )
@@ -137,19 +136,15 @@ def _of_ours(questionnaire: Questionnaire, subject: DecisionSubject) -> tuple[_A
         return _systemone(questionnaire)
     questions = [question_to(each) for each in questionnaire.questions.values()]
 
-    def ask(inputs: Sequence[str]) -> list[list[Request]]:
-        return [
-            [("/v1/decisions", {"model": "any", "input": given, "questions": questions})]
-            for given in inputs
-        ]
-
     def read(answers: Sequence[Any]) -> list[str]:
         return [
             max(each["probabilities"], key=lambda share: share["probability"])["value"]
             for each in answers[0]["answers"]
         ]
 
-    return ask, read
+    return partial(
+        _asking, "/v1/decisions", "input", {"model": "any", "questions": questions}
+    ), read
 
 
 def _of_theirs(questionnaire: Questionnaire, subject: DecisionSubject) -> tuple[_Asking, _Reading]:
@@ -164,28 +159,26 @@ def _of_theirs(questionnaire: Questionnaire, subject: DecisionSubject) -> tuple[
     }
 
     def ask(inputs: Sequence[str]) -> list[list[Request]]:
+        put = map(questionnaire.put, inputs)
         return [
-            [
-                ("/completion", {"prompt": prompt, **more})
-                for prompt in questionnaire.put(given).prompts
-            ]
-            for given in inputs
+            [("/completion", {"prompt": prompt, **more}) for prompt in each.prompts] for each in put
         ]
 
-    def read(answers: Sequence[Any]) -> list[str]:
-        return [chosen_text(each) for each in answers]
-
-    return ask, read
+    return ask, lambda answers: [chosen_text(each) for each in answers]
 
 
 def _systemone(questionnaire: Questionnaire) -> tuple[_Asking, _Reading]:
     questions = questionnaire.systemone
 
-    def ask(inputs: Sequence[str]) -> list[list[Request]]:
-        return [[("/v1/systemone", {"state": given, "questions": questions})] for given in inputs]
-
     def read(answers: Sequence[Any]) -> list[str]:
         shares = (answers[0]["answers"][name]["probabilities"] for name in questions)
         return [max(each, key=each.__getitem__) for each in shares]
 
-    return ask, read
+    return partial(_asking, "/v1/systemone", "state", {"questions": questions}), read
+
+
+def _asking(
+    path: str, field: str, more: dict[str, Any], inputs: Sequence[str]
+) -> list[list[Request]]:
+    """Return one request for each input, which is in a field of the body."""
+    return [[(path, {**more, field: given})] for given in inputs]

@@ -13,6 +13,7 @@ import asyncio
 import json
 import random
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -26,8 +27,9 @@ from page_tables import markdown_table, number
 from eliza_ffi.model import Model
 
 from ..deciding.workload import input_of
-from ..parts.figures import median, percentiles, quartiles, ratios
+from ..parts.figures import in_turns, median, percentiles, quartiles, ratios
 from ..parts.machine import noting_other_programs
+from ..parts.pages import by_method, spread
 from ..parts.workload import wide
 from ..together.cells import SETTLING_SECONDS
 from ..together.llama_server import GREEDY, HOST, serving
@@ -48,6 +50,7 @@ N_SLOTS, TOKENS_A_SLOT = 16, 1024
 """The slots of each server, and the tokens of a slot."""
 
 OURS, TUNED, THEIRS = "eliza-ffi", "eliza-ffi, tuned", "llama-server"
+SERVERS = (OURS, TUNED, THEIRS)
 """The servers: ours with its default settings, ours with settings for many streams, and theirs."""
 
 
@@ -237,15 +240,18 @@ def chat_beside_llama_server(
     return facts
 
 
+Lists = defaultdict[str, list[float]]
+"""The values of each server."""
+
+
 def _streaming(
     servers: Servers, n_clients: int, texts: Callable[[int], list[str]], effort: ChatEffort
 ) -> dict[str, Any]:
-    rates: dict[str, list[float]] = {name: [] for name in servers}
-    first: dict[str, list[float]] = {name: [] for name in servers}
+    rates, first = (Lists(list) for _ in range(2))
     for name, server, asked in _turns(servers, n_clients, texts, effort.rounds):
         answers = asyncio.run(stream_together(server, asked, effort.tokens))
         rates[name].append(tokens_per_second(answers))
-        first[name] += [1e3 * each.seconds_to_text for each in answers]
+        first[name].extend(1e3 * each.seconds_to_text for each in answers)
     return {
         "clients": n_clients,
         "ways": _figures(rates, first),
@@ -256,9 +262,7 @@ def _streaming(
 def _arriving(
     servers: Servers, texts: Callable[[int], list[str]], effort: ChatEffort
 ) -> dict[str, Any]:
-    rates: dict[str, list[float]] = {name: [] for name in servers}
-    first: dict[str, list[float]] = {name: [] for name in servers}
-    middle: dict[str, list[float]] = {name: [] for name in servers}
+    rates, first, middle = (Lists(list) for _ in range(3))
     n_texts = N_STREAMING + effort.arrivals
     for name, server, asked in _turns(servers, n_texts, texts, effort.rounds):
         streaming, arriving = asked[:N_STREAMING], asked[N_STREAMING:]
@@ -266,7 +270,7 @@ def _arriving(
             arrive_while_streaming(server, streaming, arriving, effort.long_tokens)
         )
         rates[name].append(rate)
-        first[name] += [1e3 * each for each in seconds]
+        first[name].extend(1e3 * each for each in seconds)
         middle[name].append(median(seconds))
     return {
         "streaming": N_STREAMING,
@@ -277,14 +281,12 @@ def _arriving(
     }
 
 
-def _times_theirs(values: dict[str, list[float]]) -> dict[str, tuple[float, float, float]]:
+def _times_theirs(values: Lists) -> dict[str, tuple[float, float, float]]:
     """Return the quartiles of each of our servers' values relative to llama-server's."""
     return {name: quartiles(ratios(values[name], values[THEIRS])) for name in (OURS, TUNED)}
 
 
-def _figures(
-    rates: dict[str, list[float]], first: dict[str, list[float]]
-) -> dict[str, dict[str, float]]:
+def _figures(rates: Lists, first: Lists) -> dict[str, dict[str, float]]:
     """Return the figures of each server from its rates and its times to the first text."""
     return {
         name: {
@@ -299,13 +301,11 @@ def _turns(
     servers: Servers, n: int, texts: Callable[[int], list[str]], rounds: int
 ) -> Iterator[tuple[str, Server, list[str]]]:
     """Yield each server with the same new texts; another server is first in each round."""
-    names = [*servers]
-    for _ in range(rounds):
+    for names in in_turns(servers, rounds):
         asked = texts(n)
         for name in names:
             time.sleep(SETTLING_SECONDS)
             yield name, servers[name], asked
-        names.reverse()
 
 
 @contextmanager
@@ -327,51 +327,35 @@ def _servers(path: Path, program: Path, n_threads: int) -> Iterator[Servers]:
 
 def tables_of_chat(results: dict[str, Any]) -> str:
     """Return the figures as three tables."""
-    ratio_head = [f"{OURS} / {THEIRS}", f"{TUNED} / {THEIRS}"]
+    names, ratio_head = SERVERS, [f"{OURS} / {THEIRS}", f"{TUNED} / {THEIRS}"]
     cells, arriving = results["cells"], results["arriving"]
-    rates = [
-        [
-            str(cell["clients"]),
-            *_each(cell["ways"], _rate),
-            *_each(cell["times_theirs"], _quartiles),
-        ]
-        for cell in cells
-    ]
-    first = [[str(cell["clients"]), *_each(cell["ways"], _times)] for cell in cells]
+
+    def row(label: str, ways: dict[str, Any], show: Callable[[Any], str], *ratio: Any) -> list[str]:
+        shares = (by_method(each, (OURS, TUNED), spread) for each in ratio)
+        return [label, *by_method(ways, names, show), *(cell for each in shares for cell in each)]
+
+    rates = [row(str(each["clients"]), each["ways"], _rate, each["times_theirs"]) for each in cells]
+    first = [row(str(each["clients"]), each["ways"], _times) for each in cells]
+    text, others = (
+        "first text of another request, p50, p99 in ms",
+        "tokens per second of the others",
+    )
     late = [
-        [
-            "first text of another request, p50, p99 in ms",
-            *_each(arriving["ways"], _times),
-            *_each(arriving["times_theirs"], _quartiles),
-        ],
-        [
-            "tokens per second of the others",
-            *_each(arriving["ways"], _rate),
-            *_each(arriving["rate_times_theirs"], _quartiles),
-        ],
+        row(text, arriving["ways"], _times, arriving["times_theirs"]),
+        row(others, arriving["ways"], _rate, arriving["rate_times_theirs"]),
     ]
-    names = [OURS, TUNED, THEIRS]
-    tables = [
-        markdown_table(["tokens per second of N clients", *names, *ratio_head], rates),
-        markdown_table(["first text of N clients, p50, p99 in ms", *names], first),
-        markdown_table(
-            [f"while {arriving['streaming']} other clients stream", *names, *ratio_head], late
-        ),
-    ]
-    return "\n\n".join(tables)
-
-
-def _each(values: dict[str, Any], show: Callable[[Any], str]) -> list[str]:
-    return [show(values[name]) for name in (OURS, TUNED, THEIRS) if name in values]
+    while_streaming = f"while {arriving['streaming']} other clients stream"
+    return "\n\n".join(
+        (
+            markdown_table(["tokens per second of N clients", *names, *ratio_head], rates),
+            markdown_table(["first text of N clients, p50, p99 in ms", *names], first),
+            markdown_table([while_streaming, *names, *ratio_head], late),
+        )
+    )
 
 
 def _rate(figures: dict[str, Any]) -> str:
     return number(figures["tokens_per_second"])
-
-
-def _quartiles(values: Sequence[float]) -> str:
-    low, middle, high = map(number, values)
-    return f"{middle} ({low}-{high})"
 
 
 def _times(figures: dict[str, Any]) -> str:

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from eliza_ffi.model import Model
 
+from ..parts.figures import median, percentiles
 from .wire import Connection
 
 QUESTIONS: list[dict[str, Any]] = [
@@ -73,9 +72,8 @@ def figures_of(served: Sequence[Served]) -> dict[str, float]:
     """
     milliseconds = [1e3 * each for one in served for each in one.seconds]
     return {
-        "a_second": float(np.median([one.a_second for one in served])),
-        "p50_ms": float(np.percentile(milliseconds, 50)),
-        "p99_ms": float(np.percentile(milliseconds, 99)),
+        "a_second": median([one.a_second for one in served]),
+        **percentiles(milliseconds, "*_ms"),
     }
 
 
