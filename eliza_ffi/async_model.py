@@ -3,71 +3,181 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncGenerator,
+    Callable,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
+from functools import partial, wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .chat.prompt import Prompt
 from .chat.template import ChatTemplate, Messages
-from .checks import check_callback, check_kind
-from .choices.label_set import ChoiceResult, LabelSet
-from .choices.prepared_labels import PreparedLabels
-from .choices.rank_result import RankResult
+from .checks import check_kind
 from .decisions.answers import Decision
-from .decisions.asking import WritePrompt, score_work
-from .decisions.calibration import Calibration
-from .decisions.deciding import DecisionRun, Settings, settings_for
-from .decisions.prompts import LabelStyle, check_one_input
+from .decisions.asking import score_work
+from .decisions.deciding import DecisionRun, Settings
 from .decisions.questions import Question
-from .decisions.reasoning import inputs_at_once, reasoning_work, with_reasoning
-from .decisions.scoring import Rule
-from .decisions.wire import as_questions
+from .decisions.reasoning import reasoning_work, with_reasoning
 from .errors import GenerationCancelled
 from .hub import hub_path
-from .library.binding import CffiBinding, EotScore
+from .library.binding import CffiBinding
 from .library.loading import Library
-from .library.protocol import Tokens
 from .model import Model
-from .sampling.params import Sampling
-from .session.batches import labels_for, length_of, one_or_several, run_many_async
-from .session.filling import Fillable
-from .session.jobs import STEPS, Jobs
+from .session.batches import run_many_async
+from .session.jobs import STEPS
 from .session.lifecycle import Work
-from .session.options import AnyPrompt, CacheOptions, ChoiceMode, Speculation, Tokenization
-from .session.requests import MOST_TOKENS, GenerationResult, check_prompts
 from .session.scoring import ScoreResult
 from .session.session import Session
-from .session.text_stream import AsyncTextStream
+from .session.text_stream import AsyncTextStream, TextStream
 from .session.threads import tell
-from .session.tool_calls import MOST_CALLS, TextAnswer, ToolCall, ToolCalls, one_call
-from .structured.fill_result import FillResult, SpanFill
-from .structured.shape import Lark, Regex
-from .structured.shaped_result import FieldFill, ShapedResult
-from .structured.token_texts import TokenTexts
-
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-    from .session.options import (
-        ChoiceSettings,
-        FillSettings,
-        RankSettings,
-        Strings,
-        TextSettings,
-    )
-    from .session.tool_calls import ToolSettings
 
 __all__ = ["AsyncModel"]
 
-T = TypeVar("T")
+P = ParamSpec("P")
+R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
 V = TypeVar("V")
+
+
+class _Requests(Model):
+    """The methods of an open model, which only prepare their requests.
+
+    In place of its result, a method returns a function that runs the request and is awaited. A
+    method that returns an iterator returns an asynchronous generator.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.session = model.session
+        self._jobs = model._jobs
+
+    def _result(self, job: Any) -> Any:
+        return job
+
+    def _job(
+        self,
+        work: Work[Any],
+        wait: bool | float = True,
+        on_step: Callable[[Any], Any] | None = None,
+        read: Callable[[Any], Any] | None = None,
+    ) -> Any:
+        async def run() -> Any:
+            async with aclosing(self.session.steps_async(work, wait)) as steps:
+                async for step in steps:
+                    if not isinstance(step, STEPS):
+                        return step if read is None else read(step)
+                    await tell(on_step, step)
+            raise AssertionError("the last step is the result")
+
+        return run
+
+    def _decision(
+        self,
+        given: Any,
+        questions: Sequence[Question],
+        settings: Settings,
+        wait: bool | float,
+        at_once: int | None = None,
+    ) -> Any:
+        session = self.session
+        prepared = session.helpers.run
+
+        def prepare(given: Any) -> tuple[DecisionRun, Work[ScoreResult]]:
+            decision = DecisionRun(session, given, questions, settings)
+            return decision, score_work(session, decision.args, at_once)
+
+        async def run() -> Decision:
+            if settings.think:
+                work = await prepared(reasoning_work, session, given, questions, settings)
+                text = (await self._job(work, wait)()).text
+                reasoned, alone = with_reasoning(given, text), replace(settings, think=0)
+                found: Decision = await self._decision(reasoned, questions, alone, wait, at_once)()
+                return replace(found, reasoning=text)
+            decision, scoring = await prepared(prepare, given)
+            return await prepared(decision.decision, await self._job(scoring, wait)())
+
+        return run
+
+    def _steps(self, work: Work[Any], wait: bool | float) -> Any:
+        return self.session.steps_async(work, wait)
+
+    def _stream(self, work: Work[Any], wait: bool | float) -> Any:
+        return self.session.steps_async(work, wait)
+
+    def _run_many(self, items: Iterable[V], job: Callable[[V], Any], **how: Any) -> Any:
+        async def one(item: V) -> Any:
+            return await (await self.session.helpers.run(job, item))()
+
+        return partial(run_many_async, items, one, **how)
+
+
+def _on_thread(
+    method: Callable[Concatenate[Model, P], R],
+) -> Callable[Concatenate[AsyncModel, P], Coroutine[None, None, R]]:
+    """Return a method of AsyncModel that runs a method of Model, which needs no slot."""
+
+    @wraps(method)
+    async def run(self: AsyncModel, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return await self._prepared(partial(method, self._model, *args, **kwargs))
+
+    return run
+
+
+def _awaited(
+    method: Callable[Concatenate[Model, P], R],
+) -> Callable[Concatenate[AsyncModel, P], Coroutine[None, None, R]]:
+    """Return a method of AsyncModel that prepares a request as Model does, and awaits it."""
+
+    @wraps(method)
+    async def run(self: AsyncModel, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        rest: Any = await self._prepared(partial(method, _Requests(self._model), *args, **kwargs))
+        result: R = await rest()
+        return result
+
+    return run
+
+
+def _iterated(
+    method: Callable[Concatenate[Model, P], Iterator[R]],
+) -> Callable[Concatenate[AsyncModel, P], AsyncGenerator[R, None]]:
+    """Return a method of AsyncModel that prepares a request as Model does, and yields its steps."""
+
+    def run(self: AsyncModel, /, *args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[R, None]:
+        return self._steps(partial(method, _Requests(self._model), *args, **kwargs))
+
+    return _with_signature(run, method, "AsyncGenerator[Any, None]")
+
+
+def _streamed(
+    method: Callable[Concatenate[Model, P], TextStream],
+) -> Callable[Concatenate[AsyncModel, P], AsyncTextStream]:
+    """Return a method of AsyncModel that prepares a request as Model does, and streams its text."""
+
+    def run(self: AsyncModel, /, *args: P.args, **kwargs: P.kwargs) -> AsyncTextStream:
+        return AsyncTextStream(
+            self._steps(partial(method, _Requests(self._model), *args, **kwargs))
+        )
+
+    return _with_signature(run, method, "AsyncTextStream")
+
+
+def _with_signature(run: F, method: Callable[..., Any], returns: str) -> F:
+    """Give a function the name, docstring and parameters of a method, but its own result."""
+    wraps(method)(run)
+    signature = inspect.signature(method).replace(return_annotation=returns)
+    run.__signature__ = signature  # type: ignore[attr-defined]
+    return run
 
 
 class AsyncModel:
@@ -120,10 +230,6 @@ class AsyncModel:
             options=options,
         )
 
-    @property
-    def _jobs(self) -> Jobs:
-        return self._model._jobs
-
     @classmethod
     async def open(cls, path: str | os.PathLike[str] | None = None, **more: Any) -> AsyncModel:
         """Load a model on a thread; the parameters are those of the class."""
@@ -175,29 +281,22 @@ class AsyncModel:
         """The functions of the native library."""
         return self._model.binding
 
-    # ---- Facts and tokens -----------------------------------------------------------------------
+    # ---- Calls that need no slot ----------------------------------------------------------------
 
-    async def describe(self) -> dict[str, Any]:
-        """Run :meth:`Model.describe <eliza_ffi.model.Model.describe>` on a thread."""
-        return await self._prepared(self._model.describe)
+    describe = _on_thread(Model.describe)
+    """Run :meth:`Model.describe <eliza_ffi.model.Model.describe>` on a thread."""
 
-    async def tokenize(
-        self, text: str, add_special: bool = False, parse_special: bool = False
-    ) -> list[int]:
-        """Run :meth:`Model.tokenize <eliza_ffi.model.Model.tokenize>` on a thread."""
-        return await self._prepared(self._model.tokenize, text, add_special, parse_special)
+    tokenize = _on_thread(Model.tokenize)
+    """Run :meth:`Model.tokenize <eliza_ffi.model.Model.tokenize>` on a thread."""
 
-    async def prompt_tokens(self, prompt: str | Prompt) -> list[int]:
-        """Run :meth:`Model.prompt_tokens <eliza_ffi.model.Model.prompt_tokens>` on a thread."""
-        return await self._prepared(self._model.prompt_tokens, prompt)
+    prompt_tokens = _on_thread(Model.prompt_tokens)
+    """Run :meth:`Model.prompt_tokens <eliza_ffi.model.Model.prompt_tokens>` on a thread."""
 
-    async def detokenize(self, tokens: Tokens, unparse_special: bool = False) -> str:
-        """Run :meth:`Model.detokenize <eliza_ffi.model.Model.detokenize>` on a thread."""
-        return await self._prepared(self._model.detokenize, tokens, unparse_special)
+    detokenize = _on_thread(Model.detokenize)
+    """Run :meth:`Model.detokenize <eliza_ffi.model.Model.detokenize>` on a thread."""
 
-    async def token_texts(self) -> TokenTexts:
-        """Run :meth:`Model.token_texts <eliza_ffi.model.Model.token_texts>` on a thread."""
-        return await self._prepared(self._model.token_texts)
+    token_texts = _on_thread(Model.token_texts)
+    """Run :meth:`Model.token_texts <eliza_ffi.model.Model.token_texts>` on a thread."""
 
     async def chat_template(self) -> ChatTemplate:
         """Return the model's chat template; raise `ChatTemplateError` if the model has none."""
@@ -205,7 +304,13 @@ class AsyncModel:
 
     async def chat_tokens(self, messages: Messages, **more: Any) -> list[int]:
         """Run :meth:`Model.chat_tokens <eliza_ffi.model.Model.chat_tokens>` on a thread."""
-        return await self._prepared(lambda: self._model.chat_tokens(messages, **more))
+        return await self._prepared(partial(self._model.chat_tokens, messages, **more))
+
+    prepare_labels = _on_thread(Model.prepare_labels)
+    """Run :meth:`Model.prepare_labels <eliza_ffi.model.Model.prepare_labels>` on a thread."""
+
+    decision_prompts = _on_thread(Model.decision_prompts)
+    """Run :meth:`Model.decision_prompts <eliza_ffi.model.Model.decision_prompts>` on a thread."""
 
     async def embed(self, text: str | Iterable[str], pooling: str = "mean") -> NDArray[np.float32]:
         """Run :meth:`Model.embed <eliza_ffi.model.Model.embed>` on a thread."""
@@ -220,802 +325,66 @@ class AsyncModel:
             self._model._embed, text, pooling, check, cancel=is_cancelled.set
         )
 
-    async def end_of_turn(self, prompt: str | Prompt | Tokens, end: str | int) -> EotScore:
-        """Run :meth:`Model.end_of_turn <eliza_ffi.model.Model.end_of_turn>` on a thread."""
-        return cast(EotScore, await self._result(self._jobs.end_of_turn, prompt, end, wait=True))
-
-    # ---- Text -----------------------------------------------------------------------------------
-
-    async def generate(
-        self,
-        prompt: AnyPrompt,
-        max_tokens: int = 256,
-        *,
-        temperature: float = 0.0,
-        top_p: float = 1.0,
-        top_k: int = 0,
-        min_p: float = 0.0,
-        seed: int | None = None,
-        stop: str | Sequence[str] | None = None,
-        logprobs: int | None = None,
-        shape: Any = None,
-        sampling: Sampling | None = None,
-        speculation: Speculation | None = None,
-        cache: CacheOptions | None = None,
-        on_text: Callable[[str], Any] | None = None,
-        wait: bool | float = True,
-    ) -> GenerationResult:
-        """Run :meth:`Model.generate <eliza_ffi.model.Model.generate>` on a thread."""
-        found = await self._result(
-            self._jobs.text,
-            prompt,
-            method="generate",
-            max_tokens=max_tokens,
-            temperature=temperature,
-            top_p=top_p,
-            top_k=top_k,
-            min_p=min_p,
-            seed=seed,
-            stop=stop,
-            logprobs=logprobs,
-            shape=shape,
-            sampling=sampling,
-            speculation=speculation,
-            cache=cache,
-            on_text=on_text,
-            wait=wait,
-            on_step=on_text,
-        )
-        return cast(GenerationResult, found)
-
-    def stream(
-        self,
-        prompt: AnyPrompt,
-        max_tokens: int = 256,
-        *,
-        temperature: float = 0.0,
-        top_p: float = 1.0,
-        top_k: int = 0,
-        min_p: float = 0.0,
-        seed: int | None = None,
-        stop: str | Sequence[str] | None = None,
-        logprobs: int | None = None,
-        shape: Any = None,
-        sampling: Sampling | None = None,
-        speculation: Speculation | None = None,
-        cache: CacheOptions | None = None,
-        wait: bool | float = True,
-    ) -> AsyncTextStream:
-        """Run :meth:`Model.stream <eliza_ffi.model.Model.stream>` on a thread."""
-        prepare = partial(
-            self._jobs.text,
-            prompt,
-            method="stream",
-            with_steps=True,
-            max_tokens=max_tokens,
-            temperature=temperature,
-            top_p=top_p,
-            top_k=top_k,
-            min_p=min_p,
-            seed=seed,
-            stop=stop,
-            logprobs=logprobs,
-            shape=shape,
-            sampling=sampling,
-            speculation=speculation,
-            cache=cache,
-        )
-        return AsyncTextStream(self._steps(prepare, wait))
-
-    async def generate_many(
-        self,
-        prompts: Iterable[AnyPrompt],
-        max_tokens: int = 256,
-        *,
-        progress: Callable[[int, int | None], Any] | None = None,
-        max_concurrency: int | None = None,
-        return_exceptions: bool = False,
-        **settings: Unpack[TextSettings],
-    ) -> list[GenerationResult]:
-        """Run :meth:`Model.generate_many <eliza_ffi.model.Model.generate_many>` on a thread."""
-
-        async def one(prompt: AnyPrompt) -> GenerationResult:
-            found = await self._result(
-                self._jobs.text,
-                prompt,
-                method="generate_many",
-                wait=True,
-                on_step=settings.get("on_text"),
-                max_tokens=max_tokens,
-                **settings,
-            )
-            return cast(GenerationResult, found)
-
-        check_prompts(prompts, "generate")
-        return await self._many(prompts, one, progress, max_concurrency, return_exceptions)
-
-    # ---- Labels ---------------------------------------------------------------------------------
-
-    @overload
-    async def choose(
-        self,
-        prompt: AnyPrompt,
-        labels: Mapping[str, V] | LabelSet[V] | type[V],
-        *,
-        mode: ChoiceMode | None = ...,
-        temperature: float = ...,
-        probabilities: bool = ...,
-        tokenization: Tokenization = ...,
-        heal_prompt: bool = ...,
-        max_tokens: int = ...,
-        sampling: Sampling | None = ...,
-        seed: int | None = ...,
-        think: int = ...,
-        cache: CacheOptions | None = ...,
-        on_text: Callable[[str], Any] | None = ...,
-        wait: bool | float = ...,
-    ) -> ChoiceResult[V]: ...
-
-    @overload
-    async def choose(
-        self,
-        prompt: AnyPrompt,
-        labels: Strings,
-        *,
-        mode: ChoiceMode | None = ...,
-        temperature: float = ...,
-        probabilities: bool = ...,
-        tokenization: Tokenization = ...,
-        heal_prompt: bool = ...,
-        max_tokens: int = ...,
-        sampling: Sampling | None = ...,
-        seed: int | None = ...,
-        think: int = ...,
-        cache: CacheOptions | None = ...,
-        on_text: Callable[[str], Any] | None = ...,
-        wait: bool | float = ...,
-    ) -> ChoiceResult[str]: ...
-
-    @overload
-    async def choose(
-        self,
-        prompt: AnyPrompt,
-        labels: Any,
-        *,
-        mode: ChoiceMode | None = ...,
-        temperature: float = ...,
-        probabilities: bool = ...,
-        tokenization: Tokenization = ...,
-        heal_prompt: bool = ...,
-        max_tokens: int = ...,
-        sampling: Sampling | None = ...,
-        seed: int | None = ...,
-        think: int = ...,
-        cache: CacheOptions | None = ...,
-        on_text: Callable[[str], Any] | None = ...,
-        wait: bool | float = ...,
-    ) -> ChoiceResult[Any]: ...
-
-    async def choose(
-        self,
-        prompt: AnyPrompt,
-        labels: Any,
-        *,
-        mode: ChoiceMode | None = None,
-        temperature: float = 1.0,
-        probabilities: bool = False,
-        tokenization: Tokenization = "own",
-        heal_prompt: bool = False,
-        max_tokens: int = 0,
-        sampling: Sampling | None = None,
-        seed: int | None = None,
-        think: int = 0,
-        cache: CacheOptions | None = None,
-        on_text: Callable[[str], Any] | None = None,
-        wait: bool | float = True,
-    ) -> ChoiceResult[Any]:
-        """Run :meth:`Model.choose <eliza_ffi.model.Model.choose>` on a thread."""
-        found = await self._result(
-            self._jobs.choice,
-            prompt,
-            labels,
-            method="choose",
-            mode=mode,
-            temperature=temperature,
-            probabilities=probabilities,
-            tokenization=tokenization,
-            heal_prompt=heal_prompt,
-            max_tokens=max_tokens,
-            sampling=sampling,
-            seed=seed,
-            think=think,
-            cache=cache,
-            on_text=on_text,
-            wait=wait,
-            on_step=on_text,
-        )
-        return cast(ChoiceResult[Any], found)
-
-    @overload
-    async def prepare_labels(
-        self, labels: Mapping[str, V] | LabelSet[V] | type[V]
-    ) -> PreparedLabels[V]: ...
-
-    @overload
-    async def prepare_labels(self, labels: Strings) -> PreparedLabels[str]: ...
-
-    @overload
-    async def prepare_labels(self, labels: Any) -> PreparedLabels[Any]: ...
-
-    async def prepare_labels(self, labels: Any) -> PreparedLabels[Any]:
-        """Run :meth:`Model.prepare_labels <eliza_ffi.model.Model.prepare_labels>` on a thread."""
-        return await self._prepared(self._model.prepare_labels, labels)
-
-    async def choose_many(
-        self,
-        prompts: Iterable[AnyPrompt],
-        labels: Any,
-        *,
-        progress: Callable[[int, int | None], Any] | None = None,
-        max_concurrency: int | None = None,
-        return_exceptions: bool = False,
-        **settings: Unpack[ChoiceSettings],
-    ) -> list[ChoiceResult[Any]]:
-        """Run :meth:`Model.choose_many <eliza_ffi.model.Model.choose_many>` on a thread."""
-
-        async def one(item: tuple[AnyPrompt, Any]) -> ChoiceResult[Any]:
-            found = await self._result(
-                self._jobs.choice,
-                *item,
-                method="choose_many",
-                wait=True,
-                on_step=settings.get("on_text"),
-                **settings,
-            )
-            return cast(ChoiceResult[Any], found)
-
-        check_prompts(prompts, "choose")
-        pairs = labels_for(prompts, await self._prepared(one_or_several, labels))
-        return await self._many(
-            pairs, one, progress, max_concurrency, return_exceptions, total=length_of(prompts)
-        )
-
-    @overload
-    async def rank(
-        self,
-        prompt: AnyPrompt,
-        labels: Mapping[str, V] | LabelSet[V] | type[V],
-        k: int = ...,
-        *,
-        separator: str | None = ...,
-        level: None = ...,
-        max_passes: int | None = ...,
-        tokenization: Tokenization = ...,
-        think: int = ...,
-        cache: CacheOptions | None = ...,
-        wait: bool | float = ...,
-    ) -> RankResult[V]: ...
-
-    @overload
-    async def rank(
-        self,
-        prompt: AnyPrompt,
-        labels: Strings,
-        k: int = ...,
-        *,
-        separator: str | None = ...,
-        level: int | None = ...,
-        max_passes: int | None = ...,
-        tokenization: Tokenization = ...,
-        think: int = ...,
-        cache: CacheOptions | None = ...,
-        wait: bool | float = ...,
-    ) -> RankResult[str]: ...
-
-    @overload
-    async def rank(
-        self,
-        prompt: AnyPrompt,
-        labels: Any,
-        k: int = ...,
-        *,
-        separator: str | None = ...,
-        level: int | None = ...,
-        max_passes: int | None = ...,
-        tokenization: Tokenization = ...,
-        think: int = ...,
-        cache: CacheOptions | None = ...,
-        wait: bool | float = ...,
-    ) -> RankResult[Any]: ...
-
-    async def rank(
-        self,
-        prompt: AnyPrompt,
-        labels: Any,
-        k: int = 5,
-        *,
-        separator: str | None = None,
-        level: int | None = None,
-        max_passes: int | None = None,
-        tokenization: Tokenization = "own",
-        think: int = 0,
-        cache: CacheOptions | None = None,
-        wait: bool | float = True,
-    ) -> RankResult[Any]:
-        """Run :meth:`Model.rank <eliza_ffi.model.Model.rank>` on a thread."""
-        found = await self._result(
-            self._jobs.ranking,
-            prompt,
-            labels,
-            method="rank",
-            k=k,
-            separator=separator,
-            level=level,
-            max_passes=max_passes,
-            tokenization=tokenization,
-            think=think,
-            cache=cache,
-            wait=wait,
-        )
-        return cast(RankResult[Any], found)
-
-    async def rank_many(
-        self,
-        prompts: Iterable[AnyPrompt],
-        labels: Any,
-        *,
-        progress: Callable[[int, int | None], Any] | None = None,
-        max_concurrency: int | None = None,
-        return_exceptions: bool = False,
-        **settings: Unpack[RankSettings],
-    ) -> list[RankResult[Any]]:
-        """Run :meth:`Model.rank_many <eliza_ffi.model.Model.rank_many>` on a thread."""
-
-        async def one(item: tuple[AnyPrompt, Any]) -> RankResult[Any]:
-            found = await self._result(
-                self._jobs.ranking, *item, method="rank_many", wait=True, **settings
-            )
-            return cast(RankResult[Any], found)
-
-        check_prompts(prompts, "rank")
-        pairs = labels_for(prompts, await self._prepared(one_or_several, labels))
-        return await self._many(
-            pairs, one, progress, max_concurrency, return_exceptions, total=length_of(prompts)
-        )
-
-    # ---- Decisions ------------------------------------------------------------------------------
-
-    async def decide(
-        self,
-        input: Any,
-        questions: Any,
-        *,
-        labels: LabelStyle | None = None,
-        orders: int | None = None,
-        prompt: WritePrompt | None = None,
-        scoring: Rule | None = None,
-        calibration: Calibration | str | os.PathLike[str] | None = None,
-        option_mass: bool = False,
-        abstain_below: float = 0.0,
-        think: int = 0,
-        wait: bool | float = True,
-        cache: CacheOptions | None = None,
-    ) -> Decision:
-        """Run :meth:`Model.decide <eliza_ffi.model.Model.decide>` on a thread."""
-        check_one_input(input)
-        asked, settings = await self._asked(
-            questions,
-            calibration=calibration,
-            labels=labels,
-            orders=orders,
-            prompt=prompt,
-            scoring=scoring,
-            option_mass=option_mass,
-            abstain_below=abstain_below,
-            think=think,
-            stream={} if cache is None else {"cache": cache},
-        )
-        return await self._decide(input, asked, settings, wait)
-
-    async def decide_many(
-        self,
-        inputs: Iterable[Any],
-        questions: Any,
-        *,
-        labels: LabelStyle | None = None,
-        orders: int | None = None,
-        prompt: WritePrompt | None = None,
-        scoring: Rule | None = None,
-        calibration: Calibration | str | os.PathLike[str] | None = None,
-        option_mass: bool = False,
-        abstain_below: float = 0.0,
-        think: int = 0,
-        progress: Callable[[int, int | None], Any] | None = None,
-        max_concurrency: int | None = None,
-        return_exceptions: bool = False,
-        cache: CacheOptions | None = None,
-    ) -> list[Decision]:
-        """Run :meth:`Model.decide_many <eliza_ffi.model.Model.decide_many>` on a thread."""
-        check_prompts(inputs, "decide", "inputs")
-        asked, settings = await self._asked(
-            questions,
-            calibration=calibration,
-            labels=labels,
-            orders=orders,
-            prompt=prompt,
-            scoring=scoring,
-            option_mass=option_mass,
-            abstain_below=abstain_below,
-            think=think,
-            stream={} if cache is None else {"cache": cache},
-        )
-        return await run_many_async(
-            inputs,
-            lambda given: self._decide(given, asked, settings, True, max_concurrency),
-            at_once=await self._prepared(inputs_at_once, self.session, think, max_concurrency),
-            total=length_of(inputs),
-            progress=progress,
-            return_exceptions=return_exceptions,
-        )
-
-    async def decision_prompts(
-        self,
-        input: Any,
-        questions: Any,
-        *,
-        labels: LabelStyle = "text",
-        orders: int = 1,
-        prompt: WritePrompt | None = None,
-    ) -> list[str]:
-        """Run :meth:`Model.decision_prompts <eliza_ffi.Model.decision_prompts>` on a thread."""
-        return await self._prepared(
-            partial(self._model.decision_prompts, labels=labels, orders=orders, prompt=prompt),
-            input,
-            questions,
-        )
-
-    # ---- Structured answers ---------------------------------------------------------------------
-
-    @overload
-    async def fill(
-        self,
-        prompt: AnyPrompt,
-        shape: type[T],
-        *,
-        on_span: Callable[[Any], Any] | None = ...,
-        wait: bool | float = ...,
-        **settings: Unpack[FillSettings],
-    ) -> ShapedResult[T]: ...
-
-    @overload
-    async def fill(
-        self,
-        prompt: AnyPrompt,
-        shape: Regex | Lark,
-        *,
-        on_span: Callable[[Any], Any] | None = ...,
-        wait: bool | float = ...,
-        **settings: Unpack[FillSettings],
-    ) -> ShapedResult[str]: ...
-
-    @overload
-    async def fill(
-        self,
-        prompt: AnyPrompt,
-        shape: Mapping[str, Any],
-        *,
-        on_span: Callable[[Any], Any] | None = ...,
-        wait: bool | float = ...,
-        **settings: Unpack[FillSettings],
-    ) -> ShapedResult[Any]: ...
-
-    @overload
-    async def fill(
-        self,
-        prompt: AnyPrompt,
-        shape: Fillable,
-        *,
-        on_span: Callable[[Any], Any] | None = ...,
-        wait: bool | float = ...,
-        **settings: Unpack[FillSettings],
-    ) -> FillResult: ...
-
-    async def fill(
-        self,
-        prompt: AnyPrompt,
-        shape: Any,
-        *,
-        on_span: Callable[[Any], Any] | None = None,
-        wait: bool | float = True,
-        **settings: Unpack[FillSettings],
-    ) -> Any:
-        """Run :meth:`Model.fill <eliza_ffi.model.Model.fill>` on a thread."""
-        check_callback("on_span", on_span)
-        return await self._result(
-            self._jobs.fill,
-            prompt,
-            shape,
-            method="fill",
-            with_steps=on_span is not None,
-            wait=wait,
-            on_step=on_span,
-            **settings,
-        )
-
-    @overload
-    def fill_stream(
-        self,
-        prompt: AnyPrompt,
-        shape: type[T],
-        *,
-        wait: bool | float = ...,
-        **settings: Unpack[FillSettings],
-    ) -> AsyncGenerator[FieldFill | ShapedResult[T], None]: ...
-
-    @overload
-    def fill_stream(
-        self,
-        prompt: AnyPrompt,
-        shape: Any,
-        *,
-        wait: bool | float = ...,
-        **settings: Unpack[FillSettings],
-    ) -> AsyncGenerator[SpanFill | FieldFill | FillResult, None]: ...
-
-    def fill_stream(
-        self,
-        prompt: AnyPrompt,
-        shape: Any,
-        *,
-        wait: bool | float = True,
-        **settings: Unpack[FillSettings],
-    ) -> AsyncGenerator[Any, None]:
-        """Run :meth:`Model.fill_stream <eliza_ffi.model.Model.fill_stream>` on a thread."""
-        prepare = partial(
-            self._jobs.fill, prompt, shape, method="fill_stream", with_steps=True, **settings
-        )
-        return self._steps(prepare, wait)
-
-    async def fill_many(
-        self,
-        prompts: Iterable[AnyPrompt],
-        shape: Any,
-        *,
-        progress: Callable[[int, int | None], Any] | None = None,
-        max_concurrency: int | None = None,
-        return_exceptions: bool = False,
-        **settings: Unpack[FillSettings],
-    ) -> list[FillResult]:
-        """Run :meth:`Model.fill_many <eliza_ffi.model.Model.fill_many>` on a thread."""
-
-        async def one(prompt: AnyPrompt) -> FillResult:
-            found = await self._result(
-                self._jobs.fill,
-                prompt,
-                shape,
-                method="fill_many",
-                with_steps=False,
-                wait=True,
-                **settings,
-            )
-            return cast(FillResult, found)
-
-        check_prompts(prompts, "fill")
-        return await self._many(prompts, one, progress, max_concurrency, return_exceptions)
-
-    # ---- Tool calls -----------------------------------------------------------------------------
-
-    @overload
-    async def call_tool(
-        self,
-        messages: Messages,
-        tools: Sequence[Mapping[str, Any]],
-        choice: Literal["required"],
-        *,
-        variables: Mapping[str, Any] | None = ...,
-        max_tokens: int = ...,
-        wait: bool | float = ...,
-        **settings: Unpack[ToolSettings],
-    ) -> ToolCall: ...
-
-    @overload
-    async def call_tool(
-        self,
-        messages: Messages,
-        tools: Sequence[Mapping[str, Any]],
-        choice: str | Mapping[str, Any] = ...,
-        *,
-        variables: Mapping[str, Any] | None = ...,
-        max_tokens: int = ...,
-        wait: bool | float = ...,
-        **settings: Unpack[ToolSettings],
-    ) -> ToolCall | TextAnswer: ...
-
-    async def call_tool(
-        self,
-        messages: Messages,
-        tools: Sequence[Mapping[str, Any]],
-        choice: str | Mapping[str, Any] = "auto",
-        *,
-        variables: Mapping[str, Any] | None = None,
-        max_tokens: int = MOST_TOKENS,
-        wait: bool | float = True,
-        **settings: Unpack[ToolSettings],
-    ) -> ToolCall | TextAnswer:
-        """Run :meth:`Model.call_tool <eliza_ffi.model.Model.call_tool>` on a thread."""
-        found = await self._result(
-            self._jobs.tools,
-            messages,
-            tools,
-            choice,
-            variables=variables,
-            max_tokens=max_tokens,
-            method="call_tool",
-            wait=wait,
-            **settings,
-        )
-        return one_call(found)
-
-    @overload
-    async def call_tools(
-        self,
-        messages: Messages,
-        tools: Sequence[Mapping[str, Any]],
-        choice: Literal["required"],
-        *,
-        max_calls: int = ...,
-        variables: Mapping[str, Any] | None = ...,
-        max_tokens: int = ...,
-        wait: bool | float = ...,
-        **settings: Unpack[ToolSettings],
-    ) -> ToolCalls: ...
-
-    @overload
-    async def call_tools(
-        self,
-        messages: Messages,
-        tools: Sequence[Mapping[str, Any]],
-        choice: str | Mapping[str, Any] = ...,
-        *,
-        max_calls: int = ...,
-        variables: Mapping[str, Any] | None = ...,
-        max_tokens: int = ...,
-        wait: bool | float = ...,
-        **settings: Unpack[ToolSettings],
-    ) -> ToolCalls | TextAnswer: ...
-
-    async def call_tools(
-        self,
-        messages: Messages,
-        tools: Sequence[Mapping[str, Any]],
-        choice: str | Mapping[str, Any] = "auto",
-        *,
-        max_calls: int = MOST_CALLS,
-        variables: Mapping[str, Any] | None = None,
-        max_tokens: int = MOST_TOKENS,
-        wait: bool | float = True,
-        **settings: Unpack[ToolSettings],
-    ) -> ToolCalls | TextAnswer:
-        """Run :meth:`Model.call_tools <eliza_ffi.model.Model.call_tools>` on a thread."""
-        found = await self._result(
-            self._jobs.tools,
-            messages,
-            tools,
-            choice,
-            max_calls=max_calls,
-            variables=variables,
-            max_tokens=max_tokens,
-            method="call_tools",
-            wait=wait,
-            **settings,
-        )
-        return cast(ToolCalls | TextAnswer, found)
-
-    # ---- Prompts on disk ------------------------------------------------------------------------
-
-    async def save(
-        self,
-        path: str | os.PathLike[str],
-        prompt: AnyPrompt,
-        *,
-        cache: CacheOptions | None = None,
-        wait: bool | float = True,
-    ) -> int:
-        """Run :meth:`Model.save <eliza_ffi.model.Model.save>` on a thread."""
-        return cast(int, await self._result(self._jobs.save, path, prompt, cache, wait=wait))
-
-    async def restore(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        cache: CacheOptions | None = None,
-        wait: bool | float = True,
-    ) -> int:
-        """Run :meth:`Model.restore <eliza_ffi.model.Model.restore>` on a thread."""
-        return cast(int, await self._result(self._jobs.restore, path, cache, wait=wait))
-
     # ---- Requests -------------------------------------------------------------------------------
 
-    async def _prepared(self, prepare: Callable[..., T], *arguments: Any) -> T:
+    end_of_turn = _awaited(Model.end_of_turn)
+    """Run :meth:`Model.end_of_turn <eliza_ffi.model.Model.end_of_turn>` on a thread."""
+
+    generate = _awaited(Model.generate)
+    """Run :meth:`Model.generate <eliza_ffi.model.Model.generate>` on a thread."""
+
+    stream = _streamed(Model.stream)
+    """Run :meth:`Model.stream <eliza_ffi.model.Model.stream>` on a thread."""
+
+    generate_many = _awaited(Model.generate_many)
+    """Run :meth:`Model.generate_many <eliza_ffi.model.Model.generate_many>` on a thread."""
+
+    choose = _awaited(Model.choose)
+    """Run :meth:`Model.choose <eliza_ffi.model.Model.choose>` on a thread."""
+
+    choose_many = _awaited(Model.choose_many)
+    """Run :meth:`Model.choose_many <eliza_ffi.model.Model.choose_many>` on a thread."""
+
+    rank = _awaited(Model.rank)
+    """Run :meth:`Model.rank <eliza_ffi.model.Model.rank>` on a thread."""
+
+    rank_many = _awaited(Model.rank_many)
+    """Run :meth:`Model.rank_many <eliza_ffi.model.Model.rank_many>` on a thread."""
+
+    decide = _awaited(Model.decide)
+    """Run :meth:`Model.decide <eliza_ffi.model.Model.decide>` on a thread."""
+
+    decide_many = _awaited(Model.decide_many)
+    """Run :meth:`Model.decide_many <eliza_ffi.model.Model.decide_many>` on a thread."""
+
+    fill = _awaited(Model.fill)
+    """Run :meth:`Model.fill <eliza_ffi.model.Model.fill>` on a thread."""
+
+    fill_stream = _iterated(Model.fill_stream)
+    """Run :meth:`Model.fill_stream <eliza_ffi.model.Model.fill_stream>` on a thread."""
+
+    fill_many = _awaited(Model.fill_many)
+    """Run :meth:`Model.fill_many <eliza_ffi.model.Model.fill_many>` on a thread."""
+
+    call_tool = _awaited(Model.call_tool)
+    """Run :meth:`Model.call_tool <eliza_ffi.model.Model.call_tool>` on a thread."""
+
+    call_tools = _awaited(Model.call_tools)
+    """Run :meth:`Model.call_tools <eliza_ffi.model.Model.call_tools>` on a thread."""
+
+    save = _awaited(Model.save)
+    """Run :meth:`Model.save <eliza_ffi.model.Model.save>` on a thread."""
+
+    restore = _awaited(Model.restore)
+    """Run :meth:`Model.restore <eliza_ffi.model.Model.restore>` on a thread."""
+
+    async def _prepared(self, prepare: Callable[[], R]) -> R:
         """Run a call that needs no slot on a thread, and return its result."""
         _ = self.session.ctx  # raises if the model is closed or belongs to the parent process
-        return await self.session.helpers.run(prepare, *arguments)
+        return await self.session.helpers.run(prepare)
 
-    async def _result(
-        self,
-        prepare: Callable[..., Work[Any]],
-        *arguments: Any,
-        wait: bool | float,
-        on_step: Callable[[Any], Any] | None = None,
-        **settings: Any,
-    ) -> Any:
-        """Prepare and run a request, call `on_step` with its steps, and return its result."""
-        work = await self._prepared(partial(prepare, *arguments, **settings))
-        return await self._run(work, wait, on_step)
-
-    async def _run(
-        self, work: Work[Any], wait: bool | float, on_step: Callable[[Any], Any] | None = None
-    ) -> Any:
-        async with aclosing(self.session.steps_async(work, wait)) as steps:
-            async for step in steps:
-                if not isinstance(step, STEPS):
-                    return step
-                await tell(on_step, step)
-        raise AssertionError("the last step is the result")
-
-    async def _steps(
-        self, prepare: Callable[[], Work[Any]], wait: bool | float
-    ) -> AsyncGenerator[Any, None]:
-        """Prepare a request and yield its steps."""
-        work = await self._prepared(prepare)
-        async with aclosing(self.session.steps_async(work, wait)) as steps:
+    async def _steps(self, prepare: Callable[[], Any]) -> AsyncGenerator[Any, None]:
+        """Prepare a request on a thread, and yield its steps."""
+        async with aclosing(await self._prepared(prepare)) as steps:
             async for step in steps:
                 yield step
-
-    async def _many(
-        self,
-        items: Iterable[V],
-        one: Callable[[V], Coroutine[Any, Any, T]],
-        progress: Callable[[int, int | None], Any] | None,
-        max_concurrency: int | None,
-        return_exceptions: bool,
-        total: int | None = None,
-    ) -> list[T]:
-        return await run_many_async(
-            items,
-            one,
-            at_once=self.session.at_once(max_concurrency),
-            total=length_of(items) if total is None else total,
-            progress=progress,
-            return_exceptions=return_exceptions,
-        )
-
-    async def _asked(self, questions: Any, **more: Any) -> tuple[Sequence[Question], Settings]:
-        def prepare() -> tuple[Sequence[Question], Settings]:
-            asked = as_questions(questions)
-            return asked, settings_for(self.session, asked, **more)
-
-        return await self._prepared(prepare)
-
-    async def _decide(
-        self,
-        given: Any,
-        questions: Sequence[Question],
-        settings: Settings,
-        wait: bool | float,
-        at_once: int | None = None,
-    ) -> Decision:
-        if settings.think:
-            reason = partial(reasoning_work, self.session, given, questions, settings)
-            text = (await self._result(reason, wait=wait)).text
-            alone = replace(settings, think=0)
-            reasoned = with_reasoning(given, text)
-            found = await self._decide(reasoned, questions, alone, wait, at_once)
-            return replace(found, reasoning=text)
-
-        def prepare() -> tuple[DecisionRun, Work[ScoreResult]]:
-            decision = DecisionRun(self.session, given, questions, settings)
-            return decision, score_work(self.session, decision.args, at_once)
-
-        decision, work = await self._prepared(prepare)
-        return await self._prepared(decision.decision, await self._run(work, wait))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,9 @@ from .choices.rank_result import RankResult
 from .decisions.answers import Decision, expand
 from .decisions.asking import How, WritePrompt, prompt_texts
 from .decisions.calibration import Calibration
-from .decisions.deciding import settings_for
+from .decisions.deciding import Settings, settings_for
 from .decisions.prompts import LabelStyle, check_one_input
+from .decisions.questions import Question
 from .decisions.reasoning import decision_job, inputs_at_once
 from .decisions.scoring import Rule
 from .decisions.wire import as_questions
@@ -290,12 +291,6 @@ class Model:
         """
         return self.session.chat().tokens(messages, **more)
 
-    @overload
-    def embed(self, text: str, pooling: str = ...) -> NDArray[np.float32]: ...
-
-    @overload
-    def embed(self, text: Iterable[str], pooling: str = ...) -> NDArray[np.float32]: ...
-
     def embed(self, text: str | Iterable[str], pooling: str = "mean") -> NDArray[np.float32]:
         """Compute the embedding of a string, or of several strings.
 
@@ -364,8 +359,7 @@ class Model:
         BusyError
             As :meth:`generate`.
         """
-        score: EotScore = self._run(self._jobs.end_of_turn(prompt, end), True)
-        return score
+        return cast(EotScore, self._run(self._jobs.end_of_turn(prompt, end), True))
 
     # ---- Text -----------------------------------------------------------------------------------
 
@@ -465,8 +459,7 @@ class Model:
             cache=cache,
             on_text=on_text,
         )
-        found: GenerationResult = self._run(work, wait, on_text)
-        return found
+        return cast(GenerationResult, self._run(work, wait, on_text))
 
     def stream(
         self,
@@ -510,7 +503,7 @@ class Model:
             speculation=speculation,
             cache=cache,
         )
-        return TextStream(self.session.steps(work, wait))
+        return self._stream(work, wait)
 
     def generate_many(
         self,
@@ -545,10 +538,10 @@ class Model:
         """
 
         def job(prompt: AnyPrompt) -> Job[GenerationResult]:
-            return self._job(
-                self._jobs.text(prompt, method="generate_many", max_tokens=max_tokens, **settings),
-                settings.get("on_text"),
+            work = self._jobs.text(
+                prompt, method="generate_many", max_tokens=max_tokens, **settings
             )
+            return self._job(work, on_step=settings.get("on_text"))
 
         check_prompts(prompts, "generate")
         return self._many(prompts, job, progress, max_concurrency, return_exceptions)
@@ -561,18 +554,8 @@ class Model:
         prompt: AnyPrompt,
         labels: Mapping[str, V] | LabelSet[V] | type[V],
         *,
-        mode: ChoiceMode | None = ...,
-        temperature: float = ...,
-        probabilities: bool = ...,
-        tokenization: Tokenization = ...,
-        heal_prompt: bool = ...,
-        max_tokens: int = ...,
-        sampling: Sampling | None = ...,
-        seed: int | None = ...,
-        think: int = ...,
-        cache: CacheOptions | None = ...,
-        on_text: Callable[[str], Any] | None = ...,
         wait: bool | float = ...,
+        **settings: Unpack[ChoiceSettings],
     ) -> ChoiceResult[V]: ...
 
     @overload
@@ -581,18 +564,8 @@ class Model:
         prompt: AnyPrompt,
         labels: Strings,
         *,
-        mode: ChoiceMode | None = ...,
-        temperature: float = ...,
-        probabilities: bool = ...,
-        tokenization: Tokenization = ...,
-        heal_prompt: bool = ...,
-        max_tokens: int = ...,
-        sampling: Sampling | None = ...,
-        seed: int | None = ...,
-        think: int = ...,
-        cache: CacheOptions | None = ...,
-        on_text: Callable[[str], Any] | None = ...,
         wait: bool | float = ...,
+        **settings: Unpack[ChoiceSettings],
     ) -> ChoiceResult[str]: ...
 
     @overload
@@ -601,18 +574,8 @@ class Model:
         prompt: AnyPrompt,
         labels: Any,
         *,
-        mode: ChoiceMode | None = ...,
-        temperature: float = ...,
-        probabilities: bool = ...,
-        tokenization: Tokenization = ...,
-        heal_prompt: bool = ...,
-        max_tokens: int = ...,
-        sampling: Sampling | None = ...,
-        seed: int | None = ...,
-        think: int = ...,
-        cache: CacheOptions | None = ...,
-        on_text: Callable[[str], Any] | None = ...,
         wait: bool | float = ...,
+        **settings: Unpack[ChoiceSettings],
     ) -> ChoiceResult[Any]: ...
 
     def choose(
@@ -706,8 +669,7 @@ class Model:
             cache=cache,
             on_text=on_text,
         )
-        found: ChoiceResult[Any] = self._run(work, wait, on_text)
-        return found
+        return cast(ChoiceResult[Any], self._run(work, wait, on_text))
 
     @overload
     def prepare_labels(
@@ -778,7 +740,7 @@ class Model:
 
         def job(item: tuple[AnyPrompt, Any]) -> Job[ChoiceResult[Any]]:
             work = self._jobs.choice(*item, method="choose_many", **settings)
-            return self._job(work, settings.get("on_text"))
+            return self._job(work, on_step=settings.get("on_text"))
 
         check_prompts(prompts, "choose")
         return self._many(
@@ -905,8 +867,7 @@ class Model:
             think=think,
             cache=cache,
         )
-        found: RankResult[Any] = self._run(work, wait)
-        return found
+        return cast(RankResult[Any], self._run(work, wait))
 
     def rank_many(
         self,
@@ -1042,7 +1003,7 @@ class Model:
             think=think,
             stream={} if cache is None else {"cache": cache},
         )
-        return decision_job(self.session, input, asked, settings, wait).run()
+        return cast(Decision, self._result(self._decision(input, asked, settings, wait)))
 
     def decide_many(
         self,
@@ -1100,12 +1061,11 @@ class Model:
             think=think,
             stream={} if cache is None else {"cache": cache},
         )
-        session = self.session
         return self._many(
             inputs,
-            lambda given: decision_job(session, given, asked, settings, True, max_concurrency),
+            lambda given: self._decision(given, asked, settings, True, max_concurrency),
             progress,
-            inputs_at_once(session, think, max_concurrency),
+            inputs_at_once(self.session, think, max_concurrency),
             return_exceptions,
         )
 
@@ -1279,7 +1239,7 @@ class Model:
         The parameters and errors are the same as in :meth:`fill`, but ``retries`` must be 0.
         """
         work = self._jobs.fill(prompt, shape, method="fill_stream", with_steps=True, **settings)
-        return self.session.steps(work, wait)
+        return self._steps(work, wait)
 
     def fill_many(
         self,
@@ -1416,7 +1376,7 @@ class Model:
             method="call_tool",
             **settings,
         )
-        return one_call(self._run(work, wait))
+        return cast(ToolCall | TextAnswer, self._run(work, wait, read=one_call))
 
     @overload
     def call_tools(
@@ -1487,8 +1447,7 @@ class Model:
             method="call_tools",
             **settings,
         )
-        found: ToolCalls | TextAnswer = self._run(work, wait)
-        return found
+        return cast(ToolCalls | TextAnswer, self._run(work, wait))
 
     # ---- Prompts on disk ------------------------------------------------------------------------
 
@@ -1529,8 +1488,7 @@ class Model:
         NotSupportedError
             If the library cannot save slots.
         """
-        saved: int = self._run(self._jobs.save(path, prompt, cache), wait)
-        return saved
+        return cast(int, self._run(self._jobs.save(path, prompt, cache), wait))
 
     def restore(
         self,
@@ -1569,25 +1527,61 @@ class Model:
         NotSupportedError
             If the library cannot restore slots.
         """
-        restored: int = self._run(self._jobs.restore(path, cache), wait)
-        return restored
+        return cast(int, self._run(self._jobs.restore(path, cache), wait))
 
-    # ---- Requests -------------------------------------------------------------------------------
+    # ---- Requests: AsyncModel awaits them ------------------------------------------------------
 
     def _run(
-        self, work: Work[Any], wait: bool | float, on_step: Callable[[Any], Any] | None = None
+        self,
+        work: Work[Any],
+        wait: bool | float,
+        on_step: Callable[[Any], Any] | None = None,
+        read: Callable[[Any], Any] | None = None,
     ) -> Any:
-        """Run a request, call `on_step` with each of its steps, and return its result."""
-        with closing(self.session.steps(work, wait)) as steps:
-            for step in steps:
-                if not isinstance(step, STEPS):
-                    return step
-                if on_step is not None:
-                    on_step(step)
-        raise AssertionError("the last step is the result")
+        """Run a request and return its result; parameters as :meth:`_job`."""
+        return self._result(self._job(work, wait, on_step, read))
 
-    def _job(self, work: Work[Any], on_step: Callable[[Any], Any] | None = None) -> RunJob[Any]:
-        return RunJob(lambda: self._run(work, True, on_step), work.cancel)
+    def _job(
+        self,
+        work: Work[Any],
+        wait: bool | float = True,
+        on_step: Callable[[Any], Any] | None = None,
+        read: Callable[[Any], Any] | None = None,
+    ) -> Job[Any]:
+        """Return a job that runs a request, and calls `on_step` with each of its steps.
+
+        The result of the job is `read` of the result of the request.
+        """
+
+        def run() -> Any:
+            with closing(self.session.steps(work, wait)) as steps:
+                for step in steps:
+                    if not isinstance(step, STEPS):
+                        return step if read is None else read(step)
+                    if on_step is not None:
+                        on_step(step)
+            raise AssertionError("the last step is the result")
+
+        return RunJob(run, work.cancel)
+
+    def _decision(
+        self,
+        given: Any,
+        questions: Sequence[Question],
+        settings: Settings,
+        wait: bool | float,
+        at_once: int | None = None,
+    ) -> Job[Decision]:
+        return decision_job(self.session, given, questions, settings, wait, at_once)
+
+    def _result(self, job: Job[Any]) -> Any:
+        return job.run()
+
+    def _steps(self, work: Work[Any], wait: bool | float) -> Iterator[Any]:
+        return self.session.steps(work, wait)
+
+    def _stream(self, work: Work[Any], wait: bool | float) -> TextStream:
+        return TextStream(self.session.steps(work, wait))
 
     def _many(
         self,
@@ -1598,7 +1592,7 @@ class Model:
         return_exceptions: bool,
         total: int | None = None,
     ) -> list[Any]:
-        return run_many(
+        return self._run_many(
             items,
             job,
             at_once=self.session.at_once(max_concurrency),
@@ -1606,3 +1600,6 @@ class Model:
             progress=progress,
             return_exceptions=return_exceptions,
         )
+
+    def _run_many(self, items: Iterable[V], job: Callable[[V], Job[Any]], **how: Any) -> list[Any]:
+        return run_many(items, job, **how)

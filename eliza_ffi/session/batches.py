@@ -21,7 +21,6 @@ __all__ = [
     "RunJob",
     "labels_for",
     "length_of",
-    "one_or_several",
     "run_in_order",
     "run_many",
     "run_many_async",
@@ -58,18 +57,8 @@ def length_of(items: Iterable[Any]) -> int | None:
     return len(items) if isinstance(items, Sized) else None
 
 
-def one_or_several(labels: Any) -> LabelSet[Any] | Iterable[Any]:
-    """Return one label set for all prompts, or an iterable with one label set per prompt."""
-    if isinstance(labels, str | type | Mapping | LabelSet) or not isinstance(labels, Iterable):
-        return as_label_set(labels)
-    listed = iter(check_several("labels", labels, "labels, or one label set for each prompt"))
-    first = next(listed, None)
-    labels = itertools.chain([] if first is None else [first], listed)
-    return as_label_set(list(labels)) if first is None or isinstance(first, str) else labels
-
-
-def labels_for(prompts: Iterable[Item], labels: Any) -> Iterator[tuple[Item, Any]]:
-    """Yield each prompt with its labels.
+def labels_for(prompts: Iterable[Item], labels: Any) -> Iterable[tuple[Item, Any]]:
+    """Return each prompt with its labels. The prompts are read one by one.
 
     Parameters
     ----------
@@ -82,13 +71,20 @@ def labels_for(prompts: Iterable[Item], labels: Any) -> Iterator[tuple[Item, Any
     Raises
     ------
     InvalidArgumentError
-        If the numbers of prompts and of label sets differ.
+        If the labels are malformed, or the numbers of prompts and of label sets differ.
     """
-    labels = one_or_several(labels)
-    if isinstance(labels, LabelSet):
-        for prompt in prompts:
-            yield prompt, labels
-        return
+    if isinstance(labels, str | type | Mapping | LabelSet) or not isinstance(labels, Iterable):
+        one_set = as_label_set(labels)
+    else:
+        sets = iter(check_several("labels", labels, "labels, or one label set for each prompt"))
+        first = list(itertools.islice(sets, 1))
+        if first and not isinstance(first[0], str):
+            return _pairs(prompts, itertools.chain(first, sets))
+        one_set = as_label_set([*first, *sets])
+    return ((prompt, one_set) for prompt in prompts)
+
+
+def _pairs(prompts: Iterable[Item], labels: Iterable[Any]) -> Iterator[tuple[Item, Any]]:
     missing = object()
     for i, (item, own) in enumerate(itertools.zip_longest(prompts, labels, fillvalue=missing)):
         if item is missing or own is missing:
