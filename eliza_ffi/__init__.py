@@ -96,66 +96,29 @@ __all__ = [
 __version__ = "0.2.0"
 """The version of the package."""
 
-_ROOMS = {
-    "async_model": ("AsyncModel",),
-    "chat": ("Prompt",),
-    "choices": (
-        "ChoiceResult",
-        "PreparedLabels",
-        "RankResult",
-    ),
-    "decisions": (
-        "Calibration",
-        "Decision",
-        "Labels",
-        "Predicate",
-        "Score",
-    ),
-    "errors": (
-        "BusyError",
-        "ChatTemplateError",
-        "ContextFullError",
-        "ElizaError",
-        "FillError",
-        "InvalidAnswerError",
-        "InvalidArgumentError",
-        "ModelError",
-        "NotSupportedError",
-    ),
-    "model": ("Model",),
-    "sampling": ("Sampling",),
-    "session": (
-        "AsyncTextStream",
-        "CacheOptions",
-        "GenerationResult",
-        "Speculation",
-        "TextAnswer",
-        "TextStream",
-        "TokenLogprob",
-        "ToolCall",
-        "ToolCalls",
-    ),
-    "structured": (
-        "FieldFill",
-        "FillResult",
-        "Gbnf",
-        "Lark",
-        "Regex",
-        "ShapedResult",
-        "Skeleton",
-        "SpanFill",
-    ),
-}
-_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
+_ROOMS = (
+    "errors",
+    "sampling",
+    "chat",
+    "choices",
+    "structured",
+    "session",
+    "decisions",
+    "model",
+    "async_model",
+)
+"""Where the public names are. A room comes after the rooms that it imports."""
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name at its first use, because importing numpy and cffi is slow."""
-    if name not in _ROOM_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = getattr(importlib.import_module(f".{_ROOM_OF[name]}", __name__), name)
-    globals()[name] = found
-    return found
+    if name in __all__:
+        for room in _ROOMS:
+            module = importlib.import_module(f".{room}", __name__)
+            if name in module.__all__:
+                globals()[name] = getattr(module, name)
+                return globals()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
