@@ -23,7 +23,7 @@ from ..structured.shape import is_shape
 from ..structured.shaped_result import FieldFill, ShapedResult
 from .filling import FillRequest, FillRun
 from .generation import GenerationRun
-from .lifecycle import Lifecycle, Work
+from .lifecycle import Current, Lifecycle, Work
 from .options import AnyPrompt, CacheOptions, RankSettings
 from .ranking import RankRequest, RankRun, rank_request
 from .reading import Reading
@@ -33,7 +33,6 @@ from .requests import (
     ShapeRequest,
     TextPiece,
     TokenLogprob,
-    Tries,
     check_keywords,
     checked_cache,
     checked_tokens,
@@ -61,7 +60,6 @@ from .tool_calls import (
 
 __all__ = ["STEPS", "Jobs"]
 
-Q = TypeVar("Q", bound=Request)
 R = TypeVar("R")
 
 STEPS = (str, SpanFill, FieldFill)
@@ -167,7 +165,7 @@ class Jobs:
 
             return self._work(request, take, at_once=not with_text)
 
-        return self._after_thinking(think, request, work, settings)
+        return thinking_work(self.session, request, think, work, settings.get("sampling"))
 
     def _choice_by_search(
         self, request: GenerationRequest, labels: LabelSet[Any]
@@ -182,8 +180,7 @@ class Jobs:
                     yield result.text
                 yield result
 
-        n_tokens, slot_id = _size_of(request)
-        return Work(make, steps, n_tokens=n_tokens, slot_id=slot_id)
+        return Work(make, steps, *_size_of(request))
 
     def ranking(
         self, prompt: AnyPrompt, labels: Any, *, method: str, think: int = 0, **settings: Any
@@ -194,11 +191,10 @@ class Jobs:
         request = rank_request(session, prompt, as_label_set(labels), **settings)
 
         def work(request: RankRequest) -> Work[RankResult[Any]]:
-            n_tokens, slot_id = _size_of(request)
             make = partial(RankRun, session.binding, session.ctx, request)
-            return Work(make, RankRun.steps, n_tokens=n_tokens, slot_id=slot_id)
+            return Work(make, RankRun.steps, *_size_of(request))
 
-        return self._after_thinking(think, request, work, settings)
+        return thinking_work(self.session, request, think, work)
 
     def fill(
         self,
@@ -224,7 +220,7 @@ class Jobs:
         if is_shape(shape):
             shaped = shape_request(self.session, prompt, shape, method=method, **settings)
             work_of = partial(self._shape, with_steps=with_steps)
-            return self._after_thinking(think, shaped, work_of, settings)
+            return thinking_work(self.session, shaped, think, work_of)
         request = fill_request(self.session, prompt, shape, method=method, **settings)
         is_json_form = isinstance(shape, Mapping)
 
@@ -237,26 +233,27 @@ class Jobs:
         def work(request: FillRequest) -> Work[SpanFill | FieldFill | FillResult]:
             return self._work(request, lambda: take)
 
-        return self._after_thinking(think, request, work, settings)
+        return thinking_work(self.session, request, think, work)
 
     def _shape(
         self, request: ShapeRequest, with_steps: bool
     ) -> Work[SpanFill | FieldFill | FillResult]:
-        def steps(tries: Tries) -> Generator[FieldFill | ShapedResult[Any], None, None]:
+        def steps(current: Current) -> Generator[FieldFill | ShapedResult[Any], None, None]:
+            latest = request
             while True:
                 try:
-                    take = Reading(tries.request.shape, with_steps).take
-                    with closing(_run_steps(tries.run)) as running:
+                    take = Reading(latest.shape, with_steps).take
+                    with closing(_run_steps(current.run)) as running:
                         for step in running:
                             yield from take(step)
                     return
                 except InvalidAnswerError:
-                    if not tries.again():
+                    if not latest.retries:
                         raise
+                latest = latest.again()
+                current.follow(self._begin(latest.args))
 
-        n_tokens, slot_id = _size_of(request)
-        make = partial(Tries, request, self._begin)
-        return Work(make, steps, n_tokens=n_tokens, slot_id=slot_id)
+        return Work(lambda: Current(self._begin(request.args)), steps, *_size_of(request))
 
     def tools(
         self,
@@ -281,11 +278,10 @@ class Jobs:
         request = tool_request(self.session, messages, tools, choice, **settings)
 
         def work(request: ToolRequest) -> Work[str | CallPiece | ToolCall | ToolCalls | TextAnswer]:
-            n_tokens, slot_id = _size_of(request)
             make = partial(ToolRun, request, self._begin, _run_steps, with_steps, ends_at_limit)
-            return Work(make, ToolRun.steps, n_tokens=n_tokens, slot_id=slot_id)
+            return Work(make, ToolRun.steps, *_size_of(request))
 
-        return self._after_thinking(think, request, work, settings)
+        return thinking_work(self.session, request, think, work, settings.get("sampling"))
 
     def end_of_turn(self, prompt: str | Prompt | Tokens, end: str | int) -> Work[EotScore]:
         """Return a request that scores a turn's end, as :meth:`~eliza_ffi.Model.end_of_turn`."""
@@ -348,19 +344,8 @@ class Jobs:
                 for step in running:
                     yield from take(step)
 
-        n_tokens, slot_id = _size_of(request)
         make = partial(self._begin, request, at_once=at_once)
-        return Work(make, steps, n_tokens=n_tokens, slot_id=slot_id)
-
-    def _after_thinking(
-        self,
-        n_tokens: int,
-        request: Q,
-        work_of: Callable[[Q], Work[R]],
-        settings: Mapping[str, Any],
-    ) -> Work[R]:
-        """Return the work of a request, after up to `n_tokens` tokens of reasoning."""
-        return thinking_work(self.session, request, n_tokens, work_of, settings.get("sampling"))
+        return Work(make, steps, *_size_of(request))
 
     def _begin(
         self, request: GenerationRequest | FillRequest, *, at_once: bool = False

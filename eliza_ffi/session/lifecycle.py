@@ -11,7 +11,7 @@ from ..errors import GenerationCancelled
 from ..library.binding import CffiBinding
 from ..library.protocol import StreamConfig, Tokens
 
-__all__ = ["Lifecycle", "Work", "open_stream"]
+__all__ = ["Current", "Lifecycle", "Work", "open_stream"]
 
 Run = TypeVar("Run", bound="Cancellable")
 Step = TypeVar("Step")
@@ -32,6 +32,35 @@ class Cancellable(Protocol):
 
     def cancel(self) -> None:
         """Cancel the object's work."""
+
+
+class Current:
+    """The latest of several runs that follow each other. Any thread may cancel it and later runs.
+
+    Attributes
+    ----------
+    run
+        The latest run.
+    """
+
+    def __init__(self, run: Cancellable) -> None:
+        self.run: Any = run
+        self._lock = threading.Lock()
+        self._is_cancelled = False
+
+    def follow(self, run: Run) -> Run:
+        """Make a run the latest one, and return it."""
+        with self._lock:
+            self.run = run
+            if self._is_cancelled:
+                run.cancel()
+        return run
+
+    def cancel(self) -> None:
+        """Cancel the latest run and all later runs."""
+        with self._lock:
+            self._is_cancelled = True
+            self.run.cancel()
 
 
 class Work(Generic[Step]):
@@ -57,9 +86,9 @@ class Work(Generic[Step]):
         self,
         make: Callable[[], Run],
         steps: Callable[[Run], Generator[Step, None, None]],
-        *,
         n_tokens: float,
         slot_id: int = -1,
+        *,
         at_most: int | None = None,
     ) -> None:
         self.n_tokens = n_tokens
@@ -67,25 +96,15 @@ class Work(Generic[Step]):
         self.at_most = at_most
         self._make: Callable[[], Cancellable] = make
         self._steps: Callable[[Any], Generator[Step, None, None]] = steps
-        self._lock = threading.Lock()
-        self._last: Cancellable = make()
-        self._next: Cancellable | None = self._last
-        self._is_cancelled = False
+        self._next: Cancellable | None = make()
+        self._current = Current(self._next)
+        self.cancel = self._current.cancel
 
     def steps(self) -> Generator[Step, None, None]:
         """Run the request from its beginning, and return its steps."""
-        with self._lock:
-            run: Cancellable = self._make() if self._next is None else self._next
-            self._next, self._last = None, run
-            if self._is_cancelled:
-                run.cancel()
-        return self._steps(run)
-
-    def cancel(self) -> None:
-        """Cancel the latest run and all later runs."""
-        with self._lock:
-            self._is_cancelled = True
-            self._last.cancel()
+        run = self._make() if self._next is None else self._next
+        self._next = None
+        return self._steps(self._current.follow(run))
 
 
 class Lifecycle:

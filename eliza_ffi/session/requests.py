@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 import math
 import os
-import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeGuard
 
@@ -72,7 +71,6 @@ __all__ = [
     "ShapeRequest",
     "TextPiece",
     "TokenLogprob",
-    "Tries",
     "check_keywords",
     "check_prompts",
     "checked_cache",
@@ -493,47 +491,6 @@ FILLABLE = (
     "a Skeleton or its JSON form, a non-empty JSON Schema as a mapping, a class, a Regex or a Lark"
 )
 """The kinds of arguments that `fill` takes, for error messages."""
-
-
-class Tries:
-    """The first try and the retries of a structured answer. Any thread may cancel them.
-
-    Parameters
-    ----------
-    request
-        The request of the first try.
-    begin
-        Returns a run of a FillRequest or a GenerationRequest.
-
-    Attributes
-    ----------
-    request : ShapeRequest
-        The request of the latest try.
-    run
-        The run of the latest try.
-    """
-
-    def __init__(self, request: ShapeRequest, begin: Callable[[Any], Any]) -> None:
-        self.request = request
-        self.run = begin(request.args)
-        self._begin = begin
-        self._lock = threading.Lock()
-        self._is_cancelled = False
-
-    def again(self) -> bool:
-        """Begin another try and return True; return False if no retries are left."""
-        with self._lock:
-            if not self.request.retries or self._is_cancelled:
-                return False
-            self.request = self.request.again()
-            self.run = self._begin(self.request.args)
-            return True
-
-    def cancel(self) -> None:
-        """Cancel the running try and all later ones."""
-        with self._lock:
-            self._is_cancelled = True
-            self.run.cancel()
 
 
 RETRY_TEMPERATURE = 0.7

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..chat.thinking import (
     ReasoningReader,
@@ -20,7 +19,7 @@ from ..library.protocol import Tokens
 from ..sampling.params import Sampling
 from .filling import FillRequest
 from .generation import GenerationRun
-from .lifecycle import Work
+from .lifecycle import Current, Work
 from .ranking import RankRequest
 from .request import GenerationRequest
 from .requests import ShapeRequest
@@ -38,6 +37,8 @@ __all__ = [
     "thinking_work",
     "written_reasoning",
 ]
+
+R = TypeVar("R")
 
 Request = GenerationRequest | FillRequest | RankRequest | ShapeRequest | ToolRequest
 
@@ -64,9 +65,9 @@ def thinking_work(
     session: Session,
     request: Request,
     n_tokens: int,
-    work_of: Callable[[Any], Work[Any]],
-    sampling: Sampling | None,
-) -> Work[Any]:
+    work_of: Callable[[Any], Work[R]],
+    sampling: Sampling | None = None,
+) -> Work[R]:
     """Return a request that lets the model reason before it answers.
 
     Parameters
@@ -86,12 +87,20 @@ def thinking_work(
     generation = generation_in(request)
     work_of(request)  # checks the request before the model reasons
 
-    def make() -> ThinkingRun:
-        return ThinkingRun(session, request, n_tokens, work_of, sampling)
+    def make() -> Current:
+        return Current(ReasoningRun(session, generation, n_tokens, sampling))
+
+    def steps(current: Current) -> Generator[Any, None, None]:
+        with closing(current.run.steps()) as reasoning:
+            found = next(reasoning)
+        work = current.follow(work_of(_with_prompt(request, found.tokens)))
+        with closing(work.steps()) as steps:
+            for step in steps:
+                yield _with_reasoning(step, found.text)
 
     return Work(
         make,
-        ThinkingRun.steps,
+        steps,
         n_tokens=len(generation.prompt_tokens) + n_tokens,
         slot_id=generation.slot_id,
     )
@@ -135,10 +144,6 @@ def written_reasoning(session: Session, prompt: Tokens) -> WrittenReasoning | No
     marks = session.tokenize(format.start + format.end, False, True)
     control = frozenset(marks).intersection(session.token_texts().control)
     return WrittenReasoning(format, format.is_open(last), control)
-
-
-class _Cancellable(Protocol):
-    def cancel(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -207,50 +212,6 @@ class ReasoningRun:
         text = self._run.result().text.strip()
         end = read(self._format.end, False, True)
         yield FinishedReasoning(text, [*self._prompt, *read(text, False, False), *end])
-
-
-class ThinkingRun:
-    """A run in which the model reasons and then answers. Another thread may cancel it.
-
-    Parameters
-    ----------
-    session, request, n_tokens, work_of, sampling
-        As :func:`thinking_work`.
-    """
-
-    def __init__(
-        self,
-        session: Session,
-        request: Request,
-        n_tokens: int,
-        work_of: Callable[[Any], Work[Any]],
-        sampling: Sampling | None,
-    ) -> None:
-        self._request = request
-        self._work_of = work_of
-        self._reasoning = ReasoningRun(session, generation_in(request), n_tokens, sampling)
-        self._lock = threading.Lock()
-        self._current: _Cancellable = self._reasoning
-        self._is_cancelled = False
-
-    def cancel(self) -> None:
-        """Cancel the reasoning and the answer."""
-        with self._lock:
-            self._is_cancelled = True
-            self._current.cancel()
-
-    def steps(self) -> Generator[Any, None, None]:
-        """Yield the steps of the answer."""
-        with closing(self._reasoning.steps()) as reasoning:
-            found = next(reasoning)
-        work = self._work_of(_with_prompt(self._request, found.tokens))
-        with self._lock:
-            self._current = work
-            if self._is_cancelled:
-                work.cancel()
-        with closing(work.steps()) as steps:
-            for step in steps:
-                yield _with_reasoning(step, found.text)
 
 
 def _template(session: Session) -> str:

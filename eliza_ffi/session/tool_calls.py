@@ -20,7 +20,6 @@ import json
 import math
 import random
 import string
-import threading
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, fields, replace
@@ -56,6 +55,7 @@ from ..structured.limits import checked_schema
 from ..structured.shape import Shape
 from ..structured.token_texts import TokenTexts
 from ..structured.validation import schema_validator
+from .lifecycle import Current
 from .options import CacheOptions
 from .reading import Reading
 from .request import GenerationRequest, RunResult
@@ -624,17 +624,10 @@ class ToolRun:
         self._with_steps = with_steps
         self._ends_at_limit = ends_at_limit
         self._n_cached: int | None = None  # of the first run
-        self._lock = threading.Lock()
-        self._next: Any = begin(request.args)  # checks the request
-        self._is_cancelled = False
+        self._current = Current(begin(request.args))  # checks the request
+        self.cancel = self._current.cancel
         self._tokens = list(request.args.prompt_tokens)
         self._ids = random.SystemRandom()
-
-    def cancel(self) -> None:
-        """Cancel the run."""
-        with self._lock:
-            self._is_cancelled = True
-            self._next.cancel()
 
     def steps(self) -> Generator[str | CallPiece | ToolCall | ToolCalls | TextAnswer, None, None]:
         """Yield the steps; the last one is the result: the calls, or an answer in words."""
@@ -896,11 +889,7 @@ class ToolRun:
 
     def _run(self, args: GenerationRequest) -> Generator[StreamStep | RunResult, None, None]:
         """Yield the steps of a run, and its result."""
-        run = self._begin(args)
-        with self._lock:
-            self._next = run
-            if self._is_cancelled:
-                run.cancel()
+        run = self._current.follow(self._begin(args))
         with closing(self._drive(run)) as steps:
             for step in steps:
                 if isinstance(step, RunResult) and self._n_cached is None:
