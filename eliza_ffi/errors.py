@@ -129,36 +129,24 @@ class NotSupportedError(ElizaError):
     """The loaded library, or the installation, does not support the request."""
 
 
-_BY_STATUS: dict[int, type[ElizaError]] = {
-    -1: NotSupportedError,
-    -2: InvalidArgumentError,
-    -3: ModelError,
-    -4: NativeFault,
-    -5: OutOfMemory,
-    -6: AbiMismatchError,
-    -7: GenerationCancelled,
-    -8: BusyError,
-    -9: ContextFullError,
-    -10: InvalidArgumentError,
+_BY_STATUS: dict[int, tuple[type[ElizaError], str]] = {
+    -1: (NotSupportedError, "not implemented by this library"),
+    -2: (InvalidArgumentError, "invalid argument"),
+    -3: (ModelError, "no usable model"),
+    -4: (NativeFault, "the library reported a fault"),
+    -5: (OutOfMemory, "out of memory"),
+    -6: (AbiMismatchError, "ABI mismatch"),
+    -7: (GenerationCancelled, "cancelled"),
+    -8: (BusyError, "no slot is free"),
+    -9: (ContextFullError, "context full"),
+    -10: (InvalidArgumentError, "no room for the next token's text"),
 }
-
-_BARE_TEXT: dict[int, str] = {
-    -1: "not implemented by this library",
-    -2: "invalid argument",
-    -3: "no usable model",
-    -4: "the library reported a fault",
-    -5: "out of memory",
-    -6: "ABI mismatch",
-    -7: "cancelled",
-    -8: "no slot is free",
-    -9: "context full",
-    -10: "no room for the next token's text",
-}
+_UNKNOWN = (NativeFault, "unknown failure")
 
 
 def kind_of_status(status: int) -> type[ElizaError]:
     """Return the exception class of a negative library status."""
-    return _BY_STATUS.get(status, NativeFault)
+    return _BY_STATUS.get(status, _UNKNOWN)[0]
 
 
 def error_from_status(status: int, text: str, doing: str) -> ElizaError:
@@ -178,5 +166,6 @@ def error_from_status(status: int, text: str, doing: str) -> ElizaError:
     ElizaError
         The caller raises it, so that the traceback begins at the failed call.
     """
-    said = text.strip() or _BARE_TEXT.get(status, "unknown failure")
-    return kind_of_status(status)(f"cannot {doing}: {said} (status {status})")
+    kind, bare_text = _BY_STATUS.get(status, _UNKNOWN)
+    said = text.strip() or bare_text
+    return kind(f"cannot {doing}: {said} (status {status})")

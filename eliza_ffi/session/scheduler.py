@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Iterator
 from contextlib import aclosing, closing, contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ..errors import BusyError, ContextFullError, ElizaError, FillError
 from .lifecycle import Work
@@ -69,13 +69,7 @@ class Scheduler:
         while True:
             try:
                 with (
-                    self.turns.one(
-                        attempt.wait,
-                        alone=attempt.alone,
-                        at_most=attempt.at_most,
-                        slot_id=work.slot_id,
-                        after=attempt.after,
-                    ) as turn,
+                    self.turns.one(attempt.wait, **attempt.place) as turn,
                     attempt.running(turn, self.turns),
                     closing(work.steps()) as steps,
                 ):
@@ -92,13 +86,7 @@ class Scheduler:
         attempt = _Attempt(work, check_wait(wait))
         while True:
             try:
-                async with self.turns.one_async(
-                    attempt.wait,
-                    alone=attempt.alone,
-                    at_most=attempt.at_most,
-                    slot_id=work.slot_id,
-                    after=attempt.after,
-                ) as turn:
+                async with self.turns.one_async(attempt.wait, **attempt.place) as turn:
                     with attempt.running(turn, self.turns):
                         async with aclosing(self.threads.steps(work)) as steps:
                             async for step in steps:
@@ -140,8 +128,13 @@ class _Attempt:
     ) -> None:
         self.wait = wait
         self.alone = alone
-        self.at_most = work.at_most if wait and not alone else None
-        self.after = after
+        at_most = work.at_most if wait and not alone else None
+        self.place: dict[str, Any] = {
+            "alone": alone,
+            "at_most": at_most,
+            "slot_id": work.slot_id,
+            "after": after,
+        }
         self.has_yielded = False
         self._work = work
         self._reason = reason
