@@ -200,13 +200,7 @@ def check_path(name: str, value: Any) -> str:
 
 
 def check_several(name: str, value: Any, expected: str, hint: str = "") -> Iterable[Any]:
-    """Check that a value is an iterable, but not a string, bytes, a mapping or a class.
-
-    Parameters
-    ----------
-    name, value, expected, hint
-        As in :func:`wrong`.
-    """
+    """Check that a value is an iterable, but not a string, bytes, a mapping or a class."""
     is_one = isinstance(value, str | bytes | bytearray | Mapping | type)
     if is_one or not isinstance(value, Iterable) or getattr(value, "ndim", 1) == 0:
         raise wrong(name, expected, value, hint)
@@ -218,14 +212,7 @@ def check_each(
 ) -> tuple[Any, ...]:
     """Check that a value is an iterable of instances of a class, and return the items as a tuple.
 
-    Parameters
-    ----------
-    name, value
-        As in :func:`wrong`.
-    kind
-        The class of every item.
-    expected
-        What every item must be, such as ``"a string"``.
+    `expected` describes an item, such as ``"a string"``.
     """
     items = tuple(check_several(name, value, f"a list in which every item is {expected}"))
     for i, item in enumerate(items):
@@ -237,13 +224,8 @@ def check_each(
 def check_fields(owner: object, fields: FieldChecks) -> None:
     """Check the fields of a frozen object, and set them to the checked values.
 
-    Parameters
-    ----------
-    owner
-        The object.
-    fields
-        For each field, the usual class of its values, and the check for values of other classes.
-        Values of the usual class are not checked, which saves time.
+    `fields` has the usual class of each field's values, and the check for values of other classes.
+    Values of the usual class are not checked, which saves time.
     """
     for name, (usual, check) in fields.items():
         value = getattr(owner, name)
@@ -254,14 +236,7 @@ def check_fields(owner: object, fields: FieldChecks) -> None:
 def check_known(what: str, given: Iterable[Any], known: Collection[str]) -> None:
     """Check that all names are known field names; the error suggests the nearest known name.
 
-    Parameters
-    ----------
-    what
-        The object with the fields, for the message, such as ``"a span"``.
-    given
-        The names to check.
-    known
-        All known names.
+    `what` is the object with the fields, for the message, such as ``"a span"``.
     """
     for name in given:
         if not isinstance(name, str) or name not in known:
@@ -270,10 +245,7 @@ def check_known(what: str, given: Iterable[Any], known: Collection[str]) -> None
 
 
 def check_misspelt(what: str, given: Iterable[Any], known: Collection[str]) -> None:
-    """Check that no name is a misspelling of a known name. Other unknown names are allowed.
-
-    The parameters are those of :func:`check_known`.
-    """
+    """Check that no name is a misspelling of a known name. Other unknown names are allowed."""
     for name in given:
         hint = "" if name in known else did_you_mean(name, known, MISSPELT)
         if hint:
@@ -283,12 +255,7 @@ def check_misspelt(what: str, given: Iterable[Any], known: Collection[str]) -> N
 def did_you_mean(name: object, known: Iterable[str], least: float = 0.6) -> str:
     """Return ``"did you mean '...'?"`` with the most similar known name, or an empty string.
 
-    Parameters
-    ----------
-    name, known
-        The name to look for, and all known names.
-    least
-        Minimum similarity, 0 to 1, as `difflib` measures it.
+    `least` is the minimum similarity, 0 to 1, as `difflib` measures it.
     """
     if not isinstance(name, str):
         return ""

@@ -60,18 +60,8 @@ def length_of(items: Iterable[Any]) -> int | None:
 def labels_for(prompts: Iterable[Item], labels: Any) -> Iterable[tuple[Item, Any]]:
     """Return each prompt with its labels. The prompts are read one by one.
 
-    Parameters
-    ----------
-    prompts
-        An iterable of prompts.
-    labels
-        One label set for all prompts, in any form that ``choose`` takes, or an iterable with one
-        label set per prompt.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the labels are malformed, or the numbers of prompts and of label sets differ.
+    `labels` is one label set for all prompts, in any form that ``choose`` takes, or an iterable
+    with one label set per prompt.
     """
     if isinstance(labels, str | type | Mapping | LabelSet) or not isinstance(labels, Iterable):
         one_set = as_label_set(labels)
@@ -147,12 +137,8 @@ def run_in_order(
 
     Parameters
     ----------
-    items
-        Each item is read when a thread is free for it and the limit `look_ahead` permits it.
-    start
-        Makes the job of an item, on the thread that runs it.
-    at_once
-        Maximum number of jobs that run at the same time.
+    items, start, at_once
+        As :func:`run_many`.
     look_ahead
         Maximum number of jobs that have begun but whose results have not been yielded; at least
         `at_once`. While a slow job runs, later jobs may finish. Their results are kept until the

@@ -118,8 +118,7 @@ class FillRun:
 
     Notes
     -----
-    Call `steps` only once. Each step blocks while the library works. Different steps may be
-    requested from different threads. `cancel` may be called from any thread at any time.
+    Threads may use it as :class:`~eliza_ffi.session.GenerationRun`.
 
     Raises
     ------

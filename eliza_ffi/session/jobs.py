@@ -71,11 +71,6 @@ class Jobs:
 
     Each method checks its arguments, tokenizes the prompt and returns the request. This can take a
     long time, so code on an event loop should call these methods on a thread.
-
-    Parameters
-    ----------
-    session
-        The open model.
     """
 
     def __init__(self, session: Session) -> None:

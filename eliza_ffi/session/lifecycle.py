@@ -35,13 +35,7 @@ class Cancellable(Protocol):
 
 
 class Current:
-    """The latest of several runs that follow each other. Any thread may cancel it and later runs.
-
-    Attributes
-    ----------
-    run
-        The latest run.
-    """
+    """The latest of several runs. Any thread may cancel it and all later runs."""
 
     def __init__(self, run: Cancellable) -> None:
         self.run: Any = run
@@ -145,14 +139,7 @@ class Lifecycle:
     ) -> Iterator[Any]:
         """Open the stream and prefill it; close it at the end of the ``with`` block.
 
-        Parameters
-        ----------
-        config
-            The configuration of the stream.
-        tokens
-            The tokens of the prompt.
-        sampling
-            The JSON of a ``Sampling``, if it has settings that `config` cannot express.
+        `sampling` is the JSON of a ``Sampling``, if it has settings that `config` cannot express.
         """
         with self.opened(config) as stream:
             if sampling is not None:

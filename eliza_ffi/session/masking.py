@@ -28,19 +28,8 @@ mask that takes longer is computed on another thread during the pass."""
 class MaskedSteps:
     """The steps of a generation whose tokens are all restricted by masks.
 
-    Parameters
-    ----------
-    binding
-        The library.
-    masks
-        The token masks.
-    check
-        Raises an error if the generation was cancelled.
-
-    Attributes
-    ----------
-    has_ended : bool
-        Whether the text is complete, so that no token may follow.
+    `check` raises an error if the generation was cancelled. `has_ended` says whether the text is
+    complete, so that no token may follow.
     """
 
     def __init__(self, binding: CffiBinding, masks: Masks, check: Callable[[], None]) -> None:
@@ -50,15 +39,7 @@ class MaskedSteps:
         self.has_ended = False
 
     def steps(self, stream: Any) -> Iterator[StreamStep]:
-        """Yield the steps. The last one is `done`.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If a mask allows no token.
-        ContextFullError, GenerationCancelled, NativeFault
-            As the library raises them.
-        """
+        """Yield the steps. The last one is `done`."""
         source = self._masks.start()
         with closing(_MaskComputer(source, lambda: self._binding.decode(stream))) as computer:
             while not self._has_ended(source):

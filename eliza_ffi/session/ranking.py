@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator
-from contextlib import closing
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -99,12 +99,6 @@ class RankRun:
     """One run of a ranking, which another thread may cancel.
 
     If the library cannot search for the most probable labels, the run scores all labels.
-
-    Parameters
-    ----------
-    binding, ctx
-        The library and the context to rank with.
-    request
     """
 
     def __init__(self, binding: CffiBinding, ctx: Any, request: RankRequest) -> None:
@@ -129,8 +123,7 @@ class RankRun:
         if self._all is not None:
             yield self._result(begin, *self._score_all(self._all))
             return
-        args = self._request.generation
-        with self._lifecycle.prefilled(args.config(), args.prompt_tokens) as stream:
+        with self._prefilled() as stream:
             groups = self._request.groups
             of_label = None if groups is None else groups.of_label
             found = self._search(stream, of_label, self._request.k)
@@ -140,8 +133,7 @@ class RankRun:
     def choice_steps(self) -> Generator[ChoiceResult[Any], None, None]:
         """Yield the most probable label, as the result of a choice."""
         begin = time.perf_counter()
-        args = self._request.generation
-        with self._lifecycle.prefilled(args.config(), args.prompt_tokens) as stream:
+        with self._prefilled() as stream:
             found = self._search(stream, None, 1)
             stats = self._binding.stats(stream) if self._binding.supports("stats") else None
         index = int(found.labels[0])
@@ -156,6 +148,10 @@ class RankRun:
             stats=stats,
             proven=found.proven,
         )
+
+    def _prefilled(self) -> AbstractContextManager[Any]:
+        args = self._request.generation
+        return self._lifecycle.prefilled(args.config(), args.prompt_tokens)
 
     def _search(
         self, stream: Any, groups: NDArray[np.int32] | None, k: int, *, is_new: bool = True
@@ -200,8 +196,7 @@ class RankRun:
     def _score_all(self, run: ScoreRun) -> tuple[Ranking, tuple[RankLevel, ...] | None]:
         """Rank by the scores of all labels."""
         request = self._request
-        with closing(run.steps()) as steps:
-            result = next(steps)
+        result = run.run()
         logprobs = result.scores[0].legal
         if isinstance(request.tokens, TokenTreePayload):  # its leaves are sorted by name
             names = [leaf.name for leaf in request.tokens.leaves()]

@@ -164,16 +164,7 @@ def check_keywords(
 ) -> None:
     """Raise TypeError for an unknown keyword argument, and suggest the most similar known one.
 
-    Parameters
-    ----------
-    method
-        The name of the method, for the message.
-    given
-        The keyword arguments that are not parameters of the method.
-    known
-        All allowed names.
-    own
-        The method's own parameters; the suggestion may name one of them, too.
+    `own` are the method's own parameters; the suggestion may name one of them, too.
     """
     for name in given:
         if name not in known:
@@ -186,14 +177,7 @@ def check_keywords(
 def check_prompts(prompts: Any, one: str, name: str = "prompts") -> None:
     """Check that prompts are a list or another iterable, and not a single string.
 
-    Parameters
-    ----------
-    prompts
-        The value to check.
-    one
-        The method for one prompt, for the message.
-    name
-        The name of the argument.
+    `one` is the method for one prompt, for the message.
     """
     check_several(name, prompts, f"a list of {name}", f"for one {name[:-1]} use {one}()")
 
@@ -219,13 +203,7 @@ def lora_option(adapters: Iterable[tuple[str | os.PathLike[str], float]]) -> str
 
 
 def prompt_tokens(session: Session, prompt: AnyPrompt) -> Tokens:
-    """Return the tokens of a prompt of any kind.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the argument is not a prompt, or the prompt is empty.
-    """
+    """Return the tokens of a prompt of any kind. A prompt must have at least one token."""
     if isinstance(prompt, str | Prompt):
         tokens: Tokens = session.prompt_tokens(prompt)
     elif _is_conversation(prompt):
@@ -530,14 +508,6 @@ def shape_request(
 
     A closed schema is filled as a skeleton. All other shapes are generated under the token masks of
     llguidance.
-
-    Parameters
-    ----------
-    session, prompt
-    given
-        The shape, in any form that :func:`~eliza_ffi.structured.shape_of` takes.
-    on_limit, retries, method, **more
-        As :meth:`~eliza_ffi.model.Model.fill`.
     """
     shape = shape_of(given)
     check_keywords(method, more, FILL_KEYWORDS, FILL_OWN)
@@ -595,15 +565,7 @@ def generation_of(session: Session, result: RunResult) -> GenerationResult:
 
 
 def token_logprobs(session: Session, rows: NDArray[np.void]) -> tuple[TokenLogprob, ...]:
-    """Return log-probabilities with the texts of their tokens.
-
-    Parameters
-    ----------
-    session
-    rows
-        As :meth:`~eliza_ffi.library.CffiBinding.take_logprobs` returns them.
-    """
-
+    """Return the rows of `CffiBinding.take_logprobs` with the texts of their tokens."""
     # Some tokenizers drop a space at the beginning, so each token is detokenized after an anchor.
     anchor = session.tokenize(ANCHOR)
     n_anchor = len(session.detokenize(anchor, True))
@@ -627,13 +589,7 @@ def choice_of(
     result: RunResult,
     elapsed: float,
 ) -> ChoiceResult[Any]:
-    """Return the result of a run of a :func:`choice_request`.
-
-    Parameters
-    ----------
-    labels, args, result
-    elapsed
-        Duration of the run in seconds.
+    """Return the result of a run of a :func:`choice_request`, which took `elapsed` seconds.
 
     Raises
     ------

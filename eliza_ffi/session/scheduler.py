@@ -105,16 +105,8 @@ class Scheduler:
 class _Attempt:
     """One attempt to run a request.
 
-    Parameters
-    ----------
-    work, wait
-        As :meth:`Scheduler.steps`.
-    alone
-        Whether no other request may run at the same time.
-    after
-        The turn of an earlier attempt that found its slot in use.
-    reason
-        The error of an earlier attempt. It is raised if this attempt gets no turn.
+    `after` is the turn of an earlier attempt that found its slot in use. `reason` is the error of
+    an earlier attempt. It is raised if this attempt gets no turn.
     """
 
     def __init__(
@@ -155,14 +147,8 @@ class _Attempt:
     def following(self, error: ElizaError, fits: bool, may_try_slot: bool) -> _Attempt:
         """Return the next attempt after a failed one, or raise the error.
 
-        Parameters
-        ----------
-        error
-            The error of the failed attempt.
-        fits
-            Whether the context was full, but is long enough for this request alone.
-        may_try_slot
-            Whether to try again if the named slot was in use.
+        `fits` says whether the context was full, but is long enough for this request alone;
+        `may_try_slot` whether to try again if the named slot was in use.
         """
         is_busy = isinstance(error, BusyError)
         if is_busy and self._turn is None and self._reason is not None:

@@ -103,13 +103,6 @@ class ScoreResult:
 class ScoreRun:
     """One run of a scoring request, which another thread may cancel.
 
-    Parameters
-    ----------
-    binding, ctx
-        The library and the context to score with.
-    args
-        The request.
-
     Raises
     ------
     NotSupportedError
@@ -137,17 +130,7 @@ class ScoreRun:
         self._lifecycle.cancel()
 
     def run(self) -> ScoreResult:
-        """Score all endings.
-
-        Raises
-        ------
-        ContextFullError
-            If the prompt with its longest ending does not fit into the context.
-        GenerationCancelled
-            If the run was cancelled.
-        ElizaError
-            If the library fails.
-        """
+        """Score all endings."""
         with closing(self.steps()) as steps:
             return next(steps)
 

@@ -301,13 +301,7 @@ class Session:
         return self._chat
 
     def call_format(self, variables: Mapping[str, Any]) -> CallFormat:
-        """Return the model's tool-call format, from the cache if possible.
-
-        Parameters
-        ----------
-        variables
-            The variables of the chat template.
-        """
+        """Return the tool-call format for the chat template's `variables`, cached if possible."""
         key = repr(sorted(variables.items()))
         if key not in self._call_formats:
             if len(self._call_formats) >= MOST_CALL_FORMATS:

@@ -13,11 +13,6 @@ class StopTexts:
     """Passes text on up to the first stop string.
 
     The end of the text is held back while it may be the beginning of a stop string.
-
-    Parameters
-    ----------
-    stops
-        One or more non-empty strings.
     """
 
     def __init__(self, stops: Sequence[str]) -> None:
@@ -26,15 +21,7 @@ class StopTexts:
         self.has_come = False
 
     def push(self, text: str, is_last: bool) -> str:
-        """Add text, and return the text that can be passed on now.
-
-        Parameters
-        ----------
-        text
-            The new text.
-        is_last
-            Whether the generation has ended, so that no text needs to be held back.
-        """
+        """Add text, and return the text that can be passed on now. The last text is not held back."""
         text = self._held + text
         # Take the stop string that ends first, independent of how the text was split. If several
         # end at the same place, take the longest.

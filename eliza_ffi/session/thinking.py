@@ -131,11 +131,7 @@ class WrittenReasoning:
 def written_reasoning(session: Session, prompt: Tokens) -> WrittenReasoning | None:
     """Return how the model writes reasoning; None if its chat template has no reasoning.
 
-    Parameters
-    ----------
-    session
-    prompt
-        The tokens of a conversation, in the model's chat template.
+    `prompt` is a conversation in the model's chat template.
     """
     format = known_thinking_format(_template(session))
     if format is None:
@@ -164,13 +160,8 @@ class FinishedReasoning:
 class ReasoningRun:
     """A run in which the model only reasons. Another thread may cancel it.
 
-    Parameters
-    ----------
-    session
-    generation
-        The prompt and the slot.
-    n_tokens, sampling
-        As :func:`thinking_work`.
+    `generation` has the prompt and the slot; `n_tokens` and `sampling` are as in
+    :func:`thinking_work`.
     """
 
     def __init__(

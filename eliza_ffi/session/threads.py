@@ -60,17 +60,8 @@ class Threads:
     ) -> T:
         """Run a call on a thread, and return its result.
 
-        Parameters
-        ----------
-        call, *arguments
-            The function to call, and its arguments.
-        cancel
-            Called when the task is cancelled, to end the call early.
-
-        Raises
-        ------
-        ElizaError
-            If the pool is closed.
+        `cancel` is called when the task is cancelled, to end the call early. Raises ElizaError if
+        the pool is closed.
         """
         context = contextvars.copy_context()
         future = self._start(partial(context.run, call, *arguments))
@@ -125,16 +116,8 @@ class _Inbox:
     ) -> None:
         """Put an item into a queue of `loop`, from any thread.
 
-        Parameters
-        ----------
-        loop, queue, item
-        wait
-            Whether the loop may wait for other items first.
-
-        Raises
-        ------
-        RuntimeError
-            If the loop is closed.
+        `wait` says whether the loop may wait for other items first. Raises RuntimeError if the loop
+        is closed.
         """
         self._items.append((queue, item))
         if not wait:

@@ -383,15 +383,7 @@ def tool_request(
 def conversation_tokens(
     session: Session, messages: Messages, variables: Mapping[str, Any]
 ) -> list[int]:
-    """Return the prompt of a conversation that may contain tool calls, without offering tools.
-
-    Parameters
-    ----------
-    session
-    messages
-    variables
-        Other variables of the chat template.
-    """
+    """Return the prompt of a conversation that may contain tool calls, without offering tools."""
     check_messages(messages)
     talk = [_with_mappings(message, f"message {i}") for i, message in enumerate(messages)]
     if any(message.get("tool_calls") or message.get("role") == "tool" for message in talk):
@@ -526,14 +518,7 @@ def _grammar(request: ToolRequest, tool: Tool, before: str, after: str) -> Any:
 class Beginning:
     """Token masks that restrict only how an answer begins.
 
-    Parameters
-    ----------
-    n_words
-        The number of words in a mask.
-    forced
-        The first tokens of the answer.
-    forbidden
-        Tokens that the answer must not begin with.
+    The answer begins with the tokens `forced`, or with a token that is not in `forbidden`.
     """
 
     has_ended = False
@@ -597,7 +582,6 @@ class ToolRun:
     Parameters
     ----------
     request
-        The request.
     begin
         Returns the run of a GenerationRequest.
     drive
