@@ -21,7 +21,7 @@ class StopTexts:
         self.has_come = False
 
     def push(self, text: str, is_last: bool) -> str:
-        """Add text, and return the text that can be passed on now. The last text is not held back."""
+        """Add text, and return the text that can be passed on now; hold back none of the last."""
         text = self._held + text
         # Take the stop string that ends first, independent of how the text was split. If several
         # end at the same place, take the longest.
