@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from ..errors import ElizaError
@@ -75,14 +75,36 @@ class Threads:
         return future.result()
 
     async def steps(self, run: Stepped[Step]) -> AsyncGenerator[Step, None]:
-        """Do the run on a thread, and yield its steps; to stop early, call ``aclose()``."""
-        inbox = self._inboxes.setdefault(asyncio.get_running_loop(), _Inbox())
-        running = _SteppedRun(run, self._start, inbox)
+        """Do the run on a thread, and yield its steps; to stop early, call ``aclose()``.
+
+        The thread puts the steps into a queue. If the loop requested every step, each token would
+        cost two wake-ups: of the thread and of the loop. With a queue, the thread never sleeps, and
+        the loop wakes up during the next forward pass.
+        """
+        loop = asyncio.get_running_loop()
+        inbox = self._inboxes.setdefault(loop, _Inbox())
+        queue: asyncio.Queue[tuple[Step] | None] = asyncio.Queue()  # None marks the end
+
+        def run_on_thread() -> None:
+            try:
+                # `closing` closes the stream even if queueing a step fails because the loop is
+                # closed.
+                with closing(run.steps()) as steps:
+                    for n_before, step in enumerate(steps):
+                        inbox.put(loop, queue, (step,), wait=n_before > 0)
+            finally:
+                inbox.put(loop, queue, None, wait=False)
+
+        thread = self._start(run_on_thread)
         try:
-            async for step in running.steps():
-                yield step
+            while (item := await queue.get()) is not None:
+                yield item[0]
+            await asyncio.wait([thread])
+            thread.result()  # raises the run's exception after the last step
         finally:
-            await running.stop()
+            if not thread.done():
+                run.cancel()
+            await _ended(thread)
 
     def _start(self, call: Callable[[], T]) -> asyncio.Future[T]:
         try:
@@ -131,48 +153,6 @@ class _Inbox:
         while self._items:
             queue, item = self._items.popleft()
             queue.put_nowait(item)
-
-
-class _SteppedRun(Generic[Step]):
-    """A run on a thread that puts its steps into a queue of the event loop.
-
-    If the loop requested every step, each token would cost two wake-ups: of the thread and of the
-    loop. With a queue, the thread never sleeps, and the loop wakes up during the next forward pass.
-    """
-
-    def __init__(
-        self,
-        run: Stepped[Step],
-        start: Callable[[Callable[[], None]], asyncio.Future[None]],
-        inbox: _Inbox,
-    ) -> None:
-        self._run = run
-        self._inbox = inbox
-        self._loop = asyncio.get_running_loop()
-        self._steps: asyncio.Queue[tuple[Step] | None] = asyncio.Queue()  # None marks the end
-        self._thread = start(self._run_on_thread)
-
-    def _run_on_thread(self) -> None:
-        try:
-            # `closing` closes the stream even if queueing a step fails because the loop is closed.
-            with closing(self._run.steps()) as steps:
-                for n_before, step in enumerate(steps):
-                    self._inbox.put(self._loop, self._steps, (step,), wait=n_before > 0)
-        finally:
-            self._inbox.put(self._loop, self._steps, None, wait=False)
-
-    async def steps(self) -> AsyncGenerator[Step, None]:
-        """Yield the steps; if the run failed, raise its exception after the last step."""
-        while (step := await self._steps.get()) is not None:
-            yield step[0]
-        await asyncio.wait([self._thread])
-        self._thread.result()
-
-    async def stop(self) -> None:
-        """Cancel the run if it is still running, and wait for its end."""
-        if not self._thread.done():
-            self._run.cancel()
-        await _ended(self._thread)
 
 
 async def _ended(future: asyncio.Future[Any]) -> None:
