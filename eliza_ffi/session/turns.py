@@ -65,21 +65,57 @@ class Turns:
         self._lock = threading.RLock()
 
     @contextmanager
-    def one(
-        self,
-        wait_for: bool | float,
-        *,
-        alone: bool = False,
-        at_most: int | None = None,
-        slot_id: int = -1,
-        after: Turn | None = None,
-    ) -> Iterator[Turn]:
+    def one(self, wait_for: bool | float, **place: Any) -> Iterator[Turn]:
         """Wait on this thread for a turn, and hold it for the duration of the ``with`` block.
 
         Parameters
         ----------
         wait_for
             Maximum number of seconds to wait; True = apply `timeout`, False = do not wait.
+        **place
+            As :meth:`_entered`.
+
+        Raises
+        ------
+        BusyError
+            If the caller did not get a turn in time.
+        InvalidArgumentError
+            If this thread holds the slot itself, and so would wait for ever.
+        """
+        wait_for = check_wait(wait_for)
+        with self._entered(thread=threading.get_ident(), **place) as turn:
+            # Wait with a plain lock. The wait methods of events and futures are written in Python:
+            # an interrupt inside them may release a lock that another thread holds.
+            gate = threading.Lock()
+            gate.acquire()
+            turn.add_done_callback(lambda _: gate.release())
+            for seconds in self._waits(turn, wait_for):
+                gate.acquire(timeout=seconds)
+            yield turn
+
+    @asynccontextmanager
+    async def one_async(self, wait_for: bool | float, **place: Any) -> AsyncIterator[Turn]:
+        """Do the same as :meth:`one`, but wait as an asyncio task."""
+        wait_for = check_wait(wait_for)
+        with self._entered(**place) as turn:
+            for seconds in self._waits(turn, wait_for):
+                await asyncio.wait([asyncio.wrap_future(turn)], timeout=seconds)
+            yield turn
+
+    @contextmanager
+    def _entered(
+        self,
+        *,
+        alone: bool = False,
+        at_most: int | None = None,
+        slot_id: int = -1,
+        after: Turn | None = None,
+        thread: int | None = None,
+    ) -> Iterator[Turn]:
+        """Hold a place in the queue, and then a turn, for the duration of the ``with`` block.
+
+        Parameters
+        ----------
         alone
             Wait until no other caller is running, and let no other caller run during this turn.
         at_most
@@ -92,54 +128,22 @@ class Turns:
             An earlier turn of this caller that failed, because its slot was in use by a caller that
             had named no slot. The new turn takes over its place in the queue, and begins when
             another caller has ended.
-
-        Raises
-        ------
-        BusyError
-            If the caller did not get a turn in time.
-        InvalidArgumentError
-            If this thread holds the slot itself, and so would wait for ever.
+        thread
+            The thread that the caller blocks.
         """
-        wait_for = check_wait(wait_for)
-        turn = Turn(next(self._numbers), alone, at_most, slot_id, threading.get_ident())
+        turn = Turn(next(self._numbers), alone, at_most, slot_id, thread)
         self._enter(turn, after)
         try:
-            # Wait with a plain lock. The wait methods of events and futures are written in Python:
-            # an interrupt inside them may release a lock that another thread holds.
-            gate = threading.Lock()
-            gate.acquire()
-            turn.add_done_callback(lambda _: gate.release())
-            while not turn.done():
-                before = self._moves_of(turn)
-                gate.acquire(timeout=self._seconds(wait_for))
-                self._check(turn, wait_for, before)
             yield turn
         finally:
             self._leave(turn)
 
-    @asynccontextmanager
-    async def one_async(
-        self,
-        wait_for: bool | float,
-        *,
-        alone: bool = False,
-        at_most: int | None = None,
-        slot_id: int = -1,
-        after: Turn | None = None,
-    ) -> AsyncIterator[Turn]:
-        """Do the same as :meth:`one`, but wait as an asyncio task."""
-        wait_for = check_wait(wait_for)
-        turn = Turn(next(self._numbers), alone, at_most, slot_id)
-        self._enter(turn, after)
-        try:
-            while not turn.done():
-                before = self._moves_of(turn)
-                timeout = self._seconds(wait_for)
-                await asyncio.wait([asyncio.wrap_future(turn)], timeout=timeout)
-                self._check(turn, wait_for, before)
-            yield turn
-        finally:
-            self._leave(turn)
+    def _waits(self, turn: Turn, wait_for: bool | float) -> Iterator[float]:
+        """Yield the seconds to wait until a turn has begun; raise BusyError if it is late."""
+        while not turn.done():
+            before = self._moves_of(turn)
+            yield self._seconds(wait_for)
+            self._check(turn, wait_for, before)
 
     def _seconds(self, wait_for: bool | float) -> float:
         seconds = self.timeout if wait_for is True else float(wait_for)
