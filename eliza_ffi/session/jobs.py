@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
@@ -45,7 +46,6 @@ from .requests import (
     shape_request,
     token_logprobs,
 )
-from .saving import restore_work, save_work
 from .session import Session
 from .thinking import Request, generation_in, thinking_work
 from .tool_calls import (
@@ -102,9 +102,9 @@ class Jobs:
         request = generate_request(self.session, prompt, method=method, **settings)
         read = partial(generation_of, self.session)
         with_text = request.on_text is not None if with_steps is None else with_steps
-        if spelled or (with_text and request.logprobs is not None):
-            return self._work(request, lambda: self._pieces(read, with_text, spelled))
-        return self._work(request, lambda: _texts(with_text, read), at_once=not with_text)
+        at_once = not with_text and not spelled
+        begin = partial(self._pieces, read, with_text, spelled)
+        return self._work(request, begin, at_once=at_once)
 
     def _pieces(
         self,
@@ -112,9 +112,9 @@ class Jobs:
         with_text: bool,
         spelled: Collection[int],
     ) -> Callable[[Any], Iterator[str | GenerationResult]]:
-        """Return a function like that of :func:`_texts`.
+        """Return a function that turns the steps of a run into pieces of text and a result.
 
-        Its pieces also contain log-probabilities and the text of the control tokens in `spelled`.
+        The pieces have log-probabilities and the text of the control tokens in `spelled`.
         """
         waiting: list[TokenLogprob] = []
         texts: list[str] = []
@@ -306,20 +306,40 @@ class Jobs:
         self, path: str | os.PathLike[str], prompt: AnyPrompt, cache: CacheOptions | None
     ) -> Work[int]:
         """Return a request that saves a prompt; parameters as :meth:`~eliza_ffi.Model.save`."""
-        request = generate_request(self.session, prompt, method="save", cache=cache)
-        return save_work(self.session, path, request)
+        session = self.session
+        request = generate_request(session, prompt, method="save", cache=cache)
+
+        def steps(life: Lifecycle) -> Generator[int, None, None]:
+            with life.prefilled(request.config(), request.prompt_tokens) as stream:
+                session.binding.save_slot(stream, path)
+                n_saved = session.binding.stats(stream).n_past
+            yield n_saved
+
+        make = partial(Lifecycle, session.binding, session.ctx, "saving")
+        return Work(make, steps, *_size_of(request))
 
     def restore(self, path: str | os.PathLike[str], cache: CacheOptions | None) -> Work[int]:
         """Return a request that loads a saved prompt, as :meth:`~eliza_ffi.Model.restore`."""
+        session = self.session
         options = checked_cache(cache) or CacheOptions()
         config = StreamConfig(
             slot_id=options.slot,
             prompt_cache_key=options.key,
-            n_gpu_layers=self.session.gpu_layers,
+            n_gpu_layers=session.gpu_layers,
             cache_type_k=options.type_k,
             cache_type_v=options.type_v,
         )
-        return restore_work(self.session, path, config)
+
+        def steps(life: Lifecycle) -> Generator[int, None, None]:
+            with life.opened(config) as stream:
+                session.binding.restore_slot(stream, path)
+                n_restored = session.binding.stats(stream).n_past
+            yield n_restored
+
+        # The number of tokens in the file is unknown, so a second run might find the context full
+        # even if it ran alone. With infinity, the scheduler never starts a second run.
+        make = partial(Lifecycle, session.binding, session.ctx, "restoring")
+        return Work(make, steps, n_tokens=math.inf, slot_id=options.slot)
 
     def _work(
         self,

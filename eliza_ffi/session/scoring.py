@@ -123,11 +123,8 @@ class ScoreRun:
         if not self._together and not binding.supports("token_trie_scores"):
             raise NotSupportedError("this library cannot score labels: it has no token_trie_scores")
         self._lifecycle = Lifecycle(binding, ctx, "scoring")
+        self.cancel = self._lifecycle.cancel
         self.args = args
-
-    def cancel(self) -> None:
-        """Cancel the run; a running native call returns soon."""
-        self._lifecycle.cancel()
 
     def run(self) -> ScoreResult:
         """Score all endings."""
