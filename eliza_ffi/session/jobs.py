@@ -100,21 +100,16 @@ class Jobs:
             Control tokens to include in the generated text; other control tokens are left out.
         """
         request = generate_request(self.session, prompt, method=method, **settings)
-        read = partial(generation_of, self.session)
         with_text = request.on_text is not None if with_steps is None else with_steps
-        at_once = not with_text and not spelled
-        begin = partial(self._pieces, read, with_text, spelled)
-        return self._work(request, begin, at_once=at_once)
+        begin = partial(self._pieces, with_text, spelled)
+        return self._work(request, begin, at_once=not with_text and not spelled)
 
     def _pieces(
-        self,
-        read: Callable[[RunResult], GenerationResult],
-        with_text: bool,
-        spelled: Collection[int],
+        self, with_text: bool, spelled: Collection[int]
     ) -> Callable[[Any], Iterator[str | GenerationResult]]:
         """Return a function that turns the steps of a run into pieces of text and a result.
 
-        The pieces have log-probabilities and the text of the control tokens in `spelled`.
+        The pieces have log-probabilities, and the text of the control tokens in `spelled`.
         """
         waiting: list[TokenLogprob] = []
         texts: list[str] = []
@@ -122,19 +117,23 @@ class Jobs:
 
         def take(step: StreamStep | RunResult) -> Iterator[str | GenerationResult]:
             if isinstance(step, RunResult):
-                result = read(step)
+                result = generation_of(session, step)
                 yield replace(result, text="".join(texts)) if spelled else result
                 return
-            if step.logprobs is not None:
-                waiting.extend(token_logprobs(session, step.logprobs))
             marks = [token for token in step.tokens if token in spelled]
             text = step.text + (session.detokenize(marks, unparse_special=True) if marks else "")
             texts.append(text)
-            if with_text and text:
+            if not with_text:
+                return
+            if step.logprobs is None:
+                if text:
+                    yield text
+                return
+            waiting.extend(token_logprobs(session, step.logprobs))
+            if text:
                 piece = TextPiece(text)
-                if step.logprobs is not None:
-                    piece.logprobs = tuple(waiting)
-                    waiting.clear()
+                piece.logprobs = tuple(waiting)
+                waiting.clear()
                 yield piece
 
         return take
