@@ -722,13 +722,11 @@ class Model:
 
         Parameters
         ----------
-        prompts
-            An iterable of prompts as in :meth:`generate`. Each is read when a slot is free for it.
+        prompts, progress, max_concurrency, return_exceptions
+            As :meth:`generate_many`.
         labels
             One label set for all prompts, in any form that :meth:`choose` takes, or an iterable
             with one label set per prompt.
-        progress, max_concurrency, return_exceptions
-            As :meth:`generate_many`.
         **settings
             As :meth:`choose`.
 
@@ -1255,12 +1253,10 @@ class Model:
 
         Parameters
         ----------
-        prompts
-            An iterable of prompts as in :meth:`generate`. Each is read when a slot is free for it.
+        prompts, progress, max_concurrency, return_exceptions
+            As :meth:`generate_many`.
         shape, **settings
             As :meth:`fill`.
-        progress, max_concurrency, return_exceptions
-            As :meth:`generate_many`.
 
         Returns
         -------

@@ -10,7 +10,7 @@ import math
 import os
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeGuard
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -206,18 +206,14 @@ def prompt_tokens(session: Session, prompt: AnyPrompt) -> Tokens:
     """Return the tokens of a prompt of any kind. A prompt must have at least one token."""
     if isinstance(prompt, str | Prompt):
         tokens: Tokens = session.prompt_tokens(prompt)
-    elif _is_conversation(prompt):
-        tokens = session.chat().tokens(prompt)
+    elif _is_listed(prompt) and len(prompt) > 0 and isinstance(prompt[0], Mapping):
+        tokens = session.chat().tokens(cast(Messages, prompt))
     else:
         tokens = checked_tokens(prompt)
     found = token_array(tokens)
     if len(found) == 0:
         raise InvalidArgumentError("the prompt is empty: it must have at least one token")
     return found
-
-
-def _is_conversation(prompt: Any) -> TypeGuard[Messages]:
-    return _is_listed(prompt) and len(prompt) > 0 and isinstance(prompt[0], Mapping)
 
 
 def checked_tokens(prompt: Any) -> Tokens:
@@ -259,7 +255,11 @@ def generate_request(
     check_keywords(method, given, TEXT_KEYWORDS)
     if speculation is not None:
         check_kind("speculation", speculation, Speculation, "a Speculation or None")
-        _check_speculates(session)
+        library = session.binding.library
+        if not library.probe(f"{PREFIX}llm_mtp_supported"):
+            raise NotSupportedError(
+                f"{library.path} has no speculative decoding: leave speculation out"
+            )
         given.update(speculation.settings())
     if isinstance(shape, Gbnf):
         given["grammar"] = shape.grammar
@@ -338,7 +338,8 @@ def choice_request(
     check_one_of("tokenization", tokenization, ("own", "any"))
     check_flag("probabilities", probabilities)
     check_flag("heal_prompt", heal_prompt)
-    if not session.binding.trie_modes() & STOP_AT_LEAF:
+    trie_modes = session.binding.trie_modes()
+    if not trie_modes & STOP_AT_LEAF:
         raise NotSupportedError(f"{session.binding.library.path} has no token-trie sampler")
     check_keywords(method, more, CHOICE_KEYWORDS)
     if more.get("sampling") is None:
@@ -354,11 +355,13 @@ def choice_request(
         mode = _mode_of_spellings(session, labels, mode, more.get("max_tokens", 0), heal_prompt)
     else:
         constraint = session.choices.tokens_of(labels)
+    if mode is None:
+        mode = "best" if trie_modes & (1 << TRIE_BEST_LEAF) else "greedy"
     return _request(
         session,
         prompt,
         constraint=constraint,
-        choice_mode=_choice_mode(session, mode) | STOP_AT_LEAF,
+        choice_mode=MODES[mode] | STOP_AT_LEAF,
         score_choices=probabilities,
         **more,
     )
@@ -385,13 +388,6 @@ def _mode_of_spellings(
         mode = "best" if can_search else "greedy"
     check_any_tokenization(session, labels, "rank_texts" if mode == "best" else "set_text_choices")
     return mode
-
-
-def _choice_mode(session: Session, mode: str | None) -> int:
-    if mode is not None:
-        return MODES[mode]
-    has_best = session.binding.trie_modes() & (1 << TRIE_BEST_LEAF)
-    return TRIE_BEST_LEAF if has_best else TRIE_ARGMAX
 
 
 MOST_TOKENS = 1024
@@ -706,14 +702,6 @@ def _check_ranges(more: Mapping[str, Any]) -> None:
             check_number(name, more[name], least, most)
     if "top_k" in more:
         check_whole("top_k", more["top_k"])
-
-
-def _check_speculates(session: Session) -> None:
-    library = session.binding.library
-    if not library.probe(f"{PREFIX}llm_mtp_supported"):
-        raise NotSupportedError(
-            f"{library.path} has no speculative decoding: leave speculation out"
-        )
 
 
 def check_any_tokenization(session: Session, labels: LabelSet[Any], call: str) -> None:

@@ -352,10 +352,9 @@ def tool_request(
             )
     listed = read_tools(tools)
     offered, may_answer = _offered(choice, tuple(map(_closed, listed)))
-    check_messages(messages)
+    talk = _with_mappings(messages)
     extra = dict(variables or {})
     format = session.call_format(extra)
-    talk = [_with_mappings(message, f"message {i}") for i, message in enumerate(messages)]
     prompt, definitions = tool_messages(format, talk, listed)
     tokens = _prompt(session, prompt, definitions, extra)
     args = generate_request(session, tokens, max_tokens=max_tokens, method=method, **more)
@@ -384,26 +383,28 @@ def conversation_tokens(
     session: Session, messages: Messages, variables: Mapping[str, Any]
 ) -> list[int]:
     """Return the prompt of a conversation that may contain tool calls, without offering tools."""
-    check_messages(messages)
-    talk = [_with_mappings(message, f"message {i}") for i, message in enumerate(messages)]
+    talk = _with_mappings(messages)
     if any(message.get("tool_calls") or message.get("role") == "tool" for message in talk):
         talk = list(messages_with_calls(session.call_format(variables), talk))
     return session.chat().tokens(talk, **variables)
 
 
-def _with_mappings(message: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """Return a message in which the arguments of tool calls are mappings, not strings of JSON.
+def _with_mappings(messages: Messages) -> list[Mapping[str, Any]]:
+    """Return messages in which the arguments of tool calls are mappings, not strings of JSON.
 
     Templates write mappings in the model's call format, but some write a string as a JSON string.
     """
-    given = message.get("tool_calls")
-    if not given:
-        return message
-    calls = []
-    for call in check_several(f"the tool_calls of {name}", given, "a list of tool calls"):
-        arguments = dict(read_call(call).arguments)
-        calls.append({**call, "function": {**call["function"], "arguments": arguments}})
-    return {**message, "tool_calls": calls}
+    check_messages(messages)
+    talk = list(messages)
+    for i, message in enumerate(talk):
+        name, calls = f"the tool_calls of message {i}", []
+        given = message.get("tool_calls") or ()
+        for call in check_several(name, given, "a list of tool calls"):
+            arguments = dict(read_call(call).arguments)
+            calls.append({**call, "function": {**call["function"], "arguments": arguments}})
+        if calls:
+            talk[i] = {**message, "tool_calls": calls}
+    return talk
 
 
 def _prompt(
