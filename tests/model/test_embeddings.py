@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
-import cffi
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from sampling_strategies import softmax64
 
-from eliza_ffi._resources import default_model_path
-from eliza_ffi.errors import BusyError, ContextFullError, ElizaError, InvalidArgumentError
+from bench.choosing.other_libraries import Logits
+from eliza_ffi.errors import BusyError, ContextFullError, InvalidArgumentError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import Model
@@ -108,31 +105,14 @@ def test_concurrent_threads_compute_the_same_embeddings(tiny_model: Model) -> No
 # ---- The end of a turn -------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def logits_after(hooks_path: Path) -> Callable[[list[int]], NDArray[Any]]:
-    """Return a function that computes the logits after some tokens with plain llama.cpp."""
-    ffi: Any = cffi.FFI()
-    ffi.cdef("int eliza_test_logits(const char *, const int32_t *, size_t, float *, size_t);")
-    lib: Any = ffi.dlopen(str(hooks_path))
-
-    def logits(tokens: list[int]) -> NDArray[Any]:
-        out = np.zeros(2048, dtype=np.float32)
-        path = str(default_model_path()).encode()
-        n = lib.eliza_test_logits(path, tokens, len(tokens), ffi.from_buffer("float[]", out), 2048)
-        assert n == 2048
-        return out
-
-    return logits
-
-
 @pytest.mark.parametrize("said", ["how are you today", "how are", "I would like to know"])
 def test_end_of_turn_equals_the_softmax_of_the_logits(
-    tiny_model: Model, logits_after: Callable[[list[int]], NDArray[Any]], said: str
+    tiny_model: Model, hooks_path: Path, said: str
 ) -> None:
     prompt = f"<|im_start|>user\n{said}"
     tokens = tiny_model.tokenize(prompt, add_special=True, parse_special=True)
     (end,) = tiny_model.tokenize(END, parse_special=True)
-    shares = softmax64(logits_after(tokens))
+    shares = softmax64(Logits(hooks_path).after(tiny_model.path, tokens, 2048))
     for asked in (prompt, tokens, np.array(tokens)):
         score = tiny_model.end_of_turn(asked, END)
         assert score.probability == pytest.approx(shares[end], rel=0.02)
@@ -168,11 +148,3 @@ def test_invalid_end_of_turn_requests_are_rejected(tiny_model: Model, library: L
             small.end_of_turn("text", END)
         small.binding.close(stream)
         assert small.end_of_turn("text", END).probability > 0
-
-
-def test_a_closed_model_neither_embeds_nor_scores(library: Library) -> None:
-    model = Model(library=library, n_threads=1)
-    model.close()
-    for ask in (lambda: model.embed("text"), lambda: model.end_of_turn("text", END)):
-        with pytest.raises(ElizaError, match="is closed"):
-            ask()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -198,28 +197,6 @@ def test_openai_tool_definitions_are_rejected_as_actions(face: Face) -> None:
 
 
 # ---- Misspelt names --------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("call", "expected"),
-    [
-        (
-            lambda model: model.choose_many(["x"], ["a"], probabilites=True),
-            "choose_many() has no keyword 'probabilites'",
-        ),
-        (
-            lambda model: model.generate_many(["x"], temperatur=5),
-            "generate_many() has no keyword 'temperatur'",
-        ),
-        (lambda model: model.fill("x", SKELETON, max_token=5), "fill() has no keyword 'max_token'"),
-    ],
-)
-def test_a_misspelt_keyword_suggests_the_right_one(
-    tiny_model: Model, call: Callable[[Model], Any], expected: str
-) -> None:
-    message = said(lambda: call(tiny_model), TypeError)
-    assert expected in message
-    assert re.search("did you mean '(max_tokens|probabilities|temperature)'\\?$", message)
 
 
 @pytest.mark.parametrize(

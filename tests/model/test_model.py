@@ -18,7 +18,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import eliza_ffi
 from eliza_ffi import CacheOptions, Gbnf
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.choices.label_set import string_choices, tokenize_choice
@@ -152,24 +151,10 @@ def test_every_label_can_be_chosen(model: Model) -> None:
         assert model.choose("x", [text]).text == text
 
 
-def test_probabilities_of_labels_without_a_common_prefix_sum_to_one(
-    model_path: Path, library: Library
-) -> None:
-    found: dict[str, float] = {}
-    with Model(model_path, library=library, n_ctx=64, n_threads=1) as model:
-        for seed in range(400):
-            model.binding.set_option(model.session.ctx, "seed", str(seed))
-            choice = model.choose("x", ["yes", "no", "maybe"], mode="sample", temperature=1.5)
-            found[choice.value] = choice.probability
-            if len(found) == 3:
-                break
-    assert sum(found.values()) == pytest.approx(1.0, abs=1e-3)
-
-
-def test_probabilities_of_all_labels_sum_to_one(model: Model) -> None:
-    choice = model.choose("Hello", ACTIONS, probabilities=True)
+@pytest.mark.parametrize("mode", ["best", "sample"])
+def test_probabilities_of_all_labels_sum_to_one(model: Model, mode: str) -> None:
+    choice = model.choose("Hello", ACTIONS, probabilities=True, mode=mode, temperature=5.0)
     assert choice.probabilities is not None
-    assert len(choice.probabilities) == len(ACTIONS)
     assert list(choice.probabilities) == ACTIONS
     assert math.isclose(sum(choice.probabilities.values()), 1, abs_tol=1e-6)
     assert math.isclose(choice.probabilities[choice.value], choice.probability, rel_tol=1e-6)
@@ -260,7 +245,6 @@ def test_a_model_without_a_path_is_the_embedded_model(library: Library, tiny_mod
         (["A", ""], r"labels\[1\] must be a non-empty string, got ''"),
         (["A", 7], r"labels\[1\] must be a non-empty string, got 7"),
         (["A", "B", "A"], r"labels\[2\] is 'A', the same as labels\[0\]"),
-        ("RESPOND", "labels must be a list of strings, .*, got 'RESPOND'"),
     ],
 )
 def test_invalid_labels_are_rejected_by_name(model: Model, labels: list[str], said: str) -> None:
@@ -353,15 +337,6 @@ def test_a_missing_or_broken_model_file_is_named(library: Library, tmp_path: Pat
         Model(broken, library=library)
 
 
-def test_a_bundle_directory_is_a_model_too(
-    library: Library, model_path: Path, tmp_path: Path
-) -> None:
-    (tmp_path / "text").mkdir()
-    (tmp_path / "text" / "model.gguf").symlink_to(model_path)
-    with Model(tmp_path, library=library, n_ctx=64, n_threads=1) as model:
-        assert model.choose("x", ["A", "B"]).value in ("A", "B")
-
-
 @pytest.mark.parametrize(
     ("option", "said"),
     [
@@ -379,11 +354,6 @@ def test_an_option_out_of_range_is_rejected_by_name(
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=said):
         Model(model_path, library=library, **option)  # type: ignore[arg-type]
-
-
-def test_an_empty_prompt_is_rejected(model: Model) -> None:
-    with pytest.raises(InvalidArgumentError, match="the prompt is empty"):
-        model.generate([])
 
 
 @pytest.mark.parametrize(
@@ -410,6 +380,9 @@ def test_invalid_token_ids_are_rejected_with_their_position(
         ("cache", CacheOptions(slot=99), "slot_id: expected -1 .* got 99"),
         ("top_k", 2**40, "top_k must be .* to 2147483647, got 1099511627776"),
         ("temperature", "hot", "temperature must be a number .*, got 'hot'"),
+        ("temperature", -0.5, "temperature must be a number of 0 or more, got -0.5"),
+        ("top_p", 1.5, "top_p must be a number from 0 to 1, got 1.5"),
+        ("min_p", 3.0, "min_p must be"),
         ("cache", CacheOptions(type_k="q7"), 'cache_type_k: .* got "q7"'),
         ("shape", Gbnf('root ::= "\0"'), "gbnf_grammar contains a NUL"),
     ],
@@ -459,6 +432,8 @@ def test_closing_twice_is_harmless_and_later_use_raises(model_path: Path, librar
         lambda: model.generate("x"),
         lambda: model.stream("x"),
         lambda: model.choose("x", ["A"]),
+        lambda: model.embed("x"),
+        lambda: model.end_of_turn("x", 5),
         lambda: runner_of(model),
         model.describe,
     ]
@@ -481,21 +456,6 @@ def test_closing_the_model_ends_a_running_generation(model_path: Path, library: 
     model.close()
     with pytest.raises(ElizaError):
         list(stream)
-
-
-def test_concurrent_threads_choose_the_same_label(model: Model) -> None:
-    expected = model.choose("What now? ", ACTIONS).value
-    chosen: list[str] = []
-
-    def choose() -> None:
-        chosen.extend(model.choose("What now? ", ACTIONS).value for _ in range(5))
-
-    threads = [threading.Thread(target=choose) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert chosen == [expected] * 20
 
 
 def test_cancelling_a_task_stops_a_prefill_and_the_model_stays_usable(
@@ -527,21 +487,6 @@ def test_cancelling_a_task_stops_a_prefill_and_the_model_stays_usable(
         asyncio.run(cancel_midway(model))
         assert len(fractions) < 1000 // 64
         assert len(model.generate("x", max_tokens=3).tokens) == 3
-
-
-def test_concurrent_tasks_choose_the_same_as_single_tasks(model: Model) -> None:
-    labels = string_choices(ACTIONS)
-    alone = [model.choose(f"prompt {i}", ACTIONS).value for i in range(8)]
-
-    async def choose(i: int) -> str:
-        args = choice_args(model, f"prompt {i}", labels)
-        result = await runner_of(model).generate_with_usage(args)
-        return str(choice_from(labels, args, result, 0.0).value)
-
-    async def choose_all() -> list[str]:
-        return await asyncio.gather(*(choose(i) for i in range(8)))
-
-    assert asyncio.run(choose_all()) == alone
 
 
 def test_progress_is_reported_during_load_and_prefill(
@@ -602,13 +547,6 @@ def test_describe_names_the_library_and_the_model(model: Model, model_path: Path
     assert facts["abi_version"] == "12"
     assert facts["model"]["path"] == str(model_path)
     assert "model" not in model.binding.describe()
-
-
-@pytest.mark.parametrize("name", sorted({*eliza_ffi.__all__} - {"__version__"}))
-def test_every_public_name_has_a_docstring(name: str) -> None:
-    said = getattr(eliza_ffi, name).__doc__
-    assert said
-    assert not said.startswith(f"{name}("), "written by dataclass"
 
 
 def test_progress_begins_soon_and_does_not_change_the_result(

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 import pytest
 
 from eliza_ffi import CacheOptions
-from eliza_ffi.async_model import AsyncModel
 from eliza_ffi.elizaos import generate_args, runner_of
 from eliza_ffi.errors import BusyError, InvalidArgumentError, error_from_status
 from eliza_ffi.library.loading import Library
@@ -238,25 +237,6 @@ def test_a_slot_that_does_not_become_free_in_time_is_named(
         model.binding.close(model.binding.open(model.session.ctx, StreamConfig(slot_id=1)))
 
 
-def test_the_wait_for_a_named_slot_follows_the_argument(new_model: Callable[..., Model]) -> None:
-    with new_model(n_slots=2) as model, ThreadPoolExecutor(1) as threads:
-        stream = model.stream(PROMPTS[0], 0, cache=CacheOptions(slot=1))
-        next(stream)
-        begin = time.monotonic()
-        for wait in (False, 0.1):
-            asked = threads.submit(
-                model.generate, PROMPTS[1], 2, cache=CacheOptions(slot=1), wait=wait
-            )
-            with pytest.raises(BusyError, match="slot 1 is in use by another"):
-                asked.result(60)
-        assert time.monotonic() - begin < 5
-        asked = threads.submit(model.generate, PROMPTS[1], 2, cache=CacheOptions(slot=1))
-        with pytest.raises(FutureTimeoutError):
-            asked.result(0.1)
-        stream.close()  # type: ignore[attr-defined]
-        assert len(asked.result(60).tokens) == 2
-
-
 def test_a_named_slot_can_be_in_use_by_a_request_without_a_slot(
     new_model: Callable[..., Model],
 ) -> None:
@@ -283,29 +263,6 @@ def test_a_named_slot_can_be_in_use_by_a_request_without_a_slot(
         stream.close()  # type: ignore[attr-defined]
         other.close()  # type: ignore[attr-defined]
         assert len(asked.result(60).tokens) == 2
-
-
-def test_requests_for_one_slot_do_not_block_other_slots(
-    new_model: Callable[..., Model],
-) -> None:
-    with new_model(n_slots=4) as model:
-        face = AsyncModel.of(model)
-        stream = model.stream(PROMPTS[0], 0, cache=CacheOptions(slot=0))
-        next(stream)
-
-        async def story() -> list[Any]:
-            waiting = [
-                asyncio.ensure_future(face.generate(prompt, 2, cache=CacheOptions(slot=0)))
-                for prompt in PROMPTS[:8]
-            ]
-            await asyncio.sleep(0.1)
-            others = [face.generate(prompt, 2, wait=20) for prompt in PROMPTS[8:]]
-            found = await asyncio.gather(*others)
-            assert not any(each.done() for each in waiting)
-            stream.close()  # type: ignore[attr-defined]
-            return [*found, *await asyncio.gather(*waiting)]
-
-        assert len(asyncio.run(story())) == len(PROMPTS)
 
 
 def test_the_slot_timeout_can_change_while_streams_are_open(
