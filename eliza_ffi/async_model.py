@@ -127,11 +127,10 @@ def _on_thread(
 ) -> Callable[Concatenate[AsyncModel, P], Coroutine[None, None, R]]:
     """Return a method of AsyncModel that runs a method of Model, which needs no slot."""
 
-    @wraps(method)
     async def run(self: AsyncModel, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return await self._prepared(partial(method, self._model, *args, **kwargs))
 
-    return run
+    return _like(method, run)
 
 
 def _awaited(
@@ -139,13 +138,12 @@ def _awaited(
 ) -> Callable[Concatenate[AsyncModel, P], Coroutine[None, None, R]]:
     """Return a method of AsyncModel that prepares a request as Model does, and awaits it."""
 
-    @wraps(method)
     async def run(self: AsyncModel, /, *args: P.args, **kwargs: P.kwargs) -> R:
         rest: Any = await self._prepared(partial(method, _Requests(self._model), *args, **kwargs))
         result: R = await rest()
         return result
 
-    return run
+    return _like(method, run)
 
 
 def _iterated(
@@ -156,7 +154,7 @@ def _iterated(
     def run(self: AsyncModel, /, *args: P.args, **kwargs: P.kwargs) -> AsyncGenerator[R, None]:
         return self._steps(partial(method, _Requests(self._model), *args, **kwargs))
 
-    return _with_signature(run, method, "AsyncGenerator[Any, None]")
+    return _like(method, run, "AsyncGenerator[Any, None]")
 
 
 def _streamed(
@@ -169,14 +167,16 @@ def _streamed(
             self._steps(partial(method, _Requests(self._model), *args, **kwargs))
         )
 
-    return _with_signature(run, method, "AsyncTextStream")
+    return _like(method, run, "AsyncTextStream")
 
 
-def _with_signature(run: F, method: Callable[..., Any], returns: str) -> F:
-    """Give a function the name, docstring and parameters of a method, but its own result."""
+def _like(method: Callable[..., Any], run: F, returns: str | None = None) -> F:
+    """Give a function the name, docstring and signature of a method; it may have its own result."""
     wraps(method)(run)
-    signature = inspect.signature(method).replace(return_annotation=returns)
-    run.__signature__ = signature  # type: ignore[attr-defined]
+    run.__module__, run.__qualname__ = __name__, f"AsyncModel.{method.__name__}"
+    if returns is not None:
+        signature = inspect.signature(method).replace(return_annotation=returns)
+        run.__signature__ = signature  # type: ignore[attr-defined]
     return run
 
 
