@@ -95,16 +95,24 @@ def test_a_limit_of_passes_ends_the_search(tiny_model: Model) -> None:
     assert (short.proven, short.passes) == (False, 1)
 
 
-def test_unsuitable_settings_are_named(tiny_model: Model) -> None:
-    def choose(**more: Any) -> None:
-        tiny_model.choose("Hi! ", ["a", "b"], tokenization="any", **more)
-
-    with pytest.raises(InvalidArgumentError, match="probabilities must be False with tokeniz"):
-        choose(probabilities=True)
-    with pytest.raises(InvalidArgumentError, match="leave heal_prompt out"):
-        choose(mode="best", heal_prompt=True)
-    with pytest.raises(InvalidArgumentError, match="leave max_tokens out"):
-        choose(mode="best", max_tokens=3)
+@pytest.mark.parametrize(
+    ("labels", "settings", "said"),
+    [
+        (["a", "b"], {"probabilities": True}, "probabilities must be False with tokeniz"),
+        (["a", "b"], {"mode": "best", "heal_prompt": True}, "leave heal_prompt out"),
+        (["a", "b"], {"mode": "best", "max_tokens": 3}, "leave max_tokens out"),
+        (["SEND_EMAIL_TO_ALL"], {"max_tokens": 1}, "max_tokens=1 ended the generation"),
+        (["a"], {"tokenization": "best"}, "tokenization must be one of own, any, got 'best'"),
+        (["a", "a"], {}, "the same as"),
+        (["a\0b"], {}, "NUL"),
+        (["a\ud800"], {}, "choices is not JSON"),
+    ],
+)
+def test_unsuitable_labels_and_settings_are_named(
+    tiny_model: Model, labels: list[str], settings: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=said):
+        tiny_model.choose("Hi! ", labels, **{"tokenization": "any", **settings})
 
 
 def test_the_prompts_last_token_can_be_healed(tiny_model: Model) -> None:
@@ -112,37 +120,6 @@ def test_the_prompts_last_token_can_be_healed(tiny_model: Model) -> None:
     choice = tiny_model.choose(prompt, ["IL"], tokenization="any", heal_prompt=True)
     assert choice.text == "IL"
     assert choice.value == "IL"
-
-
-@pytest.mark.parametrize(
-    ("labels", "message"),
-    [
-        (["a", "a"], "the same as"),
-        ([], "nothing to choose from"),
-        (["a", ""], "non-empty"),
-        (["a\0b"], "NUL"),
-    ],
-)
-def test_invalid_labels_are_named(tiny_model: Model, labels: list[str], message: str) -> None:
-    with pytest.raises(InvalidArgumentError, match=message):
-        tiny_model.choose("Hi! ", labels, tokenization="any")
-
-
-def test_a_lone_surrogate_is_rejected(tiny_model: Model) -> None:
-    with pytest.raises(InvalidArgumentError, match="choices is not JSON"):
-        tiny_model.choose("Hi! ", ["a\ud800"], tokenization="any")
-
-
-def test_an_unknown_tokenization_is_named(tiny_model: Model) -> None:
-    with pytest.raises(
-        InvalidArgumentError, match="tokenization must be one of own, any, got 'best'"
-    ):
-        tiny_model.choose("Hi! ", ["a"], tokenization="best")
-
-
-def test_max_tokens_inside_a_label_is_an_error(tiny_model: Model) -> None:
-    with pytest.raises(InvalidArgumentError, match="max_tokens=1 ended the generation"):
-        tiny_model.choose("Hi! ", ["SEND_EMAIL_TO_ALL"], tokenization="any", max_tokens=1)
 
 
 def test_a_payload_and_texts_exclude_each_other() -> None:
@@ -155,13 +132,11 @@ def test_a_payload_and_texts_exclude_each_other() -> None:
 def test_an_older_library_rejects_any_tokenization(
     older_engine: Library, tiny_model: Model
 ) -> None:
-    with Model(tiny_model.path, library=older_engine) as older, pytest.raises(NotSupportedError):
-        older.choose("Hi! ", ["a", "b"], tokenization="any")
-    with (
-        Model(tiny_model.path, library=older_engine) as older,
-        pytest.raises(NotSupportedError, match="cannot rank labels with"),
-    ):
-        older.rank("Hi! ", ["a", "b"], tokenization="any")
+    with Model(tiny_model.path, library=older_engine) as older:
+        with pytest.raises(NotSupportedError, match="does not support"):
+            older.choose("Hi! ", ["a", "b"], tokenization="any")
+        with pytest.raises(NotSupportedError, match="cannot rank labels with"):
+            older.rank("Hi! ", ["a", "b"], tokenization="any")
 
 
 def test_the_command_line_takes_any_tokenization(

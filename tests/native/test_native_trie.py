@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import cffi
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -19,6 +18,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from token_trie import build_token_trie
 
+from bench.choosing.other_libraries import Logits
 from eliza_ffi.choices.token_tree import (
     TokenTreeDescriptor,
     TokenTreeLeaf,
@@ -49,34 +49,18 @@ def payload_of(token_lists: Sequence[Sequence[int]], split: int = 0) -> TokenTre
     return TokenTreePayload("m", descriptors)
 
 
-class Hooks:
+class Hooks(Logits):
     """Calls the library of test hooks."""
 
     def __init__(self, path: Path) -> None:
-        self._ffi: Any = cffi.FFI()
+        super().__init__(path)
         self._ffi.cdef(
             """
-            int eliza_test_logits(const char * model_path, const int32_t * tokens, size_t n,
-                                  float * logits_out, size_t cap);
             int eliza_test_trie_walk(const char * payload, size_t len, int32_t n_vocab,
                                      const int32_t * tokens, size_t n_tokens,
                                      int32_t * allowed_out, size_t cap, size_t * counts_out);
             """
         )
-        self._lib: Any = self._ffi.dlopen(str(path))
-
-    def logits(self, model: str, tokens: Sequence[int], n_vocab: int) -> NDArray[np.float32]:
-        """Return the logits after the tokens, shape ``[n_vocab]``."""
-        out = np.empty(n_vocab, dtype=np.float32)
-        size = self._lib.eliza_test_logits(
-            model.encode(),
-            list(tokens),
-            len(tokens),
-            self._ffi.from_buffer("float[]", out),
-            n_vocab,
-        )
-        assert size == n_vocab
-        return out
 
     def walk(
         self, payload: str, tokens: Sequence[int], n_vocab: int = 0
@@ -265,7 +249,7 @@ def masked_argmax(
     chosen: list[int] = []
     logprob = 0.0
     while node.children:
-        logits = hooks.logits(subject.model.path, prompt + chosen, subject.n_vocab).astype(float)
+        logits = hooks.after(subject.model.path, prompt + chosen, subject.n_vocab).astype(float)
         mask = np.full(subject.n_vocab, 0.0 if node.is_terminal else -np.inf)
         mask[node.allowed] = 0.0
         masked = logits + mask
@@ -312,7 +296,7 @@ def test_a_leaf_that_begins_another_ends_unless_the_argmax_continues_it(
     """The argmax is taken over the whole vocabulary."""
     prompt = [1, 400, 500]
     first = 1000
-    logits = hooks.logits(subject.model.path, [*prompt, first], subject.n_vocab)
+    logits = hooks.after(subject.model.path, [*prompt, first], subject.n_vocab)
     ranked = [int(token) for token in np.argsort(logits)]
     for following, continues in ((ranked[-1], True), (ranked[-2], False)):
         payload = payload_of([[first], [first, following]])

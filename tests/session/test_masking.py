@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,10 +15,8 @@ from numpy.typing import NDArray
 from recording_binding import RecordingBinding
 
 from eliza_ffi import CacheOptions
-from eliza_ffi.async_model import AsyncModel
 from eliza_ffi.elizaos import FfiStreamingGenerateArgs
 from eliza_ffi.errors import (
-    ContextFullError,
     GenerationCancelled,
     InvalidArgumentError,
     NativeFault,
@@ -184,40 +182,9 @@ def test_a_cancel_during_a_mask_ends_the_generation(tiny_model: Model) -> None:
         list(run.steps())
 
 
-def test_an_async_model_gives_the_same_masked_text(tiny_model: Model) -> None:
-    legal = [[5, 6, 7], [40], [5, 6], [60, 61, 62]]
-    expected = tiny_model.generate("Hello", shape=Script(legal))
-
-    async def ask() -> tuple[Any, list[str]]:
-        model = AsyncModel.of(tiny_model)
-        whole = await model.generate("Hello", shape=Script(legal))
-        return whole, [text async for text in model.stream("Hello", shape=Script(legal))]
-
-    whole, pieces = asyncio.run(ask())
-    assert whole.tokens == expected.tokens
-    assert "".join(pieces) == expected.text
-
-
-def test_a_prompt_larger_than_the_context_raises(library: Library) -> None:
-    with (
-        Model(library=library, n_ctx=256, n_threads=1) as model,
-        pytest.raises(ContextFullError),
-    ):
-        model.generate([5] * 300, shape=Script([[5, 6]]))
-
-
 def test_concurrent_threads_generate_the_same_masked_tokens(tiny_model: Model) -> None:
     legal = [[5, 6, 7], [40], [5, 6], [60, 61, 62]]
     expected = tiny_model.generate("Hello", shape=Script(legal)).tokens
-    found: list[tuple[int, ...]] = []
-    threads = [
-        threading.Thread(
-            target=lambda: found.append(tiny_model.generate("Hello", shape=Script(legal)).tokens)
-        )
-        for _ in range(12)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == [expected] * 12
+    with ThreadPoolExecutor(12) as threads:
+        found = threads.map(lambda _: tiny_model.generate("Hello", shape=Script(legal)), range(12))
+        assert [each.tokens for each in found] == [expected] * 12

@@ -149,14 +149,6 @@ def test_a_cancelled_decision_ends_while_it_reasons(tiny_model: Model) -> None:
         job.run()
 
 
-def test_an_event_loop_gets_the_same(tiny_model: Model) -> None:
-    async def story() -> Any:
-        return await AsyncModel.of(tiny_model).choose(PROMPT, LABELS, think=12)
-
-    found = asyncio.run(story())
-    assert found.reasoning == tiny_model.choose(PROMPT, LABELS, think=12).reasoning
-
-
 def test_messages_are_followed_by_the_reasoning(tiny_model: Model) -> None:
     messages = [{"role": "user", "content": "What is your name?"}]
     found = tiny_model.choose(messages, LABELS, think=12)

@@ -6,8 +6,8 @@ import asyncio
 import functools
 import json
 import math
-import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -434,17 +434,9 @@ def test_an_async_model_makes_the_same_calls(model: Model) -> None:
 
 def test_concurrent_threads_make_the_same_calls(model: Model) -> None:
     expected = one(model.call_tool(QUESTION, TOOLS, "get_notes")).arguments
-    found: list[Any] = []
-
-    def call() -> None:
-        found.append(one(model.call_tool(QUESTION, TOOLS, "get_notes")).arguments)
-
-    threads = [threading.Thread(target=call) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found == [expected] * 6
+    with ThreadPoolExecutor(6) as threads:
+        found = threads.map(lambda _: model.call_tool(QUESTION, TOOLS, "get_notes"), range(6))
+        assert [one(each).arguments for each in found] == [expected] * 6
 
 
 def test_calls_work_with_an_spm_vocabulary(
