@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -117,48 +119,35 @@ ACTIONS = [
     }
 ]
 
-METHODS: dict[str, tuple[Callable[[Model], Any], Callable[[AsyncModel], Any]]] = {
-    "fill": (
-        lambda m: m.fill(SHORT, SKELETON).text,
-        lambda m: m.fill(SHORT, SKELETON),
-    ),
-    "fill a shape": (
-        lambda m: m.fill(SHORT, GRAMMAR).text,
-        lambda m: m.fill(SHORT, GRAMMAR),
-    ),
-    "fill_many": (
-        lambda m: m.fill_many([SHORT], SKELETON)[0].text,
-        lambda m: m.fill_many([SHORT], SKELETON),
-    ),
-    "fill_stream": (
-        lambda m: [*m.fill_stream(INPUTS[1], ONE_SPAN)][-1].text,
-        lambda m: last(m.fill_stream(INPUTS[1], ONE_SPAN)),
-    ),
-    "plan": (
-        lambda m: m.fill(SHORT, ActionSkeleton(ACTIONS)).text,
-        lambda m: m.fill(SHORT, ActionSkeleton(ACTIONS)),
-    ),
-    "stream": (
-        lambda m: "".join(m.stream(INPUTS[1], 4)),
-        lambda m: last(m.stream(INPUTS[1], 4)),
-    ),
-    "choose": (
-        lambda m: m.choose(SHORT, LONG_LABELS).text,
-        lambda m: m.choose(SHORT, LONG_LABELS),
-    ),
-    "save": (
-        lambda m: m.save("saved", INPUTS[1]),
-        lambda m: m.save("saved", INPUTS[1]),
-    ),
-    "end_of_turn": (
-        lambda m: m.end_of_turn(INPUTS[1], "<|im_end|>").probability,
-        lambda m: m.end_of_turn(INPUTS[1], "<|im_end|>"),
-    ),
+METHODS: dict[str, Callable[[Any], Any]] = {
+    "fill": lambda m: m.fill(SHORT, SKELETON),
+    "fill a shape": lambda m: m.fill(SHORT, GRAMMAR),
+    "fill_many": lambda m: m.fill_many([SHORT], SKELETON),
+    "fill_stream": lambda m: m.fill_stream(INPUTS[1], ONE_SPAN),
+    "plan": lambda m: m.fill(SHORT, ActionSkeleton(ACTIONS)),
+    "stream": lambda m: m.stream(INPUTS[1], 4),
+    "choose": lambda m: m.choose(SHORT, LONG_LABELS),
+    "save": lambda m: m.save("saved", INPUTS[1]),
+    "end_of_turn": lambda m: m.end_of_turn(INPUTS[1], "<|im_end|>"),
 }
 
 
-async def last(steps: Any) -> Any:
-    return [step async for step in steps][-1]
+def answer_of(method: str, face: Model | AsyncModel) -> Any:
+    """Call a method of either face, and return its text, number or probability."""
+
+    async def finished() -> Any:
+        found = METHODS[method](face)
+        if inspect.isawaitable(found):
+            return await found
+        if isinstance(found, AsyncIterator):
+            return [step async for step in found]
+        return list(found) if isinstance(found, Iterator) else found
+
+    found = asyncio.run(finished())
+    if method == "stream":
+        return "".join(found)
+    last = found[-1] if isinstance(found, list) else found
+    return getattr(last, "text", getattr(last, "probability", last))
 
 
 def in_a_full_context(model: Model, call: Callable[[], Any]) -> Any:
@@ -181,15 +170,12 @@ def test_every_method_runs_again_when_other_requests_have_ended(
     model: Model, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    call, call_async = METHODS[method]
-    alone = call(model)
-    before = model.session.turns.n_moves
-    assert in_a_full_context(model, lambda: call(model)) == pytest.approx(alone, abs=0.02)
-    assert model.session.turns.n_moves == before + 6  # the other request, and two runs of the call
-
-    before = model.session.turns.n_moves
-    in_a_full_context(model, lambda: asyncio.run(call_async(AsyncModel.of(model))))
-    assert model.session.turns.n_moves == before + 6
+    alone = answer_of(method, model)
+    for face in (model, AsyncModel.of(model)):
+        before = model.session.turns.n_moves
+        found = in_a_full_context(model, functools.partial(answer_of, method, face))
+        assert found == pytest.approx(alone, abs=0.02)
+        assert model.session.turns.n_moves == before + 6  # the other request, and two runs
 
 
 def test_a_request_that_has_yielded_output_does_not_run_again(model: Model) -> None:
