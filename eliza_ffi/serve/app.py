@@ -20,7 +20,7 @@ from .completions import COMPLETIONS
 from .decisions import DECISIONS, SYSTEMONE
 from .document import openapi_document
 from .embeddings import EMBEDDINGS
-from .endpoint import Serving
+from .endpoint import EndpointApp, Serving
 from .guard import Guard
 from .metrics import Measured, ServeMetrics
 from .page import page_response
@@ -54,12 +54,12 @@ def make_app(
     metrics = ServeMetrics(admission, lambda: model.session.describe().get("passes", {}))
     build = model.session.describe().get("llama_cpp", {}).get("commit", "")
     fingerprint = f"{build}-eliza-ffi-{__version__}".removeprefix("-")
-    serving = Serving(model, settings, admission, metrics, int(time.time()), fingerprint)
+    serving = Serving(model, settings, admission, metrics, fingerprint)
     document = openapi_document(ENDPOINTS)
     facts = {
         "id": settings.name,
         "object": "model",
-        "created": serving.started,
+        "created": int(time.time()),
         "owned_by": "eliza-ffi",
     }
 
@@ -88,7 +88,7 @@ def make_app(
 
     routes = [
         Route("/", page),
-        *(Route(each.path, each.on(serving), methods=["POST"]) for each in ENDPOINTS),
+        *(Route(each.path, EndpointApp(each, serving), methods=["POST"]) for each in ENDPOINTS),
         Route(_MODELS, list_models),
         Route(f"{_MODELS}/{{name:path}}", describe_model),
         Route(_HEALTH, health),

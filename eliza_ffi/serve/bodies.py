@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from pydantic_core import from_json
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
-from .patience import ClientGone, Deadline
 from .refusals import Refusal
 
 __all__ = ["MAX_BODY", "MAX_DEPTH", "json_object", "read_body"]
+
 MAX_BODY = 2**20
 """The maximum length of a request's body, in bytes."""
 
@@ -18,14 +18,14 @@ MAX_DEPTH = 200
 """The maximum depth of nested JSON in a body, a limit of pydantic's JSON parser."""
 
 
-async def read_body(request: Request, deadline: Deadline) -> bytes:
+async def read_body(request: Request) -> bytes:
     """Read a request's body.
 
     Raises
     ------
     Refusal
-        If the body is too long or compressed, or does not arrive before the deadline.
-    ClientGone
+        If the body is too long or compressed.
+    ClientDisconnect
         If the client disconnects before the end of the body.
     """
     encoding = request.headers.get("content-encoding", "identity")
@@ -36,13 +36,6 @@ async def read_body(request: Request, deadline: Deadline) -> bytes:
     length = request.headers.get("content-length", "")
     if length.isdigit() and int(length) > MAX_BODY:
         raise _too_large()
-    try:
-        return await deadline.before_end(_collect(request))
-    except ClientDisconnect:
-        raise ClientGone from None
-
-
-async def _collect(request: Request) -> bytes:
     body = bytearray()
     async for chunk in request.stream():
         body += chunk

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import json
-import time
-import uuid
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from itertools import count
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, Tag, model_validator
+from pydantic import Field, model_validator
 from typing_extensions import NotRequired, TypedDict
 
-from ..sampling.params import Sampling
 from ..session.requests import TextPiece, TokenLogprob
 from ..session.thinking import written_reasoning
 from ..session.tool_calls import CallPiece, ToolCall, conversation_tokens
+from .decisions import RefusalPart
 from .endpoint import Endpoint, Events, Running
-from .fields import TEXT_OR_LIST, Body, NoEffect, by_kind
-from .refusals import Refusal
+from .fields import BY_TYPE, Body, NoEffect, StringOrArray, StringOrObject
+from .refusals import unfit
 from .text import (
     ExactLabels,
     Limit,
@@ -30,18 +26,24 @@ from .text import (
     Writing,
     Written,
     all_written,
+    chunks,
     one_each,
     usage_of,
 )
-from .text_fields import JSON_OBJECT, JsonSchema, LimitFields, TextFields, limit_of
+from .text_fields import JSON_OBJECT, CompletionFields, JsonSchema, TextFields
 
 __all__ = [
     "CHAT",
     "ChatResponse",
     "ChatUsage",
+    "ConversationFields",
+    "Effort",
     "JsonObjectFormat",
+    "NamedSchema",
     "TextFormat",
     "chat_writing",
+    "format_limit",
+    "named_probabilities",
     "token_logprobs",
 ]
 
@@ -51,7 +53,7 @@ MOST_LOGPROBS = 20
 RESERVED = ("add_generation_prompt", "bos_token", "eos_token", "messages", "self", "tools")
 """Names that are not allowed in `chat_template_kwargs`."""
 
-_BY_TYPE = Field(discriminator="type")
+Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "xhigh"]
 
 # ---- The request --------------------------------------------------------------------------------
 
@@ -63,12 +65,7 @@ class ChatTextPart(Body):
     cache_control: NoEffect
 
 
-class ChatRefusalPart(Body):
-    type: Literal["refusal"]
-    refusal: str
-
-
-ChatParts: TypeAlias = list[Annotated[ChatTextPart | ChatRefusalPart, _BY_TYPE]]
+ChatParts: TypeAlias = list[Annotated[ChatTextPart | RefusalPart, BY_TYPE]]
 
 
 class FunctionOfCall(Body):
@@ -85,10 +82,7 @@ class FunctionCall(Body):
 
 class ChatMessage(Body):
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: (
-        Annotated[Annotated[str, Tag("string")] | Annotated[ChatParts, Tag("array")], TEXT_OR_LIST]
-        | None
-    ) = None
+    content: StringOrArray[str, ChatParts] | None = None
     name: str | None = None
     refusal: str | None = None
     tool_calls: list[FunctionCall] | None = None
@@ -149,59 +143,57 @@ class JsonSchemaFormat(Body):
     json_schema: NamedSchema
 
 
-class ChatRequest(TextFields, LimitFields):
-    messages: list[ChatMessage] = Field(min_length=1)
-    max_tokens: int | None = Field(None, ge=1)
-    max_completion_tokens: int | None = Field(None, ge=1)
-    logprobs: bool | None = None
-    top_logprobs: int | None = Field(None, ge=0, le=MOST_LOGPROBS)
-    response_format: (
-        Annotated[TextFormat | JsonObjectFormat | JsonSchemaFormat, _BY_TYPE] | None
-    ) = None
-    tools: list[FunctionTool] | None = None
-    tool_choice: (
-        Annotated[
-            Annotated[Literal["auto", "none", "required"], Tag("string")]
-            | Annotated[NamedFunction, Tag("object")],
-            by_kind("string", "object"),
-        ]
-        | None
-    ) = None
+def format_limit(format: TextFormat | JsonObjectFormat | NamedSchema | None) -> Limit | None:
+    """Return the limit on the answer for a format."""
+    if isinstance(format, JsonObjectFormat):
+        return format.json_schema or JSON_OBJECT
+    return format.json_schema if isinstance(format, NamedSchema) else None
+
+
+class ConversationFields(TextFields):
+    """The fields of ``/v1/chat/completions`` and ``/v1/responses``."""
+
     parallel_tool_calls: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = Field(
         None, description="other variables of the chat template, such as enable_thinking"
     )
-    reasoning_effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = Field(
+    top_logprobs: int | None = Field(None, ge=0, le=MOST_LOGPROBS)
+    store: Literal[False] | None = None
+
+
+class ChatRequest(CompletionFields, ConversationFields):
+    messages: list[ChatMessage] = Field(min_length=1)
+    max_tokens: int | None = Field(None, ge=1)
+    max_completion_tokens: int | None = Field(None, ge=1)
+    logprobs: bool | None = None
+    response_format: Annotated[TextFormat | JsonObjectFormat | JsonSchemaFormat, BY_TYPE] | None = (
+        None
+    )
+    tools: list[FunctionTool] | None = None
+    tool_choice: StringOrObject[Literal["auto", "none", "required"], NamedFunction] | None = None
+    reasoning_effort: Effort | None = Field(
         None, description="a variable of the chat template; none = enable_thinking is false"
     )
     modalities: list[Literal["text"]] | None = None
-    store: Literal[False] | None = None
-
-    def limit(self) -> Limit | None:
-        """Return the limit on the answer."""
-        format = self.response_format
-        formatted: Limit | None = None
-        if isinstance(format, JsonSchemaFormat):
-            formatted = format.json_schema.json_schema
-        elif isinstance(format, JsonObjectFormat):
-            formatted = format.json_schema or JSON_OBJECT
-        return limit_of(self, formatted)
 
 
 # ---- The response -------------------------------------------------------------------------------
 
 
-class TokenCounts(TypedDict):
-    cached_tokens: NotRequired[int]
-    reasoning_tokens: NotRequired[int]
+class PromptTokens(TypedDict):
+    cached_tokens: int
+
+
+class CompletionTokens(TypedDict):
+    reasoning_tokens: int
 
 
 class ChatUsage(TypedDict):
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
-    prompt_tokens_details: TokenCounts
-    completion_tokens_details: TokenCounts
+    prompt_tokens_details: PromptTokens
+    completion_tokens_details: CompletionTokens
 
 
 class TopToken(TypedDict):
@@ -260,78 +252,64 @@ class ChatResponse(TypedDict):
 
 
 async def _chat(request: ChatRequest, running: Running) -> dict[str, Any] | Events:
-    writings = request.several(await _writing(request, running))
-    head = {
-        "id": f"chatcmpl-{uuid.uuid4().hex}",
-        "object": "chat.completion.chunk" if request.stream else "chat.completion",
-        "created": int(time.time()),
-        "model": running.settings.name,
-        "system_fingerprint": running.fingerprint,
-    }
-    n = len(writings)
-    if request.stream:
-        steps = one_each(running, writings, with_steps=True)
-        return Events(_chunks(head, steps, n, request.with_usage))
-    answers = await all_written(running, writings)
-    return {**head, "choices": [*map(_choice, answers, count())], "usage": usage_of(answers, n)}
-
-
-async def _writing(request: ChatRequest, running: Running) -> Writing:
-    """Return the request for one answer."""
     if request.top_logprobs is not None and not request.logprobs:
-        raise _unfit("top_logprobs", "this field needs logprobs: true")
-    named = request.tool_choice
+        raise unfit("top_logprobs", "this field needs logprobs: true")
+    named, format = request.tool_choice, request.response_format
+    formatted = format_limit(format.json_schema if isinstance(format, JsonSchemaFormat) else format)
     writing = await chat_writing(
         running,
-        chat_messages(request.messages),
-        limit=request.limit(),
-        tools=[each.model_dump(exclude_none=True) for each in request.tools or ()],
-        tool_choice=named.function.name if isinstance(named, NamedFunction) else named or "auto",
-        is_parallel=request.parallel_tool_calls is not False,
-        variables=request.chat_template_kwargs,
+        request,
+        [_message(each) for each in request.messages],
+        limit=request.limit(formatted),
+        tools=request.tools or (),
+        tool_choice=named.function.name if isinstance(named, NamedFunction) else named,
         effort=request.reasoning_effort,
-        sampling=request.sampling,
-        max_tokens=request.max_completion_tokens or request.max_tokens or 0,
-        logprobs=(request.top_logprobs or 0) if request.logprobs else None,
-        splits_reasoning=True,
+        max_tokens=request.max_completion_tokens or request.max_tokens,
+        has_logprobs=bool(request.logprobs),
+        stop=request.stops,
     )
-    return replace(writing, stop=request.stops)
+    writings = request.several(writing)
+    n = len(writings)
+    if request.stream:
+        head = running.head("chatcmpl", "chat.completion.chunk")
+        steps = one_each(running, writings, with_steps=True)
+        return Events(chunks(head, steps, _Deltas().of, n, request.with_usage))
+    answers = await all_written(running, writings)
+    head = running.head("chatcmpl", "chat.completion")
+    return {**head, "choices": [*map(_choice, answers, count())], "usage": usage_of(answers, n)}
 
 
 async def chat_writing(
     running: Running,
+    request: ConversationFields,
     messages: list[dict[str, Any]],
     *,
     limit: Limit | None,
-    tools: list[dict[str, Any]],
-    tool_choice: str,
-    is_parallel: bool,
-    variables: dict[str, Any] | None,
-    effort: str | None,
-    sampling: Callable[[float], Sampling],
-    max_tokens: int,
-    logprobs: int | None,
-    splits_reasoning: bool = False,
+    tools: Sequence[Body],
+    tool_choice: str | None,
+    effort: Effort | None,
+    max_tokens: int | None,
+    has_logprobs: bool,
+    stop: tuple[str, ...] = (),
 ) -> Writing:
     """Return the request for an answer to a conversation.
 
     Parameters
     ----------
-    running
+    running, request
     messages
         The conversation, as chat templates expect it.
-    limit, max_tokens, logprobs
+    limit, stop
         As in :class:`~eliza_ffi.serve.text.Writing`.
-    tools, is_parallel
-        As in :class:`~eliza_ffi.serve.text.ToolUse`; empty = no tools.
+    tools
     tool_choice
-        ``"auto"``, ``"required"``, ``"none"`` or a tool's name.
-    splits_reasoning
-        Whether to separate the model's reasoning from its text.
-    variables, effort
-        Other variables of the chat template, and the reasoning effort.
-    sampling
-        Returns the sampling settings for a default temperature.
+        ``"auto"`` (the same as None), ``"required"``, ``"none"`` or a tool's name.
+    effort
+        The reasoning effort.
+    max_tokens
+        None = no limit except the context.
+    has_logprobs
+        Whether to report log-probabilities.
 
     Raises
     ------
@@ -339,35 +317,35 @@ async def chat_writing(
         If the settings cannot be combined.
     """
     has_tools = bool(tools) and tool_choice != "none"
-    if tool_choice not in ("auto", "none") and not tools:
-        raise _unfit("tool_choice", f"{tool_choice!r} needs tools")
+    if tool_choice not in (None, "auto", "none") and not tools:
+        raise unfit("tool_choice", f"{tool_choice!r} needs tools")
     if isinstance(limit, ExactLabels) and has_tools:
-        raise _unfit("tools", "tools cannot be combined with an exact choice; leave one out")
-    if logprobs is not None and (has_tools or isinstance(limit, ExactLabels)):
-        raise _unfit("logprobs", "not supported with tools or choices, which have `probabilities`")
-    given = template_variables(variables, effort)
-    is_free = limit is None and not has_tools
+        raise unfit("tools", "tools cannot be combined with an exact choice; leave one out")
+    if has_logprobs and (has_tools or isinstance(limit, ExactLabels)):
+        raise unfit("logprobs", "not supported with tools or choices, which have `probabilities`")
+    variables = template_variables(request.chat_template_kwargs or {}, effort)
     session = running.model.session
     tokens: Sequence[int] = ()
-    reasoning = None
-    if not has_tools:
-        tokens = await session.helpers.run(conversation_tokens, session, messages, given)
-    if is_free and splits_reasoning:
+    use = reasoning = None
+    if has_tools:
+        listed = [each.model_dump(exclude_none=True) for each in tools]
+        is_parallel = request.parallel_tool_calls is not False
+        use = ToolUse(messages, variables, listed, tool_choice or "auto", is_parallel)
+    else:
+        tokens = await session.helpers.run(conversation_tokens, session, messages, variables)
+    is_free = limit is None and not has_tools
+    if is_free:
         reasoning = await session.helpers.run(written_reasoning, session, tokens)
     return Writing(
         tokens,
-        max_tokens=max_tokens,
-        sampling=sampling(1.0 if is_free else 0.0),
-        logprobs=logprobs,
+        max_tokens=max_tokens or 0,
+        sampling=request.sampling(1.0 if is_free else 0.0),
+        stop=stop,
+        logprobs=(request.top_logprobs or 0) if has_logprobs else None,
         limit=limit,
-        tools=ToolUse(messages, given, tools, tool_choice, is_parallel) if has_tools else None,
+        tools=use,
         reasoning=reasoning,
     )
-
-
-def chat_messages(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
-    """Return messages as chat templates expect them."""
-    return [_message(each) for each in messages]
 
 
 def _message(message: ChatMessage) -> dict[str, Any]:
@@ -388,21 +366,16 @@ def _message(message: ChatMessage) -> dict[str, Any]:
     return fields
 
 
-def template_variables(given: dict[str, Any] | None, effort: str | None) -> dict[str, Any]:
+def template_variables(given: dict[str, Any], effort: Effort | None) -> dict[str, Any]:
     """Return the variables of the chat template for a reasoning effort."""
-    given = given or {}
     for name in RESERVED:
         if name in given:
-            raise _unfit("chat_template_kwargs", f"{name} cannot be set")
+            raise unfit("chat_template_kwargs", f"{name} cannot be set")
     if effort is None:
         return given
     if effort == "none":
         return {"enable_thinking": False, **given}
     return {"reasoning_effort": effort, **given}
-
-
-def _unfit(param: str, problem: str) -> Refusal:
-    return Refusal(400, f"{param}: {problem}", "invalid_value", param)
 
 
 # ---- Answers ------------------------------------------------------------------------------------
@@ -424,7 +397,7 @@ def _choice(answer: Written, index: int) -> dict[str, Any]:
         "logprobs": _logprobs(answer.logprobs),
         "finish_reason": answer.finish_reason,
     }
-    return {**choice, **_probabilities(answer)}
+    return {**choice, **named_probabilities(answer)}
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
@@ -436,12 +409,11 @@ def _call(call: ToolCall) -> dict[str, Any]:
     }
 
 
-def _probabilities(answer: Written) -> dict[str, Any]:
+def named_probabilities(answer: Written) -> dict[str, Any]:
     """Return the extension field with the probabilities of labels or tools."""
     if answer.probabilities is None:
         return {}
-    named = {"" if name is None else name: p for name, p in answer.probabilities.items()}
-    return {"probabilities": named}
+    return {"probabilities": {name or "": p for name, p in answer.probabilities.items()}}
 
 
 def _logprobs(entries: Sequence[TokenLogprob] | None) -> dict[str, Any] | None:
@@ -459,48 +431,35 @@ def _token(entry: TokenLogprob) -> dict[str, Any]:
     return {"token": entry.text, "logprob": entry.logprob, "bytes": list(entry.text.encode())}
 
 
-async def _chunks(
-    head: dict[str, Any],
-    steps: AsyncGenerator[tuple[int, Step], None],
-    n: int,
-    with_usage: bool,
-) -> AsyncGenerator[dict[str, Any], None]:
-    """Yield the chunks of a stream."""
-    usage: dict[str, Any] = {"usage": None} if with_usage else {}
-    n_calls = [0] * n
-    n_logged = [0] * n
-    has_begun = [False] * n  # whether the chunk with the role was sent
-    written: dict[int, Written] = {}
+class _Deltas:
+    """Writes the choices of the chunks of a stream."""
 
-    def chunk(index: int, delta: dict[str, Any], **more: Any) -> dict[str, Any]:
-        choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": None, **more}
-        return {**head, "choices": [choice], **usage}
+    def __init__(self) -> None:
+        self._n_calls: dict[int, int] = {}  # of the answers that have begun
 
-    async with aclosing(steps):
-        async for index, step in steps:
-            if not has_begun[index]:
-                has_begun[index] = True
-                yield chunk(index, {"role": "assistant", "content": None})
-            if isinstance(step, str):
-                logged = step.logprobs if isinstance(step, TextPiece) else None
-                n_logged[index] += len(logged or ())
-                name = "reasoning_content" if isinstance(step, ReasoningPiece) else "content"
-                yield chunk(index, {name: step}, logprobs=_logprobs(logged))
-            elif isinstance(step, CallPiece):
-                delta: dict[str, Any] = {"function": {"arguments": step.text}}
-                if not step.text:  # a call begins
-                    n_calls[index] += 1
-                    opened = {"name": step.name, "arguments": ""}
-                    delta = {"id": step.id, "type": "function", "function": opened}
-                yield chunk(index, {"tool_calls": [{"index": n_calls[index] - 1, **delta}]})
-            elif isinstance(step, Written):
-                written[index] = step
-                rest = None if step.logprobs is None else step.logprobs[n_logged[index] :]
-                more = {"logprobs": _logprobs(rest), "finish_reason": step.finish_reason}
-                yield chunk(index, {}, **more, **_probabilities(step))
-    if with_usage:
-        answers = [written[index] for index in range(n)]
-        yield {**head, "choices": [], "usage": usage_of(answers, n)}
+    def of(self, index: int, step: Step) -> Iterator[dict[str, Any]]:
+        """Return the choices for a step of an answer."""
+        if index not in self._n_calls:
+            self._n_calls[index] = 0
+            yield _delta({"role": "assistant", "content": None})
+        if isinstance(step, str):
+            name = "reasoning_content" if isinstance(step, ReasoningPiece) else "content"
+            logprobs = step.logprobs if isinstance(step, TextPiece) else None
+            yield _delta({name: step}, logprobs=_logprobs(logprobs))
+        elif isinstance(step, CallPiece):
+            call: dict[str, Any] = {"function": {"arguments": step.text}}
+            if not step.text:  # a call begins
+                self._n_calls[index] += 1
+                opened = {"name": step.name, "arguments": ""}
+                call = {"id": step.id, "type": "function", "function": opened}
+            yield _delta({"tool_calls": [{"index": self._n_calls[index] - 1, **call}]})
+        elif isinstance(step, Written):
+            ended = {"logprobs": _logprobs(step.unsent), "finish_reason": step.finish_reason}
+            yield _delta({}, **ended, **named_probabilities(step))
+
+
+def _delta(delta: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"delta": delta, "logprobs": None, "finish_reason": None, **more}
 
 
 CHAT = Endpoint(

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import math
-import time
-import uuid
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -18,9 +15,9 @@ from ..session.session import Session
 from ..session.tool_calls import Beginning
 from .chat import ChatUsage
 from .endpoint import Endpoint, Events, Running
-from .refusals import Refusal
-from .text import ExactLabels, Step, Writing, Written, all_written, one_each, usage_of
-from .text_fields import LimitFields, TextFields, limit_of
+from .refusals import unfit
+from .text import ExactLabels, Step, Writing, Written, all_written, chunks, one_each, usage_of
+from .text_fields import CompletionFields
 
 __all__ = ["COMPLETIONS", "CompletionResponse", "Texts", "TokenIds"]
 
@@ -60,7 +57,7 @@ Texts: TypeAlias = Annotated[
 """One or several strings, or lists of token ids."""
 
 
-class CompletionRequest(TextFields, LimitFields):
+class CompletionRequest(CompletionFields):
     prompt: Texts
     max_tokens: int | None = Field(None, ge=0)
     echo: bool | None = None
@@ -131,35 +128,30 @@ class _Prompt:
 
 async def _complete(request: CompletionRequest, running: Running) -> dict[str, Any] | Events:
     session = running.model.session
-    prompts = await session.helpers.run(_prompts, session, request)
+    given = await session.helpers.run(_prompts, session, request)
     n = request.n or 1
-    if len(prompts) * n > MOST_ANSWERS:
-        raise _unfit("n", f"expected at most {MOST_ANSWERS} answers, got {len(prompts) * n}")
+    prompts = [prompt for prompt in given for _ in range(n)]  # of each answer
+    if len(prompts) > MOST_ANSWERS:
+        raise unfit("n", f"expected at most {MOST_ANSWERS} answers, got {len(prompts)}")
     plain = _writing(request)
-    head = {
-        "id": f"cmpl-{uuid.uuid4().hex}",
-        "object": "text_completion",
-        "created": int(time.time()),
-        "model": running.settings.name,
-        "system_fingerprint": running.fingerprint,
-    }
-    of_answer = [prompt for prompt in prompts for _ in range(n)]
-    if plain.max_tokens == 0 and request.max_tokens == 0 and not of_answer[0].is_forced:
-        answers = [Written("", "length", len(prompt.tokens), 0, 0) for prompt in of_answer]
+    head = running.head("cmpl", "text_completion")
+    if request.max_tokens == 0 and not prompts[0].is_forced:
+        answers = [Written("", "length", len(prompt.tokens), 0, 0) for prompt in prompts]
     else:
         writings = [
-            each for prompt in prompts for each in request.several(prompt.writing(session, plain))
+            each for prompt in given for each in request.several(prompt.writing(session, plain))
         ]
         if request.stream:
             steps = one_each(running, writings, with_steps=True)
-            return Events(_chunks(head, request, of_answer, steps))
+            streamed = _StreamedTexts([each.text if request.echo else "" for each in prompts])
+            return Events(chunks(head, steps, streamed.of, n, request.with_usage))
         written = await all_written(running, writings)
         answers = [
-            prompt.answer(session, each) for prompt, each in zip(of_answer, written, strict=True)
+            prompt.answer(session, each) for prompt, each in zip(prompts, written, strict=True)
         ]
     choices = [
-        _choice(i, prompt.text + each.text if request.echo else each.text, each)
-        for i, (prompt, each) in enumerate(zip(of_answer, answers, strict=True))
+        {"index": i, **_choice(prompt.text + each.text if request.echo else each.text, each)}
+        for i, (prompt, each) in enumerate(zip(prompts, answers, strict=True))
     ]
     return {**head, "choices": choices, "usage": usage_of(answers, n)}
 
@@ -177,20 +169,20 @@ def _prompts(session: Session, request: CompletionRequest) -> list[_Prompt]:
 
 
 def _writing(request: CompletionRequest) -> Writing:
-    limit = limit_of(request)
+    limit = request.limit()
     has_logprobs = request.logprobs is not None
     if request.max_tokens == 0 and not request.echo:
-        raise _unfit("max_tokens", "expected at least 1 without echo, got 0")
+        raise unfit("max_tokens", "expected at least 1 without echo, got 0")
     if has_logprobs and isinstance(limit, ExactLabels):
-        raise _unfit("logprobs", "not supported with exact choices, which have `probabilities`")
+        raise unfit("logprobs", "not supported with exact choices, which have `probabilities`")
     if has_logprobs and request.echo:
         for name in ("stop", "stream"):
             if getattr(request, name):
-                raise _unfit(name, "not supported together with echo and logprobs")
+                raise unfit(name, "not supported together with echo and logprobs")
         if limit is not None:
-            raise _unfit("logprobs", "not supported together with echo and a limit on the answer")
+            raise unfit("logprobs", "not supported together with echo and a limit on the answer")
     if request.max_tokens == 0 and request.stream:
-        raise _unfit("stream", "not supported with max_tokens 0")
+        raise unfit("stream", "not supported with max_tokens 0")
     default = 0 if limit is not None else DEFAULT_TOKENS
     return Writing(
         (),
@@ -202,16 +194,8 @@ def _writing(request: CompletionRequest) -> Writing:
     )
 
 
-def _unfit(param: str, problem: str) -> Refusal:
-    return Refusal(400, f"{param}: {problem}", "invalid_value", param)
-
-
-def _choice(index: int, text: str, answer: Written | None) -> dict[str, Any]:
-    """Return a choice; None = the answer is not complete."""
-    if answer is None:
-        return {"index": index, "text": text, "logprobs": None, "finish_reason": None}
+def _choice(text: str, answer: Written) -> dict[str, Any]:
     choice = {
-        "index": index,
         "text": text,
         "logprobs": None if answer.logprobs is None else _logprobs(answer.logprobs),
         "finish_reason": answer.finish_reason,
@@ -238,35 +222,31 @@ def _logprobs(entries: Sequence[TokenLogprob], offset: int = 0) -> dict[str, Any
     }
 
 
-async def _chunks(
-    head: dict[str, Any],
-    request: CompletionRequest,
-    prompts: Sequence[_Prompt],
-    steps: AsyncGenerator[tuple[int, Step], None],
-) -> AsyncGenerator[dict[str, Any], None]:
-    """Yield the chunks of a stream."""
-    usage: dict[str, Any] = {"usage": None} if request.with_usage else {}
-    has_begun = [not request.echo] * len(prompts)
-    n_logged, n_chars = [0] * len(prompts), [0] * len(prompts)  # of each answer, so far
-    written: dict[int, Written] = {}
-    async with aclosing(steps):
-        async for index, step in steps:
-            text = step if isinstance(step, str) else ""
-            if not has_begun[index]:
-                has_begun[index] = True
-                text = prompts[index].text + text
-            logged = step.logprobs if isinstance(step, TextPiece | Written) else None
-            if isinstance(step, Written):
-                written[index] = step
-                logged = None if logged is None else logged[n_logged[index] :]
-            choice = _choice(index, text, written.get(index))
-            choice["logprobs"] = None if logged is None else _logprobs(logged, n_chars[index])
-            n_logged[index] += len(logged or ())
-            n_chars[index] += len(text)
-            yield {**head, "choices": [choice], **usage}
-    if request.with_usage:
-        answers = [written[index] for index in range(len(prompts))]
-        yield {**head, "choices": [], "usage": usage_of(answers, request.n or 1)}
+class _StreamedTexts:
+    """Writes the choices of the chunks of a stream.
+
+    Parameters
+    ----------
+    beginnings
+        The text at the beginning of each answer.
+    """
+
+    def __init__(self, beginnings: list[str]) -> None:
+        self._beginnings = beginnings
+        self._n_chars = [0] * len(beginnings)  # of each answer, so far
+
+    def of(self, index: int, step: Step) -> Iterator[dict[str, Any]]:
+        """Return the choice for a step of an answer."""
+        text = self._beginnings[index] + (step if isinstance(step, str) else "")
+        self._beginnings[index] = ""
+        choice: dict[str, Any] = {"text": text, "logprobs": None, "finish_reason": None}
+        logged = step.logprobs if isinstance(step, TextPiece) else None
+        if isinstance(step, Written):
+            choice, logged = _choice(text, step), step.unsent
+        if logged is not None:
+            choice["logprobs"] = _logprobs(logged, self._n_chars[index])
+        self._n_chars[index] += len(text)
+        yield choice
 
 
 COMPLETIONS = Endpoint(

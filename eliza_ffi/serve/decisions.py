@@ -21,7 +21,7 @@ from ..decisions.questions import MAX_LEVELS, MAX_OPTIONS, MAX_QUESTIONS, NOT_TE
 from ..decisions.wire import as_questions
 from ..errors import InvalidArgumentError
 from .endpoint import Endpoint, Running
-from .fields import TEXT_OR_LIST, Body, NoEffect, NotBlank, by_kind
+from .fields import BY_TYPE, Body, NoEffect, NotBlank, StringOrArray, by_kind
 from .refusals import Refusal
 
 __all__ = [
@@ -30,9 +30,12 @@ __all__ = [
     "SYSTEMONE",
     "DecisionsResponse",
     "FunctionCallItem",
+    "Item",
     "RefusalPart",
     "SystemoneResponse",
     "TextPart",
+    "Usage",
+    "usage",
     "with_type",
 ]
 
@@ -40,8 +43,6 @@ Extra: TypeAlias = Literal["option_mass", "prompts", "timings"]
 
 EXTRAS: tuple[Extra, ...] = ("option_mass", "prompts", "timings")
 """Additional fields of an answer, which a request names in `include`."""
-
-_BY_TYPE = Field(discriminator="type")
 
 
 def _read_input(status: int) -> WrapValidator:
@@ -111,18 +112,16 @@ class JsonPart(Body):
     ]
 
 
-Parts: TypeAlias = list[Annotated[TextPart | RefusalPart | JsonPart, _BY_TYPE]]
-Content: TypeAlias = Annotated[
-    Annotated[str, Tag("string")] | Annotated[Parts, Tag("array")], TEXT_OR_LIST
-]
+Parts: TypeAlias = list[Annotated[TextPart | RefusalPart | JsonPart, BY_TYPE]]
+Content: TypeAlias = StringOrArray[str, Parts]
 
 
-class _Item(Body):
+class Item(Body):
     id: NoEffect
     status: NoEffect
 
 
-class MessageItem(_Item):
+class MessageItem(Item):
     type: Literal["message"] = "message"
     role: Literal["user", "developer", "system", "assistant"]
     content: Content
@@ -130,7 +129,7 @@ class MessageItem(_Item):
     phase: NoEffect
 
 
-class FunctionCallItem(_Item):
+class FunctionCallItem(Item):
     type: Literal["function_call"]
     name: str
     arguments: str
@@ -139,7 +138,7 @@ class FunctionCallItem(_Item):
     caller: NoEffect
 
 
-class CustomCallItem(_Item):
+class CustomCallItem(Item):
     type: Literal["custom_tool_call"]
     name: str
     input: str
@@ -147,7 +146,7 @@ class CustomCallItem(_Item):
     namespace: NoEffect
 
 
-class OutputItem(_Item):
+class OutputItem(Item):
     type: Literal["function_call_output", "custom_tool_call_output"]
     call_id: str
     output: Content
@@ -162,7 +161,7 @@ Items: TypeAlias = Annotated[
     list[
         Annotated[
             MessageItem | FunctionCallItem | CustomCallItem | OutputItem,
-            _BY_TYPE,
+            BY_TYPE,
             BeforeValidator(with_type),
         ]
     ],
@@ -178,13 +177,13 @@ _NOT_BLANK_PARTS = {
     }
 }
 Instructions: TypeAlias = Annotated[
-    Annotated[NotBlank, Tag("string")]
-    | Annotated[
-        list[Annotated[TextPart | JsonPart, _BY_TYPE]],
-        Field(min_length=1, json_schema_extra=_NOT_BLANK_PARTS),
-        Tag("array"),
+    StringOrArray[
+        NotBlank,
+        Annotated[
+            list[Annotated[TextPart | JsonPart, BY_TYPE]],
+            Field(min_length=1, json_schema_extra=_NOT_BLANK_PARTS),
+        ],
     ],
-    TEXT_OR_LIST,
     Field(description="the question: a string, or a list of parts; it must not be blank"),
 ]
 
@@ -231,14 +230,13 @@ class LabelsQuestion(_Question):
 
 class DecisionsRequest(_Asking):
     input: Annotated[
-        Annotated[str, Tag("string")] | Annotated[Items, Tag("array")],
-        TEXT_OR_LIST,
+        StringOrArray[str, Items],
         _read_input(400),  # OpenAI's status for unsupported input
         Field(description="a string, or messages, calls and their outputs; only text is supported"),
     ]
     questions: Annotated[
         list[
-            Annotated[PredicateQuestion | ChoiceQuestion | ScoreQuestion | LabelsQuestion, _BY_TYPE]
+            Annotated[PredicateQuestion | ChoiceQuestion | ScoreQuestion | LabelsQuestion, BY_TYPE]
         ],
         Field(
             min_length=1,
@@ -343,7 +341,7 @@ class SystemoneRequest(_Asking):
     questions: Annotated[
         dict[
             Annotated[str, Field(min_length=1)],
-            Annotated[NoulQuestion | CriteriaQuestion | CriteriaScore, _BY_TYPE],
+            Annotated[NoulQuestion | CriteriaQuestion | CriteriaScore, BY_TYPE],
         ],
         Field(
             min_length=1,
@@ -365,9 +363,12 @@ class _AnswerJson(TypedDict):
     option_mass: NotRequired[Probability]
 
 
-class PredicateJson(_AnswerJson):
-    type: Literal["predicate"]
+class _NamedJson(_AnswerJson):
     name: str | None
+
+
+class PredicateJson(_NamedJson):
+    type: Literal["predicate"]
     probability: Probability
 
 
@@ -376,9 +377,8 @@ class OptionProbability(TypedDict):
     probability: Probability
 
 
-class ChoiceJson(_AnswerJson):
+class ChoiceJson(_NamedJson):
     type: Literal["choice"]
-    name: str | None
     choice: str | bool
     confidence: Probability
     probabilities: list[OptionProbability]
@@ -390,17 +390,15 @@ class LevelProbability(TypedDict):
     probability: Probability
 
 
-class ScoreJson(_AnswerJson):
+class ScoreJson(_NamedJson):
     type: Literal["score"]
-    name: str | None
     score: float
     confidence: Probability
     probabilities: list[LevelProbability]
 
 
-class LabelsJson(_AnswerJson):
+class LabelsJson(_NamedJson):
     type: Literal["labels"]
-    name: str | None
     labels: list[str | bool]
     probabilities: list[OptionProbability]
 
@@ -414,7 +412,7 @@ class ReasoningTokens(TypedDict):
     reasoning_tokens: int
 
 
-class DecisionsUsage(TypedDict):
+class Usage(TypedDict):
     input_tokens: int
     input_tokens_details: CachedTokens
     output_tokens: int
@@ -435,8 +433,8 @@ class _Decided(TypedDict):
 
 
 class DecisionsResponse(_Decided):
-    answers: list[Annotated[PredicateJson | ChoiceJson | ScoreJson | LabelsJson, _BY_TYPE]]
-    usage: DecisionsUsage
+    answers: list[Annotated[PredicateJson | ChoiceJson | ScoreJson | LabelsJson, BY_TYPE]]
+    usage: Usage
 
 
 class NoulJson(_AnswerJson):
@@ -465,7 +463,7 @@ class SystemoneUsage(TypedDict):
 
 
 class SystemoneResponse(_Decided):
-    answers: dict[str, Annotated[NoulJson | CriteriaJson | CriteriaScoreJson, _BY_TYPE]]
+    answers: dict[str, Annotated[NoulJson | CriteriaJson | CriteriaScoreJson, BY_TYPE]]
     usage: SystemoneUsage
 
 
@@ -514,21 +512,23 @@ async def _decide(
     return answer
 
 
+def usage(n_input: int, n_cached: int, n_output: int = 0, n_reasoning: int = 0) -> Usage:
+    """Return the usage of a request in OpenAI's newer form."""
+    # Every input token that was not in the KV cache has been written to it.
+    details: CachedTokens = {"cached_tokens": n_cached, "cache_write_tokens": n_input - n_cached}
+    return {
+        "input_tokens": n_input,
+        "input_tokens_details": details,
+        "output_tokens": n_output,
+        "output_tokens_details": {"reasoning_tokens": n_reasoning},
+        "total_tokens": n_input + n_output,
+    }
+
+
 def _decisions_fields(decision: Decision) -> dict[str, Any]:
-    n_input, n_cached = decision.usage.input_tokens, decision.usage.cached_tokens
     return {
         "answers": [decisions_answer(answer) for answer in decision.answers],
-        "usage": {
-            "input_tokens": n_input,
-            # Every input token that was not in the KV cache has been written to it.
-            "input_tokens_details": {
-                "cached_tokens": n_cached,
-                "cache_write_tokens": n_input - n_cached,
-            },
-            "output_tokens": 0,
-            "output_tokens_details": {"reasoning_tokens": 0},
-            "total_tokens": n_input,
-        },
+        "usage": usage(decision.usage.input_tokens, decision.usage.cached_tokens),
     }
 
 

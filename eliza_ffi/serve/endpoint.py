@@ -1,16 +1,18 @@
-"""An endpoint that answers a JSON request: at once, or with a stream of server-sent events."""
+"""Endpoints that answer JSON requests: at once, or with a stream of server-sent events."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
+import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from pydantic_core import to_json
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
@@ -28,11 +30,11 @@ from .admission import Admission
 from .bodies import json_object, read_body
 from .fields import Body, read_fields
 from .metrics import CLIENT_GONE, ServeMetrics
-from .patience import ClientGone, Deadline, while_wanted
+from .patience import Deadline, while_wanted
 from .refusals import Refusal
 from .settings import ServeSettings
 
-__all__ = ["Endpoint", "Events", "Running", "Serving"]
+__all__ = ["Endpoint", "EndpointApp", "Events", "Running", "Serving"]
 
 B = TypeVar("B", bound=Body)
 
@@ -52,8 +54,6 @@ class Serving:
     settings : ServeSettings
     admission : Admission
     metrics : ServeMetrics
-    started : int
-        The time of the start, in seconds since 1970.
     fingerprint : str
         The versions of llama.cpp and of this package.
     """
@@ -62,7 +62,6 @@ class Serving:
     settings: ServeSettings
     admission: Admission
     metrics: ServeMetrics
-    started: int
     fingerprint: str
 
 
@@ -80,6 +79,24 @@ class Running(Serving):
     deadline: Deadline
     waited: float
 
+    def head(self, prefix: str, kind: str) -> dict[str, Any]:
+        """Return the fields at the beginning of a completion or of its chunks.
+
+        Parameters
+        ----------
+        prefix
+            The beginning of the id.
+        kind
+            The value of the field ``object``.
+        """
+        return {
+            "id": f"{prefix}-{uuid.uuid4().hex}",
+            "object": kind,
+            "created": int(time.time()),
+            "model": self.settings.name,
+            "system_fingerprint": self.fingerprint,
+        }
+
 
 @dataclass(frozen=True)
 class Events:
@@ -90,119 +107,66 @@ class Events:
     items : async generator of dict
         The JSON of each event.
     are_named : bool
-        Whether each event is named after its field ``type``, as in ``/v1/responses``. Otherwise the
-        stream ends with ``[DONE]``, as in ``/v1/chat/completions``.
+        Whether each event is named after its field ``type`` and numbered, as in ``/v1/responses``.
+        Otherwise the stream ends with ``[DONE]``, as in ``/v1/chat/completions``.
     """
 
     items: AsyncGenerator[dict[str, Any], None]
     are_named: bool = False
 
-    def written(self, item: dict[str, Any]) -> bytes:
-        """Return an event in the form of server-sent events."""
-        name = b"event: " + item["type"].encode() + b"\n" if self.are_named else b""
-        return name + b"data: " + to_json(item) + b"\n\n"
+    def written(self, item: dict[str, Any], number: int) -> bytes:
+        """Return the event with a number in the form of server-sent events."""
+        if not self.are_named:
+            return b"data: " + to_json(item) + b"\n\n"
+        name = f"event: {item['type']}\n".encode()
+        return name + b"data: " + to_json({**item, "sequence_number": number}) + b"\n\n"
 
-    def error(self, refusal: Refusal, n_sent: int) -> dict[str, Any]:
-        """Return the event for an error after `n_sent` other events."""
-        if self.are_named:
-            details = refusal.body()["error"]
-            return {**details, "type": "error", "sequence_number": n_sent}
-        return refusal.body()
+    def error(self, refusal: Refusal) -> dict[str, Any]:
+        """Return the event for an error."""
+        body = refusal.body()
+        return {**body["error"], "type": "error"} if self.are_named else body
 
 
+@dataclass(frozen=True)
 class Endpoint(Generic[B]):
-    """The ASGI application of one path.
+    """A path that answers JSON requests.
 
-    Parameters
+    Attributes
     ----------
-    path
-    kind
+    path : str
+    kind : type
         The model of the request's body.
-    answer
+    answer : callable
         The handler. It returns the response's JSON or an `Events`.
-    response
+    response : type
         The type of the response's JSON, for the OpenAPI document.
-    summary
+    summary : str
         What the endpoint does, for the OpenAPI document.
-    input_name
+    input_name : str
         The field that the error names if the input does not fit into the context.
-    decides
+    decides : bool
         Whether the handler makes decisions, of which few run at the same time on a CPU.
     """
 
-    def __init__(
-        self,
-        path: str,
-        kind: type[B],
-        answer: Callable[[B, Running], Awaitable[dict[str, Any] | Events]],
-        response: Any,
-        *,
-        summary: str,
-        input_name: str,
-        decides: bool = False,
-    ) -> None:
-        self.path = path
-        self.kind = kind
-        self.response = response
-        self.summary = summary
-        self._answer = answer
-        self._input_name = input_name
-        self._decides = decides
-
-    def on(self, serving: Serving) -> _Bound:
-        """Return the ASGI application for a server."""
-        return _Bound(self, serving)
-
-    async def respond(
-        self, serving: Serving, body: bytes, deadline: Deadline, send: _Sender
-    ) -> None:
-        """Wait for a place, run the handler, and send its answer."""
-        async with serving.admission.place(self._decides) as waited:
-            serving.metrics.count_wait(waited)
-            try:
-                request = await self._read(body)
-                running = Running(**vars(serving), deadline=deadline, waited=waited)
-                answer = await self._answer(request, running)
-                if isinstance(answer, Events):
-                    await send.stream(answer)
-                    return
-            except ElizaError as error:
-                refusal = self._refusal(error, deadline)
-                if refusal is None:
-                    raise
-                raise refusal from error
-        await send.response(Response(to_json(answer), media_type="application/json"))
-
-    async def _read(self, body: bytes) -> B:
-        """Parse and check a body. A long body is parsed in another thread."""
-        if len(body) < LONG_BODY:
-            return read_fields(self.kind, json_object(body))
-        return await asyncio.to_thread(lambda: read_fields(self.kind, json_object(body)))
-
-    def _refusal(self, error: ElizaError, deadline: Deadline) -> Refusal | None:
-        """Return the response for an error; None = it is a failure of the server."""
-        if isinstance(error, ContextFullError):
-            if not deadline.left:  # it might have fitted once other requests freed the context
-                return deadline.passed()
-            return Refusal(400, str(error), "context_length_exceeded", self._input_name)
-        if isinstance(error, InvalidAnswerError):
-            return Refusal(422, str(error), "invalid_answer")
-        if isinstance(error, FillError):
-            return Refusal(422, str(error), "incomplete_answer", "max_tokens")
-        if isinstance(error, InvalidArgumentError):
-            return Refusal(400, str(error), "invalid_value")
-        if isinstance(error, NotSupportedError):
-            return Refusal(501, str(error), "not_supported")
-        if isinstance(error, BusyError):
-            return deadline.passed()
-        return None
+    path: str
+    kind: type[B]
+    answer: Callable[[B, Running], Awaitable[dict[str, Any] | Events]]
+    response: Any
+    summary: str
+    input_name: str
+    decides: bool = False
 
 
-class _Bound:
-    """An endpoint of one server.
+class EndpointApp:
+    """The ASGI application of an endpoint.
 
     This is a class because Starlette calls an object as an ASGI application, but would pass a
     request to a function.
+
+    Parameters
+    ----------
+    endpoint
+    serving
     """
 
     def __init__(self, endpoint: Endpoint[Any], serving: Serving) -> None:
@@ -210,20 +174,61 @@ class _Bound:
         self._serving = serving
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
         deadline = Deadline(self._serving.settings.deadline)
         sender = _Sender(scope, receive, send)
         try:
-            body = await read_body(request, deadline)
-            work = self._endpoint.respond(self._serving, body, deadline, sender)
-            await while_wanted(work, receive, deadline)
-        except ClientGone:
+            body = await deadline.before_end(read_body(Request(scope, receive)))
+            await while_wanted(self._respond(body, deadline, sender), receive, deadline)
+        except ClientDisconnect:
             if not sender.has_begun:
                 await sender.response(Response(status_code=CLIENT_GONE))
         except Exception as error:
             if not sender.has_begun:
                 raise
             await sender.end_with(error)
+
+    async def _respond(self, body: bytes, deadline: Deadline, send: _Sender) -> None:
+        """Wait for a place, run the handler, and send its answer."""
+        endpoint, serving = self._endpoint, self._serving
+        async with serving.admission.place(endpoint.decides) as waited:
+            serving.metrics.count_wait(waited)
+            try:
+                request = await _read(endpoint.kind, body)
+                running = Running(**vars(serving), deadline=deadline, waited=waited)
+                answer = await endpoint.answer(request, running)
+                if isinstance(answer, Events):
+                    await send.stream(answer)
+                    return
+            except ElizaError as error:
+                refusal = _refusal(error, deadline, endpoint.input_name)
+                if refusal is None:
+                    raise
+                raise refusal from error
+        await send.response(Response(to_json(answer), media_type="application/json"))
+
+
+async def _read(kind: type[B], body: bytes) -> B:
+    """Parse and check a body. A long body is parsed in another thread."""
+    if len(body) < LONG_BODY:
+        return read_fields(kind, json_object(body))
+    return await asyncio.to_thread(lambda: read_fields(kind, json_object(body)))
+
+
+def _refusal(error: ElizaError, deadline: Deadline, input_name: str) -> Refusal | None:
+    """Return the response for an error; None = it is a failure of the server."""
+    if isinstance(error, ContextFullError):
+        if not deadline.left:  # it might have fitted once other requests freed the context
+            return deadline.passed()
+        return Refusal(400, str(error), "context_length_exceeded", input_name)
+    if isinstance(error, InvalidAnswerError):
+        return Refusal(422, str(error), "invalid_answer")
+    if isinstance(error, FillError):
+        return Refusal(422, str(error), "incomplete_answer", "max_tokens")
+    if isinstance(error, InvalidArgumentError):
+        return Refusal(400, str(error), "invalid_value")
+    if isinstance(error, NotSupportedError):
+        return Refusal(501, str(error), "not_supported")
+    return deadline.passed() if isinstance(error, BusyError) else None
 
 
 class _Sender:
@@ -247,9 +252,11 @@ class _Sender:
         async with aclosing(events.items) as items:
             async for item in items:
                 if self._events is None:
-                    await self._begin()
+                    headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
+                    start = {"type": "http.response.start", "status": 200, "headers": headers}
+                    await self._send(start)
                     self._events = events
-                await self._part(events.written(item))
+                await self._part(events.written(item, self._n_sent))
                 self._n_sent += 1
         await self._part(b"" if events.are_named else b"data: [DONE]\n\n", is_last=True)
 
@@ -260,12 +267,8 @@ class _Sender:
             logger.error("a stream failed", exc_info=error)
             message = "the server failed; its log has the details"
             error = Refusal(500, message, "internal_error")
-        event = self._events.error(error, self._n_sent)
-        await self._part(self._events.written(event), is_last=True)
-
-    async def _begin(self) -> None:
-        headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
-        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        event = self._events.written(self._events.error(error), self._n_sent)
+        await self._part(event, is_last=True)
 
     async def _part(self, body: bytes, is_last: bool = False) -> None:
         await self._send({"type": "http.response.body", "body": body, "more_body": not is_last})

@@ -8,17 +8,18 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Annotated, Any, TypeAlias, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 
 from .refusals import Refusal
 
 __all__ = [
-    "TEXT_OR_LIST",
+    "BY_TYPE",
     "Body",
     "NoEffect",
     "NotBlank",
+    "StringOrArray",
+    "StringOrObject",
     "by_kind",
-    "either",
     "read_fields",
 ]
 
@@ -34,13 +35,15 @@ _KINDS = {
     list: "array",
     type(None): "null",
 }
-_WITH_ARTICLES = {"object": "an object", "array": "an array", "null": "null"}
 
 NoEffect: TypeAlias = Annotated[Any, Field(default=None, description="accepted, without effect")]
 """A field that clients send in ordinary use, and that has no effect here."""
 
 NotBlank: TypeAlias = Annotated[str, Field(pattern=r"\S")]
 """A string that is not blank."""
+
+BY_TYPE = Field(discriminator="type")
+"""Selects the alternative of a union of objects by the field ``type``."""
 
 
 class Body(BaseModel):
@@ -50,9 +53,11 @@ class Body(BaseModel):
 
 
 B = TypeVar("B", bound=Body)
+S = TypeVar("S")
+T = TypeVar("T")
 
 
-def either(names: Iterable[str]) -> str:
+def _either(names: Iterable[str]) -> str:
     """Join names: ``a, b or c``."""
     *first, last = names
     return f"{', '.join(first)} or {last}" if first else last
@@ -63,16 +68,21 @@ def _kind_of(value: Any) -> str:
 
 
 def _with_article(kind: str) -> str:
-    return _WITH_ARTICLES.get(kind, f"a {kind}")
+    return f"an {kind}" if kind in ("array", "object") else f"a {kind}"
 
 
 def by_kind(*kinds: str) -> Discriminator:
     """Select the alternative of a union by the kind of the JSON value; each kind is a tag."""
-    expected = f"expected {either(_with_article(kind) for kind in kinds)}"
+    expected = f"expected {_either(_with_article(kind) for kind in kinds)}"
     return Discriminator(_kind_of, custom_error_type="unfit", custom_error_message=expected)
 
 
-TEXT_OR_LIST = by_kind("string", "array")
+StringOrArray: TypeAlias = Annotated[
+    Annotated[S, Tag("string")] | Annotated[T, Tag("array")], by_kind("string", "array")
+]
+StringOrObject: TypeAlias = Annotated[
+    Annotated[S, Tag("string")] | Annotated[T, Tag("object")], by_kind("string", "object")
+]
 
 
 def read_fields(kind: type[B], given: Any) -> B:
@@ -108,7 +118,7 @@ def _refusal(kind: type[Body], given: Any, failed: ValidationError) -> Refusal:
         path = (*path, "type")
         problem = "this field is missing"
         if error["type"] == "union_tag_invalid":
-            tags = either(context["expected_tags"].replace("'", "").split(", "))
+            tags = _either(context["expected_tags"].replace("'", "").split(", "))
             problem = f"expected {tags}, got {_shown(value['type'])}"
     elif error["type"] == "value_error":
         problem = str(context["error"])
@@ -145,7 +155,6 @@ _EXPECTED = {
     "bool_type": "a boolean",
     "dict_type": "an object",
     "float_type": "a number",
-    "finite_number": "a finite number",
     "int_type": "a whole number",
     "list_type": "an array",
     "model_attributes_type": "an object",

@@ -6,17 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Coroutine
 from typing import Any, TypeVar
 
+from starlette.requests import ClientDisconnect
 from starlette.types import Receive
 
 from .refusals import Refusal
 
-__all__ = ["ClientGone", "Deadline", "while_wanted"]
+__all__ = ["Deadline", "while_wanted"]
 
 T = TypeVar("T")
-
-
-class ClientGone(Exception):  # noqa: N818 - an outcome
-    """The client has disconnected, so no response is needed."""
 
 
 class Deadline:
@@ -77,7 +74,7 @@ async def while_wanted(work: Coroutine[Any, Any, T], receive: Receive, deadline:
     ------
     Refusal
         If the deadline has passed.
-    ClientGone
+    ClientDisconnect
         If the client has disconnected.
     """
     working = asyncio.ensure_future(work)
@@ -88,7 +85,7 @@ async def while_wanted(work: Coroutine[Any, Any, T], receive: Receive, deadline:
         )
         if working.done():
             return working.result()
-        raise ClientGone if leaving.done() else deadline.passed()
+        raise ClientDisconnect if leaving.done() else deadline.passed()
     finally:
         working.cancel()
         leaving.cancel()

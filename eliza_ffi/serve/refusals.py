@@ -6,7 +6,7 @@ from typing import Any
 
 from starlette.responses import JSONResponse
 
-__all__ = ["Refusal", "refusal_response"]
+__all__ = ["Refusal", "refusal_response", "unfit"]
 
 
 class Refusal(Exception):  # noqa: N818 - an answer
@@ -50,14 +50,13 @@ class Refusal(Exception):  # noqa: N818 - an answer
 
     def body(self) -> dict[str, Any]:
         """Return the JSON of the response."""
-        return {
-            "error": {
-                "message": self.message,
-                "type": self.type,
-                "param": self.param,
-                "code": self.code,
-            }
-        }
+        error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
+        return {"error": error}
+
+
+def unfit(param: str, problem: str) -> Refusal:
+    """Return the error for a field whose value does not fit the rest of the request."""
+    return Refusal(400, f"{param}: {problem}", "invalid_value", param)
 
 
 def refusal_response(refusal: Refusal) -> JSONResponse:

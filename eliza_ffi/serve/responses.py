@@ -5,44 +5,39 @@ from __future__ import annotations
 import json
 import time
 import uuid
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, Tag
+from pydantic import BeforeValidator, Field
 from typing_extensions import NotRequired, TypedDict
 
 from ..session.requests import TextPiece
 from ..session.tool_calls import CallPiece, ToolCall
-from .chat import JsonObjectFormat, TextFormat, chat_writing, token_logprobs
-from .decisions import FunctionCallItem, RefusalPart, TextPart, with_type
+from .chat import (
+    ConversationFields,
+    Effort,
+    JsonObjectFormat,
+    NamedSchema,
+    TextFormat,
+    chat_writing,
+    format_limit,
+    named_probabilities,
+    token_logprobs,
+)
+from .decisions import FunctionCallItem, Item, RefusalPart, TextPart, Usage, usage, with_type
 from .endpoint import Endpoint, Events, Running
-from .fields import TEXT_OR_LIST, Body, NoEffect, by_kind
-from .text import Limit, ReasoningPiece, Step, Written, usage_of, write
-from .text_fields import JSON_OBJECT, JsonSchema, LimitFields, SamplingFields, limit_of
+from .fields import BY_TYPE, Body, NoEffect, StringOrArray, StringOrObject
+from .text import ReasoningPiece, Step, Written, write
 
 __all__ = ["RESPONSES", "ResponseJson"]
 
-MOST_LOGPROBS = 20
-"""The maximum of `top_logprobs`, as at OpenAI."""
-
-_BY_TYPE = Field(discriminator="type")
-
 # ---- The request --------------------------------------------------------------------------------
 
-TextContent: TypeAlias = Annotated[
-    Annotated[str, Tag("string")]
-    | Annotated[list[Annotated[TextPart | RefusalPart, _BY_TYPE]], Tag("array")],
-    TEXT_OR_LIST,
-]
+TextContent: TypeAlias = StringOrArray[str, list[Annotated[TextPart | RefusalPart, BY_TYPE]]]
 
 
-class _ResponseItem(Body):
-    id: NoEffect
-    status: NoEffect
-
-
-class TalkItem(_ResponseItem):
+class TalkItem(Item):
     type: Literal["message"] = "message"
     role: Literal["user", "developer", "system", "assistant"]
     content: TextContent
@@ -50,7 +45,7 @@ class TalkItem(_ResponseItem):
     probabilities: NoEffect
 
 
-class CallOutputItem(_ResponseItem):
+class CallOutputItem(Item):
     type: Literal["function_call_output"]
     call_id: str
     output: TextContent
@@ -61,7 +56,7 @@ class ReasoningText(Body):
     text: str
 
 
-class ReasoningItem(_ResponseItem):
+class ReasoningItem(Item):
     type: Literal["reasoning"]
     content: list[ReasoningText] | None = None
     summary: NoEffect
@@ -82,7 +77,7 @@ TalkItems: TypeAlias = Annotated[
     list[
         Annotated[
             TalkItem | FunctionCallItem | CallOutputItem | ReasoningItem,
-            _BY_TYPE,
+            BY_TYPE,
             BeforeValidator(_with_type),
         ]
     ],
@@ -90,16 +85,13 @@ TalkItems: TypeAlias = Annotated[
 ]
 
 
-class FlatSchemaFormat(Body):
+class FlatSchemaFormat(NamedSchema):
     type: Literal["json_schema"]
-    json_schema: JsonSchema = Field(alias="schema")
     name: NoEffect
-    description: NoEffect
-    strict: NoEffect
 
 
 class TextConfig(Body):
-    format: Annotated[TextFormat | JsonObjectFormat | FlatSchemaFormat, _BY_TYPE] | None = None
+    format: Annotated[TextFormat | JsonObjectFormat | FlatSchemaFormat, BY_TYPE] | None = None
     verbosity: Literal["medium"] | None = None
 
 
@@ -117,7 +109,7 @@ class FlatName(Body):
 
 
 class Reasoning(Body):
-    effort: Literal["none", "minimal", "low", "medium", "high", "xhigh"] | None = None
+    effort: Effort | None = None
     summary: None = None
     generate_summary: None = None
 
@@ -126,55 +118,22 @@ class ObfuscationOptions(Body):
     include_obfuscation: NoEffect
 
 
-class ResponseRequest(SamplingFields, LimitFields):
-    input: Annotated[
-        Annotated[str, Tag("string")] | Annotated[TalkItems, Tag("array")], TEXT_OR_LIST
-    ]
-    model: str | None = None
+class ResponseRequest(ConversationFields):
+    input: StringOrArray[str, TalkItems]
     instructions: str | None = None
     max_output_tokens: int | None = Field(None, ge=1)
     text: TextConfig | None = None
     tools: list[FlatTool] | None = None
-    tool_choice: (
-        Annotated[
-            Annotated[Literal["auto", "none", "required"], Tag("string")]
-            | Annotated[FlatName, Tag("object")],
-            by_kind("string", "object"),
-        ]
-        | None
-    ) = None
-    parallel_tool_calls: bool | None = None
+    tool_choice: StringOrObject[Literal["auto", "none", "required"], FlatName] | None = None
     reasoning: Reasoning | None = None
-    chat_template_kwargs: dict[str, Any] | None = Field(
-        None, description="other variables of the chat template, such as enable_thinking"
-    )
     include: list[Literal["message.output_text.logprobs", "reasoning.encrypted_content"]] | None = (
         None
     )
-    top_logprobs: int | None = Field(None, ge=0, le=MOST_LOGPROBS)
-    stream: bool | None = None
     stream_options: ObfuscationOptions | None = None
-    store: Literal[False] | None = None
     previous_response_id: None = None
     background: Literal[False] | None = None
     truncation: Literal["disabled"] | None = None
     metadata: dict[str, str] | None = None
-    user: NoEffect
-    service_tier: NoEffect
-    prompt_cache_key: NoEffect
-    prompt_cache_options: NoEffect
-    prompt_cache_retention: NoEffect
-    safety_identifier: NoEffect
-
-    def limit(self) -> Limit | None:
-        """Return the limit on the answer."""
-        format = None if self.text is None else self.text.format
-        formatted: Limit | None = None
-        if isinstance(format, FlatSchemaFormat):
-            formatted = format.json_schema
-        elif isinstance(format, JsonObjectFormat):
-            formatted = format.json_schema or JSON_OBJECT
-        return limit_of(self, formatted)
 
     def messages(self) -> list[dict[str, Any]]:
         """Return the conversation as chat templates expect it."""
@@ -250,20 +209,6 @@ class OutputCall(TypedDict):
     status: Literal["completed"]
 
 
-class ResponseTokens(TypedDict):
-    cached_tokens: NotRequired[int]
-    cache_write_tokens: NotRequired[int]
-    reasoning_tokens: NotRequired[int]
-
-
-class ResponseTokenUsage(TypedDict):
-    input_tokens: int
-    input_tokens_details: ResponseTokens
-    output_tokens: int
-    output_tokens_details: ResponseTokens
-    total_tokens: int
-
-
 class IncompleteDetails(TypedDict):
     reason: Literal["max_output_tokens"]
 
@@ -274,8 +219,8 @@ class ResponseJson(TypedDict):
     created_at: int
     status: Literal["completed", "incomplete"]
     model: str
-    output: list[Annotated[OutputReasoning | OutputMessage | OutputCall, _BY_TYPE]]
-    usage: ResponseTokenUsage
+    output: list[Annotated[OutputReasoning | OutputMessage | OutputCall, BY_TYPE]]
+    usage: Usage
     error: None
     incomplete_details: IncompleteDetails | None
     instructions: str | None
@@ -296,20 +241,16 @@ class ResponseJson(TypedDict):
 
 async def _respond(request: ResponseRequest, running: Running) -> dict[str, Any] | Events:
     named = request.tool_choice
-    wants_logprobs = "message.output_text.logprobs" in (request.include or ())
     writing = await chat_writing(
         running,
+        request,
         request.messages(),
-        limit=request.limit(),
-        tools=[each.model_dump(exclude_none=True) for each in request.tools or ()],
-        tool_choice=named.name if isinstance(named, FlatName) else named or "auto",
-        is_parallel=request.parallel_tool_calls is not False,
-        variables=request.chat_template_kwargs,
+        limit=request.limit(None if request.text is None else format_limit(request.text.format)),
+        tools=request.tools or (),
+        tool_choice=named.name if isinstance(named, FlatName) else named,
         effort=None if request.reasoning is None else request.reasoning.effort,
-        sampling=request.sampling,
-        max_tokens=request.max_output_tokens or 0,
-        logprobs=(request.top_logprobs or 0) if wants_logprobs else None,
-        splits_reasoning=True,
+        max_tokens=request.max_output_tokens,
+        has_logprobs="message.output_text.logprobs" in (request.include or ()),
     )
     response = {
         "id": f"resp_{uuid.uuid4().hex}",
@@ -336,7 +277,7 @@ async def _respond(request: ResponseRequest, running: Running) -> dict[str, Any]
     steps = write(running, writing, with_steps=bool(request.stream))
     events = _events(response, steps)
     if request.stream:
-        return Events(_numbered(events), are_named=True)
+        return Events(events, are_named=True)
     async with aclosing(events):
         async for event in events:
             if event["type"] in ("response.completed", "response.incomplete"):
@@ -344,151 +285,135 @@ async def _respond(request: ResponseRequest, running: Running) -> dict[str, Any]
     raise AssertionError("the last event has the response")
 
 
-async def _numbered(
-    events: AsyncGenerator[dict[str, Any], None],
-) -> AsyncGenerator[dict[str, Any], None]:
-    """Add a sequence number to each event."""
-    number = 0
-    async with aclosing(events):
-        async for event in events:
-            yield {**event, "sequence_number": number}
-            number += 1
-
-
 async def _events(
     response: dict[str, Any], steps: AsyncGenerator[Step, None]
 ) -> AsyncGenerator[dict[str, Any], None]:
     """Yield the events of a response. The first one waits for the first step."""
-    has_begun = False
-    output: list[dict[str, Any]] = []
-    arguments = ""  # of the call that is being written
-    thought: dict[str, Any] | None = None
-    message: dict[str, Any] | None = None
+    output: _Output | None = None
     async with aclosing(steps):
         async for step in steps:
-            if not has_begun:
-                has_begun = True
+            if output is None:
+                output = _Output()
                 yield {"type": "response.created", "response": response}
                 yield {"type": "response.in_progress", "response": response}
-            if isinstance(step, CallPiece):
-                arguments = arguments + step.text if step.text else ""
-                yield _call_event(step, len(output))
-                continue
-            if isinstance(step, ToolCall):
-                item = {**_call_item(step), "arguments": arguments}
-                for event in _end_of_call(item, len(output)):
-                    yield event
-                output.append(item)
-                continue
-            if isinstance(step, ReasoningPiece) or (isinstance(step, Written) and step.reasoning):
-                if thought is None:
-                    thought = _reasoning_item()
-                    added = {"output_index": 0, "item": thought}
-                    yield {"type": "response.output_item.added", **added}
-                if isinstance(step, ReasoningPiece):
-                    delta = {"delta": step, **_place(thought, 0)}
-                    yield {"type": "response.reasoning_text.delta", **delta}
-                    thought = _reasoning_item(thought, step)
-                    continue
-            if thought is not None and not output:
-                for event in _end_of_reasoning(thought, step):
-                    yield event
-                output.append(event["item"])
-            place = len(output)
-            if message is None and _is_message(step):
-                message = _message_item("in_progress")
-                yield {"type": "response.output_item.added", "output_index": place, "item": message}
-                part = {"part": _part(""), **_place(message, place)}
-                yield {"type": "response.content_part.added", **part}
-            if isinstance(step, str):
-                assert message is not None
-                logprobs = step.logprobs if isinstance(step, TextPiece) else None
-                logged = token_logprobs(logprobs or ())
-                delta = {"delta": step, "logprobs": logged, **_place(message, place)}
-                yield {"type": "response.output_text.delta", **delta}
-                continue
-            if message is not None:
-                for event in _end_of_message(message, place, step):
-                    yield event
-                output.append(event["item"])
-            if not output:  # the calls, unless `steps` has yielded them
-                output += map(_call_item, step.calls)
-            is_whole = step.finish_reason != "length"
-            status = "completed" if is_whole else "incomplete"
-            usage = usage_of([step], 1, "input", "output")
-            n_written = step.prompt_tokens - step.cached_tokens
-            usage["input_tokens_details"]["cache_write_tokens"] = n_written
-            whole = {**response, "status": status, "output": output, "usage": usage}
-            if not is_whole:
-                whole["incomplete_details"] = {"reason": "max_output_tokens"}
-            yield {"type": f"response.{status}", "response": whole}
+            for event in output.take(step):
+                yield event
+            if isinstance(step, Written):
+                n_given, n_cached = step.prompt_tokens, step.cached_tokens
+                counts = usage(n_given, n_cached, step.generated_tokens, step.reasoning_tokens)
+                status = _status(step.finish_reason == "length")
+                whole = {**response, "status": status, "output": output.items, "usage": counts}
+                if status == "incomplete":
+                    whole["incomplete_details"] = {"reason": "max_output_tokens"}
+                yield {"type": f"response.{status}", "response": whole}
 
 
-def _message_item(status: str) -> dict[str, Any]:
-    id = f"msg_{uuid.uuid4().hex}"
-    return {"type": "message", "id": id, "status": status, "role": "assistant", "content": []}
+class _Output:
+    """Collects the items of a response, and returns the events for them.
+
+    Attributes
+    ----------
+    items : list of dict
+        The finished items.
+    """
+
+    def __init__(self) -> None:
+        self.items: list[dict[str, Any]] = []
+        self._item: dict[str, Any] = {}  # the item that is being written
+        self._text = ""  # of this item
+
+    def take(self, step: Step) -> Iterator[dict[str, Any]]:
+        """Return the events for a step."""
+        if isinstance(step, CallPiece | ToolCall):
+            yield from self._take_call(step)
+        elif isinstance(step, ReasoningPiece):
+            yield from self._begin("reasoning")
+            yield {"type": "response.reasoning_text.delta", "delta": step, **self._part()}
+            self._text += step
+        elif isinstance(step, str):
+            yield from self._begin("message")
+            logprobs = step.logprobs if isinstance(step, TextPiece) else None
+            delta = {"delta": step, "logprobs": token_logprobs(logprobs or ())}
+            yield {"type": "response.output_text.delta", **delta, **self._part()}
+        else:
+            yield from self._end(step)
+
+    def _take_call(self, step: CallPiece | ToolCall) -> Iterator[dict[str, Any]]:
+        name = "response.function_call_arguments"
+        item = _call_item(step)
+        place = {"item_id": item["id"], "output_index": len(self.items)}
+        if isinstance(step, ToolCall):
+            item["arguments"] = self._text
+            yield {"type": f"{name}.done", "arguments": self._text, "name": step.name, **place}
+            yield self._done(item)
+        elif step.text:
+            self._text += step.text
+            yield {"type": f"{name}.delta", "delta": step.text, **place}
+        else:
+            yield self._added(item)
+
+    def _begin(self, kind: str) -> Iterator[dict[str, Any]]:
+        """Return the events at the beginning of reasoning or a message, unless it has begun."""
+        if self._item.get("type") == kind:
+            return
+        if self._item:
+            yield from self._end_reasoning("completed")
+        if kind == "reasoning":
+            item = {"id": f"rs_{uuid.uuid4().hex}", "summary": []}
+        else:
+            item = {"id": f"msg_{uuid.uuid4().hex}", "role": "assistant"}
+        yield self._added({"type": kind, **item, "status": "in_progress", "content": []})
+        if kind == "message":
+            yield {"type": "response.content_part.added", "part": _text_part(""), **self._part()}
+
+    def _end(self, written: Written) -> Iterator[dict[str, Any]]:
+        """Return the events at the end of an answer."""
+        is_cut = written.finish_reason == "length"
+        if written.reasoning and not self._item and not self.items:  # it was not streamed
+            yield from self._begin("reasoning")
+            self._text = written.reasoning
+        if self._item.get("type") == "reasoning":
+            yield from self._end_reasoning(_status(is_cut and not written.text))
+        if written.text or not (written.is_calls or written.reasoning):
+            yield from self._begin("message")
+        if self._item.get("type") == "message":
+            logprobs = token_logprobs(written.logprobs or ())
+            part = _text_part(written.text, logprobs)
+            item = {**self._item, "status": _status(is_cut), "content": [part]}
+            place = self._part()
+            done = {"text": written.text, "logprobs": logprobs}
+            yield {"type": "response.output_text.done", **done, **place}
+            yield {"type": "response.content_part.done", "part": part, **place}
+            yield self._done({**item, **named_probabilities(written)})
+        if not self.items:
+            self.items += map(_call_item, written.calls)  # they were not streamed
+
+    def _end_reasoning(self, status: str) -> Iterator[dict[str, Any]]:
+        content = [{"type": "reasoning_text", "text": self._text}]
+        yield {"type": "response.reasoning_text.done", "text": self._text, **self._part()}
+        yield self._done({**self._item, "status": status, "content": content})
+
+    def _added(self, item: dict[str, Any]) -> dict[str, Any]:
+        self._item, self._text = item, ""
+        return {"type": "response.output_item.added", "output_index": len(self.items), "item": item}
+
+    def _done(self, item: dict[str, Any]) -> dict[str, Any]:
+        self._item = {}
+        self.items.append(item)
+        index = len(self.items) - 1
+        return {"type": "response.output_item.done", "output_index": index, "item": item}
+
+    def _part(self) -> dict[str, Any]:
+        """Return the fields that locate the only part of the item."""
+        return {"item_id": self._item["id"], "output_index": len(self.items), "content_index": 0}
 
 
-def _part(text: str, logprobs: Any = ()) -> dict[str, Any]:
+def _text_part(text: str, logprobs: Any = ()) -> dict[str, Any]:
     return {"type": "output_text", "text": text, "annotations": [], "logprobs": list(logprobs)}
 
 
-def _place(item: dict[str, Any], index: int) -> dict[str, Any]:
-    """Return the fields that locate the only part of an item."""
-    return {"item_id": item["id"], "output_index": index, "content_index": 0}
-
-
-def _is_message(step: str | Written) -> bool:
-    """Return whether a step belongs to a message, and not only to a call or to the reasoning."""
-    if isinstance(step, str):
-        return True
-    return bool(step.text) or not (step.is_calls or step.reasoning)
-
-
-def _end_of_message(message: dict[str, Any], index: int, written: Written) -> list[dict[str, Any]]:
-    """Return the events at the end of a message; the last one has the message."""
-    logprobs = token_logprobs(written.logprobs or ())
-    part = _part(written.text, logprobs)
-    status = "incomplete" if written.finish_reason == "length" else "completed"
-    item = {**message, "status": status, "content": [part]}
-    if written.probabilities is not None:
-        item["probabilities"] = {name or "": p for name, p in written.probabilities.items()}
-    place = _place(message, index)
-    done = {"text": written.text, "logprobs": logprobs}
-    return [
-        {"type": "response.output_text.done", **done, **place},
-        {"type": "response.content_part.done", "part": part, **place},
-        {"type": "response.output_item.done", "output_index": index, "item": item},
-    ]
-
-
-def _reasoning_item(before: dict[str, Any] | None = None, text: str = "") -> dict[str, Any]:
-    """Return a new item, or an item with more text."""
-    if before is None:
-        id = f"rs_{uuid.uuid4().hex}"
-        return {
-            "type": "reasoning",
-            "id": id,
-            "status": "in_progress",
-            "summary": [],
-            "content": [],
-        }
-    whole = "".join(part["text"] for part in before["content"]) + text
-    return {**before, "content": [{"type": "reasoning_text", "text": whole}]}
-
-
-def _end_of_reasoning(thought: dict[str, Any], step: str | Written) -> list[dict[str, Any]]:
-    """Return the events at the end of the reasoning; the last one has the item."""
-    is_cut = False
-    if isinstance(step, Written):
-        thought = _reasoning_item({**thought, "content": []}, step.reasoning or "")
-        is_cut = step.finish_reason == "length" and not step.text
-    item = {**thought, "status": "incomplete" if is_cut else "completed"}
-    text = item["content"][0]["text"]
-    return [
-        {"type": "response.reasoning_text.done", "text": text, **_place(item, 0)},
-        {"type": "response.output_item.done", "output_index": 0, "item": item},
-    ]
+def _status(is_cut: bool) -> str:
+    return "incomplete" if is_cut else "completed"
 
 
 def _call_item(call: ToolCall | CallPiece) -> dict[str, Any]:
@@ -504,25 +429,6 @@ def _call_item(call: ToolCall | CallPiece) -> dict[str, Any]:
         "arguments": arguments,
         "status": status,
     }
-
-
-def _call_event(piece: CallPiece, index: int) -> dict[str, Any]:
-    """Return the event for the beginning of a call, or for a piece of its arguments."""
-    item = _call_item(piece)
-    if not piece.text:
-        return {"type": "response.output_item.added", "output_index": index, "item": item}
-    name = "response.function_call_arguments.delta"
-    return {"type": name, "delta": piece.text, "item_id": item["id"], "output_index": index}
-
-
-def _end_of_call(item: dict[str, Any], index: int) -> list[dict[str, Any]]:
-    """Return the events at the end of a call."""
-    done = {"arguments": item["arguments"], "name": item["name"], "item_id": item["id"]}
-    name = "response.function_call_arguments.done"
-    return [
-        {"type": name, "output_index": index, **done},
-        {"type": "response.output_item.done", "output_index": index, "item": item},
-    ]
 
 
 RESPONSES = Endpoint(

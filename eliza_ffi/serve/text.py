@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -13,14 +13,29 @@ from ..checks import short_repr
 from ..library.protocol import StreamStats, Tokens
 from ..sampling.params import Sampling
 from ..session.jobs import Jobs
+from ..session.lifecycle import Work
 from ..session.requests import GenerationResult, TextPiece, TokenLogprob
+from ..session.session import Session
 from ..session.thinking import WrittenReasoning
 from ..session.tool_calls import MOST_CALLS, Beginning, CallPiece, ToolCall, ToolCalls
 from ..structured.shape import Gbnf, Regex, shape_of
 from .endpoint import Running
 from .refusals import Refusal
 
-__all__ = ["ExactLabels", "ToolUse", "Writing", "Written", "one_each", "usage_of", "write"]
+__all__ = [
+    "ExactLabels",
+    "Limit",
+    "ReasoningPiece",
+    "Step",
+    "ToolUse",
+    "Writing",
+    "Written",
+    "all_written",
+    "chunks",
+    "one_each",
+    "usage_of",
+    "write",
+]
 
 
 @dataclass(frozen=True)
@@ -105,7 +120,8 @@ class Written:
     calls : tuple of ToolCall
     is_calls : bool
         Whether the model has decided to call tools. There is no call if none fits into the limit.
-    logprobs : tuple of TokenLogprob, or None
+    logprobs, unsent : tuple of TokenLogprob, or None
+        The log-probabilities of all tokens, and of those that belong to no earlier piece of text.
     probabilities : mapping or None
         The probability of each label, or of each tool; the key None stands for an answer in words.
     reasoning : str or None
@@ -121,6 +137,7 @@ class Written:
     calls: tuple[ToolCall, ...] = ()
     is_calls: bool = False
     logprobs: tuple[TokenLogprob, ...] | None = None
+    unsent: tuple[TokenLogprob, ...] | None = None
     probabilities: Mapping[Any, float] | None = None
     reasoning: str | None = None
     reasoning_tokens: int = 0
@@ -151,12 +168,17 @@ async def write(running: Running, writing: Writing, with_steps: bool) -> AsyncGe
         steps = _label(running, writing, writing.limit, with_steps)
     else:
         steps = _text(running, writing, with_steps)
+    n_logged = 0
     async with aclosing(steps):
         async for step in steps:
+            if isinstance(step, TextPiece):
+                n_logged += len(step.logprobs or ())
             if isinstance(step, Written):
                 running.metrics.count_tokens(
                     step.prompt_tokens, step.cached_tokens, step.generated_tokens
                 )
+                if step.logprobs is not None:
+                    step = replace(step, unsent=step.logprobs[n_logged:])
             yield step
 
 
@@ -192,32 +214,54 @@ async def one_each(
         await asyncio.wait(pumps)
 
 
-def usage_of(
-    answers: Sequence[Written], n: int, given: str = "prompt", made: str = "completion"
-) -> dict[str, Any]:
-    """Return the usage of a request in OpenAI's form.
-
-    Parameters
-    ----------
-    answers
-        The answers, in order.
-    n
-        The number of answers to each prompt.
-    given, made
-        What the endpoint calls the input and the output.
-    """
+def usage_of(answers: Sequence[Written], n: int) -> dict[str, Any]:
+    """Return the usage of a request in OpenAI's form; each prompt has `n` answers."""
     n_given = sum(each.prompt_tokens for each in answers[::n])
     n_made = sum(each.generated_tokens for each in answers)
     n_cached = sum(each.cached_tokens for each in answers[::n])
+    n_reasoning = sum(each.reasoning_tokens for each in answers)
     return {
-        f"{given}_tokens": n_given,
-        f"{made}_tokens": n_made,
+        "prompt_tokens": n_given,
+        "completion_tokens": n_made,
         "total_tokens": n_given + n_made,
-        f"{given}_tokens_details": {"cached_tokens": n_cached},
-        f"{made}_tokens_details": {
-            "reasoning_tokens": sum(each.reasoning_tokens for each in answers)
-        },
+        "prompt_tokens_details": {"cached_tokens": n_cached},
+        "completion_tokens_details": {"reasoning_tokens": n_reasoning},
     }
+
+
+async def chunks(
+    head: dict[str, Any],
+    steps: AsyncGenerator[tuple[int, Step], None],
+    choices_of: Callable[[int, Step], Iterable[dict[str, Any]]],
+    n: int,
+    with_usage: bool,
+) -> AsyncGenerator[dict[str, Any], None]:
+    """Yield the chunks of a stream.
+
+    Parameters
+    ----------
+    head
+        The fields that all chunks have.
+    steps
+        The steps of all answers, as :func:`one_each` yields them.
+    choices_of
+        Returns the choices for one step, each for a chunk of its own.
+    n
+        The number of answers to each prompt.
+    with_usage
+        Whether the stream ends with the usage.
+    """
+    usage: dict[str, Any] = {"usage": None} if with_usage else {}
+    written: dict[int, Written] = {}
+    async with aclosing(steps):
+        async for index, step in steps:
+            if isinstance(step, Written):
+                written[index] = step
+            for choice in choices_of(index, step):
+                yield {**head, "choices": [{"index": index, **choice}], **usage}
+    if with_usage:
+        answers = [written[index] for index in sorted(written)]
+        yield {**head, "choices": [], "usage": usage_of(answers, n)}
 
 
 async def all_written(running: Running, writings: Sequence[Writing]) -> list[Written]:
@@ -230,8 +274,19 @@ async def all_written(running: Running, writings: Sequence[Writing]) -> list[Wri
     return [found[index] for index in range(len(writings))]
 
 
+async def _steps(
+    running: Running, prepare: Callable[..., Work[Any]], *arguments: Any, **settings: Any
+) -> AsyncGenerator[Any, None]:
+    """Prepare a request on a thread, and yield its steps."""
+    session = running.model.session
+    work = await session.helpers.run(partial(prepare, *arguments, **settings))
+    async with aclosing(session.steps_async(work, running.deadline.left)) as steps:
+        async for step in steps:
+            yield step
+
+
 async def _text(running: Running, writing: Writing, with_steps: bool) -> AsyncGenerator[Step, None]:
-    limit = writing.limit
+    limit, reasoning, session = writing.limit, writing.reasoning, running.model.session
     sampling: Sampling | None = writing.sampling
     if writing.sampling == Sampling(seed=writing.sampling.seed):
         sampling = None  # greedy, which is faster without samplers
@@ -245,62 +300,51 @@ async def _text(running: Running, writing: Writing, with_steps: bool) -> AsyncGe
         )
         yield Written(filled.text, "stop", *_counts(filled.stats, len(filled.tokens)))
         return
-    settings: dict[str, Any] = {
-        "max_tokens": writing.max_tokens,
-        "sampling": sampling,
-        "stop": writing.stop or None,
-        "logprobs": writing.logprobs,
-        "shape": limit,
-        "wait": running.deadline.left,
-    }
-    if writing.reasoning is not None:
-        thought = _reasoned(running, writing.prompt, settings, writing.reasoning, with_steps)
-        async with aclosing(thought) as steps:
-            async for step in steps:
-                yield step
-        return
-    if with_steps:
-        async with running.model.stream(writing.prompt, **settings) as stream:
-            async for piece in stream:
-                yield piece
-        result = stream.result
-    else:
-        result = await running.model.generate(writing.prompt, **settings)
-    if limit is not None and not isinstance(limit, Beginning):
-        await running.model.session.helpers.run(_check_whole, limit, result)
-    yield _written(result)
+    steps = _steps(
+        running,
+        Jobs(session).text,
+        writing.prompt,
+        method="generate",
+        with_steps=with_steps,
+        spelled=() if reasoning is None else reasoning.control,
+        max_tokens=writing.max_tokens,
+        sampling=sampling,
+        stop=writing.stop or None,
+        logprobs=writing.logprobs,
+        shape=limit,
+    )
+    if reasoning is not None:
+        has_logprobs = writing.logprobs is not None
+        steps = _reasoned(session, reasoning, steps, with_steps, has_logprobs)
+    async with aclosing(steps):
+        async for step in steps:
+            if isinstance(step, GenerationResult):
+                if limit is not None and not isinstance(limit, Beginning):
+                    await session.helpers.run(_check_whole, limit, step)
+                step = _written(step)
+            yield step
 
 
 async def _reasoned(
-    running: Running,
-    prompt: Tokens,
-    settings: dict[str, Any],
+    session: Session,
     reasoning: WrittenReasoning,
+    steps: AsyncGenerator[str | GenerationResult, None],
     with_steps: bool,
+    has_logprobs: bool,
 ) -> AsyncGenerator[Step, None]:
-    """Write text, and separate the reasoning from the answer."""
-    session, reader = running.model.session, reasoning.reader()
-    wait = settings.pop("wait")
-    prepare = partial(
-        Jobs(session).text,
-        prompt,
-        method="generate",
-        with_steps=with_steps,
-        spelled=reasoning.control,
-        **settings,
-    )
-    work = await session.helpers.run(prepare)
+    """Separate the reasoning from the answer."""
+    reader = reasoning.reader()
     waiting: list[TokenLogprob] = []
 
     def pieces(text: str, is_last: bool = False) -> Iterator[TextPiece]:
         thought, answer = reader.push(text, is_last)
         for piece in (ReasoningPiece(thought), TextPiece(answer)):
             if piece:
-                piece.logprobs = tuple(waiting) if settings["logprobs"] is not None else None
+                piece.logprobs = tuple(waiting) if has_logprobs else None
                 waiting.clear()
                 yield piece
 
-    async with aclosing(session.steps_async(work, wait)) as steps:
+    async with aclosing(steps):
         async for step in steps:
             if isinstance(step, str):
                 waiting += (step.logprobs if isinstance(step, TextPiece) else None) or ()
@@ -345,13 +389,11 @@ async def _label(
     is_sampled = sampling.temperature > 0
     plain = Sampling(top_p=sampling.top_p, top_k=sampling.top_k, min_p=sampling.min_p)
     if not is_sampled and replace(sampling, seed=None) != plain:
-        raise Refusal(
-            400,
+        message = (
             "penalties and logit_bias are not supported with an exact choice, unless the "
-            "temperature is above 0",
-            "invalid_value",
-            "temperature",
+            "temperature is above 0"
         )
+        raise Refusal(400, message, "invalid_value", "temperature")
     choice = await running.model.choose(
         writing.prompt,
         labels.texts,
@@ -374,7 +416,8 @@ async def _calls(
     running: Running, writing: Writing, use: ToolUse, with_steps: bool
 ) -> AsyncGenerator[Step, None]:
     session = running.model.session
-    prepare = partial(
+    found = _steps(
+        running,
         Jobs(session).tools,
         use.messages,
         use.tools,
@@ -389,8 +432,7 @@ async def _calls(
         stop=writing.stop or None,
         method="tools",
     )
-    work = await session.helpers.run(prepare)
-    async with aclosing(session.steps_async(work, running.deadline.left)) as steps:
+    async with aclosing(found) as steps:
         async for step in steps:
             if isinstance(step, str | CallPiece | ToolCall):
                 yield step

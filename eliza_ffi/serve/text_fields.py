@@ -5,23 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, Tag
+from pydantic import Field
 
 from ..sampling.params import MAX_SEED, Sampling
 from ..structured.shape import Gbnf, Regex
-from .fields import TEXT_OR_LIST, Body, NoEffect
-from .refusals import Refusal
+from .fields import Body, NoEffect, StringOrArray
+from .refusals import Refusal, unfit
 from .text import ExactLabels, Limit, Writing
 
-__all__ = [
-    "JSON_OBJECT",
-    "JsonSchema",
-    "LimitFields",
-    "SamplingFields",
-    "StreamOptions",
-    "TextFields",
-    "limit_of",
-]
+__all__ = ["JSON_OBJECT", "CompletionFields", "JsonSchema", "TextFields"]
 
 MOST_ANSWERS = 16
 """The maximum of `n`."""
@@ -32,17 +24,43 @@ MOST_STOPS = 16
 JsonSchema: TypeAlias = Annotated[dict[str, Any], Field(min_length=1)]
 """A JSON Schema; the empty schema, which allows everything, is rejected."""
 
+JSON_OBJECT = {"type": "object"}
+"""The schema of ``{"type": "json_object"}``."""
+
 NonEmpty: TypeAlias = Annotated[str, Field(min_length=1)]
+Choices: TypeAlias = Annotated[list[NonEmpty], Field(min_length=1)]
 
 
-class StreamOptions(Body):
-    include_usage: bool | None = None
-    include_obfuscation: NoEffect
+class StructuredOutputs(Body):
+    """vLLM's limits on an answer; exactly one."""
+
+    choice: Choices | None = None
+    json_schema: JsonSchema | None = Field(None, alias="json")
+    regex: NonEmpty | None = None
+    json_object: Literal[True] | None = None
+
+    def limit(self) -> Limit:
+        """Return the limit."""
+        limits: list[Limit | None] = [
+            _labels(self.choice),
+            self.json_schema,
+            _regex(self.regex),
+            JSON_OBJECT if self.json_object else None,
+        ]
+        given = [limit for limit in limits if limit is not None]
+        if len(given) != 1:
+            expected = "expected exactly one of choice, json, regex and json_object"
+            raise unfit("structured_outputs", f"{expected}, got {len(given)}")
+        return given[0]
 
 
-class SamplingFields(Body):
-    """How tokens are drawn."""
+class TextFields(Body):
+    """The fields of all endpoints for text."""
 
+    model: str | None = None
+    stream: bool | None = None
+
+    # How tokens are drawn.
     temperature: float | None = Field(
         None,
         ge=0,
@@ -65,16 +83,25 @@ class SamplingFields(Body):
     seed: int | None = Field(None, ge=0, le=MAX_SEED)
     logit_bias: dict[str, float] | None = None
 
-    def sampling(self, default_temperature: float = 1.0) -> Sampling:
+    # Limits on the answer, in the forms of vLLM and llama-server; at most one.
+    structured_outputs: StructuredOutputs | None = None
+    guided_choice: Choices | None = None
+    guided_json: JsonSchema | None = None
+    guided_regex: NonEmpty | None = None
+    json_schema: JsonSchema | None = None
+    grammar: NonEmpty | None = Field(None, description="a grammar in GBNF")
+
+    user: NoEffect
+    service_tier: NoEffect
+    prompt_cache_key: NoEffect
+    prompt_cache_options: NoEffect
+    prompt_cache_retention: NoEffect
+    safety_identifier: NoEffect
+
+    def sampling(self, default_temperature: float) -> Sampling:
         """Return the settings; the default temperature depends on the kind of answer."""
-        given: dict[str, Any] = {
-            name: getattr(self, name)
-            for name in (
-                *("temperature", "top_p", "min_p", "frequency_penalty", "presence_penalty"),
-                *("repeat_penalty", "seed"),
-            )
-            if getattr(self, name) is not None
-        }
+        unchanged = {"temperature", "top_p", "min_p", "frequency_penalty", "presence_penalty"}
+        given = self.model_dump(include={*unchanged, "repeat_penalty", "seed"}, exclude_none=True)
         if self.top_k is not None:
             given["top_k"] = max(self.top_k, 0)
         if self.repetition_penalty is not None:
@@ -83,37 +110,61 @@ class SamplingFields(Body):
             given["logit_bias"] = tuple(map(_bias, self.logit_bias.items()))
         return Sampling(**{"temperature": default_temperature, **given})
 
+    def limit(self, formatted: Limit | None = None) -> Limit | None:
+        """Return the limit on the answer; `formatted` is the one in its format.
+
+        Raises
+        ------
+        Refusal
+            If there are several limits, or `structured_outputs` does not have exactly one.
+        """
+        outputs = self.structured_outputs
+        limits: dict[str, Limit | None] = {
+            "response_format": formatted,
+            "structured_outputs": None if outputs is None else outputs.limit(),
+            "guided_choice": _labels(self.guided_choice),
+            "guided_json": self.guided_json,
+            "guided_regex": _regex(self.guided_regex),
+            "json_schema": self.json_schema,
+            "grammar": None if self.grammar is None else Gbnf(self.grammar),
+        }
+        given = {name: limit for name, limit in limits.items() if limit is not None}
+        if len(given) > 1:
+            first = next(iter(given))
+            message = f"expected at most one limit on the answer, got {' and '.join(given)}"
+            raise Refusal(400, message, "invalid_value", first)
+        return next(iter(given.values()), None)
+
 
 def _bias(item: tuple[str, float]) -> tuple[int, float]:
     token, bias = item
     if not token.isdecimal():
-        message = f"logit_bias: expected token ids as keys, got {token[:40]!r}"
-        raise Refusal(400, message, "invalid_value", "logit_bias")
+        raise unfit("logit_bias", f"expected token ids as keys, got {token[:40]!r}")
     return int(token), bias
 
 
-class TextFields(SamplingFields):
+def _labels(choices: list[str] | None) -> ExactLabels | None:
+    return None if choices is None else ExactLabels(tuple(choices))
+
+
+def _regex(pattern: str | None) -> Regex | None:
+    return None if pattern is None else Regex(pattern)
+
+
+class StreamOptions(Body):
+    include_usage: bool | None = None
+    include_obfuscation: NoEffect
+
+
+class CompletionFields(TextFields):
     """The fields of ``/v1/chat/completions`` and ``/v1/completions``."""
 
-    model: str | None = None
-    stream: bool | None = None
     stream_options: StreamOptions | None = None
     n: int | None = Field(None, ge=1, le=MOST_ANSWERS)
     stop: (
-        Annotated[
-            Annotated[NonEmpty, Tag("string")]
-            | Annotated[list[NonEmpty], Field(max_length=MOST_STOPS), Tag("array")],
-            TEXT_OR_LIST,
-        ]
-        | None
+        StringOrArray[NonEmpty, Annotated[list[NonEmpty], Field(max_length=MOST_STOPS)]] | None
     ) = None
-    user: NoEffect
     metadata: NoEffect
-    service_tier: NoEffect
-    prompt_cache_key: NoEffect
-    prompt_cache_options: NoEffect
-    prompt_cache_retention: NoEffect
-    safety_identifier: NoEffect
     cache_prompt: NoEffect
 
     @property
@@ -135,80 +186,3 @@ class TextFields(SamplingFields):
             replace(writing, sampling=replace(writing.sampling, seed=(seed + i) % (MAX_SEED + 1)))
             for i in range(self.n or 1)
         ]
-
-
-Choices: TypeAlias = Annotated[list[NonEmpty], Field(min_length=1)]
-
-
-class StructuredOutputs(Body):
-    """vLLM's limits on an answer; exactly one."""
-
-    choice: Choices | None = None
-    json_schema: JsonSchema | None = Field(None, alias="json")
-    regex: NonEmpty | None = None
-    json_object: Literal[True] | None = None
-
-
-class LimitFields(Body):
-    """Limits on the answer, in the forms of vLLM and llama-server; at most one."""
-
-    structured_outputs: StructuredOutputs | None = None
-    guided_choice: Choices | None = None
-    guided_json: JsonSchema | None = None
-    guided_regex: NonEmpty | None = None
-    json_schema: JsonSchema | None = None
-    grammar: NonEmpty | None = Field(None, description="a grammar in GBNF")
-
-
-def limit_of(fields: LimitFields, formatted: Limit | None = None) -> Limit | None:
-    """Return the limit of a request; `formatted` is the one in its `response_format`.
-
-    Raises
-    ------
-    Refusal
-        If there are several limits, or `structured_outputs` does not have exactly one.
-    """
-    limits: dict[str, Limit | None] = {
-        "response_format": formatted,
-        "structured_outputs": _structured(fields.structured_outputs),
-        "guided_choice": _labels(fields.guided_choice),
-        "guided_json": fields.guided_json,
-        "guided_regex": _regex(fields.guided_regex),
-        "json_schema": fields.json_schema,
-        "grammar": None if fields.grammar is None else Gbnf(fields.grammar),
-    }
-    given = {name: limit for name, limit in limits.items() if limit is not None}
-    if len(given) > 1:
-        names = " and ".join(given)
-        message = f"expected at most one limit on the answer, got {names}"
-        raise Refusal(400, message, "invalid_value", next(iter(given)))
-    return next(iter(given.values()), None)
-
-
-def _structured(outputs: StructuredOutputs | None) -> Limit | None:
-    if outputs is None:
-        return None
-    limits: list[Limit | None] = [
-        _labels(outputs.choice),
-        outputs.json_schema,
-        _regex(outputs.regex),
-        JSON_OBJECT if outputs.json_object else None,
-    ]
-    given = [limit for limit in limits if limit is not None]
-    if len(given) != 1:
-        name = "structured_outputs"
-        expected = "expected exactly one of choice, json, regex and json_object"
-        raise Refusal(400, f"{name}: {expected}, got {len(given)}", "invalid_value", name)
-    return given[0]
-
-
-def _labels(choices: list[str] | None) -> ExactLabels | None:
-    return None if choices is None else ExactLabels(tuple(choices))
-
-
-def _regex(pattern: str | None) -> Regex | None:
-    return None if pattern is None else Regex(pattern)
-
-
-JSON_OBJECT = {"type": "object"}
-"""The schema of ``{"type": "json_object"}``."""

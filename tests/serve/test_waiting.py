@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 import uvicorn
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from eliza_ffi import cli
 from eliza_ffi.serve import connections
 from eliza_ffi.serve.admission import Admission
-from eliza_ffi.serve.patience import ClientGone, Deadline, while_wanted
+from eliza_ffi.serve.patience import Deadline, while_wanted
 from eliza_ffi.serve.refusals import Refusal
 from eliza_ffi.serve.server import listen
 from eliza_ffi.serve.settings import ServeSettings
@@ -135,7 +135,7 @@ def test_work_is_cancelled_when_the_client_disconnects() -> None:
         return {"type": "http.disconnect"}
 
     async def scene() -> None:
-        with pytest.raises(ClientGone):
+        with pytest.raises(ClientDisconnect):
             await while_wanted(asyncio.sleep(60), gone, Deadline(60))
 
     asyncio.run(scene())
