@@ -169,7 +169,7 @@ class Connections:
     def remove(self, connection: Connection) -> None:
         """Remove a closed connection."""
         self._open.discard(connection)
-        self._idle.pop(connection, None)
+        self.note_busy(connection)
 
     def note_busy(self, connection: Connection) -> None:
         """Mark a connection as busy with a request."""
@@ -203,13 +203,14 @@ class Connection(asyncio.Protocol):
 
     def __init__(self, **arguments: Any) -> None:
         self._http = H11Protocol(**arguments)
-        self._transport: asyncio.Transport | None = None  # None = rejected at the limit
+        self._transport: asyncio.Transport
         self._has_request = False
         self._head: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         if not self.connections.add(self):
+            transport.set_protocol(asyncio.Protocol())  # which ignores the request
             transport.write(_FULL)
             transport.close()
             return
@@ -219,13 +220,12 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.connections.remove(self)
-        self._cancel_timers()
-        if self._transport is not None:
-            self._http.connection_lost(exc)
+        for timer in (self._head, self._unread):
+            if timer is not None:
+                timer.cancel()
+        self._http.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._transport is None:
-            return
         if not self._has_request:
             self._await_head()
         # uvicorn starts a task for the request, which gets a copy of this context.
@@ -236,20 +236,16 @@ class Connection(asyncio.Protocol):
             _connection.reset(token)
 
     def eof_received(self) -> None:
-        if self._transport is not None:
-            self._http.eof_received()
+        self._http.eof_received()
 
     def pause_writing(self) -> None:
-        if self._transport is not None:
-            self._http.pause_writing()
-            self._unread = asyncio.get_running_loop().call_later(WRITE_SECONDS, self.abort)
+        self._http.pause_writing()
+        self._unread = asyncio.get_running_loop().call_later(WRITE_SECONDS, self.abort)
 
     def resume_writing(self) -> None:
         if self._unread is not None:
             self._unread.cancel()
-            self._unread = None
-        if self._transport is not None:
-            self._http.resume_writing()
+        self._http.resume_writing()
 
     def request_began(self) -> None:
         """Mark the connection as busy, because the head of a request has arrived."""
@@ -267,31 +263,20 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         """Close the connection without a response."""
         self.connections.remove(self)
-        if self._transport is not None:
-            self._transport.abort()
+        self._transport.abort()
 
     def _await_head(self) -> None:
         if self._head is None:
             self._head = asyncio.get_running_loop().call_later(HEAD_SECONDS, self.abort)
 
-    def _cancel_timers(self) -> None:
-        for timer in (self._head, self._unread):
-            if timer is not None:
-                timer.cancel()
 
-
-def _full_response() -> bytes:
-    refusal = Refusal(503, "all connections of this server are in use", "connections_full")
-    body = json.dumps(refusal.body()).encode()
-    head = (
-        "HTTP/1.1 503 Service Unavailable\r\n"
-        "content-type: application/json\r\n"
-        f"content-length: {len(body)}\r\n"
-        "retry-after: 1\r\n"
-        "connection: close\r\n\r\n"
-    )
-    return head.encode() + body
-
-
-_FULL = _full_response()
+_REFUSED = Refusal(503, "all connections of this server are in use", "connections_full")
+_BODY = json.dumps(_REFUSED.body())
+_FULL = (
+    "HTTP/1.1 503 Service Unavailable\r\n"
+    "content-type: application/json\r\n"
+    f"content-length: {len(_BODY)}\r\n"
+    "retry-after: 1\r\n"
+    f"connection: close\r\n\r\n{_BODY}"
+).encode()
 """The response to a new connection if all others are busy."""
