@@ -65,8 +65,15 @@ def openapi_document(endpoints: Sequence[Endpoint[Any]]) -> str:
     def schema(kind: Any) -> dict[str, Any]:
         return schema_of[kind, "validation"]
 
-    name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
-    model = _get("/v1/models", "Describe the model", schema(ModelFacts), errors=("404",))
+    as_json = "application/json"
+    gets = (
+        ("/v1/models", "List the server's model", schema(ModelList), as_json),
+        ("/v1/models/{name}", "Describe the model", schema(ModelFacts), as_json),
+        ("/health", "Report whether the server accepts requests", schema(Health), as_json),
+        ("/metrics", "Metrics for Prometheus", {"type": "string"}, "text/plain"),
+        ("/openapi.json", "This document", {"type": "object"}, as_json),
+        ("/", "A page to try the model in a browser", {"type": "string"}, "text/html"),
+    )
     document = {
         "openapi": "3.1.0",
         "info": {
@@ -77,19 +84,7 @@ def openapi_document(endpoints: Sequence[Endpoint[Any]]) -> str:
         },
         "paths": {
             **{e.path: {"post": _post(e, schema(e.kind), schema(e.response))} for e in endpoints},
-            "/v1/models": {"get": _get("/v1/models", "List the server's model", schema(ModelList))},
-            "/v1/models/{name}": {"get": {**model, "parameters": [name]}},
-            "/health": {
-                "get": _get("/health", "Report whether the server accepts requests", schema(Health))
-            },
-            **{
-                path: {"get": _get(path, summary, {"type": kind}, media_type)}
-                for path, summary, kind, media_type in (
-                    ("/metrics", "Metrics for Prometheus", "string", "text/plain"),
-                    ("/openapi.json", "This document", "object", "application/json"),
-                    ("/", "A page to try the model in a browser", "string", "text/html"),
-                )
-            },
+            **{path: {"get": _get(path, *rest)} for path, *rest in gets},
         },
         "components": {
             "schemas": definitions["$defs"],
@@ -120,18 +115,16 @@ def _post(endpoint: Endpoint[Any], request: Any, response: Any) -> dict[str, Any
     }
 
 
-def _get(
-    path: str,
-    summary: str,
-    schema: Any,
-    media_type: str = "application/json",
-    errors: tuple[str, ...] = (),
-) -> dict[str, Any]:
+def _get(path: str, summary: str, schema: Any, media_type: str) -> dict[str, Any]:
     answer = {"description": summary, "content": {media_type: {"schema": schema}}}
-    return {"summary": summary, "responses": {"200": answer, **_errors(path, errors)}}
+    if "{name}" not in path:
+        return {"summary": summary, "responses": {"200": answer, **_errors(path)}}
+    name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
+    responses = {"200": answer, **_errors(path, ("404",))}
+    return {"summary": summary, "parameters": [name], "responses": responses}
 
 
-def _errors(path: str, own: tuple[str, ...]) -> dict[str, Any]:
+def _errors(path: str, own: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return the error responses of an endpoint: its own statuses and those of all endpoints."""
     key = () if path in OPEN_PATHS else ("401",)
     codes = sorted({*own, *key, "403", "421", "500", "503"})

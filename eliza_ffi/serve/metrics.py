@@ -36,47 +36,43 @@ class ServeMetrics:
     """
 
     def __init__(self, admission: Admission, passes: Callable[[], Mapping[str, Any]]) -> None:
-        self._registry = CollectorRegistry()
+        registry = self._registry = CollectorRegistry()
+
+        def histogram(name: str, description: str, labels: tuple[str, ...] = ()) -> Histogram:
+            return Histogram(name, description, labels, buckets=SECONDS, registry=registry)
+
         self.requests = Counter(
-            "eliza_requests", "Requests answered", ("endpoint", "code"), registry=self._registry
+            "eliza_requests", "Requests answered", ("endpoint", "code"), registry=registry
         )
-        self.seconds = Histogram(
+        self.seconds = histogram(
             "eliza_request_seconds",
             "Time from the head of a request to the end of its response",
             ("endpoint",),
-            buckets=SECONDS,
-            registry=self._registry,
         )
-        self._queue_seconds = Histogram(
-            "eliza_queue_seconds",
-            "Time that a request waited in the queue",
-            buckets=SECONDS,
-            registry=self._registry,
+        self._queue_seconds = histogram(
+            "eliza_queue_seconds", "Time that a request waited in the queue"
         )
-        self._decision_seconds = Histogram(
-            "eliza_decision_seconds",
-            "Time from the prompts of a decision to its answers",
-            buckets=SECONDS,
-            registry=self._registry,
+        self._decision_seconds = histogram(
+            "eliza_decision_seconds", "Time from the prompts of a decision to its answers"
         )
         self._questions = Counter(
-            "eliza_questions", "Questions answered", ("type",), registry=self._registry
+            "eliza_questions", "Questions answered", ("type",), registry=registry
         )
         self._tokens = Counter(
             "eliza_tokens",
             "Prompt tokens, read by the model or reused from the KV cache, and generated tokens",
             ("source",),
-            registry=self._registry,
+            registry=registry,
         )
         queue = Gauge(
             "eliza_queue_requests",
             "Requests that are waiting or running",
             ("state",),
-            registry=self._registry,
+            registry=registry,
         )
         queue.labels("waiting").set_function(lambda: admission.n_waiting)
         queue.labels("running").set_function(lambda: admission.n_running)
-        self._registry.register(_Passes(passes))
+        registry.register(_Passes(passes))
 
     def count_wait(self, seconds: float) -> None:
         """Count the seconds that a request waited."""
