@@ -33,8 +33,6 @@ __all__ = ["ENDPOINTS", "admission_for", "make_app"]
 ENDPOINTS = (CHAT, RESPONSES, COMPLETIONS, EMBEDDINGS, DECISIONS, SYSTEMONE)
 """The endpoints with a body."""
 
-_METRICS, _HEALTH, _MODELS, _OPENAPI = "/metrics", "/health", "/v1/models", "/openapi.json"
-
 
 def make_app(
     model: AsyncModel, settings: ServeSettings, admission: Admission | None = None
@@ -45,7 +43,6 @@ def make_app(
     ----------
     model
         An open model. It is not closed here.
-    settings
     admission
         The limits for running and waiting requests; None = from the settings.
     """
@@ -56,12 +53,8 @@ def make_app(
     fingerprint = f"{build}-eliza-ffi-{__version__}".removeprefix("-")
     serving = Serving(model, settings, admission, metrics, fingerprint)
     document = openapi_document(ENDPOINTS)
-    facts = {
-        "id": settings.name,
-        "object": "model",
-        "created": int(time.time()),
-        "owned_by": "eliza-ffi",
-    }
+    started = int(time.time())
+    facts = {"id": settings.name, "object": "model", "created": started, "owned_by": "eliza-ffi"}
 
     async def list_models(_: Request) -> Response:
         return JSONResponse({"object": "list", "data": [facts]})
@@ -89,11 +82,11 @@ def make_app(
     routes = [
         Route("/", page),
         *(Route(each.path, EndpointApp(each, serving), methods=["POST"]) for each in ENDPOINTS),
-        Route(_MODELS, list_models),
-        Route(f"{_MODELS}/{{name:path}}", describe_model),
-        Route(_HEALTH, health),
-        Route(_METRICS, metrics_text),
-        Route(_OPENAPI, openapi),
+        Route("/v1/models", list_models),
+        Route("/v1/models/{name:path}", describe_model),
+        Route("/health", health),
+        Route("/metrics", metrics_text),
+        Route("/openapi.json", openapi),
     ]
     app = Starlette(
         routes=routes,
@@ -110,14 +103,14 @@ def make_app(
 
 def admission_for(model: AsyncModel, settings: ServeSettings) -> Admission:
     """Return the limits for running and waiting requests of a model."""
-    session = model.session
 
     def with_prepared(n_running: int) -> int:
         """Add requests that are parsed while others run."""
         return n_running + (n_running + 1) // 2
 
-    n_decided = with_prepared(session.decisions_at_once(None))
-    return Admission(with_prepared(session.at_once(None)), settings.n_waiting, n_decided)
+    n_running = with_prepared(model.session.at_once(None))
+    n_decided = with_prepared(model.session.decisions_at_once(None))
+    return Admission(n_running, settings.n_waiting, n_decided)
 
 
 async def _answer_refusal(_: Request, error: Exception) -> Response:

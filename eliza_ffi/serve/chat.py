@@ -27,7 +27,6 @@ from .text import (
     Written,
     all_written,
     chunks,
-    one_each,
     usage_of,
 )
 from .text_fields import JSON_OBJECT, CompletionFields, JsonSchema, TextFields
@@ -272,8 +271,7 @@ async def _chat(request: ChatRequest, running: Running) -> dict[str, Any] | Even
     n = len(writings)
     if request.stream:
         head = running.head("chatcmpl", "chat.completion.chunk")
-        steps = one_each(running, writings, with_steps=True)
-        return Events(chunks(head, steps, _Deltas().of, n, request.with_usage))
+        return Events(chunks(running, writings, head, _Deltas().of, n, request.with_usage))
     answers = await all_written(running, writings)
     head = running.head("chatcmpl", "chat.completion")
     return {**head, "choices": [*map(_choice, answers, count())], "usage": usage_of(answers, n)}
@@ -296,12 +294,10 @@ async def chat_writing(
 
     Parameters
     ----------
-    running, request
     messages
         The conversation, as chat templates expect it.
     limit, stop
         As in :class:`~eliza_ffi.serve.text.Writing`.
-    tools
     tool_choice
         ``"auto"`` (the same as None), ``"required"``, ``"none"`` or a tool's name.
     effort

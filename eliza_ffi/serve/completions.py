@@ -16,7 +16,7 @@ from ..session.tool_calls import Beginning
 from .chat import ChatUsage
 from .endpoint import Endpoint, Events, Running
 from .refusals import unfit
-from .text import ExactLabels, Step, Writing, Written, all_written, chunks, one_each, usage_of
+from .text import ExactLabels, Step, Writing, Written, all_written, chunks, usage_of
 from .text_fields import CompletionFields
 
 __all__ = ["COMPLETIONS", "CompletionResponse", "Texts", "TokenIds"]
@@ -142,9 +142,8 @@ async def _complete(request: CompletionRequest, running: Running) -> dict[str, A
             each for prompt in given for each in request.several(prompt.writing(session, plain))
         ]
         if request.stream:
-            steps = one_each(running, writings, with_steps=True)
-            streamed = _StreamedTexts([each.text if request.echo else "" for each in prompts])
-            return Events(chunks(head, steps, streamed.of, n, request.with_usage))
+            texts = _StreamedTexts([each.text if request.echo else "" for each in prompts])
+            return Events(chunks(running, writings, head, texts.of, n, request.with_usage))
         written = await all_written(running, writings)
         answers = [
             prompt.answer(session, each) for prompt, each in zip(prompts, written, strict=True)

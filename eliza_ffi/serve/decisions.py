@@ -471,20 +471,26 @@ class SystemoneResponse(_Decided):
 
 
 async def _decisions(request: DecisionsRequest, running: Running) -> dict[str, Any]:
-    return await _decide(request, request.input, running, _decisions_fields)
+    decision, more = await _decide(request, request.input, running)
+    answers = [decisions_answer(answer) for answer in decision.answers]
+    counts = usage(decision.usage.input_tokens, decision.usage.cached_tokens)
+    return {"model": running.settings.name, "answers": answers, "usage": counts, **more}
 
 
 async def _systemone(request: SystemoneRequest, running: Running) -> dict[str, Any]:
-    return await _decide(request, request.state, running, _systemone_fields)
+    decision, more = await _decide(request, request.state, running)
+    answers = {
+        name_of(answer.name, i): systemone_answer(answer)
+        for i, answer in enumerate(decision.answers)
+    }
+    counts = {"input_tokens": decision.usage.input_tokens, "output_tokens": 0}
+    return {"model": running.settings.name, "answers": answers, "usage": counts, **more}
 
 
 async def _decide(
-    request: DecisionsRequest | SystemoneRequest,
-    given: Any,
-    running: Running,
-    fields: Callable[[Decision], dict[str, Any]],
-) -> dict[str, Any]:
-    """Answer the questions of a request; `fields` writes the answers in its format."""
+    request: DecisionsRequest | SystemoneRequest, given: Any, running: Running
+) -> tuple[Decision, dict[str, Any]]:
+    """Answer the questions of a request; return also the fields that `include` adds."""
     settings = running.settings
     include = request.include or ()
     questions: Any = request.questions  # _read_questions has read them
@@ -498,18 +504,18 @@ async def _decide(
         wait=running.deadline.left,
     )
     running.metrics.count_decision(questions, decision)
-    answer = {"model": settings.name, **fields(decision)}
+    more: dict[str, Any] = {}
     if "timings" in include:
-        answer["timings"] = {
+        more["timings"] = {
             "passes": decision.usage.passes,
             "decision_ms": round(decision.usage.seconds * 1e3, 3),
             "queue_ms": round(running.waited * 1e3, 3),
         }
     if "prompts" in include:
-        answer["prompts"] = await running.model.decision_prompts(
+        more["prompts"] = await running.model.decision_prompts(
             given, questions, labels=settings.labels, orders=settings.orders
         )
-    return answer
+    return decision, more
 
 
 def usage(n_input: int, n_cached: int, n_output: int = 0, n_reasoning: int = 0) -> Usage:
@@ -522,23 +528,6 @@ def usage(n_input: int, n_cached: int, n_output: int = 0, n_reasoning: int = 0) 
         "output_tokens": n_output,
         "output_tokens_details": {"reasoning_tokens": n_reasoning},
         "total_tokens": n_input + n_output,
-    }
-
-
-def _decisions_fields(decision: Decision) -> dict[str, Any]:
-    return {
-        "answers": [decisions_answer(answer) for answer in decision.answers],
-        "usage": usage(decision.usage.input_tokens, decision.usage.cached_tokens),
-    }
-
-
-def _systemone_fields(decision: Decision) -> dict[str, Any]:
-    return {
-        "answers": {
-            name_of(answer.name, i): systemone_answer(answer)
-            for i, answer in enumerate(decision.answers)
-        },
-        "usage": {"input_tokens": decision.usage.input_tokens, "output_tokens": 0},
     }
 
 

@@ -50,10 +50,6 @@ class Serving:
 
     Attributes
     ----------
-    model : AsyncModel
-    settings : ServeSettings
-    admission : Admission
-    metrics : ServeMetrics
     fingerprint : str
         The versions of llama.cpp and of this package.
     """
@@ -71,7 +67,6 @@ class Running(Serving):
 
     Attributes
     ----------
-    deadline : Deadline
     waited : float
         The seconds that the request waited in the queue.
     """
@@ -133,7 +128,6 @@ class Endpoint(Generic[B]):
 
     Attributes
     ----------
-    path : str
     kind : type
         The model of the request's body.
     answer : callable
@@ -162,11 +156,6 @@ class EndpointApp:
 
     This is a class because Starlette calls an object as an ASGI application, but would pass a
     request to a function.
-
-    Parameters
-    ----------
-    endpoint
-    serving
     """
 
     def __init__(self, endpoint: Endpoint[Any], serving: Serving) -> None:

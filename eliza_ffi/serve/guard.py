@@ -31,6 +31,13 @@ SECURITY_HEADERS = {
 }
 """Headers of every response, unless the response sets them itself."""
 
+PREFLIGHT_HEADERS = {
+    "access-control-allow-methods": "GET, POST",
+    "access-control-allow-headers": "authorization, *",
+    "access-control-max-age": "600",
+}
+"""Headers of the response to a browser that asks whether it may send a request."""
+
 
 class Guard:
     """Passes requests of allowed clients to the application, and rejects all others.
@@ -41,11 +48,6 @@ class Guard:
     page have the attacker's host name in their Host header, and are rejected because of that name.
     An IP address in the Host header is safe, because the page itself must have come from that
     address. If a key is required, the check is not needed, because the attacker's page has no key.
-
-    Parameters
-    ----------
-    app
-    settings
     """
 
     def __init__(self, app: ASGIApp, settings: ServeSettings) -> None:
@@ -78,8 +80,8 @@ class Guard:
         app: ASGIApp
         try:
             self._check_browser(headers, origin)
-            if _is_preflight(scope, headers):
-                app = _preflight_answer()
+            if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
+                app = Response(status_code=204, headers=PREFLIGHT_HEADERS)
             else:
                 self._check_key(scope["path"], headers)
                 app = self._app
@@ -132,18 +134,3 @@ def _place(origin: str) -> str:
         return urlsplit(origin).netloc.lower()
     except ValueError:
         return ""
-
-
-def _is_preflight(scope: Scope, headers: Headers) -> bool:
-    return scope["method"] == "OPTIONS" and "access-control-request-method" in headers
-
-
-def _preflight_answer() -> Response:
-    return Response(
-        status_code=204,
-        headers={
-            "access-control-allow-methods": "GET, POST",
-            "access-control-allow-headers": "authorization, *",
-            "access-control-max-age": "600",
-        },
-    )

@@ -5,26 +5,16 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from functools import cache
 from pathlib import Path
 
 from starlette.responses import HTMLResponse
 
 __all__ = ["page_response"]
 
-_FILE = Path(__file__).with_name("page.html")
-
 
 def page_response() -> HTMLResponse:
     """Return the page with a policy that allows only its own script and style."""
-    text, policy = _page()
-    return HTMLResponse(text, headers={"content-security-policy": policy})
-
-
-@cache
-def _page() -> tuple[str, str]:
-    """Return the page and its content security policy."""
-    text = _FILE.read_text(encoding="utf-8")
+    text = Path(__file__).with_name("page.html").read_text(encoding="utf-8")
     allowed = {
         "default-src": "'none'",
         "base-uri": "'none'",
@@ -35,7 +25,8 @@ def _page() -> tuple[str, str]:
         "script-src": _hash_of(text, "script"),
         "style-src": _hash_of(text, "style"),
     }
-    return text, "; ".join(f"{name} {value}" for name, value in allowed.items())
+    policy = "; ".join(f"{name} {value}" for name, value in allowed.items())
+    return HTMLResponse(text, headers={"content-security-policy": policy})
 
 
 def _hash_of(text: str, tag: str) -> str:

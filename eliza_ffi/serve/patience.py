@@ -65,10 +65,8 @@ async def while_wanted(work: Coroutine[Any, Any, T], receive: Receive, deadline:
 
     Parameters
     ----------
-    work
     receive
         The request's ASGI `receive`. The request's body must have been read.
-    deadline
 
     Raises
     ------

@@ -111,7 +111,6 @@ def serve(
     ----------
     model
         An open model. It is not closed here.
-    settings
     listening
         The socket from :func:`listen`. It is closed at the end.
     on_ready

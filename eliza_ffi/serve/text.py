@@ -32,7 +32,6 @@ __all__ = [
     "Written",
     "all_written",
     "chunks",
-    "one_each",
     "usage_of",
     "write",
 ]
@@ -60,7 +59,6 @@ class ToolUse:
         The conversation.
     variables : dict
         Other variables of the chat template.
-    tools : list of dict
     choice : str
         ``"auto"``, ``"required"`` or a tool's name.
     is_parallel : bool
@@ -84,11 +82,8 @@ class Writing:
         The tokens of the prompt; empty if there are tools, because their prompt is made later.
     max_tokens : int
         0 = no limit except the context.
-    sampling : Sampling
-    stop : tuple of str
     logprobs : int or None
-    limit : Limit or None
-    tools : ToolUse or None
+        The number of alternatives to each token; None = report no log-probabilities.
     reasoning : WrittenReasoning or None
         How the model writes reasoning; None = do not separate it from the answer.
     """
@@ -113,11 +108,8 @@ class Written:
 
     Attributes
     ----------
-    text : str
     finish_reason : str
         ``"stop"``, ``"length"`` or ``"tool_calls"``.
-    prompt_tokens, cached_tokens, generated_tokens : int
-    calls : tuple of ToolCall
     is_calls : bool
         Whether the model has decided to call tools. There is no call if none fits into the limit.
     logprobs, unsent : tuple of TokenLogprob, or None
@@ -126,7 +118,6 @@ class Written:
         The probability of each label, or of each tool; the key None stands for an answer in words.
     reasoning : str or None
         The reasoning before the text; None if it is not separated.
-    reasoning_tokens : int
     """
 
     text: str
@@ -151,8 +142,6 @@ async def write(running: Running, writing: Writing, with_steps: bool) -> AsyncGe
 
     Parameters
     ----------
-    running
-    writing
     with_steps
         Whether to yield pieces of text, pieces of tool calls and finished tool calls before the
         complete answer.
@@ -182,7 +171,7 @@ async def write(running: Running, writing: Writing, with_steps: bool) -> AsyncGe
             yield step
 
 
-async def one_each(
+async def _one_each(
     running: Running, writings: Sequence[Writing], with_steps: bool
 ) -> AsyncGenerator[tuple[int, Step], None]:
     """Write several answers at the same time; yield each step with the index of its answer."""
@@ -230,20 +219,19 @@ def usage_of(answers: Sequence[Written], n: int) -> dict[str, Any]:
 
 
 async def chunks(
+    running: Running,
+    writings: Sequence[Writing],
     head: dict[str, Any],
-    steps: AsyncGenerator[tuple[int, Step], None],
     choices_of: Callable[[int, Step], Iterable[dict[str, Any]]],
     n: int,
     with_usage: bool,
 ) -> AsyncGenerator[dict[str, Any], None]:
-    """Yield the chunks of a stream.
+    """Write several answers at the same time; yield the chunks of a stream.
 
     Parameters
     ----------
     head
         The fields that all chunks have.
-    steps
-        The steps of all answers, as :func:`one_each` yields them.
     choices_of
         Returns the choices for one step, each for a chunk of its own.
     n
@@ -253,7 +241,7 @@ async def chunks(
     """
     usage: dict[str, Any] = {"usage": None} if with_usage else {}
     written: dict[int, Written] = {}
-    async with aclosing(steps):
+    async with aclosing(_one_each(running, writings, with_steps=True)) as steps:
         async for index, step in steps:
             if isinstance(step, Written):
                 written[index] = step
@@ -267,7 +255,7 @@ async def chunks(
 async def all_written(running: Running, writings: Sequence[Writing]) -> list[Written]:
     """Return several complete answers, which are written at the same time."""
     found: dict[int, Written] = {}
-    async with aclosing(one_each(running, writings, with_steps=False)) as steps:
+    async with aclosing(_one_each(running, writings, with_steps=False)) as steps:
         async for index, step in steps:
             assert isinstance(step, Written)
             found[index] = step
