@@ -34,8 +34,8 @@ __all__ = [
     "RefusalPart",
     "SystemoneResponse",
     "TextPart",
-    "Usage",
-    "usage",
+    "TokenUsage",
+    "token_usage",
     "with_type",
 ]
 
@@ -412,7 +412,7 @@ class ReasoningTokens(TypedDict):
     reasoning_tokens: int
 
 
-class Usage(TypedDict):
+class TokenUsage(TypedDict):
     input_tokens: int
     input_tokens_details: CachedTokens
     output_tokens: int
@@ -434,7 +434,7 @@ class _Decided(TypedDict):
 
 class DecisionsResponse(_Decided):
     answers: list[Annotated[PredicateJson | ChoiceJson | ScoreJson | LabelsJson, BY_TYPE]]
-    usage: Usage
+    usage: TokenUsage
 
 
 class NoulJson(_AnswerJson):
@@ -473,7 +473,7 @@ class SystemoneResponse(_Decided):
 async def _decisions(request: DecisionsRequest, running: Running) -> dict[str, Any]:
     decision, more = await _decide(request, request.input, running)
     answers = [decisions_answer(answer) for answer in decision.answers]
-    counts = usage(decision.usage.input_tokens, decision.usage.cached_tokens)
+    counts = token_usage(decision.usage.input_tokens, decision.usage.cached_tokens)
     return {"model": running.settings.name, "answers": answers, "usage": counts, **more}
 
 
@@ -518,7 +518,7 @@ async def _decide(
     return decision, more
 
 
-def usage(n_input: int, n_cached: int, n_output: int = 0, n_reasoning: int = 0) -> Usage:
+def token_usage(n_input: int, n_cached: int, n_output: int = 0, n_reasoning: int = 0) -> TokenUsage:
     """Return the usage of a request in OpenAI's newer form."""
     # Every input token that was not in the KV cache has been written to it.
     details: CachedTokens = {"cached_tokens": n_cached, "cache_write_tokens": n_input - n_cached}

@@ -84,7 +84,10 @@ def openapi_document(endpoints: Sequence[Endpoint[Any]]) -> str:
         },
         "paths": {
             **{e.path: {"post": _post(e, schema(e.kind), schema(e.response))} for e in endpoints},
-            **{path: {"get": _get(path, *rest)} for path, *rest in gets},
+            **{
+                path: {"get": _get(path, summary, kind, media_type)}
+                for path, summary, kind, media_type in gets
+            },
         },
         "components": {
             "schemas": definitions["$defs"],

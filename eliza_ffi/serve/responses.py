@@ -25,7 +25,15 @@ from .chat import (
     named_probabilities,
     token_logprobs,
 )
-from .decisions import FunctionCallItem, Item, RefusalPart, TextPart, Usage, usage, with_type
+from .decisions import (
+    FunctionCallItem,
+    Item,
+    RefusalPart,
+    TextPart,
+    TokenUsage,
+    token_usage,
+    with_type,
+)
 from .endpoint import Endpoint, Events, Running
 from .fields import BY_TYPE, Body, NoEffect, StringOrArray, StringOrObject
 from .text import ReasoningPiece, Step, Written, write
@@ -220,7 +228,7 @@ class ResponseJson(TypedDict):
     status: Literal["completed", "incomplete"]
     model: str
     output: list[Annotated[OutputReasoning | OutputMessage | OutputCall, BY_TYPE]]
-    usage: Usage
+    usage: TokenUsage
     error: None
     incomplete_details: IncompleteDetails | None
     instructions: str | None
@@ -300,7 +308,9 @@ async def _events(
                 yield event
             if isinstance(step, Written):
                 n_given, n_cached = step.prompt_tokens, step.cached_tokens
-                counts = usage(n_given, n_cached, step.generated_tokens, step.reasoning_tokens)
+                counts = token_usage(
+                    n_given, n_cached, step.generated_tokens, step.reasoning_tokens
+                )
                 status = _status(step.finish_reason == "length")
                 whole = {**response, "status": status, "output": output.items, "usage": counts}
                 if status == "incomplete":
