@@ -59,17 +59,17 @@ def hub_cache() -> Path:
     return Path.home() / ".cache" / "huggingface" / "hub"
 
 
-def model_files(folder: Path, pattern: str = "**/*.gguf") -> list[str]:
-    """Return the .gguf files in a folder, as paths with slashes relative to the folder."""
+def model_files(folder: Path, pattern: str = "**/*.gguf") -> dict[str, Path]:
+    """Return the .gguf files in a folder by their names: paths relative to it, with slashes."""
     # A snapshot's files are links. A broken link is a file that somebody removed from the cache.
     # Unlike Path.is_file(), isfile() returns False for a link to a folder that is not readable.
-    found = (file for file in folder.glob(pattern) if os.path.isfile(file))  # noqa: PTH113
-    return sorted(file.relative_to(folder).as_posix() for file in found)
+    found = sorted(file for file in folder.glob(pattern) if os.path.isfile(file))  # noqa: PTH113
+    return {file.relative_to(folder).as_posix(): file for file in found}
 
 
 def cached_file(name: HubName) -> Path | None:
     """Return the cached file that a name selects, if all of its parts are in the same cache."""
-    for files in (*_cached_repo(name.repo), _flat_repo(name.repo)):
+    for files in _cached_repo(name.repo):
         with suppress(ModelError):  # nothing fits, or several files do
             first = pick_file(name, files)
             if all(part in files for part in parts_of(first)):
@@ -79,8 +79,7 @@ def cached_file(name: HubName) -> Path | None:
 
 def cached_names(repo: str) -> list[str]:
     """Return the models of a repository that are in a cache, including incomplete ones."""
-    caches = (*_cached_repo(repo), _flat_repo(repo))
-    return sorted({file for files in caches for file in models_in(files)})
+    return sorted({file for files in _cached_repo(repo) for file in models_in(files)})
 
 
 def cached_models() -> list[CachedModel]:
@@ -93,7 +92,7 @@ def cached_models() -> list[CachedModel]:
                 for file in models_in(files):
                     model = _described(_name_of(repo, file, files), file, files)
                     found.setdefault(model.name, model)
-    flat = {file: _flat_cache() / file for file in model_files(_flat_cache(), "*.gguf")}
+    flat = model_files(_flat_cache(), "*.gguf")
     for file in models_in(flat):
         found[str(flat[file])] = _described(str(flat[file]), file, flat)
     return [found[name] for name in sorted(found)]
@@ -120,8 +119,13 @@ def _hub_caches() -> list[Path]:
 
 
 def _cached_repo(repo: str) -> Iterator[dict[str, Path]]:
+    """Yield the files of a repository in each cache, with their paths."""
     for cache in _hub_caches():
         yield from _snapshots(cache / f"{REPO_PREFIX}{repo.replace('/', '--')}")
+    # In the flat cache, the file FILE of org/repo is called org_repo_FILE.
+    prefix = f"{repo.replace('/', '_')}_"
+    flat = model_files(_flat_cache(), "*.gguf").items()
+    yield {file.removeprefix(prefix): path for file, path in flat if file.startswith(prefix)}
 
 
 def _snapshots(folder: Path) -> Iterator[dict[str, Path]]:
@@ -135,7 +139,7 @@ def _snapshots(folder: Path) -> Iterator[dict[str, Path]]:
         main = (folder / "refs" / "main").read_text(encoding="utf-8", errors="replace").strip()
     newest = sorted(snapshots, key=lambda path: path.stat().st_mtime, reverse=True)
     for snapshot in sorted(newest, key=lambda path: path.name != main):
-        yield {file: snapshot / file for file in model_files(snapshot)}
+        yield model_files(snapshot)
 
 
 def _flat_cache() -> Path:
@@ -148,13 +152,6 @@ def _flat_cache() -> Path:
         return Path.home() / "Library" / "Caches" / "llama.cpp"
     folder = os.environ.get("XDG_CACHE_HOME")
     return (_expanded(folder) if folder else Path.home() / ".cache") / "llama.cpp"
-
-
-def _flat_repo(repo: str) -> dict[str, Path]:
-    # The file FILE of org/repo is called org_repo_FILE there.
-    prefix = f"{repo.replace('/', '_')}_"
-    files = model_files(_flat_cache(), "*.gguf")
-    return {f.removeprefix(prefix): _flat_cache() / f for f in files if f.startswith(prefix)}
 
 
 def _expanded(folder: str) -> Path:

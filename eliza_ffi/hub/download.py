@@ -20,8 +20,6 @@ def download(name: HubName, progress: Callable[[str, float], None] | None) -> st
 
     Parameters
     ----------
-    name
-        The name of the model.
     progress
         As in :func:`.find.find_model`.
 
@@ -88,12 +86,7 @@ def _absent(name: HubName) -> str:
 def _bar_class(progress: Callable[[str, float], None], done: int, parts: int) -> type[Any]:
     """Return a progress bar that calls `progress` and draws nothing.
 
-    Parameters
-    ----------
-    progress
-        As in :func:`download`.
-    done, parts
-        The number of files that are done, and of all files.
+    `done` of `parts` files are already downloaded.
     """
     from huggingface_hub.utils import tqdm
 

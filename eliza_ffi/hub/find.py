@@ -46,12 +46,13 @@ def find_model(
     folder = Path(read)
     if not folder.is_dir() or (folder / "text").is_dir():
         return read
-    found = select(HubName(read), model_files(folder, "*.gguf"))
+    files = model_files(folder, "*.gguf")
+    found = select(HubName(read), files)
     if len(found) > 1:
         raise ModelError(
             f"the folder {read} has {len(found)} models: pass the path of one: {listed(found)}"
         )
-    return str(folder / found[0]) if found else read
+    return str(files[found[0]]) if found else read
 
 
 def name_for_workers(name: str | os.PathLike[str]) -> str:

@@ -82,7 +82,13 @@ def read_name(name: str | os.PathLike[str]) -> str | HubName:
     path = check_path("path", name)
     if isinstance(name, str):
         if path.startswith(SCHEME):
-            return _after_scheme(path)
+            owner, _, rest = path.removeprefix(SCHEME).partition("/")
+            repo, _, file = rest.partition("/")
+            match = NAME.fullmatch(f"{owner}/{repo}")
+            if match is None or (file and match["quantization"]):
+                expected = "hf://org/repo, hf://org/repo:QUANTIZATION or hf://org/repo/FILE.gguf"
+                raise wrong("path", expected, name)
+            return HubName(match["repo"], match["quantization"] or "", file)
         match = NAME.fullmatch(path)
         if match and not path.endswith(SUFFIX) and not os.path.lexists(path):
             return HubName(match["repo"], match["quantization"] or "")
@@ -96,16 +102,6 @@ def hub_path(repo_id: str, filename: str | None) -> str:
     return repo if filename is None else f"{repo}/{check_text('filename', filename)}"
 
 
-def _after_scheme(name: str) -> HubName:
-    owner, _, rest = name.removeprefix(SCHEME).partition("/")
-    repo, _, file = rest.partition("/")
-    match = NAME.fullmatch(f"{owner}/{repo}")
-    if match is None or (file and match["quantization"]):
-        expected = "hf://org/repo, hf://org/repo:QUANTIZATION or hf://org/repo/FILE.gguf"
-        raise wrong("path", expected, name)
-    return HubName(match["repo"], match["quantization"] or "", file)
-
-
 def select(name: HubName, files: Iterable[str]) -> list[str]:
     """Return the files that a name selects. An unambiguous name selects one file.
 
@@ -115,8 +111,6 @@ def select(name: HubName, files: Iterable[str]) -> list[str]:
 
     Parameters
     ----------
-    name
-        The name.
     files
         The paths of all files of the repository.
     """
@@ -141,7 +135,7 @@ def pick_file(name: HubName, files: Iterable[str]) -> str:
     ModelError
         If the name selects no file, or several. The message lists the models.
     """
-    files = list(files)
+    files = sorted(files)
     found = select(name, files)
     if len(found) == 1:
         return found[0]
@@ -153,18 +147,20 @@ def pick_file(name: HubName, files: Iterable[str]) -> str:
     what = "model in the GGUF format"
     if name.file or name.quantization:
         what = f".gguf file {name.file!r}" if name.file else f"model {name.quantization!r}"
-    models = models_in(sorted(files))
+    models = models_in(files)
     there = f"; its models are: {listed(models)}" if models else ""
     raise ModelError(f"the repository {name.repo} has no {what}{there}")
 
 
 def models_in(files: Iterable[str]) -> list[str]:
     """Return the files that are models. Of a split model, return only the first part."""
-    return [
-        file
-        for file in files
-        if file.endswith(SUFFIX) and _is_first_part(file) and not _is_companion(file)
-    ]
+
+    def is_model(file: str) -> bool:
+        name = file.rpartition("/")[2]
+        is_companion = any(part in name for part in COMPANIONS)
+        return file.endswith(SUFFIX) and parts_of(file)[:1] == [file] and not is_companion
+
+    return [file for file in files if is_model(file)]
 
 
 def parts_of(file: str) -> list[str]:
@@ -192,16 +188,6 @@ def _stem(file: str) -> str:
     stem = file.removesuffix(SUFFIX)
     match = PART.fullmatch(stem)
     return match["stem"] if match else stem
-
-
-def _is_first_part(file: str) -> bool:
-    match = PART.fullmatch(file.removesuffix(SUFFIX))
-    return match is None or int(match["part"]) == 1
-
-
-def _is_companion(file: str) -> bool:
-    name = file.rpartition("/")[2]
-    return any(part in name for part in COMPANIONS)
 
 
 def listed(files: Sequence[str]) -> str:
