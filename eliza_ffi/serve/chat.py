@@ -259,7 +259,7 @@ async def _chat(request: ChatRequest, running: Running) -> dict[str, Any] | Even
         running,
         request,
         [_message(each) for each in request.messages],
-        limit=request.limit(formatted),
+        limit=request.limit(response_format=formatted),
         tools=request.tools or (),
         tool_choice=named.function.name if isinstance(named, NamedFunction) else named,
         effort=request.reasoning_effort,

@@ -249,11 +249,12 @@ class ResponseJson(TypedDict):
 
 async def _respond(request: ResponseRequest, running: Running) -> dict[str, Any] | Events:
     named = request.tool_choice
+    formatted = None if request.text is None else format_limit(request.text.format)
     writing = await chat_writing(
         running,
         request,
         request.messages(),
-        limit=request.limit(None if request.text is None else format_limit(request.text.format)),
+        limit=request.limit(text=formatted),
         tools=request.tools or (),
         tool_choice=named.name if isinstance(named, FlatName) else named,
         effort=None if request.reasoning is None else request.reasoning.effort,

@@ -110,8 +110,8 @@ class TextFields(Body):
             given["logit_bias"] = tuple(map(_bias, self.logit_bias.items()))
         return Sampling(**{"temperature": default_temperature, **given})
 
-    def limit(self, formatted: Limit | None = None) -> Limit | None:
-        """Return the limit on the answer; `formatted` is the one in its format.
+    def limit(self, **formatted: Limit | None) -> Limit | None:
+        """Return the limit on the answer; `formatted` is the one in its format, by its field.
 
         Raises
         ------
@@ -120,7 +120,7 @@ class TextFields(Body):
         """
         outputs = self.structured_outputs
         limits: dict[str, Limit | None] = {
-            "response_format": formatted,
+            **formatted,
             "structured_outputs": None if outputs is None else outputs.limit(),
             "guided_choice": _labels(self.guided_choice),
             "guided_json": self.guided_json,

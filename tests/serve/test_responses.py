@@ -178,6 +178,11 @@ def test_logprobs_are_included_on_request(client: Any) -> None:
         ),
         ({"truncation": "auto"}, "truncation", "expected disabled, got 'auto'"),
         ({"tool_choice": "required"}, "tool_choice", "'required' needs tools"),
+        (
+            {"text": {"format": {"type": "json_object"}}, "guided_choice": ["a"]},
+            "text",
+            "expected at most one limit on the answer, got text and guided_choice",
+        ),
     ],
 )
 def test_state_and_unsupported_fields_are_rejected_by_name(
