@@ -45,11 +45,6 @@ QUESTIONS: list[Any] = [
 ]
 
 
-@pytest.fixture
-def client(server: Served) -> Any:
-    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="any", max_retries=0)
-
-
 def check(decision: Any, model: Model) -> None:
     """Check an answer as OpenAI's client parsed it."""
     team, typed, urgent, anger = decision.answers

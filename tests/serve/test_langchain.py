@@ -6,14 +6,13 @@ import ast
 import asyncio
 import subprocess
 import sys
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-import pydantic
 import pytest
 from checkout import ROOT
 from pages import programs_of
-from served import Served
+from served import Order, Served
 
 from eliza_ffi import Model
 
@@ -21,14 +20,6 @@ pytestmark = pytest.mark.slow
 
 langchain = pytest.importorskip("langchain_openai")
 messages = pytest.importorskip("langchain_core.messages")
-
-
-class Order(pydantic.BaseModel):
-    """What a customer wants."""
-
-    model_config = pydantic.ConfigDict(extra="forbid")
-    item: Literal["tea", "coffee", "water"]
-    count: int = pydantic.Field(ge=1, le=9)
 
 
 @pytest.fixture

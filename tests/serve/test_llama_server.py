@@ -78,30 +78,6 @@ def test_a_json_state_is_read_as_its_text(asked: Served) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"questions": QUESTIONS},
-        {"state": MAIL},
-        {"state": MAIL, "questions": {}},
-        {"state": MAIL, "questions": {"so": {"type": "other", "instructions": "?"}}},
-        {"state": MAIL, "questions": {"so": {"type": "noul"}}},
-        {"state": MAIL, "questions": {"so": {"type": "choice", "instructions": "?"}}},
-        {
-            "state": MAIL,
-            "questions": {"so": {"type": "choice", "instructions": "?", "criteria": {}}},
-        },
-        {
-            "state": MAIL,
-            "questions": {"so": {"type": "score", "instructions": "?", "criteria": ["a"]}},
-        },
-    ],
-)
-def test_invalid_requests_get_400_and_an_error(asked: Served, body: dict[str, Any]) -> None:
-    answer = post(asked, **body)
-    assert answer.status_code == 400 and "error" in answer.json()
-
-
 def test_questions_share_the_prompt_and_one_slot_gives_the_same_answers(library: Library) -> None:
     model = ("--model", str(cached_decision_model("openjev")))
     with served(*model) as several:

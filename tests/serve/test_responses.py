@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Literal
+from typing import Any
 
-import pydantic
 import pytest
-from served import ROUNDING, Served
+from served import ROUNDING, Order, Served
 
 from eliza_ffi import Model
 
 pytestmark = pytest.mark.slow
-
-openai = pytest.importorskip("openai", "3.54", "the package openai is not installed")
 
 HELLO = "Hello, who are you?"
 TALK = [{"role": "user", "content": HELLO}]
@@ -28,18 +25,6 @@ WEATHER: dict[str, Any] = {
     },
     "strict": True,
 }
-
-
-class Order(pydantic.BaseModel):
-    """What a customer wants."""
-
-    item: Literal["tea", "coffee", "water"]
-    count: int = pydantic.Field(ge=1, le=9)
-
-
-@pytest.fixture
-def client(server: Served) -> Any:
-    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="any", max_retries=0)
 
 
 def test_a_response_matches_the_model_in_process(client: Any, tiny_model: Model) -> None:
@@ -155,44 +140,6 @@ def test_logprobs_are_included_on_request(client: Any) -> None:
     logprobs = found.output[0].content[0].logprobs
     assert "".join(each.token for each in logprobs) == found.output_text
     assert all(len(each.top_logprobs) == 2 for each in logprobs)
-
-
-@pytest.mark.parametrize(
-    ("fields", "param", "message"),
-    [
-        ({"store": True}, "store", "store: expected false, got true"),
-        ({"previous_response_id": "resp_1"}, "previous_response_id", "expected null, got 'resp_1'"),
-        ({"background": True}, "background", "expected false, got true"),
-        ({"conversation": "c"}, "conversation", "this field is not supported"),
-        ({"tools": [{"type": "web_search"}]}, "tools", "tools[0].type: expected function"),
-        ({"input": [{"type": "custom_call"}]}, "input", "input[0].type: expected message"),
-        (
-            {"input": [{"type": "item_reference", "id": "msg_1"}]},
-            "input",
-            "input[0]: expected the item itself, got a reference to it: the server stores nothing",
-        ),
-        (
-            {"input": [{"role": "user", "content": [{"type": "input_image"}]}]},
-            "input",
-            "input[0].content[0].type: expected input_text",
-        ),
-        ({"truncation": "auto"}, "truncation", "expected disabled, got 'auto'"),
-        ({"tool_choice": "required"}, "tool_choice", "'required' needs tools"),
-        (
-            {"text": {"format": {"type": "json_object"}}, "guided_choice": ["a"]},
-            "text",
-            "expected at most one limit on the answer, got text and guided_choice",
-        ),
-    ],
-)
-def test_state_and_unsupported_fields_are_rejected_by_name(
-    server: Served, fields: dict[str, Any], param: str, message: str
-) -> None:
-    with server.client() as client:
-        answer = client.post("/v1/responses", json={"input": HELLO, **fields})
-    assert answer.status_code == 400, answer.text
-    error = answer.json()["error"]
-    assert error["param"] == param and message in error["message"]
 
 
 def test_an_unfinished_limited_stream_ends_with_an_error(server: Served) -> None:

@@ -12,10 +12,11 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import jsonschema
+import pydantic
 from checkout import ROOT
 
 DECISIONS, SYSTEMONE = "/v1/decisions", "/v1/systemone"
@@ -27,6 +28,14 @@ The value is large because the model's weights have few bits.
 """
 
 START_SECONDS = 120.0
+
+
+class Order(pydantic.BaseModel):
+    """What a customer wants."""
+
+    model_config = pydantic.ConfigDict(extra="forbid")
+    item: Literal["tea", "coffee", "water"]
+    count: int = pydantic.Field(ge=1, le=9)
 
 
 class Served:
@@ -161,6 +170,16 @@ def check_documented(answer: httpx.Response, document: dict[str, Any], path: str
     schema = response["content"][media_type]["schema"]
     value = answer.json() if media_type == "application/json" else answer.text
     jsonschema.Draft202012Validator({**document, **schema}).validate(value)
+
+
+def rejected(answer: httpx.Response, status: int = 400) -> dict[str, Any]:
+    """Return the error of a response, after checking that it has OpenAI's format."""
+    assert answer.status_code == status, answer.text
+    assert answer.json().keys() == {"error"}
+    error: dict[str, Any] = answer.json()["error"]
+    assert error.keys() == {"message", "type", "param", "code"}
+    assert error["message"] and error["code"]
+    return error
 
 
 def choice(*values: str | bool, name: str | None = None) -> dict[str, Any]:

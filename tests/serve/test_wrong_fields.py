@@ -1,0 +1,242 @@
+"""Tests of requests with wrong fields: the error names the field and the expected value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import pytest
+from served import DECISIONS, SYSTEMONE, Served, choice, decisions_body, rejected
+
+pytestmark = pytest.mark.slow
+
+CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
+COMPLETIONS, EMBEDDINGS = "/v1/completions", "/v1/embeddings"
+
+PREDICATE = {"type": "predicate", "instructions": "It is urgent."}
+NOUL = {"type": "noul", "instructions": "It is urgent."}
+TOOL = {"type": "function", "function": {"name": "get_weather"}}
+IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,AA=="}
+OUTPUT = {"type": "function_call_output", "call_id": "1"}
+PREDICATES = "expected predicate, choice, score or labels"
+NOT_SUPPORTED = "this field is not supported"
+
+RIGHT: dict[str, dict[str, Any]] = {
+    DECISIONS: decisions_body(),
+    SYSTEMONE: {"model": "any", "state": "Hello.", "questions": {"so": NOUL}},
+    CHAT: {"messages": [{"role": "user", "content": "Hello."}], "max_tokens": 1},
+    RESPONSES: {"input": "Hello.", "max_output_tokens": 1},
+    COMPLETIONS: {"prompt": "Hello.", "max_tokens": 1},
+    EMBEDDINGS: {"input": "Hello."},
+}
+"""A request to each endpoint that is accepted."""
+
+
+def said(content: Any, **more: Any) -> dict[str, Any]:
+    return {"role": "user", "content": content, **more}
+
+
+def predicate(**more: Any) -> dict[str, Any]:
+    return {"questions": [{**PREDICATE, **more}]}
+
+
+def score(n_levels: int) -> dict[str, Any]:
+    levels = [{"label": str(i)} for i in range(n_levels)]
+    return {"type": "score", "instructions": "?", "levels": levels}
+
+
+def labels(n: int) -> dict[str, Any]:
+    options = [{"value": str(i)} for i in range(n)]
+    return {"type": "labels", "instructions": "?", "labels": options}
+
+
+def asked(**question: Any) -> dict[str, Any]:
+    return {"questions": {"so": {"instructions": "?", **question}}}
+
+
+WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
+    DECISIONS: [
+        ({"questions": []}, "questions: expected 1 or more items, got 0"),
+        ({"questions": [PREDICATE] * 401}, "questions: expected at most 400 items, got 401"),
+        (
+            {"questions": [labels(200), labels(200), PREDICATE]},
+            "(each label counts as one), got 401",
+        ),
+        ({"questions": [choice(*map(str, range(256)))]}, "[0].choices: expected at most 255 items"),
+        ({"questions": [choice("one")]}, "questions[0].choices: expected 2 or more items, got 1"),
+        ({"questions": [choice("same", "same")]}, "'same' is given twice"),
+        ({"questions": [score(11)]}, "questions[0].levels: expected at most 10 items, got 11"),
+        ({"questions": [PREDICATE, {"type": "wish"}]}, f"[1].type: {PREDICATES}, got 'wish'"),
+        ({"questions": [NOUL]}, f"questions[0].type: {PREDICATES}, got 'noul'"),
+        ({"questions": [{"type": "predicate"}]}, "[0].instructions: this field is missing"),
+        (predicate(instructions=[]), "instructions: expected 1 or more items"),
+        (predicate(instructions=[None]), "instructions[0]: expected an object, got null"),
+        (predicate(instructions=" "), "expected a string that is not blank, got ' '"),
+        (predicate(instructions=[IMAGE]), "input_image"),
+        (predicate(criteria={}), f"[0].criteria: {NOT_SUPPORTED}"),
+        ({"questions": [{**choice("a", "b"), "criteria": {}}]}, f"[0].criteria: {NOT_SUPPORTED}"),
+        (predicate(name=""), "questions[0].name: expected a string that is not empty"),
+        ({"questions": [{**PREDICATE, "name": "n"}] * 2}, "two questions have the name"),
+        ({"questions": [1]}, "questions[0]: expected an object, got 1"),
+        ({"questions": {"a": PREDICATE}}, "questions: expected an array, got an object"),
+        ({"questions": None}, "questions: expected an array, got null"),
+        ({"input": None}, "input: expected a string or an array, got null"),
+        ({"input": 1}, "input: expected a string or an array, got 1"),
+        ({"input": said("hi")}, "input: expected a string or an array, got an object"),
+        ({"input": []}, "input: expected 1 or more items, got 0"),
+        ({"input": ["hi"]}, "input[0]: expected an object, got 'hi'"),
+        (
+            {"input": [said("hi", role="king")]},
+            "role: expected user, developer, system or assistant",
+        ),
+        ({"input": [said("hi"), {"role": "user"}]}, "input[1].content: this field is missing"),
+        ({"input": [said("hi", name="somebody")]}, f"input[0].name: {NOT_SUPPORTED}"),
+        ({"input": [{"type": "wish"}]}, "input[0].type: expected message, function_call, "),
+        ({"input": [said([IMAGE])]}, "'input_image': only text is supported"),
+        ({"input": [{**OUTPUT, "output": [IMAGE]}]}, "'input_image': only text is supported"),
+        ({"images": []}, f"images: {NOT_SUPPORTED}"),
+        ({"temperature": 0}, f"temperature: {NOT_SUPPORTED}"),
+        ({"imput": ""}, f"{NOT_SUPPORTED}; did you mean input?"),
+        ({"include": ["all"]}, "include[0]: expected option_mass, prompts or timings, got 'all'"),
+    ],
+    SYSTEMONE: [
+        ({"state": None}, "state: expected a string, an object or an array, got null"),
+        ({"state": 1}, "state: expected a string, an object or an array, got 1"),
+        ({"state": True}, "state: expected a string, an object or an array, got true"),
+        ({"questions": {}}, "questions: expected 1 or more fields, got 0"),
+        (
+            {"questions": {str(i): NOUL for i in range(401)}},
+            "questions: expected at most 400 fields, got 401",
+        ),
+        ({"questions": {"": NOUL}}, "questions['']: expected a string that is not empty"),
+        ({"questions": [NOUL]}, "questions: expected an object, got an array"),
+        ({"questions": {"so": {"type": "noul"}}}, "so.instructions: this field is missing"),
+        (
+            {"questions": {"how much": {**NOUL, "type": "score", "criteria": ["one"]}}},
+            "questions['how much'].criteria: expected 2 or more items, got 1",
+        ),
+        (
+            asked(type="choice", criteria={"a": None}),
+            "questions.so.criteria: expected 2 or more fields, got 1",
+        ),
+        (asked(type="choice"), "questions.so.criteria: this field is missing"),
+        (asked(type="predicate"), "questions.so.type: expected noul, choice or score"),
+        (asked(type="noul", name="other"), f"questions.so.name: {NOT_SUPPORTED}"),
+        (
+            asked(type="noul", criteria={"yes": "it is"}),
+            f"questions.so.criteria.yes: {NOT_SUPPORTED}",
+        ),
+        ({"stream": True}, f"stream: {NOT_SUPPORTED}"),
+        ({"videos": ["a"]}, f"videos: {NOT_SUPPORTED}"),
+    ],
+    CHAT: [
+        ({"temperature": "hot"}, "temperature: expected a number, got 'hot'"),
+        ({"temperature": 3}, "temperature: expected less than or equal to 2, got 3"),
+        ({"max_tokens": 0}, "max_tokens: expected at least 1, got 0"),
+        ({"messages": []}, "messages: expected 1 or more items, got 0"),
+        ({"messages": [{"role": "king"}]}, "messages[0].role: expected system"),
+        ({"messages": [{"role": "user"}]}, "messages[0]: a message with the role user"),
+        (
+            {"messages": [said([{"type": "image_url"}])]},
+            "messages[0].content[0].type: expected text or refusal, got 'image_url'",
+        ),
+        ({"tool_choice": "maybe"}, "expected auto, none or required, got 'maybe'"),
+        ({"top_logprobs": 2}, "needs logprobs"),
+        ({"store": True}, "store: expected false, got true"),
+        ({"audio": {}}, f"audio: {NOT_SUPPORTED}"),
+        ({"top_q": 0.5}, f"top_q: {NOT_SUPPORTED}; did you mean top_p?"),
+        ({"logit_bias": {"a": 1}}, "logit_bias: expected token ids"),
+        ({"structured_outputs": {}}, "structured_outputs: expected exactly one of"),
+        ({"guided_choice": ["a"], "guided_regex": "b"}, "expected at most one limit"),
+        ({"guided_choice": []}, "guided_choice: expected 1 or more items, got 0"),
+        (
+            {"temperature": 0, "guided_choice": ["a", "b"], "logit_bias": {"5": 1}},
+            "not supported with an exact choice",
+        ),
+        ({"chat_template_kwargs": {"messages": []}}, "messages cannot be set"),
+        ({"tools": [TOOL], "guided_choice": ["a"]}, "tools cannot be combined"),
+        (
+            {"response_format": {"type": "json_schema"}},
+            "response_format.json_schema: this field is missing",
+        ),
+    ],
+    RESPONSES: [
+        ({"store": True}, "store: expected false, got true"),
+        ({"previous_response_id": "resp_1"}, "expected null, got 'resp_1'"),
+        ({"background": True}, "background: expected false, got true"),
+        ({"conversation": "c"}, f"conversation: {NOT_SUPPORTED}"),
+        ({"tools": [{"type": "web_search"}]}, "tools[0].type: expected function"),
+        ({"input": [{"type": "custom_call"}]}, "input[0].type: expected message"),
+        (
+            {"input": [{"type": "item_reference", "id": "msg_1"}]},
+            "input[0]: expected the item itself, got a reference to it: the server stores nothing",
+        ),
+        ({"input": [said([IMAGE])]}, "input[0].content[0].type: expected input_text"),
+        ({"truncation": "auto"}, "truncation: expected disabled, got 'auto'"),
+        ({"tool_choice": "required"}, "'required' needs tools"),
+        (
+            {"text": {"format": {"type": "json_object"}}, "guided_choice": ["a"]},
+            "expected at most one limit on the answer, got text and guided_choice",
+        ),
+    ],
+    COMPLETIONS: [
+        ({"prompt": []}, "prompt: expected 1 or more items"),
+        ({"prompt": 1}, "expected a string, token ids, or an array of these, got 1"),
+        ({"prompt": ["a", 1]}, "prompt[1]: expected a string, got 1"),
+        ({"n": 2, "prompt": ["a"] * 40}, "n: expected at most 64 answers, got 80"),
+        ({"max_tokens": 0}, "max_tokens: expected at least 1 without echo"),
+        ({"suffix": "b"}, f"suffix: {NOT_SUPPORTED}"),
+        ({"best_of": 2}, f"best_of: {NOT_SUPPORTED}"),
+        ({"stop": "x", "echo": True, "logprobs": 0}, "stop: not supported"),
+    ],
+    EMBEDDINGS: [
+        ({"dimensions": 8}, f"dimensions: {NOT_SUPPORTED}"),
+        ({"input": []}, "input: expected 1 or more items, got 0"),
+    ],
+}
+"""Changes to each right request, and what the error says about the first changed field."""
+
+
+@pytest.mark.parametrize("path", RIGHT)
+def test_a_right_request_is_accepted(server: Served, path: str) -> None:
+    assert httpx.post(server.url + path, json=RIGHT[path]).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "message"),
+    [(path, *row) for path, rows in WRONG.items() for row in rows],
+)
+def test_a_wrong_field_is_named(
+    server: Served, path: str, change: dict[str, Any], message: str
+) -> None:
+    error = rejected(httpx.post(server.url + path, json={**RIGHT[path], **change}))
+    assert message in error["message"] and error["param"] == next(iter(change))
+    code = "unknown_parameter" if NOT_SUPPORTED in message else "invalid_value"
+    assert error["code"] == code
+
+
+def test_token_ids_without_a_string_are_rejected_by_embeddings(server: Served) -> None:
+    body = {"input": [1999, 45, 1999, 2]}
+    error = rejected(httpx.post(server.url + EMBEDDINGS, json=body))
+    assert "input: the token ids do not match" in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "message"),
+    [
+        (SYSTEMONE, {"questions": {"so": NOUL}}, "state: this field is missing"),
+        (SYSTEMONE, {"state": "Hello."}, "questions: this field is missing"),
+        (DECISIONS, {"input": "Hello."}, "questions: this field is missing"),
+        (CHAT, {}, "messages: this field is missing"),
+    ],
+)
+def test_missing_fields_are_named(
+    server: Served, path: str, body: dict[str, Any], message: str
+) -> None:
+    assert rejected(httpx.post(server.url + path, json=body))["message"] == message
+
+
+def test_a_long_field_name_is_shortened_in_messages(server: Served) -> None:
+    body = {**decisions_body(), "x" * 500_000: 1}
+    error = rejected(httpx.post(server.url + DECISIONS, json=body))
+    assert error["message"].startswith("['xxx") and len(str(error)) < 300
