@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import type { Context, Step, Stream, VerifierEvent } from "./client";
-import { chatPrompt, context, endless, payload } from "./fixtures";
+import { chatPrompt, context, endless } from "./fixtures";
 import { modelPath } from "./library";
 
 const repeating = 'root ::= ("one two three four ")+';
@@ -72,18 +72,6 @@ test("pushed tokens are the same, with one callback per token", () => {
   const pushed: number[] = [];
   asked(context(), config).generate(0, (token) => void (token >= 0 && pushed.push(token)));
   expect(pushed).toEqual(tokensOf(steps(asked(context(), config))));
-});
-
-test("a choice is the same with and without speculation", () => {
-  const actions = ["REPLY", "SEND_EMAIL", "SEND_MESSAGE"];
-  const leaves = [{}, { draftMin: 1, draftMax: 4, drafter: modelPath }].map((config) => {
-    const engine = context();
-    const stream = asked(engine, config);
-    stream.setTrie(payload(engine, actions), 0x100);
-    steps(stream);
-    return stream.leaf();
-  });
-  expect(leaves[1]).toBe(leaves[0]!);
 });
 
 test("invalid draft settings are rejected", () => {
