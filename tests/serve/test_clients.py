@@ -95,31 +95,6 @@ def test_openais_asynchronous_client_decides(server: Served, tiny_model: Model) 
         check(decision, tiny_model)
 
 
-def test_openais_client_sends_conversations(client: Any) -> None:
-    given = [
-        {"role": "system", "content": "Mails to a shop."},
-        {"role": "user", "content": [{"type": "input_text", "text": MAIL}]},
-        {"role": "assistant", "content": [{"type": "output_text", "text": "I look it up."}]},
-        {"type": "function_call", "call_id": "1", "name": "find", "arguments": "{}"},
-        {"type": "function_call_output", "call_id": "1", "output": "two payments"},
-        {"role": "user", "content": [{"type": "input_json", "data": {"order": 7}}]},
-    ]
-    decision = client.decisions.create(model="any", input=given, questions=QUESTIONS)
-    assert len(decision.answers) == 4
-
-
-def test_openais_client_can_include_timings(client: Any) -> None:
-    decision = client.decisions.create(
-        model="any", input=MAIL, questions=QUESTIONS, extra_body={"include": ["timings"]}
-    )
-    assert decision.timings["passes"] >= 1
-
-
-def test_openais_client_lists_models(client: Any) -> None:
-    assert [each.id for each in client.models.list()] == ["eliza-tiny"]
-    assert client.models.retrieve("eliza-tiny").owned_by == "eliza-ffi"
-
-
 def test_openais_client_raises_the_same_errors_as_for_openai(
     client: Any, server: Served, library: Library
 ) -> None:
