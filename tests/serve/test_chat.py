@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+from functools import partial
 from typing import Any
 
 import httpx
@@ -47,29 +48,32 @@ STOCK = {
 }
 
 
+@pytest.fixture
+def create(client: Any) -> Any:
+    """Return OpenAI's method that sends a conversation, by default `HELLO`."""
+    return partial(client.chat.completions.create, model="any", messages=HELLO)
+
+
 def refused(server: Served, status: int = 400, **fields: Any) -> dict[str, Any]:
     """Send a request that must be rejected, and return the error."""
     body = {"messages": HELLO, **fields}
     return rejected(httpx.post(server.url + PATH, json=body, timeout=60), status)
 
 
-def test_greedy_text_matches_the_model_in_process(client: Any, tiny_model: Model) -> None:
-    found = client.chat.completions.create(model="any", messages=HELLO, temperature=0)
+def test_greedy_text_matches_the_model_in_process(create: Any, tiny_model: Model) -> None:
+    found = create(temperature=0)
     expected = tiny_model.generate(HELLO)
     (choice,) = found.choices
     assert choice.message.content == expected.text and choice.finish_reason == "stop"
     assert found.usage.prompt_tokens == expected.prompt_tokens
     assert found.usage.completion_tokens == len(expected.tokens)
-    again = client.chat.completions.create(model="any", messages=HELLO, temperature=0)
+    again = create(temperature=0)
     assert again.usage.prompt_tokens_details.cached_tokens > 0
 
 
-def test_a_stream_has_the_same_text_and_the_usage(client: Any) -> None:
-    asked = {"model": "any", "messages": HELLO, "temperature": 0}
-    whole = client.chat.completions.create(**asked)
-    *chunks, last = client.chat.completions.create(
-        **asked, stream=True, stream_options={"include_usage": True}
-    )
+def test_a_stream_has_the_same_text_and_the_usage(create: Any) -> None:
+    whole = create(temperature=0)
+    *chunks, last = create(temperature=0, stream=True, stream_options={"include_usage": True})
     deltas = [chunk.choices[0].delta for chunk in chunks]
     assert deltas[0].role == "assistant" and len(chunks) > 5
     assert whole.system_fingerprint == last.system_fingerprint != ""
@@ -78,9 +82,8 @@ def test_a_stream_has_the_same_text_and_the_usage(client: Any) -> None:
     assert last.choices == [] and last.usage.total_tokens == whole.usage.total_tokens
 
 
-def test_developer_messages_and_parts_are_read(client: Any, tiny_model: Model) -> None:
-    found = client.chat.completions.create(
-        model="any",
+def test_developer_messages_and_parts_are_read(create: Any, tiny_model: Model) -> None:
+    found = create(
         messages=[
             {"role": "developer", "content": "Be short."},
             {"role": "user", "content": [{"type": "text", "text": "Hello."}]},
@@ -97,19 +100,15 @@ def test_developer_messages_and_parts_are_read(client: Any, tiny_model: Model) -
     assert found.choices[0].finish_reason == "length"
 
 
-def test_a_stop_string_ends_the_text(client: Any) -> None:
-    found = client.chat.completions.create(
-        model="any", messages=HELLO, temperature=0, stop=[" small", "never"]
-    )
+def test_a_stop_string_ends_the_text(create: Any) -> None:
+    found = create(temperature=0, stop=[" small", "never"])
     assert found.choices[0].message.content == "I am Eliza, a"
     assert found.choices[0].finish_reason == "stop"
 
 
-def test_several_answers_differ_and_repeat_with_a_seed(client: Any) -> None:
+def test_several_answers_differ_and_repeat_with_a_seed(create: Any) -> None:
     def texts() -> list[str]:
-        found = client.chat.completions.create(
-            model="any", messages=HELLO, n=4, seed=7, max_tokens=12
-        )
+        found = create(n=4, seed=7, max_tokens=12)
         assert [choice.index for choice in found.choices] == [0, 1, 2, 3]
         return [choice.message.content for choice in found.choices]
 
@@ -117,10 +116,8 @@ def test_several_answers_differ_and_repeat_with_a_seed(client: Any) -> None:
     assert len(set(first)) > 1 and first == texts()
 
 
-def test_logprobs_match_the_model_in_process(client: Any, tiny_model: Model) -> None:
-    found = client.chat.completions.create(
-        model="any", messages=HELLO, temperature=0, max_tokens=4, logprobs=True, top_logprobs=2
-    )
+def test_logprobs_match_the_model_in_process(create: Any, tiny_model: Model) -> None:
+    found = create(temperature=0, max_tokens=4, logprobs=True, top_logprobs=2)
     expected = tiny_model.generate(HELLO, 4, logprobs=2).logprobs
     assert expected is not None
     content = found.choices[0].logprobs.content
@@ -130,10 +127,10 @@ def test_logprobs_match_the_model_in_process(client: Any, tiny_model: Model) -> 
         assert len(got.top_logprobs) == 2 and bytes(got.bytes).decode() == got.token
 
 
-def test_each_chunk_of_a_stream_has_the_logprobs_of_its_text(client: Any) -> None:
-    asked = {"messages": HELLO, "temperature": 0, "logprobs": True, "top_logprobs": 1}
-    whole = client.chat.completions.create(model="any", **asked).choices[0]
-    stream = client.chat.completions.create(model="any", **asked, stream=True)
+def test_each_chunk_of_a_stream_has_the_logprobs_of_its_text(create: Any) -> None:
+    asked = {"temperature": 0, "logprobs": True, "top_logprobs": 1}
+    whole = create(**asked).choices[0]
+    stream = create(**asked, stream=True)
     found = []
     for chunk in stream:
         (choice,) = chunk.choices
@@ -145,10 +142,10 @@ def test_each_chunk_of_a_stream_has_the_logprobs_of_its_text(client: Any) -> Non
 
 
 @pytest.mark.parametrize("field", ["structured_outputs", "guided_choice"])
-def test_an_exact_choice_has_probabilities(client: Any, tiny_model: Model, field: str) -> None:
+def test_an_exact_choice_has_probabilities(create: Any, tiny_model: Model, field: str) -> None:
     labels = ["yes", "no", "I do not know"]
     given = {"choice": labels} if field == "structured_outputs" else labels
-    found = client.chat.completions.create(model="any", messages=HELLO, extra_body={field: given})
+    found = create(extra_body={field: given})
     expected = tiny_model.choose(HELLO, labels, mode="best", probabilities=True)
     (choice,) = found.choices
     assert choice.message.content == expected.value and expected.probabilities is not None
@@ -163,15 +160,8 @@ def test_a_choice_longer_than_the_limit_is_an_error(server: Served) -> None:
     assert error["code"] == "incomplete_answer" and error["param"] == "max_tokens"
 
 
-def test_a_choice_is_sampled_at_a_temperature(client: Any) -> None:
-    found = client.chat.completions.create(
-        model="any",
-        messages=HELLO,
-        temperature=2,
-        n=12,
-        seed=1,
-        extra_body={"guided_choice": ["yes", "no"]},
-    )
+def test_a_choice_is_sampled_at_a_temperature(create: Any) -> None:
+    found = create(temperature=2, n=12, seed=1, extra_body={"guided_choice": ["yes", "no"]})
     assert {choice.message.content for choice in found.choices} == {"yes", "no"}
 
 
@@ -249,37 +239,37 @@ def check_calls(calls: Any) -> None:
 @pytest.mark.parametrize(
     "choice", ["required", {"type": "function", "function": {"name": "get_weather"}}]
 )
-def test_required_tool_calls_are_valid_calls(client: Any, choice: Any) -> None:
-    asked = {"model": "any", "messages": HELLO, "tools": [WEATHER, STOCK], "tool_choice": choice}
-    found = client.chat.completions.create(**asked)
+def test_required_tool_calls_are_valid_calls(create: Any, choice: Any) -> None:
+    asked = {"tools": [WEATHER, STOCK], "tool_choice": choice}
+    found = create(**asked)
     (first,) = found.choices
     assert first.finish_reason == "tool_calls" and first.message.content is None
     check_calls(first.message.tool_calls)
-    sampled = client.chat.completions.create(**asked, temperature=1.5, seed=3, n=3)
+    sampled = create(**asked, temperature=1.5, seed=3, n=3)
     for each in sampled.choices:
         check_calls(each.message.tool_calls)
     if isinstance(choice, dict):
         assert first.message.tool_calls[0].function.name == "get_weather"
 
 
-def test_tool_calls_stream_as_deltas(client: Any) -> None:
+def test_tool_calls_stream_as_deltas(client: Any, create: Any) -> None:
     asked = {"messages": HELLO, "tools": [WEATHER, STOCK], "tool_choice": "required"}
     with client.chat.completions.stream(model="any", **asked) as stream:
         for _ in stream:
             pass
         found = stream.get_final_completion().choices[0]
     check_calls(found.message.tool_calls)
-    whole = client.chat.completions.create(model="any", **asked).choices[0]
+    whole = create(**asked).choices[0]
     assert [call.function.arguments for call in found.message.tool_calls] == [
         call.function.arguments for call in whole.message.tool_calls
     ]
 
 
-def test_arguments_of_tool_calls_stream_in_pieces(client: Any) -> None:
-    asked = {"model": "any", "messages": HELLO, "tools": [WEATHER], "tool_choice": "required"}
+def test_arguments_of_tool_calls_stream_in_pieces(create: Any) -> None:
+    asked = {"tools": [WEATHER], "tool_choice": "required"}
     pieces = [
         call.function.arguments
-        for chunk in client.chat.completions.create(**asked, stream=True)
+        for chunk in create(**asked, stream=True)
         for call in chunk.choices[0].delta.tool_calls or ()
         if call.index == 0
     ]
@@ -290,15 +280,9 @@ def test_arguments_of_tool_calls_stream_in_pieces(client: Any) -> None:
 
 
 @pytest.mark.parametrize("n", [1, 5, 12, 20, 40])
-def test_a_call_over_the_limit_ends_with_length_and_is_no_call(client: Any, n: int) -> None:
-    asked = {
-        "model": "any",
-        "messages": HELLO,
-        "tools": [WEATHER],
-        "tool_choice": "required",
-        "max_completion_tokens": n,
-    }
-    found = client.chat.completions.create(**asked)
+def test_a_call_over_the_limit_ends_with_length_and_is_no_call(create: Any, n: int) -> None:
+    asked = {"tools": [WEATHER], "tool_choice": "required", "max_completion_tokens": n}
+    found = create(**asked)
     (choice,) = found.choices
     calls = choice.message.tool_calls or []
     assert choice.message.content is None
@@ -308,7 +292,7 @@ def test_a_call_over_the_limit_ends_with_length_and_is_no_call(client: Any, n: i
     if calls:
         check_calls(calls)
     written: dict[int, str] = {}
-    for chunk in client.chat.completions.create(**asked, stream=True):
+    for chunk in create(**asked, stream=True):
         for call in chunk.choices[0].delta.tool_calls or ():
             written[call.index] = written.get(call.index, "") + call.function.arguments
     assert chunk.choices[0].finish_reason == choice.finish_reason
@@ -320,53 +304,44 @@ def test_a_call_over_the_limit_ends_with_length_and_is_no_call(client: Any, n: i
                 json.loads(text)
 
 
-def test_a_schema_limits_an_answer_in_words_beside_tools(client: Any, server: Served) -> None:
+def test_a_schema_limits_an_answer_in_words_beside_tools(create: Any, server: Served) -> None:
     schema = {"name": "order", "schema": Order.model_json_schema()}
     asked: dict[str, Any] = {
-        "model": "any",
-        "messages": HELLO,
         "tools": [WEATHER],
         "response_format": {"type": "json_schema", "json_schema": schema},
     }
-    whole = client.chat.completions.create(**asked).choices[0]
+    whole = create(**asked).choices[0]
     assert whole.message.tool_calls is None and whole.probabilities[""] > 0.5
     Order.model_validate_json(whole.message.content)
-    streamed = client.chat.completions.create(**asked, stream=True)
+    streamed = create(**asked, stream=True)
     texts = [chunk.choices[0].delta.content or "" for chunk in streamed]
     assert "".join(texts) == whole.message.content
-    called = client.chat.completions.create(**asked, tool_choice="required").choices[0]
+    called = create(**asked, tool_choice="required").choices[0]
     check_calls(called.message.tool_calls)
     body = {key: asked[key] for key in ("tools", "response_format")}
     assert refused(server, 422, **body, max_tokens=2)["code"] == "incomplete_answer"
 
 
-def test_an_automatic_choice_may_answer_in_words(client: Any) -> None:
-    asked = {"model": "any", "messages": HELLO, "tools": [WEATHER]}
-    whole = client.chat.completions.create(**asked).choices[0]
+def test_an_automatic_choice_may_answer_in_words(create: Any) -> None:
+    whole = create(tools=[WEATHER]).choices[0]
     assert whole.message.tool_calls is None and whole.message.content
     assert whole.probabilities[""] > 0.5 > whole.probabilities["get_weather"]
-    streamed = client.chat.completions.create(**asked, stream=True)
+    streamed = create(tools=[WEATHER], stream=True)
     texts = [chunk.choices[0].delta.content or "" for chunk in streamed]
     assert "".join(texts) == whole.message.content and len(texts) > 2
 
 
-def test_a_tool_loop_reads_the_calls_and_their_results(client: Any) -> None:
-    asked = client.chat.completions.create(
-        model="any", messages=HELLO, tools=[WEATHER], tool_choice="required"
-    )
+def test_a_tool_loop_reads_the_calls_and_their_results(create: Any) -> None:
+    asked = create(tools=[WEATHER], tool_choice="required")
     message = asked.choices[0].message
     (call, *_) = message.tool_calls
     result = {"role": "tool", "tool_call_id": call.id, "content": "sunny"}
     messages = [*HELLO, message, result]
     for more in ({}, {"tools": [WEATHER], "tool_choice": "none"}):
-        found = client.chat.completions.create(
-            model="any", messages=messages, temperature=0, max_tokens=8, **more
-        )
+        found = create(messages=messages, temperature=0, max_tokens=8, **more)
         assert found.choices[0].message.tool_calls is None
         assert found.usage.prompt_tokens > asked.usage.completion_tokens
-    found = client.chat.completions.create(
-        model="any", messages=messages, tools=[WEATHER], tool_choice="required"
-    )
+    found = create(messages=messages, tools=[WEATHER], tool_choice="required")
     check_calls(found.choices[0].message.tool_calls)
 
 
@@ -404,10 +379,8 @@ def test_errors_of_the_model_are_reported_before_a_stream_begins(server: Served)
     assert "get_weather" in error["message"]
 
 
-def test_fields_without_effect_are_accepted(client: Any, server: Served) -> None:
-    client.chat.completions.create(
-        model="any",
-        messages=HELLO,
+def test_fields_without_effect_are_accepted(create: Any) -> None:
+    create(
         max_tokens=1,
         user="somebody",
         metadata={"a": "b"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,31 +17,30 @@ pytestmark = pytest.mark.slow
 PROMPT = "The weather is"
 
 
-def test_a_prompt_is_continued_as_in_process(client: Any, tiny_model: Model) -> None:
-    found = client.completions.create(model="any", prompt=PROMPT, temperature=0)
+@pytest.fixture
+def create(client: Any) -> Any:
+    """Return OpenAI's method that continues a prompt, by default `PROMPT`."""
+    return partial(client.completions.create, model="any", prompt=PROMPT)
+
+
+def test_a_prompt_is_continued_as_in_process(create: Any, tiny_model: Model) -> None:
+    found = create(temperature=0)
     expected = tiny_model.generate(PROMPT, 16)
     assert found.choices[0].text == expected.text
     assert found.usage.prompt_tokens == expected.prompt_tokens
-    chunks = client.completions.create(
-        model="any",
-        prompt=PROMPT,
-        temperature=0,
-        echo=True,
-        stream=True,
-        stream_options={"include_usage": True},
-    )
+    chunks = create(temperature=0, echo=True, stream=True, stream_options={"include_usage": True})
     *texts, last = chunks
     assert "".join(chunk.choices[0].text for chunk in texts) == PROMPT + expected.text
     assert last.usage.completion_tokens == len(expected.tokens)
 
 
-def test_prompts_may_be_several_texts_or_token_ids(client: Any, tiny_model: Model) -> None:
+def test_prompts_may_be_several_texts_or_token_ids(create: Any, tiny_model: Model) -> None:
     texts = [PROMPT, "Once upon"]
     tokens = [tiny_model.prompt_tokens(text) for text in texts]
-    asked = {"model": "any", "temperature": 0, "max_tokens": 5, "n": 2}
-    both = client.completions.create(prompt=texts, **asked)
-    same = client.completions.create(prompt=tokens, **asked)
-    one = client.completions.create(prompt=tokens[1], **asked)
+    asked = {"temperature": 0, "max_tokens": 5, "n": 2}
+    both = create(prompt=texts, **asked)
+    same = create(prompt=tokens, **asked)
+    one = create(prompt=tokens[1], **asked)
     found = [choice.text for choice in both.choices]
     assert [choice.index for choice in both.choices] == [0, 1, 2, 3]
     assert found == [choice.text for choice in same.choices]
@@ -50,11 +50,9 @@ def test_prompts_may_be_several_texts_or_token_ids(client: Any, tiny_model: Mode
 
 @pytest.mark.parametrize("max_tokens", [0, 3])
 def test_echo_reports_the_log_probabilities_of_the_prompt(
-    client: Any, tiny_model: Model, max_tokens: int
+    create: Any, tiny_model: Model, max_tokens: int
 ) -> None:
-    found = client.completions.create(
-        model="any", prompt=PROMPT, temperature=0, echo=True, logprobs=1, max_tokens=max_tokens
-    )
+    found = create(temperature=0, echo=True, logprobs=1, max_tokens=max_tokens)
     tokens = tiny_model.prompt_tokens(PROMPT)
     (choice,) = found.choices
     logprobs = choice.logprobs
@@ -69,33 +67,25 @@ def test_echo_reports_the_log_probabilities_of_the_prompt(
             assert math.exp(logprobs.token_logprobs[i]) == pytest.approx(
                 math.exp(expected), abs=ROUNDING
             )
-    plain = client.completions.create(
-        model="any", prompt=PROMPT, temperature=0, max_tokens=max_tokens, echo=True
-    )
+    plain = create(temperature=0, max_tokens=max_tokens, echo=True)
     assert plain.choices[0].text == choice.text
 
 
-def test_logprobs_of_a_continuation_have_alternatives(client: Any) -> None:
-    found = client.completions.create(
-        model="any", prompt=PROMPT, temperature=0, logprobs=2, max_tokens=4
-    )
+def test_logprobs_of_a_continuation_have_alternatives(create: Any) -> None:
+    found = create(temperature=0, logprobs=2, max_tokens=4)
     logprobs = found.choices[0].logprobs
     assert "".join(logprobs.tokens) == found.choices[0].text
     assert all(len(each) == 2 for each in logprobs.top_logprobs)
     assert logprobs.text_offset[1] == len(logprobs.tokens[0])
-    chunks = client.completions.create(
-        model="any", prompt=PROMPT, temperature=0, logprobs=2, max_tokens=4, stream=True
-    )
+    chunks = create(temperature=0, logprobs=2, max_tokens=4, stream=True)
     parts = [chunk.choices[0].logprobs for chunk in chunks]
     assert [token for part in parts if part for token in part.tokens] == logprobs.tokens
     offsets = [offset for part in parts if part for offset in part.text_offset]
     assert offsets == logprobs.text_offset
 
 
-def test_a_completion_can_be_an_exact_choice(client: Any) -> None:
-    found = client.completions.create(
-        model="any", prompt=PROMPT, extra_body={"guided_choice": [" good", " bad"]}
-    )
+def test_a_completion_can_be_an_exact_choice(create: Any) -> None:
+    found = create(extra_body={"guided_choice": [" good", " bad"]})
     assert found.choices[0].text in (" good", " bad")
     assert sum(found.choices[0].probabilities.values()) == pytest.approx(1)
 

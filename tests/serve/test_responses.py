@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 import pytest
@@ -27,22 +28,26 @@ WEATHER: dict[str, Any] = {
 }
 
 
-def test_a_response_matches_the_model_in_process(client: Any, tiny_model: Model) -> None:
-    found = client.responses.create(model="any", input=HELLO, temperature=0, store=False)
+@pytest.fixture
+def create(client: Any) -> Any:
+    """Return OpenAI's method that asks for a response, by default `HELLO`."""
+    return partial(client.responses.create, model="any", input=HELLO)
+
+
+def test_a_response_matches_the_model_in_process(create: Any, tiny_model: Model) -> None:
+    found = create(temperature=0, store=False)
     expected = tiny_model.generate(TALK)
     assert found.output_text == expected.text and found.status == "completed"
     assert found.usage.input_tokens == expected.prompt_tokens
     assert found.usage.output_tokens == len(expected.tokens)
-    short = client.responses.create(
-        model="any", input=HELLO, temperature=0, max_output_tokens=3, instructions="Be short."
-    )
+    short = create(temperature=0, max_output_tokens=3, instructions="Be short.")
     assert short.status == "incomplete"
     assert short.incomplete_details.reason == "max_output_tokens"
 
 
-def test_a_stream_has_openais_events(client: Any) -> None:
-    asked = {"model": "any", "input": HELLO, "temperature": 0}
-    events = list(client.responses.create(**asked, stream=True))
+def test_a_stream_has_openais_events(client: Any, create: Any) -> None:
+    asked = {"temperature": 0}
+    events = list(create(**asked, stream=True))
     kinds = [event.type for event in events]
     assert kinds[:4] == [
         "response.created",
@@ -59,8 +64,8 @@ def test_a_stream_has_openais_events(client: Any) -> None:
     assert [event.sequence_number for event in events] == list(range(len(events)))
     deltas = [event.delta for event in events if event.type == "response.output_text.delta"]
     text = events[-1].response.output_text
-    assert "".join(deltas) == text == client.responses.create(**asked).output_text
-    with client.responses.stream(**asked) as stream:
+    assert "".join(deltas) == text == create(**asked).output_text
+    with client.responses.stream(model="any", input=HELLO, **asked) as stream:
         assert stream.get_final_response().output_text == text
 
 
@@ -69,10 +74,10 @@ def test_openais_client_parses_a_pydantic_class(client: Any) -> None:
     assert isinstance(found.output_parsed, Order)
 
 
-def test_a_tool_loop_reads_calls_and_outputs(client: Any) -> None:
+def test_a_tool_loop_reads_calls_and_outputs(create: Any) -> None:
     talk: list[Any] = [{"role": "user", "content": HELLO}]
-    asked = {"model": "any", "tools": [WEATHER], "tool_choice": "required"}
-    found = client.responses.create(input=talk, **asked)
+    asked = {"tools": [WEATHER], "tool_choice": "required"}
+    found = create(input=talk, **asked)
     calls = [item for item in found.output if item.type == "function_call"]
     assert calls and calls == found.output
     talk += found.output
@@ -80,47 +85,43 @@ def test_a_tool_loop_reads_calls_and_outputs(client: Any) -> None:
         assert json.loads(call.arguments)["unit"] in ("C", "F")
         output = {"type": "function_call_output", "call_id": call.call_id, "output": "sunny"}
         talk.append(output)
-    again = client.responses.create(model="any", input=talk, temperature=0, max_output_tokens=8)
+    again = create(input=talk, temperature=0, max_output_tokens=8)
     assert again.output_text
     talk += again.output
-    events = list(client.responses.create(input=talk, stream=True, **asked))
+    events = list(create(input=talk, stream=True, **asked))
     (done,) = [e for e in events if e.type == "response.function_call_arguments.done"][:1]
     assert json.loads(done.arguments)["unit"] in ("C", "F")
     assert events[-1].response.output[0].arguments == done.arguments
 
 
-def test_arguments_of_calls_stream_in_pieces(client: Any) -> None:
-    asked = {"model": "any", "input": HELLO, "tools": [WEATHER], "tool_choice": "required"}
-    events = list(client.responses.create(**asked, stream=True))
+def test_arguments_of_calls_stream_in_pieces(client: Any, create: Any) -> None:
+    asked = {"tools": [WEATHER], "tool_choice": "required"}
+    events = list(create(**asked, stream=True))
     name = "response.function_call_arguments"
     ids = [event.item_id for event in events if event.type == f"{name}.done"]
     for index, item in enumerate(events[-1].response.output):
         deltas = [e.delta for e in events if e.type == f"{name}.delta" and e.item_id == item.id]
         assert len(deltas) > 3 and "".join(deltas) == item.arguments and ids[index] == item.id
-    with client.responses.stream(**asked) as stream:
+    with client.responses.stream(model="any", input=HELLO, **asked) as stream:
         assert stream.get_final_response().output[0].arguments == item.arguments
 
 
 @pytest.mark.parametrize("n", [1, 12])
-def test_a_call_over_the_limit_makes_the_response_incomplete(client: Any, n: int) -> None:
+def test_a_call_over_the_limit_makes_the_response_incomplete(create: Any, n: int) -> None:
     asked = {
-        "model": "any",
-        "input": HELLO,
         "tools": [WEATHER],
         "tool_choice": "required",
         "max_output_tokens": n,
     }
-    last = list(client.responses.create(**asked, stream=True))[-1]
+    last = list(create(**asked, stream=True))[-1]
     assert last.type == "response.incomplete"
-    for found in (client.responses.create(**asked), last.response):
+    for found in (create(**asked), last.response):
         assert found.status == "incomplete" and found.output == []
         assert found.incomplete_details.reason == "max_output_tokens"
 
 
-def test_an_exact_choice_has_probabilities(client: Any, tiny_model: Model) -> None:
-    found = client.responses.create(
-        model="any", input=HELLO, extra_body={"guided_choice": ["yes", "no"]}
-    )
+def test_an_exact_choice_has_probabilities(create: Any, tiny_model: Model) -> None:
+    found = create(extra_body={"guided_choice": ["yes", "no"]})
     expected = tiny_model.choose(TALK, ["yes", "no"], mode="best", probabilities=True)
     assert found.output_text == expected.value and expected.probabilities is not None
     assert found.output[0].probabilities["yes"] == pytest.approx(
@@ -128,14 +129,9 @@ def test_an_exact_choice_has_probabilities(client: Any, tiny_model: Model) -> No
     )
 
 
-def test_logprobs_are_included_on_request(client: Any) -> None:
-    found = client.responses.create(
-        model="any",
-        input=HELLO,
-        temperature=0,
-        max_output_tokens=3,
-        include=["message.output_text.logprobs"],
-        top_logprobs=2,
+def test_logprobs_are_included_on_request(create: Any) -> None:
+    found = create(
+        temperature=0, max_output_tokens=3, include=["message.output_text.logprobs"], top_logprobs=2
     )
     logprobs = found.output[0].content[0].logprobs
     assert "".join(each.token for each in logprobs) == found.output_text
