@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -71,7 +71,9 @@ class ParquetTable:
         """Return the columns."""
         return self.columns
 
-    def rows(self, after: int = 0, columns: Collection[str] | None = None) -> Iterator[TableRow]:
+    def rows(
+        self, after: int = 0, columns: Collection[str] | None = None
+    ) -> Generator[TableRow, None, None]:
         """Read the rows; see :class:`InputTable`."""
         number = after
         for batch in self.batches(columns, after):
@@ -204,72 +206,49 @@ def write_parquet(
         The input table. If it is Parquet, kept columns are copied from it with their types.
     """
     pa = load_pyarrow()
-    kept: _CopiedColumns | _InferredColumns = (
-        _CopiedColumns(pa, table, columns.kept)
-        if isinstance(table, ParquetTable)
-        else _InferredColumns(pa, rows, columns.kept)
-    )
-    answers = {name: arrow_type(pa, kind) for name, kind in columns.types.items()}
-    types = {**kept.types, **answers}
+    converted = {name: arrow_type(pa, kind) for name, kind in columns.types.items()}
+    copied: dict[str, Any] = {}
+    if isinstance(table, ParquetTable) and columns.kept:
+        copied = {output: table.schema.field(name).type for output, name in columns.kept.items()}
+        chunks = _with_copied_columns(rows, columns.kept, table)
+    else:
+        converted |= _inferred_types(pa, rows, columns.kept)
+        left = iter(rows)
+        chunks = ((cells, {}) for cells in iter(lambda: list(islice(left, ROWS_AT_ONCE)), []))
+    types = copied | converted
     schema = pa.schema([(name, types[name]) for name in columns.names])
     with pa.parquet.ParquetWriter(file, schema) as writer:
-        left = iter(rows)
-        while cells := list(islice(left, ROWS_AT_ONCE)):
-            arrays = kept.arrays(cells)
-            for name, kind in answers.items():
+        for cells, arrays in chunks:
+            for name, kind in converted.items():
                 arrays[name] = arrow_array(pa, kind, [row[name] for row in cells])
             written = [arrays[name] for name in columns.names]
             writer.write_table(pa.Table.from_arrays(written, schema=schema))
 
 
-class _CopiedColumns:
-    """Kept columns, copied from a Parquet input with their types."""
-
-    def __init__(self, pa: Any, table: ParquetTable, kept: Mapping[str, str]) -> None:
-        self.types = {output: table.schema.field(name).type for output, name in kept.items()}
-        self._pa = pa
-        self._path = table.path
-        self._kept = kept
-        self._batches = table.batches(set(kept.values())) if kept else iter(())
-        self._next: list[Any] = []
-        self._n_next = 0
-
-    def arrays(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return the columns of the next rows."""
-        while self._kept and self._n_next < len(rows):
-            batch = next(self._batches, None)
-            if batch is None:
-                raise InvalidArgumentError(
-                    f"{self._path} was changed: it has fewer rows than before"
-                )
-            self._next.append(batch)
-            self._n_next += len(self._next[-1])
-        if not self._kept:
-            return {}
-        read = self._pa.Table.from_batches(self._next)
-        self._next = read.slice(len(rows)).to_batches()
-        self._n_next -= len(rows)
-        taken = read.slice(0, len(rows))
-        return {output: taken.column(name) for output, name in self._kept.items()}
+def _with_copied_columns(
+    rows: Iterable[Mapping[str, Any]], kept: Mapping[str, str], table: ParquetTable
+) -> Iterator[tuple[list[Mapping[str, Any]], dict[str, Any]]]:
+    """Yield all rows in chunks, each with its kept columns, copied from a Parquet input."""
+    left = iter(rows)
+    for batch in table.batches(set(kept.values())):
+        cells = list(islice(left, len(batch)))
+        if not cells:
+            return
+        copied = batch.slice(0, len(cells))
+        yield cells, {output: copied.column(name) for output, name in kept.items()}
+    if next(left, None) is not None:
+        raise InvalidArgumentError(f"{table.path} was changed: it has fewer rows than before")
 
 
-class _InferredColumns:
-    """Kept columns of an input without types. A column with values of several types is text."""
-
-    def __init__(self, pa: Any, rows: Iterable[Mapping[str, Any]], kept: Mapping[str, str]) -> None:
-        kinds: dict[str, set[str]] = {name: set() for name in kept}
-        for row in rows:
-            for name, found in kinds.items():
-                found.add(_kind(row[name]))
-        self.types = {name: arrow_type(pa, _common(found)) for name, found in kinds.items()}
-        self._pa = pa
-
-    def arrays(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return the columns of rows."""
-        return {
-            name: arrow_array(self._pa, kind, [row[name] for row in rows])
-            for name, kind in self.types.items()
-        }
+def _inferred_types(
+    pa: Any, rows: Iterable[Mapping[str, Any]], kept: Collection[str]
+) -> dict[str, Any]:
+    """Return the types of kept columns. A column with values of several types is text."""
+    kinds: dict[str, set[str]] = {name: set() for name in kept}
+    for row in rows:
+        for name, found in kinds.items():
+            found.add(_kind(row[name]))
+    return {name: arrow_type(pa, _common(found)) for name, found in kinds.items()}
 
 
 def _kind(value: Any) -> str:
