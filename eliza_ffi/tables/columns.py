@@ -17,7 +17,7 @@ from ..decisions.answers import (
     ScoreAnswer,
     name_of,
 )
-from ..decisions.questions import Choice, Labels, Predicate, Question, Score, Value
+from ..decisions.questions import Choice, Labels, Predicate, Question, Score, Value, value_text
 from ..errors import InvalidArgumentError
 from .rows import TableRow, json_value
 
@@ -261,15 +261,7 @@ def _probabilities(answer: Answer) -> dict[str, float]:
     else:
         pairs = [(label, each.probability) for label, each in answer.answers]
     texts = [value for value, _ in pairs if isinstance(value, str)]
-    return {_key(value, texts): probability for value, probability in pairs}
-
-
-def _key(value: Value, texts: Sequence[str]) -> str:
-    """Return a value as a JSON key; mark a bool if a string option has the same text."""
-    if isinstance(value, str):
-        return value
-    text = cell_text(value)
-    return f"{text} (bool)" if text in texts else text
+    return {value_text(value, texts): probability for value, probability in pairs}
 
 
 def _answer_type(question: Question) -> str:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,7 @@ from ..decisions.prompts import input_text
 from ..decisions.questions import Question
 from ..decisions.wire import question_to
 from ..errors import ContextFullError, ElizaError, InvalidArgumentError
-from ..session.batches import run_in_order
+from ..session.batches import RunJob, run_in_order
 from .columns import AnswerCounts, OutputColumns
 from .file_formats import format_of
 from .files import content_hash, replace_file
@@ -183,48 +185,6 @@ class TableJob:
         # values of Parquet.
         self._copies_kept = self._format == format_of(table.path) == "parquet"
 
-    def run(
-        self,
-        decide: Decide,
-        *,
-        at_once: int,
-        cancel: Callable[[], Any] | None = None,
-        limit: int | None = None,
-        overwrite: bool = False,
-        retry_errors: bool = False,
-        progress: Callable[[TableStep], Any] | None = None,
-    ) -> TableResult:
-        """Decide the rows that are not decided yet.
-
-        Parameters
-        ----------
-        decide
-            Decides one input. An exception for which :func:`is_of_row` is True becomes the error of
-            the row. Any other exception ends the run.
-        at_once
-            How many rows to decide at the same time.
-        cancel
-            Cancels the running calls of `decide` if the run is interrupted. None = wait for them.
-        limit, overwrite, retry_errors, progress
-            As for :meth:`run_rows`.
-
-        Raises
-        ------
-        InvalidArgumentError, ElizaError
-            As for :meth:`run_rows`.
-        """
-
-        def decide_all(rows: Iterable[TableRow]) -> Generator[DecidedRow, None, None]:
-            return decide_rows(decide, rows, self.column, at_once=at_once, cancel=cancel)
-
-        return self.run_rows(
-            decide_all,
-            limit=limit,
-            overwrite=overwrite,
-            retry_errors=retry_errors,
-            progress=progress,
-        )
-
     def run_rows(
         self,
         decide_all: DecideAll,
@@ -269,20 +229,19 @@ class TableJob:
             left = None if limit is None else max(limit - n_before, 0)
             steps = _Progress(store, progress)
             with (
-                closing(_LimitedRows(self._rows_after(n_before), left)) as rows,
-                closing(self._decided(decide_all, rows)) as decided_rows,
+                closing(self._rows_after(n_before)) as rows,
+                closing(self._decided(decide_all, islice(rows, left))) as decided_rows,
             ):
                 for row, cells in decided_rows:
                     store.append(cells)
                     counts.add(cells)
                     steps.report(row)
-            if not self._is_same_input(description):
-                store.invalidate()
-                raise self._input_changed()
+                is_whole = next(rows, None) is None
+            self._check_input(description, store.invalidate)
             if not store.is_written():
                 self._write(store, description)
             n_new = n_again + store.n_rows - n_before
-        return TableResult(counts, n_new, time.monotonic() - begin, rows.is_at_end)
+        return TableResult(counts, n_new, time.monotonic() - begin, is_whole)
 
     def _decided(
         self, decide_all: DecideAll, rows: Iterable[TableRow]
@@ -293,7 +252,7 @@ class TableJob:
                 cells = self.columns.cells(decided.row, decided.decision, decided.error)
                 yield decided.row, cells
 
-    def _rows_after(self, n: int) -> Iterator[TableRow]:
+    def _rows_after(self, n: int) -> Generator[TableRow, None, None]:
         """Read the rows of the table after the first n, with the required columns."""
         wanted = {self.column}
         if not self._copies_kept:
@@ -322,9 +281,7 @@ class TableJob:
             for row, cells in decided_rows:
                 store.add_retried(cells)
                 steps.report(row)
-        if not self._is_same_input(description):
-            store.forget_retried()
-            raise self._input_changed()
+        self._check_input(description, store.forget_retried)
         store.replace_retried()
         return steps.n_reported
 
@@ -333,20 +290,19 @@ class TableJob:
         part = self.output.with_name(self.output.name + ".part")
         write_output(part, self._format, store, self.columns, self.table)
         # Copying the kept columns has read the table again, and it may have changed.
-        if self._copies_kept and not self._is_same_input(description):
-            store.invalidate()
-            raise self._input_changed()
+        if self._copies_kept:
+            self._check_input(description, store.invalidate)
         store.note_output(part)
         replace_file(part, self.output)
 
-    def _is_same_input(self, description: Mapping[str, Any]) -> bool:
-        return content_hash(self.table.path) == str(description["input"])
-
-    def _input_changed(self) -> ElizaError:
-        return ElizaError(
-            f"{self.table.path} was changed while the job was running, so some answers may be "
-            f"about the old version; run the job again with --overwrite"
-        )
+    def _check_input(self, description: Mapping[str, Any], discard: Callable[[], None]) -> None:
+        """Call `discard` and raise ElizaError if the table has changed since the run began."""
+        if content_hash(self.table.path) != description["input"]:
+            discard()
+            raise ElizaError(
+                f"{self.table.path} was changed while the job was running, so some answers may be "
+                f"about the old version; run the job again with --overwrite"
+            )
 
     def _check_names(self) -> None:
         """Raise InvalidArgumentError if the name of a column is not Unicode text."""
@@ -370,25 +326,27 @@ def decide_rows(
     column: str,
     *,
     at_once: int,
-    cancel: Callable[[], Any] | None = None,
+    cancel: Callable[[], None] | None = None,
 ) -> Generator[DecidedRow, None, None]:
     """Decide several rows at the same time, and yield them in order.
 
     Parameters
     ----------
     decide
-        As for :meth:`TableJob.run`.
+        Decides one input. An exception for which :func:`is_of_row` is True becomes the error of the
+        row. Any other exception ends the run.
     rows
     column
         The column with the inputs.
     at_once
         How many rows to decide at the same time.
     cancel
-        As for :meth:`TableJob.run`.
+        Cancels the running calls of `decide` if the generator is closed or fails. None = wait for
+        them.
     """
 
-    def start(row: TableRow) -> _RowJob:
-        return _RowJob(decide, row, column, cancel)
+    def start(row: TableRow) -> RunJob[DecidedRow]:
+        return RunJob(partial(_decide_row, decide, row, column), cancel or (lambda: None))
 
     results = run_in_order(rows, start, at_once=at_once, look_ahead=at_once * LOOK_AHEAD)
     with closing(results):
@@ -417,28 +375,13 @@ def input_of(row: TableRow, column: str) -> Any:
     return given
 
 
-class _RowJob:
-    """Decides one row."""
-
-    def __init__(
-        self, decide: Decide, row: TableRow, column: str, cancel: Callable[[], Any] | None
-    ) -> None:
-        self._decide = decide
-        self._row = row
-        self._column = column
-        self._cancel = cancel
-
-    def run(self) -> DecidedRow:
-        try:
-            return DecidedRow(self._row, self._decide(input_of(self._row, self._column)))
-        except (InvalidArgumentError, ContextFullError) as error:
-            if not is_of_row(error):
-                raise
-            return DecidedRow.failed(self._row, error)
-
-    def cancel(self) -> None:
-        if self._cancel is not None:
-            self._cancel()
+def _decide_row(decide: Decide, row: TableRow, column: str) -> DecidedRow:
+    try:
+        return DecidedRow(row, decide(input_of(row, column)))
+    except (InvalidArgumentError, ContextFullError) as error:
+        if not is_of_row(error):
+            raise
+        return DecidedRow.failed(row, error)
 
 
 class _Progress:
@@ -465,36 +408,3 @@ class _Progress:
         if self._done_before is None:
             self._done_before = 0.0 if self._started_empty else row.done
         self._progress(TableStep(self._store.n_rows, self.n_reported, row.done, self._done_before))
-
-
-class _LimitedRows:
-    """Rows up to a limit; after the last one, `is_at_end` is True if the table has no more."""
-
-    def __init__(self, rows: Iterator[TableRow], limit: int | None) -> None:
-        self.is_at_end = False
-        self._is_over = False
-        self._rows = rows
-        self._left = limit
-
-    def __iter__(self) -> _LimitedRows:
-        return self
-
-    def __next__(self) -> TableRow:
-        if self._is_over:
-            raise StopIteration
-        try:
-            row = next(self._rows)
-        except StopIteration:
-            self.is_at_end = self._is_over = True
-            raise
-        if self._left == 0:  # read only to find out whether the table has more rows
-            self._is_over = True
-            raise StopIteration
-        if self._left is not None:
-            self._left -= 1
-        return row
-
-    def close(self) -> None:
-        close = getattr(self._rows, "close", None)
-        if close is not None:
-            close()

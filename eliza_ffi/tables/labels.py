@@ -10,7 +10,7 @@ from typing import Any
 
 from ..decisions.answers import name_of
 from ..decisions.examples import level_of
-from ..decisions.questions import Choice, Predicate, Question, Score, Value
+from ..decisions.questions import Choice, Predicate, Question, Score, Value, text_of
 from ..errors import InvalidArgumentError
 from .job import input_of
 from .rows import InputTable, TableRow, check_column, json_value
@@ -170,11 +170,11 @@ def _option(value: Any, options: Sequence[Value]) -> Value:
             return option
     # Some tables cannot distinguish True from "true", so accept either if only one is an option.
     for option in options:
-        if _text(option) == _text(value):
+        if text_of(option) == text_of(value):
             return option
     # Some programs write True or TRUE.
     for option in options:
-        if isinstance(option, bool) and _text(option) == _text(value).lower():
+        if isinstance(option, bool) and text_of(option) == text_of(value).lower():
             return option
     raise InvalidArgumentError(f"expected one of {', '.join(map(repr, options))}, got {value!r}")
 
@@ -196,7 +196,3 @@ def _listed(text: str, options: Sequence[Value]) -> Any:
         except ValueError as error:
             raise InvalidArgumentError(f"expected a JSON list, got {text!r}: {error}") from None
     return [part.strip() for part in text.split(";") if part.strip()]
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -12,7 +11,7 @@ from typing import Any, BinaryIO
 
 from .columns import OutputColumns, cell_text
 from .parquet import write_parquet
-from .rows import InputTable
+from .rows import InputTable, json_bytes
 
 __all__ = ["write_csv", "write_jsonl", "write_output"]
 
@@ -52,9 +51,7 @@ def write_output(
 def write_jsonl(file: BinaryIO, rows: Iterable[Mapping[str, Any]]) -> None:
     """Write the rows as lines of JSON."""
     for cells in rows:
-        text = json.dumps(cells, ensure_ascii=False, allow_nan=False)
-        # backslashreplace escapes lone surrogates as \udXXX, which is valid JSON.
-        file.write(text.encode("utf-8", "backslashreplace") + b"\n")
+        file.write(json_bytes(cells) + b"\n")
 
 
 def write_csv(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import datetime
 import difflib
+import json
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Generator, Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -20,6 +20,7 @@ __all__ = [
     "check_column",
     "check_unchanged",
     "is_unicode",
+    "json_bytes",
     "json_value",
 ]
 
@@ -68,7 +69,9 @@ class InputTable(Protocol):
     def all_columns(self) -> tuple[str, ...]:
         """Return all columns. For a JSONL file, this reads all rows."""
 
-    def rows(self, after: int = 0, columns: Collection[str] | None = None) -> Iterator[TableRow]:
+    def rows(
+        self, after: int = 0, columns: Collection[str] | None = None
+    ) -> Generator[TableRow, None, None]:
         """Yield the rows.
 
         Parameters
@@ -122,9 +125,13 @@ def json_value(value: Any) -> Any:
         return value.isoformat()
     if isinstance(value, bytes):
         return base64.b64encode(value).decode("ascii")
-    if isinstance(value, Decimal):
-        return str(value)
-    return str(value)
+    return str(value)  # such as a Decimal
+
+
+def json_bytes(cells: Mapping[str, Any]) -> bytes:
+    """Return the cells of a row as JSON in UTF-8. Lone surrogates are escaped as ``\\udXXX``."""
+    text = json.dumps(cells, ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8", "backslashreplace")
 
 
 def is_unicode(text: str) -> bool:

@@ -21,6 +21,7 @@ from typing import Any
 from ..errors import ElizaError, InvalidArgumentError
 from .columns import ROW, has_error
 from .files import content_hash
+from .rows import json_bytes
 
 __all__ = ["JobStore"]
 
@@ -132,7 +133,8 @@ class JobStore:
 
     def replace_retried(self) -> None:
         """Replace the old rows by the rows that were decided again."""
-        with self._named_errors(), self._transaction():
+        with self._named_errors(), self._database:  # commits, or rolls back
+            self._database.execute("BEGIN")
             self._database.execute("INSERT OR REPLACE INTO rows SELECT * FROM retried")
             if self._database.execute("DELETE FROM retried").rowcount:
                 self._database.execute("UPDATE outputs SET n_rows = NULL")
@@ -224,7 +226,8 @@ class JobStore:
         self._database.execute("INSERT INTO job VALUES (?)", [json.dumps(self._description)])
 
     def _drop_tables(self) -> None:
-        with self._transaction():
+        with self._database:
+            self._database.execute("BEGIN")
             for table in ("job", "rows", "retried", "outputs"):
                 self._database.execute(f"DROP TABLE IF EXISTS {table}")
             self._database.execute("PRAGMA user_version = 0")
@@ -251,9 +254,7 @@ class JobStore:
         return found
 
     def _insert(self, table: str, cells: Mapping[str, Any]) -> None:
-        text = json.dumps(cells, ensure_ascii=False, allow_nan=False)
-        # backslashreplace escapes lone surrogates as \udXXX, which is valid JSON.
-        text = text.encode("utf-8", "backslashreplace").decode()
+        text = json_bytes(cells).decode()
         with self._named_errors():
             self._database.execute(
                 f"INSERT INTO {table} VALUES (?, ?, ?)", [cells[ROW], has_error(cells), text]
@@ -261,16 +262,6 @@ class JobStore:
             if time.monotonic() - self._synced >= SYNC_SECONDS:
                 self._database.execute("PRAGMA wal_checkpoint")
                 self._synced = time.monotonic()
-
-    @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._database.execute("BEGIN")
-        try:
-            yield
-        except BaseException:
-            self._database.execute("ROLLBACK")
-            raise
-        self._database.execute("COMMIT")
 
     @contextmanager
     def _named_errors(self) -> Iterator[None]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,9 @@ class CsvTable:
         """Return the columns."""
         return self.columns
 
-    def rows(self, after: int = 0, columns: Collection[str] | None = None) -> Iterator[TableRow]:
+    def rows(
+        self, after: int = 0, columns: Collection[str] | None = None
+    ) -> Generator[TableRow, None, None]:
         """Read the rows; see :class:`InputTable`."""
         size = max(self.path.stat().st_size, 1)
         with Lines(self.path) as lines:
@@ -120,7 +122,9 @@ class JsonlTable:
         """Read all rows, and return the columns that any of them has."""
         return _names(self.rows())
 
-    def rows(self, after: int = 0, columns: Collection[str] | None = None) -> Iterator[TableRow]:
+    def rows(
+        self, after: int = 0, columns: Collection[str] | None = None
+    ) -> Generator[TableRow, None, None]:
         """Read the rows; see :class:`InputTable`."""
         size = max(self.path.stat().st_size, 1)
         number = 0

@@ -13,7 +13,7 @@ from eliza_ffi.decisions.answers import Decision, DecisionUsage, answer_of, coll
 from eliza_ffi.decisions.prompts import input_text, option_count
 from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Question, Score
 from eliza_ffi.errors import ContextFullError
-from eliza_ffi.tables import TableJob, open_table
+from eliza_ffi.tables import TableJob, decide_rows, open_table
 
 QUESTIONS: tuple[Question, ...] = (
     Choice("Which topic?", ["billing", "sales", True], "topic"),
@@ -53,7 +53,7 @@ def run(table: Path, output: Path, seconds: float = 0.0, **settings: Any) -> Non
     """Run a job, or resume it."""
     work: Callable[[Any], Decision] = lambda given: decide(given, seconds=seconds)  # noqa: E731
     job = TableJob(open_table(table), "body", QUESTIONS, output, settings=SETTINGS)
-    job.run(work, at_once=4, **settings)
+    job.run_rows(lambda rows: decide_rows(work, rows, "body", at_once=4), **settings)
 
 
 if __name__ == "__main__":

@@ -112,10 +112,11 @@ def run(table: Path, output: Path, column: str = "body", **options: Any) -> Tabl
     }
     questions = job_options.pop("questions", QUESTIONS)
     work = options.pop("decide", lambda given: decide(given, questions))
+    at_once = options.pop("at_once", 3)
     job = TableJob(
         open_table(table), column, questions, output, **{"settings": SETTINGS, **job_options}
     )
-    return job.run(work, at_once=options.pop("at_once", 3), **options)
+    return job.run_rows(lambda rows: decide_rows(work, rows, column, at_once=at_once), **options)
 
 
 # ---- reading -----------------------------------------------------------------------------------
@@ -709,9 +710,7 @@ def test_a_retry_from_parquet_to_parquet_keeps_copied_columns(tmp_path: Path) ->
 def test_a_retry_killed_three_times_writes_the_same_output(tmp_path: Path, suffix: str) -> None:
     table = table_of(tmp_path, ".csv", 500)
     output, whole = tmp_path / f"out{suffix}", tmp_path / f"whole{suffix}"
-    TableJob(open_table(table), "body", QUESTIONS, output, settings=SETTINGS).run(
-        table_work.fail_some, at_once=4
-    )
+    run(table, output, decide=table_work.fail_some, at_once=4)
     before = content(output)
     random_times = random.Random(3)
     command = [sys.executable, table_work.__file__, str(table), str(output), "--retry-errors"]
