@@ -24,7 +24,6 @@ answer, but not which option is the most probable one. The other methods can cha
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import uuid
 from collections.abc import Mapping, Sequence
@@ -34,7 +33,17 @@ from typing import Any, Literal, get_args
 
 from .._lazy import lazy_property
 from ..chat.prompt import Prompt
-from ..checks import check_each, check_kind, check_path, check_text, check_whole, wrong
+from ..checks import (
+    check_each,
+    check_kind,
+    check_number,
+    check_one_of,
+    check_path,
+    check_several,
+    check_text,
+    check_whole,
+    wrong,
+)
 from ..errors import InvalidArgumentError
 from ..structured.json_text import json_text, read_json
 from .asking import How, WritePrompt, orders_of
@@ -44,7 +53,6 @@ from .questions import Choice, Labels, Predicate, Question, Score
 from .scoring import (
     LEAST_TEMPERATURE,
     MOST_TEMPERATURE,
-    RULES,
     Array,
     QuestionScores,
     Rule,
@@ -305,7 +313,7 @@ class Calibration:
         raw = Path(check_path("path", path)).read_bytes()
         try:
             return _calibration(_content(raw))
-        except (InvalidArgumentError, KeyError, OverflowError) as error:
+        except (InvalidArgumentError, KeyError) as error:
             reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
             raise InvalidArgumentError(f"{path} is not a usable calibration: {reason}") from error
 
@@ -414,59 +422,61 @@ def _content(raw: bytes) -> dict[str, Any]:
         raise InvalidArgumentError(f"the field 'format' must be {FORMAT!r}")
     if file.get("version") != VERSION:
         raise InvalidArgumentError(f"expected version {VERSION}, got {file.get('version')!r}")
-    content: dict[str, Any] = _of_kind(dict, file["calibration"], "calibration")
+    content: dict[str, Any] = check_kind("calibration", file["calibration"], dict, "an object")
     if file.get("sha256") != _digest(content):
         raise InvalidArgumentError("damaged: the field 'sha256' does not match the contents")
     return content
 
 
-def _calibration(content: dict[str, Any]) -> Calibration:
-    questions = _of_kind(list, content["questions"], "questions")
+def _calibration(content: Mapping[str, Any]) -> Calibration:
+    how = How(labels=content["labels"], orders=content["orders"])
     wording = content.get("wording")
-    how = How(labels=content["labels"], orders=_of_kind(int, content["orders"], "orders"))
     return Calibration(
-        model=_of_kind(str, content["model"], "model"),
-        rule=_one_of(RULES, content["rule"], "rule"),
+        model=check_text("model", content["model"]),
+        rule=check_rule(content["rule"]),
         labels=how.labels,
         orders=how.orders,
-        prompt=_of_kind(str, content["prompt"], "prompt"),
-        questions=tuple(_question_calibration(each, how.orders) for each in questions),
-        wording=None if wording is None else _of_kind(str, wording, "wording"),
+        prompt=check_text("prompt", content["prompt"]),
+        questions=tuple(
+            _question_calibration(each, how.orders)
+            for each in check_each("questions", content["questions"], dict, "an object")
+        ),
+        wording=None if wording is None else check_text("wording", wording),
     )
 
 
-def _question_calibration(content: Any, n_orders: int) -> QuestionCalibration:
-    _of_kind(dict, content, "a question")
-    question = _asked(_of_kind(dict, content["question"], "question"))
+def _question_calibration(content: Mapping[str, Any], n_orders: int) -> QuestionCalibration:
+    question = _asked(content["question"])
     n_options = option_count(question)
+    method: Any = check_one_of("method", content["method"], METHODS)
     baseline, empty_joint = content["baseline"], content["empty_joint"]
-    if empty_joint is not None:
-        n_orders = len(orders_of(question, n_orders))
-        if len(_of_kind(list, empty_joint, "empty_joint")) != n_orders:
-            raise InvalidArgumentError(
-                f"empty_joint must have {n_orders} orders, got {len(empty_joint)}"
-            )
-    nll = _of_kind(dict, content["nll"], "nll")
-    method: CalibrationMethod = _one_of(METHODS, content["method"], "method")
     needed = {"contextual": "baseline", "batch": "baseline", "unconditional": "empty_joint"}
     for field in ("baseline", "empty_joint"):
         is_needed = needed.get(method.partition("+")[0]) == field
         if (content[field] is not None) != is_needed:
             verb = "needs" if is_needed else "does not use"
             raise InvalidArgumentError(f"the method {method} {verb} {field}")
+    if empty_joint is not None:
+        n_orders = len(orders_of(question, n_orders))
+        if len(check_kind("empty_joint", empty_joint, list, "a list")) != n_orders:
+            raise InvalidArgumentError(
+                f"empty_joint must have {n_orders} orders, got {len(empty_joint)}"
+            )
+        empty_joint = tuple(_numbers("empty_joint", one, n_options) for one in empty_joint)
+    nll = check_kind("nll", content["nll"], dict, "an object")
     return QuestionCalibration(
         question=content["question"],
         method=method,
-        n_examples=_of_kind(int, content["n_examples"], "n_examples"),
+        n_examples=check_whole("n_examples", content["n_examples"], 0),
         nll={
-            _one_of(METHODS, name, "nll"): _numbers([value], 1, "nll")[0]
+            check_one_of("nll", name, METHODS): float(check_number("nll", value))
             for name, value in nll.items()
         },
-        temperature=_temperature(content["temperature"]),
-        baseline=None if baseline is None else _numbers(baseline, n_options, "baseline"),
-        empty_joint=None
-        if empty_joint is None
-        else tuple(_numbers(one, n_options, "empty_joint") for one in empty_joint),
+        temperature=float(
+            check_number("temperature", content["temperature"], LEAST_TEMPERATURE, MOST_TEMPERATURE)
+        ),
+        baseline=None if baseline is None else _numbers("baseline", baseline, n_options),
+        empty_joint=empty_joint,
     )
 
 
@@ -479,30 +489,9 @@ def _asked(question: Mapping[str, Any]) -> AskedQuestion:
     return asked
 
 
-def _temperature(value: Any) -> float:
-    (temperature,) = _numbers([value], 1, "temperature")
-    if not LEAST_TEMPERATURE <= temperature <= MOST_TEMPERATURE:
-        raise wrong("temperature", f"from {LEAST_TEMPERATURE} to {MOST_TEMPERATURE}", temperature)
-    return temperature
-
-
-def _numbers(values: Any, n: int, what: str) -> tuple[float, ...]:
-    _of_kind(list, values, what)
-    if len(values) != n:
-        raise InvalidArgumentError(f"{what} must have {n} numbers, got {len(values)}")
-    for value in values:
-        if isinstance(value, bool) or not isinstance(value, int | float) or math.isinf(value):
-            raise wrong(what, "finite numbers", value)
-    return tuple(float(value) for value in values)
-
-
-def _of_kind(kind: type[Any], value: Any, what: str) -> Any:
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise wrong(what, f"of type {kind.__name__}", value)
-    return value
-
-
-def _one_of(allowed: Sequence[Any], value: Any, what: str) -> Any:
-    if value not in allowed:
-        raise wrong(what, f"one of {', '.join(allowed)}", value)
-    return value
+def _numbers(name: str, values: Any, n: int) -> tuple[float, ...]:
+    listed = check_several(name, values, "a list of numbers")
+    numbers = tuple(float(check_number(name, value)) for value in listed)
+    if len(numbers) != n:
+        raise InvalidArgumentError(f"{name} must have {n} numbers, got {len(numbers)}")
+    return numbers
