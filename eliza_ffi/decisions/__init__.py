@@ -37,8 +37,7 @@ from .wire import as_questions, question_from, question_to
 
 if TYPE_CHECKING:
     from .fitting import calibrate
-    from .question_report import QuestionReport
-    from .report import DecisionReport, evaluate
+    from .report import DecisionReport, QuestionReport, evaluate
 
 __all__ = [
     "METHODS",
@@ -79,7 +78,7 @@ __all__ = [
 
 _ROOM_OF = {
     "DecisionReport": "report",
-    "QuestionReport": "question_report",
+    "QuestionReport": "report",
     "calibrate": "fitting",
     "evaluate": "report",
 }

@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .metrics import CoveragePoint, coverage
 from .pictures import Picture, plain
-from .question_report import QuestionReport
+
+if TYPE_CHECKING:
+    from .report import QuestionReport
 
 __all__ = ["coverage_curve", "draw_coverage", "draw_reliability"]
 
@@ -39,7 +41,7 @@ def draw_reliability(reports: Sequence[QuestionReport], path: Path) -> None:
         axis.plot(sure, right, "o-", color="C0", label="accuracy")
         axis.set_title(f"{_short(each)}: ECE {each.ece:.3f}", fontsize="medium")
         axis.set_xlabel("probability of the answer")
-    _save(picture, path)
+    picture.save(path)
 
 
 def draw_coverage(reports: Sequence[QuestionReport], path: Path) -> None:
@@ -56,7 +58,7 @@ def draw_coverage(reports: Sequence[QuestionReport], path: Path) -> None:
         axis.step(shares, thresholds, "C1", linewidth=1, label="probability threshold")
         axis.set_title(f"{_short(each)}: accuracy {each.accuracy:.1%}", fontsize="medium")
         axis.set_xlabel("share of the answers given")
-    _save(picture, path)
+    picture.save(path)
 
 
 def coverage_curve(report: QuestionReport) -> tuple[CoveragePoint, ...]:
@@ -83,8 +85,3 @@ def _panels(reports: Sequence[QuestionReport]) -> tuple[Picture, list[tuple[Any,
 def _short(report: QuestionReport) -> str:
     name = report.name
     return name if len(name) <= MOST_LETTERS else f"{name[: MOST_LETTERS - 1]}…"
-
-
-def _save(picture: Picture, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    picture.save(path)
