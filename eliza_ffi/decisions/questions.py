@@ -17,6 +17,7 @@ from .._lazy import lazy_property
 from ..checks import check_kind, check_several, check_whole, wrong
 from ..choices.label_set import LabelSet
 from ..errors import InvalidArgumentError
+from ..structured.json_text import check_unicode
 
 __all__ = [
     "MAX_CHOICES",
@@ -168,19 +169,19 @@ class Choice:
         show_options: bool | Literal["auto"] = "auto",
         top: int = 5,
     ) -> None:
-        _set(self, instructions=instructions, name=name, none=none, source=source)
-        _set(self, choices=tuple(_listed(choices, Option, "choices")))
+        options = tuple(_listed(choices, Option, "choices"))
+        _set(self, instructions=instructions, choices=options, name=name, none=none, source=source)
         _set(self, show_options=show_options, top=top)
         _check_asked(self)
         _check_text(f"{_called(self)}: none", none)
         if none is not None and not none.strip():
             raise wrong(f"{_called(self)}: none", "a non-empty string or None", none)
-        values = [_identity(option.value) for option in self.options]
-        if not len(self.choices) >= 2 or len(values) > MAX_CHOICES:
+        values = [option.value for option in self.options]
+        if len(self.choices) < 2 or len(values) > MAX_CHOICES:
             raise InvalidArgumentError(
                 f"{_called(self)}: expected 2 to {MAX_CHOICES} options, got {len(values)}"
             )
-        _check_unique(self, [option.value for option in self.options], values)
+        _check_unique(self, values)
         if not isinstance(show_options, bool) and not (
             isinstance(show_options, str) and show_options == "auto"
         ):
@@ -195,7 +196,7 @@ class Choice:
     @property
     def has_many_options(self) -> bool:
         """Whether there are more than 255 options. The answer then has only the `top` best ones."""
-        return len(self.choices) + (self.none is not None) > MAX_OPTIONS
+        return len(self.options) > MAX_OPTIONS
 
     @property
     def lists_options(self) -> bool:
@@ -244,15 +245,14 @@ class Score:
         name: str | None = None,
         source: Mapping[str, Any] | None = None,
     ) -> None:
-        _set(self, instructions=instructions, name=name, source=source)
-        _set(self, levels=tuple(_listed(levels, Level, "levels")))
+        listed = tuple(_listed(levels, Level, "levels"))
+        _set(self, instructions=instructions, levels=listed, name=name, source=source)
         _check_asked(self)
         if not 2 <= len(self.levels) <= MAX_LEVELS:
             raise InvalidArgumentError(
                 f"{_called(self)}: expected 2 to {MAX_LEVELS} levels, got {len(self.levels)}"
             )
-        labels = [level.label for level in self.levels]
-        _check_unique(self, labels, labels)
+        _check_unique(self, [level.label for level in self.levels])
 
 
 @dataclass(frozen=True)
@@ -279,15 +279,14 @@ class Labels:
         labels: Mapping[Value, Any] | Iterable[Value | Option | tuple[Value, str | None]],
         name: str | None = None,
     ) -> None:
-        _set(self, instructions=instructions, name=name)
-        _set(self, labels=tuple(_listed(labels, Option, "labels")))
+        listed = tuple(_listed(labels, Option, "labels"))
+        _set(self, instructions=instructions, labels=listed, name=name)
         _check_asked(self)
         if not 1 <= len(self.labels) <= MAX_OPTIONS:
             raise InvalidArgumentError(
                 f"{_called(self)}: expected 1 to {MAX_OPTIONS} labels, got {len(self.labels)}"
             )
-        values = [label.value for label in self.labels]
-        _check_unique(self, values, [_identity(value) for value in values])
+        _check_unique(self, [label.value for label in self.labels])
 
     @property
     def predicates(self) -> tuple[Predicate, ...]:
@@ -394,16 +393,12 @@ def _check_asked(question: Any) -> None:
         raise InvalidArgumentError(f"{_called(question)}: the instructions are empty")
 
 
-def _check_unique(question: Any, values: Sequence[Any], identities: Sequence[Any]) -> None:
+def _check_unique(question: Any, values: Sequence[Value]) -> None:
     seen = set()
-    for value, identity in zip(values, identities, strict=True):
-        if identity in seen:
+    for value in values:
+        if (type(value), value) in seen:
             raise InvalidArgumentError(f"{_called(question)}: {value!r} is given twice")
-        seen.add(identity)
-
-
-def _identity(value: Value) -> tuple[type[Any], Value]:
-    return type(value), value
+        seen.add((type(value), value))
 
 
 def _check_label(value: Any, what: str, *, allow_bool: bool) -> None:
@@ -413,10 +408,7 @@ def _check_label(value: Any, what: str, *, allow_bool: bool) -> None:
         raise wrong(f"the {what}", "a string or a bool" if allow_bool else "a string", value)
     if not value.strip():
         raise wrong(f"the {what}", "a non-empty string", value)
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise InvalidArgumentError(f"the {what} {value!r} is not valid Unicode: {error}") from None
+    check_unicode(value, f"the {what}")
 
 
 def _check_text(what: str, text: Any) -> None:

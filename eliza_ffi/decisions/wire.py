@@ -119,7 +119,7 @@ def question_to(question: Question) -> dict[str, Any]:
 def _question(given: Any, name: str | None, place: str | None) -> Question:
     """Read a question. Error messages name a question without a name by its place."""
     if isinstance(given, _QUESTIONS):
-        return given if name is None else _renamed(given, name)
+        return given if name is None else replace(given, name=name)
     if name is None and isinstance(given, Mapping):
         name = given.get("name")
     called = _called(place if name is None else name)
@@ -145,30 +145,19 @@ def _called(name: Any) -> str:
     return "the question" if name is None else f"the question {found(name)}"
 
 
-def _renamed(question: Question, name: str) -> Question:
-    return replace(question, name=name)
-
-
 def _predicate(given: Mapping[str, Any], name: Any) -> Predicate:
     return Predicate(given["instructions"], name, given.get("if_true"), given.get("if_false"))
 
 
 def _noul(given: Mapping[str, Any], name: Any) -> Predicate:
     criteria = given.get("criteria")
-    if criteria is None:
-        criteria = {}
+    criteria = {} if criteria is None else criteria
     if not isinstance(criteria, Mapping) or criteria.keys() - {"true", "false"}:
         raise InvalidArgumentError(
             "criteria of a noul must be an object with no keys except true and false"
         )
-    described = {key: _text(value) for key, value in criteria.items()}
-    return Predicate(
-        given["instructions"],
-        name,
-        described.get("true"),
-        described.get("false"),
-        source=given,
-    )
+    if_true, if_false = (_text(criteria.get(key)) for key in ("true", "false"))
+    return Predicate(given["instructions"], name, if_true, if_false, source=given)
 
 
 def _choice(given: Mapping[str, Any], name: Any) -> Choice:

@@ -822,7 +822,10 @@ def test_other_files_are_rejected_with_a_reason(
         ({"nll": []}, "nll must be an object, got an empty list"),
         ({"question": {"type": "choice"}}, "instructions are missing"),
         ({"question": {"type": "labels", "instructions": "x", "labels": ["a"]}}, "for each label"),
-        ({"empty_joint": [[0.0, 0.0, 0.0]] * 2}, "empty_joint must have 1 orders, got 2"),
+        (
+            {"method": "unconditional", "baseline": None, "empty_joint": [[0.0, 0.0, 0.0]] * 2},
+            "empty_joint must have 1 orders, got 2",
+        ),
     ],
 )
 def test_invalid_values_in_an_edited_file_are_rejected(

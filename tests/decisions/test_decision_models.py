@@ -444,17 +444,8 @@ def test_questions_in_systemone_format_keep_their_json() -> None:
 @pytest.mark.parametrize(
     ("given_question", "message"),
     [
-        ("noul", "expected a mapping, got 'noul'"),
-        ({"type": "noul"}, "instructions are missing"),
-        ({"type": "maybe", "instructions": "x"}, "noul, choice, score, got 'maybe'"),
-        (
-            {"type": "noul", "instructions": "x", "criteria": ["a"]},
-            "object with true and false",
-        ),
-        ({"type": "choice", "instructions": "x"}, "a key for each option"),
-        ({"type": "choice", "instructions": "x", "criteria": {}}, "a key for each option"),
-        ({"type": "score", "instructions": "x", "criteria": ["one"]}, "2 to 10 levels"),
-        ({"type": "score", "instructions": "x", "criteria": ["a"] * 11}, "2 to 10 levels"),
+        ({"type": "predicate", "instructions": "x"}, "is not in the format of /v1/systemone"),
+        ({"type": "choice", "instructions": "x", "choices": ["a", "b"]}, "is not in the format"),
         ({"type": "noul", "instructions": math.nan}, "not JSON"),
     ],
 )

@@ -14,10 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from ...checks import found
 from ...errors import InvalidArgumentError
 from ..prompts import AskedQuestion, ask, refuse_media
-from ..questions import MAX_LEVELS, Predicate, Score
+from ..questions import Predicate, Score
 
 __all__ = ["SystemoneQuestion", "SystemoneType", "json_copy", "read_state"]
 
@@ -63,40 +62,29 @@ class SystemoneQuestion:
         return cls(id, "choice", asked, tuple((each.text, each.description) for each in shown))
 
     @classmethod
-    def read(cls, given: Any, id: str) -> SystemoneQuestion:
-        """Read a question in this format. Its JSON is not changed.
+    def read(cls, given: Mapping[str, Any], id: str) -> SystemoneQuestion:
+        """Convert a question in this format that :func:`.wire.question_from` accepts.
+
+        Its JSON is not changed.
 
         Raises
         ------
         InvalidArgumentError
-            If the question is malformed. The message contains its id.
+            If the JSON is nested too deeply, or is a question in another format. The message
+            contains the question's id.
         """
-
-        def malformed(reason: str) -> InvalidArgumentError:
-            return InvalidArgumentError(f"the question {id!r}: {reason}")
-
-        if not isinstance(given, Mapping):
-            raise malformed(f"expected a mapping, got {found(given)}")
-        if given.get("instructions") is None:
-            raise malformed("instructions are missing")
+        kind = given["type"]
         asked = json_copy(given["instructions"], f"the instructions of {id!r}")
         criteria = json_copy(given.get("criteria"), f"the criteria of {id!r}")
-        kind = given.get("type")
+        criteria_types = {"noul": dict | None, "choice": dict, "score": list}
+        if not isinstance(criteria, criteria_types.get(kind, ())):
+            raise InvalidArgumentError(f"the question {id!r} is not in the format of /v1/systemone")
         if kind == "choice":
-            if not isinstance(criteria, dict) or not criteria:
-                raise malformed("criteria of a choice must be an object with a key for each option")
             return cls(id, kind, asked, tuple(criteria.items()))
         if kind == "score":
-            if not isinstance(criteria, list) or not 2 <= len(criteria) <= MAX_LEVELS:
-                raise malformed(f"criteria of a score must be an array of 2 to {MAX_LEVELS} levels")
             return cls(id, kind, asked, _score_options(criteria))
-        if kind == "noul":
-            if not isinstance(criteria, dict | None):
-                raise malformed("criteria of a noul must be an object with true and false")
-            criteria = criteria or {}
-            options = _noul_options(criteria.get("true"), criteria.get("false"))
-            return cls(id, kind, asked, options)
-        raise malformed(f"type must be one of noul, choice, score, got {kind!r}")
+        criteria = criteria or {}
+        return cls(id, kind, asked, _noul_options(criteria.get("true"), criteria.get("false")))
 
 
 def read_state(given: Any) -> Any:
