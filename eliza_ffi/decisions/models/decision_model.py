@@ -28,7 +28,6 @@ logits are needed after them. :meth:`QuestionPrompts.probabilities` takes these 
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 from collections import Counter
@@ -37,13 +36,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..._lazy import lazy_property
 from ...chat.template import ChatTemplate
 from ...chat.tokens import ChatTokenizer
 from ...chat.vocabulary import Detokenize, Tokenize
 from ...errors import ChatTemplateError, InvalidArgumentError, ModelError, NotSupportedError
-from .gguf_metadata import MetadataValue, read_metadata
-from .option_labels import OptionLabel, code_labels, letter_labels, typed_labels
+from ..scoring import tempered
+from .gguf_metadata import read_metadata
+from .option_labels import OptionLabel, TokensOf, code_labels, letter_labels, typed_labels
 from .systemone import SystemoneQuestion, json_copy, read_state
 
 __all__ = ["DecisionModel", "DecisionPrompt", "QuestionPrompts"]
@@ -189,25 +191,18 @@ class QuestionPrompts:
             raise InvalidArgumentError(
                 f"the question {self.question.id!r}: expected rows of {expected} logits, got {got}"
             ) from None
-        answers = [0.0] * len(scores[0])
-        for i, row in enumerate(scores):
-            p = self._softmax(row)
-            for j, each in enumerate(reversed(p) if i else p):
-                answers[j] += each / len(scores)
-        if not self.order:
-            true = sum(i * p for i, p in enumerate(answers)) / (len(answers) - 1)
-            return [true, 1.0 - true]
-        return [answers[self.order.index(i)] for i in range(len(answers))]
-
-    def _softmax(self, scores: Sequence[float]) -> list[float]:
-        highest = max(scores)
-        if not math.isfinite(highest) or any(map(math.isnan, scores)):
+        try:
+            first, *others = np.exp(tempered(scores, self.temperature))
+        except InvalidArgumentError:
             raise InvalidArgumentError(
                 f"the question {self.question.id!r}: invalid logits {scores!r:.80}"
-            )
-        weights = [math.exp((score - highest) / self.temperature) for score in scores]
-        total = sum(weights)
-        return [weight / total for weight in weights]
+            ) from None
+        answers = np.mean([first, *(p[::-1] for p in others)], axis=0)
+        if not self.order:
+            true = float(answers @ np.linspace(0.0, 1.0, len(answers)))
+            return [true, 1.0 - true]
+        in_own_order: list[float] = answers[np.argsort(self.order)].tolist()
+        return in_own_order
 
 
 @dataclass(frozen=True)
@@ -266,7 +261,7 @@ class DecisionModel:
             name: _temperature(name, value) for name, value in temperatures.items()
         }
         self._prompts = ChatTokenizer(ChatTemplate(template), tokenize, detokenize)
-        self._tokens_of = functools.partial(_plain_tokens, tokenize)
+        self._tokens_of: TokensOf = lambda text: tokenize(text, False, False)
         self._labels: list[OptionLabel] | None = None
         if self._type.labels == "letters":
             self._labels = letter_labels(self._tokens_of)
@@ -303,19 +298,17 @@ class DecisionModel:
                 f"the model's file {path} is gone; decisions need its template and temperatures"
             )
         entries = read_metadata(path, _is_wanted)
-        prefix = f"{entries.get(ARCHITECTURE)}.decision."
+        prefix = f"{entries.get(ARCHITECTURE)}.decision.temperature."
+        temperatures = {
+            name.removeprefix(prefix): value
+            for name, value in entries.items()
+            if name.startswith(prefix)
+        }
         try:
-            return cls(
-                named,
-                _template(named, entries),
-                {
-                    name.removeprefix(f"{prefix}temperature."): value
-                    for name, value in entries.items()
-                    if name.startswith(f"{prefix}temperature.")
-                },
-                tokenize,
-                detokenize,
-            )
+            _type_named(named)  # report an unsupported type before a missing template
+            if TEMPLATE not in entries:
+                raise ModelError("the file has no template named systemone")
+            return cls(named, str(entries[TEMPLATE]), temperatures, tokenize, detokenize)
         except (ChatTemplateError, ModelError, NotSupportedError) as error:
             raise type(error)(f"the decision model {path} cannot be used: {error}") from error
 
@@ -440,13 +433,6 @@ def _is_wanted(name: str) -> bool:
     return name in (ARCHITECTURE, TEMPLATE) or ".decision." in name
 
 
-def _template(type: str, entries: Mapping[str, MetadataValue]) -> str:
-    _type_named(type)  # report an unsupported type before a missing template
-    if TEMPLATE not in entries:
-        raise ModelError("the file has no template named systemone")
-    return str(entries[TEMPLATE])
-
-
 def _temperature(name: str, value: Any) -> float:
     try:
         temperature = math.nan if isinstance(value, bool) else float(value)
@@ -455,7 +441,3 @@ def _temperature(name: str, value: Any) -> float:
     if not 0.0 < temperature < math.inf:
         raise ModelError(f"the temperature {name} must be a number above 0, got {value!r}")
     return temperature
-
-
-def _plain_tokens(tokenize: Tokenize, text: str) -> list[int]:
-    return tokenize(text, False, False)
