@@ -117,8 +117,6 @@ class Asking:
         The input; see :func:`~eliza_ffi.decisions.prompts.input_text`.
     questions
         Questions with one answer each.
-    how
-        The settings of the prompts.
     joint, option_mass
         Whether to compute these scores as well.
     stream
@@ -223,14 +221,9 @@ def asking_of(
     stream: Mapping[str, Any] | None = None,
     may_search: bool = False,
 ) -> Asking | ModelAsking:
-    """Prepare the scoring request of an input.
+    """Prepare the scoring request of an input, with the parameters of :class:`Asking`.
 
     A decision model is asked in its own format, unless there is a custom prompt.
-
-    Parameters
-    ----------
-    session, given, questions, how, joint, option_mass, stream, may_search
-        As in :class:`Asking`.
 
     Raises
     ------
@@ -276,12 +269,8 @@ def ask_many(
 
     Parameters
     ----------
-    model
-        An open :class:`~eliza_ffi.Model`.
     questions
         Questions with one answer each.
-    how
-        The settings of the prompts.
     whole
         Whether to compute joint scores as well, which need whole rows of logits.
     failed
@@ -329,8 +318,6 @@ class ScoreJob(Generic[Found]):
 
     Parameters
     ----------
-    args
-        The scoring request.
     read
         Converts the scores to the result of the job.
     wait

@@ -140,11 +140,6 @@ def settings_for(
 class DecisionRun:
     """Prepare the scoring request of a decision, and convert its result to answers.
 
-    Parameters
-    ----------
-    given
-        The input.
-
     Attributes
     ----------
     args : ScoreArgs

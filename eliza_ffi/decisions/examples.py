@@ -192,7 +192,7 @@ def ask_examples(
     ----------
     wanted
         Which questions to ask about which inputs, shape [n_inputs, n_questions].
-    how, whole
+    whole
         As in :func:`~eliza_ffi.decisions.asking.ask_many`.
     called
         The word for an input in error messages, followed by its index.

@@ -51,10 +51,6 @@ def decision_job(
 
     Parameters
     ----------
-    session, given, questions
-        As in :class:`~eliza_ffi.decisions.asking.Asking`.
-    settings
-        The settings of the decision.
     wait, at_once
         As in :class:`~eliza_ffi.decisions.asking.ScoreJob`.
     """
@@ -72,7 +68,6 @@ def inputs_at_once(session: Session, think: int, asked: int | None) -> int:
 
     Parameters
     ----------
-    session
     think
         Maximum number of tokens of the reasoning.
     asked
@@ -82,13 +77,7 @@ def inputs_at_once(session: Session, think: int, asked: int | None) -> int:
 
 
 class _ReasonedJob:
-    """Let the model reason about an input, then decide. Other threads may cancel it.
-
-    Parameters
-    ----------
-    session, given, questions, settings, wait, at_once
-        As for :func:`decision_job`.
-    """
+    """Let the model reason about an input, then decide. Other threads may cancel it."""
 
     def __init__(
         self,
@@ -137,13 +126,6 @@ def reasoning_work(
     settings: Settings,
 ) -> Work[FinishedReasoning]:
     """Return the work that lets the model reason about an input and its questions.
-
-    Parameters
-    ----------
-    session, given, questions
-        As in :class:`~eliza_ffi.decisions.asking.Asking`.
-    settings
-        The settings of the decision.
 
     Raises
     ------

@@ -45,7 +45,6 @@ class OutputColumns:
 
     Parameters
     ----------
-    questions
     kept
         Columns of the input to copy. A column with the same name as another output column gets the
         prefix ``input_``.
@@ -124,7 +123,6 @@ class OutputColumns:
 
         Parameters
         ----------
-        row
         decision
             The decision; None = leave the answers empty.
         error

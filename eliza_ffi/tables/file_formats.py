@@ -42,7 +42,6 @@ def open_table(path: Path, delimiter: str | None = None) -> InputTable:
 
     Parameters
     ----------
-    path
     delimiter
         The character between the fields of a CSV file; None = a comma, or a tab for ``.tsv``.
 

@@ -113,10 +113,8 @@ class TableJob:
 
     Parameters
     ----------
-    table
     column
         The column with the inputs: strings, in JSONL and Parquet also conversations and other JSON.
-    questions
     output
         A ``.jsonl``, ``.csv``, ``.tsv`` or ``.parquet`` file. It is written when a run ends. Until
         then its rows are in ``OUTPUT.job``, which later runs need.
@@ -335,7 +333,6 @@ def decide_rows(
     decide
         Decides one input. An exception for which :func:`is_of_row` is True becomes the error of the
         row. Any other exception ends the run.
-    rows
     column
         The column with the inputs.
     at_once

@@ -125,7 +125,6 @@ def right_answer(question: Question, value: Any) -> Any:
 
     Parameters
     ----------
-    question
     value
         The cell. For a predicate: true, yes, y, t or 1; or false, no, n, f or 0. For a choice: the
         option. For a score: the level, as for :func:`~eliza_ffi.decisions.examples.level_of`. For

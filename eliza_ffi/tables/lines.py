@@ -25,10 +25,6 @@ class Lines:
     Bytes that are not UTF-8 become lone surrogates, as with ``surrogateescape``, so that they
     affect only their own line. A byte order mark at the beginning is removed.
 
-    Parameters
-    ----------
-    path
-
     Attributes
     ----------
     number : int

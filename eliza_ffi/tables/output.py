@@ -27,13 +27,11 @@ def write_output(
 
     Parameters
     ----------
-    path
     kind
         The format of the file: a value of :data:`~eliza_ffi.tables.file_formats.FORMATS`.
     rows
         The rows of the output, one for each row of the table or only for its first rows. They are
         iterated up to twice.
-    columns
     table
         The input table. From Parquet to Parquet, kept columns are copied with their types.
     """

@@ -193,18 +193,7 @@ def _microsecond_type(pa: Any, kind: Any) -> Any:
 def write_parquet(
     file: BinaryIO, rows: Iterable[Mapping[str, Any]], columns: OutputColumns, table: InputTable
 ) -> None:
-    """Write the rows of an output.
-
-    Parameters
-    ----------
-    file
-    rows
-        The rows of the output, one for each row of the table or only for its first rows. They are
-        iterated up to twice.
-    columns
-    table
-        The input table. If it is Parquet, kept columns are copied from it with their types.
-    """
+    """Write the rows of an output; see :func:`~eliza_ffi.tables.output.write_output`."""
     pa = load_pyarrow()
     converted = {name: arrow_type(pa, kind) for name, kind in columns.types.items()}
     copied: dict[str, Any] = {}

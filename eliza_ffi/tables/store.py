@@ -54,7 +54,6 @@ class JobStore:
 
     Parameters
     ----------
-    output
     description
         Everything that the answers depend on, as JSON.
     overwrite

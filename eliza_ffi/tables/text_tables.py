@@ -31,11 +31,6 @@ SAMPLED_ROWS = 100
 class CsvTable:
     """A CSV file with a header: RFC 4180, in UTF-8.
 
-    Parameters
-    ----------
-    path
-    delimiter
-
     Raises
     ------
     InvalidArgumentError

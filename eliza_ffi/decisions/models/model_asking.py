@@ -50,23 +50,8 @@ def decision_model_of(session: Session) -> DecisionModel | None:
 class ModelAsking:
     """Convert an input and its questions to a scoring request in a decision model's format.
 
-    It has the same interface as :class:`.asking.Asking`.
-
-    Parameters
-    ----------
-    given
-        The input as JSON. The model's template converts it to text.
-    questions
-        Questions with one answer each.
-    option_mass
-        Whether to compute the probability of the labels over the whole vocabulary.
-    stream
-        The settings of the stream: slot and cache.
-
-    Attributes
-    ----------
-    args : ScoreArgs
-        The request.
+    It has the same interface as :class:`.asking.Asking`. The input is JSON, and the model's
+    template converts it to text.
     """
 
     def __init__(
