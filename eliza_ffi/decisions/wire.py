@@ -166,13 +166,10 @@ def _choice(given: Mapping[str, Any], name: Any) -> Choice:
         raise InvalidArgumentError(
             "criteria of a choice must be an object with a key for each option"
         )
-    if isinstance(listed, Mapping):
-        options: Any = {value: _text(description) for value, description in listed.items()}
-    else:
-        options = [_read(item, "value", Option) for item in listed]
     source = given if "criteria" in given and given.get("none") is None else None
     more = {key: given[key] for key in ("show_options", "top") if key in given}
-    return Choice(given["instructions"], options, name, given.get("none"), source=source, **more)
+    none = given.get("none")
+    return Choice(given["instructions"], _options(listed), name, none, source=source, **more)
 
 
 def _score(given: Mapping[str, Any], name: Any) -> Score:
@@ -189,9 +186,7 @@ def _labels(given: Mapping[str, Any], name: Any) -> Labels:
     listed = given.get("labels")
     if isinstance(listed, str) or not isinstance(listed, Iterable):
         raise wrong("labels", "a list of labels or a mapping from labels to descriptions", listed)
-    if isinstance(listed, Mapping):
-        return Labels(given["instructions"], listed, name)
-    return Labels(given["instructions"], [_read(item, "value", Option) for item in listed], name)
+    return Labels(given["instructions"], _options(listed), name)
 
 
 _READERS: dict[str, Callable[[Mapping[str, Any], Any], Question]] = {
@@ -212,6 +207,12 @@ def _one_of(given: Mapping[str, Any], name: str) -> Any:
     return (
         listed if isinstance(listed, Mapping) else check_several(name, listed, f"a list of {name}")
     )
+
+
+def _options(listed: Any) -> Any:
+    if isinstance(listed, Mapping):  # from values to descriptions
+        return listed
+    return [_read(item, "value", Option) for item in listed]
 
 
 def _read(item: Any, key: str, kind: Any) -> Any:

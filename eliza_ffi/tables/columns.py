@@ -66,6 +66,10 @@ class OutputColumns:
     names : tuple of str
     kept : dict of str to str
         The kept columns: from the name in the output to the name in the input.
+    questions : dict of str to Question
+    types : dict of str to str
+        The types of all columns except the kept ones: int, bool, float, text or texts. A column of
+        the type text may contain other values as JSON.
 
     Raises
     ------
@@ -86,9 +90,9 @@ class OutputColumns:
     ) -> None:
         self._min_confidence = min_confidence
         self._top = top if top is None else check_whole("top", top, 1)
-        self._kinds = {name_of(each.name, i): each for i, each in enumerate(questions)}
+        self.questions = {name_of(each.name, i): each for i, each in enumerate(questions)}
         added = [(ROW, "int")]
-        for name, question in self._kinds.items():
+        for name, question in self.questions.items():
             added.append((name, _answer_type(question)))
             if not isinstance(question, Labels):
                 added.append((f"{name}_probability", "float"))
@@ -106,15 +110,15 @@ class OutputColumns:
         if min_confidence is not None:
             added.append((REVIEW, "bool"))
         added.append((ERROR, "text"))
-        self._types: dict[str, str] = {}
+        self.types: dict[str, str] = {}
         for name, kind in added:
-            if name in self._types:
+            if name in self.types:
                 raise InvalidArgumentError(
                     f"two columns of the output would have the name {name!r}: rename a question"
                 )
-            self._types[name] = kind
-        self.kept: dict[str, str] = called_apart(kept, self._types)
-        self.names = (ROW, *self.kept, *(name for name in self._types if name != ROW))
+            self.types[name] = kind
+        self.kept: dict[str, str] = called_apart(kept, self.types)
+        self.names = (ROW, *self.kept, *(name for name in self.types if name != ROW))
 
     def cells(
         self, row: TableRow, decision: Decision | None, error: str | None = None
@@ -137,10 +141,10 @@ class OutputColumns:
             return cells
         for name, answer in decision.items():
             found = {f"{name}{part}": value for part, value in answer_parts(answer).items()}
-            cells.update((each, value) for each, value in found.items() if each in self._types)
+            cells.update((each, value) for each, value in found.items() if each in self.types)
             if self._top is not None and isinstance(answer, ChoiceAnswer):
                 cells[f"{name}_top"] = answer.top(self._top)
-        if REASONING in self._types:
+        if REASONING in self.types:
             cells[REASONING] = decision.reasoning
         if self._min_confidence is not None:
             cells[REVIEW] = any(
@@ -148,19 +152,6 @@ class OutputColumns:
                 for answer in decision.values()
             )
         return cells
-
-    @property
-    def questions(self) -> Mapping[str, Question]:
-        """The questions by their names."""
-        return self._kinds
-
-    @property
-    def types(self) -> Mapping[str, str]:
-        """The types of all columns except the kept ones: int, bool, float, text or texts.
-
-        A column of the type text may contain other values as JSON.
-        """
-        return self._types
 
 
 class AnswerCounts:
