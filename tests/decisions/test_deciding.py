@@ -61,6 +61,13 @@ def model(library: Library, random_model_path: Callable[..., Path]) -> Iterator[
         yield opened
 
 
+def assert_same(found: Decision, expected: Decision) -> None:
+    """Check that two decisions have the same answers with the same probabilities."""
+    assert list(found) == list(expected)
+    for one, other in zip(found.answers, expected.answers, strict=True):
+        assert one.distribution == pytest.approx(other.distribution, abs=CLOSE)
+
+
 def prompts_of(
     model: Model, given: Any, question: AskedQuestion, how: How
 ) -> list[tuple[Asked, list[int]]]:
@@ -275,8 +282,7 @@ def test_json_and_conversations_equal_their_text_as_inputs(model: Model) -> None
         (talk, "user: Where is my parcel?\nassistant: On its way."),
     ):
         found, expected = (model.decide(each, QUESTIONS, **F32) for each in (given, text))
-        for one, other in zip(found.answers, expected.answers, strict=True):
-            assert one.distribution == pytest.approx(other.distribution, abs=CLOSE)
+        assert_same(found, expected)
 
 
 def test_images_are_rejected(tiny_model: Model) -> None:
@@ -324,10 +330,7 @@ def test_a_model_abstains_below_the_probability_threshold(tiny_model: Model) -> 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        (
-            {"scoring": "best"},
-            "the scoring rule must be one of legal, joint, mean, bytes, got 'best'",
-        ),
+        ({"scoring": "best"}, "the scoring rule must be one of legal, .*, got 'best'"),
         ({"labels": "digits"}, "'digits'"),
         ({"orders": 0}, "orders must be a whole number from 1 to 64, got 0"),
         ({"abstain_below": 1.5}, "abstain_below must be a number from 0 to 1, got 1.5"),
@@ -370,9 +373,7 @@ def test_many_inputs_are_answered_in_order(model: Model) -> None:
         iter(inputs), QUESTIONS, progress=lambda *now: calls.append(now), max_concurrency=3, **F32
     )
     for given, decision in zip(inputs, found, strict=True):
-        expected = model.decide(given, QUESTIONS, **F32)
-        for one, other in zip(decision.answers, expected.answers, strict=True):
-            assert one.distribution == pytest.approx(other.distribution, abs=CLOSE)
+        assert_same(decision, model.decide(given, QUESTIONS, **F32))
     assert calls == [(i + 1, None) for i in range(20)]
 
 
@@ -399,8 +400,7 @@ def test_concurrent_decisions_run_two_at_a_time_on_cpu(
         found = model.decide_many(inputs, QUESTIONS, max_concurrency=4, **F32)
     assert most() == (4 if how == "batch" else 2)
     for decision, alone in zip(found, expected, strict=True):
-        for one, other in zip(decision.answers, alone.answers, strict=True):
-            assert one.distribution == pytest.approx(other.distribution, abs=CLOSE)
+        assert_same(decision, alone)
 
 
 def _count_concurrent(model: Model, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
@@ -526,8 +526,7 @@ def test_a_library_without_score_endings_scores_one_by_one(
     found = model.decide(INPUT, QUESTIONS, orders=3, **F32)
     monkeypatch.undo()
     model.session.choices.clear()
-    for one, other in zip(found.answers, expected.answers, strict=True):
-        assert one.distribution == pytest.approx(other.distribution, abs=CLOSE)
+    assert_same(found, expected)
     assert found.usage.input_tokens == expected.usage.input_tokens
     assert found.usage.passes > expected.usage.passes
 
@@ -589,33 +588,28 @@ def test_a_calibration_provides_settings_and_is_applied(model: Model) -> None:
         assert found[name].distribution == pytest.approx(raw / raw.sum(), abs=CLOSE)
 
 
-def test_a_calibration_that_does_not_match_is_rejected(tiny_model: Model, model: Model) -> None:
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"labels": "text"}, "other labels"),
+        ({"orders": 1}, "another number of orders"),
+        ({"scoring": "mean"}, "is for another rule: expected 'legal', got 'mean'"),
+        ({"prompt": lambda given, asked: "x"}, "another prompt"),
+        ({"questions": TEAM}, "another question"),
+    ],
+)
+def test_a_calibration_that_does_not_match_is_rejected(
+    tiny_model: Model, settings: dict[str, Any], message: str
+) -> None:
     calibration = calibration_of(tiny_model, {"angry": ANGRY})
-    for call, message in (
-        (lambda: model.decide(INPUT, ANGRY, calibration=calibration), "another model"),
-        (lambda: tiny_model.decide(INPUT, TEAM, calibration=calibration), "another question"),
-        (lambda: tiny_model.decide(INPUT, QUESTIONS, calibration=calibration), "1 questions"),
-        (
-            lambda: tiny_model.decide(INPUT, ANGRY, calibration=calibration, labels="text"),
-            "other labels",
-        ),
-        (
-            lambda: tiny_model.decide(INPUT, ANGRY, calibration=calibration, orders=1),
-            "another number of orders",
-        ),
-        (
-            lambda: tiny_model.decide(INPUT, ANGRY, calibration=calibration, scoring="mean"),
-            "the calibration is for another rule: expected 'legal', got 'mean'",
-        ),
-        (
-            lambda: tiny_model.decide(
-                INPUT, ANGRY, calibration=calibration, prompt=lambda given, asked: "x"
-            ),
-            "another prompt",
-        ),
-    ):
-        with pytest.raises(InvalidArgumentError, match=message):
-            call()
+    with pytest.raises(InvalidArgumentError, match=message):
+        tiny_model.decide(INPUT, **{"questions": ANGRY, "calibration": calibration, **settings})
+
+
+def test_a_calibration_of_another_model_is_rejected(tiny_model: Model, model: Model) -> None:
+    calibration = calibration_of(tiny_model, {"angry": ANGRY})
+    with pytest.raises(InvalidArgumentError, match="another model"):
+        model.decide(INPUT, ANGRY, calibration=calibration)
 
 
 def test_a_calibration_determines_the_scoring_rule(model: Model) -> None:

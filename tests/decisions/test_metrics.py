@@ -13,12 +13,14 @@ from numpy.typing import NDArray
 from eliza_ffi.decisions import metrics
 from eliza_ffi.errors import InvalidArgumentError
 
+ScoredExamples = tuple[NDArray[np.float64], NDArray[np.intp]]
+
 # Three examples of three options.
 P = np.array([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4]])
 
 
 @st.composite
-def scored_examples(draw: st.DrawFn) -> tuple[NDArray[np.float64], NDArray[np.intp]]:
+def scored_examples(draw: st.DrawFn) -> ScoredExamples:
     """Return probabilities of n examples and k options, and the right options."""
     n, k = draw(st.integers(1, 30)), draw(st.integers(2, 6))
     weights = st.lists(st.integers(0, 20), min_size=k, max_size=k).filter(any)
@@ -84,9 +86,7 @@ def test_an_answer_that_changes_in_any_order_is_one_flip() -> None:
 
 @pytest.mark.slow
 @given(scored_examples())
-def test_brier_nll_and_level_error_match_a_loop(
-    given_: tuple[NDArray[np.float64], NDArray[np.intp]],
-) -> None:
+def test_brier_nll_and_level_error_match_a_loop(given_: ScoredExamples) -> None:
     p, y = given_
     n, k = p.shape
     squares = sum((p[j, c] - (c == y[j])) ** 2 for j in range(n) for c in range(k))
@@ -101,9 +101,7 @@ def test_brier_nll_and_level_error_match_a_loop(
 
 @pytest.mark.slow
 @given(scored_examples())
-def test_confusion_accuracy_and_macro_f1_match_a_loop(
-    given_: tuple[NDArray[np.float64], NDArray[np.intp]],
-) -> None:
+def test_confusion_accuracy_and_macro_f1_match_a_loop(given_: ScoredExamples) -> None:
     p, y = given_
     n, k = p.shape
     answers = p.argmax(axis=1)
@@ -124,9 +122,7 @@ def test_confusion_accuracy_and_macro_f1_match_a_loop(
 
 @pytest.mark.slow
 @given(scored_examples(), st.integers(1, 12))
-def test_the_calibration_error_matches_a_loop_over_bins(
-    given_: tuple[NDArray[np.float64], NDArray[np.intp]], bins: int
-) -> None:
+def test_the_calibration_error_matches_a_loop_over_bins(given_: ScoredExamples, bins: int) -> None:
     p, y = given_
     sure, right = p.max(axis=1), p.argmax(axis=1) == y
     total = 0.0
@@ -141,9 +137,7 @@ def test_the_calibration_error_matches_a_loop_over_bins(
 
 @pytest.mark.slow
 @given(scored_examples())
-def test_coverage_matches_a_loop(
-    given_: tuple[NDArray[np.float64], NDArray[np.intp]],
-) -> None:
+def test_coverage_matches_a_loop(given_: ScoredExamples) -> None:
     p, y = given_
     sure, right = p.max(axis=1), p.argmax(axis=1) == y
     for point in metrics.coverage(sure, right):

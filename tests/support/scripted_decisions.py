@@ -59,6 +59,10 @@ class ScriptedModel:
         return QuestionScores(tuple(each))
 
 
+MakeModel = Callable[..., ScriptedModel]
+"""A fixture that makes a model."""
+
+
 def ask_scripted(
     model: Any,
     inputs: Sequence[Any],

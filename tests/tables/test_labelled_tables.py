@@ -128,9 +128,7 @@ def test_a_wrong_cell_is_reported_with_its_place(tmp_path: Path) -> None:
         list(labelled(path, (PREDICATE,)))
 
 
-def test_unknown_questions_and_missing_columns_are_rejected(
-    tmp_path: Path,
-) -> None:
+def test_unknown_questions_and_missing_columns_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "in.csv"
     path.write_text("body,urgent\n", encoding="utf-8")
     with pytest.raises(InvalidArgumentError, match="no column 'topic' with right answers"):

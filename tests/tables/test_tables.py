@@ -60,6 +60,8 @@ except ImportError:
     pa = pq = None
 
 needs_pyarrow = pytest.mark.skipif(pa is None, reason="pyarrow is not installed")
+PARQUET = pytest.param(".parquet", marks=needs_pyarrow)
+ANY_SUFFIX = pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".tsv", PARQUET])
 
 BODIES = [
     "Hello, all",
@@ -119,6 +121,17 @@ def run(table: Path, output: Path, column: str = "body", **options: Any) -> Tabl
     return job.run_rows(lambda rows: decide_rows(work, rows, column, at_once=at_once), **options)
 
 
+def content(path: Path) -> Any:
+    return pq.read_table(path) if path.suffix == ".parquet" else path.read_bytes()
+
+
+def assert_whole(table: Path, output: Path, **options: Any) -> None:
+    """Check that an output is the same as if a job had decided the whole table at once."""
+    whole = output.with_name(f"whole{output.suffix}")
+    run(table, whole, **options)
+    assert content(output) == content(whole)
+
+
 # ---- reading -----------------------------------------------------------------------------------
 
 
@@ -145,11 +158,9 @@ def test_a_malformed_csv_row_is_an_error_and_the_others_are_read(tmp_path: Path)
     one, many, quote, fine, unclosed = errors_of(path)
     assert one == "expected 2 fields as in the header, got 1"
     assert many == "expected 2 fields as in the header, got 3"
-    assert quote is not None
-    assert quote.startswith("malformed")
+    assert str(quote).startswith("malformed")
     assert fine is None
-    assert unclosed is not None
-    assert unclosed.startswith("malformed")
+    assert str(unclosed).startswith("malformed")
 
 
 def test_a_malformed_jsonl_line_is_an_error_and_the_others_are_read(tmp_path: Path) -> None:
@@ -374,9 +385,7 @@ def test_an_input_column_never_replaces_an_output_column(tmp_path: Path) -> None
 OUTPUT_NAMES = ("review", "team_label", "team_option_mass", "team_probabilities", "team_confidence")
 
 
-@pytest.mark.parametrize(
-    "suffix", [".csv", ".jsonl", pytest.param(".parquet", marks=needs_pyarrow)]
-)
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", PARQUET])
 def test_a_kept_column_is_never_read_as_an_output_column(tmp_path: Path, suffix: str) -> None:
     row: dict[str, Any] = {"body": "hello", **dict.fromkeys(OUTPUT_NAMES, "MINE"), "review": "true"}
     table = write_jsonl(tmp_path / "in.jsonl", [row, {**row, "body": "other"}])
@@ -496,8 +505,7 @@ def test_a_model_failure_stops_the_job_which_can_be_resumed(
     with pytest.raises(type(error)):
         run(table, tmp_path / "out.csv", decide=work)
     assert run(table, tmp_path / "out.csv").new_rows == 6
-    run(table, tmp_path / "whole.csv")
-    assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
+    assert_whole(table, tmp_path / "out.csv")
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
@@ -513,14 +521,6 @@ def test_a_missing_column_stops_the_job_at_once(tmp_path: Path, suffix: str) -> 
 
 
 # ---- resuming ----------------------------------------------------------------------------------
-
-ANY_SUFFIX = pytest.mark.parametrize(
-    "suffix", [".csv", ".jsonl", ".tsv", pytest.param(".parquet", marks=needs_pyarrow)]
-)
-
-
-def content(path: Path) -> Any:
-    return pq.read_table(path) if path.suffix == ".parquet" else path.read_bytes()
 
 
 def job_of(output: Path) -> Path:
@@ -602,9 +602,7 @@ def test_a_job_killed_three_times_writes_every_row_once(tmp_path: Path, suffix: 
         assert not output.exists()
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
-    whole = tmp_path / f"whole{suffix}"
-    table_work.run(table, whole)
-    assert content(output) == content(whole)
+    assert_whole(table, output)
     assert [int(row["row"]) for row in read_rows(output)] == list(range(1, 401))
 
 
@@ -645,8 +643,7 @@ def test_a_run_with_a_higher_limit_resumes_the_job(tmp_path: Path) -> None:
     assert run(table, output, limit=5).new_rows == 0
     result = run(table, output)
     assert (result.new_rows, result.is_whole) == (15, True)
-    run(table, tmp_path / "whole.csv")
-    assert output.read_bytes() == (tmp_path / "whole.csv").read_bytes()
+    assert_whole(table, output)
 
 
 def test_a_low_limit_writes_the_rows_of_an_interrupted_run(tmp_path: Path) -> None:
@@ -700,16 +697,15 @@ def test_a_retry_from_parquet_to_parquet_keeps_copied_columns(tmp_path: Path) ->
     run(table, output, decide=table_work.fail_some, keep=["day", "when"])
     before = pq.read_table(output)
     run(table, output, retry_errors=True, keep=["day", "when"])
-    run(table, tmp_path / "whole.parquet", keep=["day", "when"])
     assert not before.equals(pq.read_table(output))
-    assert pq.read_table(output).equals(pq.read_table(tmp_path / "whole.parquet"))
+    assert_whole(table, output, keep=["day", "when"])
 
 
 @pytest.mark.slow
 @ANY_SUFFIX
 def test_a_retry_killed_three_times_writes_the_same_output(tmp_path: Path, suffix: str) -> None:
     table = table_of(tmp_path, ".csv", 500)
-    output, whole = tmp_path / f"out{suffix}", tmp_path / f"whole{suffix}"
+    output = tmp_path / f"out{suffix}"
     run(table, output, decide=table_work.fail_some, at_once=4)
     before = content(output)
     random_times = random.Random(3)
@@ -723,8 +719,7 @@ def test_a_retry_killed_three_times_writes_the_same_output(tmp_path: Path, suffi
         n_before = n_retried
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
-    table_work.run(table, whole)
-    assert content(output) == content(whole)
+    assert_whole(table, output)
     assert stored(output, "SELECT * FROM retried") == []
 
 
@@ -745,13 +740,10 @@ def test_a_retry_interrupted_before_replacing_rows_can_be_resumed(
     assert output.read_bytes() == before
     assert run(table, output).new_rows == 0  # a run without retries leaves the retry unfinished
     assert run(table, output, retry_errors=True).new_rows == 0
-    run(table, tmp_path / "whole.csv")
-    assert output.read_bytes() == (tmp_path / "whole.csv").read_bytes()
+    assert_whole(table, output)
 
 
-def test_a_retry_ends_at_the_limit_and_then_resumes_the_job(
-    tmp_path: Path,
-) -> None:
+def test_a_retry_ends_at_the_limit_and_then_resumes_the_job(tmp_path: Path) -> None:
     table, output = table_of(tmp_path, ".jsonl", 30), tmp_path / "out.jsonl"
     run(table, output, decide=table_work.fail_some, limit=20)
     failed = [row["row"] for row in read_rows(output) if row["error"]]
@@ -762,8 +754,7 @@ def test_a_retry_ends_at_the_limit_and_then_resumes_the_job(
     assert set(still) >= set(failed) - set(early)
     result = run(table, output, retry_errors=True)
     assert (result.counts.rows, result.is_whole) == (30, True)
-    run(table, tmp_path / "whole.jsonl")
-    assert output.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+    assert_whole(table, output)
 
 
 def test_a_retry_of_another_job_or_during_another_run_is_rejected(tmp_path: Path) -> None:
@@ -826,7 +817,7 @@ def once_at(row: int, act: Callable[[], Any]) -> Callable[[TableStep], None]:
 
 
 @ANY_SUFFIX
-@pytest.mark.parametrize("of", [".csv", ".jsonl", pytest.param(".parquet", marks=needs_pyarrow)])
+@pytest.mark.parametrize("of", [".csv", ".jsonl", PARQUET])
 def test_a_job_fails_if_its_input_changed_during_the_run(
     tmp_path: Path, suffix: str, of: str
 ) -> None:
@@ -867,8 +858,7 @@ def test_a_retry_fails_if_its_input_changed_and_leaves_the_output(tmp_path: Path
     assert output.read_bytes() == before
     table.write_bytes(first)
     run(table, output, retry_errors=True)
-    run(table, tmp_path / "whole.csv")
-    assert output.read_bytes() == (tmp_path / "whole.csv").read_bytes()
+    assert_whole(table, output)
 
 
 def test_a_csv_file_with_changed_columns_is_rejected(tmp_path: Path) -> None:
@@ -880,9 +870,7 @@ def test_a_csv_file_with_changed_columns_is_rejected(tmp_path: Path) -> None:
 
 
 @needs_pyarrow
-def test_a_parquet_file_with_changed_columns_is_rejected(
-    tmp_path: Path,
-) -> None:
+def test_a_parquet_file_with_changed_columns_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "in.parquet"
     pq.write_table(pa.table({"a": ["1"], "b": ["2"]}), path)
     table = open_table(path)
@@ -902,8 +890,7 @@ def test_a_job_writes_all_rows_even_if_its_output_changed(
     table, output = table_of(tmp_path, ".csv", 20), tmp_path / f"out{suffix}"
     run(table, output, limit=5)
     assert run(table, output, progress=once_at(10, lambda: damage(output, how))).new_rows == 15
-    run(table, tmp_path / f"whole{suffix}")
-    assert content(output) == content(tmp_path / f"whole{suffix}")
+    assert_whole(table, output)
 
 
 @pytest.mark.parametrize("how", ["delete", "replace", *CHANGES])
@@ -919,8 +906,7 @@ def test_a_damaged_database_never_leads_to_missing_rows(
         assert "out.csv.job" in str(error)
         assert not output.exists()
         run(table, output, overwrite=True)
-    run(table, tmp_path / "whole.csv")
-    assert output.read_bytes() == (tmp_path / "whole.csv").read_bytes()
+    assert_whole(table, output)
 
 
 @ANY_SUFFIX
@@ -1023,19 +1009,21 @@ def test_a_job_in_a_newer_format_is_rejected(tmp_path: Path) -> None:
     assert run(table, output, overwrite=True).new_rows == 4
 
 
-def test_two_processes_never_write_the_same_output(tmp_path: Path) -> None:
-    table = table_of(tmp_path, ".csv", 4)
-    errors: list[str] = []
+@pytest.mark.parametrize("settings", [SETTINGS, {"model": "another"}])
+def test_two_runs_never_write_the_same_output(tmp_path: Path, settings: dict[str, str]) -> None:
+    """The lock is checked before the settings."""
+    table, output = table_of(tmp_path, ".csv", 4), tmp_path / "out.csv"
+    steps: list[TableStep] = []
 
     def second(step: TableStep) -> None:
         for overwrite in (False, True):
-            with pytest.raises(ElizaError, match="another process is writing") as error:
-                run(table, tmp_path / "out.csv", overwrite=overwrite)
-            errors.append(str(error.value))
+            with pytest.raises(ElizaError, match="another process is writing"):
+                run(table, output, overwrite=overwrite, settings=settings)
+        steps.append(step)
 
-    run(table, tmp_path / "out.csv", progress=second)
-    assert len(errors) == 8
-    assert len(read_rows(tmp_path / "out.csv")) == 4
+    run(table, output, progress=second)
+    assert len(steps) == len(read_rows(output)) == 4
+    assert run(table, output).new_rows == 0
 
 
 def test_of_two_jobs_started_together_only_one_runs(tmp_path: Path) -> None:
@@ -1063,19 +1051,6 @@ def test_of_two_jobs_started_together_only_one_runs(tmp_path: Path) -> None:
         ((description,),) = stored(output, "SELECT description FROM job")
         assert json.loads(description)["model"] == winner
         assert run(table, output, settings={"model": winner}).new_rows == 0
-
-
-def test_the_lock_is_checked_before_the_settings(tmp_path: Path) -> None:
-    table = table_of(tmp_path, ".csv", 4)
-    other: dict[str, Any] = {"settings": {"model": "another"}}
-
-    def second(step: TableStep) -> None:
-        for overwrite in (False, True):
-            with pytest.raises(ElizaError, match="another process is writing"):
-                run(table, tmp_path / "out.csv", overwrite=overwrite, **other)
-
-    run(table, tmp_path / "out.csv", progress=second)
-    assert run(table, tmp_path / "out.csv").new_rows == 0
 
 
 def test_a_job_without_rows_can_be_started_with_different_settings(tmp_path: Path) -> None:
@@ -1130,8 +1105,7 @@ def test_a_job_can_be_resumed_after_a_full_disk(tmp_path: Path) -> None:
     assert "out.jsonl.job: " in done.stderr
     assert 0 < len(stored(output, "SELECT * FROM rows")) < 40
     table_work.run(table, output)
-    table_work.run(table, tmp_path / "whole.jsonl")
-    assert output.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+    assert_whole(table, output)
 
 
 # ---- Parquet -----------------------------------------------------------------------------------
@@ -1270,9 +1244,7 @@ def test_a_parquet_job_resumes_and_writes_its_output_atomically(tmp_path: Path) 
     assert run(table, output).new_rows == 10
     again = run(table, output)
     assert (again.new_rows, again.counts.rows, again.is_whole) == (0, 30, True)
-    run(table, tmp_path / "whole.parquet")
-    whole = pq.read_table(tmp_path / "whole.parquet")
-    assert pq.read_table(output).equals(whole)
+    assert_whole(table, output)
     with pytest.raises(InvalidArgumentError, match="different settings"):
         run(table, output, keep=[])
     run(table, output, keep=[], overwrite=True)
@@ -1298,8 +1270,7 @@ def test_an_output_whose_writing_was_interrupted_is_written_again(
             run(table, output)
     assert content(output) == before
     assert run(table, output).new_rows == 0
-    run(table, tmp_path / f"whole{suffix}")
-    assert content(output) == content(tmp_path / f"whole{suffix}")
+    assert_whole(table, output)
     assert not output.with_name(output.name + ".part").exists()
 
 
