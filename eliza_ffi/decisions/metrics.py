@@ -17,7 +17,8 @@ flips             share of examples whose answer depends on the order
 level error       mean of abs(sum over levels i of i p_i - y)
 ================  ==========================================================  ====================
 
-All functions are pure functions on arrays.
+All functions are pure functions on arrays with at least one example. They do not check their
+arguments.
 
 References
 ----------
@@ -37,8 +38,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..errors import InvalidArgumentError
-
 __all__ = [
     "THRESHOLDS",
     "Bin",
@@ -57,8 +56,6 @@ __all__ = [
 
 THRESHOLDS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 """The probability thresholds of a report's coverage table."""
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -108,13 +105,7 @@ def accuracy(answers: ArrayLike, targets: ArrayLike) -> float:
     answers, targets
         Shape [n].
     """
-    given, y = np.asarray(answers), np.asarray(targets)
-    if given.ndim != 1 or given.shape != y.shape or not len(y):
-        raise InvalidArgumentError(
-            "answers and targets must be non-empty and one-dimensional with the same shape, got "
-            f"shapes {given.shape} and {y.shape}"
-        )
-    return float((given == y).mean())
+    return float((np.asarray(answers) == np.asarray(targets)).mean())
 
 
 def nll(log_probabilities: ArrayLike, targets: ArrayLike) -> float:
@@ -127,7 +118,7 @@ def nll(log_probabilities: ArrayLike, targets: ArrayLike) -> float:
     targets
         Shape [n].
     """
-    values, y = _checked(log_probabilities, targets)
+    values, y = np.asarray(log_probabilities), np.asarray(targets)
     return float(-values[np.arange(len(y)), y].mean())
 
 
@@ -144,8 +135,8 @@ def brier(probabilities: ArrayLike, targets: ArrayLike) -> float:
     targets
         Shape [n].
     """
-    p, y = _checked(probabilities, targets)
-    certain = np.eye(p.shape[1])[y]
+    p = np.asarray(probabilities)
+    certain = np.eye(p.shape[1])[np.asarray(targets)]
     return float(((p - certain) ** 2).sum(axis=1).mean())
 
 
@@ -180,8 +171,6 @@ def macro_f1(confusion: ArrayLike) -> float:
     """
     counts = np.asarray(confusion, dtype=np.float64)
     both = counts.sum(axis=0) + counts.sum(axis=1)  # 2 TP + FP + FN
-    if not both.any():
-        raise InvalidArgumentError("the confusion matrix must have at least one example, got none")
     seen = both > 0
     return float((2.0 * counts.diagonal()[seen] / both[seen]).mean())
 
@@ -198,9 +187,7 @@ def reliability(probabilities: ArrayLike, right: ArrayLike, bins: int = 10) -> t
     bins
         The number of bins.
     """
-    sure, hit = _answers(probabilities, right)
-    if bins < 1:
-        raise InvalidArgumentError(f"bins must be at least 1, got {bins}")
+    sure, hit = np.asarray(probabilities), np.asarray(right)
     edges = np.arange(bins + 1) / bins
     # Rounding can make a probability slightly larger than 1.
     place = np.clip(np.searchsorted(edges, sure, side="left") - 1, 0, bins - 1)
@@ -227,15 +214,12 @@ def calibration_error(diagram: Sequence[Bin]) -> float:
     diagram
         The bins from :func:`reliability`.
     """
-    n = sum(each.n for each in diagram)
-    if not n:
-        raise InvalidArgumentError("the diagram must have at least one answer, got none")
     gaps = (
         each.n * abs(each.accuracy - each.probability)
         for each in diagram
         if each.accuracy is not None and each.probability is not None
     )
-    return sum(gaps) / n
+    return sum(gaps) / sum(each.n for each in diagram)
 
 
 def coverage(
@@ -250,7 +234,7 @@ def coverage(
     thresholds
         For each threshold, one point is returned. Answers below the threshold are withheld.
     """
-    sure, hit = _answers(probabilities, right)
+    sure, hit = np.asarray(probabilities), np.asarray(right)
     order = np.argsort(sure)
     hits_from = np.append(np.cumsum(hit[order][::-1])[::-1], 0.0)
     points = []
@@ -270,10 +254,6 @@ def flip_rate(answers: ArrayLike) -> float:
         The answer in each order, shape [n_orders, n]. An option has the same index in all orders.
     """
     each = np.asarray(answers)
-    if each.ndim != 2 or not each.size:
-        raise InvalidArgumentError(
-            f"answers must be non-empty with shape [n_orders, n], got shape {each.shape}"
-        )
     return float((each != each[0]).any(axis=0).mean())
 
 
@@ -287,27 +267,5 @@ def level_error(probabilities: ArrayLike, targets: ArrayLike) -> float:
     targets
         Shape [n].
     """
-    p, y = _checked(probabilities, targets)
-    return float(np.abs(p @ np.arange(p.shape[1]) - y).mean())
-
-
-def _checked(values: ArrayLike, targets: ArrayLike) -> tuple[Array, NDArray[np.intp]]:
-    p, y = np.asarray(values, dtype=np.float64), np.asarray(targets, dtype=np.intp)
-    if p.ndim != 2 or y.shape != p.shape[:1] or not len(y):
-        raise InvalidArgumentError(
-            "probabilities and targets must be non-empty with shapes [n, n_options] and [n], got "
-            f"shapes {p.shape} and {y.shape}"
-        )
-    if not ((y >= 0) & (y < p.shape[1])).all():
-        raise InvalidArgumentError(f"targets must be indices of options from 0 to {p.shape[1] - 1}")
-    return p, y
-
-
-def _answers(probabilities: ArrayLike, right: ArrayLike) -> tuple[Array, Array]:
-    sure, hit = (np.asarray(values, dtype=np.float64) for values in (probabilities, right))
-    if sure.ndim != 1 or sure.shape != hit.shape or not len(sure):
-        raise InvalidArgumentError(
-            "probabilities and right must be non-empty and one-dimensional with the same shape, "
-            f"got shapes {sure.shape} and {hit.shape}"
-        )
-    return sure, hit
+    p = np.asarray(probabilities)
+    return float(np.abs(p @ np.arange(p.shape[1]) - np.asarray(targets)).mean())

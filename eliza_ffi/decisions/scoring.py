@@ -340,11 +340,6 @@ def fit_temperature(log_probabilities: ArrayLike, targets: ArrayLike) -> float:
     """
     z = np.asarray(log_probabilities, dtype=np.float64)
     y = np.asarray(targets, dtype=np.intp)
-    if z.ndim != 2 or y.shape != z.shape[:1] or not len(y):
-        raise InvalidArgumentError(
-            "scores and targets must be non-empty with shapes [n, n_options] and [n], got "
-            f"shapes {z.shape} and {y.shape}"
-        )
     if not np.isfinite(z).all():
         raise InvalidArgumentError("log_probabilities must be finite; an option has probability 0")
     z = z - z.max(axis=1, keepdims=True)

@@ -11,12 +11,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from eliza_ffi.decisions import metrics
-from eliza_ffi.errors import InvalidArgumentError
 
 ScoredExamples = tuple[NDArray[np.float64], NDArray[np.intp]]
-
-# Three examples of three options.
-P = np.array([[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4]])
 
 
 @st.composite
@@ -144,34 +140,3 @@ def test_coverage_matches_a_loop(given_: ScoredExamples) -> None:
         kept = [bool(right[j]) for j in range(len(y)) if sure[j] >= point.threshold]
         assert point.coverage == pytest.approx(len(kept) / len(y))
         assert point.accuracy == (pytest.approx(sum(kept) / len(kept)) if kept else None)
-
-
-# ---- errors ----------------------------------------------------------------------------------
-
-
-def test_metrics_need_at_least_one_example() -> None:
-    empty = np.empty((0, 2))
-    for call in (
-        lambda: metrics.accuracy([], []),
-        lambda: metrics.nll(empty, []),
-        lambda: metrics.brier(empty, []),
-        lambda: metrics.macro_f1([[0, 0], [0, 0]]),
-        lambda: metrics.reliability([], []),
-        lambda: metrics.calibration_error(()),
-        lambda: metrics.coverage([], []),
-        lambda: metrics.flip_rate(np.empty((2, 0))),
-        lambda: metrics.level_error(empty, []),
-    ):
-        with pytest.raises(InvalidArgumentError):
-            call()
-
-
-def test_mismatched_arguments_are_rejected() -> None:
-    with pytest.raises(InvalidArgumentError, match=r"shapes \(3, 3\) and \(2,\)"):
-        metrics.brier(P, [0, 1])
-    with pytest.raises(InvalidArgumentError, match="indices of options from 0 to 2"):
-        metrics.nll(np.log(P), [0, 1, 3])
-    with pytest.raises(InvalidArgumentError, match="indices of options from 0 to 2"):
-        metrics.nll(np.log(P), [0, 1, -1])
-    with pytest.raises(InvalidArgumentError, match="bins must be at least 1, got 0"):
-        metrics.reliability([0.5], [True], bins=0)

@@ -30,7 +30,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -181,16 +180,9 @@ class QuestionPrompts:
         Raises
         ------
         InvalidArgumentError
-            If the number of logits is wrong, one is NaN, or the highest one is not finite.
+            If a logit is NaN, or the highest one is not finite.
         """
-        try:
-            scores = [prompt.scores(row) for prompt, row in zip(self.prompts, logits, strict=True)]
-        except ValueError:
-            expected = ", ".join(str(len(prompt.read)) for prompt in self.prompts)
-            got = ", ".join(str(len(row)) for row in logits) or "none"
-            raise InvalidArgumentError(
-                f"the question {self.question.id!r}: expected rows of {expected} logits, got {got}"
-            ) from None
+        scores = [prompt.scores(row) for prompt, row in zip(self.prompts, logits, strict=True)]
         try:
             first, *others = np.exp(tempered(scores, self.temperature))
         except InvalidArgumentError:
@@ -331,7 +323,7 @@ class DecisionModel:
         ------
         InvalidArgumentError
             If the input is not JSON, contains images, or is None for a model that needs an input;
-            if two questions have the same id; if a question has more options than the model has
+            if a question has more options than the model has
             labels; or if text looks like a control token and cannot be distinguished from the
             template's own control tokens.
         ChatTemplateError
@@ -340,10 +332,6 @@ class DecisionModel:
         if state is None and not self._type.takes_none:
             raise InvalidArgumentError(f"a model of type {self.type} needs an input, got None")
         state = self._json(read_state(state))
-        counted = Counter(question.id for question in questions)
-        for id, n in counted.items():
-            if n > 1:
-                raise InvalidArgumentError(f"two questions have the id {id!r}")
         shown = [self._shown(question) for question in questions]
         more: dict[str, Any] = {"state": state, "images": []}
         if self._type.shows_all:
