@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -29,8 +29,8 @@ from ..errors import (
     InvalidArgumentError,
     NoChatTemplateError,
 )
-from ..library.protocol import EndingScores
-from ..session.batches import Job, length_of, run_many
+from ..library.protocol import EndingScores, Ranking
+from ..session.batches import Job, RunJob, length_of, run_many
 from ..session.lifecycle import Work
 from ..session.requests import generate_request
 from ..session.scoring import Ending, ScoreArgs, ScoreResult, ScoreRun
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 __all__ = [
     "Asking",
     "How",
-    "ScoreJob",
     "WritePrompt",
     "ask_many",
     "asking_of",
@@ -62,6 +61,7 @@ __all__ = [
     "is_of_row",
     "orders_of",
     "prompt_texts",
+    "score_job",
     "score_work",
 ]
 
@@ -174,20 +174,16 @@ class Asking:
         assert isinstance(asked.question, Choice)
         return Ending(tokens, choices.tokens_of(asked.question.label_set), asked.question.top)
 
-    def scores(self, result: ScoreResult) -> tuple[QuestionScores, ...]:
-        """Return the scores of each question that is not searched."""
+    def scores(self, result: ScoreResult) -> tuple[QuestionScores | Ranking, ...]:
+        """Return the scores of each question, or a ranking if its best options were searched."""
         scored = (ending for ending in self.args.endings if ending.k is None)
-        each = zip(scored, result.scores, strict=True)
+        each, rankings = zip(scored, result.scores, strict=True), iter(result.rankings)
         return tuple(
             QuestionScores(tuple(self._in_own_order(asked, *next(each)) for asked in orders))
-            for orders in self._asked
             if orders[0].options
+            else next(rankings)
+            for orders in self._asked
         )
-
-    @property
-    def searched(self) -> tuple[bool, ...]:
-        """For each question, whether only its most probable options are found."""
-        return tuple(not orders[0].options for orders in self._asked)
 
     def _in_own_order(self, asked: Asked, ending: Ending, scores: EndingScores) -> OptionScores:
         """Return the scores in the question's order of the options."""
@@ -288,9 +284,9 @@ def ask_many(
     """
     session: Session = model.session
 
-    def ready(given: Any) -> ScoreJob[tuple[QuestionScores, ...]]:
+    def ready(given: Any) -> RunJob[Any]:
         asking = asking_of(session, given, questions, how, joint=whole)
-        return ScoreJob(session, asking.args, asking.scores)
+        return score_job(session, asking.args, asking.scores)
 
     def start(numbered: tuple[int, Any]) -> Job[Any]:
         place, given = numbered
@@ -313,8 +309,14 @@ def check_model(model: Any) -> None:
         raise wrong("model", "an open Model", model)
 
 
-class ScoreJob(Generic[Found]):
-    """Run the scoring request of one input, waiting for its turn. Other threads may cancel it.
+def score_job(
+    session: Session,
+    args: ScoreArgs,
+    read: Callable[[ScoreResult], Found],
+    wait: bool | float = True,
+    at_once: int | None = None,
+) -> RunJob[Found]:
+    """Return the job that runs the scoring request of one input when it is its turn.
 
     Parameters
     ----------
@@ -326,27 +328,12 @@ class ScoreJob(Generic[Found]):
         The number of such jobs that may run at the same time. None uses
         :meth:`Session.decisions_at_once`.
     """
-
-    def __init__(
-        self,
-        session: Session,
-        args: ScoreArgs,
-        read: Callable[[ScoreResult], Found],
-        wait: bool | float = True,
-        at_once: int | None = None,
-    ) -> None:
-        self._session = session
-        self._read = read
-        self._wait = wait
-        self._work = score_work(session, args, at_once)
-        self.cancel = self._work.cancel
-
-    def run(self) -> Found:
-        return self._read(self._session.result(self._work, self._wait))
+    work = score_work(session, args, at_once)
+    return RunJob(lambda: read(session.result(work, wait)), work.cancel)
 
 
 def score_work(session: Session, args: ScoreArgs, at_once: int | None = None) -> Work[ScoreResult]:
-    """Return the work of a scoring request. See :class:`ScoreJob` for the parameters."""
+    """Return the work of a scoring request. See :func:`score_job` for the parameters."""
     return Work(
         partial(ScoreRun, session.binding, session.ctx, args),
         ScoreRun.steps,

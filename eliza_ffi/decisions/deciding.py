@@ -14,6 +14,7 @@ import numpy as np
 
 from ..checks import check_flag, check_number, check_whole
 from ..errors import InvalidArgumentError
+from ..library.protocol import Ranking
 from ..session.requests import check_keywords
 from ..session.scoring import ScoreResult, ranking_of
 from .answers import (
@@ -58,13 +59,6 @@ class Settings:
 
     Attributes
     ----------
-    how : How
-        The settings of the prompts.
-    scoring : str
-        The scoring rule.
-    calibration : Calibration or None
-    option_mass : bool
-    abstain_below : float
     think : int
         Maximum number of tokens of the reasoning before the questions; 0 = no reasoning.
     stream : mapping
@@ -183,20 +177,18 @@ class DecisionRun:
 
     def _parts(self, result: ScoreResult) -> Iterator[PredicateAnswer | ChoiceAnswer | ScoreAnswer]:
         """Yield the answers to the questions with one answer each."""
-        settings = self._settings
-        scored, rankings = iter(self._asking.scores(result)), iter(result.rankings)
+        settings, abstain_below = self._settings, self._settings.abstain_below
         every = itertools.chain.from_iterable(self._expanded)
-        for place, (each, is_searched) in enumerate(zip(every, self._asking.searched, strict=True)):
-            if is_searched:
+        for place, (each, found) in enumerate(zip(every, self._asking.scores(result), strict=True)):
+            if isinstance(found, Ranking):
                 assert isinstance(each, Choice)
-                yield ranked_answer(each, next(rankings), settings.abstain_below)
+                yield ranked_answer(each, found, abstain_below)
                 continue
-            scores = next(scored)
             if settings.calibration is None:
-                logs = scores.log_probabilities(settings.scoring)
+                logs = found.log_probabilities(settings.scoring)
             else:
-                logs = settings.calibration.apply(place, scores)
+                logs = settings.calibration.apply(place, found)
             if isinstance(each, Choice) and each.has_many_options:
-                yield ranked_answer(each, ranking_of(logs, each.top), settings.abstain_below)
-                continue
-            yield answer_of(each, np.exp(logs).tolist(), scores.option_mass, settings.abstain_below)
+                yield ranked_answer(each, ranking_of(logs, each.top), abstain_below)
+            else:
+                yield answer_of(each, np.exp(logs).tolist(), found.option_mass, abstain_below)

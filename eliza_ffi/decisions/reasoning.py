@@ -26,7 +26,7 @@ from ..session.lifecycle import Cancellable, Work
 from ..session.requests import generate_request
 from ..session.thinking import FinishedReasoning, ReasoningRun
 from .answers import Decision, expand
-from .asking import ScoreJob
+from .asking import score_job
 from .deciding import DecisionRun, Settings
 from .prompts import ask, input_text
 from .questions import Question
@@ -52,12 +52,12 @@ def decision_job(
     Parameters
     ----------
     wait, at_once
-        As in :class:`~eliza_ffi.decisions.asking.ScoreJob`.
+        As in :func:`~eliza_ffi.decisions.asking.score_job`.
     """
     if settings.think:
         return _ReasonedJob(session, given, questions, settings, wait, at_once)
     decision = DecisionRun(session, given, questions, settings)
-    return ScoreJob(session, decision.args, decision.decision, wait, at_once)
+    return score_job(session, decision.args, decision.decision, wait, at_once)
 
 
 def inputs_at_once(session: Session, think: int, asked: int | None) -> int:

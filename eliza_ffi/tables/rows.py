@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import datetime
-import difflib
 import json
 import math
 from collections.abc import Collection, Generator, Mapping
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from ..checks import did_you_mean
 from ..errors import InvalidArgumentError
 
 __all__ = [
@@ -89,10 +89,9 @@ def check_column(table: InputTable, column: str) -> None:
         listed = ", ".join(map(repr, table.columns[:MOST_LISTED])) or "none"
         if len(table.columns) > MOST_LISTED:
             listed += f" and {len(table.columns) - MOST_LISTED:,} more"
-        near = difflib.get_close_matches(column, table.columns, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = did_you_mean(column, table.columns)
         raise InvalidArgumentError(
-            f"{table.path} has no column {column!r}; its columns are {listed}{hint}"
+            f"{table.path} has no column {column!r}; its columns are {listed}{hint and f'; {hint}'}"
         )
 
 

@@ -20,6 +20,7 @@ from eliza_ffi.decisions.asking import How
 from eliza_ffi.decisions.calibration import Calibration
 from eliza_ffi.decisions.fingerprint import fingerprint_of
 from eliza_ffi.decisions.fitting import calibrate
+from eliza_ffi.decisions.pictures import Picture, plain
 from eliza_ffi.decisions.plot import coverage_curve
 from eliza_ffi.decisions.prompts import Asked
 from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Score
@@ -360,11 +361,24 @@ def test_the_plots_are_png_files(report: DecisionReport, tmp_path: Path) -> None
     assert all(file.read_bytes().startswith(b"\x89PNG") for file in files)
 
 
-def test_the_error_without_matplotlib_says_what_to_install(
+def test_the_legend_contains_each_label_once(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    picture = Picture(1, 2, (4.0, 3.0), sharey=True)
+    for axis in picture.axes.flat:
+        axis.plot([1, 2], [3, 4], label="ours")
+        axis.plot([1, 2], [4, 3])
+        plain(axis)
+    picture.save(tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+    (legend,) = picture.axes[0][0].figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["ours"]
+
+
+def test_the_error_without_matplotlib_names_the_extra_to_install(
     report: DecisionReport, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(NotSupportedError, match="pip install"):
+    with pytest.raises(NotSupportedError, match=r"pip install 'eliza-ffi\[plot\]'"):
         report.save_plots(tmp_path)
 
 

@@ -74,9 +74,7 @@ def test_a_question_survives_conversion_to_json_and_back(question: Question) -> 
 def test_questions_can_be_objects_or_json(several: list[Question]) -> None:
     try:
         expected = as_questions(several)
-    except (
-        InvalidArgumentError
-    ) as error:  # a name such as "1" may be the default name of another question
+    except InvalidArgumentError as error:  # "1" may be the default name of another question
         assert "two questions have the name" in str(error)
         return
     assert expected == tuple(several)
@@ -194,43 +192,23 @@ WRONG = [
     ({**ONE, "type": ["noul"]}, "type must be .* got"),
     ({"type": "noul"}, "instructions are missing"),
     ({"type": "noul", "instructions": ""}, "the instructions are empty"),
-    ({"type": "noul", "instructions": {1, 2}}, "neither a string nor JSON"),
     ({**ONE, "type": "noul", "criteria": ["a"]}, "criteria of a noul must be an object"),
-    (
-        {**ONE, "type": "noul", "criteria": {"maybe": "a"}},
-        "criteria of a noul .* except true and false",
-    ),
+    ({**ONE, "type": "noul", "criteria": {"maybe": "a"}}, "criteria of a noul .* true and false"),
     ({**ONE, "type": "noul", "levels": []}, "noul has no field 'levels'"),
     ({**ONE, "type": "predicate", "criteria": {}}, "predicate has no field 'criteria'"),
     ({**ONE, "type": "predicate", "if_true": 5}, "if_true must be a string or None, got 5"),
     ({**ONE, "type": "choice"}, "expected either choices or criteria, got neither"),
-    (
-        {**ONE, "type": "choice", "choices": [], "criteria": {}},
-        "either choices or criteria, got both",
-    ),
+    ({**ONE, "type": "choice", "choices": [], "criteria": {}}, "or criteria, got both"),
     ({**ONE, "type": "choice", "choices": "ab"}, "choices must be a list of choices, got 'ab'"),
-    ({**ONE, "type": "choice", "choices": [{"value": "a"}]}, "2 to 100000 options, got 1"),
-    (
-        {**ONE, "type": "choice", "choices": [{"valu": "a"}]},
-        "no field 'valu'; did you mean 'value'",
-    ),
-    (
-        {**ONE, "type": "choice", "choices": [{"value": "a", "x": 1}]},
-        "its fields are description, value",
-    ),
+    ({**ONE, "type": "choice", "choices": [{"valu": "a"}]}, "'valu'; did you mean 'value'"),
+    ({**ONE, "type": "choice", "choices": [{"value": "a", "x": 1}]}, "are description, value"),
     ({**ONE, "type": "choice", "choices": [{"value": 1}] * 2}, "a string or a bool, got 1"),
-    ({**ONE, "type": "choice", "choices": [{"value": "a"}] * 2}, "'a' is given twice"),
     ({**ONE, "type": "choice", "criteria": {"a": None}}, "2 to 100000 options, got 1"),
-    (
-        {**ONE, "type": "choice", "choices": ["a", "b"], "none": 1},
-        "none must be a string or None, got 1",
-    ),
     ({**ONE, "type": "score"}, "either levels or criteria"),
     ({**ONE, "type": "score", "levels": {"a": 1, "b": 2}}, "levels of a score must be a list"),
     ({**ONE, "type": "score", "levels": [{"label": True}] * 2}, "level must be a string, got True"),
     ({**ONE, "type": "score", "criteria": ["a"]}, "2 to 10 levels, got 1"),
     ({**ONE, "type": "labels"}, "labels must be a list of labels or a mapping"),
-    ({**ONE, "type": "labels", "labels": "ab"}, "labels must be a list of labels or a mapping"),
 ]
 
 
@@ -238,18 +216,14 @@ WRONG = [
 def test_errors_name_the_question_and_the_malformed_field(
     wrong: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(
-        InvalidArgumentError, match=f"^the question 'team': (?!the ques).*{message}"
+    for called, read in (
+        ("the question 'team'", lambda: as_questions({"fine": Predicate("x"), "team": wrong})),
+        ("the question 'team'", lambda: question_from({**wrong, "name": "team"})),
+        ("the question '1'", lambda: as_questions([Predicate("Fine?"), wrong])),
+        ("the question", lambda: question_from(wrong)),
     ):
-        as_questions({"fine": Predicate("Fine?"), "team": wrong})
-    with pytest.raises(
-        InvalidArgumentError, match=f"^the question 'team': (?!the ques).*{message}"
-    ):
-        question_from({**wrong, "name": "team"})
-    with pytest.raises(InvalidArgumentError, match=f"^the question '1': (?!the ques).*{message}"):
-        as_questions([Predicate("Fine?"), wrong])
-    with pytest.raises(InvalidArgumentError, match=f"^the question: (?!the ques).*{message}"):
-        question_from(wrong)
+        with pytest.raises(InvalidArgumentError, match=f"^{called}: (?!the ques).*{message}"):
+            read()
 
 
 def test_errors_about_non_questions_contain_name_or_place() -> None:

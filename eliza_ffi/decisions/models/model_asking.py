@@ -76,11 +76,6 @@ class ModelAsking:
             option_mass=option_mass,
         )
 
-    @property
-    def searched(self) -> tuple[bool, ...]:
-        """For each question, False: the options of a decision model are all scored."""
-        return (False,) * len(self._questions)
-
     def scores(self, result: ScoreResult) -> tuple[QuestionScores, ...]:
         """Return the scores of each question, averaged over its prompts, as a single order."""
         each = iter(result.scores)

@@ -76,7 +76,7 @@ class SystemoneQuestion:
         kind = given["type"]
         asked = json_copy(given["instructions"], f"the instructions of {id!r}")
         criteria = json_copy(given.get("criteria"), f"the criteria of {id!r}")
-        criteria_types = {"noul": dict | None, "choice": dict, "score": list}
+        criteria_types: dict[str, Any] = {"noul": dict | None, "choice": dict, "score": list}
         if not isinstance(criteria, criteria_types.get(kind, ())):
             raise InvalidArgumentError(f"the question {id!r} is not in the format of /v1/systemone")
         if kind == "choice":
