@@ -57,14 +57,11 @@ class Picture:
         """Write the PNG. The legend contains each label once."""
         shown: dict[str, Any] = {}
         for axis in self.axes.flat:
-            handles, labels = axis.get_legend_handles_labels()
-            shown |= {
-                label: handle
-                for handle, label in zip(handles, labels, strict=True)
-                if label not in shown
-            }
+            for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
+                shown.setdefault(label, handle)
         self._figure.legend(
-            *(list(shown.values()), list(shown)),
+            list(shown.values()),
+            list(shown),
             loc="lower center",
             ncols=legend_columns,
             frameon=False,

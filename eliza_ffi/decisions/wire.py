@@ -97,23 +97,20 @@ def question_to(question: Question) -> dict[str, Any]:
     The result does not contain `source`, which only decision models use.
     """
     check_kind("question", question, _QUESTIONS, "a Predicate, Choice, Score or Labels")
-    fields: dict[str, Any] = {"instructions": question.instructions}
-    if question.name is not None:
-        fields = {"name": question.name, **fields}
+    more: dict[str, Any]
     if isinstance(question, Predicate):
-        fields |= {"if_true": question.if_true, "if_false": question.if_false}
-        fields = {"type": "predicate", **fields}
+        kind, more = "predicate", {"if_true": question.if_true, "if_false": question.if_false}
     elif isinstance(question, Choice):
-        fields |= {"choices": [_option(each) for each in question.choices], "none": question.none}
-        fields = {"type": "choice", **fields}
+        options = [_without_none(vars(each)) for each in question.choices]
+        kind, more = "choice", {"choices": options, "none": question.none}
         if question.has_many_options:
-            fields |= {"show_options": question.show_options, "top": question.top}
+            more |= {"show_options": question.show_options, "top": question.top}
     elif isinstance(question, Score):
-        levels = [_described("label", level.label, level.description) for level in question.levels]
-        fields = {"type": "score", **fields, "levels": levels}
+        kind, more = "score", {"levels": [_without_none(vars(each)) for each in question.levels]}
     else:
-        fields = {"type": "labels", **fields, "labels": [_option(each) for each in question.labels]}
-    return {key: value for key, value in fields.items() if value is not None}
+        kind, more = "labels", {"labels": [_without_none(vars(each)) for each in question.labels]}
+    common = {"type": kind, "name": question.name, "instructions": question.instructions}
+    return _without_none({**common, **more})
 
 
 def _question(given: Any, name: str | None, place: str | None) -> Question:
@@ -231,9 +228,5 @@ def _text(description: Any) -> str | None:
     return text_of(description)
 
 
-def _option(option: Option) -> dict[str, Any]:
-    return _described("value", option.value, option.description)
-
-
-def _described(key: str, value: Any, description: str | None) -> dict[str, Any]:
-    return {key: value} if description is None else {key: value, "description": description}
+def _without_none(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}

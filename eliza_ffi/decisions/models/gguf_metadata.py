@@ -33,13 +33,8 @@ MetadataValue: TypeAlias = "str | int | float | bool"
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 STRING, ARRAY = 8, 9
-NUMBERS = {
-    kind: struct.Struct(f"<{code}")
-    for kind, code in {
-        **{0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i"},
-        **{6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"},
-    }.items()
-}
+CODES = {**dict(enumerate("BbHhIif?")), 10: "Q", 11: "q", 12: "d"}  # in Python's struct
+NUMBERS = {kind: struct.Struct(f"<{code}") for kind, code in CODES.items()}
 KIND, LENGTH = NUMBERS[4], NUMBERS[10]
 
 
@@ -126,31 +121,23 @@ class _Entries:
             raise _Damaged("a string is not valid UTF-8") from None
 
     def _skip_value(self, kind: int) -> None:
-        if kind == STRING:
-            self._skip_texts(1)
-        elif kind != ARRAY:
-            self._skip(_layout(kind).size)
-        else:
+        count = 1
+        if kind == ARRAY:
             kind, count = self._number(KIND), self._number(LENGTH)
-            if kind == STRING:
-                self._skip_texts(count)
-            else:
-                self._skip(_layout(kind).size * count)
+        if kind == STRING:
+            self._skip_texts(count)
+        else:
+            self._skip(_layout(kind).size * count)
 
     def _skip_texts(self, count: int) -> None:
-        if count * LENGTH.size > self._end - self.at:
-            raise _Damaged(self._too_short())
         # A fast loop, because a vocabulary has hundreds of thousands of strings.
-        data, end, unpack, size = self._data, self._end - LENGTH.size, LENGTH.unpack_from, 8
-        at = self.at
-        for _ in range(count):
-            if at > end:
-                break
-            at += size + unpack(data, at)[0]
-        else:
-            self._skip(at - self.at)
-            return
-        raise _Damaged(self._too_short())
+        at, data, unpack, size = self.at, self._data, LENGTH.unpack_from, LENGTH.size
+        try:
+            for _ in range(count):
+                at += size + unpack(data, at)[0]
+        except (struct.error, OverflowError):  # the position is not in the file
+            raise _Damaged(self._too_short()) from None
+        self._skip(at - self.at)
 
     def _skip(self, size: int) -> None:
         if size > self._end - self.at:
