@@ -20,6 +20,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import table_work
 from checkout import ROOT
@@ -53,15 +55,7 @@ from eliza_ffi.tables.output import write_csv as write_csv_rows
 from eliza_ffi.tables.output import write_jsonl as write_jsonl_rows
 from eliza_ffi.tables.rows import json_value
 
-try:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-except ImportError:
-    pa = pq = None
-
-needs_pyarrow = pytest.mark.skipif(pa is None, reason="pyarrow is not installed")
-PARQUET = pytest.param(".parquet", marks=needs_pyarrow)
-ANY_SUFFIX = pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".tsv", PARQUET])
+ANY_SUFFIX = pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".tsv", ".parquet"])
 
 BODIES = [
     "Hello, all",
@@ -385,7 +379,7 @@ def test_an_input_column_never_replaces_an_output_column(tmp_path: Path) -> None
 OUTPUT_NAMES = ("review", "team_label", "team_option_mass", "team_probabilities", "team_confidence")
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".jsonl", PARQUET])
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
 def test_a_kept_column_is_never_read_as_an_output_column(tmp_path: Path, suffix: str) -> None:
     row: dict[str, Any] = {"body": "hello", **dict.fromkeys(OUTPUT_NAMES, "MINE"), "review": "true"}
     table = write_jsonl(tmp_path / "in.jsonl", [row, {**row, "body": "other"}])
@@ -401,7 +395,6 @@ def test_a_kept_column_is_never_read_as_an_output_column(tmp_path: Path, suffix:
         assert isinstance(found.get("input_team_probabilities", ""), str)
 
 
-@needs_pyarrow
 def test_a_renamed_kept_column_keeps_its_type_in_parquet(tmp_path: Path) -> None:
     path = tmp_path / "in.parquet"
     pq.write_table(pa.table({"body": ["x"], "team_label": [7], "team": [8], "review": [9]}), path)
@@ -511,9 +504,7 @@ def test_a_model_failure_stops_the_job_which_can_be_resumed(
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
 def test_a_missing_column_stops_the_job_at_once(tmp_path: Path, suffix: str) -> None:
     table = table_of(tmp_path, suffix)
-    with pytest.raises(
-        InvalidArgumentError, match=r"no column 'text'; its columns are 'id', 'body'"
-    ):
+    with pytest.raises(InvalidArgumentError, match="no column 'text'; its columns are 'id', 'bod"):
         run(table, tmp_path / "out.jsonl", "text")
     with pytest.raises(InvalidArgumentError, match="no column 'date'"):
         run(table, tmp_path / "out.jsonl", keep=["date"])
@@ -620,14 +611,14 @@ def test_a_slow_row_limits_how_many_rows_are_read_ahead(tmp_path: Path) -> None:
     assert len(read) <= 20
 
 
-def test_an_interrupted_job_can_be_resumed(tmp_path: Path) -> None:
-    table = table_of(tmp_path, ".csv", 30)
-
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_an_interrupted_job_can_be_resumed(tmp_path: Path, suffix: str) -> None:
+    table, output = table_of(tmp_path, suffix, 30), tmp_path / f"out{suffix}"
     with pytest.raises(KeyboardInterrupt):
-        run(table, tmp_path / "out.csv", progress=interrupt_at_row_11)
-    assert not (tmp_path / "out.csv").exists()
+        run(table, output, progress=interrupt_at_row_11)
+    assert not output.exists()
     steps: list[TableStep] = []
-    result = run(table, tmp_path / "out.csv", progress=steps.append)
+    result = run(table, output, progress=steps.append)
     assert (result.new_rows, result.counts.rows, result.is_whole) == (19, 30, True)
     assert [step.rows for step in steps] == list(range(12, 31))
     assert steps[0].new_rows == 1
@@ -635,9 +626,9 @@ def test_an_interrupted_job_can_be_resumed(tmp_path: Path) -> None:
     assert steps[-1].done == 1.0
 
 
-def test_a_run_with_a_higher_limit_resumes_the_job(tmp_path: Path) -> None:
-    table = table_of(tmp_path, ".jsonl", 20)
-    output = tmp_path / "out.csv"
+@pytest.mark.parametrize(("of", "suffix"), [(".jsonl", ".csv"), (".parquet", ".parquet")])
+def test_a_run_with_a_higher_limit_resumes_the_job(tmp_path: Path, of: str, suffix: str) -> None:
+    table, output = table_of(tmp_path, of, 20), tmp_path / f"out{suffix}"
     assert run(table, output, limit=5).is_whole is False
     assert len(read_rows(output)) == 5
     assert run(table, output, limit=5).new_rows == 0
@@ -690,7 +681,6 @@ def test_a_retry_decides_only_rows_with_errors(tmp_path: Path, suffix: str, of: 
     }
 
 
-@needs_pyarrow
 def test_a_retry_from_parquet_to_parquet_keeps_copied_columns(tmp_path: Path) -> None:
     table = write_odd_parquet(tmp_path / "in.parquet")
     output = tmp_path / "out.parquet"
@@ -817,7 +807,7 @@ def once_at(row: int, act: Callable[[], Any]) -> Callable[[TableStep], None]:
 
 
 @ANY_SUFFIX
-@pytest.mark.parametrize("of", [".csv", ".jsonl", PARQUET])
+@pytest.mark.parametrize("of", [".csv", ".jsonl", ".parquet"])
 def test_a_job_fails_if_its_input_changed_during_the_run(
     tmp_path: Path, suffix: str, of: str
 ) -> None:
@@ -869,7 +859,6 @@ def test_a_csv_file_with_changed_columns_is_rejected(tmp_path: Path) -> None:
         next(table.rows())
 
 
-@needs_pyarrow
 def test_a_parquet_file_with_changed_columns_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "in.parquet"
     pq.write_table(pa.table({"a": ["1"], "b": ["2"]}), path)
@@ -1123,7 +1112,6 @@ def test_parquet_without_pyarrow_names_the_extra(
     assert not (tmp_path / "out.parquet.job").exists()
 
 
-@needs_pyarrow
 def test_parquet_rows_at_the_beginning_can_be_skipped(tmp_path: Path) -> None:
     path = tmp_path / "in.parquet"
     pq.write_table(pa.table({"n": list(range(50)), "b": ["x"] * 50}), path, row_group_size=7)
@@ -1134,7 +1122,6 @@ def test_parquet_rows_at_the_beginning_can_be_skipped(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@needs_pyarrow
 def test_parquet_output_keeps_the_types_of_a_parquet_input(tmp_path: Path) -> None:
     schema = pa.schema(
         [
@@ -1166,7 +1153,6 @@ def test_parquet_output_keeps_the_types_of_a_parquet_input(tmp_path: Path) -> No
     assert not (tmp_path / "out.parquet.rows").exists()
 
 
-@needs_pyarrow
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
 def test_parquet_output_infers_the_types_of_other_inputs(tmp_path: Path, suffix: str) -> None:
     if suffix == ".csv":
@@ -1188,7 +1174,6 @@ def test_parquet_output_infers_the_types_of_other_inputs(tmp_path: Path, suffix:
         assert found["error"].to_pylist() == [None, "in.jsonl, line 2: column 'body' is empty"]
 
 
-@needs_pyarrow
 @pytest.mark.parametrize("key", [b"\\ud800", b"\xff"])
 def test_a_key_unsupported_by_parquet_is_rejected_before_any_row(
     tmp_path: Path, key: bytes
@@ -1210,14 +1195,12 @@ def test_a_key_unsupported_by_parquet_is_rejected_before_any_row(
     run(table, tmp_path / "out.jsonl")
 
 
-@needs_pyarrow
 def test_a_question_name_unsupported_by_parquet_is_rejected(tmp_path: Path) -> None:
     table = table_of(tmp_path, ".csv", 2)
     with pytest.raises(InvalidArgumentError, match=r"question's name 'a\\ud800' cannot name"):
         run(table, tmp_path / "out.parquet", questions=(Predicate("x", "a\ud800"),))
 
 
-@needs_pyarrow
 def test_values_unsupported_by_parquet_are_converted(tmp_path: Path) -> None:
     table = tmp_path / os.fsdecode(b"in\xff.jsonl")
     table.write_bytes(
@@ -1229,26 +1212,6 @@ def test_values_unsupported_by_parquet_are_converted(tmp_path: Path) -> None:
     assert (first["v"], first["n"], first["i"]) == ("\ufffd", "9007199254740993", 2**53 + 1)
     assert (json.loads(second["v"]), second["n"], second["i"]) == ({"\ufffd": 1}, "0.5", 1)
     assert second["error"] == "in\ufffd.jsonl, line 2: column 'body' is empty"
-
-
-@needs_pyarrow
-def test_a_parquet_job_resumes_and_writes_its_output_atomically(tmp_path: Path) -> None:
-    table = table_of(tmp_path, ".parquet", 30)
-    output = tmp_path / "out.parquet"
-
-    with pytest.raises(KeyboardInterrupt):
-        run(table, output, progress=interrupt_at_row_11)
-    assert not output.exists()
-    assert run(table, output, limit=20).new_rows == 9
-    assert pq.read_metadata(output).num_rows == 20
-    assert run(table, output).new_rows == 10
-    again = run(table, output)
-    assert (again.new_rows, again.counts.rows, again.is_whole) == (0, 30, True)
-    assert_whole(table, output)
-    with pytest.raises(InvalidArgumentError, match="different settings"):
-        run(table, output, keep=[])
-    run(table, output, keep=[], overwrite=True)
-    assert pq.read_table(output).schema.names[:2] == ["row", "topic"]
 
 
 @ANY_SUFFIX
@@ -1292,7 +1255,6 @@ def write_odd_parquet(path: Path) -> Path:
     return path
 
 
-@needs_pyarrow
 def test_an_unreadable_parquet_cell_is_an_error_only_in_its_row(tmp_path: Path) -> None:
     table = write_odd_parquet(tmp_path / "in.parquet")
     run(table, tmp_path / "out.jsonl")
@@ -1311,7 +1273,6 @@ def test_an_unreadable_parquet_cell_is_an_error_only_in_its_row(tmp_path: Path) 
     assert rows[5]["topic"] == decide("f")["topic"].value
 
 
-@needs_pyarrow
 def test_unreadable_parquet_cells_of_other_types_are_named(tmp_path: Path) -> None:
     bad = [None, pa.py_buffer(struct.pack("<3q", 0, 1, 3)), pa.py_buffer(b"ab\xe9")]
     texts = pa.Array.from_buffers(pa.large_string(), 2, bad)
@@ -1333,7 +1294,6 @@ def test_unreadable_parquet_cells_of_other_types_are_named(tmp_path: Path) -> No
     assert first.fields == {"body": "x", "text": "a", "texts": ["a"]}
 
 
-@needs_pyarrow
 def test_nanosecond_columns_are_read_as_python_times(tmp_path: Path) -> None:
     moment = datetime.datetime(1970, 1, 1, microsecond=2)
     kinds = {"when": pa.timestamp("ns"), "span": pa.duration("ns"), "time": pa.time64("ns")}
@@ -1362,7 +1322,6 @@ def test_nanosecond_columns_are_read_as_python_times(tmp_path: Path) -> None:
     ]
 
 
-@needs_pyarrow
 def test_copied_parquet_columns_cause_no_errors(tmp_path: Path) -> None:
     table = write_odd_parquet(tmp_path / "in.parquet")
     output = tmp_path / "out.parquet"
@@ -1373,7 +1332,6 @@ def test_copied_parquet_columns_cause_no_errors(tmp_path: Path) -> None:
     assert [place for place, error in enumerate(errors, 1) if error] == [4, 7]
 
 
-@needs_pyarrow
 def test_a_malformed_parquet_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "in.parquet").write_bytes(b"nonsense")
     with pytest.raises(InvalidArgumentError, match=r"in\.parquet is not a Parquet file"):
