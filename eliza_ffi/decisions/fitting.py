@@ -9,7 +9,7 @@ standard error of the best.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -134,17 +134,18 @@ def calibrate(
     tried = METHODS if method == "auto" else (method,)
     if method == "auto" and is_made(model, how):
         tried = tuple(each for each in METHODS if _base(each) != "unconditional")
+    bases = {_base(each) for each in tried}
     is_fitted = any(map(_is_fitted, tried))
     names, every = [name for name, _ in named], [question for _, question in named]
     if is_fitted:
         _check_enough(method, names, wanted)
-    whole = rule != "legal" or any(_base(each) == "unconditional" for each in tried)
+    whole = rule != "legal" or "unconditional" in bases
     seen, asked_about = ask_examples(
         model, labelled.inputs, every, wanted, how, whole=whole, progress=progress, on_skip=on_skip
     )
     if is_fitted:
         _check_enough(method, names, asked_about)
-    plain = _plain_inputs(tried)
+    plain = CONTENT_FREE if "contextual" in bases else (EMPTY,) if "unconditional" in bases else ()
     everywhere = np.full((len(plain), len(named)), True)
     plain_scores, _ = ask_examples(
         model, plain, every, everywhere, how, whole=whole, called="content-free input"
@@ -157,7 +158,7 @@ def calibrate(
             dict(zip(plain, plain_scores[place], strict=True)),
             labelled.targets[asked_about[:, place], place],
             rule,
-            tried,
+            bases,
         )
         fitted.append(_fit_best(question_to(question), scored, tried))
     return Calibration(
@@ -203,9 +204,8 @@ class _Scored:
         plain: Mapping[str, QuestionScores],
         targets: NDArray[np.intp],
         rule: Rule,
-        tried: Sequence[CalibrationMethod],
+        bases: Collection[str],
     ) -> _Scored:
-        bases = {_base(method) for method in tried}
         log_p = [each.log_probabilities(rule) for each in scores]
         content_free, relative, empty_joint = None, None, None
         if "contextual" in bases:
@@ -228,12 +228,6 @@ class _Scored:
             empty_joint,
         )
 
-    @property
-    def has_target(self) -> NDArray[np.bool_]:
-        """Which examples have a known right option."""
-        known: NDArray[np.bool_] = self.targets != UNTOLD
-        return known
-
     def by(self, method: CalibrationMethod, baseline: Array | None) -> Array:
         """Return the log-probabilities before the temperature of a method is applied."""
         if _base(method) == "unconditional":
@@ -253,7 +247,7 @@ def _fit(
         baseline = log_mean(scored.log_p[rows])
     if not method.endswith("temperature"):
         return baseline, 1.0
-    rows = rows & scored.has_target
+    rows = rows & (scored.targets != UNTOLD)
     return baseline, fit_temperature(scored.by(method, baseline)[rows], scored.targets[rows])
 
 
@@ -283,12 +277,13 @@ def _simplest(losses: Mapping[CalibrationMethod, Array]) -> CalibrationMethod:
     differences of their losses.
     """
     best = min(losses.values(), key=lambda loss: loss.sum())
-    for method, loss in losses.items():
+
+    def is_close(loss: Array) -> bool:
         worse = loss - best
         n = len(worse)
-        if n < 2 or worse.mean() <= worse.std(ddof=1) / np.sqrt(n):
-            return method
-    raise AssertionError("the best method is at most one standard error above itself")
+        return n < 2 or bool(worse.mean() <= worse.std(ddof=1) / np.sqrt(n))
+
+    return next(method for method, loss in losses.items() if is_close(loss))
 
 
 def _cross_validated(scored: _Scored, method: CalibrationMethod) -> Array:
@@ -303,7 +298,7 @@ def _cross_validated(scored: _Scored, method: CalibrationMethod) -> Array:
         baseline, temperature = _fit(scored, method, fold_of != fold)
         values = tempered(scored.by(method, baseline)[held_out], temperature)
         losses[held_out] = -values[np.arange(len(held_out)), scored.targets[held_out]]
-    return losses[scored.has_target]
+    return losses[scored.targets != UNTOLD]
 
 
 def _folds(targets: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -317,13 +312,6 @@ def _folds(targets: NDArray[np.intp]) -> NDArray[np.intp]:
     by_option = labelled[np.argsort(targets[labelled], kind="stable")]
     folds[by_option] = np.arange(len(labelled)) % MOST_FOLDS
     return folds
-
-
-def _plain_inputs(tried: Sequence[CalibrationMethod]) -> tuple[str, ...]:
-    bases = {_base(method) for method in tried}
-    if "contextual" in bases:
-        return CONTENT_FREE
-    return (EMPTY,) if "unconditional" in bases else ()
 
 
 def _check_enough(method: str, names: Sequence[str], wanted: NDArray[np.bool_]) -> None:

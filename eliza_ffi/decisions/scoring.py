@@ -16,19 +16,8 @@ The probabilities are the softmax of the scores over the options. The scores of 
 already log-probabilities. ``legal`` needs only the logits of a few tokens. The other rules need
 whole rows of logits: after the prompt, and after every token of every label except its last.
 
-The functions below adjust these results. They compare them with the results for other inputs, or
-apply a temperature that was fitted on examples. P stands for the probabilities by one of the rules
-above, and n for the number of tokens of the option's label:
-
-=============  ============================================  =====================================
-function       score of an option                            source
-=============  ============================================  =====================================
-unconditional  (joint - joint of an empty input) / n         SGLang; PMI_DC of Holtzman et al. 2021
-relative_to    log P - log of the mean P of content-free     Zhao et al. 2021, "contextual"
-               inputs
-relative_to    log P - log of the mean P of a batch          Zhou et al. 2023, "batch"
-tempered       log P / T, T by :func:`fit_temperature`       Guo et al. 2017
-=============  ============================================  =====================================
+:func:`unconditional` and :func:`relative_to` compare these results with the results for other
+inputs. :func:`tempered` applies a temperature, which :func:`fit_temperature` fits on examples.
 
 References
 ----------
@@ -290,7 +279,7 @@ def unconditional(joint: ArrayLike, joint_of_empty: ArrayLike, n_tokens: ArrayLi
 
 
 def tempered(log_probabilities: ArrayLike, temperature: float) -> Array:
-    r"""Return the logarithms of softmax(z / T) over the last axis.
+    r"""Return the logarithms of softmax(z / T) over the last axis (Guo et al. 2017).
 
     Parameters
     ----------

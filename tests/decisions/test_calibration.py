@@ -231,36 +231,34 @@ def test_right_answers_become_indices_of_options() -> None:
 
 
 @pytest.mark.parametrize(
-    ("example", "reason"),
+    ("answers", "reason"),
     [
-        (
-            ("x", {"urgent": "yes"}),
-            "example 1, 'urgent': the answer to a predicate must be True or False, got 'yes'",
-        ),
-        (("x", {"urgent": 1}), "the answer to a predicate must be True or False, got 1"),
-        (("x", {"tone": "glad"}), "expected one of 'calm', 'angry', 'sad', got 'glad'"),
-        (("x", {"tone": 0}), "got 0"),
-        (("x", {"tone": True}), "got True"),
-        (("x", {"mood": 3}), "expected one of 'bad', 'fair', 'good' or a level from 0 to 2, got 3"),
-        (("x", {"mood": -1}), "got -1"),
-        (("x", {"mood": True}), "got True"),
-        (("x", {"mood": 0.5}), "got 0.5"),
-        (("x", {"mood": "great"}), "got 'great'"),
-        (
-            ("x", {"topics": "sport"}),
-            "the answer to labels must be a list of the labels that fit, got 'sport'",
-        ),
-        (("x", {"topics": ["art"]}), "expected one of 'sport', 'money', got 'art'"),
-        (("x", {"tune": "sad"}), "example 1 answers 'tune', but no question has that name"),
-        ("x", "example 1 must be a pair of an input and a mapping"),
-        (("x", "calm"), "example 1 must be a pair of an input and a mapping"),
-        (("x", {}, {}), "example 1 must be a pair of an input and a mapping"),
+        ({"urgent": "yes"}, "example 1, 'urgent': the answer to a predicate must be True or False"),
+        ({"urgent": 1}, "the answer to a predicate must be True or False, got 1"),
+        ({"tone": "glad"}, "expected one of 'calm', 'angry', 'sad', got 'glad'"),
+        ({"tone": 0}, "got 0"),
+        ({"tone": True}, "got True"),
+        ({"mood": 3}, "expected one of 'bad', 'fair', 'good' or a level from 0 to 2, got 3"),
+        ({"mood": -1}, "got -1"),
+        ({"mood": True}, "got True"),
+        ({"mood": 0.5}, "got 0.5"),
+        ({"mood": "great"}, "got 'great'"),
+        ({"topics": "sport"}, "to labels must be a list of the labels that fit, got 'sport'"),
+        ({"topics": ["art"]}, "expected one of 'sport', 'money', got 'art'"),
+        ({"tune": "sad"}, "example 1 answers 'tune', but no question has that name"),
+        ("calm", "example 1 must be a pair of an input and a mapping"),
     ],
 )
-def test_malformed_examples_are_rejected(example: Any, reason: str) -> None:
+def test_malformed_answers_are_rejected(answers: Any, reason: str) -> None:
     with pytest.raises(InvalidArgumentError) as raised:
-        read_examples([URGENT, TONE, MOOD, TOPICS], [("w", {}), example])
+        read_examples([URGENT, TONE, MOOD, TOPICS], [("w", {}), ("x", answers)])
     assert reason in str(raised.value)
+
+
+@pytest.mark.parametrize("example", ["x", ("x", {}, {})])
+def test_an_example_must_be_a_pair(example: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="example 0 must be a pair of an input and a"):
+        read_examples([URGENT], [example])
 
 
 # ---- the fit ---------------------------------------------------------------------------------
@@ -733,6 +731,9 @@ def test_truncated_and_changed_files_are_detected(saved: tuple[Calibration, Path
     assert Calibration.load(path) == calibration
 
 
+HEAD = b'{"format": "eliza-ffi decision calibration", "version": '
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
@@ -740,15 +741,9 @@ def test_truncated_and_changed_files_are_detected(saved: tuple[Calibration, Path
         (b"\xff\xfe", "not UTF-8 text"),
         (b"[1, 2]", "format"),
         (b'{"format": "other"}', "format"),
-        (
-            b'{"format": "eliza-ffi decision calibration", "version": 2}',
-            "expected version 1, got 2",
-        ),
-        (b'{"format": "eliza-ffi decision calibration", "version": 1}', "calibration' is missing"),
-        (
-            b'{"format": "eliza-ffi decision calibration", "version": 1, "calibration": {}}',
-            "damaged",
-        ),
+        (HEAD + b"2}", "expected version 1, got 2"),
+        (HEAD + b"1}", "calibration' is missing"),
+        (HEAD + b'1, "calibration": {}}', "damaged"),
     ],
 )
 def test_other_files_are_rejected_with_a_reason(
@@ -782,21 +777,6 @@ def test_other_files_are_rejected_with_a_reason(
             {"method": "unconditional", "baseline": None, "empty_joint": [[0.0, 0.0, 0.0]] * 2},
             "empty_joint must have 1 orders, got 2",
         ),
-    ],
-)
-def test_invalid_values_in_an_edited_file_are_rejected(
-    change: dict[str, Any], reason: str, saved: tuple[Calibration, Path]
-) -> None:
-    calibration, path = saved
-    (question,) = calibration.questions
-    replace(calibration, questions=(replace(question, **change),)).save(path)
-    with pytest.raises(InvalidArgumentError, match=reason):
-        Calibration.load(path)
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
         ({"rule": "best"}, "rule must be .* got 'best'"),
         ({"labels": "digits"}, "labels must be"),
         ({"orders": 0}, "orders must be a whole number from 1 to 64"),
@@ -805,10 +785,13 @@ def test_invalid_values_in_an_edited_file_are_rejected(
         ({"model": 7}, "model must be a string, got 7"),
     ],
 )
-def test_invalid_settings_in_an_edited_file_are_rejected(
+def test_invalid_values_in_an_edited_file_are_rejected(
     change: dict[str, Any], reason: str, saved: tuple[Calibration, Path]
 ) -> None:
     calibration, path = saved
+    (question,) = calibration.questions
+    if not change.keys() <= vars(calibration).keys():
+        change = {"questions": (replace(question, **change),)}
     replace(calibration, **change).save(path)
     with pytest.raises(InvalidArgumentError, match=reason):
         Calibration.load(path)
