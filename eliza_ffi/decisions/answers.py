@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from .._lazy import lazy_property
 from ..checks import check_kind, check_number, check_several, check_whole, short_repr, wrong
 from ..errors import InvalidArgumentError
 from ..library.protocol import Ranking
@@ -286,11 +287,10 @@ class Decision(Mapping[str, Any]):
     usage: DecisionUsage
     calibrated: bool = False
     reasoning: str | None = None
-    _by_name: dict[str, Answer] = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        named = {name_of(answer.name, i): answer for i, answer in enumerate(self.answers)}
-        object.__setattr__(self, "_by_name", named)
+    @lazy_property
+    def _by_name(self) -> dict[str, Answer]:
+        return {name_of(answer.name, i): answer for i, answer in enumerate(self.answers)}
 
     def __getitem__(self, name: str | int) -> Answer:
         try:

@@ -174,24 +174,24 @@ class AnswerCounts:
         self.answers: dict[str, Counter[str]] = {name: Counter() for name in columns.questions}
 
     def add(self, cells: Mapping[str, Any]) -> None:
-        """Count a row, either from :meth:`OutputColumns.cells` or read from a file."""
+        """Count a row from :meth:`OutputColumns.cells`."""
         self.rows += 1
-        if has_error(cells):
+        if cells[ERROR] is not None:
             self.errors += 1
-            self.first_error = self.first_error or cell_text(cells.get(ERROR))
+            self.first_error = self.first_error or cells[ERROR]
         if REVIEW in self._columns.types:
-            self.review += cell_text(cells.get(REVIEW)) == "true"
+            self.review += bool(cells[REVIEW])
         for name, question in self._columns.questions.items():
+            answer = cells[name]
             # If the model abstained, the answer is empty, but the label column contains a level.
-            answer = cell_text(cells.get(name))
-            if not answer:
+            if answer is None:
                 continue
             if isinstance(question, Labels):
-                self.answers[name].update(cell_text(label) for label in json.loads(answer))
+                self.answers[name].update(map(cell_text, answer))
             elif isinstance(question, Score):
-                self.answers[name][cell_text(cells.get(f"{name}_label"))] += 1
+                self.answers[name][cells[f"{name}_label"]] += 1
             else:
-                self.answers[name][answer] += 1
+                self.answers[name][cell_text(answer)] += 1
 
 
 def called_apart(kept: Sequence[str], reserved: Collection[str]) -> dict[str, str]:
@@ -207,11 +207,6 @@ def called_apart(kept: Sequence[str], reserved: Collection[str]) -> dict[str, st
             taken.add(output_name)
         apart[output_name] = name
     return apart
-
-
-def has_error(cells: Mapping[str, Any]) -> bool:
-    """Return whether a row has an error. The row may have been read from a file."""
-    return bool(cell_text(cells.get(ERROR)))
 
 
 def cell_text(value: Any) -> str:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ElizaError, InvalidArgumentError
-from .columns import ROW, has_error
+from .columns import ERROR, ROW
 from .files import content_hash
 from .rows import json_bytes
 
@@ -256,7 +256,8 @@ class JobStore:
         text = json_bytes(cells).decode()
         with self._named_errors():
             self._database.execute(
-                f"INSERT INTO {table} VALUES (?, ?, ?)", [cells[ROW], has_error(cells), text]
+                f"INSERT INTO {table} VALUES (?, ?, ?)",
+                [cells[ROW], cells[ERROR] is not None, text],
             )
             if time.monotonic() - self._synced >= SYNC_SECONDS:
                 self._database.execute("PRAGMA wal_checkpoint")
