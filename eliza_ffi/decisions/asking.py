@@ -170,7 +170,8 @@ class Asking:
     def _ending(self, asked: Asked, tokens: list[int]) -> Ending:
         choices = self._session.choices
         if asked.options:
-            return Ending(tokens, choices.tokens_of(_label_set(asked)))
+            labels = [option.label for option in asked.options]
+            return Ending(tokens, choices.tokens_of(LabelSet(labels, labels)))
         assert isinstance(asked.question, Choice)
         return Ending(tokens, choices.tokens_of(asked.question.label_set), asked.question.top)
 
@@ -194,16 +195,15 @@ class Asking:
         if scores.joint is None:
             return OptionScores(scores.legal[place], option_mass=scores.option_mass)
         labels = [asked.options[i].label for i in place]
+        tokenize, detokenize = self._session.tokenize, self._session.detokenize
+        n_tokens = [len(tokenize_choice(label, tokenize, detokenize)) for label in labels]
         return OptionScores(
             legal=scores.legal[place],
             joint=scores.joint[place],
-            n_tokens=np.array([self._n_tokens(label) for label in labels], dtype=np.float64),
+            n_tokens=np.array(n_tokens, dtype=np.float64),
             n_bytes=np.array([len(label.encode()) for label in labels], dtype=np.float64),
             option_mass=scores.option_mass,
         )
-
-    def _n_tokens(self, label: str) -> int:
-        return len(tokenize_choice(label, self._session.tokenize, self._session.detokenize))
 
 
 def asking_of(
@@ -489,8 +489,3 @@ def _is_searched(question: AskedQuestion, how: How) -> bool:
     if not isinstance(question, Choice) or not question.has_many_options:
         return False
     return not question.lists_options and how.orders == 1 and how.labels == "text"
-
-
-def _label_set(asked: Asked) -> LabelSet[str]:
-    labels = [option.label for option in asked.options]
-    return LabelSet(labels, labels)

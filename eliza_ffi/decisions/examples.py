@@ -231,9 +231,7 @@ def ask_examples(
         if places:
             groups.setdefault(places, []).append(row)
     total = sum(map(len, groups.values()))
-    scored: dict[tuple[int, int], QuestionScores] = {}
-    skipped: dict[int, str] = {}
-    done = 0
+    answers: dict[int, Any] = {}  # for each input, the reason to skip it or its scores by question
     for places, rows in groups.items():
         answered = ask_many(
             model,
@@ -241,25 +239,23 @@ def ask_examples(
             [questions[place] for place in places],
             how,
             whole=whole,
-            progress=_after(done, total, progress),
+            progress=_after(len(answers), total, progress),
             failed=partial(failed, rows),
         )
         for row, scores in zip(rows, answered, strict=True):
-            if isinstance(scores, str):
-                skipped[row] = scores
-                continue
-            scored.update({(place, row): one for place, one in zip(places, scores, strict=True)})
-        done += len(rows)
+            is_skipped = isinstance(scores, str)
+            answers[row] = scores if is_skipped else dict(zip(places, scores, strict=True))
+    skipped = {row: why for row, why in sorted(answers.items()) if isinstance(why, str)}
     asked = wanted.copy()
-    for row in sorted(skipped):
+    for row, why in skipped.items():
         asked[row] = False
         assert on_skip is not None, "without on_skip the error was raised"
-        on_skip(row, skipped[row])
+        on_skip(row, why)
     if skipped and len(skipped) == total:
-        first, why = min(skipped.items())
+        first, why = next(iter(skipped.items()))
         raise InvalidArgumentError(f"no {called} can be used; {called} {first}: {why}")
     scores = [
-        [scored[place, int(row)] for row in np.flatnonzero(asked[:, place])]
+        [answers[row][place] for row in np.flatnonzero(asked[:, place]).tolist()]
         for place in range(len(questions))
     ]
     return scores, asked

@@ -298,7 +298,7 @@ def _cross_validated(scored: _Scored, method: CalibrationMethod) -> Array:
         baseline, temperature = _fit(scored, method, fold_of != fold)
         values = tempered(scored.by(method, baseline)[held_out], temperature)
         losses[held_out] = -values[np.arange(len(held_out)), scored.targets[held_out]]
-    return losses[scored.targets != UNTOLD]
+    return losses[fold_of >= 0]
 
 
 def _folds(targets: NDArray[np.intp]) -> NDArray[np.intp]:

@@ -112,15 +112,11 @@ class Asked:
         by_letter = self.options[0].is_lettered
         head = "Answer with the letter of one of" if by_letter else "Answer with one of"
         if isinstance(self.question, Score):
-            head += " these levels" + self._direction
+            upward = tuple(range(len(self.order)))
+            directions = {upward: ", lowest first", upward[::-1]: ", highest first"}
+            head += " these levels" + directions.get(self.order, "")
         lines = "\n".join(option.line for option in self.options)
         return f"{self.question.instructions.strip()}\n{head}:\n{lines}"
-
-    @property
-    def _direction(self) -> str:
-        """The direction in which the levels are listed, if they are in order."""
-        upward = tuple(range(len(self.order)))
-        return {upward: ", lowest first", upward[::-1]: ", highest first"}.get(self.order, "")
 
 
 def ask(
