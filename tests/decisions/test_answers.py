@@ -132,11 +132,6 @@ def test_a_model_abstains_only_below_the_threshold(
     assert answered.value is not None
 
 
-def test_each_option_needs_one_probability() -> None:
-    with pytest.raises(ValueError, match="zip"):
-        answer_of(Choice("?", ["a", "b"]), [0.2, 0.3, 0.5])
-
-
 def test_a_labels_answer_contains_the_labels_that_fit() -> None:
     labels = Labels("About?", ["a", "b", True], "topics")
     assert [each.instructions for each in expand(labels)] == [

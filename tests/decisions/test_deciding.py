@@ -285,12 +285,6 @@ def test_json_and_conversations_equal_their_text_as_inputs(model: Model) -> None
         assert_same(found, expected)
 
 
-def test_images_are_rejected(tiny_model: Model) -> None:
-    image = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
-    with pytest.raises(InvalidArgumentError, match="part of type 'input_image': only text is"):
-        tiny_model.decide([{"role": "user", "content": [image]}], ANGRY)
-
-
 def test_a_custom_prompt_replaces_the_built_in_one(model: Model) -> None:
     def write(given: str, asked: Asked) -> str:
         return f"message: {given}\n{asked.question.instructions}\naction: "
@@ -311,13 +305,6 @@ def test_a_custom_prompt_replaces_the_built_in_one(model: Model) -> None:
         **F32,
     )
     assert len(beginning) == 2  # one prompt is the beginning of the other
-
-
-def test_a_question_as_json_has_the_same_answer(model: Model) -> None:
-    ours = model.decide(INPUT, {"q": TEAM}, **F32)["q"]
-    written = question_to(TEAM)
-    theirs = model.decide(INPUT, {"q": written}, **F32)["q"]
-    assert theirs.distribution == pytest.approx(ours.distribution, abs=CLOSE)
 
 
 def test_a_model_abstains_below_the_probability_threshold(tiny_model: Model) -> None:

@@ -97,13 +97,6 @@ def test_letters_need_a_list(model: Model) -> None:
         model.decide(INPUT, [Choice(ASKED, OPTIONS)], labels="letters")
 
 
-def test_a_wrong_setting_of_the_question_is_named() -> None:
-    with pytest.raises(InvalidArgumentError, match="show_options must be True, False or"):
-        Choice(ASKED, OPTIONS, show_options="all")  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgumentError, match="top must be"):
-        Choice(ASKED, OPTIONS, top=0)
-
-
 def test_a_question_is_the_same_after_json() -> None:
     question = Choice(ASKED, OPTIONS, "product", show_options=False, top=9)
     (read,) = as_questions([question_to(question)])

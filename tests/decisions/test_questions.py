@@ -137,6 +137,11 @@ def test_the_numbers_of_options_levels_and_labels_are_limited() -> None:
             lambda: Choice("x", ["a", "b"], "q", none=" "),
             "'q': none must be a non-empty string or None, got ' '",
         ),
+        (
+            lambda: Choice("x", ["a", "b"], show_options="all"),
+            "show_options must be True, False or",
+        ),
+        (lambda: Choice("x", ["a", "b"], top=0), "top must be a whole number of 1 or more, got 0"),
         (lambda: Option("a", 1), "a description must be a string or None, got 1"),  # type: ignore[arg-type]
         (lambda: Score("x", ["a", True]), "the level must be a string, got True"),  # type: ignore[list-item]
         (lambda: Score("x", ["a", "a"], "q"), "'q': 'a' is given twice"),

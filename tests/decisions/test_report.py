@@ -118,14 +118,6 @@ def test_the_overall_report_combines_all_answers(report: DecisionReport) -> None
     assert (whole.confusion, whole.level_error) == ((), None)
 
 
-def test_coverage_is_the_share_of_answers_above_the_threshold(report: DecisionReport) -> None:
-    at = {point.threshold: point for point in report.questions[0].coverage}
-    # 0.7 right, 0.8 wrong, 0.4 right, 0.6 right
-    assert (at[0.0].coverage, at[0.0].accuracy) == (1.0, 0.75)
-    assert (at[0.5].coverage, at[0.5].accuracy) == (0.75, pytest.approx(2 / 3))
-    assert (at[0.95].coverage, at[0.95].accuracy) == (0.0, None)
-
-
 def test_answers_that_depend_on_the_order_are_flips(scripted_model: MakeModel) -> None:
     # The weight of the option that is shown first is multiplied by e.
     outputs = {TONE.instructions: TONES}
