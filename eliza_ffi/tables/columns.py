@@ -37,8 +37,9 @@ class OutputColumns:
     - ``NAME_label``: the most probable level of a score
     - ``NAME_confidence``
     - ``NAME_option_mass``: if `option_mass` is True; not for labels
-    - ``NAME_probabilities``: if `probabilities` is True
-    - ``NAME_top``: if `top` is given; only for choices
+    - ``NAME_probabilities``: if `probabilities` is True; maps each option to its probability
+    - ``NAME_top``: if `top` is given, the `top` most probable options of a choice with their
+      probabilities
 
     The last columns are ``reasoning``, if `reasoning` is True, ``review``, if `min_confidence` is
     given, and ``error``.
@@ -48,15 +49,6 @@ class OutputColumns:
     kept
         Columns of the input to copy. A column with the same name as another output column gets the
         prefix ``input_``.
-    probabilities
-        Whether to add ``NAME_probabilities``, a mapping from each option to its probability.
-    option_mass
-        Whether to add ``NAME_option_mass``.
-    top
-        Add ``NAME_top``, the most probable options of a choice with their probabilities, at most
-        this many. None = no such column.
-    reasoning
-        Whether to add ``reasoning``, the model's reasoning before its answers.
     min_confidence
         Mark a row for review if an answer has a lower confidence or the model abstained. None = no
         column ``review``.

@@ -60,42 +60,18 @@ NO_CONVERSATION = ({"role": "user", "content": ""},)
 
 @dataclass(frozen=True)
 class _Type:
-    """Hold the properties of a type of decision models.
+    """Hold the properties of a type of decision models; see the table in the module's docstring."""
 
-    Attributes
-    ----------
-    labels : str
-        ``"letters"``, ``"codes"`` or ``"typed"``, as in :mod:`.option_labels`.
-    takes_labels : bool
-        Whether the template receives the labels. Otherwise the template contains them.
-    true_first : bool
-        Whether the option ``true`` of a noul comes first.
-    two_orders : bool
-        Whether a choice is also asked with its options reversed.
-    rates_nouls : bool
-        Whether a noul is rated on nine labels instead of two.
-    sorts_keys : bool
-        Whether the keys of JSON objects are sorted.
-    shows_all : bool
-        Whether a prompt lists all questions of the request.
-    takes_none : bool
-        Whether the input may be None.
-    buckets : tuple of (float, str)
-        Pairs of a maximum number of options and the name of the temperature for it.
-    """
-
-    labels: str = "codes"
-    takes_labels: bool = True
+    labels: str = "codes"  # "letters", "codes" or "typed", as in option_labels.py
+    takes_labels: bool = True  # whether the template receives the labels
     true_first: bool = False
     two_orders: bool = False
     rates_nouls: bool = False
     sorts_keys: bool = False
     shows_all: bool = False
     takes_none: bool = False
-    buckets: tuple[tuple[float, str], ...] = (
-        *((2, "2"), (5, "3_5"), (10, "6_10")),
-        (math.inf, "11"),
-    )
+    # Pairs of a maximum number of options and the name of the temperature for it.
+    buckets: tuple[tuple[float, str], ...] = ((2, "2"), (5, "3_5"), (10, "6_10"), (math.inf, "11"))
 
 
 TYPES = {
