@@ -196,7 +196,7 @@ class Choice:
     @property
     def has_many_options(self) -> bool:
         """Whether there are more than 255 options. The answer then has only the `top` best ones."""
-        return len(self.options) > MAX_OPTIONS
+        return len(self.choices) + (self.none is not None) > MAX_OPTIONS
 
     @property
     def lists_options(self) -> bool:
