@@ -9,13 +9,14 @@ standard error of the best.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .._lazy import lazy_property
 from ..checks import check_callback, check_one_of
 from ..errors import InvalidArgumentError
 from .asking import How, WritePrompt, check_model
@@ -152,14 +153,9 @@ def calibrate(
     )
     fitted = []
     for place, (name, question) in enumerate(named):
-        scored = _Scored.of(
-            name,
-            seen[place],
-            dict(zip(plain, plain_scores[place], strict=True)),
-            labelled.targets[asked_about[:, place], place],
-            rule,
-            bases,
-        )
+        targets = labelled.targets[asked_about[:, place], place]
+        of_plain = dict(zip(plain, plain_scores[place], strict=True))
+        scored = _Scored(name, seen[place], targets, of_plain, rule)
         fitted.append(_fit_best(question_to(question), scored, tried))
     return Calibration(
         model=fingerprint_of(model),
@@ -174,77 +170,68 @@ def calibrate(
 
 @dataclass(frozen=True, eq=False)
 class _Scored:
-    """Hold the log-probabilities of a question's options for some examples.
+    """Hold the scores of a question's options for some examples.
 
     Attributes
     ----------
+    scores : sequence of QuestionScores
+        The scores for each example.
     targets : array of int, shape [n]
         The index of the right option of each example.
-    log_p : array, shape [n, n_options]
-        Log-probabilities by the scoring rule.
-    content_free : array, shape [n_options], or None
-        The logarithms of the mean probabilities for content-free inputs, if a method needs them.
-    unconditional : array, shape [n, n_options], or None
-        Log-probabilities relative to an empty input, if a method needs them.
-    empty_joint : tuple of tuple of float, or None
-        The joint scores of the empty input for each order, if a method needs them.
+    plain : mapping of str to QuestionScores
+        The scores for the content-free inputs that the tried methods need.
     """
 
+    name: str
+    scores: Sequence[QuestionScores]
     targets: NDArray[np.intp]
-    log_p: Array
-    content_free: Array | None
-    unconditional: Array | None
-    empty_joint: tuple[tuple[float, ...], ...] | None
+    plain: Mapping[str, QuestionScores]
+    rule: Rule
 
-    @classmethod
-    def of(
-        cls,
-        name: str,
-        scores: Sequence[QuestionScores],
-        plain: Mapping[str, QuestionScores],
-        targets: NDArray[np.intp],
-        rule: Rule,
-        bases: Collection[str],
-    ) -> _Scored:
-        log_p = [each.log_probabilities(rule) for each in scores]
-        content_free, relative, empty_joint = None, None, None
-        if "contextual" in bases:
-            content_free = log_mean([plain[text].log_probabilities(rule) for text in CONTENT_FREE])
-        if "unconditional" in bases:
-            empty_joint = tuple(
-                tuple(float(score) for score in one.of("joint")) for one in plain[EMPTY].orders
+    @lazy_property
+    def log_p(self) -> Array:
+        """Log-probabilities by the scoring rule, shape [n, n_options]."""
+        return self._finite([each.log_probabilities(self.rule) for each in self.scores])
+
+    @lazy_property
+    def unconditional(self) -> Array:
+        """Log-probabilities relative to an empty input, shape [n, n_options]."""
+        joint = self.empty_joint
+        return self._finite([each.unconditional_log_probabilities(joint) for each in self.scores])
+
+    @lazy_property
+    def empty_joint(self) -> tuple[tuple[float, ...], ...]:
+        """The joint scores of the empty input for each order."""
+        return tuple(tuple(one.of("joint").tolist()) for one in self.plain[EMPTY].orders)
+
+    def baseline(self, method: CalibrationMethod, rows: NDArray[np.bool_]) -> Array | None:
+        """Return the baseline of a method, fitted on the examples in `rows`."""
+        if _base(method) == "contextual":
+            return log_mean(
+                [self.plain[each].log_probabilities(self.rule) for each in CONTENT_FREE]
             )
-            relative = [each.unconditional_log_probabilities(empty_joint) for each in scores]
-        for values in (log_p, relative):
-            if values and not np.isfinite(values).all():
-                raise InvalidArgumentError(
-                    f"the model gives an option of {name!r} probability 0, which cannot be fitted"
-                )
-        return cls(
-            targets,
-            np.array(log_p),
-            content_free,
-            None if relative is None else np.array(relative),
-            empty_joint,
-        )
+        return log_mean(self.log_p[rows]) if _base(method) == "batch" else None
 
     def by(self, method: CalibrationMethod, baseline: Array | None) -> Array:
         """Return the log-probabilities before the temperature of a method is applied."""
         if _base(method) == "unconditional":
-            assert self.unconditional is not None
             return self.unconditional
         return self.log_p if baseline is None else relative_to(self.log_p, baseline)
+
+    def _finite(self, log_probabilities: Sequence[Array]) -> Array:
+        values = np.array(log_probabilities)
+        if not np.isfinite(values).all():
+            raise InvalidArgumentError(
+                f"the model gives an option of {self.name!r} probability 0, which cannot be fitted"
+            )
+        return values
 
 
 def _fit(
     scored: _Scored, method: CalibrationMethod, rows: NDArray[np.bool_]
 ) -> tuple[Array | None, float]:
     """Fit the baseline and the temperature of a method on the examples in `rows`."""
-    baseline = None
-    if _base(method) == "contextual":
-        baseline = scored.content_free
-    elif _base(method) == "batch":
-        baseline = log_mean(scored.log_p[rows])
+    baseline = scored.baseline(method, rows)
     if not method.endswith("temperature"):
         return baseline, 1.0
     rows = rows & (scored.targets != UNTOLD)
