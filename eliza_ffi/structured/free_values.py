@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .automata import DEAD, Dfa, json_number, json_string
+from .automata import json_number, json_string
 
-__all__ = ["JSON_DEPTH", "MOST_SPACES", "dfa_ends", "value_ends"]
+__all__ = ["JSON_DEPTH", "MOST_SPACES", "value_ends"]
 
 JSON_DEPTH = 16
 """The deepest nesting of arrays and objects in a ``free-json`` value."""
@@ -28,12 +28,12 @@ def value_ends(data: bytes, start: int, depth: int) -> Iterator[int]:
         if depth > 0:
             yield from _container_ends(data, start, depth)
     elif first == b'"':
-        yield from dfa_ends(json_string(), data, start)
+        yield from json_string().ends(data, start)
     else:
         for word in (b"true", b"false", b"null"):
             if data.startswith(word, start):
                 yield start + len(word)
-        yield from dfa_ends(json_number(), data, start)
+        yield from json_number().ends(data, start)
 
 
 def _container_ends(data: bytes, start: int, depth: int) -> Iterator[int]:
@@ -46,7 +46,7 @@ def _container_ends(data: bytes, start: int, depth: int) -> Iterator[int]:
         return
     while True:
         if is_object:
-            name_end = next(dfa_ends(json_string(), data, position), None)
+            name_end = next(json_string().ends(data, position), None)
             if name_end is None:
                 return
             position = _after_spaces(data, name_end)
@@ -71,15 +71,3 @@ def _after_spaces(data: bytes, position: int) -> int:
     while position < last and data[position] in b" \t\n\r":
         position += 1
     return position
-
-
-def dfa_ends(dfa: Dfa, data: bytes, start: int) -> Iterator[int]:
-    """Yield the offsets at which a string that the automaton accepts may end, in bytes."""
-    state = 0
-    for position in range(start, len(data) + 1):
-        if dfa.accepting[state]:
-            yield position
-        if position < len(data):
-            state = int(dfa.transitions[state, dfa.classes[data[position]]])
-            if state == DEAD:
-                return

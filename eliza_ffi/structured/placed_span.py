@@ -8,6 +8,7 @@ closing quote. Otherwise the value includes its own quotes.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -29,7 +30,7 @@ from .automata import (
     json_number,
     json_string,
 )
-from .free_values import JSON_DEPTH, dfa_ends, value_ends
+from .free_values import JSON_DEPTH, value_ends
 from .json_text import read_json, string_from_body
 from .spans import SkeletonSpan
 
@@ -38,8 +39,6 @@ __all__ = [
     "PlacedSpan",
     "Script",
     "pattern_dfa",
-    "regex_literal",
-    "without_escapes",
 ]
 
 _PATTERNS = {
@@ -144,7 +143,7 @@ class PlacedSpan:
         if self.texts is not None:
             return {"choices": [text + follow for text in self.texts for follow in self.follow]}
         value = _PATTERNS[self.request()["json"]]
-        follow = "|".join(regex_literal(text) for text in self.follow)
+        follow = "|".join(re.escape(text) for text in self.follow)
         return {"dfa": _pattern_form(f"{value}(?:{follow})", False)}
 
     def value(self, text: str) -> Any:
@@ -176,10 +175,10 @@ class PlacedSpan:
             yield from value_ends(data, start, JSON_DEPTH)
         elif self.span.kind == "free-string" and self.in_string:
             # The automaton requires quotes, which here belong to the literals.
-            for end in dfa_ends(json_string(), b'"' + data[start:] + b'"', 0):
+            for end in json_string().ends(b'"' + data[start:] + b'"'):
                 yield start + end - 2
         else:
-            yield from dfa_ends(self.dfa(), data, start)
+            yield from self.dfa().ends(data, start)
 
     def check_follower(self, following: str | None) -> None:
         """Check that the end of the value can be recognized by the text that follows.
@@ -231,24 +230,6 @@ Script = Generator[PlacedSpan, Filled, None]
 span, because a later span may depend on an earlier one."""
 
 
-def regex_literal(text: str) -> str:
-    """Return a regular expression that matches exactly this text."""
-    return "".join(f"\\{char}" if char in r".^$*+?{}[]|()\/" else char for char in text)
-
-
-def without_escapes(dfa: Dfa) -> Dfa:
-    """Restrict an automaton to text that needs no escaping inside a JSON string.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If it accepts no such text.
-    """
-    transitions = dfa.transitions[:, dfa.classes].copy()
-    transitions[:, _NEED_ESCAPE] = DEAD
-    return Dfa(np.arange(256, dtype=np.uint8), transitions, dfa.accepting).minimized()
-
-
 @functools.lru_cache(maxsize=128)
 def pattern_dfa(pattern: str, in_string: bool) -> Dfa:
     """Return the automaton of a pattern. Inside a JSON string it excludes text that needs escaping.
@@ -261,8 +242,10 @@ def pattern_dfa(pattern: str, in_string: bool) -> Dfa:
     dfa = compile_regex(pattern)
     if not in_string:
         return dfa
+    transitions = dfa.transitions[:, dfa.classes].copy()
+    transitions[:, _NEED_ESCAPE] = DEAD
     try:
-        return without_escapes(dfa)
+        return Dfa(np.arange(256, dtype=np.uint8), transitions, dfa.accepting).minimized()
     except InvalidArgumentError as error:
         raise InvalidArgumentError(
             f"the pattern {pattern!r} matches no text that can be inside a JSON string without "

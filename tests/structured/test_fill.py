@@ -7,6 +7,7 @@ import functools
 import json
 import math
 import os
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import aclosing, contextmanager
@@ -30,7 +31,6 @@ from eliza_ffi.errors import ContextFullError, FillError, InvalidArgumentError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 from eliza_ffi.session.filling import FillResult
-from eliza_ffi.structured.placed_span import regex_literal
 from eliza_ffi.structured.skeleton import Skeleton, SkeletonSpan
 
 random_weights = settings(
@@ -176,7 +176,7 @@ def test_tokens_spell_their_spans_even_if_detokenizing_drops_spaces(
     any_model: Model, vocabulary: str
 ) -> None:
     spaced = ["yes , it 's", "no ! They 're ?"]
-    pattern = "|".join(map(regex_literal, spaced))
+    pattern = "|".join(map(re.escape, spaced))
     spans: list[dict[str, Any]] = [
         {"kind": "pattern", "pattern": pattern},
         {"kind": "literal", "value": "\n"},
@@ -299,7 +299,7 @@ SHAPES = [
 def test_text_forced_by_a_pattern_gets_the_tokenizers_tokens(
     any_model: Model, texts: list[str], prompt: str
 ) -> None:
-    pattern = "|".join(map(regex_literal, texts))
+    pattern = "|".join(map(re.escape, texts))
     skeleton = Skeleton((SkeletonSpan("pattern", pattern=pattern),))
     result = any_model.fill(prompt, skeleton)
     slow = any_model.generate(prompt, shape=MasksOfStrings(any_model, texts))

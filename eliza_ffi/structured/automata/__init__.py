@@ -7,7 +7,7 @@ True
 
 from __future__ import annotations
 
-from .dfa import Dfa
+from .dfa import DEAD, Dfa
 from .json_values import (
     INTEGER_PATTERN,
     NUMBER_PATTERN,
@@ -17,19 +17,15 @@ from .json_values import (
     json_number,
     json_string,
 )
-from .nfa import Nfa
 from .regex import compile_regex
-from .tables import DEAD, MOST_STATES
 
 __all__ = [
     "DEAD",
     "INTEGER_PATTERN",
-    "MOST_STATES",
     "NUMBER_PATTERN",
     "STRING_BODY_PATTERN",
     "STRING_PATTERN",
     "Dfa",
-    "Nfa",
     "compile_regex",
     "json_integer",
     "json_number",

@@ -34,20 +34,33 @@ a Unicode scalar value. Lone surrogates match nothing, because UTF-8 cannot enco
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
-from .regex_characters import NOT_LINE_FEED, characters, read_class, read_escape
-from .regex_cursor import Cursor, shortened
-from .regex_tree import Alternation, Node, Repetition, Sequence
-from .tables import MOST_STATES
-from .utf8_ranges import one
+from ...errors import InvalidArgumentError
+from .utf8_ranges import LAST_CODE_POINT, ByteRanges, CodePoints, complement, one, union, utf8_of
 
-__all__ = ["MOST_NESTED_GROUPS", "MOST_REPETITIONS", "parse"]
+__all__ = [
+    "MOST_NESTED_GROUPS",
+    "MOST_PARTS",
+    "MOST_REPETITIONS",
+    "Alternation",
+    "Characters",
+    "Node",
+    "Repetition",
+    "Sequence",
+    "parse",
+    "shown",
+]
+
+MOST_PARTS = 2**18
+"""The maximum number of a pattern's characters, and of its parts after expanding repetitions."""
 
 MOST_NESTED_GROUPS = 50
 """The deepest nesting of groups. The parser recurses for each, and Python limits recursion."""
 
-MOST_REPETITIONS = MOST_STATES
-"""The highest repetition count. An automaton needs at least one state for each repetition."""
+MOST_REPETITIONS = 65_535
+"""The highest repetition count. An automaton needs at least one state for each repetition, and has
+at most this number of states."""
 
 _COUNT = re.compile(r"\{([0-9]+)(?:(,)([0-9]*))?\}")
 _COUNT_WITHOUT_LEAST = re.compile(r"\{,[0-9]*\}")
@@ -66,6 +79,71 @@ _UNSUPPORTED_GROUPS = {
     "(?#": "the comment (?#...) is not supported",
 }
 
+_DIGIT: CodePoints = ((0x30, 0x39),)
+_WORD: CodePoints = ((0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A))
+_SPACE: CodePoints = ((0x09, 0x0D), (0x20, 0x20))
+
+_ESCAPES: dict[str, CodePoints] = {
+    "d": _DIGIT,
+    "w": _WORD,
+    "s": _SPACE,
+    "D": complement(_DIGIT),
+    "W": complement(_WORD),
+    "S": complement(_SPACE),
+    "n": one(0x0A),
+    "r": one(0x0D),
+    "t": one(0x09),
+    "f": one(0x0C),
+    "v": one(0x0B),
+}
+_NOT_LINE_FEED = complement(one(0x0A))
+
+_NUMBERED = re.compile(
+    r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|u\{([0-9A-Fa-f]{1,8})\})"
+)
+_LOW_SURROGATE = re.compile(r"\\u([Dd][C-Fc-f][0-9A-Fa-f]{2})")
+_UNSUPPORTED_ESCAPES = {
+    "b": r"the word boundary \b is not supported",
+    "B": r"the word boundary \B is not supported",
+    "A": r"the anchor \A is not supported; leave it out: the whole text is matched anyway",
+    "Z": r"the anchor \Z is not supported; leave it out: the whole text is matched anyway",
+    "z": r"the anchor \z is not supported; leave it out: the whole text is matched anyway",
+    "G": r"the anchor \G is not supported",
+    "k": r"the backreference \k is not regular",
+    "g": r"the backreference \g is not regular",
+    "p": r"the Unicode property \p is not supported; write the characters as a class",
+    "P": r"the Unicode property \P is not supported; write the characters as a class",
+    "c": r"the control escape \c is not supported; write \xHH",
+}
+
+
+@dataclass(frozen=True)
+class Characters:
+    """A set of characters that match at one position."""
+
+    sequences: tuple[ByteRanges, ...]
+
+
+@dataclass(frozen=True)
+class Sequence:
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Alternation:
+    parts: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Repetition:
+    part: Node
+    least: int
+    most: int | None
+    position: int
+
+
+Node = Characters | Sequence | Alternation | Repetition
+
 
 def parse(pattern: str) -> Node:
     """Parse a pattern into its syntax tree.
@@ -73,37 +151,93 @@ def parse(pattern: str) -> Node:
     Raises
     ------
     InvalidArgumentError
-        If the pattern is malformed or has an unsupported construct. The message names the position.
+        If the pattern is malformed, is too large or has an unsupported construct. The message names
+        the position.
     """
-    return _Parser(pattern).parse()
+    if not isinstance(pattern, str):
+        raise InvalidArgumentError(f"pattern must be a string, got {type(pattern).__name__}")
+    parser = _Parser(pattern)
+    if len(pattern) > MOST_PARTS:
+        raise parser.error(
+            MOST_PARTS, f"expected at most {MOST_PARTS} characters, got {len(pattern)}"
+        )
+    root = parser.parse()
+    parts = parser.size(root)
+    if parts > MOST_PARTS:
+        raise parser.error(0, f"expected at most {MOST_PARTS} parts, got {parts}")
+    return root
 
 
 class _Parser:
     """A recursive-descent parser."""
 
     def __init__(self, pattern: str) -> None:
-        self._cursor = Cursor(pattern)
+        self._pattern = pattern
+        self._at = 0  # the index of the next character
         self._depth = 0
 
     def parse(self) -> Node:
         root = self._alternatives()
-        if self._cursor.at < len(self._cursor.pattern):
-            raise self._cursor.error(self._cursor.at, "this ) has no matching (")
+        if self._at < len(self._pattern):
+            raise self.error(self._at, "this ) has no matching (")
         return root
+
+    def size(self, node: Node) -> int:
+        """Return the number of a node's parts, with repetitions expanded."""
+        if isinstance(node, Characters):
+            return sum(map(len, node.sequences))
+        if isinstance(node, Repetition):
+            copies = max(node.least, 1) if node.most is None else node.most
+            expanded = 1 + copies * self.size(node.part)
+            if expanded > MOST_PARTS:
+                raise self.error(
+                    node.position,
+                    f"expected at most {MOST_PARTS} parts, got {expanded} after expanding this "
+                    f"repetition",
+                )
+            return expanded
+        return 1 + sum(map(self.size, node.parts))
+
+    def error(self, position: int, what: str) -> InvalidArgumentError:
+        return InvalidArgumentError(
+            f"cannot compile the pattern {shown(self._pattern)}, position {position}: {what}"
+        )
+
+    # ---- the reading position ------------------------------------------------------------------
+
+    def _next(self) -> str:
+        """Return the next character, or an empty string at the end."""
+        return self._pattern[self._at : self._at + 1]
+
+    def _starts(self, text: str) -> bool:
+        """Return whether the rest of the pattern starts with this string."""
+        return self._pattern.startswith(text, self._at)
+
+    def _skip(self, character: str) -> bool:
+        """Skip a character if it is next, and return whether it was."""
+        found = self._starts(character)
+        self._at += found
+        return found
+
+    def _match(self, expression: re.Pattern[str]) -> re.Match[str] | None:
+        """Match an expression at the current position, without moving the position."""
+        return expression.match(self._pattern, self._at)
+
+    # ---- groups and repetitions ----------------------------------------------------------------
 
     def _alternatives(self) -> Node:
         parts = [self._sequence()]
-        while self._cursor.skip("|"):
+        while self._skip("|"):
             parts.append(self._sequence())
         return parts[0] if len(parts) == 1 else Alternation(tuple(parts))
 
     def _sequence(self) -> Node:
         parts: list[Node] = []
-        while self._cursor.next() not in ("", "|", ")"):
-            if self._cursor.skip("^"):
+        while self._next() not in ("", "|", ")"):
+            if self._skip("^"):
                 self._check_anchor(not parts and not self._depth, "^", "begins")
-            elif self._cursor.skip("$"):
-                ends = self._cursor.next() in ("", "|", "$")
+            elif self._skip("$"):
+                ends = self._next() in ("", "|", "$")
                 self._check_anchor(ends and not self._depth, "$", "ends")
             else:
                 parts.append(self._quantified())
@@ -111,39 +245,37 @@ class _Parser:
 
     def _check_anchor(self, is_outermost: bool, anchor: str, does: str) -> None:
         if not is_outermost:
-            raise self._cursor.error(
-                self._cursor.at - 1,
+            raise self.error(
+                self._at - 1,
                 f"the anchor {anchor} is supported only where the pattern or one of its "
                 f"outermost alternatives {does}; write \\{anchor} for the character",
             )
 
     def _quantified(self) -> Node:
         atom = self._atom()
-        at = self._cursor.at
+        at = self._at
         counts = self._quantifier()
         if counts is None:
             return atom
         least, most = counts
-        self._cursor.skip("?")
-        if self._cursor.next() == "+":
-            raise self._cursor.error(
-                at, "possessive quantifiers are not supported; leave out the last +"
-            )
-        again = self._cursor.at
+        self._skip("?")
+        if self._next() == "+":
+            raise self.error(at, "possessive quantifiers are not supported; leave out the last +")
+        again = self._at
         if self._quantifier() is not None:
-            raise self._cursor.error(
+            raise self.error(
                 again, "this quantifier follows another; write (?:...) around the first"
             )
         return Repetition(atom, least, most, at)
 
     def _quantifier(self) -> tuple[int, int | None] | None:
-        if self._cursor.skip("*"):
+        if self._skip("*"):
             return 0, None
-        if self._cursor.skip("+"):
+        if self._skip("+"):
             return 1, None
-        if self._cursor.skip("?"):
+        if self._skip("?"):
             return 0, 1
-        count = self._cursor.match(_COUNT)
+        count = self._match(_COUNT)
         if count is None:
             return None
         least = self._repetitions(count, 1)
@@ -152,64 +284,174 @@ class _Parser:
         else:
             most = self._repetitions(count, 3) if count[3] else None
         if most is not None and most < least:
-            raise self._cursor.error(
-                self._cursor.at, f"{count[0]}: the first number is greater than the second"
-            )
-        self._cursor.at = count.end()
+            raise self.error(self._at, f"{count[0]}: the first number is greater than the second")
+        self._at = count.end()
         return least, most
 
     def _repetitions(self, count: re.Match[str], group: int) -> int:
         digits = count[group].lstrip("0") or "0"
         # Check the length first, because int() raises on thousands of digits.
         if len(digits) > len(str(MOST_REPETITIONS)) or int(digits) > MOST_REPETITIONS:
-            raise self._cursor.error(
-                self._cursor.at,
-                f"{shortened(count[0])} is more than {MOST_REPETITIONS} repetitions",
+            raise self.error(
+                self._at,
+                f"{_shortened(count[0])} is more than {MOST_REPETITIONS} repetitions",
             )
         return int(digits)
 
     def _atom(self) -> Node:
-        at = self._cursor.at
-        character = self._cursor.next()
+        at = self._at
+        character = self._next()
         if character == "(":
             return self._group()
         if character == "[":
-            return read_class(self._cursor)
+            return self._class()
         if character == "\\":
-            return read_escape(self._cursor)
-        if self._cursor.match(_COUNT_WITHOUT_LEAST):
-            raise self._cursor.error(
-                at, "Python and ECMAScript disagree about {,; write {0, or \\{,"
-            )
-        if character in "*+?" or self._cursor.match(_COUNT):
-            raise self._cursor.error(at, f"expected something to repeat before {character}")
-        self._cursor.at += 1
-        any_or_one = NOT_LINE_FEED if character == "." else one(ord(character))
-        return characters(self._cursor, any_or_one, at)
+            return self._characters(self._escaped(), at)
+        if self._match(_COUNT_WITHOUT_LEAST):
+            raise self.error(at, "Python and ECMAScript disagree about {,; write {0, or \\{,")
+        if character in "*+?" or self._match(_COUNT):
+            raise self.error(at, f"expected something to repeat before {character}")
+        self._at += 1
+        any_or_one = _NOT_LINE_FEED if character == "." else one(ord(character))
+        return self._characters(any_or_one, at)
 
     def _group(self) -> Node:
-        at = self._cursor.at
+        at = self._at
         for start, reason in _UNSUPPORTED_GROUPS.items():
-            if self._cursor.starts(start):
-                raise self._cursor.error(at, reason)
-        start_match = self._cursor.match(_GROUP_START)
+            if self._starts(start):
+                raise self.error(at, reason)
+        start_match = self._match(_GROUP_START)
         assert start_match is not None  # every group starts with a parenthesis
-        if start_match[0] == "(" and self._cursor.starts("(?"):
-            raise self._cursor.error(at, self._unknown_group(at))
+        if start_match[0] == "(" and self._starts("(?"):
+            raise self.error(at, self._unknown_group(at))
         if self._depth == MOST_NESTED_GROUPS:
-            raise self._cursor.error(at, f"more than {MOST_NESTED_GROUPS} groups are nested here")
-        self._cursor.at = start_match.end()
+            raise self.error(at, f"more than {MOST_NESTED_GROUPS} groups are nested here")
+        self._at = start_match.end()
         self._depth += 1
         inside = self._alternatives()
         self._depth -= 1
-        if not self._cursor.skip(")"):
-            raise self._cursor.error(at, "this group is not closed")
+        if not self._skip(")"):
+            raise self.error(at, "this group is not closed")
         return inside
 
     def _unknown_group(self, at: int) -> str:
-        start = self._cursor.pattern[at : at + 3]
+        start = self._pattern[at : at + 3]
         if start[2:] in ("P", "<"):
             return "this group has no name that both Python and ECMAScript allow"
         if re.match(r"\(\?[A-Za-z-]", start):
             return f"the flags {start}... are not supported"
         return f"the group {start}... is not supported"
+
+    # ---- characters ----------------------------------------------------------------------------
+
+    def _characters(self, ranges: CodePoints, at: int) -> Characters:
+        """Return the node for a set of characters at a position of the pattern."""
+        sequences = utf8_of(ranges)
+        if not sequences:
+            reason = ": UTF-8 cannot encode surrogates" if ranges else ""
+            raise self.error(at, f"this matches no character{reason}")
+        return Characters(sequences)
+
+    def _class(self) -> Characters:
+        """Read a character class, from [ to ]."""
+        at = self._at
+        self._at += 1
+        negated = self._skip("^")
+        if self._next() == "]":
+            raise self.error(
+                self._at,
+                "Python and ECMAScript disagree about ] as the first character of a class; "
+                "write \\]",
+            )
+        ranges: list[tuple[int, int]] = []
+        while not self._skip("]"):
+            ranges += self._class_part(at)
+        united = union(ranges)
+        return self._characters(complement(united) if negated else united, at)
+
+    def _class_part(self, class_at: int) -> CodePoints:
+        """Read a set, a character, or a range of characters."""
+        at = self._at
+        first = self._class_character(class_at)
+        if self._next() != "-" or self._starts("-]"):
+            return first
+        self._at += 1
+        last = self._class_character(class_at)
+        written = _shortened(self._pattern[at : self._at])
+        if not (_is_one(first) and _is_one(last)):
+            raise self.error(
+                at,
+                f"a range cannot begin or end with a set, as in {written}; write \\- for the dash",
+            )
+        if last < first:
+            raise self.error(at, f"the range {written} is in descending order")
+        return ((first[0][0], last[0][0]),)
+
+    def _class_character(self, class_at: int) -> CodePoints:
+        character = self._next()
+        if not character:
+            raise self.error(class_at, "this class is not closed")
+        if character == "\\":
+            return self._escaped(in_class=True)
+        if self._starts("[:"):
+            raise self.error(
+                self._at, "the POSIX class [:...:] is not supported; write \\[ for the character"
+            )
+        self._at += 1
+        return one(ord(character))
+
+    def _escaped(self, in_class: bool = False) -> CodePoints:
+        at = self._at
+        letter = self._pattern[at + 1 : at + 2]
+        if not letter:
+            raise self.error(
+                at, "expected a character after the last \\, got the end of the pattern"
+            )
+        if letter in "xuU":
+            return one(self._numbered())
+        self._at += 2
+        if letter in _ESCAPES:
+            return _ESCAPES[letter]
+        if letter == "b" and in_class:
+            return one(0x08)
+        if letter == "0" and not self._next().isdecimal():
+            return one(0x00)
+        if letter in _UNSUPPORTED_ESCAPES:
+            raise self.error(at, _UNSUPPORTED_ESCAPES[letter])
+        if letter in "0123456789":
+            if letter == "0" or in_class:
+                raise self.error(at, f"the octal escape \\{letter} is not supported; write \\xHH")
+            raise self.error(at, f"the backreference \\{letter} is not regular")
+        if letter.isascii() and letter.isalpha():
+            raise self.error(at, f"the escape \\{letter} is unknown")
+        return one(ord(letter))
+
+    def _numbered(self) -> int:
+        r"""Read \xHH, \uHHHH, \UHHHHHHHH or \u{H...}."""
+        at = self._at
+        found = self._match(_NUMBERED)
+        if found is None:
+            forms = "\\xHH, \\uHHHH, \\UHHHHHHHH or \\u{H...}"
+            raise self.error(at, f"expected one of {forms}")
+        self._at = found.end()
+        code_point = int(found[found.lastindex or 0], 16)
+        low = self._match(_LOW_SURROGATE)
+        if found[2] and 0xD800 <= code_point <= 0xDBFF and low is not None:
+            self._at = low.end()
+            return 0x10000 + ((code_point - 0xD800) << 10) + (int(low[1], 16) - 0xDC00)
+        if code_point > LAST_CODE_POINT:
+            raise self.error(at, f"{found[0]} is above U+10FFFF, the last character")
+        return code_point
+
+
+def _is_one(ranges: CodePoints) -> bool:
+    return ranges[0][0] == ranges[-1][1]
+
+
+def shown(pattern: str) -> str:
+    """Return a pattern as error messages show it."""
+    return repr(_shortened(pattern))
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."
