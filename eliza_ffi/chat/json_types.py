@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..errors import InvalidArgumentError
+from ..structured.schema import reference_target
 
 __all__ = [
     "JSON_TYPES",
@@ -140,7 +141,8 @@ def alternatives(
     if isinstance(schema.get("$ref"), str):
         if schema["$ref"] not in seen:
             seen.add(schema["$ref"])
-            yield from alternatives(_referred(schema["$ref"], root), root, depth + 1, seen)
+            target = reference_target(root, schema["$ref"])
+            yield from alternatives(target, root, depth + 1, seen)
         return
     branches = [
         branch
@@ -152,16 +154,3 @@ def alternatives(
         yield schema
     for branch in branches:
         yield from alternatives(branch, root, depth + 1, seen)
-
-
-def _referred(reference: str, root: Any) -> Any:
-    """Return the schema that a reference within `root` refers to, or ``{}`` if there is none."""
-    found = root
-    if not reference.startswith("#"):
-        return {}
-    for step in reference[1:].split("/")[1:]:
-        step = step.replace("~1", "/").replace("~0", "~")
-        if not isinstance(found, Mapping) or step not in found:
-            return {}
-        found = found[step]
-    return found

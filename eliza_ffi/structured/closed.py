@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .json_text import json_text
+from .schema import ANNOTATIONS, reference_target
 from .skeleton import Skeleton
 from .spans import Scalar, SkeletonSpan
 
@@ -22,13 +23,6 @@ DEEPEST = 32
 
 LARGEST_INTEGER = 2**53
 """The largest integer that has only one spelling. Numbers with a fraction have several."""
-
-_ANNOTATIONS = frozenset(
-    (
-        *("$comment", "$defs", "$schema", "default", "definitions", "deprecated", "description"),
-        *("examples", "readOnly", "title", "writeOnly"),
-    )
-)
 
 
 def closed_skeleton(schema: Mapping[str, Any]) -> Skeleton | None:
@@ -73,16 +67,14 @@ def _resolved(root: Mapping[str, Any], part: Any) -> Mapping[str, Any]:
         reference = part.get("$ref")
         if reference is None:
             return part
-        if not _ANNOTATIONS.issuperset(part.keys() - {"$ref"}) or not isinstance(reference, str):
+        if not ANNOTATIONS.issuperset(part.keys() - {"$ref"}) or not isinstance(reference, str):
             raise _NotClosedError
-        start, _, name = reference.rpartition("/")
-        listed = root.get({"#/$defs": "$defs", "#/definitions": "definitions"}.get(start, ""))
-        part = listed.get(name) if isinstance(listed, Mapping) else None
+        part = reference_target(root, reference)
     raise _NotClosedError
 
 
 def _check_closed(part: Mapping[str, Any], fields: Any) -> None:
-    known = {"type", "properties", "required", "additionalProperties"} | _ANNOTATIONS
+    known = {"type", "properties", "required", "additionalProperties"} | ANNOTATIONS
     required = part.get("required", ())
     is_closed = (
         known.issuperset(part)
@@ -99,7 +91,7 @@ def _check_closed(part: Mapping[str, Any], fields: Any) -> None:
 
 def _choice(part: Mapping[str, Any], key: str) -> SkeletonSpan:
     kind = part.get("type")
-    given = part.keys() - _ANNOTATIONS - {"type"}
+    given = part.keys() - ANNOTATIONS - {"type"}
     if not given and kind == "boolean":
         return SkeletonSpan("boolean", key or None)
     if not given and kind == "null":

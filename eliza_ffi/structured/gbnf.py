@@ -12,8 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from .automata import DEAD, Dfa
-from .free_values import JSON_DEPTH, MOST_SPACES
-from .placed_span import PlacedSpan
+from .placed_span import JSON_DEPTH, MOST_SPACES, PlacedSpan
 
 __all__ = ["Builder", "dfa_rules", "quoted", "rule_names", "with_root"]
 

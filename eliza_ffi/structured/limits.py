@@ -84,22 +84,8 @@ class _Walk:
         self._path: list[object] = []
         self._n_values = 0
 
-    def check(self, schema: Any) -> None:
-        """Check each part. This is not recursive, so that a deep schema cannot exceed the stack."""
-        self._check_part(schema, False)
-        pending = [_inner(schema, False)]
-        while pending:
-            found = next(pending[-1], None)
-            del self._path[len(pending) - 1 :]
-            if found is None:
-                pending.pop()
-                continue
-            name, part, is_value = found
-            self._path.append(name)
-            self._check_part(part, is_value)
-            pending.append(_inner(part, is_value))
-
-    def _check_part(self, part: Any, is_value: bool) -> None:
+    def check(self, part: Any, is_value: bool = False) -> None:
+        """Check a part and its inner parts. `DEEPEST` also limits the recursion."""
         if len(self._path) > DEEPEST:
             raise self._error(f"the schema is nested deeper than {DEEPEST} levels")
         self._n_values += is_value
@@ -109,14 +95,16 @@ class _Walk:
             )
         if isinstance(part, str) and not _is_unicode(part):
             raise self._error("the string has a lone surrogate, which is not a character")
-        if not isinstance(part, Mapping):
-            return
         for name in ("properties", "patternProperties"):
-            fields = part.get(name)
+            fields = part.get(name) if isinstance(part, Mapping) else None
             if isinstance(fields, Mapping) and len(fields) > MOST_FIELDS:
                 raise self._error(
                     f"{name}: expected at most {MOST_FIELDS} fields, got {len(fields)}"
                 )
+        for step, inner, is_inner_value in _inner(part, is_value):
+            self._path.append(step)
+            self.check(inner, is_inner_value)
+            self._path.pop()
 
     def _error(self, text: str) -> InvalidArgumentError:
         names = (name if isinstance(name, tuple) else (name,) for name in self._path)

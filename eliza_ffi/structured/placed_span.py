@@ -30,16 +30,25 @@ from .automata import (
     json_number,
     json_string,
 )
-from .free_values import JSON_DEPTH, value_ends
 from .json_text import read_json, string_from_body
 from .spans import SkeletonSpan
 
 __all__ = [
+    "JSON_DEPTH",
+    "MOST_SPACES",
     "Filled",
     "PlacedSpan",
     "Script",
     "pattern_dfa",
 ]
+
+JSON_DEPTH = 16
+"""The deepest nesting of arrays and objects in a ``free-json`` value."""
+
+MOST_SPACES = 20
+"""The maximum number of consecutive white-space characters inside a ``free-json`` value.
+
+White space before and after the value is not allowed."""
 
 _PATTERNS = {
     "number": NUMBER_PATTERN,
@@ -172,7 +181,7 @@ class PlacedSpan:
         elif self.span.rule is not None:
             yield from range(start, len(data) + 1)
         elif self.span.kind == "free-json":
-            yield from value_ends(data, start, JSON_DEPTH)
+            yield from _value_ends(data, start, JSON_DEPTH)
         elif self.span.kind == "free-string" and self.in_string:
             # The automaton requires quotes, which here belong to the literals.
             for end in json_string().ends(b'"' + data[start:] + b'"'):
@@ -256,3 +265,55 @@ def pattern_dfa(pattern: str, in_string: bool) -> Dfa:
 @functools.lru_cache(maxsize=128)
 def _pattern_form(pattern: str, in_string: bool) -> dict[str, Any]:
     return pattern_dfa(pattern, in_string).to_dict()
+
+
+def _value_ends(data: bytes, start: int, depth: int) -> Iterator[int]:
+    """Yield the offsets at which a JSON value with at most `depth` levels of nesting may end."""
+    first = data[start : start + 1]
+    if first in (b"{", b"["):
+        if depth > 0:
+            yield from _container_ends(data, start, depth)
+    elif first == b'"':
+        yield from json_string().ends(data, start)
+    else:
+        for word in (b"true", b"false", b"null"):
+            if data.startswith(word, start):
+                yield start + len(word)
+        yield from json_number().ends(data, start)
+
+
+def _container_ends(data: bytes, start: int, depth: int) -> Iterator[int]:
+    """Yield the offset at which an array or object ends: at most one offset."""
+    is_object = data[start : start + 1] == b"{"
+    close = b"}" if is_object else b"]"
+    position = _after_spaces(data, start + 1)
+    if data.startswith(close, position):
+        yield position + 1
+        return
+    while True:
+        if is_object:
+            name_end = next(json_string().ends(data, position), None)
+            if name_end is None:
+                return
+            position = _after_spaces(data, name_end)
+            if not data.startswith(b":", position):
+                return
+            position = _after_spaces(data, position + 1)
+        # A number has several possible ends. Only the last can precede a comma or a bracket.
+        ends = list(_value_ends(data, position, depth - 1))
+        if not ends:
+            return
+        position = _after_spaces(data, ends[-1])
+        if data.startswith(close, position):
+            yield position + 1
+            return
+        if not data.startswith(b",", position):
+            return
+        position = _after_spaces(data, position + 1)
+
+
+def _after_spaces(data: bytes, position: int) -> int:
+    last = min(position + MOST_SPACES, len(data))
+    while position < last and data[position] in b" \t\n\r":
+        position += 1
+    return position

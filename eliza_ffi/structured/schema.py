@@ -1,8 +1,9 @@
 """Compile JSON Schemas to llguidance grammars, strictly if possible.
 
 llguidance rejects a schema with an unsupported keyword. Such a schema is compiled a second time in
-llguidance's lenient mode, which ignores the keyword. The finished value is validated against the
-original schema, so the keyword is still checked.
+llguidance's lenient mode, which ignores the keyword. Parts that llguidance supports in neither mode
+are approximated. The finished value is validated against the original schema, so the keyword is
+still checked.
 """
 
 from __future__ import annotations
@@ -10,16 +11,24 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote
 
 from ..errors import InvalidArgumentError
-from .approximation import approximate, without_lowest_bounds
 from .limits import checked_schema, pointer_part
 from .number_limit import longest_number
+from .patterns import split_pattern
 
-__all__ = ["COMPACT", "SchemaGrammar", "grammar_of_text", "schema_grammar"]
+__all__ = [
+    "ANNOTATIONS",
+    "COMPACT",
+    "SchemaGrammar",
+    "grammar_of_text",
+    "reference_target",
+    "schema_grammar",
+]
 
 COMPACT = {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}
 """Options for JSON without white space, so that most of the fixed text is forced. A schema's own
@@ -32,6 +41,22 @@ location of an error."""
 LEAST_TRIAL_BYTES = 2**14
 """A smaller part counts as this many bytes."""
 
+ANNOTATIONS = frozenset(
+    (
+        *("$comment", "$defs", "$schema", "default", "definitions", "deprecated", "description"),
+        *("examples", "readOnly", "title", "writeOnly"),
+    )
+)
+"""The keywords that do not restrict the values of a schema."""
+
+LOWEST = -(2.0**63)
+"""llguidance 1.9 overflows its stack, which ends the process, if a constant in a schema rounds to
+this number."""
+
+_BOUNDS = ("exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum")
+_COUNTS = ("Items", "Length", "Properties")
+_NOT_ENFORCED = "is not enforced"
+
 _IN_ONE = (
     *("additionalItems", "additionalProperties", "contains", "else", "if", "items", "not"),
     *("propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"),
@@ -43,6 +68,11 @@ _DEFINITIONS = ("$defs", "definitions")
 _TIMES = re.compile(r" \(\d+ times\)$")
 _UNKNOWN_KEYS = re.compile(r"Unimplemented keys: (\[.*\])")
 _UNKNOWN_FORMAT = re.compile(r"Unknown format: (.*)", re.DOTALL)
+
+
+Part = dict[str, Any]
+Compiles = Callable[[Part], bool]
+Rule = Callable[[Part, Compiles], Iterator[tuple[str, str]]]
 
 
 @dataclass(frozen=True)
@@ -91,12 +121,12 @@ def grammar_of_text(text: str) -> SchemaGrammar:
         raise InvalidArgumentError("unsupported JSON schema at #: false allows no value")
     if not isinstance(schema, dict):
         raise InvalidArgumentError(f"expected a JSON schema as an object, got {text:.80}")
-    most_digits, relaxed = longest_number(schema), without_lowest_bounds(schema)
+    most_digits, relaxed = longest_number(schema), _without_lowest_bounds(schema)
     trial, trials, errors = _best(schema), _Trials(), set[str]()
     while trial.error:
         changed = None
         if trial.error not in errors:
-            changed = approximate(
+            changed = _approximate(
                 list(_parts(schema)), trial.error, lambda part: not trials.error(part)
             )
         if changed is None:
@@ -176,7 +206,7 @@ def _parts(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 def _inner(root: dict[str, Any], place: str, part: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     for key, value in part.items():
         if key == "$ref" and isinstance(value, str):
-            found = _target(root, value)
+            found = reference_target(root, value)
             if found is not None:
                 yield value[1:], found
             else:  # not a plain JSON pointer: the reference may mean any definition
@@ -195,14 +225,14 @@ def _named(place: str, parts: Any) -> Iterator[tuple[str, Any]]:
         yield from ((f"{place}/{pointer_part(name)}", each) for name, each in parts.items())
 
 
-def _target(root: dict[str, Any], reference: str) -> Any:
+def reference_target(root: Mapping[str, Any], reference: str) -> Any:
     """Return the target of a JSON pointer within the schema, or None if there is no target."""
     if not reference.startswith("#") or "%" in reference:
         return None
     found: Any = root
     for name in reference[1:].split("/")[1:]:
         key = name.replace("~1", "/").replace("~0", "~")
-        if isinstance(found, dict) and key in found:
+        if isinstance(found, Mapping) and key in found:
             found = found[key]
         elif isinstance(found, list) and key.isdecimal() and len(key) < 8 and int(key) < len(found):
             found = found[int(key)]
@@ -257,7 +287,7 @@ def _place_of_error(schema: dict[str, Any], error: str) -> str:
     """
     reason, _, uri = error.partition("\n  while processing ")
     place, part = "", schema
-    found = _target(schema, f"#{uri.partition('#')[2]}") if "#" in uri else None
+    found = reference_target(schema, f"#{uri.partition('#')[2]}") if "#" in uri else None
     if isinstance(found, dict):
         place, part = uri.partition("#")[2], found
     trials = _Trials()
@@ -285,3 +315,154 @@ def _place_of_error(schema: dict[str, Any], error: str) -> str:
                 place = f"{place}/{pointer_part(name)}"
             break
     return f"unsupported JSON schema at #{place:.200}: {' '.join(reason.split()):.300}"
+
+
+# ---- approximation -----------------------------------------------------------------------------
+
+
+def _without_lowest_bounds(schema: Any, place: str = "") -> tuple[str, ...]:
+    """Remove the bounds that would crash llguidance, and return their places with a reason.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If ``enum`` or ``const`` has such a number.
+    """
+    removed: list[str] = []
+    if isinstance(schema, list):
+        for i, each in enumerate(schema):
+            removed += _without_lowest_bounds(each, f"{place}/{i}")
+    elif isinstance(schema, dict):
+        for name, each in schema.items():
+            removed += _without_lowest_bounds(each, f"{place}/{pointer_part(name)}")
+        for name in _BOUNDS:
+            if _is_lowest(schema.get(name)):
+                del schema[name]
+                removed.append(f"#{place}/{name}: {name} {_NOT_ENFORCED}")
+        for name in ("const", "enum"):
+            if _has_lowest(schema.get(name)):
+                raise InvalidArgumentError(
+                    f"unsupported JSON schema at #{place}/{name}: expected numbers above -2^63"
+                )
+    return tuple(removed)
+
+
+def _is_lowest(value: Any) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return value <= 0 and (value < -(10**300) or float(value) <= LOWEST)
+
+
+def _has_lowest(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_has_lowest, value.values()))
+    return any(map(_has_lowest, value)) if isinstance(value, list) else _is_lowest(value)
+
+
+def _approximate(
+    parts: Sequence[tuple[str, Part]], error: str, compiles: Compiles
+) -> tuple[str, ...] | None:
+    """Change the parts of a schema that may have caused an error of llguidance, in place.
+
+    An approximated schema allows every value that the original allows.
+
+    Returns
+    -------
+    tuple or None
+        The places that are no longer enforced, each with a reason. None if the error is of another
+        kind.
+    """
+    rule = next((rule for beginning, rule in _RULES if error.startswith(beginning)), None)
+    if rule is None:
+        return None
+    return tuple(
+        f"#{place}/{name}: {reason}"
+        for place, part in parts
+        for name, reason in rule(part, compiles)
+    )
+
+
+def _patterns(part: Part, compiles: Compiles) -> Iterator[tuple[str, str]]:
+    """Remove the conditions of patterns."""
+    if isinstance(part.get("pattern"), str):
+        split = split_pattern(part["pattern"])
+        part["pattern"] = split.main
+        if split.conditions:
+            yield "pattern", "its lookaround is not enforced"
+    if isinstance(part.get("patternProperties"), dict):
+        kept = part["patternProperties"] = dict(part["patternProperties"])
+        for pattern in list(kept):
+            split = split_pattern(pattern)
+            value = kept.pop(pattern)
+            kept[split.main] = {} if split.conditions or split.main in kept else value
+            if split.conditions:
+                place = f"patternProperties/{pointer_part(pattern)}"
+                yield place, "is not enforced, because it has lookaround"
+
+
+def _lengths(part: Part, compiles: Compiles) -> Iterator[tuple[str, str]]:
+    """Remove lengths that llguidance cannot combine with a pattern."""
+    names = [name for name in ("maxLength", "minLength") if name in part]
+    if names and isinstance(part.get("pattern"), str):
+        both = {name: part[name] for name in (*names, "pattern")}
+        if not compiles({"type": "string", **both}):
+            for name in names:
+                del part[name]
+                yield name, f"{name} {_NOT_ENFORCED}"
+
+
+def _pattern_properties(part: Part, compiles: Compiles) -> Iterator[tuple[str, str]]:
+    """Merge the patterns of properties that may match the same name."""
+    patterns = part.get("patternProperties")
+    if isinstance(patterns, dict) and len(patterns) > 1:
+        merged = "|".join(f"(?:{pattern})" for pattern in patterns)
+        part["patternProperties"] = {merged: {"anyOf": list(patterns.values())}}
+        yield "patternProperties", "several patterns are treated as one"
+
+
+def _numbers(part: Part, compiles: Compiles) -> Iterator[tuple[str, str]]:
+    """Remove bounds and multiples with too many digits."""
+    kind = "integer" if part.get("type") == "integer" else "number"
+    for name in (*_BOUNDS, "multipleOf"):
+        value = part.get(name)
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if is_number and not compiles({"type": kind, name: value}):
+            del part[name]
+            yield name, f"{name} {_NOT_ENFORCED}"
+
+
+def _counts(part: Part, compiles: Compiles) -> Iterator[tuple[str, str]]:
+    """Write whole numbers without a decimal point."""
+    for name in (f"{most}{what}" for what in _COUNTS for most in ("min", "max")):
+        value = part.get(name)
+        if isinstance(value, float) and value.is_integer():
+            part[name] = int(value)
+    yield from ()
+
+
+def _references(part: Part, compiles: Compiles) -> Iterator[tuple[str, str]]:
+    """Remove the keywords next to a reference."""
+    if isinstance(part.get("$ref"), str):
+        for name in part.keys() - ANNOTATIONS - {"$id", "$ref"}:
+            del part[name]
+            yield pointer_part(name), f"{name} {_NOT_ENFORCED}"
+
+
+def _reference_names(part: Part, compiles: Compiles) -> Iterator[tuple[str, str]]:
+    """Encode the characters of a reference that are not allowed in a URI."""
+    if isinstance(part.get("$ref"), str):
+        part["$ref"] = quote(part["$ref"], safe="%/:?#@!$&'()*+,;=~")
+    yield from ()
+
+
+_RULES: tuple[tuple[str, Rule], ...] = (
+    ("regex parse error", _patterns),
+    ("lookarounds not supported", _patterns),
+    ("Unable to determine if regex is empty", _lengths),
+    ("patternProperty regexes", _pattern_properties),
+    ("Failed to generate regex for", _numbers),
+    ("Value for 'multipleOf'", _numbers),
+    ("Expected positive integer", _counts),
+    ("circular references with sibling keys", _references),
+    ("Invalid URI reference", _reference_names),
+)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
+import importlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, get_origin
 
 from ..checks import check_text, wrong
-from .classes import class_shape
+from ..errors import InvalidArgumentError, NotSupportedError
 from .closed import closed_skeleton
 from .guidance import Guidance, GuidanceMasks
 from .limits import checked_schema
@@ -134,8 +135,7 @@ def shape_of(given: Any) -> Shape[Any]:
         return _of_schema(text, schema_validator(text), Any)
     if not is_shape(given):
         raise wrong("a shape", "a JSON Schema as a mapping, a class, a Regex or a Lark", given)
-    found = class_shape(given)
-    return _of_schema(found.schema_text, found.value, given)
+    return _of_class(given)
 
 
 def _of_schema(text: str, value: Callable[[str], Any], json_of: Any) -> Shape[Any]:
@@ -146,3 +146,51 @@ def _of_schema(text: str, value: Callable[[str], Any], json_of: Any) -> Shape[An
 @functools.lru_cache(maxsize=128)
 def _closed_skeleton(text: str) -> Skeleton | None:
     return closed_skeleton(json.loads(text))
+
+
+def _of_class(given: Any) -> Shape[Any]:
+    try:
+        schema_text, value = _schema_of_class(given)
+    except TypeError:  # the annotation is not hashable
+        schema_text, value = _schema_of_class.__wrapped__(given)
+    return _of_schema(schema_text, value, given)
+
+
+@functools.lru_cache(maxsize=128)
+def _schema_of_class(given: Any) -> tuple[str, Callable[[str], Any]]:
+    """Return the JSON Schema of a class or annotation, and the function that reads its values."""
+    try:
+        pydantic = importlib.import_module("pydantic")
+    except ImportError:
+        name = getattr(given, "__name__", repr(given))
+        raise NotSupportedError(
+            f"cannot create a JSON Schema for {name}: pydantic is not installed: "
+            f"pip install 'eliza-ffi[schema]'"
+        ) from None
+    try:
+        adapter = pydantic.TypeAdapter(given)
+        schema = adapter.json_schema()
+    except (pydantic.errors.PydanticUserError, pydantic.PydanticSchemaGenerationError) as error:
+        raise InvalidArgumentError(
+            f"pydantic cannot create a JSON Schema for {given!r:.80}: {error}"
+        ) from None
+    return checked_schema(_without_extras(schema)), adapter.validate_json
+
+
+def _without_extras(schema: Any) -> Any:
+    """Return the schema with ``additionalProperties: false`` wherever an object has properties.
+
+    pydantic omits it for classes that ignore extra properties. Answers should not contain them.
+    """
+    if isinstance(schema, list):
+        return [_without_extras(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    # These keywords hold data, which may look like a schema but must not be changed.
+    data = ("default", "examples", "enum", "const", "required")
+    closed = {key: each if key in data else _without_extras(each) for key, each in schema.items()}
+    if "discriminator" in closed and "oneOf" in closed:
+        closed["anyOf"] = closed.pop("oneOf")  # the discriminator allows at most one alternative
+    if closed.get("type") == "object" and isinstance(closed.get("properties"), dict):
+        closed.setdefault("additionalProperties", False)
+    return closed

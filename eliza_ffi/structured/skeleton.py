@@ -17,7 +17,7 @@ False
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -227,8 +227,5 @@ class Skeleton:
 
 def _only_text(span: SkeletonSpan, in_string: bool) -> str | None:
     """Return the spelling of a value that has exactly one, otherwise None."""
-    texts: Iterable[str] | None = span.texts(in_string)
-    if texts is None:
-        return None
-    listed = list(texts)
-    return listed[0] if len(listed) == 1 else None
+    texts = span.texts(in_string)
+    return texts[0] if texts is not None and len(texts) == 1 else None

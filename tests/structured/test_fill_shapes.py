@@ -344,7 +344,7 @@ def test_without_pydantic_the_error_names_the_extra(
     def missing(name: str) -> Any:
         raise ImportError(name)
 
-    monkeypatch.setattr("eliza_ffi.structured.classes.importlib.import_module", missing)
+    monkeypatch.setattr("eliza_ffi.structured.shape.importlib.import_module", missing)
 
     @dataclass
     class Unseen:
