@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .json_text import json_text
+from .limits import MOST_VALUES
 from .schema import ANNOTATIONS, reference_target
 from .skeleton import Skeleton
 from .spans import Scalar, SkeletonSpan
@@ -31,11 +32,17 @@ def closed_skeleton(schema: Mapping[str, Any]) -> Skeleton | None:
     An enum, a constant, a boolean and null are closed schemas. An object is closed if it allows no
     additional properties, all of its properties are required, and each property is closed.
     """
+    spans: list[SkeletonSpan] = []
+    n_values = 0
     try:
-        spans = list(_spans(schema, schema, "", 0))
+        for span in _spans(schema, schema, "", 0):
+            spans.append(span)
+            n_values += len(span.enum_values or ())
+            if len(spans) > 4 * MOST_FIELDS or n_values > MOST_VALUES:
+                return None  # a few references can stand for millions of spans
     except _NotClosedError:
         return None
-    return Skeleton(tuple(_merged(spans))) if len(spans) <= 4 * MOST_FIELDS else None
+    return Skeleton(tuple(_merged(spans)))
 
 
 class _NotClosedError(Exception):
