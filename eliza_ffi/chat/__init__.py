@@ -2,18 +2,9 @@
 
 from __future__ import annotations
 
-from .prompt import (
-    Prompt,
-    PromptTokenizer,
-)
-from .template import (
-    ChatTemplate,
-    Messages,
-    template_of_model,
-)
-from .tokens import (
-    ChatTokenizer,
-)
+from .prompt import Prompt, PromptTokenizer
+from .template import ChatTemplate, Messages, template_of_model
+from .tokens import ChatTokenizer
 
 __all__ = [
     "ChatTemplate",

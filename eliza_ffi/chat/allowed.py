@@ -33,6 +33,7 @@ from .budget import (
     STEP,
     Lazy,
     LimitReached,
+    OpenNamespace,
     TemplateList,
     charge_comparison,
     charge_new,
@@ -42,7 +43,6 @@ from .budget import (
     measure,
     spend,
 )
-from .namespace import OpenNamespace
 
 __all__ = [
     "CHANGING",

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from .namespace import OpenNamespace, values_of
+from jinja2.utils import Namespace
 
 __all__ = [
     "MAX_DEPTH",
@@ -26,6 +26,7 @@ __all__ = [
     "Budget",
     "Lazy",
     "LimitReached",
+    "OpenNamespace",
     "TemplateList",
     "bounded",
     "charge_comparison",
@@ -36,6 +37,7 @@ __all__ = [
     "measure",
     "remaining",
     "spend",
+    "values_of",
 ]
 
 # More time for more messages, because some templates read all messages again for each message.
@@ -134,6 +136,38 @@ class TemplateList(list[Any]):
     """A list that the template created and may change."""
 
     __qualname__ = "list"  # for error messages
+
+
+class OpenNamespace(Namespace):
+    """A namespace whose values the sandbox can read, to measure them.
+
+    Jinja2's own class stores its values in a private attribute. This class stores them in its own
+    dictionary. It relies only on two facts: a compiled template can assign to any instance of
+    ``Namespace``, and it does so with ``namespace[name] = value``.
+    """
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self._values = values
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "__class__":
+            return object.__getattribute__(self, name)
+        try:
+            return values_of(self)[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        values_of(self)[name] = value
+
+    def __repr__(self) -> str:
+        return f"<Namespace {values_of(self)!r}>"
+
+
+def values_of(namespace: OpenNamespace) -> dict[str, Any]:
+    """Return the values of a namespace by name."""
+    values: dict[str, Any] = object.__getattribute__(namespace, "_values")
+    return values
 
 
 def charge_new(value: Any) -> Any:

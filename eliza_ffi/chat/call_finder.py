@@ -195,21 +195,10 @@ class _Finder:
     # ---- the turn ------------------------------------------------------------------------------
 
     def with_start(self, format: CallFormat, before: str) -> tuple[CallFormat, str]:
-        """Find the fixed text at the beginning of turns.
+        """Return the format with `cut`, `lead` and `text_start`.
 
-        Parameters
-        ----------
-        format
-            The format found so far.
-        before
-            The turn up to the name of the first tool.
-
-        Returns
-        -------
-        CallFormat
-            The format with `cut`, `lead` and `text_start`.
-        str
-            The end of `before` that belongs to the call.
+        `before` is the turn up to the name of the first tool. The second result is the end of
+        `before` that belongs to the call.
         """
         text_start = self.said(ANSWER).partition(ANSWER["content"])[0]
         opening, cut, lead = self.prompt.removeprefix(self.turn), "", ""
@@ -420,23 +409,12 @@ def _overlap(text: str, other: str) -> str:
 def _find_members(
     write: Callable[[Any], str], of_objects: Members | None
 ) -> tuple[Members, Members | None]:
-    """Find the format of the arguments, if each is written on its own, or of the items of an array.
+    """Find the format of arguments that are written one by one, or of the items of an array.
 
-    Parameters
-    ----------
-    write
-        A function that returns a turn with given arguments, or with a given array.
-    of_objects
-        None = find the format of arguments. Otherwise, find the format of an array's items; objects
-        among the items are written in the format `of_objects`.
-
-    Returns
-    -------
-    Members
-        How the arguments or items are written.
-    Members or None
-        If some arguments are arrays that are written neither as JSON nor as Python literals: the
-        format of their items.
+    `write` returns a turn with given arguments, or with a given array. For arguments, `of_objects`
+    is None. For items, it is the format of objects among the items. The second result is the format
+    of the items, if some arguments are arrays that are written neither as JSON nor in Python's
+    notation.
     """
     keys = KEYS if of_objects is None else ()
 
@@ -485,12 +463,7 @@ def _find_members(
 def _around(none: str, one: str, both: str, keys: Sequence[str]) -> tuple[str, str, str, bool]:
     """Return the fixed text before, between and after members, and whether members are sorted.
 
-    Parameters
-    ----------
-    none, one, both
-        Turns with no, one and two members.
-    keys
-        The keys of the members; none for items.
+    The first arguments are turns with no, one and two members. Items have no `keys`.
     """
     sort = bool(keys) and -1 < both.find(keys[1]) < both.find(keys[0])
     for key in keys:

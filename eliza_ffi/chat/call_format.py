@@ -11,7 +11,7 @@ written depends on its JSON type.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeAlias
@@ -150,6 +150,14 @@ class Members:
         if kind == "string" and any(each in value for each in self.quoted_characters):
             kind = "quoted"
         return self.of_type.get(kind)
+
+    def of_types(self, types: Collection[str]) -> dict[str, Member]:
+        """Return the members for some JSON types, with those for quoted strings."""
+        return {
+            kind: member
+            for kind, member in self.of_type.items()
+            if kind in types or (kind == "quoted" and "string" in types)
+        }
 
 
 @dataclass(frozen=True)

@@ -113,28 +113,19 @@ def first_texts(format: CallFormat, schema: Mapping[str, Any], after: str) -> li
     texts: dict[str, None] = {}
     for name in sorted(names, key=str.lower) if members.sort else names:
         allowed = types_allowed(member_schema(schema, name, schema), schema)
-        for kind, member in members.of_type.items():
-            if kind in allowed or (kind == "quoted" and "string" in allowed):
-                texts[member.until_value(name)] = None
+        for member in members.of_types(allowed).values():
+            texts[member.until_value(name)] = None
         if name in required:
             return list(texts)
     return [*texts, after]
 
 
 class _Rules:
-    """The rules and terminals of a grammar; equal ones are defined only once.
-
-    Attributes
-    ----------
-    bodies : dict
-        The right side of each rule and terminal by its name.
-    json_after : dict
-        Its keys are the fixed strings that precede JSON values.
-    """
+    """The rules and terminals of a grammar; equal ones are defined only once."""
 
     def __init__(self, format: CallFormat, root: Mapping[str, Any], split: Split) -> None:
-        self.bodies: dict[str, str] = {}
-        self.json_after: dict[str, None] = {}
+        self.bodies: dict[str, str] = {}  # the right side of each rule and terminal by its name
+        self.json_after: dict[str, None] = {}  # the fixed strings that precede JSON values
         self._names: dict[Any, str] = {}
         self._root = root
         self._split = split
@@ -219,9 +210,8 @@ class _Rules:
         return self._rule(name, lambda: " | ".join(self._writings(members, key, schema)))
 
     def _kinds(self, members: Members, schema: Any) -> list[str]:
-        allowed = types_allowed(schema, self._root)
-        kinds = [kind for kind in JSON_TYPES if kind in allowed and kind in members.of_type]
-        return [*kinds, "quoted"] if "string" in kinds and "quoted" in members.of_type else kinds
+        kinds = members.of_types(types_allowed(schema, self._root))
+        return [kind for kind in (*JSON_TYPES, "quoted") if kind in kinds]
 
     def _writings(self, members: Members, key: str | None, schema: Any) -> list[str]:
         """Return the ways to write a member: one for each value, or one for each type."""

@@ -164,10 +164,9 @@ def _starts(
     starts: dict[str, list[tuple[str, str, Member]]] = {}
     for name in properties_of(schema, schema)[0]:
         allowed = types_allowed(member_schema(schema, name, schema), schema)
-        for kind, member in members.of_type.items():
-            if kind in allowed or (kind == "quoted" and "string" in allowed):
-                start = between + member.until_value(name)
-                starts.setdefault(start, []).append((name, kind, member))
+        for kind, member in members.of_types(allowed).items():
+            start = between + member.until_value(name)
+            starts.setdefault(start, []).append((name, kind, member))
     return starts
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from ..errors import InvalidArgumentError
@@ -44,9 +44,8 @@ def parse_call(format: CallFormat, text: str, tools: Sequence[Tool]) -> list[Cal
     InvalidArgumentError
         If `text` is not in the format, or if it calls a tool that is not in `tools`.
     """
-    reader = _CallReader(format, text, {tool.name: tool for tool in tools})
     try:
-        return reader.calls()
+        return _CallReader(format, text, tools).calls()
     except _Mismatch as mismatch:
         place, expected = mismatch.args
         found = text[place : place + 40] or "the end"
@@ -63,20 +62,12 @@ class _Mismatch(Exception):  # noqa: N818 - an outcome
 
 
 class _CallReader:
-    """Reads `text` from its beginning to its end.
+    """Reads `text` from its beginning to its end."""
 
-    Parameters
-    ----------
-    format, text
-        As in :func:`parse_call`.
-    tools
-        The tools by their names.
-    """
-
-    def __init__(self, format: CallFormat, text: str, tools: Mapping[str, Tool]) -> None:
+    def __init__(self, format: CallFormat, text: str, tools: Sequence[Tool]) -> None:
         self.format = format
         self.text = text
-        self.tools = tools
+        self.tools = {tool.name: tool for tool in tools}
         self.place = 0
         self.root: Any = {}  # the schema of the arguments
 

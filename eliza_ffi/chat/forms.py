@@ -48,9 +48,9 @@ class MessageForms:
         """Return messages in the forms that the template supports."""
         fitted = [dict(message) for message in messages]
         for message in fitted:
-            if message["role"] == "developer" and not self._knows_role("developer"):
+            if message["role"] == "developer" and not self._roles_known["developer"]:
                 message["role"] = "system"
-        if len(fitted) > 1 and fitted[0]["role"] == "system" and not self._knows_role("system"):
+        if len(fitted) > 1 and fitted[0]["role"] == "system" and not self._roles_known["system"]:
             instructions, first, *others = fitted
             text = f"{text_of(instructions['content'])}\n{text_of(first.get('content'))}"
             fitted = [{**first, "content": text}, *others]
@@ -130,18 +130,14 @@ class MessageForms:
             turn["reasoning_content"] = ""
         return self._write([_user("x"), turn], tools=[TOOL])
 
-    def _knows_role(self, role: str) -> bool:
-        return self._roles_known[role]
-
     @lazy_property
     def _roles_known(self) -> dict[str, bool]:
-        def knows(role: str) -> bool:
+        known = {}
+        for role in ("developer", "system"):
             talk = [{"role": role, "content": OTHER_MARK}, _user(MARK)]
-            fitted = [self._fit_message(dict(message)) for message in talk]
-            text = self._write(fitted, tools=self.no_tools)
-            return MARK in text and OTHER_MARK in text
-
-        return {role: knows(role) for role in ("developer", "system")}
+            text = self._write(list(map(self._fit_message, talk)), tools=self.no_tools)
+            known[role] = MARK in text and OTHER_MARK in text
+        return known
 
 
 def text_of(content: Any) -> str:

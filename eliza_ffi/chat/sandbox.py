@@ -57,6 +57,7 @@ from .allowed import (
 from .budget import (
     MAX_DEPTH,
     LimitReached,
+    OpenNamespace,
     TemplateList,
     bounded,
     charge_comparison,
@@ -64,8 +65,8 @@ from .budget import (
     check_size,
     remaining,
     spend,
+    values_of,
 )
-from .namespace import OpenNamespace, values_of
 
 __all__ = [
     "BoundedEnvironment",
@@ -92,17 +93,6 @@ Compare Operand Add Sub Mul Div FloorDiv Mod Pow And Or Not Neg Pos
 LOOP = frozenset(("index", "index0", "first", "last", "length", "previtem", "nextitem", "revindex"))
 NODES = frozenset((STATEMENTS + EXPRESSIONS).split())
 
-# Syntax that must be charged to the budget is rewritten as a filter. The names of these filters
-# contain a space, so a template cannot use them itself.
-COMPARED, CONCAT, LISTED, SEARCHED, SLICED, STEPPED = (
-    " compared",
-    " concat",
-    " listed",
-    " searched",
-    " sliced",
-    " stepped",
-)
-
 
 def concat(values: list[Any]) -> str:
     return join_texts(map(text, values))
@@ -113,13 +103,22 @@ def charge_step(value: Any) -> Any:
     return value
 
 
+def name_of(function: Callable[..., Any]) -> str:
+    """Return the name of a filter for syntax. A template cannot use it, because of the space."""
+    return f" {function.__name__}"
+
+
+# Syntax that must be charged to the budget is rewritten as one of these filters.
 SYNTAX: dict[str, Callable[..., Any]] = {
-    COMPARED: charge_comparison,
-    CONCAT: concat,
-    LISTED: charge_literal,
-    SEARCHED: charge_search,
-    SLICED: slice_value,
-    STEPPED: charge_step,
+    name_of(function): function
+    for function in (
+        charge_comparison,
+        charge_literal,
+        charge_search,
+        charge_step,
+        concat,
+        slice_value,
+    )
 }
 
 
@@ -291,9 +290,11 @@ class AllowList(NodeTransformer):
         check_size(self._loops, MAX_LOOPS, "nested loops")
         self.generic_visit(node)
         self._loops -= 1
-        node.body.insert(0, nodes.ExprStmt(_filter(nodes.Const(True), STEPPED), lineno=node.lineno))
+        node.body.insert(
+            0, nodes.ExprStmt(_filter(nodes.Const(True), charge_step), lineno=node.lineno)
+        )
         if node.test is not None:  # items that fail the test never reach the body
-            node.test = nodes.And(_filter(nodes.Const(True), STEPPED), node.test)
+            node.test = nodes.And(_filter(nodes.Const(True), charge_step), node.test)
         return node
 
     def visit_Macro(self, node: nodes.Macro) -> nodes.Node:
@@ -330,7 +331,7 @@ class AllowList(NodeTransformer):
         if not isinstance(node.arg, nodes.Slice):
             return node
         ends = (node.arg.start, node.arg.stop, node.arg.step)
-        return _filter(node.node, SLICED, *(end or nodes.Const(None) for end in ends))
+        return _filter(node.node, slice_value, *(end or nodes.Const(None) for end in ends))
 
     def visit_Compare(self, node: nodes.Compare) -> nodes.Node:
         operands: tuple[Any, ...] = (node, *node.ops)
@@ -341,27 +342,29 @@ class AllowList(NodeTransformer):
             operand.expr = operand.expr if fixed else self.visit(operand.expr)
             if not fixed and not quick:
                 contains = getattr(operand, "op", "") in ("in", "notin")
-                operand.expr = _filter(operand.expr, SEARCHED if contains else COMPARED)
+                operand.expr = _filter(
+                    operand.expr, charge_search if contains else charge_comparison
+                )
         return node
 
     def visit_Concat(self, node: nodes.Concat) -> nodes.Node:
         self.generic_visit(node)
-        return _filter(nodes.List(node.nodes), CONCAT)
+        return _filter(nodes.List(node.nodes), concat)
 
     def visit_List(self, node: nodes.List) -> nodes.Node:
-        return _filter(self.generic_visit(node), LISTED)
+        return _filter(self.generic_visit(node), charge_literal)
+
+    def visit_Dict(self, node: nodes.Dict) -> nodes.Node:
+        return _filter(self.generic_visit(node), charge_literal)
 
     def visit_Tuple(self, node: nodes.Tuple) -> nodes.Node:
         self.generic_visit(node)
-        return _filter(node, LISTED) if node.ctx == "load" else node
-
-    def visit_Dict(self, node: nodes.Dict) -> nodes.Node:
-        return _filter(self.generic_visit(node), LISTED)
+        return _filter(node, charge_literal) if node.ctx == "load" else node
 
     def visit_Pair(self, node: nodes.Pair) -> nodes.Node:
         self.generic_visit(node)
         if not isinstance(node.key, nodes.Const):
-            node.key = _filter(node.key, COMPARED)
+            node.key = _filter(node.key, charge_comparison)
         return node
 
 
@@ -377,8 +380,8 @@ def _is_fixed(node: nodes.Expr) -> bool:
     return isinstance(node, nodes.Const) and not isinstance(node.value, int | float)
 
 
-def _filter(node: Any, name: str, *args: nodes.Expr) -> nodes.Filter:
-    return nodes.Filter(node, name, list(args), [], None, None, lineno=node.lineno)
+def _filter(node: Any, function: Callable[..., Any], *args: nodes.Expr) -> nodes.Filter:
+    return nodes.Filter(node, name_of(function), list(args), [], None, None, lineno=node.lineno)
 
 
 def _reject(node: nodes.Node, what: str) -> NoReturn:

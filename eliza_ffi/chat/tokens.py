@@ -164,14 +164,8 @@ def _indistinct(forged: str) -> InvalidArgumentError:
 class _Guard:
     """Replaces characters of the messages with markers, to find them in the rendered text.
 
-    Parameters
-    ----------
-    controls
-        The control tokens in the rendered text.
-    looked_for
-        Strings that the template may search for.
-    text
-        The rendered text. Its characters are not used as markers.
+    `controls` are the control tokens in the rendered text. The template may search for the strings
+    `looked_for`. The characters of the rendered text are not used as markers.
     """
 
     def __init__(self, controls: set[str], looked_for: frozenset[str], text: str) -> None:

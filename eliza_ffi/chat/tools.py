@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..checks import check_flag, check_kind, check_text, wrong
 from ..errors import InvalidArgumentError
 
 __all__ = ["Tool", "read_tools"]
@@ -65,9 +66,7 @@ def read_tools(tools: Sequence[Mapping[str, Any]]) -> tuple[Tool, ...]:
         If the list is empty, if a definition is not valid, or if two tools have the same name.
     """
     if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Sequence):
-        raise InvalidArgumentError(
-            f"tools must be a list of tool definitions, got {type(tools).__name__}"
-        )
+        raise wrong("tools", "a list of tool definitions", tools)
     if not tools:
         raise InvalidArgumentError("expected at least one tool, got none")
     read: dict[str, Tool] = {}
@@ -83,72 +82,45 @@ def read_tools(tools: Sequence[Mapping[str, Any]]) -> tuple[Tool, ...]:
 
 
 def _read_tool(definition: Any, i: int) -> Tool:
-    if not isinstance(definition, Mapping):
-        raise InvalidArgumentError(f"tool {i} must be a mapping, got {type(definition).__name__}")
+    check_kind(f"tool {i}", definition, Mapping, "a mapping")
     if (kind := definition.get("type", "function")) != "function":
         raise InvalidArgumentError(
             f"tool {i}: expected the type 'function', got {kind!r}; remove tools of other types"
         )
     function = definition.get("function", definition)
-    if not isinstance(function, Mapping):
-        raise InvalidArgumentError(
-            f"the 'function' of tool {i} must be a mapping, got {type(function).__name__}"
-        )
-    name = _read_name(function.get("name"), i)
-    description = function.get("description") or ""
-    if not isinstance(description, str):
-        raise InvalidArgumentError(
-            f"the description of tool {name!r} must be a string, got {type(description).__name__}"
-        )
-    strict = function.get("strict")
-    if strict is not None and not isinstance(strict, bool):
-        raise InvalidArgumentError(
-            f"'strict' of tool {name!r} must be true or false, got {type(strict).__name__}"
-        )
-    return Tool(name, description, _read_parameters(function.get("parameters"), name), strict)
-
-
-def _read_name(name: Any, i: int) -> str:
+    check_kind(f"the 'function' of tool {i}", function, Mapping, "a mapping")
+    name = function.get("name")
     if name is None or name == "":
         raise InvalidArgumentError(f"tool {i} has no name: give its function a 'name'")
-    if not isinstance(name, str):
-        raise InvalidArgumentError(
-            f"the name of tool {i} must be a string, got {type(name).__name__}"
-        )
+    check_text(f"the name of tool {i}", name)
     if not NAME.fullmatch(name):
         raise InvalidArgumentError(
             f"the name of tool {i} is {name[:140]!r}; "
             "expected 1 to 128 letters, digits, '_', '-' and '.'"
         )
-    return name
+    description = check_text(f"the description of tool {name!r}", function.get("description") or "")
+    strict = function.get("strict")
+    if strict is not None:
+        check_flag(f"'strict' of tool {name!r}", strict)
+    return Tool(name, description, _read_parameters(function.get("parameters"), name), strict)
 
 
 def _read_parameters(parameters: Any, name: str) -> dict[str, Any]:
     """Return the schema of a tool's parameters; a tool without a schema has no parameters."""
-    if parameters is None:
-        parameters = {}
-    if not isinstance(parameters, Mapping):
-        raise InvalidArgumentError(
-            f"the parameters of tool {name!r} must be a JSON Schema, "
-            f"got {type(parameters).__name__}"
-        )
+    called = f"the parameters of tool {name!r}"
+    parameters = {} if parameters is None else parameters
+    check_kind(called, parameters, Mapping, "a JSON Schema")
     untyped = "type" not in parameters and (not parameters or "properties" in parameters)
     if not untyped and parameters.get("type") != "object":
         found = repr(parameters["type"]) if "type" in parameters else "no type"
         raise InvalidArgumentError(
-            f"the parameters of tool {name!r} must have the type 'object', got {found}: "
+            f"{called} must have the type 'object', got {found}: "
             "make the schema a property of an object"
         )
     schema = {"type": "object", "properties": {}, **parameters}
-    if not isinstance(schema["properties"], Mapping):
-        raise InvalidArgumentError(
-            f"'properties' of tool {name!r} must be a mapping, "
-            f"got {type(schema['properties']).__name__}"
-        )
+    check_kind(f"'properties' of tool {name!r}", schema["properties"], Mapping, "a mapping")
     try:
         json.dumps(schema)
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidArgumentError(
-            f"the parameters of tool {name!r} are not JSON: {error}"
-        ) from error
+        raise InvalidArgumentError(f"{called} are not JSON: {error}") from error
     return schema

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from real_templates import real_templates
+from real_templates import REJECTS_TEXT, real_formats, real_templates
 
 from eliza_ffi.chat import call_finder
 from eliza_ffi.chat.call_finder import find_call_format
@@ -50,22 +50,10 @@ WITHOUT_CALLS = {
 INDENTS, LINE_ENDS = "CohereForAI-c4ai-command-r-plus-tool_use", re.compile("[\x85\u2028\u2029]")
 """A template that indents JSON with Jinja2's filter, which breaks strings at these characters."""
 
-REJECTS_TEXT = "google-translategemma-4b-it"
-
-
-@functools.cache
-def formats() -> dict[str, CallFormat]:
-    """Return the formats of the templates that can be rendered."""
-    return {
-        name: find_call_format(template)
-        for name, template in real_templates().items()
-        if name != REJECTS_TEXT
-    }
-
 
 def native() -> dict[str, CallFormat]:
     """Return the formats of the templates that write calls."""
-    return {name: format for name, format in formats().items() if not format.generic}
+    return {name: format for name, format in real_formats().items() if not format.generic}
 
 
 def called(calls: Sequence[Call]) -> Message:
@@ -82,7 +70,7 @@ def called(calls: Sequence[Call]) -> Message:
 
 @pytest.mark.slow
 def test_the_format_is_found_in_every_template_that_writes_calls() -> None:
-    assert {name for name, format in formats().items() if format.generic} == WITHOUT_CALLS
+    assert {name for name, format in real_formats().items() if format.generic} == WITHOUT_CALLS
     assert len(native()) == len(real_templates()) - len(WITHOUT_CALLS) - 1
 
 
@@ -201,7 +189,7 @@ def around(name: str) -> tuple[str, str]:
     text = real_templates()[name].render(
         [QUESTION, called([example])], tools=tools, add_generation_prompt=False
     )
-    before, found, after = text.rpartition(render_call(formats()[name], [example]))
+    before, found, after = text.rpartition(render_call(real_formats()[name], [example]))
     assert found, name
     return before, after
 
@@ -240,7 +228,7 @@ WRITES_AFTER_TURNS = {
 def test_turns_follow_the_generation_prompt_as_the_format_describes() -> None:
     tools = [tool.definition for tool in EXAMPLE_TOOLS]
     call = Call("tool_", {"some_key": "some value"}, IDS[0])
-    for name, format in formats().items():
+    for name, format in real_formats().items():
         if name in CLOSED_THOUGHTS | WRITES_AFTER_TURNS:
             continue
         template = real_templates()[name]
@@ -280,7 +268,7 @@ KNOWN_THOUGHTS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", KNOWN_THOUGHTS)
 def test_the_format_of_thoughts_is_found(name: str) -> None:
-    assert formats()[name].thoughts == KNOWN_THOUGHTS[name]
+    assert real_formats()[name].thoughts == KNOWN_THOUGHTS[name]
 
 
 @pytest.mark.slow
@@ -296,7 +284,7 @@ def test_template_variables_change_the_call_format() -> None:
 
 @pytest.mark.slow
 def test_every_template_accepts_ids_of_nine_characters() -> None:
-    with_ids = {name for name, format in formats().items() if Hole.ID in format.call}
+    with_ids = {name for name, format in real_formats().items() if Hole.ID in format.call}
     assert with_ids == {
         "Mistral-Small-3.2-24B-Instruct-2506",
         "mistralai-Mistral-Nemo-Instruct-2407",
@@ -680,7 +668,7 @@ def test_a_message_with_a_broken_call_is_rejected(call: Any) -> None:
 @pytest.mark.slow
 def test_every_template_can_render_tools_a_call_and_its_result() -> None:
     call = {**LOOP[2], "tool_calls": LOOP[2]["tool_calls"][:1]}
-    for name, format in formats().items():
+    for name, format in real_formats().items():
         messages, tools = tool_messages(format, [QUESTION, call, LOOP[3]], [WEATHER])
         text = real_templates()[name].render(messages, tools=tools)
         parts = ("Return the weather.", "Question?", "get_weather", "20 degrees")

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
-from real_templates import real_templates
+from real_templates import REJECTS_TEXT, real_formats, real_templates
 
 from eliza_ffi import Model
-from eliza_ffi.chat.call_finder import find_call_format
 from eliza_ffi.chat.call_format import CallFormat, Hole, Member, Members, write_arguments
 from eliza_ffi.chat.call_grammar import call_grammar
 from eliza_ffi.chat.json_types import alternatives
 from eliza_ffi.chat.tool_messages import GENERIC
 from eliza_ffi.errors import InvalidArgumentError
 
-REJECTS_TEXT = "google-translategemma-4b-it"
 INDENTS = "CohereForAI-c4ai-command-r-plus-tool_use"
 
 SCHEMA = {
@@ -70,12 +67,7 @@ TAGGED = CallFormat(
 )
 
 
-NAMES = sorted(set(real_templates()) - {REJECTS_TEXT, INDENTS})
-
-
-@functools.cache
-def format_of(name: str) -> CallFormat:
-    return find_call_format(real_templates()[name])
+NAMES = sorted({*real_templates()} - {REJECTS_TEXT, INDENTS})
 
 
 def plain(text: str) -> Sequence[str | int]:
@@ -100,7 +92,7 @@ def allows(model: Model, format: CallFormat, schema: dict[str, Any], arguments: 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_grammar_allows_calls_as_the_template_writes_them(tiny_model: Model, name: str) -> None:
     for arguments in VALID:
-        assert allows(tiny_model, format_of(name), SCHEMA, arguments), arguments
+        assert allows(tiny_model, real_formats()[name], SCHEMA, arguments), arguments
 
 
 @pytest.mark.slow
@@ -109,7 +101,7 @@ def test_the_grammar_forbids_arguments_that_violate_the_schema(
     tiny_model: Model, name: str
 ) -> None:
     for arguments in INVALID:
-        assert not allows(tiny_model, format_of(name), SCHEMA, arguments), arguments
+        assert not allows(tiny_model, real_formats()[name], SCHEMA, arguments), arguments
 
 
 def test_a_string_ends_at_its_closing_text(tiny_model: Model) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import random
 from typing import Any
@@ -10,9 +9,8 @@ from typing import Any
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from real_templates import real_templates
+from real_templates import real_formats
 
-from eliza_ffi.chat.call_finder import find_call_format
 from eliza_ffi.chat.call_format import CallFormat, Hole, Members, fill_pieces, write_arguments
 from eliza_ffi.chat.call_pieces import CallPieces
 
@@ -29,16 +27,6 @@ SCHEMA: dict[str, Any] = {
     },
 }
 LONG = {"city": "Rome, the old city", "count": 12, "note": 'line\n"quoted"', "sure": True}
-
-
-@functools.cache
-def formats() -> dict[str, CallFormat]:
-    """Return the formats of the templates that can be rendered."""
-    return {
-        name: find_call_format(template)
-        for name, template in real_templates().items()
-        if name != "google-translategemma-4b-it"
-    }
 
 
 def pieces_of(
@@ -80,11 +68,11 @@ VALUES = st.fixed_dictionaries(
 
 @settings(max_examples=15, deadline=None)
 @given(VALUES, st.integers(0, 99))
-@pytest.mark.parametrize("name", sorted(formats()))
+@pytest.mark.parametrize("name", sorted(real_formats()))
 def test_the_pieces_of_every_format_are_the_arguments(
     name: str, arguments: dict[str, Any], seed: int
 ) -> None:
-    format = formats()[name]
+    format = real_formats()[name]
     texts = [(key, each) for key, each in arguments.items() if isinstance(each, str)]
     end = format.forbidden
     assume(end is None or not any(end.format(key=key) in each for key, each in texts))
@@ -95,9 +83,9 @@ def test_the_pieces_of_every_format_are_the_arguments(
     assert pieces[-1].endswith("}")
 
 
-@pytest.mark.parametrize("name", sorted(formats()))
+@pytest.mark.parametrize("name", sorted(real_formats()))
 def test_a_long_string_comes_in_pieces(name: str) -> None:
-    format = formats()[name]
+    format = real_formats()[name]
     pieces = pieces_of(format, LONG, 1)
     texts = ["".join(pieces[: i + 1]) for i in range(len(pieces))]
     begun = next(i for i, text in enumerate(texts) if "Rom" in text)

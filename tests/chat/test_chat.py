@@ -16,7 +16,7 @@ import jinja2.utils
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from real_templates import real_templates
+from real_templates import REJECTS_TEXT, real_templates
 
 from eliza_ffi import cli
 from eliza_ffi.chat.template import ChatTemplate, template_of_model
@@ -612,7 +612,7 @@ SPELLED = "<[|\uff5c][^<>|\uff5c\\s]+[|\uff5c]>"
 @pytest.mark.slow
 def test_control_tokens_of_llama_cpps_templates_cannot_be_forged() -> None:
     for name, template in real_templates().items():
-        if name == "google-translategemma-4b-it":  # each content must name two languages
+        if name == REJECTS_TEXT:  # each content must name two languages
             continue
         source, template = template.source, ChatTemplate(template.source, "<s>")
         assert "Bye?" in template.render(TALK), name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from real_templates import real_templates
+from real_templates import REJECTS_TEXT, real_templates
 
 from eliza_ffi.errors import ChatTemplateError
 
@@ -53,7 +53,7 @@ TALKS: dict[str, tuple[list[Message], bool, list[str]]] = {
 TRANSLATES = "a translation model: each content must name two languages"
 ALTERNATES = "does not support tools, and the roles user and assistant must alternate"
 REJECTED = {
-    **{("google-translategemma-4b-it", talk): TRANSLATES for talk in TALKS},
+    **{(REJECTS_TEXT, talk): TRANSLATES for talk in TALKS},
     ("google-gemma-2-2b-it", "result"): ALTERNATES,
 }
 """The conversations that a template rejects, and why."""
