@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import functools
 import importlib
+from collections.abc import Callable
 from contextlib import suppress
 from types import UnionType
-from typing import Annotated, Any, Protocol, Union, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from .json_reader import Path, copied
 
-__all__ = ["Growing", "Snapshot"]
+__all__ = ["Growing"]
 
 
 class Growing:
@@ -27,10 +28,10 @@ class Growing:
 
     def __init__(self, given: Any) -> None:
         self._given = given
-        self._open: list[_Open] = []  # outermost first
+        self._open: list[_Object | _Array] = []  # outermost first
 
-    def add(self, path: Path, value: Any) -> Snapshot:
-        """Add a finished part, and return a snapshot.
+    def add(self, path: Path, value: Any) -> Callable[[], Any]:
+        """Add a finished part, and return a function that returns the answer at this moment.
 
         Parameters
         ----------
@@ -44,106 +45,80 @@ class Growing:
             given = self._open[-1].given_at(path[depth - 1]) if depth else self._given
             self._open.append(_begun(given, path[depth]))
         self._open[-1].add(path[-1], value)
-        return Snapshot(tuple((one, len(one.parts)) for one in self._open), path[:-1])
+        return functools.partial(
+            _value_of, tuple((one, len(one.parts)) for one in self._open), path[:-1]
+        )
 
 
-class Snapshot:
-    """An unfinished answer at one moment. Calling the snapshot returns its value at this moment.
+def _value_of(parts: tuple[tuple[_Object | _Array, int], ...], keys: Path) -> Any:
+    """Return the value of an unfinished answer.
 
-    Parameters
-    ----------
-    parts
-        The open objects and arrays, outermost first, each with its number of finished parts.
-    keys
-        For each of these, the key or index of the next inner one.
+    `parts` are its open objects and arrays, outermost first, each with its number of finished
+    parts. `keys` has for each of these the key or index of the next inner one.
     """
-
-    def __init__(self, parts: tuple[tuple[_Open, int], ...], keys: Path) -> None:
-        self._parts = parts
-        self._keys = keys
-
-    def __call__(self) -> Any:
-        *outer, (innermost, n) = self._parts
-        value = innermost.value(n)
-        for (one, n), key in zip(reversed(outer), reversed(self._keys), strict=True):
-            value = one.value(n, (key, value))
-        return value
-
-
-class _Open(Protocol):
-    """An open object or array."""
-
-    parts: list[Any]
-
-    def given_at(self, key: str | int) -> Any:
-        """Return the class or annotation of a part."""
-
-    def add(self, key: str | int, value: Any) -> None:
-        """Add a part, given as JSON data. Invalid parts are dropped."""
-
-    def value(self, n: int, inner: tuple[str | int, Any] | None = None) -> Any:
-        """Return the value with its first `n` parts.
-
-        `inner` is the key and the value of a part that is still open. It is added.
-        """
+    *outer, (innermost, n) = parts
+    value = innermost.value(n)
+    for (one, n), key in zip(reversed(outer), reversed(keys), strict=True):
+        value = one.value(n, (key, value))
+    return value
 
 
 class _Array:
+    """An open array."""
+
     def __init__(self, item: Any) -> None:
         self.parts: list[Any] = []
         self._item = item
 
     def given_at(self, key: str | int) -> Any:
+        """Return the class or annotation of a part."""
         return self._item
 
     def add(self, key: str | int, value: Any) -> None:
+        """Add a part, given as JSON data. Invalid parts are dropped."""
         if key == len(self.parts):  # items after an invalid item are dropped
             with suppress(ValueError):
                 self.parts.append(_read(self._item, value))
 
     def value(self, n: int, inner: tuple[str | int, Any] | None = None) -> list[Any]:
+        """Return the value with its first `n` parts.
+
+        `inner` is the key and the value of a part that is still open. It is added.
+        """
         inside = [] if inner is None or inner[0] != n else [inner[1]]
         return self.parts[:n] + inside
 
 
 class _Object:
-    def __init__(self) -> None:
-        self.parts: list[tuple[str | int, Any]] = []
-
-    def given_at(self, key: str | int) -> Any:
-        return Any
-
-    def add(self, key: str | int, value: Any) -> None:
-        self.parts.append((key, copied(value)))
-
-    def value(self, n: int, inner: tuple[str | int, Any] | None = None) -> dict[Any, Any]:
-        return dict([*self.parts[:n], inner] if inner is not None else self.parts[:n])
-
-
-class _Model:
-    """An open object of a pydantic model. Its value has only the finished fields."""
+    """An open object, or an open instance of a pydantic model that has only the finished fields."""
 
     def __init__(self, model: Any) -> None:
         self.parts: list[tuple[str, Any]] = []
         self._model = model
         self._fields = {
             _key_of(name, field): (name, _annotation(field))
-            for name, field in model.model_fields.items()
+            for name, field in ({} if model is None else model.model_fields).items()
         }
 
+    def _field(self, key: str | int) -> tuple[str, Any] | None:
+        """Return the name and the annotation of a part; None if the model lacks it."""
+        return (str(key), Any) if self._model is None else self._fields.get(str(key))
+
     def given_at(self, key: str | int) -> Any:
-        return self._fields[str(key)][1] if key in self._fields else Any
+        field = self._field(key)
+        return Any if field is None else field[1]
 
     def add(self, key: str | int, value: Any) -> None:
-        if key in self._fields:
-            name, given = self._fields[str(key)]
+        if (field := self._field(key)) is not None:
             with suppress(ValueError):  # an invalid field makes the whole answer invalid
-                self.parts.append((name, _read(given, value)))
+                self.parts.append((field[0], _read(field[1], value)))
 
     def value(self, n: int, inner: tuple[str | int, Any] | None = None) -> Any:
         values = dict(self.parts[:n])
-        if inner is not None and inner[0] in self._fields:
-            values[self._fields[str(inner[0])][0]] = inner[1]
+        if inner is not None and (field := self._field(inner[0])) is not None:
+            values[field[0]] = inner[1]
+        if self._model is None:
+            return values
         made = self._model.model_construct(set(values), **values)
         for name in self._model.model_fields:
             if name not in values:  # remove the default: the field may still be written
@@ -151,14 +126,13 @@ class _Model:
         return made
 
 
-def _begun(given: Any, key: str | int) -> _Open:
+def _begun(given: Any, key: str | int) -> _Object | _Array:
     """Return a new open object or array; `key` is the key or index of its first part."""
     while get_origin(given) is Annotated:
         given = get_args(given)[0]
     if isinstance(key, int):
         return _Array(get_args(given)[0] if get_origin(given) is list else Any)
-    model = _model_of(given)
-    return _Object() if model is None else _Model(model)
+    return _Object(_model_of(given))
 
 
 def _read(given: Any, data: Any) -> Any:
@@ -166,9 +140,9 @@ def _read(given: Any, data: Any) -> Any:
     if given is Any:
         return copied(data)
     try:
-        return _kept_adapter(given).validate_python(data)
-    except TypeError:  # the annotation is not hashable
         return _adapter(given).validate_python(data)
+    except TypeError:  # the annotation is not hashable
+        return _adapter.__wrapped__(given).validate_python(data)
 
 
 def _model_of(given: Any) -> Any:
@@ -193,8 +167,6 @@ def _key_of(name: str, field: Any) -> str:
     return alias if isinstance(alias, str) else name
 
 
+@functools.lru_cache(maxsize=512)
 def _adapter(given: Any) -> Any:
     return importlib.import_module("pydantic").TypeAdapter(given)
-
-
-_kept_adapter = functools.lru_cache(maxsize=512)(_adapter)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -194,7 +193,7 @@ class Guidance:
         self._read_vocabulary = vocabulary
         self._tokenizer: Any = None
         self._number_tokens: NumberTokens | None = None
-        self._kept: OrderedDict[tuple[str, str], GuidanceMasks] = OrderedDict()
+        self._kept = functools.lru_cache(MOST_KEPT)(self._compiled)
         self._lock = threading.Lock()
 
     def json_schema(self, schema: Mapping[str, Any] | bool) -> GuidanceMasks:
@@ -214,8 +213,7 @@ class Guidance:
     def schema_text(self, text: str) -> GuidanceMasks:
         """Compile a JSON Schema, given as the text that :func:`.limits.checked_schema` returned."""
         made = grammar_of_text(text)
-        key = "schema", made.grammar
-        return self._masks(key, made.grammar, (made.most_digits, (b"",)), made.relaxed)
+        return self._masks("schema", made.grammar, (made.most_digits, (b"",)), made.relaxed)
 
     def regex(self, pattern: str) -> GuidanceMasks:
         """Compile a regular expression that must match the whole text.
@@ -235,7 +233,7 @@ class Guidance:
             ascii_only = regex_to_lark(pattern, "dws")  # \d, \w and \s are ASCII only
         except ValueError as error:
             raise _rejected(kind, str(error)) from error
-        return self._masks((kind, pattern), LLMatcher.grammar_from_lark(f"start: /{ascii_only}/"))
+        return self._masks(kind, LLMatcher.grammar_from_lark(f"start: /{ascii_only}/"))
 
     def lark(
         self, grammar: str, *, json_after: Sequence[str] = (), most_digits: int = MOST_DIGITS
@@ -263,30 +261,23 @@ class Guidance:
         kind = "Lark grammar"
         checked_text(kind, grammar)
         limit = (most_digits, after) if after else None
-        key = f"{limit} {grammar}"
-        return self._masks((kind, key), LLMatcher.grammar_from_lark(grammar), limit)
+        return self._masks(kind, LLMatcher.grammar_from_lark(grammar), limit)
 
     def _masks(
         self,
-        key: tuple[str, str],
+        kind: str,
         grammar: str,
-        limit: tuple[int, Sequence[bytes]] | None = None,
+        limit: tuple[int, tuple[bytes, ...]] | None = None,
         relaxed: tuple[str, ...] = (),
     ) -> GuidanceMasks:
         with self._lock:
-            masks = self._kept.pop(key, None)
-            if masks is None:
-                masks = self._compiled(key[0], grammar, limit, relaxed)
-            self._kept[key] = masks
-            if len(self._kept) > MOST_KEPT:
-                self._kept.popitem(last=False)
-        return masks
+            return self._kept(kind, grammar, limit, relaxed)
 
     def _compiled(
         self,
         kind: str,
         grammar: str,
-        limit: tuple[int, Sequence[bytes]] | None,
+        limit: tuple[int, tuple[bytes, ...]] | None,
         relaxed: tuple[str, ...],
     ) -> GuidanceMasks:
         from llguidance import LLMatcher
@@ -305,7 +296,7 @@ class Guidance:
         else:
             if self._number_tokens is None:
                 self._number_tokens = NumberTokens(vocabulary)
-            numbers = partial(NumberLimit, self._number_tokens, *limit)
+            numbers = functools.partial(NumberLimit, self._number_tokens, *limit)
             masks = GuidanceMasks(matcher, vocabulary, numbers, relaxed)
         _check_begins(kind, masks)
         return masks

@@ -89,10 +89,9 @@ class JsonReader:
         self._at = _end(_SPACE, self._text, self._at)
 
     def _end_of_string(self, text: str) -> str:
-        """Append text to an unfinished string.
+        """Append text to an unfinished string. Return the whole string and the text after it.
 
-        If the string ends in this text, return the whole string and the text after it. Otherwise
-        return "".
+        The result is "" if the string does not end in this text.
         """
         if not text:
             return ""
@@ -108,11 +107,8 @@ class JsonReader:
     def _step(self) -> tuple[int, tuple[Path, Any] | None]:
         """Read one punctuation character or scalar.
 
-        Returns
-        -------
-        tuple
-            The number of characters read, which is 0 if the scalar may be incomplete. Then the path
-            and the value of the part that is now complete, or None.
+        Return the number of characters read, which is 0 if the scalar may be incomplete, and the
+        path and the value of the part that is now complete.
         """
         text, at = self._text, self._at
         first = text[at]

@@ -323,10 +323,7 @@ def _place_of_error(schema: dict[str, Any], error: str) -> str:
 def _without_lowest_bounds(schema: Any, place: str = "") -> tuple[str, ...]:
     """Remove the bounds that would crash llguidance, and return their places with a reason.
 
-    Raises
-    ------
-    InvalidArgumentError
-        If ``enum`` or ``const`` has such a number.
+    If ``enum`` or ``const`` has such a number, raise InvalidArgumentError.
     """
     removed: list[str] = []
     if isinstance(schema, list):
@@ -364,13 +361,8 @@ def _approximate(
 ) -> tuple[str, ...] | None:
     """Change the parts of a schema that may have caused an error of llguidance, in place.
 
-    An approximated schema allows every value that the original allows.
-
-    Returns
-    -------
-    tuple or None
-        The places that are no longer enforced, each with a reason. None if the error is of another
-        kind.
+    An approximated schema allows every value that the original allows. Return the places that are
+    no longer enforced, each with a reason, or None if the error is of another kind.
     """
     rule = next((rule for beginning, rule in _RULES if error.startswith(beginning)), None)
     if rule is None:

@@ -170,15 +170,11 @@ class _Determinizer:
         accepting = np.array([_Nfa.END in subset for subset in subsets])
         return Dfa(classes, np.array(table, dtype=np.int32).reshape(-1, n_classes), accepting)
 
-    def _edges_over_classes(
-        self,
-    ) -> tuple[list[list[tuple[range, int]]], npt.NDArray[np.uint8]]:
+    def _edges_over_classes(self) -> tuple[list[list[tuple[range, int]]], npt.NDArray[np.uint8]]:
         """Group bytes that are in the same ranges into classes.
 
-        Returns
-        -------
-        list, array
-            For each state, its edges as a range of classes and a target. The class of each byte.
+        Return for each state its edges, as a range of classes and a target, and the class of each
+        byte.
         """
         cuts = {0}
         for ranges in self._nfa.ranges:
