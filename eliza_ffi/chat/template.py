@@ -14,12 +14,7 @@ from typing import Any, TypeAlias
 
 from .._lazy import lazy_property
 from ..checks import check_flag, check_kind, check_text, wrong
-from ..errors import (
-    ChatTemplateError,
-    InvalidArgumentError,
-    NoChatTemplateError,
-    NotSupportedError,
-)
+from ..errors import ChatTemplateError, InvalidArgumentError, NoChatTemplateError, NotSupportedError
 from .forms import MessageForms
 
 __all__ = ["ChatTemplate", "Messages", "template_of_model"]

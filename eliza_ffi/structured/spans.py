@@ -15,16 +15,7 @@ __all__ = ["KINDS", "Scalar", "SkeletonSpan", "check_text"]
 Scalar = str | int | float | bool | None
 """A JSON value that is not an array or object."""
 
-KINDS = (
-    "literal",
-    "enum",
-    "number",
-    "integer",
-    "boolean",
-    "free-string",
-    "free-json",
-    "pattern",
-)
+KINDS = ("literal", "enum", "number", "integer", "boolean", "free-string", "free-json", "pattern")
 """The kinds of span."""
 
 _FIELDS = {

@@ -143,9 +143,7 @@ def member_is_expressible(
 @pytest.mark.slow
 @settings(max_examples=40)
 @given(MANY_ARGUMENTS)
-def test_rendered_calls_match_the_template_and_parse_back(
-    many: list[dict[str, Any]],
-) -> None:
+def test_rendered_calls_match_the_template_and_parse_back(many: list[dict[str, Any]]) -> None:
     for name, format in native().items():
         template = real_templates()[name]
         calls = [Call(f"tool_{'x' * i}", arguments, IDS[i]) for i, arguments in enumerate(many)]
@@ -444,9 +442,7 @@ def test_fixed_text_before_an_answer_in_words_is_found() -> None:
         "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
     ],
 )
-def test_a_template_without_readable_calls_gets_the_generic_format(
-    calls: str,
-) -> None:
+def test_a_template_without_readable_calls_gets_the_generic_format(calls: str) -> None:
     assert find_call_format(made(calls)) == GENERIC
 
 

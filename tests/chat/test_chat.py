@@ -364,8 +364,7 @@ def test_bos_token_cannot_be_passed_as_a_variable() -> None:
 
 
 @pytest.mark.parametrize(
-    "source",
-    ["{% for %}", "{{ x", "{% include 'a' %}{{ 1 | no_such_filter }}", "x" * 1_000_001],
+    "source", ["{% for %}", "{{ x", "{% include 'a' %}{{ 1 | no_such_filter }}", "x" * 1_000_001]
 )
 def test_an_invalid_template_is_rejected(source: str) -> None:
     with pytest.raises(ChatTemplateError, match="chat template is"):
@@ -813,11 +812,7 @@ def test_the_messages_option_reads_a_conversation_from_a_file(
     ],
 )
 def test_contradictory_chat_options_are_a_usage_error(
-    run: Run,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    message: str,
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     file = tmp_path / "talk.json"
     file.write_text("no JSON")

@@ -58,11 +58,7 @@ REJECTED = {
 }
 """The conversations that a template rejects, and why."""
 
-WITHOUT_TOOLS = {
-    "google-gemma-2-2b-it",
-    "llama-cpp-rwkv-world",
-    "microsoft-Phi-3.5-mini-instruct",
-}
+WITHOUT_TOOLS = {"google-gemma-2-2b-it", "llama-cpp-rwkv-world", "microsoft-Phi-3.5-mini-instruct"}
 LEFT_OUT = {
     "tools": {
         *WITHOUT_TOOLS,

@@ -579,10 +579,7 @@ TOOLS = [
         "type": "function",
         "function": {"name": "get_weather", "description": "<It>", "parameters": PARAMETERS},
     },
-    {
-        "type": "function",
-        "function": {"name": "nothing", "description": "", "parameters": EMPTY},
-    },
+    {"type": "function", "function": {"name": "nothing", "description": "", "parameters": EMPTY}},
 ]
 
 TALKS = {
@@ -618,16 +615,7 @@ TALKS = {
     "a developer": [{"role": "developer", "content": "x"}, user("y")],
     "roles that do not alternate": [user("x"), user("y"), assistant("z")],
     "languages": [
-        user(
-            [
-                {
-                    "type": "text",
-                    "text": "x",
-                    "source_lang_code": "en",
-                    "target_lang_code": "de",
-                }
-            ]
-        )
+        user([{"type": "text", "text": "x", "source_lang_code": "en", "target_lang_code": "de"}])
     ],
 }
 ARGUMENTS: list[dict[str, Any]] = [

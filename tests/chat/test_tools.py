@@ -65,10 +65,7 @@ def test_parameters_without_a_type_describe_an_object(parameters: Any) -> None:
         ("x", "tools must be a list of tool definitions, got 'x'"),
         ([], "expected at least one tool, got none"),
         (["x"], "tool 0 must be a mapping, got 'x'"),
-        (
-            [{"type": "web_search"}],
-            "tool 0: expected the type 'function', got 'web_search'",
-        ),
+        ([{"type": "web_search"}], "tool 0: expected the type 'function', got 'web_search'"),
         ([{"type": "function"}], "tool 0 has no name"),
         ([{"type": "function", "function": "x"}], "the 'function' of tool 0 must be a mapping"),
         ([WEATHER, {"type": "function", "function": {}}], "tool 1 has no name"),

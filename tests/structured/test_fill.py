@@ -141,9 +141,7 @@ def test_every_filled_skeleton_has_its_shape(
 @pytest.mark.slow
 @random_weights
 @given(
-    listed=actions(),
-    temperature=st.sampled_from([0.0, 1.0, 5.0]),
-    max_tokens=st.integers(1, 16),
+    listed=actions(), temperature=st.sampled_from([0.0, 1.0, 5.0]), max_tokens=st.integers(1, 16)
 )
 def test_every_plan_is_a_valid_action_with_parameters(
     any_model: Model, listed: list[dict[str, Any]], temperature: float, max_tokens: int

@@ -99,12 +99,7 @@ SCHEMAS: dict[str, Any] = {
         "required": ["a"],
         "additionalProperties": False,
     },
-    "array": {
-        "type": "array",
-        "items": {"type": "boolean"},
-        "minItems": 1,
-        "maxItems": 4,
-    },
+    "array": {"type": "array", "items": {"type": "boolean"}, "minItems": 1, "maxItems": 4},
     "tuple": {
         "type": "array",
         "prefixItems": [{"type": "boolean"}, {"enum": ["x", "yy"]}],
@@ -121,11 +116,7 @@ SCHEMAS: dict[str, Any] = {
         "required": ["one", "two"],
         "additionalProperties": False,
     },
-    "map": {
-        "type": "object",
-        "additionalProperties": {"type": "boolean"},
-        "maxProperties": 0,
-    },
+    "map": {"type": "object", "additionalProperties": {"type": "boolean"}, "maxProperties": 0},
     "annotations": {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A kind",

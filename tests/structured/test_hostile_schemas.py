@@ -47,10 +47,7 @@ HOSTILE: dict[str, tuple[Any, str | None]] = {
         {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}},
         None,
     ),
-    "a huge enum in an array": (
-        {"items": {"enum": [f"value {i}" for i in range(20_000)]}},
-        None,
-    ),
+    "a huge enum in an array": ({"items": {"enum": [f"value {i}" for i in range(20_000)]}}, None),
     "a pattern with many conditions": (
         lambda: {"pattern": "^" + "a(?!b)" * 100_000},
         "regex parse error",
@@ -66,10 +63,7 @@ HOSTILE: dict[str, tuple[Any, str | None]] = {
     "bounds with too many digits for Python": ({"minimum": 10**5000}, "not JSON"),
     "a multiple with too many digits for Python": ({"multipleOf": 10**5000}, "not JSON"),
     "counts with too many digits for Python": ({"minItems": 10**5000}, "not JSON"),
-    "long strings": (
-        fields(300, lambda i: {"type": "string", "maxLength": 500 + i}),
-        None,
-    ),
+    "long strings": (fields(300, lambda i: {"type": "string", "maxLength": 500 + i}), None),
     "long strings in an array": (
         {"items": fields(30, lambda i: {"type": "string", "minLength": 500, "maxLength": 600 + i})},
         None,
@@ -127,10 +121,7 @@ HOSTILE: dict[str, tuple[Any, str | None]] = {
         },
         None,
     ),
-    "many anyOf in sequence": (
-        {"allOf": [{"anyOf": [{"minimum": i}]} for i in range(400)]},
-        None,
-    ),
+    "many anyOf in sequence": ({"allOf": [{"anyOf": [{"minimum": i}]} for i in range(400)]}, None),
     "strings that match one of many patterns": (
         {"type": "string", "oneOf": [{"pattern": f"^x{i}[a-z]*$"} for i in range(300)]},
         None,
@@ -156,10 +147,7 @@ HOSTILE: dict[str, tuple[Any, str | None]] = {
         fields(3000, lambda i: {"type": "array", "contains": {}}),
         None,
     ),
-    "one of many fields": (
-        {**fields(1500, lambda i: STRING), "maxProperties": 1},
-        None,
-    ),
+    "one of many fields": ({**fields(1500, lambda i: STRING), "maxProperties": 1}, None),
     "many scopes of unevaluatedProperties": (
         {
             "allOf": [

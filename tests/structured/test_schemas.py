@@ -78,10 +78,7 @@ RELAXED: list[tuple[Any, tuple[str, ...]]] = [
         {"properties": {"next": {"$ref": "#", "required": ["next"], "title": "next"}}},
         ("#/properties/next/required",),
     ),
-    (
-        {"properties": {"b": {"$ref": "#/$defs/\u00f6 b"}}, "$defs": {"\u00f6 b": STRING}},
-        (),
-    ),
+    ({"properties": {"b": {"$ref": "#/$defs/\u00f6 b"}}, "$defs": {"\u00f6 b": STRING}}, ()),
     ({"type": "array", "minItems": 2.0, "maxItems": 3.0}, ()),
 ]
 

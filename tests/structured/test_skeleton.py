@@ -45,9 +45,7 @@ def test_a_skeleton_survives_its_json_form() -> None:
 
 
 @given(shaped_skeletons())
-def test_any_skeleton_survives_its_json_form(
-    shaped: tuple[tuple[Field, ...], Skeleton],
-) -> None:
+def test_any_skeleton_survives_its_json_form(shaped: tuple[tuple[Field, ...], Skeleton]) -> None:
     assert Skeleton.from_dict(shaped[1].to_dict()) == shaped[1]
 
 

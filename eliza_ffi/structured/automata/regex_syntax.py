@@ -293,8 +293,7 @@ class _Parser:
         # Check the length first, because int() raises on thousands of digits.
         if len(digits) > len(str(MOST_REPETITIONS)) or int(digits) > MOST_REPETITIONS:
             raise self.error(
-                self._at,
-                f"{_shortened(count[0])} is more than {MOST_REPETITIONS} repetitions",
+                self._at, f"{_shortened(count[0])} is more than {MOST_REPETITIONS} repetitions"
             )
         return int(digits)
 
