@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,13 +9,13 @@ from ..checks import (
     check_each,
     check_flag,
     check_kind,
-    check_known,
     check_number,
     check_text,
     check_whole,
     wrong,
 )
 from ..errors import InvalidArgumentError
+from .spans import from_json_form, to_json_form
 
 __all__ = ["SpanOverride", "SpanSamplerPlan", "SpanSampling"]
 
@@ -133,24 +132,15 @@ class SpanSamplerPlan:
     @classmethod
     def from_dict(cls, data: Any) -> SpanSamplerPlan:
         """Create a plan from elizaOS's JSON form. Field names may be camelCase or snake_case."""
-        fields = _fields(data, "a sampler plan", {"overrides": "overrides", "strict": "strict"})
-        overrides = fields.get("overrides", ())
+        given = from_json_form("a sampler plan", data, cls)
+        overrides = given.get("overrides", ())
         check_kind("overrides", overrides, (list, tuple), "a list")
-        strict = check_flag("strict", fields.get("strict", False))
+        strict = check_flag("strict", given.get("strict", False))
         return cls(tuple(_override(i, each) for i, each in enumerate(overrides)), strict)
 
     def to_dict(self) -> dict[str, Any]:
         """Return elizaOS's JSON form."""
-        overrides = []
-        for each in self.overrides:
-            form = {
-                "spanIndex": each.span_index,
-                "temperature": each.temperature,
-                "topK": each.top_k,
-                "topP": each.top_p,
-            }
-            overrides.append({name: value for name, value in form.items() if value is not None})
-        return {"overrides": overrides, "strict": self.strict}
+        return {"overrides": list(map(to_json_form, self.overrides)), "strict": self.strict}
 
     def check(self, n_spans: int) -> None:
         """Check that all overrides are for spans of a skeleton with `n_spans` spans.
@@ -181,26 +171,11 @@ class SpanSamplerPlan:
 
 
 def _override(i: int, data: Any) -> SpanOverride:
-    names = {
-        "spanIndex": "span_index",
-        "span_index": "span_index",
-        "temperature": "temperature",
-        "topK": "top_k",
-        "top_k": "top_k",
-        "topP": "top_p",
-        "top_p": "top_p",
-    }
     try:
-        fields = _fields(data, "an override", names)
+        given = from_json_form("an override", data, SpanOverride)
         for needed in ("span_index", "temperature"):
-            if needed not in fields:
+            if needed not in given:
                 raise InvalidArgumentError(f"an override needs {needed}")
-        return SpanOverride(**fields)
+        return SpanOverride(**given)
     except InvalidArgumentError as error:
         raise InvalidArgumentError(f"overrides[{i}]: {error}") from None
-
-
-def _fields(data: Any, what: str, names: Mapping[str, str]) -> dict[str, Any]:
-    check_kind(what, data, Mapping, "an object")
-    check_known(what, data, names)
-    return {names[name]: value for name, value in data.items() if value is not None}

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from ..checks import check_flag, check_kind, check_known, check_one_of, check_several, wrong
 from ..errors import InvalidArgumentError
 from .json_text import check_unicode, json_text, string_body
 
-__all__ = ["KINDS", "Scalar", "SkeletonSpan", "check_text"]
+__all__ = [
+    "KINDS",
+    "Scalar",
+    "SkeletonSpan",
+    "check_text",
+    "from_json_form",
+    "to_json_form",
+]
 
 Scalar = str | int | float | bool | None
 """A JSON value that is not an array or object."""
 
 KINDS = ("literal", "enum", "number", "integer", "boolean", "free-string", "free-json", "pattern")
 """The kinds of span."""
-
-_FIELDS = {
-    "kind": "kind",
-    "key": "key",
-    "value": "value",
-    "enumValues": "enum_values",
-    "enum_values": "enum_values",
-    "rule": "rule",
-    "pattern": "pattern",
-}
 
 
 @dataclass(frozen=True)
@@ -88,11 +85,7 @@ class SkeletonSpan:
     @classmethod
     def from_dict(cls, data: Any) -> SkeletonSpan:
         """Create a span from elizaOS's JSON form. ``enum_values`` is an alias of ``enumValues``."""
-        check_kind("a span", data, Mapping, "an object")
-        check_known("a span", data, _FIELDS)
-        given: dict[str, Any] = {
-            _FIELDS[name]: value for name, value in data.items() if value is not None
-        }
+        given = from_json_form("a span", data, cls)
         values = given.get("enum_values")
         if values is not None:
             check_kind("enumValues", values, (list, tuple), "a list")
@@ -103,16 +96,7 @@ class SkeletonSpan:
 
     def to_dict(self) -> dict[str, Any]:
         """Return elizaOS's JSON form."""
-        values = None if self.enum_values is None else list(self.enum_values)
-        fields = {
-            "kind": self.kind,
-            "key": self.key,
-            "value": self.value,
-            "enumValues": values,
-            "rule": self.rule,
-            "pattern": self.pattern,
-        }
-        return {name: value for name, value in fields.items() if value is not None}
+        return to_json_form(self)
 
     def texts(self, in_string: bool) -> tuple[str, ...] | None:
         """Return all spellings of the value, or None if the span is not a boolean or an enum."""
@@ -128,6 +112,32 @@ class SkeletonSpan:
             spell(value) if isinstance(value, str) else json_text(value)
             for value in self.enum_values
         )
+
+
+def from_json_form(what: str, data: Any, kind: type[Any]) -> dict[str, Any]:
+    """Return the fields of a dataclass from a JSON object, without those that are None.
+
+    The names of the fields may be in camelCase, as in elizaOS, or in snake_case.
+    """
+    check_kind(what, data, Mapping, "an object")
+    names = {name: each.name for each in fields(kind) for name in (_camel(each.name), each.name)}
+    check_known(what, data, names)
+    return {names[name]: value for name, value in data.items() if value is not None}
+
+
+def to_json_form(given: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass in elizaOS's JSON form, without those that are None."""
+    values = {_camel(each.name): getattr(given, each.name) for each in fields(given)}
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in values.items()
+        if value is not None
+    }
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
 
 
 def _checked_values(values: tuple[Scalar, ...]) -> tuple[Scalar, ...]:

@@ -137,15 +137,6 @@ def test_minimized_automata_are_equal_if_and_only_if_equivalent(one: Dfa, other:
     assert are_equal == (first_difference(one, other) is None)
 
 
-@pytest.mark.slow
-@given(useful_automata, st.randoms())
-def test_the_order_of_states_does_not_change_the_minimized_automaton(dfa: Dfa, random: Any) -> None:
-    new = np.array([0, *random.sample(range(1, dfa.n_states), dfa.n_states - 1)])
-    old = np.argsort(new)
-    shuffled = Dfa(dfa.classes, np.append(new, -1)[dfa.transitions[old]], dfa.accepting[old])
-    assert shuffled.minimized().to_dict() == dfa.minimized().to_dict()
-
-
 # JSON
 
 

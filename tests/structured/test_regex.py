@@ -315,13 +315,6 @@ def test_a_string_generated_with_its_pattern_is_accepted(example: Example) -> No
     assert compile_regex(pattern).accepts(text.encode())
 
 
-@pytest.mark.slow
-@given(patterns)
-def test_the_automaton_is_minimal(pattern: str) -> None:
-    automaton = compile_regex(pattern)
-    assert automaton.to_dict() == automaton.minimized().to_dict()
-
-
 @pytest.mark.parametrize(
     ("one", "other"),
     [
