@@ -15,6 +15,7 @@ import json
 from collections.abc import Generator, Mapping
 from typing import Any
 
+from ..structured.json_text import JsonScanner
 from .call_format import CallFormat, Json, Member, Members
 from .call_reader import READERS
 from .held_text import n_held
@@ -93,21 +94,13 @@ _Reader = Generator[str, str, str]
 
 def _json() -> _Reader:
     """Pass a JSON object on, except for its closing brace."""
-    depth, is_string, is_escaped = 0, False, False
+    scanner = JsonScanner()
     text = yield ""
     while True:
         for place, char in enumerate(text):
-            if is_string:
-                is_string = is_escaped or char != '"'
-                is_escaped = char == "\\" and not is_escaped
-            elif char == '"':
-                is_string = True
-            elif char in "{[":
-                depth += 1
-            elif char in "}]":
-                depth -= 1
-                if depth == 0:
-                    return text[:place]
+            scanner.push(char)
+            if char == "}" and scanner.depth == 0:
+                return text[:place]
         text = yield text
 
 

@@ -11,7 +11,7 @@ from ..errors import InvalidArgumentError
 
 __all__ = [
     "LONGEST_INTEGER",
-    "JsonPosition",
+    "JsonScanner",
     "check_unicode",
     "json_text",
     "read_json",
@@ -91,8 +91,8 @@ def check_unicode(text: str, what: str) -> None:
         ) from None
 
 
-@dataclass(frozen=True)
-class JsonPosition:
+@dataclass
+class JsonScanner:
     """The state at the end of a partial JSON text.
 
     Attributes
@@ -101,25 +101,28 @@ class JsonPosition:
         Whether the text ends inside a string, so that the next character is part of the string or
         its closing quote.
     escape : str
-        The incomplete escape sequence at the end, such as ``"\\\\u00"``, or empty.
+        The incomplete escape sequence at the end, such as ``"\\u00"``, or empty.
+    depth : int
+        How many arrays and objects are open.
     """
 
     in_string: bool = False
     escape: str = ""
+    depth: int = 0
 
-    def after(self, text: str) -> JsonPosition:
-        """Return the state after more text."""
-        in_string, escape = self.in_string, self.escape
+    def push(self, text: str) -> None:
+        """Append text."""
         for char in text:
-            if escape:
-                escape += char
-                if escape[1] != "u" or len(escape) == 6:
-                    escape = ""
+            if self.escape:
+                self.escape += char
+                if self.escape[1] != "u" or len(self.escape) == 6:
+                    self.escape = ""
             elif char == '"':
-                in_string = not in_string
-            elif char == "\\" and in_string:
-                escape = char
-        return JsonPosition(in_string, escape)
+                self.in_string = not self.in_string
+            elif not self.in_string:
+                self.depth += (char in "[{") - (char in "]}")
+            elif char == "\\":
+                self.escape = char
 
 
 def _integer(digits: str) -> int | float:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .._lazy import lazy_property
+from .json_text import JsonScanner
 from .token_texts import TokenTexts
 
 __all__ = ["NumberLimit", "NumberTokens", "longest_number"]
@@ -98,9 +99,9 @@ class NumberLimit:
 
     def _begin(self) -> None:
         """Begin a JSON value."""
-        self._is_json, self._seen, self._depth = True, b"", 0
-        self._in_string = self._is_escaped = self._in_exponent = False
-        self._n_digits = 0
+        self._is_json, self._seen = True, b""
+        self._scanner = JsonScanner()
+        self._in_exponent, self._n_digits = False, 0
 
     def _end(self) -> None:
         self._begin()
@@ -109,7 +110,7 @@ class NumberLimit:
     @property
     def in_string(self) -> bool:
         """Whether the text ends inside a JSON string."""
-        return self._in_string
+        return self._scanner.in_string
 
     def push(self, text: bytes) -> None:
         """Append text."""
@@ -122,21 +123,18 @@ class NumberLimit:
                     self._begin()
 
     def _push(self, byte: int) -> None:
-        if self._is_escaped:
-            self._is_escaped = False
-        elif self._in_string:
-            self._in_string = byte != ord('"')
-            self._is_escaped = byte == ord("\\")
+        was_in_string = self._scanner.in_string
+        self._scanner.push(chr(byte))
+        if was_in_string:
+            pass
         elif byte in b"0123456789.":
             self._n_digits += 1
         elif byte in b"eE" and self._n_digits:
             self._in_exponent, self._n_digits = True, 0
         elif byte not in b"+-":
             self._in_exponent, self._n_digits = False, 0
-            self._in_string = byte == ord('"')
-            self._depth += (byte in b"[{") - (byte in b"]}")
-        is_over = self._depth <= 0 and not self._in_string and byte not in b"0123456789.eE+-"
-        if is_over and b"" not in self._after:
+        is_open = self.in_string or self._scanner.depth > 0 or byte in b"0123456789.eE+-"
+        if not is_open and b"" not in self._after:
             self._end()
 
     def restricted(self, mask: NDArray[np.uint32]) -> NDArray[np.uint32]:

@@ -26,7 +26,7 @@ from ..checks import check_each, check_kind, check_known
 from ..checks import check_text as check_string
 from ..errors import InvalidArgumentError
 from . import gbnf
-from .json_text import JsonPosition, read_json
+from .json_text import JsonScanner, read_json
 from .placed_span import PlacedSpan, Script
 from .sampler_plan import SpanOverride, SpanSamplerPlan, SpanSampling
 from .spans import KINDS, Scalar, SkeletonSpan, check_text
@@ -142,12 +142,12 @@ class Skeleton:
         """
         fixed: list[str] = [""]
         values: list[PlacedSpan] = []
-        position = JsonPosition()
+        position = JsonScanner()
         for i, span in enumerate(self.spans):
             text = span.value if span.kind == "literal" else _only_text(span, position.in_string)
             if text is not None:
                 fixed[-1] += text
-                position = position.after(text)
+                position.push(text)
                 continue
             if position.escape:
                 raise InvalidArgumentError(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.structured.json_text import (
-    JsonPosition,
+    JsonScanner,
     json_text,
     read_json,
     string_body,
@@ -40,7 +40,9 @@ def test_every_json_value_survives_writing_and_reading(value: Any) -> None:
 def test_a_string_survives_writing_and_reading_without_quotes(text: str) -> None:
     body = string_body(text)
     assert string_from_body(body) == text
-    assert JsonPosition(in_string=True).after(body) == JsonPosition(in_string=True)
+    inside = JsonScanner(in_string=True)
+    inside.push(body)
+    assert inside == JsonScanner(in_string=True)
 
 
 @pytest.mark.parametrize(
@@ -88,9 +90,8 @@ def test_a_value_that_contains_itself_is_rejected() -> None:
         ("\\", False, ""),
     ],
 )
-def test_the_position_tracks_strings_and_escapes(text: str, in_string: bool, escape: str) -> None:
-    assert JsonPosition().after(text) == JsonPosition(in_string, escape)
-    by_character = JsonPosition()
+def test_a_scanner_tracks_strings_and_escapes(text: str, in_string: bool, escape: str) -> None:
+    scanner = JsonScanner()
     for char in text:
-        by_character = by_character.after(char)
-    assert by_character == JsonPosition(in_string, escape)
+        scanner.push(char)
+    assert scanner == JsonScanner(in_string, escape, depth=text.count("{"))
