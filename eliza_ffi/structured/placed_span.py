@@ -247,7 +247,7 @@ def pattern_dfa(pattern: str, in_string: bool) -> Dfa:
     transitions = dfa.transitions[:, dfa.classes].copy()
     transitions[:, _NEED_ESCAPE] = DEAD
     try:
-        return Dfa(np.arange(256, dtype=np.uint8), transitions, dfa.accepting).minimized()
+        return Dfa(np.arange(256, dtype=np.uint8), transitions, dfa.accepting).trimmed()
     except InvalidArgumentError as error:
         raise InvalidArgumentError(
             f"the pattern {pattern!r} matches no text that can be inside a JSON string without "

@@ -1,13 +1,13 @@
-"""Automata over bytes: minimization, and the automata of JSON values."""
+"""Automata over bytes: useless parts, and the automata of JSON values."""
 
 from __future__ import annotations
 
 import json
-from collections import deque
 from typing import Any
 
 import numpy as np
 import pytest
+from automata_walks import first_difference
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
@@ -22,7 +22,7 @@ def automaton(transitions: Any, accepting: Any, classes: Any = ONE_CLASS) -> Dfa
     return Dfa(np.array(classes), np.array(transitions), np.array(accepting))
 
 
-# Few states and classes, so that unreachable, dangling and equivalent states are frequent.
+# Few states and classes, so that unreachable and dangling states are frequent.
 @st.composite
 def automata(draw: st.DrawFn) -> Dfa:
     n_states = draw(st.integers(1, 7))
@@ -48,48 +48,6 @@ def accepts_some_string(dfa: Dfa) -> bool:
 useful_automata = automata().filter(accepts_some_string)
 
 
-def first_difference(one: Dfa, other: Dfa) -> bytes | None:
-    """Search pairs of states for the shortest string that only one of the automata accepts."""
-    found = deque([(0, 0, b"")])
-    seen = {(0, 0)}
-    while found:
-        a, b, text = found.popleft()
-        if (a >= 0 and bool(one.accepting[a])) != (b >= 0 and bool(other.accepting[b])):
-            return text
-        for byte in range(256):
-            pair = (
-                -1 if a < 0 else int(one.transitions[a, one.classes[byte]]),
-                -1 if b < 0 else int(other.transitions[b, other.classes[byte]]),
-            )
-            if pair not in seen:
-                seen.add(pair)
-                found.append((*pair, text + bytes([byte])))
-    return None
-
-
-def equivalent_states(dfa: Dfa) -> list[tuple[int, int]]:
-    """Return the pairs of equivalent states, by the table-filling algorithm."""
-    n = dfa.n_states
-    accepting = [*dfa.accepting.tolist(), False]
-    rows = [
-        *dfa.transitions.tolist(),
-        [-1] * dfa.transitions.shape[1],
-    ]  # index -1, the last row, is the dead state
-    apart = {(a, b) for a in range(n + 1) for b in range(n + 1) if accepting[a] != accepting[b]}
-    grows = True
-    while grows:
-        more = {
-            (a, b)
-            for a in range(n + 1)
-            for b in range(n + 1)
-            if (a, b) not in apart
-            and any((x % (n + 1), y % (n + 1)) in apart for x, y in zip(rows[a], rows[b]))  # noqa: B905
-        }
-        apart |= more
-        grows = bool(more)
-    return [(a, b) for a in range(n + 1) for b in range(a) if (a, b) not in apart]
-
-
 def test_an_automaton_is_trimmed_in_the_same_order() -> None:
     dfa = automaton([[1, 2], [1, 1], [-1, -1], [0, 3]], [False, False, True, True], A_AND_OTHERS)
     assert dfa.trimmed().to_dict() == {
@@ -99,42 +57,19 @@ def test_an_automaton_is_trimmed_in_the_same_order() -> None:
     }
 
 
-@pytest.mark.parametrize("reduced", [Dfa.trimmed, Dfa.minimized])
-def test_an_automaton_that_accepts_nothing_cannot_be_reduced(reduced: Any) -> None:
+def test_an_automaton_that_accepts_nothing_cannot_be_trimmed() -> None:
     with pytest.raises(InvalidArgumentError, match="the automaton accepts no string"):
-        reduced(automaton([[0], [1]], [False, True]))
-
-
-@pytest.mark.slow
-def test_a_long_chain_of_states_is_minimized() -> None:
-    n = 65_535
-    chain = automaton(np.append(np.arange(1, n), -1)[:, None], np.arange(n) == n - 1)
-    assert chain.minimized().to_dict() == chain.to_dict()
+        automaton([[0], [1]], [False, True]).trimmed()
 
 
 @pytest.mark.slow
 @given(useful_automata)
-def test_trimming_keeps_the_accepted_strings_and_is_valid(dfa: Dfa) -> None:
+def test_trimming_keeps_the_accepted_strings_and_only_useful_parts(dfa: Dfa) -> None:
     trimmed = dfa.trimmed()
-    assert trimmed.trimmed().n_states == trimmed.n_states
     assert first_difference(dfa, trimmed) is None
-
-
-@pytest.mark.slow
-@given(useful_automata)
-def test_minimizing_keeps_the_accepted_strings_and_is_minimal(dfa: Dfa) -> None:
-    minimized = dfa.minimized()
-    assert first_difference(dfa, minimized) is None
-    assert equivalent_states(minimized) == []
-    assert len(np.unique(minimized.transitions, axis=1).T) == minimized.transitions.shape[1]
-    assert set(minimized.classes.tolist()) == set(range(minimized.transitions.shape[1]))
-
-
-@pytest.mark.slow
-@given(useful_automata, useful_automata)
-def test_minimized_automata_are_equal_if_and_only_if_equivalent(one: Dfa, other: Dfa) -> None:
-    are_equal = one.minimized().to_dict() == other.minimized().to_dict()
-    assert are_equal == (first_difference(one, other) is None)
+    assert trimmed.trimmed().n_states == trimmed.n_states
+    assert len(np.unique(trimmed.transitions, axis=1).T) == trimmed.transitions.shape[1]
+    assert set(trimmed.classes.tolist()) == set(range(trimmed.transitions.shape[1]))
 
 
 # JSON

@@ -8,7 +8,7 @@ import re
 
 import numpy as np
 import pytest
-from filling_binding import shortest_completion
+from automata_walks import first_difference, shortest_completion
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
@@ -328,8 +328,8 @@ def test_a_string_generated_with_its_pattern_is_accepted(example: Example) -> No
         (r"[\u0000-\uffff]|[\U00010000-\U0010ffff]", r"[\w\W]"),
     ],
 )
-def test_equivalent_patterns_give_equal_automata(one: str, other: str) -> None:
-    assert compile_regex(one).to_dict() == compile_regex(other).to_dict()
+def test_equivalent_patterns_match_the_same_strings(one: str, other: str) -> None:
+    assert first_difference(compile_regex(one), compile_regex(other)) is None
 
 
 def test_all_short_strings_match_as_in_python() -> None:

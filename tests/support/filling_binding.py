@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from automata_walks import shortest_completion
 from recording_binding import ALL, RecordingBinding
 
 from eliza_ffi.errors import ContextFullError
@@ -128,14 +129,3 @@ def walk(form: Mapping[str, Any], rng: random.Random) -> str:
         data.append(rng.choice(allowed))
         state = int(targets[data[-1]])
     return (data + shortest_completion(dfa, state)).decode()
-
-
-def shortest_completion(dfa: Dfa, state: int) -> bytes:
-    """Return the shortest bytes that lead from a state to an accepting state."""
-    ways, waiting = {state: b""}, [state]
-    while not dfa.accepting[state := waiting.pop(0)]:
-        for byte, target in enumerate(dfa.transitions[state, dfa.classes].tolist()):
-            if target != DEAD and target not in ways:
-                ways[target] = ways[state] + bytes([byte])
-                waiting.append(target)
-    return ways[state]

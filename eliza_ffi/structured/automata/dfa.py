@@ -20,7 +20,7 @@ dozen classes, so the table is small enough for the processor's cache.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,7 +40,7 @@ class Dfa:
     """A deterministic automaton over bytes. The start state is 0.
 
     The native library checks the tables. It rejects an automaton with useless states, so call
-    :meth:`trimmed` or :meth:`minimized` first.
+    :meth:`trimmed` first.
 
     Attributes
     ----------
@@ -76,41 +76,32 @@ class Dfa:
         return len(data) in self.ends(data)
 
     def trimmed(self) -> Dfa:
-        """Return the automaton without unreachable and dangling states, in the same order.
+        """Return the automaton without useless states, and with equal classes merged.
+
+        A state is useless if it cannot be reached, or if no accepting state can be reached from it.
+        The other states keep their order.
 
         Raises
         ------
         InvalidArgumentError
             If the automaton accepts no string.
         """
-        successors, predecessors = _neighbours(self.transitions)
-        ending = _found(predecessors, np.flatnonzero(self.accepting).tolist())
-        kept = np.zeros(self.n_states, dtype=bool)
-        kept[list(set(_found(successors, [0])).intersection(ending))] = True
-        if not kept[0]:
+        successors = [set(row) - {DEAD} for row in self.transitions.tolist()]
+        predecessors: list[list[int]] = [[] for _ in successors]
+        for state, targets in enumerate(successors):
+            for target in targets:
+                predecessors[target].append(state)
+        ending = _reached(predecessors, np.flatnonzero(self.accepting).tolist())
+        old = sorted(_reached(successors, [0]) & ending)
+        if not old:
             raise InvalidArgumentError(
                 "the automaton accepts no string: no accepting state can be reached from state 0"
             )
-        return self._renumbered(np.where(kept, kept.cumsum() - 1, DEAD))
-
-    def minimized(self) -> Dfa:
-        """Return the automaton with the fewest states and classes that accepts the same strings.
-
-        States are numbered in breadth-first order and classes by their lowest byte, so that
-        automata that accept the same strings get equal tables.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If the automaton accepts no string.
-        """
-        # Merge classes first, because fewer columns make the next step faster; and again
-        # afterwards, because merged states may make columns equal.
-        dfa = self.trimmed()._with_merged_classes()
-        dfa = dfa._renumbered(_equivalence(dfa))._with_merged_classes()
-        numbers = np.empty(dfa.n_states, dtype=np.int64)
-        numbers[_found(_neighbours(dfa.transitions)[0], [0])] = np.arange(dfa.n_states)
-        return dfa._renumbered(numbers)
+        numbers = np.full(self.n_states + 1, DEAD, dtype=np.int32)  # the last entry is for -1
+        numbers[old] = np.arange(len(old))
+        columns, merged = np.unique(numbers[self.transitions[old]], axis=1, return_inverse=True)
+        classes = merged.reshape(-1)[self.classes].astype(np.uint8)
+        return Dfa(classes, columns, self.accepting[old])
 
     def to_dict(self) -> dict[str, Any]:
         """Return the automaton as JSON data, as the native library reads a span's ``"dfa"``.
@@ -127,99 +118,13 @@ class Dfa:
             "accepting": np.flatnonzero(self.accepting).tolist(),
         }
 
-    def _renumbered(self, numbers: npt.NDArray[np.int64]) -> Dfa:
-        """Give the states new numbers, without gaps.
 
-        States with equal numbers are merged, and states numbered -1 are removed.
-        """
-        kept = np.flatnonzero(numbers != DEAD)
-        _, first = np.unique(numbers[kept], return_index=True)
-        old = kept[first]
-        transitions = np.append(numbers, DEAD)[self.transitions[old]]  # target -1 is the last entry
-        return Dfa(self.classes, transitions.astype(np.int32), self.accepting[old])
-
-    def _with_merged_classes(self) -> Dfa:
-        """Merge classes with equal columns, number them by their lowest byte; drop empty ones."""
-        columns = [column.tobytes() for column in self.transitions.T]
-        numbers: dict[bytes, int] = {}
-        merged = [numbers.setdefault(columns[of_class], len(numbers)) for of_class in self.classes]
-        _, lowest_byte = np.unique(merged, return_index=True)
-        transitions = self.transitions[:, self.classes[lowest_byte]]
-        return Dfa(np.array(merged, dtype=np.uint8), transitions, self.accepting)
-
-
-def _neighbours(transitions: npt.NDArray[np.int32]) -> tuple[list[list[int]], list[list[int]]]:
-    """Return the next states of each state, in the order of the classes, and its previous ones."""
-    successors = [list(dict.fromkeys(row)) for row in transitions.tolist()]
-    predecessors: list[list[int]] = [[] for _ in successors]
-    for state, targets in enumerate(successors):
-        if DEAD in targets:
-            targets.remove(DEAD)
-        for target in targets:
-            predecessors[target].append(state)
-    return successors, predecessors
-
-
-def _found(neighbours: list[list[int]], starts: Iterable[int]) -> list[int]:
-    """Return the states that can be reached from the starts, in breadth-first order."""
-    found = dict.fromkeys(starts)
-    waiting = [*found]
-    for state in waiting:  # grows during the loop
-        for neighbour in neighbours[state]:
-            if neighbour not in found:
-                found[neighbour] = None
-                waiting.append(neighbour)
-    return waiting
-
-
-def _equivalence(dfa: Dfa) -> npt.NDArray[np.int64]:
-    """Return the number of each state's equivalence class.
-
-    Two states are equivalent if the same strings lead from them to an accepting state. The classes
-    are numbered in the order of their first states, so the class of state 0 is number 0.
-
-    As in Moore's algorithm, a block of states is split by the blocks that their transitions lead
-    to. As in Hopcroft's algorithm, the largest part keeps its number, and only the states that lead
-    into the other parts are examined again. A state is in a smaller part at most log2(n) times.
-    Moore's algorithm alone would examine all states about n times for a repetition like ``x{n}``.
-    See Jacobs and Wissmann, "Fast Coalgebraic Bisimilarity Minimization", POPL 2023.
-    """
-    n_states = dfa.n_states
-    rows = dfa.transitions.tolist()
-    _, predecessors = _neighbours(dfa.transitions)
-    block = [*dfa.accepting.astype(int).tolist(), DEAD]  # state -1 is the last entry
-    members = [{state for state in range(n_states) if block[state] == b} for b in (0, 1)]
-    # For each block, the states to examine again. The remaining states of a block are known to
-    # lead into the same blocks as each other.
-    doubted = {b: set(members[b]) for b in (0, 1) if members[b]}
-
-    def leads_to(state: int) -> tuple[int, ...]:
-        return tuple([block[target] for target in rows[state]])
-
-    while doubted:
-        of_block, in_doubt = doubted.popitem()
-        whole = members[of_block]
-        parts: dict[tuple[int, ...], set[int]] = {}
-        for state in in_doubt:
-            parts.setdefault(leads_to(state), set()).add(state)
-        n_sure = len(whole) - len(in_doubt)
-        like_sure: tuple[int, ...] | None = None
-        if n_sure:
-            like_sure = leads_to(next(state for state in whole if state not in in_doubt))
-            parts.setdefault(like_sure, set())
-        sizes = {key: len(part) + n_sure * (key == like_sure) for key, part in parts.items()}
-        largest = max(sizes, key=sizes.__getitem__)
-        if like_sure is not None and like_sure != largest:
-            parts[like_sure] |= whole - in_doubt
-        del parts[largest]
-        for part in parts.values():
-            whole -= part
-            for state in part:
-                block[state] = len(members)
-            members.append(part)
-        for part in parts.values():
-            for state in part:
-                for before in predecessors[state]:
-                    doubted.setdefault(block[before], set()).add(before)
-    _, first, found = np.unique(block[:-1], return_index=True, return_inverse=True)
-    return np.argsort(np.argsort(first))[found].astype(np.int64)
+def _reached(neighbours: Sequence[Iterable[int]], starts: Iterable[int]) -> set[int]:
+    """Return the states that can be reached from the starts."""
+    waiting = list(starts)
+    reached = set(waiting)
+    while waiting:
+        found = [state for state in neighbours[waiting.pop()] if state not in reached]
+        reached.update(found)
+        waiting += found
+    return reached

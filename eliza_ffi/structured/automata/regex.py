@@ -32,7 +32,7 @@ def compile_regex(pattern: str) -> Dfa:
     Returns
     -------
     Dfa
-        The smallest automaton that accepts the UTF-8 bytes of matching text.
+        An automaton that accepts the UTF-8 bytes of matching text.
 
     Raises
     ------
@@ -52,7 +52,7 @@ def compile_regex(pattern: str) -> Dfa:
     nfa = _Nfa()
     nfa.add(parse(pattern), _Nfa.START, _Nfa.END)
     try:
-        return _Determinizer(nfa).dfa().minimized()
+        return _Determinizer(nfa).dfa().trimmed()
     except InvalidArgumentError as error:
         raise InvalidArgumentError(
             f"cannot compile the pattern {shown(pattern)}: {error}"
