@@ -38,6 +38,7 @@ from .call_format import (
 from .json_types import JSON_TYPES
 from .template import ChatTemplate
 from .tool_messages import GENERIC
+from .tools import Tool
 
 __all__ = ["find_call_format"]
 
@@ -56,13 +57,7 @@ ONE = Call("eliza_tool_x", {KEYS[0]: STRINGS[0]}, "elizaId01")
 TWO = Call("eliza_tool_y", {KEYS[1]: STRINGS[1]}, "elizaId02")
 PROPERTIES = {key: {"type": "string", "description": "Words."} for key in KEYS}
 PARAMETERS = {"type": "object", "properties": PROPERTIES, "required": []}
-TOOLS = [
-    {
-        "type": "function",
-        "function": {"name": call.name, "description": "A tool.", "parameters": PARAMETERS},
-    }
-    for call in (ONE, TWO)
-]
+TOOLS = [Tool(call.name, "A tool.", PARAMETERS).definition for call in (ONE, TWO)]
 
 # Two values of each type: a single one does not show which characters belong to the value.
 SAMPLES: dict[str, tuple[Any, Any]] = {
@@ -275,11 +270,10 @@ class _Finder:
 
 def _calling(*calls: Call) -> dict[str, Any]:
     """Return a turn of the assistant that calls tools."""
-    functions = [{"name": call.name, "arguments": dict(call.arguments)} for call in calls]
-    written = [
-        {"id": call.id, "type": "function", "function": function}
-        for call, function in zip(calls, functions, strict=True)
-    ]
+    written = []
+    for call in calls:
+        function = {"name": call.name, "arguments": dict(call.arguments)}
+        written.append({"id": call.id, "type": "function", "function": function})
     return {"content": None, "tool_calls": written}
 
 

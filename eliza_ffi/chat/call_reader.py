@@ -101,7 +101,7 @@ class _CallReader:
 
     def name(self, names: Sequence[str], after: str) -> str:
         for name in sorted(names, key=len, reverse=True):  # a name may begin with another name
-            if self.text.startswith(name + after, self.place):
+            if self.starts(name + after):
                 self.fixed(name)
                 return name
         self.fail(" or ".join(map(repr, names)))
@@ -142,8 +142,8 @@ class _CallReader:
         If both a member and `after` could begin here, the longer fixed text decides.
         """
         starts = [between + member.opening for member in members.of_type.values()]
-        lengths = [len(start) for start in starts if self.text.startswith(start, self.place)]
-        ends = self.text.startswith(after, self.place)
+        lengths = [len(start) for start in starts if self.starts(start)]
+        ends = self.starts(after)
         if not lengths and not ends:
             self.fail(f"{after!r} or another value")
         return not ends or max(lengths, default=-1) > len(after)
@@ -151,8 +151,7 @@ class _CallReader:
     def opening(self, members: Members) -> list[str]:
         """Read the fixed text before a member, and return the types that begin with it."""
         openings = {kind: member.opening for kind, member in members.of_type.items()}
-        there = [each for each in openings.values() if self.text.startswith(each, self.place)]
-        longest = max(there, key=len)
+        longest = max(filter(self.starts, openings.values()), key=len)
         self.fixed(longest)
         return [kind for kind, opening in openings.items() if opening == longest]
 
@@ -212,9 +211,13 @@ class _CallReader:
 
     # ---- fixed text ----------------------------------------------------------------------------
 
+    def starts(self, text: str) -> bool:
+        """Return whether the rest of the text starts with this string."""
+        return self.text.startswith(text, self.place)
+
     def fixed(self, text: str) -> None:
         """Read fixed text."""
-        if not self.text.startswith(text, self.place):
+        if not self.starts(text):
             self.fail(repr(text))
         self.place += len(text)
 

@@ -13,22 +13,17 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from .._lazy import lazy_property
+from .tools import Tool
 
 __all__ = ["MessageForms"]
 
 MARK, OTHER_MARK = "eliza 42", "eliza 43"
-TOOL = {
-    "type": "function",
-    "function": {
-        "name": "eliza_tool",
-        "description": "A tool.",
-        "parameters": {
-            "type": "object",
-            "properties": {"eliza_key": {"type": "string", "description": "A key."}},
-            "required": ["eliza_key"],
-        },
-    },
+PARAMETERS = {
+    "type": "object",
+    "properties": {"eliza_key": {"type": "string", "description": "A key."}},
+    "required": ["eliza_key"],
 }
+TOOL = Tool("eliza_tool", "A tool.", PARAMETERS).definition
 
 
 class MessageForms:
