@@ -80,6 +80,7 @@ HOSTILE_SCHEMAS: dict[str, tuple[Any, str]] = {
         "not JSON: expected strings as keys, got 1",
     ),
     "not JSON": ({"const": {1, 2}}, "not JSON"),
+    "false": (False, "false allows no value"),
     "alternatives times alternatives": (
         {"allOf": [{"anyOf": [{"minimum": i}, {"minimum": -i}]} for i in range(40)]},
         "schema too large",
@@ -104,11 +105,13 @@ def test_a_hostile_schema_is_rejected_with_the_reason(tiny_model: Model, name: s
     [
         ("regex", "a" * (MOST_BYTES + 1), f"at most {MOST_BYTES} bytes"),
         ("regex", "é" * (MOST_BYTES // 2 + 1), f"at most {MOST_BYTES} bytes"),
+        ("regex", "(", "rejected the regular expression"),
         ("regex", "(" * 2000 + "a" + ")" * 2000, "rejected the regular expression"),
         ("regex", "a\ud800", "the regular expression has a lone surrogate"),
         ("regex", b"a", "a regular expression must be a string, got bytes"),
         ("regex", "a{3,2}", "rejected the regular expression"),
         ("lark", 'start: "a"\n' * 10**5, f"at most {MOST_BYTES} bytes"),
+        ("lark", "start: (", "rejected the Lark grammar"),
         ("lark", "start: " + "(" * 5000 + '"a"' + ")" * 5000, "too deeply nested"),
         ("lark", 'start: "\ud800"', "the Lark grammar has a lone surrogate"),
         ("lark", 'start: "a\0"', "rejected the Lark grammar"),
