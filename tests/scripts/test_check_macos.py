@@ -79,6 +79,10 @@ def test_every_problem_is_named(changes: dict[str, object], problem: str) -> Non
     assert problems_of(good(**changes)) == [problem]
 
 
+def test_only_arm64_needs_a_signature() -> None:
+    assert problems_of(good(processor="x86_64", is_signed=False)) == []
+
+
 def test_another_file_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "library"
     file.write_bytes(b"\x7fELF" * 20)
