@@ -123,7 +123,7 @@ HEAVY: list[tuple[Any, str]] = [
     (tool_calls, "tool_request"),
     (tool_calls, "call_grammar"),
     (tool_calls, "parse_call"),
-    (shape_module, "class_shape"),
+    (shape_module, "_schema_of_class"),
     (shape_module, "_of_schema"),
     (shape_module, "schema_validator"),
 ]
