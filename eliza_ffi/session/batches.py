@@ -8,6 +8,7 @@ import threading
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Mapping, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -44,12 +45,12 @@ class Job(Protocol[Result]):
         """Cancel the request from another thread."""
 
 
+@dataclass(frozen=True, eq=False)
 class RunJob(Generic[R]):
     """A job made from two functions: one runs the request, the other cancels it."""
 
-    def __init__(self, run: Callable[[], R], cancel: Callable[[], None]) -> None:
-        self.run = run
-        self.cancel = cancel
+    run: Callable[[], R]
+    cancel: Callable[[], None]
 
 
 def length_of(items: Iterable[Any]) -> int | None:

@@ -85,12 +85,10 @@ class Jobs:
         spelled: Collection[int] = (),
         **settings: Any,
     ) -> Work[str | GenerationResult]:
-        """Return a request that generates text.
+        """Return a request that generates text; parameters as :meth:`~eliza_ffi.Model.generate`.
 
         Parameters
         ----------
-        prompt, **settings
-            As :meth:`~eliza_ffi.Model.generate`.
         method
             The name of the public method, for error messages.
         with_steps
@@ -200,16 +198,9 @@ class Jobs:
         think: int = 0,
         **settings: Any,
     ) -> Work[SpanFill | FieldFill | FillResult]:
-        """Return a request that generates a structured answer.
+        """Return a request that generates a structured answer, as :meth:`~eliza_ffi.Model.fill`.
 
-        Parameters
-        ----------
-        prompt, shape, **settings
-            As :meth:`~eliza_ffi.Model.fill`.
-        method
-            The name of the public method, for error messages.
-        with_steps
-            Whether to yield the spans or fields before the result.
+        `with_steps` says whether to yield the spans or fields before the result.
         """
         if is_shape(shape):
             shaped = shape_request(self.session, prompt, shape, method=method, **settings)
@@ -260,14 +251,9 @@ class Jobs:
         ends_at_limit: bool = False,
         **settings: Any,
     ) -> Work[str | CallPiece | ToolCall | ToolCalls | TextAnswer]:
-        """Return a request for tool calls.
+        """Return a request for tool calls; parameters as :meth:`~eliza_ffi.Model.call_tools`.
 
-        Parameters
-        ----------
-        messages, tools, choice, **settings
-            As :meth:`~eliza_ffi.Model.call_tools`.
-        with_steps, ends_at_limit
-            As for :class:`~eliza_ffi.session.tool_calls.ToolRun`.
+        `with_steps` and `ends_at_limit` are as in :class:`~eliza_ffi.session.tool_calls.ToolRun`.
         """
         request = tool_request(self.session, messages, tools, choice, **settings)
 

@@ -104,12 +104,7 @@ class Work(Generic[Step]):
 class Lifecycle:
     """One stream that any thread can cancel at any time, even before the stream is open.
 
-    Parameters
-    ----------
-    binding, ctx
-        The library and the context of the stream.
-    what
-        A noun for the action, for the error message after a cancel, such as ``"generation"``.
+    `what` is a noun for the action, for the error message after a cancel.
     """
 
     def __init__(self, binding: CffiBinding, ctx: Any, what: str) -> None:

@@ -29,16 +29,8 @@ class Scheduler:
       which slots such requests use. The request gives up its turn, and runs again when another
       request has ended.
 
-    Parameters
-    ----------
-    turns
-        The queue for the slots.
-    threads
-        The threads that run the requests of event loops.
-    n_ctx
-        Returns the length of the context in tokens, or None if it is unknown.
-    slots_wait
-        Whether the library itself waits until a slot is free.
+    `threads` run the requests of event loops. `n_ctx` returns the length of the context in tokens,
+    or None if it is unknown. `slots_wait` says whether the library itself waits for a free slot.
     """
 
     def __init__(
@@ -57,13 +49,8 @@ class Scheduler:
     def steps(self, work: Work[T], wait: bool | float) -> Generator[T, None, None]:
         """Wait for a slot, and yield the steps of a request. The last step is its result.
 
-        Parameters
-        ----------
-        work
-            The request.
-        wait
-            As `wait_for` of :meth:`~eliza_ffi.session.turns.Turns.one`. If False, the request never
-            runs again, and the limit `work.at_most` does not apply to it.
+        `wait` is as `wait_for` of :meth:`~eliza_ffi.session.turns.Turns.one`. If it is False, the
+        request never runs again, and the limit `work.at_most` does not apply to it.
         """
         attempt = _Attempt(work, check_wait(wait))
         while True:

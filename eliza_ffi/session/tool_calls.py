@@ -582,11 +582,8 @@ class ToolRun:
 
     Parameters
     ----------
-    request
-    begin
-        Returns the run of a GenerationRequest.
-    drive
-        Returns the steps of a run.
+    request, begin, drive
+        `begin` returns the run of a GenerationRequest, and `drive` returns the steps of a run.
     with_steps
         Whether to yield the pieces of calls, the finished calls, and the pieces of an answer in
         words, before the result.

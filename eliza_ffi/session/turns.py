@@ -68,12 +68,8 @@ class Turns:
     def one(self, wait_for: bool | float, **place: Any) -> Iterator[Turn]:
         """Wait on this thread for a turn, and hold it for the duration of the ``with`` block.
 
-        Parameters
-        ----------
-        wait_for
-            Maximum number of seconds to wait; True = apply `timeout`, False = do not wait.
-        **place
-            As :meth:`_entered`.
+        `wait_for` is the maximum number of seconds to wait; True = apply `timeout`, False = do not
+        wait. `place` is as in :meth:`_entered`.
 
         Raises
         ------
@@ -128,8 +124,6 @@ class Turns:
             An earlier turn of this caller that failed, because its slot was in use by a caller that
             had named no slot. The new turn takes over its place in the queue, and begins when
             another caller has ended.
-        thread
-            The thread that the caller blocks.
         """
         turn = Turn(next(self._numbers), alone, at_most, slot_id, thread)
         self._enter(turn, after)
