@@ -27,7 +27,7 @@ from eliza_ffi.errors import (
 from eliza_ffi.ray import decider as decider_module
 from eliza_ffi.ray import table as table_module
 from eliza_ffi.ray.table import BATCH_ROWS, BATCHES_AHEAD, LOCAL, TableWorkers
-from eliza_ffi.tables import TableJob, TableRow, open_table
+from eliza_ffi.tables import TableJob, TableRow, decide_rows, open_table
 
 pytestmark = pytest.mark.slow
 
@@ -110,7 +110,7 @@ def run(workers: TableWorkers, folder: Path, name: str = "out.jsonl", **settings
 def run_here(folder: Path) -> bytes:
     model = ManyDecider(folder / "model.gguf")
     decide = lambda given: model.decide(given, QUESTIONS)  # noqa: E731
-    job(folder, "here.jsonl").run(decide, at_once=1)
+    job(folder, "here.jsonl").run_rows(lambda rows: decide_rows(decide, rows, "body", at_once=1))
     return (folder / "here.jsonl").read_bytes()
 
 
