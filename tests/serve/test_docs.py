@@ -6,7 +6,7 @@ import json
 import re
 import subprocess
 import sys
-from typing import Literal, get_args, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 import httpx
 import pytest
@@ -16,7 +16,9 @@ from served import Served
 from eliza_ffi.cli.main import build_parser
 from eliza_ffi.serve import bodies, connections
 from eliza_ffi.serve import server as serving
+from eliza_ffi.serve.app import ENDPOINTS
 from eliza_ffi.serve.decisions import EXTRAS
+from eliza_ffi.serve.endpoint import Endpoint
 from eliza_ffi.serve.responses import ResponseRequest, TextConfig
 from eliza_ffi.serve.settings import ServeSettings
 
@@ -66,6 +68,28 @@ def test_the_page_lists_the_fields_of_responses_with_a_single_value() -> None:
             ]
             if literals and len(literals[0]) == 1:
                 assert f"`{before}{name}`" in rows, name
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda each: each.path)
+def test_the_page_lists_all_fields(endpoint: Endpoint[Any]) -> None:
+    ours = ("model", "input", "questions", "include", "state")  # described in the text
+    for name, field in endpoint.kind.model_fields.items():
+        shown = field.alias or name
+        assert shown in ours or re.search(rf"`{shown}[`.:]", TEXT), shown
+
+
+def test_the_totals_of_llama_servers_tests_match_the_list() -> None:
+    section = TEXT.partition("## llama-server's own tests")[2].partition("\n## ")[0]
+    listed = (ROOT / "docs" / "reference" / "llama-server-tests.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)::\w+` \| (\d+) \| (\d+) \| (.*) \|$", listed, re.MULTILINE)
+    assert len(rows) > 60 and all(why or failed == "0" for _, _, failed, why in rows)
+    totals = re.findall(r"^\| `(test_\w+)` \|((?: \d+ \|)+)$", section, re.MULTILINE)
+    assert {file for file, _ in totals} == {file for file, *_ in rows}
+    for file, numbers in totals:
+        n_passed, *n_failed = map(int, re.findall(r"\d+", numbers))
+        mine = [row for row in rows if row[0] == file]
+        assert n_passed == sum(int(passed) for _, passed, _, _ in mine), file
+        assert sum(n_failed) == sum(int(failed) for _, _, failed, _ in mine), file
 
 
 def test_the_limits_match_the_code() -> None:
