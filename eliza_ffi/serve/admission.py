@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections import OrderedDict
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 
 from .refusals import Refusal
 
@@ -17,7 +18,10 @@ MAX_RETRY_SECONDS = 60
 
 
 class Admission:
-    """Limits the running and the waiting requests; requests wait in order of arrival.
+    """Limits the running and the waiting requests.
+
+    Requests wait in order of arrival. If as many decisions run as are allowed, other requests
+    overtake the waiting decisions, but a decision that may run again is the first in turn.
 
     Parameters
     ----------
@@ -30,8 +34,8 @@ class Admission:
 
     Attributes
     ----------
-    n_running, n_waiting : int
-        The number of running and of waiting requests.
+    n_running : int
+        The number of running requests.
     is_closed : bool
         Whether new requests are rejected.
     """
@@ -39,14 +43,19 @@ class Admission:
     def __init__(
         self, max_running: int, max_waiting: int, max_decisions: int | None = None
     ) -> None:
-        self._places = asyncio.Semaphore(max_running)
-        self._decisions = asyncio.Semaphore(max_decisions or max_running)
+        # The waiting decisions (True) and other requests (False), each with its number in the order
+        # of arrival.
+        self._waiting: dict[bool, OrderedDict[asyncio.Future[None], int]] = {
+            True: OrderedDict(),
+            False: OrderedDict(),
+        }
+        self._n_arrived = 0
+        self._n_decisions = 0  # running
         self._max_running = max_running
         self._max_decisions = max_decisions or max_running
         self._max_waiting = max_waiting
         self._seconds_each = 0.0
         self.n_running = 0
-        self.n_waiting = 0
         self.is_closed = False
 
     @asynccontextmanager
@@ -64,8 +73,8 @@ class Admission:
             If the queue is full, or the server is shutting down.
         """
         self.check_open()
-        is_full = self._places.locked() or (decides and self._decisions.locked())
-        if is_full and self.n_waiting >= self._max_waiting:
+        must_wait = not self._may_run(decides)
+        if must_wait and self.n_waiting >= self._max_waiting:
             raise Refusal(
                 429,
                 f"the queue is full: {self._max_waiting} requests are waiting",
@@ -73,21 +82,58 @@ class Admission:
                 headers={"retry-after": str(self._retry_after(decides))},
             )
         arrived = time.monotonic()
-        async with AsyncExitStack() as held:
-            self.n_waiting += 1
-            try:
-                if decides:  # first, so that waiting decisions hold no place
-                    await held.enter_async_context(self._decisions)
-                await held.enter_async_context(self._places)
-            finally:
-                self.n_waiting -= 1
-            self.n_running += 1
-            begin = time.monotonic()
-            try:
-                yield begin - arrived
-            finally:
-                self._note_seconds(time.monotonic() - begin)
-                self.n_running -= 1
+        if must_wait:
+            await self._wait(decides)
+        else:
+            self._count(decides, 1)
+        begin = time.monotonic()
+        try:
+            yield begin - arrived
+        finally:
+            self._note_seconds(time.monotonic() - begin)
+            self._count(decides, -1)
+            self._let_in()
+
+    def _may_run(self, decides: bool) -> bool:
+        """Return whether one more request may run."""
+        if self.n_running >= self._max_running:
+            return False
+        return not decides or self._n_decisions < self._max_decisions
+
+    def _count(self, decides: bool, change: int) -> None:
+        self.n_running += change
+        self._n_decisions += change * decides
+
+    async def _wait(self, decides: bool) -> None:
+        """Wait until the request may run; it is then counted as running."""
+        turn = asyncio.get_running_loop().create_future()
+        self._waiting[decides][turn] = self._n_arrived
+        self._n_arrived += 1
+        try:
+            await turn
+        except asyncio.CancelledError:
+            self._waiting[decides].pop(turn, None)
+            if not turn.cancelled():  # it was let in before it was cancelled
+                self._count(decides, -1)
+                self._let_in()
+            raise
+
+    def _let_in(self) -> None:
+        """Let waiting requests run, in order of arrival."""
+        while True:
+            first = [
+                (number, decides, turn)
+                for decides, queue in self._waiting.items()
+                if queue and self._may_run(decides)
+                for turn, number in (next(iter(queue.items())),)
+            ]
+            if not first:
+                return
+            _, decides, turn = min(first)
+            del self._waiting[decides][turn]
+            if not turn.cancelled():
+                self._count(decides, 1)
+                turn.set_result(None)
 
     def check_open(self) -> None:
         """Raise if new requests are rejected.
@@ -108,6 +154,11 @@ class Admission:
     def close(self) -> None:
         """Reject new requests from now on. Waiting requests are still answered."""
         self.is_closed = True
+
+    @property
+    def n_waiting(self) -> int:
+        """The number of waiting requests."""
+        return sum(map(len, self._waiting.values()))
 
     @property
     def is_empty(self) -> bool:

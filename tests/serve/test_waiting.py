@@ -57,6 +57,53 @@ def test_requests_run_in_order_of_arrival() -> None:
     asyncio.run(scene())
 
 
+def test_neither_decisions_nor_other_requests_starve() -> None:
+    """Of 40 requests that arrive in turns, both kinds begin at the same pace, each in order."""
+
+    async def scene() -> None:
+        admission, begun = Admission(2, 40, 1), list[tuple[str, int]]()
+
+        async def run_request(kind: str, number: int) -> None:
+            async with admission.place(kind == "decision"):
+                begun.append((kind, number))
+                for _ in range(3):
+                    await asyncio.sleep(0)
+
+        await asyncio.gather(
+            *(run_request(kind, i) for i in range(20) for kind in ("decision", "chat"))
+        )
+        for kind in ("decision", "chat"):
+            assert [number for each, number in begun if each == kind] == list(range(20))
+            assert sum(each == kind for each, _ in begun[:20]) in range(7, 14)
+
+    asyncio.run(scene())
+
+
+def test_a_place_given_to_a_cancelled_request_is_given_to_the_next() -> None:
+    """Two requests are cancelled just before and just after a place becomes free for them."""
+
+    async def scene() -> None:
+        admission, begun = Admission(1, 9), list[str]()
+        hold = asyncio.Event()
+
+        async def run_request(name: str) -> None:
+            async with admission.place():
+                begun.append(name)
+                await hold.wait()
+
+        tasks = {name: asyncio.create_task(run_request(name)) for name in "abcd"}
+        await asyncio.sleep(0)
+        tasks["b"].cancel()
+        hold.set()
+        await asyncio.sleep(0)  # `a` ends and lets `c` in; neither `b` nor `c` has run
+        tasks["c"].cancel()
+        await asyncio.wait(tasks.values())
+        assert begun == ["a", "d"] and admission.is_empty
+        assert tasks["b"].cancelled() and tasks["c"].cancelled()
+
+    asyncio.run(scene())
+
+
 def test_a_cancelled_waiting_request_frees_its_place_in_the_queue() -> None:
     async def scene() -> None:
         admission, hold = Admission(1, 1), asyncio.Event()
