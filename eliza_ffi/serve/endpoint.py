@@ -24,6 +24,8 @@ from ..errors import (
     FillError,
     InvalidAnswerError,
     InvalidArgumentError,
+    ModelError,
+    NoChatTemplateError,
     NotSupportedError,
 )
 from .admission import Admission
@@ -213,8 +215,13 @@ def _refusal(error: ElizaError, deadline: Deadline, input_name: str) -> Refusal 
         return Refusal(422, str(error), "invalid_answer")
     if isinstance(error, FillError):
         return Refusal(422, str(error), "incomplete_answer", "max_tokens")
+    if isinstance(error, NoChatTemplateError):  # its message has the name of the file
+        message = f"{input_name}: the model has no chat template; use /v1/completions"
+        return Refusal(400, message, "no_chat_template", input_name)
     if isinstance(error, InvalidArgumentError):
         return Refusal(400, str(error), "invalid_value")
+    if isinstance(error, ModelError) and "cannot generate text" in str(error):
+        return Refusal(501, "the model cannot generate text; use /v1/embeddings", "not_supported")
     if isinstance(error, NotSupportedError):
         return Refusal(501, str(error), "not_supported")
     return deadline.passed() if isinstance(error, BusyError) else None

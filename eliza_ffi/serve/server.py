@@ -8,6 +8,7 @@ import os
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -15,6 +16,7 @@ import uvicorn
 
 from ..async_model import AsyncModel
 from ..decisions.questions import Predicate
+from ..errors import ElizaError
 from ..model import Model
 from .admission import Admission
 from .app import admission_for, make_app
@@ -79,21 +81,44 @@ def listen(settings: ServeSettings) -> socket.socket:
     return listening
 
 
-def check_model(model: Model, settings: ServeSettings) -> None:
+def check_model(model: Model, settings: ServeSettings) -> bool:
     """Make one decision with the server's settings, so that problems show before the first request.
+
+    Returns
+    -------
+    bool
+        Whether the model can generate text. An encoder can only compute embeddings.
 
     Raises
     ------
     ElizaError
-        If the model cannot make decisions, or does not support these settings.
+        If the model can neither make decisions nor compute embeddings, or does not support these
+        settings.
     """
-    model.decide(
-        "A cat sat on the mat.",
-        [Predicate("It is about an animal.")],
-        labels=settings.labels,
-        orders=settings.orders,
-        scoring=settings.scoring,
-    )
+    try:
+        model.decide(
+            "A cat sat on the mat.",
+            [Predicate("It is about an animal.")],
+            labels=settings.labels,
+            orders=settings.orders,
+            scoring=settings.scoring,
+        )
+    except ElizaError:
+        if not _only_embeds(model):
+            raise
+        return False
+    return True
+
+
+def _only_embeds(model: Model) -> bool:
+    """Return whether a model computes embeddings and generates no text."""
+    try:
+        model.generate("A cat", 1)
+    except ElizaError:
+        with suppress(ElizaError):
+            model.embed("A cat")
+            return True
+    return False
 
 
 def serve(

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import gguf
+import httpx
 import numpy as np
 import pytest
 from make_test_models import read_metadata, vocabulary_file
 
+from eliza_ffi.async_model import AsyncModel
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
+from eliza_ffi.serve.app import make_app
+from eliza_ffi.serve.server import check_model
+from eliza_ffi.serve.settings import ServeSettings
 
 WIDTH = 32
 HIDDEN = 64
@@ -124,3 +131,25 @@ def test_a_model_that_cannot_generate_is_rejected(
     write(path)
     with pytest.raises(ElizaError, match=said), Model(path, library=library) as model:
         model.generate([5, 6, 7], max_tokens=2)
+
+
+def test_a_server_of_an_encoder_answers_only_embeddings(tmp_path: Path, library: Library) -> None:
+    path = tmp_path / "model.gguf"
+    write_bert(path)
+    settings = ServeSettings("encoder")
+    bodies = {"embeddings": {"input": "hi"}, "completions": {"prompt": "hi"}}
+
+    async def scene(app: Any) -> list[httpx.Response]:
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            return [await client.post(f"/v1/{name}", json=body) for name, body in bodies.items()]
+
+    with Model(path, library=library) as model:
+        assert not check_model(model, settings)
+        embedded, completed = asyncio.run(scene(make_app(AsyncModel.of(model), settings)))
+        expected = model.embed("hi")
+    assert embedded.json()["data"][0]["embedding"] == pytest.approx(expected.tolist(), abs=1e-5)
+    assert completed.status_code == 501
+    assert (
+        completed.json()["error"]["message"] == "the model cannot generate text; use /v1/embeddings"
+    )

@@ -24,7 +24,9 @@ from eliza_ffi.errors import (
     ContextFullError,
     ElizaError,
     InvalidArgumentError,
+    ModelError,
     NativeFault,
+    NoChatTemplateError,
     NotSupportedError,
     OutOfMemory,
 )
@@ -76,6 +78,9 @@ def ask(app: Any, *requests: tuple[str, str, Any]) -> list[httpx.Response]:
         (BusyError("all slots are in use"), 504, "deadline_exceeded"),
         (ContextFullError("does not fit the context of 8"), 400, "context_length_exceeded"),
         (InvalidArgumentError("the label cannot be spelled"), 400, "invalid_value"),
+        (NoChatTemplateError(f"the model {SECRET} has no chat template"), 400, "no_chat_template"),
+        (ModelError(f"{SECRET}: it cannot generate text"), 501, "not_supported"),
+        (ModelError(f"{SECRET} is damaged"), 500, "internal_error"),
     ],
 )
 def test_model_errors_get_a_response_that_names_no_file(
