@@ -29,7 +29,15 @@ from .text import (
     chunks,
     usage_of,
 )
-from .text_fields import JSON_OBJECT, CompletionFields, JsonSchema, TextFields
+from .text_fields import (
+    JSON_OBJECT,
+    CallArguments,
+    CompletionFields,
+    JsonSchema,
+    MaxTokens,
+    TextFields,
+    check_stream_options,
+)
 
 __all__ = [
     "CHAT",
@@ -69,7 +77,7 @@ ChatParts: TypeAlias = list[Annotated[ChatTextPart | RefusalPart, BY_TYPE]]
 
 class FunctionOfCall(Body):
     name: str
-    arguments: str
+    arguments: CallArguments
 
 
 class FunctionCall(Body):
@@ -162,8 +170,8 @@ class ConversationFields(TextFields):
 
 class ChatRequest(CompletionFields, ConversationFields):
     messages: list[ChatMessage] = Field(min_length=1)
-    max_tokens: int | None = Field(None, ge=1)
-    max_completion_tokens: int | None = Field(None, ge=1)
+    max_tokens: MaxTokens | None = None
+    max_completion_tokens: MaxTokens | None = None
     logprobs: bool | None = None
     response_format: Annotated[TextFormat | JsonObjectFormat | JsonSchemaFormat, BY_TYPE] | None = (
         None
@@ -253,6 +261,7 @@ class ChatResponse(TypedDict):
 async def _chat(request: ChatRequest, running: Running) -> dict[str, Any] | Events:
     if request.top_logprobs is not None and not request.logprobs:
         raise unfit("top_logprobs", "this field needs logprobs: true")
+    check_stream_options(request.stream_options, request.stream)
     named, format = request.tool_choice, request.response_format
     formatted = format_limit(format.json_schema if isinstance(format, JsonSchemaFormat) else format)
     writing = await chat_writing(
@@ -261,7 +270,7 @@ async def _chat(request: ChatRequest, running: Running) -> dict[str, Any] | Even
         [_message(each) for each in request.messages],
         limit=request.limit(response_format=formatted),
         tools=request.tools or (),
-        tool_choice=named.function.name if isinstance(named, NamedFunction) else named,
+        tool_choice=named.model_dump() if isinstance(named, NamedFunction) else named,
         effort=request.reasoning_effort,
         max_tokens=request.max_completion_tokens or request.max_tokens,
         has_logprobs=bool(request.logprobs),
@@ -284,7 +293,7 @@ async def chat_writing(
     *,
     limit: Limit | None,
     tools: Sequence[Body],
-    tool_choice: str | None,
+    tool_choice: str | dict[str, Any] | None,
     effort: Effort | None,
     max_tokens: int | None,
     has_logprobs: bool,
@@ -299,7 +308,7 @@ async def chat_writing(
     limit, stop
         As in :class:`~eliza_ffi.serve.text.Writing`.
     tool_choice
-        ``"auto"`` (the same as None), ``"required"``, ``"none"`` or a tool's name.
+        ``"auto"`` (the same as None), ``"required"``, ``"none"``, or a named tool in OpenAI's form.
     effort
         The reasoning effort.
     max_tokens
@@ -314,7 +323,8 @@ async def chat_writing(
     """
     has_tools = bool(tools) and tool_choice != "none"
     if tool_choice not in (None, "auto", "none") and not tools:
-        raise unfit("tool_choice", f"{tool_choice!r} needs tools")
+        named = tool_choice["function"]["name"] if isinstance(tool_choice, dict) else tool_choice
+        raise unfit("tool_choice", f"{named!r} needs tools")
     if isinstance(limit, ExactLabels) and has_tools:
         raise unfit("tools", "tools cannot be combined with an exact choice; leave one out")
     if has_logprobs and (has_tools or isinstance(limit, ExactLabels)):
@@ -339,6 +349,7 @@ async def chat_writing(
         stop=stop,
         logprobs=(request.top_logprobs or 0) if has_logprobs else None,
         limit=limit,
+        limit_field=request.limit_field,
         tools=use,
         reasoning=reasoning,
     )

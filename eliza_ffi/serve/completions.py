@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Discriminator, Field, Tag
 from typing_extensions import NotRequired, TypedDict
 
+from ..errors import InvalidArgumentError
 from ..session.requests import TextPiece, TokenLogprob, prompt_tokens
 from ..session.session import Session
 from ..session.tool_calls import Beginning
@@ -17,7 +18,7 @@ from .chat import ChatUsage
 from .endpoint import Endpoint, Events, Running
 from .refusals import unfit
 from .text import ExactLabels, Step, Writing, Written, all_written, chunks, usage_of
-from .text_fields import CompletionFields
+from .text_fields import CompletionFields, check_stream_options
 
 __all__ = ["COMPLETIONS", "CompletionResponse", "Texts", "TokenIds"]
 
@@ -59,7 +60,7 @@ Texts: TypeAlias = Annotated[
 
 class CompletionRequest(CompletionFields):
     prompt: Texts
-    max_tokens: int | None = Field(None, ge=0)
+    max_tokens: int | None = Field(None, ge=0, le=2**31 - 1)
     echo: bool | None = None
     logprobs: int | None = Field(None, ge=0, le=MOST_TOP)
 
@@ -127,6 +128,7 @@ class _Prompt:
 
 
 async def _complete(request: CompletionRequest, running: Running) -> dict[str, Any] | Events:
+    check_stream_options(request.stream_options, request.stream)
     session = running.model.session
     given = await session.helpers.run(_prompts, session, request)
     n = request.n or 1
@@ -161,8 +163,11 @@ def _prompts(session: Session, request: CompletionRequest) -> list[_Prompt]:
     is_forced = bool(request.echo) and request.logprobs is not None
     prompts = []
     for each in listed:
-        tokens = [int(token) for token in prompt_tokens(session, each)]
-        text = each if isinstance(each, str) else session.detokenize(tokens, True)
+        try:
+            tokens = [int(token) for token in prompt_tokens(session, each)]
+            text = each if isinstance(each, str) else session.detokenize(tokens, True)
+        except InvalidArgumentError as error:
+            raise unfit("prompt", str(error)) from error
         prompts.append(_Prompt(text, tokens, is_forced))
     return prompts
 
@@ -190,6 +195,7 @@ def _writing(request: CompletionRequest) -> Writing:
         stop=request.stops,
         logprobs=request.logprobs,
         limit=limit,
+        limit_field=request.limit_field,
     )
 
 

@@ -12,6 +12,7 @@ from ..session.session import Session
 from .completions import Texts
 from .endpoint import Endpoint, Running
 from .fields import Body, NoEffect
+from .refusals import unfit
 
 __all__ = ["EMBEDDINGS", "EmbeddingsResponse"]
 
@@ -43,7 +44,10 @@ class EmbeddingsResponse(TypedDict):
 
 async def _embed(request: EmbeddingsRequest, running: Running) -> dict[str, Any]:
     session = running.model.session
-    texts, n_tokens = await session.helpers.run(_texts, session, request.input)
+    try:
+        texts, n_tokens = await session.helpers.run(_texts, session, request.input)
+    except InvalidArgumentError as error:
+        raise unfit("input", str(error)) from error
     vectors = await running.deadline.before_end(running.model.embed(texts))
     running.metrics.count_tokens(n_tokens, 0)
     is_packed = request.encoding_format == "base64"
@@ -74,7 +78,7 @@ def _texts(session: Session, given: Any) -> tuple[list[str], int]:
         tokens = session.tokenize(text, True)  # with the tokens that the model adds
         if not isinstance(each, str) and each not in (tokens, session.tokenize(text)):
             raise InvalidArgumentError(
-                f"input: the token ids do not match the tokens of their string {text[:80]!r}; "
+                f"the token ids do not match the tokens of their string {text[:80]!r}; "
                 "send the string"
             )
         texts.append(text)

@@ -180,7 +180,10 @@ def _expected(kind: str, message: str, context: dict[str, Any]) -> str:
         if kind == "too_short":
             return f"{context['min_length']} or more {items}"
         return f"at most {context['max_length']} {items}"
-    return message.removeprefix("Input should be ").replace("greater than or equal to", "at least")
+    expected = message.removeprefix("Input should be ")
+    for long, short in (("greater", "at least"), ("less", "at most")):
+        expected = expected.replace(f"{long} than or equal to", short)
+    return expected
 
 
 def _found(kind: str, value: Any) -> str:

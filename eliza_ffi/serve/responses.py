@@ -37,6 +37,7 @@ from .decisions import (
 from .endpoint import Endpoint, Events, Running
 from .fields import BY_TYPE, Body, NoEffect, StringOrArray, StringOrObject
 from .text import ReasoningPiece, Step, Written, write
+from .text_fields import CallArguments, MaxTokens, check_stream_options
 
 __all__ = ["RESPONSES", "ResponseJson"]
 
@@ -51,6 +52,10 @@ class TalkItem(Item):
     content: TextContent
     phase: NoEffect
     probabilities: NoEffect
+
+
+class CallItem(FunctionCallItem):
+    arguments: CallArguments
 
 
 class CallOutputItem(Item):
@@ -84,7 +89,7 @@ def _with_type(item: Any) -> Any:
 TalkItems: TypeAlias = Annotated[
     list[
         Annotated[
-            TalkItem | FunctionCallItem | CallOutputItem | ReasoningItem,
+            TalkItem | CallItem | CallOutputItem | ReasoningItem,
             BY_TYPE,
             BeforeValidator(_with_type),
         ]
@@ -129,7 +134,7 @@ class ObfuscationOptions(Body):
 class ResponseRequest(ConversationFields):
     input: StringOrArray[str, TalkItems]
     instructions: str | None = None
-    max_output_tokens: int | None = Field(None, ge=1)
+    max_output_tokens: MaxTokens | None = None
     text: TextConfig | None = None
     tools: list[FlatTool] | None = None
     tool_choice: StringOrObject[Literal["auto", "none", "required"], FlatName] | None = None
@@ -155,7 +160,7 @@ class ResponseRequest(ConversationFields):
             if isinstance(item, ReasoningItem):
                 text = "\n".join(part.text for part in item.content or ())
                 thought = {"reasoning_content": text} if text else {}
-            elif isinstance(item, FunctionCallItem):
+            elif isinstance(item, CallItem):
                 function = {"name": item.name, "arguments": item.arguments}
                 call = {"id": item.call_id, "type": "function", "function": function}
                 if talk and talk[-1].get("tool_calls"):
@@ -248,7 +253,13 @@ class ResponseJson(TypedDict):
 
 
 async def _respond(request: ResponseRequest, running: Running) -> dict[str, Any] | Events:
+    check_stream_options(request.stream_options, request.stream)
     named = request.tool_choice
+    chosen = (
+        {"type": "function", "function": {"name": named.name}}
+        if isinstance(named, FlatName)
+        else named
+    )
     formatted = None if request.text is None else format_limit(request.text.format)
     writing = await chat_writing(
         running,
@@ -256,7 +267,7 @@ async def _respond(request: ResponseRequest, running: Running) -> dict[str, Any]
         request.messages(),
         limit=request.limit(text=formatted),
         tools=request.tools or (),
-        tool_choice=named.name if isinstance(named, FlatName) else named,
+        tool_choice=chosen,
         effort=None if request.reasoning is None else request.reasoning.effort,
         max_tokens=request.max_output_tokens,
         has_logprobs="message.output_text.logprobs" in (request.include or ()),

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias
 
+from ..chat.tools import read_tools
 from ..checks import short_repr
+from ..errors import InvalidArgumentError
 from ..library.protocol import StreamStats, Tokens
 from ..sampling.params import Sampling
 from ..session.jobs import Jobs
@@ -20,7 +22,7 @@ from ..session.thinking import WrittenReasoning
 from ..session.tool_calls import MOST_CALLS, Beginning, CallPiece, ToolCall, ToolCalls
 from ..structured.shape import Gbnf, Regex, shape_of
 from .endpoint import Running
-from .refusals import Refusal
+from .refusals import Refusal, unfit
 
 __all__ = [
     "ExactLabels",
@@ -59,8 +61,8 @@ class ToolUse:
         The conversation.
     variables : dict
         Other variables of the chat template.
-    choice : str
-        ``"auto"``, ``"required"`` or a tool's name.
+    choice : str or dict
+        ``"auto"``, ``"required"``, or a named tool in OpenAI's form.
     is_parallel : bool
         Whether a turn may have several calls.
     """
@@ -68,7 +70,7 @@ class ToolUse:
     messages: list[dict[str, Any]]
     variables: dict[str, Any]
     tools: list[dict[str, Any]]
-    choice: str
+    choice: str | dict[str, Any]
     is_parallel: bool
 
 
@@ -84,6 +86,8 @@ class Writing:
         0 = no limit except the context.
     logprobs : int or None
         The number of alternatives to each token; None = report no log-probabilities.
+    limit_field : str
+        The field of the request with the limit, for error messages.
     reasoning : WrittenReasoning or None
         How the model writes reasoning; None = do not separate it from the answer.
     """
@@ -94,6 +98,7 @@ class Writing:
     stop: tuple[str, ...] = ()
     logprobs: int | None = None
     limit: Limit | None = None
+    limit_field: str = ""
     tools: ToolUse | None = None
     reasoning: WrittenReasoning | None = None
 
@@ -149,7 +154,7 @@ async def write(running: Running, writing: Writing, with_steps: bool) -> AsyncGe
     Raises
     ------
     Refusal
-        If an answer with a limit is not complete or not valid.
+        If an answer with a limit is not complete or not valid, or if the model rejects a field.
     """
     if writing.tools is not None:
         steps = _calls(running, writing, writing.tools, with_steps)
@@ -158,17 +163,64 @@ async def write(running: Running, writing: Writing, with_steps: bool) -> AsyncGe
     else:
         steps = _text(running, writing, with_steps)
     n_logged = 0
-    async with aclosing(steps):
-        async for step in steps:
-            if isinstance(step, TextPiece):
-                n_logged += len(step.logprobs or ())
-            if isinstance(step, Written):
-                running.metrics.count_tokens(
-                    step.prompt_tokens, step.cached_tokens, step.generated_tokens
-                )
-                if step.logprobs is not None:
-                    step = replace(step, unsent=step.logprobs[n_logged:])
-            yield step
+    try:
+        async with aclosing(steps):
+            async for step in steps:
+                if isinstance(step, TextPiece):
+                    n_logged += len(step.logprobs or ())
+                if isinstance(step, Written):
+                    running.metrics.count_tokens(
+                        step.prompt_tokens, step.cached_tokens, step.generated_tokens
+                    )
+                    if step.logprobs is not None:
+                        step = replace(step, unsent=step.logprobs[n_logged:])
+                yield step
+    except InvalidArgumentError as error:
+        session = running.model.session
+        found = await session.helpers.run(_rejected_field, session, writing, error)
+        if found is None:
+            raise
+        raise unfit(*found) from error
+
+
+def _rejected_field(
+    session: Session, writing: Writing, error: InvalidArgumentError
+) -> tuple[str, str] | None:
+    """Return the field that caused an error of the model, and the problem; None = not known.
+
+    The error does not say from which field of the request an argument came, so the fields are
+    checked one by one.
+    """
+    use = writing.tools
+    if use is not None:
+        try:
+            names = [tool.name for tool in read_tools(use.tools)]
+        except InvalidArgumentError:
+            return "tools", str(error)
+        name = use.choice["function"]["name"] if isinstance(use.choice, dict) else None
+        if name is not None and name not in names:
+            expected = f"expected the name of a tool ({', '.join(names):.200})"
+            return "tool_choice", f"{expected}, got {short_repr(name)}"
+        if str(error).startswith("the parameters of tool "):  # the schema is not supported
+            return "tools", str(error)
+    for token, _ in writing.sampling.logit_bias:
+        try:
+            session.detokenize([token])
+        except InvalidArgumentError:
+            return "logit_bias", f"the token {token} is not in the model's vocabulary"
+    if writing.limit is not None and (use is None or not _compiles(session, writing.limit)):
+        return writing.limit_field, str(error)
+    return None
+
+
+def _compiles(session: Session, limit: Any) -> bool:
+    """Return whether a limit beside tools can be compiled."""
+    try:
+        if not isinstance(limit, Gbnf):
+            shape_of(limit).masks(session.guidance())
+    except InvalidArgumentError:
+        return False
+    return True
 
 
 async def _one_each(

@@ -5,15 +5,26 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
+from ..chat.tool_messages import read_call
+from ..checks import short_repr
+from ..errors import InvalidArgumentError
 from ..sampling.params import MAX_SEED, Sampling
 from ..structured.shape import Gbnf, Regex
 from .fields import Body, NoEffect, StringOrArray
 from .refusals import Refusal, unfit
 from .text import ExactLabels, Limit, Writing
 
-__all__ = ["JSON_OBJECT", "CompletionFields", "JsonSchema", "TextFields"]
+__all__ = [
+    "JSON_OBJECT",
+    "CallArguments",
+    "CompletionFields",
+    "JsonSchema",
+    "MaxTokens",
+    "TextFields",
+    "check_stream_options",
+]
 
 MOST_ANSWERS = 16
 """The maximum of `n`."""
@@ -28,7 +39,45 @@ JSON_OBJECT = {"type": "object"}
 """The schema of ``{"type": "json_object"}``."""
 
 NonEmpty: TypeAlias = Annotated[str, Field(min_length=1)]
-Choices: TypeAlias = Annotated[list[NonEmpty], Field(min_length=1)]
+
+MaxTokens: TypeAlias = Annotated[int, Field(ge=1, le=2**31 - 1)]
+"""The maximum length of an answer in tokens."""
+
+
+def _different(labels: list[str]) -> list[str]:
+    seen = set[str]()
+    for label in labels:
+        if label in seen:
+            raise ValueError(f"expected different labels, got {short_repr(label)} twice")
+        seen.add(label)
+    return labels
+
+
+Choices: TypeAlias = Annotated[
+    list[NonEmpty],
+    Field(min_length=1, json_schema_extra={"uniqueItems": True}),
+    AfterValidator(_different),
+]
+
+
+def _json_object(text: str) -> str:
+    try:
+        read_call({"function": {"name": "", "arguments": text}})
+    except InvalidArgumentError:
+        raise ValueError(f"expected a JSON object, got {short_repr(text)}") from None
+    return text
+
+
+CallArguments: TypeAlias = Annotated[
+    str, Field(description="a JSON object; empty = no arguments"), AfterValidator(_json_object)
+]
+"""The arguments of an earlier tool call, as a string."""
+
+LIMITS = (
+    *("structured_outputs", "guided_choice", "guided_json", "guided_regex", "json_schema"),
+    *("grammar", "response_format", "text"),
+)
+"""The fields that can limit the answer."""
 
 
 class StructuredOutputs(Body):
@@ -110,6 +159,11 @@ class TextFields(Body):
             given["logit_bias"] = tuple(map(_bias, self.logit_bias.items()))
         return Sampling(**{"temperature": default_temperature, **given})
 
+    @property
+    def limit_field(self) -> str:
+        """The field with the limit on the answer, if there is one."""
+        return next((name for name in LIMITS if getattr(self, name, None) is not None), "")
+
     def limit(self, **formatted: Limit | None) -> Limit | None:
         """Return the limit on the answer; `formatted` is the one in its format, by its field.
 
@@ -149,6 +203,12 @@ def _labels(choices: list[str] | None) -> ExactLabels | None:
 
 def _regex(pattern: str | None) -> Regex | None:
     return None if pattern is None else Regex(pattern)
+
+
+def check_stream_options(options: Body | None, stream: bool | None) -> None:
+    """Raise a `Refusal` if there are options of a stream, and the answer is not a stream."""
+    if options is not None and not stream:
+        raise unfit("stream_options", "this field needs stream: true")
 
 
 class StreamOptions(Body):

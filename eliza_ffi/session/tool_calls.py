@@ -20,8 +20,8 @@ import json
 import math
 import random
 import string
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from os.path import commonprefix
@@ -375,7 +375,8 @@ def tool_request(
         words=shaped,
     )
     for tool in offered:  # reject unsupported schemas before anything runs
-        call_grammar(format, tool.parameters, "", "", request.split)
+        with _named(tool):
+            call_grammar(format, tool.parameters, "", "", request.split)
     return replace(request, args=replace(args, prompt_tokens=_turn_start(request, tokens)))
 
 
@@ -443,11 +444,22 @@ def _closed(tool: Tool) -> Tool:
     A schema without ``additionalProperties`` allows other properties. Tool definitions rarely
     intend that, and small models would write properties without end.
     """
+    with _named(tool):
+        text = checked_schema(tool.parameters)
     # Each schema of an allOf describes the whole object, so none of them may forbid the others'
     # properties.
-    if '"allOf"' in checked_schema(tool.parameters):
+    if '"allOf"' in text:
         return tool
     return replace(tool, parameters=_without_others(tool.parameters))
+
+
+@contextmanager
+def _named(tool: Tool) -> Iterator[None]:
+    """Name the tool in errors of its schema."""
+    try:
+        yield
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"the parameters of tool {tool.name!r}: {error}") from error
 
 
 def _without_others(schema: Any) -> Any:

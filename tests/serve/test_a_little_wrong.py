@@ -117,7 +117,6 @@ RIGHT: dict[str, dict[str, Any]] = {
         "max_tokens": 40,
         "n": 2,
         "seed": 3,
-        "stream_options": {"include_usage": True},
     },
     "/v1/embeddings": {"model": "any", "input": ["a", "b"], "encoding_format": "base64"},
     "/v1/responses": {
@@ -175,13 +174,28 @@ def spoil(given: dict[str, Any], draw: random.Random) -> dict[str, Any]:
     return changed
 
 
+def has_json_arguments(call: dict[str, Any]) -> bool:
+    try:
+        return isinstance(json.loads(call["arguments"] or "{}"), dict)
+    except ValueError:
+        return False
+
+
 def rules_beyond_schemas(path: str, body: Any) -> bool:
     """Return whether a request also follows the rules in the descriptions of its schema."""
     if path == "/v1/chat/completions":
-        return all(
+        calls = [
+            call["function"]
+            for message in body["messages"]
+            for call in message.get("tool_calls") or ()
+        ]
+        return all(map(has_json_arguments, calls)) and all(
             message.get("content") is not None or message["role"] == "assistant"
             for message in body["messages"]
         )
+    if path == "/v1/responses" and isinstance(body["input"], list):
+        calls = [item for item in body["input"] if item.get("type") == "function_call"]
+        return all(map(has_json_arguments, calls))
     if path not in (DECISIONS, SYSTEMONE):
         return True
     questions = body["questions"]

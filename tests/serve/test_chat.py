@@ -369,14 +369,17 @@ def test_errors_of_the_model_are_reported_before_a_stream_begins(server: Served)
         ({"guided_json": schema}, "nowhere"),
         ({"guided_regex": "("}, "regex"),
         ({"grammar": "root"}, "gbnf_grammar: expecting ::="),
-        ({"guided_choice": ["a", "a"]}, "the same as labels[0]"),
     ):
         error = refused(server, stream=True, **limit)
         assert error["code"] == "invalid_value" and message in error["message"]
-    error = refused(
-        server, tools=[WEATHER], tool_choice={"type": "function", "function": {"name": "x"}}
-    )
-    assert "get_weather" in error["message"]
+
+
+def test_a_tool_may_be_named_like_a_choice(create: Any) -> None:
+    for name in ("auto", "none"):
+        tool = {"type": "function", "function": {"name": name}}
+        found = create(tools=[tool, WEATHER], tool_choice=tool)
+        (call,) = found.choices[0].message.tool_calls
+        assert call.function.name == name
 
 
 def test_fields_without_effect_are_accepted(create: Any) -> None:

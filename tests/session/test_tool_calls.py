@@ -353,11 +353,19 @@ def nested(schema: dict[str, Any], _: int) -> dict[str, Any]:
             "auto",
             "the parameters of tool 'f' must have the type 'object', got 'string'",
         ),
-        ([tool("f", {"x": functools.reduce(nested, range(200), {})})], "f", "deep"),
+        (
+            [tool("f", {"x": functools.reduce(nested, range(200), {})})],
+            "f",
+            "tool 'f': JSON schema at #",
+        ),
         (TOOLS, "get_wether", "got 'get_wether'; did you mean 'get_weather'"),
         (TOOLS, "none", "for an answer without tools use generate"),
         (TOOLS, 7, "choice must be"),
-        ([tool("f", {"x": {"pattern": "(?=a)"}}, "x")], "f", "unsupported JSON schema at #"),
+        (
+            [tool("f", {"x": {"pattern": "(?=a)"}}, "x"), GET],
+            "auto",
+            "the parameters of tool 'f': unsupported JSON schema at #",
+        ),
     ],
 )
 def test_wrong_tools_and_choices_are_named(
