@@ -13,8 +13,6 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from eliza_ffi.model import Model
-
 
 def answer(model: Any, way: str, prompt: list[int], schema: Any, most: int) -> tuple[int, int]:
     """Return the number of tokens of an answer, and its passes after the prompt."""
@@ -29,6 +27,10 @@ def answer(model: Any, way: str, prompt: list[int], schema: Any, most: int) -> t
 
 
 def main() -> int:
+    # An editable install would find its own checkout before PYTHONPATH is searched.
+    sys.meta_path[:] = [each for each in sys.meta_path if "_editable" not in type(each).__module__]
+    from eliza_ffi.model import Model
+
     path, n_ctx, n_slots = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     with Model(path, n_ctx=n_ctx, n_slots=n_slots) as model:
         print(json.dumps({"threads": model.describe()["threads"]}), flush=True)
