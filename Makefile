@@ -39,7 +39,7 @@ help: ## list the targets
 PORT  ?= 8080
 MODEL ?=
 .PHONY: serve
-serve: cpu $(VENV)/with-serve ## answer decisions over HTTP on 127.0.0.1 (PORT=8080, MODEL=)
+serve: cpu $(VENV)/with-serve ## serve a model over HTTP on 127.0.0.1 (PORT=8080, MODEL=)
 	@$(BIN)/eliza-ffi serve --port $(PORT) $(if $(MODEL),--model '$(MODEL)') $(SERVE_ARGS)
 
 demo: cpu ## choose actions with the embedded model on the eliza-1 fixtures

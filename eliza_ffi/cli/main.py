@@ -241,7 +241,7 @@ def build_parser() -> argparse.ArgumentParser:
     add_decide_arguments(decide)
     decide.set_defaults(run=run_decide)
 
-    serve = commands.add_parser("serve", help="serve decisions over HTTP")
+    serve = commands.add_parser("serve", help="serve a model over HTTP")
     add_serve_arguments(serve)
     serve.set_defaults(run=run_serve)
 

@@ -70,6 +70,11 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="time limit of a request, waiting included (default: 600)",
     )
+    group.add_argument(
+        "--log-requests",
+        action="store_true",
+        help="log a line for each request: its x-request-id, path, status and duration",
+    )
     group = parser.add_argument_group(
         "access", "without these options, only programs on this machine have access"
     )
@@ -111,6 +116,8 @@ def run_serve(arguments: argparse.Namespace) -> int:
 
     settings = _settings(arguments)
     logging.basicConfig(level=logging.WARNING, format="eliza-ffi: %(message)s")
+    if settings.logs_requests:
+        logging.getLogger("eliza_ffi.serve").setLevel(logging.INFO)
     # Listen before loading the model, so that an address in use is reported at once.
     with (
         _listening(server.listen, settings) as listening,
@@ -151,6 +158,7 @@ def _settings(arguments: argparse.Namespace) -> ServeSettings:
             hosts=tuple(arguments.allowed_host or ()),
             n_waiting=arguments.queue,
             deadline=arguments.deadline,
+            logs_requests=arguments.log_requests,
             labels=asked.labels,
             orders=asked.orders,
             scoring=asked.scoring,

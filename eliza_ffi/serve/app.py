@@ -24,7 +24,7 @@ from .endpoint import EndpointApp, Serving
 from .guard import Guard
 from .metrics import Measured, ServeMetrics
 from .page import page_response
-from .refusals import Refusal, refusal_response
+from .refusals import FAILED, Refusal, refusal_response
 from .responses import RESPONSES
 from .settings import ServeSettings
 
@@ -130,6 +130,4 @@ async def _answer_http_exception(request: Request, error: Exception) -> Response
 
 
 async def _answer_failure(_: Request, __: Exception) -> Response:
-    # The error is only logged, because its message may name files.
-    message = "the server failed; its log has the details under this response's x-request-id"
-    return refusal_response(Refusal(500, message, "internal_error"))
+    return refusal_response(Refusal(500, FAILED, "internal_error"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 import uuid
 from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -33,7 +32,7 @@ from .bodies import json_object, read_body
 from .fields import Body, read_fields
 from .metrics import CLIENT_GONE, ServeMetrics
 from .patience import Deadline, while_wanted
-from .refusals import Refusal
+from .refusals import FAILED, Refusal
 from .settings import ServeSettings
 
 __all__ = ["Endpoint", "EndpointApp", "Events", "Running", "Serving"]
@@ -42,8 +41,6 @@ B = TypeVar("B", bound=Body)
 
 LONG_BODY = 2**15
 """Bodies of this many bytes or more are parsed in a thread, so as not to delay other requests."""
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -174,9 +171,10 @@ class EndpointApp:
             if not sender.has_begun:
                 await sender.response(Response(status_code=CLIENT_GONE))
         except Exception as error:
-            if not sender.has_begun:
-                raise
-            await sender.end_with(error)
+            if sender.has_begun:
+                await sender.end_with(error)
+            if not (sender.has_begun and isinstance(error, Refusal)):
+                raise  # a failure, which the guard logs
 
     async def _respond(self, body: bytes, deadline: Deadline, send: _Sender) -> None:
         """Wait for a place, run the handler, and send its answer."""
@@ -260,9 +258,7 @@ class _Sender:
         """End a stream with an event for an error."""
         assert self._events is not None
         if not isinstance(error, Refusal):
-            logger.error("a stream failed", exc_info=error)
-            message = "the server failed; its log has the details"
-            error = Refusal(500, message, "internal_error")
+            error = Refusal(500, FAILED, "internal_error")
         event = self._events.written(self._events.error(error), self._n_sent)
         await self._part(event, is_last=True)
 

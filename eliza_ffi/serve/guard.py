@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import logging
+import time
 import uuid
 from urllib.parse import urlsplit
 
@@ -12,6 +13,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .hosts import host_of, is_address
+from .metrics import CLIENT_GONE
 from .refusals import Refusal, refusal_response
 from .settings import ServeSettings
 
@@ -53,6 +55,7 @@ class Guard:
     def __init__(self, app: ASGIApp, settings: ServeSettings) -> None:
         self._app = app
         self._keys = [key.encode() for key in settings.keys]
+        self._logs_requests = settings.logs_requests
         self._origins = frozenset(settings.cors_origins)
         self._hosts = {"localhost", *settings.hosts} if settings.checks_host else None
 
@@ -63,9 +66,13 @@ class Guard:
         headers = Headers(scope=scope)
         origin = headers.get("origin")
         request_id = uuid.uuid4().hex
+        status = CLIENT_GONE
+        begin = time.perf_counter()
 
         async def send_guarded(message: Message) -> None:
+            nonlocal status
             if message["type"] == "http.response.start":
+                status = message["status"]
                 sent = MutableHeaders(scope=message)
                 for name, value in SECURITY_HEADERS.items():
                     sent.setdefault(name, value)
@@ -91,6 +98,11 @@ class Guard:
             await app(scope, receive, send_guarded)
         except Exception:  # status 500 was sent, unless the response had begun
             logger.exception("request %s failed: %s %r", request_id, scope["method"], scope["path"])
+        finally:
+            if self._logs_requests:
+                ms = (time.perf_counter() - begin) * 1e3
+                found = request_id, scope["method"], scope["path"], status, ms
+                logger.info("request %s: %s %r, status %d, %.1f ms", *found)
 
     def _check_browser(self, headers: Headers, origin: str | None) -> None:
         host = headers.get("host", "")

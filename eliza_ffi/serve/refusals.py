@@ -6,7 +6,11 @@ from typing import Any
 
 from starlette.responses import JSONResponse
 
-__all__ = ["Refusal", "refusal_response", "unfit"]
+__all__ = ["FAILED", "Refusal", "refusal_response", "unfit"]
+
+FAILED = "the server failed; its log has the details under this response's x-request-id"
+"""The message for a failure of the server. The error itself is only logged, because its message may
+name files."""
 
 
 class Refusal(Exception):  # noqa: N818 - an answer

@@ -37,6 +37,8 @@ class ServeSettings:
         The maximum number of waiting requests. Further requests are rejected.
     deadline : float
         The time limit of a request in seconds, including its time in the queue.
+    logs_requests : bool
+        Whether to log a line for each request. Failures are always logged.
     labels, orders, scoring
         Passed to :meth:`~eliza_ffi.Model.decide`.
 
@@ -56,6 +58,7 @@ class ServeSettings:
     hosts: tuple[str, ...] = ()
     n_waiting: int = 256
     deadline: float = 600.0
+    logs_requests: bool = False
     labels: LabelStyle = "text"
     orders: int = 1
     scoring: Rule = "legal"

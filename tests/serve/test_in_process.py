@@ -9,6 +9,7 @@ import signal
 import socket
 import threading
 import time
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
@@ -32,6 +33,7 @@ from eliza_ffi.errors import (
 )
 from eliza_ffi.library.loading import Library
 from eliza_ffi.sampling.params import Sampling
+from eliza_ffi.serve import text as writing
 from eliza_ffi.serve.app import admission_for, make_app
 from eliza_ffi.serve.settings import ServeSettings
 from eliza_ffi.session import thinking
@@ -105,6 +107,41 @@ def test_the_log_has_a_failure_under_its_request_id(
     assert f"POST '{DECISIONS}'" in record.getMessage()
     assert record.exc_info is not None and "so it failed" in str(record.exc_info[1])
     assert refused.headers["x-request-id"] not in caplog.text
+
+
+def test_the_log_has_a_failed_stream_under_its_request_id(
+    tiny_model: Model, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: Any) -> AsyncGenerator[str, None]:
+        yield "a"
+        raise RuntimeError(f"{SECRET} is broken")
+
+    monkeypatch.setattr(writing, "_text", broken)
+    app = make_app(AsyncModel.of(tiny_model), ServeSettings("tiny"))
+    (answer,) = ask(app, ("POST", "/v1/completions", {"prompt": "a", "stream": True}))
+    assert answer.status_code == 200
+    last = answer.text.strip().split("\n\n")[-1].removeprefix("data: ")
+    assert json.loads(last)["error"]["code"] == "internal_error" and "somebody" not in last
+    (record,) = caplog.records
+    assert answer.headers["x-request-id"] in record.getMessage()
+    assert record.exc_info is not None and SECRET in str(record.exc_info[1])
+
+
+def test_requests_are_logged_on_demand(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", "eliza_ffi.serve")
+    model: Any = FailingModel(InvalidArgumentError("the label cannot be spelled"))
+    for logs_requests in (False, True):
+        caplog.clear()
+        app = make_app(model, ServeSettings("tiny", logs_requests=logs_requests))
+        answers = ask(app, ("POST", DECISIONS, decisions_body()), ("GET", "/health", None))
+        seen = (f"POST '{DECISIONS}', status 400, ", "GET '/health', status 200, ")
+        expected = [
+            f"request {each.headers['x-request-id']}: {what}"
+            for each, what in zip(answers, seen, strict=True)
+        ]
+        lines = [record.getMessage() for record in caplog.records]
+        assert len(lines) == len(expected) * logs_requests
+        assert all(line.startswith(each) for line, each in zip(lines, expected, strict=False))
 
 
 @pytest.mark.parametrize("is_open", [False, True])
