@@ -32,7 +32,7 @@ def runner_of(model: Model) -> FfiStreamingRunner:
 def generate_args(model: Model, prompt: AnyPrompt, **settings: Any) -> FfiStreamingGenerateArgs:
     """Return the runner's arguments for a prompt and the model's settings.
 
-    The prompt and the settings are those of
+    `prompt` and `settings` are as in
     :meth:`Model.generate <eliza_ffi.model.Model.generate>`. The fields of
     :class:`FfiStreamingGenerateArgs` for token trees are also allowed: `token_tree_payload`,
     `token_tree_mode`, `token_tree_path` and `on_trie_error`.
@@ -48,7 +48,7 @@ def choice_args(
 ) -> FfiStreamingGenerateArgs:
     """Return the runner's arguments for a choice.
 
-    The prompt, the choices and the settings are those of
+    `prompt`, `choices` and `settings` are as in
     :meth:`Model.choose <eliza_ffi.model.Model.choose>`; `choices` must be a LabelSet.
     """
     check_kind("model", model, Model, "a Model")
@@ -65,8 +65,8 @@ def choice_from(
 ) -> ChoiceResult[Any]:
     """Convert the result of a run with :func:`choice_args` to a ChoiceResult.
 
-    `choices` are the labels that were passed to :func:`choice_args`, `args` is its return value,
-    and `result` that of the runner. `elapsed` is the duration of the run in seconds.
+    Pass the labels given to :func:`choice_args` as `choices`, its return value as `args`, and the
+    runner's result as `result`. `elapsed` is the duration of the run in seconds.
     """
     check_kind("choices", choices, LabelSet, "a LabelSet")
     check_kind("args", args, FfiStreamingGenerateArgs, "an FfiStreamingGenerateArgs")
@@ -77,7 +77,7 @@ def choice_from(
 def fill_args(model: Model, prompt: AnyPrompt, skeleton: Any, **settings: Any) -> FillArgs:
     """Return the runner's arguments for a skeleton.
 
-    The prompt, the skeleton and the settings are those of
+    `prompt`, `skeleton` and `settings` are as in
     :meth:`Model.fill <eliza_ffi.model.Model.fill>`.
     """
     check_kind("model", model, Model, "a Model")

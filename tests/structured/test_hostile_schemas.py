@@ -184,7 +184,7 @@ def closed_object(schemas: list[Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("hostile", ["fan", "values"])
 def test_a_closed_schema_whose_references_multiply_has_no_skeleton(hostile: str) -> None:
-    """Without limits, the first schema takes hours, and the second one minutes."""
+    """Each level doubles the size of the first skeleton; the second has 32,768,000 values."""
     refs = [[{"$ref": f"#/$defs/d{i}"}] * 2 for i in range(26)]
     defs: dict[str, Any] = {f"d{i}": closed_object(refs[i + 1]) for i in range(25)}
     schema = closed_object(refs[0])
