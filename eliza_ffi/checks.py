@@ -138,7 +138,8 @@ def check_whole(
 
 def check_number(name: str, value: Any, least: float = -math.inf, most: float = math.inf) -> float:
     """Check that a value is a finite number from `least` to `most`, and not a bool."""
-    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    # `float` and `int` come first, because the test for an abstract class is slow.
+    is_number = isinstance(value, float | int | Real) and not isinstance(value, bool)
     try:
         number = float(value) if is_number else math.nan
     except OverflowError:

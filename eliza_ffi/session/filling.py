@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
+from .._lazy import lazy_property
 from ..checks import check_flag, check_kind, check_one_of, check_whole, wrong
 from ..errors import (
     ContextFullError,
@@ -60,6 +61,9 @@ class FillRequest:
         The prompt and the slot. Its `temperature`, `top_k` and `top_p` apply to the free spans.
     sampler_plan : SpanSamplerPlan
         Sampling settings of single spans.
+    samples_all : bool
+        Whether choices, numbers and booleans use the settings of `generation`, too. The sampler
+        plan then has no effect.
     max_tokens : int
         Maximum number of tokens in the whole answer; 0 = no limit except the context.
     on_limit : {"error", "close"}
@@ -82,6 +86,7 @@ class FillRequest:
     skeleton: Fillable
     generation: GenerationRequest
     sampler_plan: SpanSamplerPlan = field(default_factory=SpanSamplerPlan)
+    samples_all: bool = False
     max_tokens: int = 1024
     on_limit: str = "error"
     logprobs: bool = False
@@ -92,6 +97,7 @@ class FillRequest:
             raise wrong("skeleton", "a skeleton, with script() and n_spans", self.skeleton)
         check_kind("generation", self.generation, GenerationRequest, "a GenerationRequest")
         check_kind("sampler_plan", self.sampler_plan, SpanSamplerPlan, "a SpanSamplerPlan")
+        check_flag("samples_all", self.samples_all)
         check_flag("logprobs", self.logprobs)
         check_flag("heal_prompt", self.heal_prompt)
         object.__setattr__(self, "max_tokens", check_whole("max_tokens", self.max_tokens, 0))
@@ -99,7 +105,7 @@ class FillRequest:
         check_one_of("on_limit", self.on_limit, ON_LIMIT)
         _ = self.sampling  # checks the settings
 
-    @property
+    @lazy_property
     def sampling(self) -> SpanSampling:
         """The sampling settings of the free spans."""
         call = self.generation
@@ -244,8 +250,9 @@ class FillRun:
         is_apart = placed.texts is not None and placed.ends_itself
         together = bool(placed.follow) and not is_apart
         request = placed.request_with_follow() if together else placed.request()
-        plan, args = self.args.sampler_plan, self.args
-        sampling = plan.sampling(placed.index, placed.span.kind, args.sampling)
+        args, sampling = self.args, self.args.sampling
+        if not args.samples_all:
+            sampling = args.sampler_plan.sampling(placed.index, placed.span.kind, sampling)
         fixed = {"before": placed.before, "after": placed.after}
         options = {"max_tokens": self._room(), "logprobs": args.logprobs}
         result = self._call(stream, {**fixed, **request, **sampling.request(), **options})

@@ -50,8 +50,8 @@ from ..library.protocol import (
 from ..sampling.params import Sampling
 from ..structured.masks import Masks
 from ..structured.shape import Gbnf, Shape, is_shape, shape_of
-from ..structured.skeleton import Skeleton, SpanOverride, SpanSamplerPlan
-from .filling import ON_LIMIT, Fillable, FillRequest
+from ..structured.skeleton import Skeleton, SpanSamplerPlan
+from .filling import ON_LIMIT, FillRequest
 from .options import (
     AnyPrompt,
     CacheOptions,
@@ -454,8 +454,7 @@ class ShapeRequest:
         args = self.args
         if isinstance(args, FillRequest):
             generation = _sampled(args.generation, self.retries)
-            plan = _sampling_plan(args.skeleton, generation)
-            args = replace(args, generation=generation, sampler_plan=plan)
+            args = replace(args, generation=generation, samples_all=True)
         else:
             args = _sampled(args, self.retries)
         return replace(self, args=args, retries=self.retries - 1)
@@ -484,12 +483,6 @@ def _sampled(args: GenerationRequest, n_left: int) -> GenerationRequest:
     return replace(args, temperature=temperature, sampling=sampling)
 
 
-def _sampling_plan(skeleton: Fillable, args: GenerationRequest) -> SpanSamplerPlan:
-    """Return a plan that samples the choices with the settings of the other tokens."""
-    sampling = args.temperature, args.top_k, args.top_p
-    return SpanSamplerPlan(tuple(SpanOverride(i, *sampling) for i in range(skeleton.n_spans)))
-
-
 def shape_request(
     session: Session,
     prompt: AnyPrompt,
@@ -515,11 +508,12 @@ def shape_request(
         )
     more.setdefault("max_tokens", MOST_TOKENS)
     if shape.skeleton is not None:
-        args = fill_request(session, prompt, shape.skeleton, method=method, **more)
+        args = fill_request(
+            session, prompt, shape.skeleton, on_limit=on_limit, method=method, **more
+        )
         if more.get("sampler_plan") is None:
-            plan = _sampling_plan(shape.skeleton, args.generation)
-            args = replace(args, sampler_plan=plan)
-        return ShapeRequest(shape, replace(args, on_limit=on_limit), retries)
+            args = replace(args, samples_all=True)
+        return ShapeRequest(shape, args, retries)
     for name in ("sampler_plan", "logprobs", "heal_prompt"):
         if more.pop(name, None) not in (None, False):
             raise InvalidArgumentError(

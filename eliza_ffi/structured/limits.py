@@ -7,7 +7,7 @@ with the square of the number of fields of an object. At these limits it is abou
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from ..checks import wrong
@@ -96,8 +96,8 @@ class _Walk:
         if isinstance(part, str) and not _is_unicode(part):
             raise self._error("the string has a lone surrogate, which is not a character")
         for name in ("properties", "patternProperties"):
-            fields = part.get(name) if isinstance(part, Mapping) else None
-            if isinstance(fields, Mapping) and len(fields) > MOST_FIELDS:
+            fields = part.get(name) if isinstance(part, dict) else None
+            if isinstance(fields, dict) and len(fields) > MOST_FIELDS:
                 raise self._error(
                     f"{name}: expected at most {MOST_FIELDS} fields, got {len(fields)}"
                 )
@@ -117,7 +117,7 @@ class _Walk:
 
 def _inner(part: Any, is_value: bool) -> Iterator[tuple[object, Any, bool]]:
     """Yield the inner parts: name, value, and whether it counts as a value of enum or const."""
-    if isinstance(part, Mapping):
+    if isinstance(part, dict):  # JSON has no other mappings
         for name, each in part.items():
             if not isinstance(name, str) or not _is_unicode(name):
                 raise InvalidArgumentError(
