@@ -72,6 +72,17 @@ TEST(UsefulThreadCount, GrowsWithTheWorkOfAPass) {
     EXPECT_EQ(useful_thread_count(8, 200'000'000, false), 2);
 }
 
+TEST(ModelProducts, LeaveOutOneRowOfLogitsIfTheHeadIsNarrow) {
+    const auto narrow = test::load_model();                     // 136 bytes per row of the head
+    const auto wide = Model::load(test::f32_model_path(), {});  // 512 bytes
+    const auto n_products = static_cast<uint64_t>(wide->n_vocab()) * llama_model_n_embd(wide->get());
+    EXPECT_EQ(narrow->n_products(0, 1), 0U);
+    EXPECT_EQ(narrow->n_products(0, 2), 2 * n_products);
+    EXPECT_EQ(wide->n_products(0, 1), n_products);
+    EXPECT_EQ(wide->n_products(0, 2), 2 * n_products);
+    EXPECT_GT(narrow->n_products(1, 0), 0U);
+}
+
 constexpr const char * no_limit = "Windows has no limit on the number of a user's threads";
 
 // Returns the result of `body` in a child process, 0 to 255, or -1 if the child did not finish.

@@ -222,7 +222,10 @@ uint64_t Model::n_products(size_t n_tokens, size_t n_rows) const {
                            std::string_view(ggml_get_name(embeddings)) == ggml_get_name(output);
     const uint64_t outside = size(embeddings) + (is_shared ? 0 : size(output));
     const uint64_t n_params = llama_model_n_params(get());
-    return (n_params - std::min(n_params, outside)) * n_tokens + size(output) * n_rows;
+    // For one row of logits, llama.cpp's threads take turns with 64 rows of the matrix. If these are less than 32 KiB,
+    // two threads read them from memory more slowly than one thread, which reads the whole matrix in order.
+    const bool is_read_in_order = n_rows == 1 && output != nullptr && 64 * output->nb[1] < 32768;
+    return (n_params - std::min(n_params, outside)) * n_tokens + (is_read_in_order ? 0 : size(output) * n_rows);
 }
 
 bool Model::has_trunk() const {

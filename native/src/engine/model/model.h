@@ -55,8 +55,8 @@ public:
     bool is_offloaded() const;  // completely or partly on a device other than the CPU
     const Endpoints & rpc_servers() const { return settings_.devices.rpc; }
 
-    // Estimates the multiplications of a pass over n_tokens tokens that computes n_rows rows of logits. The token
-    // embeddings are only read. All experts count, although a token uses a few of them.
+    // Estimates the multiplications of a pass over n_tokens tokens that computes n_rows rows of logits, as far as more
+    // threads make them faster. The token embeddings are only read. All experts count, although a token uses a few.
     uint64_t n_products(size_t n_tokens, size_t n_rows) const;
 
     // True if some layers keep one state for the whole sequence, instead of cells that can be removed one by one.
