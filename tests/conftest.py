@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from checkout import ROOT
+from effort import FEWEST_EXAMPLES, MOST_EXAMPLES, USUAL_EXAMPLES
 from hypothesis import settings
 from large_vocabularies import LARGE_VOCABULARIES
 from make_test_models import cached_model
@@ -22,9 +23,9 @@ from eliza_ffi.model import Model
 NATIVE_FIXTURES = frozenset(("library", "hooks_path", "older_engine"))
 
 # No deadline, because native calls may take long on a busy machine.
-settings.register_profile("eliza-ffi", deadline=None, max_examples=60)
-settings.register_profile("few", deadline=None, max_examples=20)  # for `make test-fast`
-settings.register_profile("many", deadline=None, max_examples=100)  # for `.ci/run`
+settings.register_profile("eliza-ffi", deadline=None, max_examples=USUAL_EXAMPLES)
+settings.register_profile("few", deadline=None, max_examples=FEWEST_EXAMPLES)  # `make test-fast`
+settings.register_profile("many", deadline=None, max_examples=MOST_EXAMPLES)  # `.ci/run`
 settings.load_profile("eliza-ffi")
 
 # Only the tests in tests/hub may download, and no test may depend on this machine's caches.

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from effort import share
 from exhaustive_ranking import Exhaustive, label_logprobs
 from full_precision import write_in_full_precision
 from hypothesis import given, settings
@@ -154,8 +155,8 @@ def test_ranked_labels_are_the_most_probable_of_all(
 
 @pytest.mark.slow
 @settings(max_examples=6)
-@given(labels=label_sets(most=4000), k=st.sampled_from([1, 5, 50]), limit=LIMITS)
-def test_the_best_of_thousands_of_labels_are_found(
+@given(labels=label_sets(most=share(4000)), k=st.sampled_from([1, 5, 50]), limit=LIMITS)
+def test_the_best_of_many_labels_are_found(
     pair: Pair, labels: list[str], k: int, limit: int | None
 ) -> None:
     pair.all_of(labels).check(pair.rank(labels, k, max_passes=limit), k, TOLERANCE)
@@ -163,8 +164,8 @@ def test_the_best_of_thousands_of_labels_are_found(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["words", "codes", "pieces"])
-def test_the_best_of_twenty_thousand_labels_are_found(trained: Pair, kind: str) -> None:
-    labels = labels_of(kind, 20_000, seed=1)
+def test_the_best_of_a_very_large_label_set_are_found(trained: Pair, kind: str) -> None:
+    labels = labels_of(kind, share(20_000), seed=1)
     trained.all_of(labels).check(trained.rank(labels, 5), 5, TOLERANCE)
 
 

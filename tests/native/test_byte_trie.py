@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from effort import share
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
@@ -35,7 +36,9 @@ pytestmark = pytest.mark.slow
 
 MOST_SPACES = 20  # the most bytes of consecutive white space in a JSON value
 
-many = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=120)
+many = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=share(120)
+)
 
 # ---- reference recognizers ---------------------------------------------------------------------
 
@@ -554,7 +557,7 @@ def _fewest_spaces(text: str) -> int:
 @example(b"[" * 16 + b"]" * 16)
 @example(b"[" * 17 + b"]" * 17)
 @example(b"")
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=800)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=share(800))
 def test_json_values_match_the_standard_library(
     single_bytes: NativeVocabulary, text: bytes
 ) -> None:

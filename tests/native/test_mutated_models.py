@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from effort import share
 from model_mutations import Mutation, all_mutations, chosen, read_gguf
 from mutate_models import Opener, Outcome, table
 
@@ -16,9 +17,8 @@ from eliza_ffi.library.loading import Library
 
 pytestmark = pytest.mark.slow
 
-# A fixed sample with every kind of mutation, which takes about ten seconds. To open more files, run
-# scripts/mutate_models.py.
-COUNT = 300
+# A fixed sample with every kind of mutation. To open more files, run scripts/mutate_models.py.
+COUNT = share(300)
 SEED = 11
 
 

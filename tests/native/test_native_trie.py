@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from effort import share
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -143,7 +144,7 @@ def brute_force_walk(
     split=st.integers(0, 12),
     follow=st.integers(0, 11),
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=share(300))
 def test_the_native_trie_and_a_search_through_all_leaves_agree_at_every_step(
     hooks: Hooks, token_lists: list[list[int]], walk: list[int], split: int, follow: int
 ) -> None:
@@ -188,7 +189,7 @@ def to_vocabulary(token_lists: Sequence[Sequence[int]], base: int) -> list[list[
     top_k=st.sampled_from([0, 1, 3]),
     top_p=st.sampled_from([1.0, 0.3]),
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=share(60))
 def test_every_constrained_generation_returns_a_leaf(
     subject: Subject,
     token_lists: list[list[int]],

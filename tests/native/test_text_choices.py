@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from effort import share
 
 from bench.choosing.other_libraries import Logits
 from bench.masking.constraints import Constraint
@@ -76,7 +77,12 @@ def allowed_by(matcher: LlGuidanceMatcher, control: Sequence[int]) -> list[int]:
 
 @pytest.mark.parametrize(
     ("name", "n_sets"),
-    [(None, 2000), ("llama-spm", 500), ("llama-bpe", 150), ("gemma-4", 60)],
+    [
+        (None, share(2000)),
+        ("llama-spm", share(500)),
+        ("llama-bpe", share(150)),
+        ("gemma-4", share(60)),
+    ],
     ids=["2k", "32k", "128k", "262k"],
 )
 def test_allowed_tokens_match_llguidance_at_every_step(
@@ -128,7 +134,9 @@ def is_utf8(text: bytes) -> bool:
     return True
 
 
-@pytest.mark.parametrize(("name", "n_cases"), [(None, 800), ("llama-spm", 60), ("llama-bpe", 20)])
+@pytest.mark.parametrize(
+    ("name", "n_cases"), [(None, share(800)), ("llama-spm", share(60)), ("llama-bpe", share(20))]
+)
 def test_greedy_tokens_match_llama_cpps_grammar(
     library: Library,
     random_model_path: Callable[..., Path],
@@ -168,7 +176,7 @@ def test_greedy_tokens_match_llguidances_masks_on_plain_logits(
     library: Library, hooks_path: Path
 ) -> None:
     vocabulary, engine, logits = vocabulary_of(None), llguidance_of(None), Logits(hooks_path)
-    dice, n_cases, near_ties = random.Random(13), 150, 0
+    dice, n_cases, near_ties = random.Random(13), share(150), 0
     # Opens its own model, because cached tokens of other tests change how sums are rounded.
     with Model(library=library, n_threads=1) as model:
         for _ in range(n_cases):

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from effort import share
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from native_chain import (
@@ -58,7 +59,7 @@ def test_every_native_sampler_matches_its_reference(
     base=st.sampled_from([0, 1000]),
     data=st.data(),
 )
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=share(300))
 def test_random_native_chains_match_their_reference(
     native: NativeChain,
     logits: list[float],
