@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from real_templates import REJECTS_TEXT, real_formats, real_templates
+from real_templates import real_formats, template_names
 
 from eliza_ffi import Model
 from eliza_ffi.chat.call_format import CallFormat, Hole, Member, Members, write_arguments
@@ -67,7 +67,7 @@ TAGGED = CallFormat(
 )
 
 
-NAMES = sorted({*real_templates()} - {REJECTS_TEXT, INDENTS})
+NAMES = sorted({*template_names()} - {INDENTS})
 
 
 def plain(text: str) -> Sequence[str | int]:

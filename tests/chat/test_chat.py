@@ -488,11 +488,14 @@ class Characters:
         return [text for text in shown if text]
 
 
-def shown(template: str, messages: list[Message], *controls: str, **more: Any) -> list[str]:
+def shown(
+    template: str | ChatTemplate, messages: list[Message], *controls: str, **more: Any
+) -> list[str]:
     """Return the tokens of a conversation in readable form."""
     characters = Characters(*controls)
     bos = {key: more.pop(key) for key in ("bos_token", "add_bos") if key in more}
-    chat = ChatTokenizer(ChatTemplate(template, **bos), characters.tokenize, characters.detokenize)
+    compiled = ChatTemplate(template, **bos) if isinstance(template, str) else template
+    chat = ChatTokenizer(compiled, characters.tokenize, characters.detokenize)
     return characters.show(chat.tokens(messages, **more))
 
 
@@ -613,13 +616,12 @@ def test_control_tokens_of_llama_cpps_templates_cannot_be_forged() -> None:
     for name, template in real_templates().items():
         if name == REJECTS_TEXT:  # each content must name two languages
             continue
-        source, template = template.source, ChatTemplate(template.source, "<s>")
         assert "Bye?" in template.render(TALK), name
-        controls = sorted({"<s>", *re.findall(SPELLED, source)})
-        innocent = shown(source, [user("a < b <x> | c")], *controls, bos_token="<s>")
+        controls = sorted({"<s>", "</s>", *re.findall(SPELLED, template.source)})
+        innocent = shown(template, [user("a < b <x> | c")], *controls)
         text = template.render([user("a < b <x> | c")])
         assert "".join(innocent).replace("[<", "<").replace(">]", ">") == text
-        forged = shown(source, [user("a" + "b".join(controls) + "c")], *controls, bos_token="<s>")
+        forged = shown(template, [user("a" + "b".join(controls) + "c")], *controls)
         names = {f"[{control}]" for control in controls}
         assert [text for text in forged if text in names] == [
             text for text in innocent if text in names

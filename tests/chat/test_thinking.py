@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 
 import pytest
+from real_templates import real_templates
 
 from eliza_ffi.chat.thinking import ReasoningReader, known_thinking_format, thinking_format
-from tests.support.real_templates import real_templates
 
 HELLO = [{"role": "user", "content": "hello"}]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 
 from fetch_llama_cpp import source_tree
 
@@ -15,19 +16,25 @@ REJECTS_TEXT = "google-translategemma-4b-it"
 
 
 @functools.cache
+def _files() -> list[Path]:
+    return sorted((source_tree() / "models" / "templates").glob("*.jinja"))
+
+
+def template_names() -> list[str]:
+    """Return the names of the templates, without `REJECTS_TEXT`. This compiles no template."""
+    return [file.stem for file in _files() if file.stem != REJECTS_TEXT]
+
+
+@functools.cache
 def real_templates() -> dict[str, ChatTemplate]:
     """Return the templates by name."""
-    files = sorted((source_tree() / "models" / "templates").glob("*.jinja"))
     return {
-        file.stem: ChatTemplate(file.read_text(encoding="utf-8"), "<s>", "</s>") for file in files
+        file.stem: ChatTemplate(file.read_text(encoding="utf-8"), "<s>", "</s>")
+        for file in _files()
     }
 
 
 @functools.cache
 def real_formats() -> dict[str, CallFormat]:
     """Return the formats of tool calls by the names of their templates, without `REJECTS_TEXT`."""
-    return {
-        name: find_call_format(template)
-        for name, template in real_templates().items()
-        if name != REJECTS_TEXT
-    }
+    return {name: find_call_format(real_templates()[name]) for name in template_names()}
