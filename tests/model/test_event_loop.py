@@ -31,12 +31,18 @@ from eliza_ffi.structured import shape as shape_module
 from eliza_ffi.structured.guidance import Guidance
 from eliza_ffi.structured.token_texts import TokenTexts
 
-LONG = "the parcel did not come and nobody knows where it is\n" * 2000  # 100 KB
-TALK = [{"role": ("user", "assistant")[i % 2], "content": f"message {i}"} for i in range(9999)]
-TALK.append({"role": "user", "content": "the last one"})
+
+def talk_of(n_messages: int) -> list[dict[str, str]]:
+    roles = ("user", "assistant")
+    return [{"role": roles[i % 2], "content": f"message {i}"} for i in range(n_messages)]
+
+
+# Both are too long for the context of the tests.
+LONG = "the parcel did not come and nobody knows where it is\n" * 100
+TALK = talk_of(99)
 ACTIONS = [{"name": "REPLY"}, {"name": "IGNORE"}]
 SKELETON = {"spans": [{"kind": "enum", "key": "k", "enumValues": ["yes", "no"]}]}
-LABELS = [f"label {i}" for i in range(3000)]
+LABELS = [f"label {i}" for i in range(300)]
 QUESTIONS = {"angry": Predicate("The writer is angry.")}
 HELLO = [{"role": "user", "content": "hello"}]
 KINDS = {"type": "object", "properties": {"kind": {"enum": ["a", "b"]}}, "required": ["kind"]}
@@ -186,6 +192,7 @@ def test_long_requests_do_not_block_the_event_loop(model: Model) -> None:
     below the duration of the requests when they are prepared on the event loop.
     """
     face = AsyncModel.of(model)
+    talk = talk_of(9999)
     longest = 0.0
 
     async def beat() -> None:
@@ -198,10 +205,10 @@ def test_long_requests_do_not_block_the_event_loop(model: Model) -> None:
     async def story() -> None:
         beating = asyncio.ensure_future(beat())
         requests = (
-            face.prompt_tokens(LONG * 5),
+            face.prompt_tokens(LONG * 100),
             face.generate("x", 4, shape=SCHEMA),
-            face.chat_tokens(TALK),
-            face.decide(TALK, QUESTIONS),
+            face.chat_tokens(talk),
+            face.decide(talk, QUESTIONS),
         )
         await asyncio.gather(*requests, return_exceptions=True)
         beating.cancel()

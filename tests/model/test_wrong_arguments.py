@@ -595,7 +595,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def model(library: Library, folder: Path) -> Iterator[Model]:
-    with Model(library=library, n_ctx=2048, n_threads=1, seed=1) as model:
+    with Model(library=library, n_ctx=512, n_threads=1, seed=1) as model:
         yield model
 
 

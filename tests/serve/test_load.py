@@ -112,7 +112,7 @@ def test_sigterm_finishes_running_requests_and_rejects_new_ones(library: Library
         ThreadPoolExecutor() as threads,
     ):
         assert client.get("/health").status_code == 200  # and stays connected
-        slow = [threads.submit(post, server, slow_body(4)) for _ in range(3)]
+        slow = [threads.submit(post, server, slow_body(2)) for _ in range(3)]
         server.wait_for(WAITING, 1)
         server.process.send_signal(signal.SIGTERM)
         while client.get("/health").status_code == 200:
@@ -169,9 +169,9 @@ def test_idle_connections_over_the_file_limit_do_not_stop_the_server(library: Li
 def test_requests_that_fill_the_context_leave_the_log_empty(library: Library) -> None:
     def body(i: int) -> dict[str, Any]:
         asked = {**choice("billing", "support", "sales"), "instructions": f"Which team, {i}?"}
-        return decisions_body(f"Mail {i % 4}: " + "word " * 1500, asked)
+        return decisions_body(f"Mail {i % 4}: " + "word " * 375, asked)
 
-    with served() as server, ThreadPoolExecutor(8) as threads:
+    with served("--n-ctx", "512") as server, ThreadPoolExecutor(8) as threads:
         answers = list(threads.map(lambda i: post(server, body(i)), range(32)))
         assert [each.status_code for each in answers] == [200] * len(answers)
         server.stop()
