@@ -46,7 +46,7 @@ def measured(library: Library) -> Iterator[dict[str, Any]]:
     """Yield a cell of the embedded model, with servers that stand in for llama-server."""
     with (
         pytest.MonkeyPatch.context() as patch,
-        Model(library=library, n_slots=2, n_ctx=2048) as model,
+        Model(library=library, n_slots=2, n_ctx=2048, n_threads=1) as model,
     ):
         patch.setattr(cells, "SETTLING_SECONDS", 0.0)
         ours = OurStreams(model, CHOICES)

@@ -34,6 +34,9 @@ TEXTS = [
     "e\u0301te\u0301 \U0001f1e9\U0001f1ea",
     "now!",
 ]
+ONE_THREAD = ["--threads", "1"]
+"""Several tests run at the same time; more threads would only wait for each other."""
+
 URGENT = ["--predicate", f"紧急吗 \U0001f6a8 {'very ' * 20}", "--name", "urgent"]
 
 
@@ -252,9 +255,9 @@ PRINTING = {
     "generate": ["generate", "--prompt", "x", "--max-tokens", "4"],
     "tokenize": ["tokenize", "--prompt", "x"],
     "doctor": ["doctor"],
-    "demo": ["demo"],
-    "decide": ["decide", "--input", "x", *URGENT],
-    "evaluate": ["evaluate", *TABLE, *URGENT],
+    "demo": ["demo", *ONE_THREAD],
+    "decide": ["decide", "--input", "x", *URGENT, *ONE_THREAD],
+    "evaluate": ["evaluate", *TABLE, *URGENT, *ONE_THREAD],
 }
 
 
@@ -338,7 +341,7 @@ def test_a_missing_dependency_is_named(name: str) -> None:
 
 SHOWING: dict[str, list[str]] = {
     "doctor": ["doctor"],
-    "demo": ["demo"],
+    "demo": ["demo", *ONE_THREAD],
     "decide": [
         *("decide", "--input", TEXTS[0], *URGENT, "--ask", f"哪个团队 {FAMILY}"),
         *("--choice", f"销售 {FAMILY}" * 9, "--choice", "\U0001f389" * 40, "--choice", "支持"),
@@ -355,8 +358,17 @@ SHOWING: dict[str, list[str]] = {
             "支持",
         ),
     ],
-    "evaluate": ["evaluate", *TABLE, *URGENT],
-    "calibrate": ["calibrate", *TABLE, *URGENT, "--output", "c.json", "--method", "temperature"],
+    "evaluate": ["evaluate", *TABLE, *URGENT, *ONE_THREAD],
+    "calibrate": [
+        "calibrate",
+        *TABLE,
+        *URGENT,
+        "--output",
+        "c.json",
+        "--method",
+        "temperature",
+        *ONE_THREAD,
+    ],
     "help": ["--help"],
 }
 
@@ -404,7 +416,7 @@ def test_tables_fit_the_terminal(name: str, plain_terminal: pytest.MonkeyPatch) 
 
 
 def test_colour_needs_a_terminal_or_force_color(plain_terminal: pytest.MonkeyPatch) -> None:
-    command = ["decide", "--input", "x", "--predicate", "It is short."]
+    command = ["decide", "--input", "x", "--predicate", "It is short.", *ONE_THREAD]
     piped_to_a_file = started(*command).communicate(timeout=60)[0]
     assert "\x1b" not in piped_to_a_file
     assert "\x1b[1m" in shown_on_a_terminal(50, *command)
