@@ -495,7 +495,7 @@ def test_an_invalid_backend_sampling_setting_is_rejected(library: Library) -> No
 
 
 def generate(*arguments: str) -> list[str]:
-    return ["generate", "--prompt", "User: hello\nAssistant:", "--max-tokens", "24", *arguments]
+    return ["generate", "--prompt", "User: hello\nAssistant:", "--max-tokens", "12", *arguments]
 
 
 @pytest.mark.parametrize("preset", PRESETS)

@@ -18,16 +18,24 @@ from eliza_ffi import Model
 
 pytestmark = pytest.mark.slow
 
-langchain = pytest.importorskip("langchain_openai")
-messages = pytest.importorskip("langchain_core.messages")
+
+@pytest.fixture(scope="module")
+def langchain() -> Any:
+    """Return the module; importing it takes seconds, so it is not imported at collection."""
+    return pytest.importorskip("langchain_openai")
+
+
+@pytest.fixture(scope="module")
+def messages() -> Any:
+    return pytest.importorskip("langchain_core.messages")
 
 
 @pytest.fixture
-def chat(server: Served) -> Any:
+def chat(langchain: Any, server: Served) -> Any:
     return langchain.ChatOpenAI(model="any", base_url=f"{server.url}/v1", api_key="any")
 
 
-def test_a_chat_model_answers_and_streams(chat: Any, tiny_model: Model) -> None:
+def test_a_chat_model_answers_and_streams(chat: Any, messages: Any, tiny_model: Model) -> None:
     greedy = chat.bind(temperature=0)
     asked = [messages.HumanMessage("Hello, who are you?")]
     answer = greedy.invoke(asked)
@@ -50,7 +58,7 @@ def test_a_structured_output_is_always_an_instance(chat: Any, method: str) -> No
         assert isinstance(asker.invoke(text), Order)
 
 
-def test_bound_tools_are_called_in_a_loop(chat: Any) -> None:
+def test_bound_tools_are_called_in_a_loop(chat: Any, messages: Any) -> None:
     asker = chat.bind_tools([Order], tool_choice="any")
     talk: list[Any] = [messages.HumanMessage("Two teas, please.")]
     for _ in range(2):
@@ -69,7 +77,9 @@ def test_bound_tools_are_called_in_a_loop(chat: Any) -> None:
     ]
 
 
-def test_embeddings_match_the_model_in_process(server: Served, tiny_model: Model) -> None:
+def test_embeddings_match_the_model_in_process(
+    langchain: Any, server: Served, tiny_model: Model
+) -> None:
     embedder = langchain.OpenAIEmbeddings(
         model="any",
         base_url=f"{server.url}/v1",
@@ -80,7 +90,7 @@ def test_embeddings_match_the_model_in_process(server: Served, tiny_model: Model
     assert np.array(found) == pytest.approx(tiny_model.embed(["a cat", "a dog"]), abs=1e-5)
 
 
-def test_the_program_of_the_how_to_page_runs_as_written(server: Served) -> None:
+def test_the_program_of_the_how_to_page_runs_as_written(langchain: Any, server: Served) -> None:
     page = (ROOT / "docs" / "how-to" / "http-clients.md").read_text(encoding="utf-8")
     (program,) = programs_of(page)
     program = program.replace("http://127.0.0.1:8080", server.url)
