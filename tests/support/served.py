@@ -29,6 +29,9 @@ The value is large because the model's weights have few bits.
 
 START_SECONDS = 120.0
 
+DEFAULTS = ("--threads", "1")
+"""Options of every server. Other tests use the other cores, so more threads would wait for them."""
+
 
 class Order(pydantic.BaseModel):
     """What a customer wants."""
@@ -44,7 +47,7 @@ class Served:
     Parameters
     ----------
     *options
-        Options of ``eliza-ffi serve``.
+        Options of ``eliza-ffi serve``; they override `DEFAULTS`.
     environment
         Environment variables to add.
     n_files
@@ -63,7 +66,7 @@ class Served:
         environment: dict[str, str] | None = None,
         n_files: int | None = None,
     ) -> None:
-        command = [sys.executable, "-m", "eliza_ffi", "serve", "--port", "0", *options]
+        command = [sys.executable, "-m", "eliza_ffi", "serve", "--port", "0", *DEFAULTS, *options]
         if n_files is not None:
             command = ["sh", "-c", f'ulimit -n {n_files}; exec "$@"', "sh", *command]
         self.process = subprocess.Popen(
