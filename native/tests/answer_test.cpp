@@ -48,6 +48,23 @@ TEST_F(AnswerTest, AChoiceIsWrittenBetweenItsFixedTexts) {
     EXPECT_FALSE(choice.is_active());
 }
 
+TEST_F(AnswerTest, TheSameLabelsAreTokenizedOnce) {
+    const auto text_after = [&](const std::string & span) {
+        answer.begin_after_prompt(/*from_start=*/true);
+        fill(span);
+        return text_of(told().answer);
+    };
+    const std::string span = R"({"before": "It is ", "choices": ["blue", "green"], "after": "."})";
+    const std::string first = text_after(span);
+    EXPECT_EQ(text_after(span), first);
+    EXPECT_EQ(model->label_tries().size(), 1U);
+    // The same characters, divided differently.
+    EXPECT_EQ(text_after(R"({"before": "It is", "choices": [" blue", " green"], "after": "."})"), first);
+    EXPECT_EQ(text_after(R"({"before": "It is ", "choices": ["blue.", "green."]})"), first);
+    EXPECT_EQ(text_after(R"({"before": "It is ", "choices": ["blue.5:green."]})"), "It is blue.5:green.");
+    EXPECT_EQ(model->label_tries().size(), 4U);
+}
+
 TEST_F(AnswerTest, AFailedSpanLeavesTheAnswerUnchanged) {
     fill(R"({"after": "It is "})");
     const std::vector<llama_token> before = sequence.tokens();

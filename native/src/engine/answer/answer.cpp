@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "grammar/grammar_constraint.h"
+#include "json_input.h"
 #include "stopwatch.h"
 
 namespace eliza {
@@ -149,22 +150,38 @@ void Answer::commit(llama_token token, TokenSelector & selector) {
     choice_.accept(token);
 }
 
+// Returns the labels of a span, each with the fixed text around it. Requests with the same schema have the same labels
+// at the same places, and tokenizing these takes up to a tenth of the time of a request to a small model.
+std::shared_ptr<const CachedTrie> Answer::trie_of_labels(const SpanSpec & spec, const std::string & before) const {
+    std::string key;
+    const auto add = [&key](const std::string & text) { key += std::to_string(text.size()) + ':' + text; };
+    add(before);
+    add(spec.after);
+    std::for_each(spec.choices.begin(), spec.choices.end(), add);
+    const Model & model = decoder_.model();
+    return model.label_tries().get(key, [&] {
+        std::vector<Leaf> leaves;
+        for (const std::string & choice : spec.choices) {
+            sequence_.cancelled().throw_if_set();
+            leaves.push_back({choice, model.tokenize_inside(before + choice + spec.after)});
+        }
+        auto trie = std::make_shared<const CachedTrie>(CachedTrie{"", TokenTrie(leaves)});
+        for (int32_t i = 0; i < static_cast<int32_t>(leaves.size()); ++i) {
+            const int32_t first = trie->trie.leaf(trie->trie.leaf_node(i));
+            if (first != i) {
+                throw invalid_argument(at("choices", i) + " is the same as " + at("choices", first));
+            }
+        }
+        return trie;
+    });
+}
+
 void Answer::fill_choice(const SpanSpec & spec, const FixedText & fixed, TokenSelector & selector,
                          FillResult & result) {
     const Model & model = decoder_.model();
-    std::vector<Leaf> leaves;
-    for (const std::string & choice : spec.choices) {
-        sequence_.cancelled().throw_if_set();
-        leaves.push_back({choice, model.tokenize_inside(fixed.text + choice + spec.after)});
-        require_room(fixed.begin + leaves.back().tokens.size());
-    }
-    auto trie = std::make_shared<const CachedTrie>(CachedTrie{"", TokenTrie(leaves)});
-    for (size_t i = 0; i < leaves.size(); ++i) {
-        const int32_t first = trie->trie.leaf(trie->trie.leaf_node(static_cast<int32_t>(i)));
-        if (first != static_cast<int32_t>(i)) {
-            throw invalid_argument("choices[" + std::to_string(i) + "] is the same as choices[" +
-                                   std::to_string(first) + "]");
-        }
+    std::shared_ptr<const CachedTrie> trie = trie_of_labels(spec, fixed.text);
+    for (int32_t i = 0; i < static_cast<int32_t>(trie->trie.n_leaves()); ++i) {
+        require_room(fixed.begin + trie->trie.path(trie->trie.leaf_node(i)).size());
     }
     SpanMode mode;
     mode.sampled = spec.temperature > 0.0f;

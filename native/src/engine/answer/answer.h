@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -55,6 +56,7 @@ private:
     void shorten_fixed_text();
     void require_room(size_t n_tokens) const;
     std::string take_off_whole_characters(std::vector<llama_token> & tokens) const;
+    std::shared_ptr<const CachedTrie> trie_of_labels(const SpanSpec & spec, const std::string & before) const;
     void commit(llama_token token, TokenSelector & selector);
     void fill_choice(const SpanSpec & spec, const FixedText & fixed, TokenSelector & selector, FillResult & result);
     void fill_value(const SpanSpec & spec, const FixedText & fixed, TokenSelector & selector, FillResult & result);

@@ -19,6 +19,8 @@
 #include "engine/model/lora.h"
 #include "grammar/grammar_vocabulary.h"
 #include "llama-cpp.h"
+#include "lru_cache.h"
+#include "token_trie/trie_cache.h"
 
 namespace eliza {
 
@@ -145,6 +147,9 @@ public:
     // The constraints shared by the spans of this vocabulary.
     TextConstraints & text_constraints() const;
 
+    // The tries of labels in answers, by their text and the fixed text around them (see Answer::trie_of_labels).
+    LruCache<std::string, CachedTrie> & label_tries() const { return label_tries_; }
+
     // Throws an Error that names the first token outside the vocabulary.
     void check_tokens(const llama_token * tokens, size_t n) const;
 
@@ -173,6 +178,7 @@ private:
     mutable std::mutex texts_mutex_;
     mutable std::unique_ptr<const Texts> texts_;
     mutable std::shared_ptr<const GrammarVocabulary> grammar_values_, grammar_texts_;  // built on first use
+    mutable LruCache<std::string, CachedTrie> label_tries_{256, size_t(64) << 20};
 };
 
 }  // namespace eliza
