@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 import subprocess
 import sys
 from pathlib import Path
@@ -58,6 +59,29 @@ def test_a_room_imports_only_from_lower_floors(room: str) -> None:
     for file in files:
         upward = {other for other in imported_rooms(file) if FLOOR_OF[other] >= FLOOR_OF[room]}
         assert not upward, f"{file.relative_to(PACKAGE)} imports {upward}"
+
+
+def imported_modules(file: Path) -> set[Path]:
+    """Return the files of the package that a module imports, including for type checking only."""
+    here = file.relative_to(PACKAGE).with_suffix("").parts
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if not (isinstance(node, ast.ImportFrom) and node.level):
+            continue
+        base = PACKAGE.joinpath(*here[: len(here) - node.level], *(node.module or "").split("."))
+        for name in (base, *(base / each.name for each in node.names)):
+            found |= {name.with_suffix(".py"), name / "__init__.py"}
+    return {each for each in found if each.is_file()}
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Packages' own `__init__` files are left out: they only name what their modules have."""
+    files = [each for each in PACKAGE.rglob("*.py") if each.name != "__init__.py"]
+    graph = {each: imported_modules(each) & set(files) for each in files}
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail(" <- ".join(str(each.relative_to(PACKAGE)) for each in error.args[1]))
 
 
 def test_every_module_is_in_a_room() -> None:

@@ -37,7 +37,8 @@ from .wire import as_questions, question_from, question_to
 
 if TYPE_CHECKING:
     from .fitting import calibrate
-    from .report import DecisionReport, QuestionReport, evaluate
+    from .question_report import QuestionReport
+    from .report import DecisionReport, evaluate
 
 __all__ = [
     "METHODS",
@@ -78,7 +79,7 @@ __all__ = [
 
 _ROOM_OF = {
     "DecisionReport": "report",
-    "QuestionReport": "report",
+    "QuestionReport": "question_report",
     "calibrate": "fitting",
     "evaluate": "report",
 }

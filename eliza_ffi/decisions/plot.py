@@ -5,15 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .metrics import CoveragePoint, coverage
 from .pictures import Picture, plain
-
-if TYPE_CHECKING:
-    from .report import QuestionReport
+from .question_report import QuestionReport
 
 __all__ = ["coverage_curve", "draw_coverage", "draw_reliability"]
 
