@@ -98,11 +98,13 @@ class Reading(Generic[T]):
                 closed = replace(filled, tokens=tokens, text=text, complete=True)
                 return ShapedResult.of(closed, is_closed=True)
         if not filled.complete:
-            raise FillError(
-                f"the answer has not ended after {len(result.tokens)} tokens: raise max_tokens, "
-                f'limit the strings and lists of the shape, or pass on_limit="close"',
-                filled,
-            )
+            length = f"the answer has not ended after {len(result.tokens)} tokens"
+            steps = "raise max_tokens, limit the strings and lists of the shape"
+            if self._shape.close is None:
+                text = f'{length}: {steps}, or pass on_limit="close"'
+            else:
+                text = f'{length}, and on_limit="close" found no short ending: {steps}'
+            raise FillError(text, filled)
         return filled
 
     def _shaped(self, result: FillResult) -> ShapedResult[T]:

@@ -281,8 +281,11 @@ def test_text_can_be_generated_and_streamed_with_a_shape(tiny_model: Model) -> N
 
 def test_a_truncated_answer_is_an_error_with_the_partial_answer(tiny_model: Model) -> None:
     endless = Lark("start: /[a-z ]+/ END\nEND: /[^a-z ]{900}/")
-    with pytest.raises(FillError, match="has not ended after 12 tokens") as cut:
+    with pytest.raises(FillError, match='after 12 tokens: .* or pass on_limit="close"$'):
         tiny_model.fill("Hello", endless, max_tokens=12)
+    unclosable = 'after 12 tokens, and on_limit="close" found no short ending: raise max_tokens'
+    with pytest.raises(FillError, match=unclosable) as cut:
+        tiny_model.fill("Hello", endless, max_tokens=12, on_limit="close")
     assert len(cut.value.partial.tokens) == 12
     assert not cut.value.partial.complete
 
