@@ -339,7 +339,8 @@ def _without_lowest_bounds(schema: Any, place: str = "") -> tuple[str, ...]:
         for name in ("const", "enum"):
             if _has_lowest(schema.get(name)):
                 raise InvalidArgumentError(
-                    f"unsupported JSON schema at #{place}/{name}: expected numbers above -2^63"
+                    f"unsupported JSON schema at #{place}/{name}: expected numbers that round to "
+                    "64-bit floats above -2^63, got a lower number"
                 )
     return tuple(removed)
 

@@ -118,7 +118,7 @@ def test_the_error_for_an_unsupported_keyword_names_its_location(schema: Any, me
     ids=str,
 )
 def test_constants_that_crash_llguidance_are_rejected(schema: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match="expected numbers above -2\\^63"):
+    with pytest.raises(InvalidArgumentError, match="64-bit floats above -2\\^63"):
         schema_grammar(schema)
 
 
