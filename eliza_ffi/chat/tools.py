@@ -15,6 +15,9 @@ __all__ = ["Tool", "read_tools"]
 
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
+OTHER_KEYS = ("input_schema", "inputSchema")
+"""What Anthropic's API and the Model Context Protocol call a tool's parameters."""
+
 
 @dataclass(frozen=True)
 class Tool:
@@ -66,7 +69,8 @@ def read_tools(tools: Sequence[Mapping[str, Any]]) -> tuple[Tool, ...]:
         If the list is empty, if a definition is not valid, or if two tools have the same name.
     """
     if isinstance(tools, str | bytes | Mapping) or not isinstance(tools, Sequence):
-        raise wrong("tools", "a list of tool definitions", tools)
+        hint = "put a single definition into a list" if isinstance(tools, Mapping) else ""
+        raise wrong("tools", "a list of tool definitions", tools, hint)
     if not tools:
         raise InvalidArgumentError("expected at least one tool, got none")
     read: dict[str, Tool] = {}
@@ -82,7 +86,7 @@ def read_tools(tools: Sequence[Mapping[str, Any]]) -> tuple[Tool, ...]:
 
 
 def _read_tool(definition: Any, i: int) -> Tool:
-    check_kind(f"tool {i}", definition, Mapping, "a mapping")
+    check_kind(f"tool {i}", definition, Mapping, "a mapping with a name and parameters")
     if (kind := definition.get("type", "function")) != "function":
         raise InvalidArgumentError(
             f"tool {i}: expected the type 'function', got {kind!r}; remove tools of other types"
@@ -99,6 +103,11 @@ def _read_tool(definition: Any, i: int) -> Tool:
             "expected 1 to 128 letters, digits, '_', '-' and '.'"
         )
     description = check_text(f"the description of tool {name!r}", function.get("description") or "")
+    for key in OTHER_KEYS:
+        if key in function and "parameters" not in function:
+            raise InvalidArgumentError(
+                f"tool {name!r} has its schema under {key!r}: rename this key to 'parameters'"
+            )
     strict = function.get("strict")
     if strict is not None:
         check_flag(f"'strict' of tool {name!r}", strict)
@@ -109,7 +118,10 @@ def _read_parameters(parameters: Any, name: str) -> dict[str, Any]:
     """Return the schema of a tool's parameters; a tool without a schema has no parameters."""
     called = f"the parameters of tool {name!r}"
     parameters = {} if parameters is None else parameters
-    check_kind(called, parameters, Mapping, "a JSON Schema")
+    hint = ""
+    if hasattr(parameters, "model_json_schema"):
+        hint = "for a pydantic class pass its model_json_schema()"
+    check_kind(called, parameters, Mapping, "a JSON Schema as a mapping", hint)
     untyped = "type" not in parameters and (not parameters or "properties" in parameters)
     if not untyped and parameters.get("type") != "object":
         found = repr(parameters["type"]) if "type" in parameters else "no type"

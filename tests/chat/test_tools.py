@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pydantic
 import pytest
 
 from eliza_ffi.chat.tools import Tool, read_tools
@@ -26,6 +27,10 @@ WEATHER = {
     },
 }
 FLAT = {"type": "function", **WEATHER["function"]}  # type: ignore[dict-item]
+
+
+class Arguments(pydantic.BaseModel):
+    city: str
 
 
 def named(name: Any, **more: Any) -> dict[str, Any]:
@@ -64,7 +69,11 @@ def test_parameters_without_a_type_describe_an_object(parameters: Any) -> None:
         ({}, "tools must be a list of tool definitions, got an empty dict"),
         ("x", "tools must be a list of tool definitions, got 'x'"),
         ([], "expected at least one tool, got none"),
-        (["x"], "tool 0 must be a mapping, got 'x'"),
+        (
+            FLAT,
+            "tools must be a list of tool definitions, got a dict; put a single definition into",
+        ),
+        (["x"], "tool 0 must be a mapping with a name and parameters, got 'x'"),
         ([{"type": "web_search"}], "tool 0: expected the type 'function', got 'web_search'"),
         ([{"type": "function"}], "tool 0 has no name"),
         ([{"type": "function", "function": "x"}], "the 'function' of tool 0 must be a mapping"),
@@ -79,8 +88,17 @@ def test_parameters_without_a_type_describe_an_object(parameters: Any) -> None:
         ([named("x", strict="no")], "'strict' of tool 'x' must be True or False, got 'no'"),
         (
             [named("x", parameters=[])],
-            "the parameters of tool 'x' must be a JSON Schema, got an empty list",
+            "the parameters of tool 'x' must be a JSON Schema as a mapping, got an empty list",
         ),
+        (
+            [named("x", parameters=Arguments)],
+            "got the class Arguments; for a pydantic class pass its model_json_schema()",
+        ),
+        (
+            [{"name": "x", "input_schema": {"type": "object"}}],
+            "tool 'x' has its schema under 'input_schema': rename this key to 'parameters'",
+        ),
+        ([{"name": "x", "inputSchema": {}}], "tool 'x' has its schema under 'inputSchema'"),
         ([named("x", parameters={"type": "string"})], "must have the type 'object', got 'string'"),
         ([named("x", parameters={"anyOf": []})], "must have the type 'object', got no type"),
         ([named("x", parameters={"properties": []})], "'properties' of tool 'x' must be a mapping"),
