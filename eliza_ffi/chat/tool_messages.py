@@ -110,7 +110,7 @@ def read_call(call: Any) -> Call:
             arguments = None
     if not isinstance(name, str) or not isinstance(arguments, Mapping):
         raise InvalidArgumentError(
-            'expected a tool call {"function": {"name": ..., "arguments": ...}}, '
-            f"got {json.dumps(call, default=str)[:200]}"
+            'expected a tool call {"function": {"name": ..., "arguments": ...}} with arguments '
+            f"as a mapping or as JSON, got {json.dumps(call, default=str)[:200]}"
         )
     return Call(name, arguments, call.get("id"))

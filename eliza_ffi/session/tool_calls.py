@@ -102,6 +102,7 @@ class ToolSettings(TypedDict, total=False):
 
 
 SETTINGS = frozenset(ToolSettings.__annotations__)
+OWN = frozenset(("choice", "max_tokens", "variables"))
 
 RENDERED_WITH = ("add_generation_prompt", "messages", "tools")
 """Variables of the chat template that every request sets itself."""
@@ -339,7 +340,7 @@ def tool_request(
     `words` limits an answer in words, as `shape` does in :meth:`~eliza_ffi.Model.generate`; None =
     no limit.
     """
-    check_keywords(method, more, SETTINGS)
+    check_keywords(method, more, SETTINGS, OWN)
     check_whole("max_calls", max_calls, 1)
     check_whole("max_tokens", max_tokens, 0)
     if variables is not None:
@@ -401,7 +402,10 @@ def _with_mappings(messages: Messages) -> list[Mapping[str, Any]]:
         name, calls = f"the tool_calls of message {i}", []
         given = message.get("tool_calls") or ()
         for call in check_several(name, given, "a list of tool calls"):
-            arguments = dict(read_call(call).arguments)
+            try:
+                arguments = dict(read_call(call).arguments)
+            except InvalidArgumentError as error:
+                raise InvalidArgumentError(f"{name}: {error}") from None
             calls.append({**call, "function": {**call["function"], "arguments": arguments}})
         if calls:
             talk[i] = {**message, "tool_calls": calls}
