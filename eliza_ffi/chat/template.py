@@ -221,7 +221,12 @@ def template_of_model(facts: Mapping[str, Any]) -> ChatTemplate:
 def check_messages(messages: Messages) -> Messages:
     """Return the messages if they have the form that :meth:`ChatTemplate.render` expects."""
     if isinstance(messages, str | bytes | Mapping) or not isinstance(messages, Sequence):
-        raise wrong("messages", "a sequence of mappings", messages)
+        hint = ""
+        if isinstance(messages, str):
+            hint = 'for one message use [{"role": "user", "content": ...}]'
+        elif isinstance(messages, Mapping):
+            hint = "put a single message into a list"
+        raise wrong("messages", "a sequence of mappings", messages, hint)
     if not messages:
         raise InvalidArgumentError("expected at least one message, got none")
     for i, message in enumerate(messages):

@@ -303,7 +303,9 @@ def _masks_of(session: Session, shape: Any) -> Masks:
         masks: Masks = shape
         return masks
     if not is_shape(shape):
-        raise wrong("shape", SHAPE, shape)
+        is_skeleton = hasattr(shape, "script") or (isinstance(shape, Mapping) and "spans" in shape)
+        hint = "for a skeleton use fill()" if is_skeleton else ""
+        raise wrong("shape", SHAPE, shape, hint)
     return shape_of(shape).masks(session.guidance())
 
 
@@ -413,7 +415,7 @@ def fill_request(
     if isinstance(shape, Mapping) and shape:
         shape = Skeleton.from_dict(shape)
     if not hasattr(shape, "script"):
-        raise wrong("shape", FILLABLE, shape)
+        raise wrong("shape", FILLABLE, shape, _hint_for_shape(shape))
     if sampler_plan is None:
         sampler_plan = SpanSamplerPlan()
     elif not isinstance(sampler_plan, SpanSamplerPlan):
@@ -464,6 +466,17 @@ FILLABLE = (
     "a Skeleton or its JSON form, a non-empty JSON Schema as a mapping, a class, a Regex or a Lark"
 )
 """The kinds of arguments that `fill` takes, for error messages."""
+
+
+def _hint_for_shape(given: Any) -> str:
+    """Return the next step for an argument that `fill` does not take, or an empty string."""
+    if isinstance(given, Gbnf):
+        return "for a GBNF grammar use generate(prompt, shape=...)"
+    if isinstance(given, list | tuple):
+        return "for a list of labels use choose()"
+    if isinstance(given, str) and given.lstrip().startswith("{"):
+        return "read JSON text with json.loads() first"
+    return ""
 
 
 RETRY_TEMPERATURE = 0.7

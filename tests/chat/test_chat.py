@@ -326,8 +326,8 @@ def test_render_does_not_modify_the_messages() -> None:
     ("messages", "message"),
     [
         ([], "expected at least one message, got none"),
-        ("hello", "messages must be a sequence of mappings, got 'hello'"),
-        ({"role": "user", "content": "x"}, "sequence of mappings"),
+        ("hello", "messages must be a sequence of mappings, got 'hello'; for one message use"),
+        ({"role": "user", "content": "x"}, "got a dict; put a single message into a list"),
         (iter([user("x")]), "sequence of mappings"),
         (["hello"], "message 0 must be a mapping, got 'hello'"),
         ([{"content": "x"}], "the role of message 0 must be a non-empty string, got None"),

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eliza_ffi import AsyncModel, Model
+from eliza_ffi import AsyncModel, Gbnf, Model, Skeleton
 from eliza_ffi.decisions import Calibration, Choice, Predicate, calibrate, evaluate
 from eliza_ffi.elizaos import ActionSkeleton
 from eliza_ffi.errors import InvalidArgumentError, ModelError
@@ -167,12 +167,31 @@ def test_a_keyword_for_the_shape_points_to_the_argument(face: Face) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "found"), [({}, "an empty dict"), (None, "None"), ([], "an empty list")]
+    ("shape", "found"),
+    [
+        ({}, "an empty dict"),
+        (None, "None"),
+        (["a"], "a list; for a list of labels use choose()"),
+        (Gbnf('root ::= "a"'), "a Gbnf; for a GBNF grammar use generate(prompt, shape=...)"),
+        ('{"enum": [1]}', "'{\"enum\": [1]}'; read JSON text with json.loads() first"),
+    ],
 )
 def test_a_wrong_shape_is_named_in_the_error(face: Face, shape: Any, found: str) -> None:
     assert said(lambda: face.fill("x", shape)) == (
         "shape must be a Skeleton or its JSON form, a non-empty JSON Schema as a mapping, "
         f"a class, a Regex or a Lark, got {found}"
+    )
+
+
+@pytest.mark.parametrize("shape", [SKELETON, Skeleton.from_dict(SKELETON)])
+def test_generate_points_to_fill_for_a_skeleton(face: Face, shape: Any) -> None:
+    assert said(lambda: face.generate("x", shape=shape)).endswith("; for a skeleton use fill()")
+
+
+def test_call_tool_suggests_its_own_parameters_for_unknown_keywords(face: Face) -> None:
+    unknown: dict[str, Any] = {"tool_choice": "auto"}
+    assert said(lambda: face.call_tool("x", [TOOL], **unknown), TypeError) == (
+        "call_tool() has no keyword 'tool_choice'; did you mean 'choice'?"
     )
 
 
