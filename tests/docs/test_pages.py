@@ -31,7 +31,10 @@ pytestmark = pytest.mark.slow
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.rglob("*.md"))
 FOLDERS = ("tutorial", "how-to", "reference", "explanation")
-"""The folders whose pages are run; the programs on other pages have tests of their own."""
+"""The folders whose pages are run."""
+
+FILES = ("index.md", "schemas.md")
+"""Further pages that are run; the programs on other pages have tests of their own."""
 
 
 def name_of(page: Path) -> str:
@@ -45,7 +48,7 @@ def text_of(page: Path) -> str:
 RUN = [
     page
     for page in PAGES
-    if (name_of(page) == "index.md" or page.relative_to(DOCS).parts[0] in FOLDERS)
+    if (name_of(page) in FILES or page.relative_to(DOCS).parts[0] in FOLDERS)
     and blocks_of(text_of(page))
 ]
 
