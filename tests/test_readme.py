@@ -51,7 +51,8 @@ def test_the_python_examples_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(LIBRARY_VARIABLE, str(library.path))
-    exec(compile(program, "README.md", "exec"), {"__name__": "__main__"})
+    code = compile(program, "README.md", "exec", dont_inherit=True)  # without our __future__
+    exec(code, {"__name__": "__main__"})
     assert capsys.readouterr().out
 
 
