@@ -1151,9 +1151,12 @@ class Model:
             One of the following:
 
             - a JSON Schema as a dict
-            - a class (pydantic, dataclass, typed dictionary); the value is an object of the class
-            - a :class:`~eliza_ffi.Regex` or a :class:`~eliza_ffi.Lark`
-            - a :class:`~eliza_ffi.Skeleton` or its JSON form
+            - a class (pydantic, dataclass, typed dictionary, enum) or another type annotation,
+              such as ``list[int]``; the value has this type
+            - a :class:`~eliza_ffi.Regex` or a :class:`~eliza_ffi.Lark`; the value is a string
+            - a :class:`~eliza_ffi.Skeleton` or its JSON form as a dict
+
+            The model does not see the shape. Describe it in the prompt.
         on_span
             Called with each :class:`~eliza_ffi.FieldFill` of a shape, or each
             :class:`~eliza_ffi.SpanFill` of a skeleton, when it is complete.
@@ -1165,15 +1168,16 @@ class Model:
             - ``max_tokens``: maximum number of tokens in the whole answer, 1,024 by default; 0 = no
               limit except the context.
             - ``on_limit``: ``"error"`` (default) raises an error if the answer does not end within
-              ``max_tokens``; ``"close"`` completes it with a short valid ending if one is known.
+              ``max_tokens``; ``"close"`` completes it with a short valid ending, if there is one.
+              The ending comes on top of ``max_tokens``.
             - ``retries``: how many times to try again, with sampling, if the answer is invalid; 0
               by default.
             - ``temperature``, ``top_k`` and ``top_p``: sampling settings; greedy by default.
             - ``think``: as in :meth:`choose`.
             - ``cache``: as in :meth:`generate`.
 
-            Only for skeletons and closed schemas (schemas whose values are all enums, constants or
-            booleans):
+            Only for skeletons and closed schemas (schemas whose values are all enums, constants,
+            booleans or null):
 
             - ``sampler_plan``: sampling settings of single spans.
             - ``logprobs``: if True, also compute the probability of free values.
@@ -1182,13 +1186,14 @@ class Model:
 
         Returns
         -------
-        FillResult
-            A :class:`~eliza_ffi.ShapedResult` with a valid value, unless `shape` is a ``Skeleton``.
+        ShapedResult or FillResult
+            A :class:`~eliza_ffi.ShapedResult` with a valid value; for a ``Skeleton``, a
+            :class:`~eliza_ffi.FillResult`.
 
         Raises
         ------
         FillError
-            If the answer does not end within `max_tokens` or the context. The attribute `partial`
+            If the answer does not end within ``max_tokens`` or the context. The attribute `partial`
             of the error has the partial answer.
         InvalidAnswerError
             If the answer is not valid against its schema or class. This is a kind of FillError.
@@ -1232,9 +1237,10 @@ class Model:
         wait: bool | float = True,
         **settings: Unpack[FillSettings],
     ) -> Iterator[Any]:
-        """Yield each field of a shape or each span of a skeleton, and finally the result.
+        """Yield each finished field of a shape, or each span of a skeleton, and then the result.
 
-        The parameters and errors are the same as in :meth:`fill`, but ``retries`` must be 0.
+        A field is a :class:`~eliza_ffi.FieldFill`, a span a :class:`~eliza_ffi.SpanFill`. The
+        parameters and errors are the same as in :meth:`fill`, but ``retries`` must be 0.
         """
         work = self._jobs.fill(prompt, shape, method="fill_stream", with_steps=True, **settings)
         return self._steps(work, wait)
@@ -1322,8 +1328,8 @@ class Model:
             The conversation, as in :meth:`chat_tokens`, with earlier calls and their results.
         tools
             Tool definitions in OpenAI's format: functions with ``name``, ``description`` and
-            ``parameters``. If a JSON Schema has no ``additionalProperties``, additional arguments
-            are not allowed.
+            ``parameters``, a JSON Schema. Without ``additionalProperties``, the arguments are only
+            the listed ``properties``.
         choice
             ``"auto"``: the model calls a tool or answers in words, whichever is more probable.
             ``"required"``: the model calls a tool. The name of a tool, or OpenAI's
@@ -1336,9 +1342,10 @@ class Model:
         wait
             As :meth:`generate`.
         **settings
-            ``temperature``, ``top_k``, ``top_p`` and ``seed`` apply to the arguments and to the
-            answer in words, which are greedy by default. The tool is always the most probable one.
-            ``think`` is as in :meth:`choose`, and ``cache`` as in :meth:`generate`.
+            ``temperature``, ``top_k``, ``top_p``, ``seed`` and ``sampling`` apply to the arguments
+            and to the answer in words, which are greedy by default. The tool is always the most
+            probable one. ``stop`` applies only to the answer in words. ``think`` is as in
+            :meth:`choose`, and ``cache`` as in :meth:`generate`.
 
         Returns
         -------
@@ -1416,8 +1423,8 @@ class Model:
     ) -> ToolCalls | TextAnswer:
         """Let the model call several tools in one turn or answer in words.
 
-        After each call, the model makes another call if the probability of another call is at least
-        one half. If the model's format allows only one call per turn, there is only one.
+        After each call, the model makes another call if this has a probability of at least one
+        half. Some formats allow only one call per turn.
 
         Parameters
         ----------
