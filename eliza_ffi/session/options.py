@@ -183,6 +183,7 @@ class FillSettings(TypedDict, total=False):
     temperature: float
     top_k: int
     top_p: float
+    seed: int | None
     logprobs: bool
     heal_prompt: bool
     sampler_plan: SpanSamplerPlan | Mapping[str, Any] | None

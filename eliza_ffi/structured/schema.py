@@ -65,6 +65,14 @@ _IN_LIST = ("allOf", "anyOf", "items", "oneOf", "prefixItems")
 _BY_NAME = ("dependencies", "dependentSchemas", "patternProperties", "properties")
 _DEFINITIONS = ("$defs", "definitions")
 
+LONGEST_TIME = 35
+"""The maximum length, in characters, of a time, a date with a time, or a duration, unless the
+schema has its own limit. These formats allow any number of digits. With 35 characters, a date with
+a time can have nine digits after the second, and a time zone."""
+
+_TIME_FORMATS = ("date-time", "duration", "time")
+_LIMITS_OF_TEXT = frozenset(("const", "enum", "maxLength", "minLength", "pattern"))
+
 _TIMES = re.compile(r" \(\d+ times\)$")
 _UNKNOWN_KEYS = re.compile(r"Unimplemented keys: (\[.*\])")
 _UNKNOWN_FORMAT = re.compile(r"Unknown format: (.*)", re.DOTALL)
@@ -122,6 +130,7 @@ def grammar_of_text(text: str) -> SchemaGrammar:
     if not isinstance(schema, dict):
         raise InvalidArgumentError(f"expected a JSON schema as an object, got {text:.80}")
     most_digits, relaxed = longest_number(schema), _without_lowest_bounds(schema)
+    _limit_times(schema)
     trial, trials, errors = _best(schema), _Trials(), set[str]()
     while trial.error:
         changed = None
@@ -318,6 +327,13 @@ def _place_of_error(schema: dict[str, Any], error: str) -> str:
 
 
 # ---- approximation -----------------------------------------------------------------------------
+
+
+def _limit_times(schema: dict[str, Any]) -> None:
+    """Limit the length of times; see LONGEST_TIME."""
+    for _, part in _parts(schema):
+        if part.get("format") in _TIME_FORMATS and _LIMITS_OF_TEXT.isdisjoint(part):
+            part["maxLength"] = LONGEST_TIME
 
 
 def _without_lowest_bounds(schema: Any, place: str = "") -> tuple[str, ...]:

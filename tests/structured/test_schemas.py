@@ -515,6 +515,31 @@ def test_a_temperature_also_applies_to_the_labels_of_closed_schemas(drawing_mode
     assert len({drawing_model.fill("x", schema).value for _ in range(3)}) == 1
 
 
+FREE_TEXT = {
+    "spans": [
+        {"kind": "literal", "value": "{"},
+        {"kind": "literal", "value": '"a":'},
+        {"kind": "free-string", "key": "a"},
+        {"kind": "literal", "value": "}"},
+    ]
+}
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [an(a={"type": "string", "maxLength": 20}), {"enum": [*"abcdefgh"]}, FREE_TEXT],
+    ids=["masks", "closed", "skeleton"],
+)
+def test_a_seed_repeats_the_answer(drawing_model: Model, shape: Any) -> None:
+    def texts(seed: int | None) -> list[str]:
+        settings: dict[str, Any] = {"temperature": 3.0, "max_tokens": 40, "on_limit": "close"}
+        return [drawing_model.fill("x", shape, seed=seed, **settings).text for _ in range(12)]
+
+    assert len(set(texts(None))) > 1
+    assert len(set(texts(5))) == 1
+    assert len({texts(seed)[0] for seed in range(12)}) > 1
+
+
 # ---- Limits --------------------------------------------------------------------------------------
 
 
@@ -548,6 +573,33 @@ def test_a_longer_number_in_the_schema_is_allowed(tiny_model: Model) -> None:
         for token in tiny_model.tokenize(str(each)):
             assert source.mask()[token // 32] >> token % 32 & 1
             source.accept(token)
+
+
+def allows(model: Model, schema: Any, text: str) -> bool:
+    source = model.session.guidance().json_schema(schema).start()
+    for token in model.tokenize(json.dumps(text)):
+        if not source.mask()[token // 32] >> token % 32 & 1:
+            return False
+        source.accept(token)
+    return source.may_end
+
+
+@pytest.mark.parametrize(
+    "format, longest",
+    [
+        ("date-time", "2026-11-25T12:30:00.123456789+01:00"),
+        ("time", "12:30:00.12345678901234567890+01:00"),
+        ("duration", f"P{'1' * 33}D"),
+    ],
+)
+def test_times_have_at_most_35_characters(tiny_model: Model, format: str, longest: str) -> None:
+    schema = {"type": "string", "format": format}
+    longer = longest.replace("1", "11", 1) if format == "duration" else longest.replace(".", ".0")
+    assert allows(tiny_model, schema, longest)
+    assert not allows(tiny_model, schema, longer)
+    assert allows(tiny_model, {**schema, "maxLength": 36}, longer)
+    inside = {"$defs": {"t": schema}, "type": "array", "items": {"$ref": "#/$defs/t"}}
+    assert schema_grammar(inside).schema["$defs"]["t"]["maxLength"] == len(longest)
 
 
 ENDLESS = an(a={"type": "string", "minLength": 400}, b={"type": "boolean"})
