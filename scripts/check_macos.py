@@ -2,8 +2,10 @@
 """Check the exports and load commands of a library for macOS, without running it: ``make macos``.
 
     $ python scripts/check_macos.py build/macos-aarch64/libelizainference.dylib
-    build/macos-aarch64/libelizainference.dylib: arm64, macOS 11.0, exports the headers' functions,
-      needs only /usr/lib/libSystem.B.dylib; linked and checked, not run
+    build/macos-aarch64/libelizainference.dylib: arm64, macOS 11.0, exports the headers' 109
+      functions, needs only /usr/lib/libSystem.B.dylib; linked and checked, not run
+
+``--exports`` also lists the exported functions.
 
 The library must export exactly the functions of the C headers, and need only the system library.
 For arm64 it must be signed, because these Macs load no unsigned code. The signature is ad hoc, as
@@ -129,12 +131,17 @@ def _uleb128(data: bytes, at: int) -> tuple[int, int]:
             return value, at
 
 
+def exported_functions(library: Library) -> list[str]:
+    """Return the names of the exported functions, without the operators new and delete."""
+    return sorted(name for name in library.exports if not name.startswith(CPP_OPERATORS))
+
+
 def problems_of(library: Library) -> list[str]:
     """Return the problems of the library, one line each."""
     headers = (ROOT / "native" / "include" / "eliza").glob("*.h")
     texts = [header.read_text(encoding="utf-8") for header in headers]
     expected = {name for text in texts for name in declared_functions(text)}
-    exports = {name for name in library.exports if not name.startswith(CPP_OPERATORS)}
+    exports = set(exported_functions(library))
     problems = []
     if library.kind != DYNAMIC_LIBRARY:
         problems.append(f"expected file type {DYNAMIC_LIBRARY}, a library; got {library.kind}")
@@ -154,8 +161,10 @@ def problems_of(library: Library) -> list[str]:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Check libraries for macOS without running them.")
     parser.add_argument("libraries", type=Path, nargs="+", metavar="LIBRARY")
+    parser.add_argument("--exports", action="store_true", help="list the exported functions")
+    chosen = parser.parse_args(arguments)
     failed = False
-    for path in parser.parse_args(arguments).libraries:
+    for path in chosen.libraries:
         try:
             library = read_library(path.read_bytes())
             problems = problems_of(library)
@@ -167,9 +176,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             print(
                 f"{path}: {library.processor}, macOS {library.oldest_macos}, "
-                f"exports the headers' functions,\n"
-                f"  needs only {', '.join(library.needed)}; linked and checked, not run"
+                f"exports the headers' {len(exported_functions(library))}\n"
+                f"  functions, needs only {', '.join(library.needed)}; linked and checked, not run"
             )
+            if chosen.exports:
+                print("\n".join(f"    {name}" for name in exported_functions(library)))
     return int(failed)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
+import check_macos
 import pytest
 from check_macos import Library, main, problems_of, read_library
 from checkout import ROOT
@@ -88,3 +89,15 @@ def test_another_file_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[
     file.write_bytes(b"\x7fELF" * 20)
     assert main([str(file)]) == 1
     assert capsys.readouterr().err == f"{file}: expected a 64-bit Mach-O file\n"
+
+
+def test_exports_are_listed_on_request(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check_macos, "problems_of", lambda _: [])
+    file = tmp_path / "library"
+    file.write_bytes(mach_o())
+    assert main([str(file)]) == 0
+    assert capsys.readouterr().out.endswith("linked and checked, not run\n")
+    assert main(["--exports", str(file)]) == 0
+    assert capsys.readouterr().out.endswith("linked and checked, not run\n    a\n    b\n")
