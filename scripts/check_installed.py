@@ -6,7 +6,8 @@
     check_installed: chose REPLY
 
 ``scripts/check_wheel.sh`` and cibuildwheel run this in the environment with the new wheel. Exit
-code 1 if ``doctor`` finds problems, or if ``choose`` returns no label.
+code 1 if ``doctor`` finds problems, if ``choose`` returns no label, or if the licence of code in
+the library is missing.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+from importlib import metadata
 from pathlib import Path
 
 LABELS = ("REPLY", "IGNORE")
+LICENSES = ("LICENSE", "LICENSE.llama.cpp", "LICENSE.nlohmann-json")
 KEPT = ("SYSTEMROOT", "TEMP", "GGML_VK_VISIBLE_DEVICES")
 """The environment variables that the commands get: Windows needs the first two."""
 
@@ -28,6 +31,10 @@ def main() -> int:
     program = shutil.which("eliza-ffi", path=sysconfig.get_path("scripts"))
     if program is None:
         print("check_installed: this Python has no eliza-ffi: pip install it", file=sys.stderr)
+        return 1
+    files = {path.name for path in metadata.files("eliza-ffi") or ()}
+    if missing := [name for name in LICENSES if name not in files]:
+        print(f"check_installed: the wheel lacks {', '.join(missing)}", file=sys.stderr)
         return 1
     environment = {name: os.environ[name] for name in KEPT if name in os.environ}
     with tempfile.TemporaryDirectory() as home:

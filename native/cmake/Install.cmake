@@ -12,7 +12,7 @@ install(TARGETS elizainference EXPORT elizainference-targets
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY include/eliza DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h")
 install(FILES ../LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(FILES ${LLAMA_CPP_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} RENAME LICENSE.llama.cpp)
+eliza_install_licenses(${CMAKE_INSTALL_DOCDIR})
 
 install(EXPORT elizainference-targets NAMESPACE elizainference:: DESTINATION ${_packages})
 configure_package_config_file(cmake/elizainference-config.cmake.in

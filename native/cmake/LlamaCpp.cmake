@@ -163,3 +163,9 @@ endforeach()
 set(ggml_DIR ${_prefix}/lib/cmake/ggml)
 find_package(llama REQUIRED CONFIG PATHS ${_prefix}/lib/cmake/llama NO_DEFAULT_PATH NO_CMAKE_FIND_ROOT_PATH)
 eliza_link_backend()
+
+# Installs the licences of the code that is linked into the library: llama.cpp, and its copy of nlohmann/json.
+function(eliza_install_licenses folder)
+  install(FILES ${LLAMA_CPP_SOURCE_DIR}/LICENSE DESTINATION ${folder} RENAME LICENSE.llama.cpp)
+  install(FILES ${LLAMA_CPP_SOURCE_DIR}/licenses/LICENSE-jsonhpp DESTINATION ${folder} RENAME LICENSE.nlohmann-json)
+endfunction()

@@ -35,6 +35,7 @@ INSTALLED = {
     "LIB/pkgconfig/elizainference.pc",
     "share/doc/elizainference/LICENSE",
     "share/doc/elizainference/LICENSE.llama.cpp",
+    "share/doc/elizainference/LICENSE.nlohmann-json",
 }
 """All files under the prefix. LIB stands for lib, lib64 or the system's other name for it."""
 
