@@ -26,6 +26,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from check_installed import LICENSES
+
 ROOT = Path(__file__).resolve().parents[1]
 IN_WHEEL = (
     "eliza_ffi/lib/elizainference.dll",
@@ -149,6 +151,8 @@ def check_wheel(wine: Wine, build: Path, wheel: Path) -> bool:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         problems += [f"has no {name}" for name in IN_WHEEL if name not in names]
+        licenses = {name.rpartition("/")[2] for name in names if "/licenses/" in name}
+        problems += [f"has no {name}" for name in LICENSES if name not in licenses]
         problems += [f"contains {name}" for name in names if name.endswith((".so", ".dylib"))]
         if not problems:
             archive.extract(IN_WHEEL[0], build / "wheel")
@@ -164,7 +168,8 @@ def check_wheel(wine: Wine, build: Path, wheel: Path) -> bool:
 def check_program(wine: Wine, program: str, expected: str, *arguments: str | Path) -> bool:
     """Run a program and print its output; return whether it succeeded as expected."""
     done = wine.run(program, *arguments)
-    lines = done.stdout.strip().splitlines()
+    # Wine reports, for example, that it created its folder of settings.
+    lines = [line for line in done.stdout.splitlines() if line and not line.startswith("wine: ")]
     print(f"{Path(program).name}: {', '.join(lines[:4])}")
     if done.returncode == 0 and expected in done.stdout:
         return True
