@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 
 if [ $# = 0 ]; then
     make wheel
-    set -- dist/*.whl
+    set -- "$(ls -t dist/*.whl | head -n 1)"  # dist may also have wheels for other systems
 fi
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
