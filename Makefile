@@ -287,8 +287,9 @@ sdist: $(VENV)/with-release ## build the source distribution into dist/
 PROJECT_URL ?=
 .PHONY: release
 release: $(VENV)/with-release ## build and check the sdist and the wheels of a release (PROJECT_URL=https://...)
-	@rm -rf dist build/release
+	@rm -rf build/release
 	@$(BIN)/python scripts/release_tree.py --url '$(PROJECT_URL)' build/release/tree
+	@rm -rf dist
 	@$(MAKE) --no-print-directory sdist WHEEL_SOURCE=build/release/tree
 	@$(MAKE) --no-print-directory wheel WHEEL_ARCH=x86_64 WHEEL_SOURCE=build/release/tree
 	@$(MAKE) --no-print-directory wheel WHEEL_ARCH=aarch64 WHEEL_SOURCE=build/release/tree
