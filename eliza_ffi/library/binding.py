@@ -719,7 +719,7 @@ class CffiBinding:
         options.k = check_whole("k", k, 1, 2**32 - 1)
         options.rule = rule
         if max_passes is not None:
-            options.most_passes = check_whole("max_passes", max_passes, 0, 2**31 - 1) or NO_PASSES
+            options.max_passes = check_whole("max_passes", max_passes, 0, 2**31 - 1) or NO_PASSES
         if groups is not None:
             numbers = token_array(groups, "groups")
             options.groups = self._ffi.from_buffer("int32_t[]", numbers)

@@ -38,7 +38,7 @@ struct Ranked {
 struct Wish {
     uint32_t k = 1;
     int32_t rule = ELIZA_RANK_LEGAL;
-    int32_t most_passes = 0;
+    int32_t max_passes = 0;
     std::vector<int32_t> groups{};
     Tokens after{};
 };
@@ -48,7 +48,7 @@ Ranked rank(const StreamHandle & stream, const ChoicesHandle & labels, const Wis
     options.size = sizeof options;
     options.k = wish.k;
     options.rule = wish.rule;
-    options.most_passes = wish.most_passes;
+    options.max_passes = wish.max_passes;
     options.groups = wish.groups.empty() ? nullptr : wish.groups.data();
     options.n_groups = wish.groups.size();
     const eliza_ending_t after{wish.after.data(), wish.after.size(), labels.get()};
@@ -202,16 +202,16 @@ TEST(Rank, StopsAfterTheAllowedPasses) {
     const ChoicesHandle choices = prepare(context, labels);
     const StreamHandle stream = open_after_prompt(context);
     Wish wish{3};
-    wish.most_passes = -1;
+    wish.max_passes = -1;
     const Ranked none = rank(stream, choices, wish);
     EXPECT_EQ(none.status, 0) << none.error;
     EXPECT_EQ(none.summary.forward_passes, 0);
     EXPECT_EQ(none.summary.proven, 0);
     EXPECT_TRUE(none.places.empty());
     EXPECT_NEAR(none.summary.rest, 1.0, tolerance);
-    wish.most_passes = 1;
+    wish.max_passes = 1;
     EXPECT_EQ(rank(stream, choices, wish).summary.forward_passes, 1);
-    wish.most_passes = 0;
+    wish.max_passes = 0;
     expect_the_best(rank(stream, choices, wish), all_scores(context, choices, labels.size(), wish));
 }
 
@@ -224,7 +224,7 @@ TEST(Rank, GivesBoundsOfGroupsWithoutAPass) {
     const std::vector<double> sums = sums_of_groups(all_scores(context, choices, labels.size(), wish), wish.groups);
     const StreamHandle stream = open_after_prompt(context);
     rank(stream, choices, {1});
-    wish.most_passes = -1;
+    wish.max_passes = -1;
     const Ranked bounds = rank(stream, choices, wish);
     EXPECT_EQ(bounds.summary.proven, 0);
     ASSERT_EQ(bounds.places.size(), 6u) << bounds.error;
@@ -284,8 +284,8 @@ TEST(Rank, ErrorsNameTheArgument) {
     wish.rule = 7;
     EXPECT_EQ(error_of(wish), "options.rule is 7, expected an eliza_rank_rule");
     wish = {};
-    wish.most_passes = -2;
-    EXPECT_EQ(error_of(wish), "options.most_passes is -2, expected -1 or more");
+    wish.max_passes = -2;
+    EXPECT_EQ(error_of(wish), "options.max_passes is -2, expected -1 or more");
     wish = {};
     wish.groups = {0, 1};
     EXPECT_EQ(error_of(wish), "options.n_groups is 2, expected 8, the number of labels");

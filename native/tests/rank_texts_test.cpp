@@ -197,7 +197,7 @@ TEST_F(RankTexts, WithoutPassesTellBounds) {
     const Tokens prompt = {300, 310, 320};
     const std::vector<double> exact = AllSpellings(context, prompt, texts).of_texts();
     eliza_rank_options_t options = first(2);
-    options.most_passes = -1;
+    options.max_passes = -1;
     const Ranked ranked = rank(open_after(prompt, context), texts, options);
     EXPECT_EQ(ranked.status, 0) << ranked.error;
     EXPECT_EQ(ranked.summary.proven, 0);

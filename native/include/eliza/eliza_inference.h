@@ -205,9 +205,9 @@ enum {
  * one after another into bytes_out, and for each token the offset where its bytes end and its kind (a sum of
  * ELIZA_TOKEN_*). Returns the number of tokens, and sets *n_bytes_out to the number of bytes. If n_tokens_cap
  * is 0, the other outputs are ignored. If a buffer is too small, the call fails and writes only *n_bytes_out. */
-ELIZA_API int eliza_inference_vocabulary(EliInferenceContext * ctx, int64_t * ends_out, uint8_t * kinds_out,
-                                         size_t n_tokens_cap, uint8_t * bytes_out, size_t n_bytes_cap,
-                                         int64_t * n_bytes_out, char ** err);
+ELIZA_API int32_t eliza_inference_vocabulary(EliInferenceContext * ctx, int64_t * ends_out, uint8_t * kinds_out,
+                                             uint64_t n_tokens_cap, uint8_t * bytes_out, uint64_t n_bytes_cap,
+                                             int64_t * n_bytes_out, char ** err);
 
 ELIZA_API int eliza_inference_embed_supported(void); /* 1 */
 
@@ -559,8 +559,8 @@ ELIZA_API int eliza_inference_llm_stream_set_token_mask(EliLlmStream * stream, c
  * token among them ends the generation. Replaces a token mask. The calls that remove a mask also remove forced
  * tokens, and a stream that rejects a mask also rejects forced tokens. An empty list removes the tokens that have
  * not been returned yet. */
-ELIZA_API int eliza_inference_llm_stream_set_forced_tokens(EliLlmStream * stream, const int32_t * tokens, size_t n,
-                                                           char ** err);
+ELIZA_API int32_t eliza_inference_llm_stream_set_forced_tokens(EliLlmStream * stream, const int32_t * tokens,
+                                                               uint64_t n, char ** err);
 
 /* Runs the forward pass that the next token needs, if it needs one. Call it before the mask is known, to compute
  * the mask on another thread in the meantime. */
@@ -605,7 +605,7 @@ typedef struct {
     uint32_t size;          /* sizeof(eliza_rank_options_t); all other fields may be 0 */
     uint32_t k;             /* how many labels to return; 0 = 1 */
     int32_t rule;           /* an eliza_rank_rule */
-    int32_t most_passes;    /* stop after so many forward passes, proven or not; 0 = no limit, -1 = run none */
+    int32_t max_passes;     /* stop after so many forward passes, proven or not; 0 = no limit, -1 = run none */
     const int32_t * groups; /* NULL, or n_groups numbers from 0 to n_groups - 1: the group of each label. Then groups
                              * are ranked, by the sum of their labels' probabilities. Only with ELIZA_RANK_LEGAL */
     uint64_t n_groups;      /* the number of labels, if `groups` is not NULL */
@@ -633,25 +633,25 @@ typedef struct {
  * prefixes that are less probable than the k-th label need not be read. `ranked_out` has room for `cap` entries, k or
  * more. The stream stays unchanged. It keeps the rows that it has read until its conversation changes, so another
  * ranking of the same labels needs fewer passes, or none. On failure nothing is written. */
-ELIZA_API int eliza_inference_llm_stream_rank(EliLlmStream * stream, const eliza_ending_t * after,
-                                              const eliza_rank_options_t * options, eliza_ranked_t * ranked_out,
-                                              size_t cap, eliza_ranking_t * ranking_out, char ** err);
+ELIZA_API int32_t eliza_inference_llm_stream_rank(EliLlmStream * stream, const eliza_ending_t * after,
+                                                  const eliza_rank_options_t * options, eliza_ranked_t * ranked_out,
+                                                  uint64_t cap, eliza_ranking_t * ranking_out, char ** err);
 
 /* Ranks labels that directly follow the conversation and that any tokens may spell. A label ends as in
  * eliza_inference_set_text_choices() with ELIZA_TRIE_STOP_AT_LEAF. Other parameters and results are as in
  * eliza_inference_llm_stream_rank(). The probability of a label is the sum over all its
  * spellings. The ranking is proven when the order is certain and the bounds of each probability in `ranked_out` differ
- * by 0.001 or less. options->rule must be ELIZA_RANK_LEGAL. most_passes = 0 means 100. */
-ELIZA_API int eliza_inference_llm_stream_rank_texts(EliLlmStream * stream, const char * json_array_of_strings,
-                                                    size_t len, const eliza_rank_options_t * options,
-                                                    eliza_ranked_t * ranked_out, size_t cap,
-                                                    eliza_ranking_t * ranking_out, char ** err);
+ * by 0.001 or less. options->rule must be ELIZA_RANK_LEGAL. max_passes = 0 means 100. */
+ELIZA_API int32_t eliza_inference_llm_stream_rank_texts(EliLlmStream * stream, const char * json_array_of_strings,
+                                                        uint64_t len, const eliza_rank_options_t * options,
+                                                        eliza_ranked_t * ranked_out, uint64_t cap,
+                                                        eliza_ranking_t * ranking_out, char ** err);
 
 /* Like eliza_inference_llm_stream_rank(), in one call and directly after `prompt`, a NUL-terminated UTF-8 string. The
  * special tokens that the model expects at the beginning are added to the prompt. */
-ELIZA_API int eliza_inference_rank(EliInferenceContext * ctx, const char * prompt, EliChoices * labels,
-                                   const eliza_rank_options_t * options, eliza_ranked_t * ranked_out, size_t cap,
-                                   eliza_ranking_t * ranking_out, char ** err);
+ELIZA_API int32_t eliza_inference_rank(EliInferenceContext * ctx, const char * prompt, EliChoices * labels,
+                                       const eliza_rank_options_t * options, eliza_ranked_t * ranked_out, uint64_t cap,
+                                       eliza_ranking_t * ranking_out, char ** err);
 
 /* ---- Structured answers ----------------------------------------------------------------------- */
 

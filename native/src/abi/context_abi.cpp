@@ -155,8 +155,9 @@ int eliza_inference_detokenize(EliInferenceContext * ctx, const int * tokens, si
     });
 }
 
-int eliza_inference_vocabulary(EliInferenceContext * ctx, int64_t * ends_out, uint8_t * kinds_out, size_t n_tokens_cap,
-                               uint8_t * bytes_out, size_t n_bytes_cap, int64_t * n_bytes_out, char ** err) {
+int32_t eliza_inference_vocabulary(EliInferenceContext * ctx, int64_t * ends_out, uint8_t * kinds_out,
+                                   uint64_t n_tokens_cap, uint8_t * bytes_out, uint64_t n_bytes_cap,
+                                   int64_t * n_bytes_out, char ** err) {
     return with_context(ctx, err, [&](InferenceContext & context) {
         require(n_bytes_out != nullptr, "n_bytes_out is NULL");
         const std::shared_ptr<Model> model = context.model();

@@ -24,15 +24,14 @@ RankRequest read_options(const eliza_rank_options_t * given, size_t n_labels, si
     if (options.rule != ELIZA_RANK_LEGAL && options.rule != ELIZA_RANK_JOINT) {
         throw invalid_argument("options.rule is " + std::to_string(options.rule) + ", expected an eliza_rank_rule");
     }
-    if (options.most_passes < -1) {
-        throw invalid_argument("options.most_passes is " + std::to_string(options.most_passes) +
-                               ", expected -1 or more");
+    if (options.max_passes < -1) {
+        throw invalid_argument("options.max_passes is " + std::to_string(options.max_passes) + ", expected -1 or more");
     }
     RankRequest request;
     request.rule = options.rule == ELIZA_RANK_JOINT ? LabelRule::joint : LabelRule::legal;
     request.wish.n = std::max(1u, options.k);
-    if (options.most_passes != 0) {
-        request.wish.most_passes = std::max(0, options.most_passes);
+    if (options.max_passes != 0) {
+        request.wish.max_passes = std::max(0, options.max_passes);
     }
     if (options.groups != nullptr) {
         require(request.rule == LabelRule::legal, "options.groups: only ELIZA_RANK_LEGAL can rank groups");
@@ -81,9 +80,9 @@ void require_outputs(const eliza_ranked_t * ranked_out, const eliza_ranking_t * 
 
 int eliza_inference_llm_rank_supported(void) { return 1; }
 
-int eliza_inference_llm_stream_rank(EliLlmStream * stream, const eliza_ending_t * after,
-                                    const eliza_rank_options_t * options, eliza_ranked_t * ranked_out, size_t cap,
-                                    eliza_ranking_t * ranking_out, char ** err) {
+int32_t eliza_inference_llm_stream_rank(EliLlmStream * stream, const eliza_ending_t * after,
+                                        const eliza_rank_options_t * options, eliza_ranked_t * ranked_out, uint64_t cap,
+                                        eliza_ranking_t * ranking_out, char ** err) {
     return with_stream(stream, err, [&](Stream & s) {
         require(after != nullptr, "after is NULL");
         require_outputs(ranked_out, ranking_out);
@@ -91,9 +90,9 @@ int eliza_inference_llm_stream_rank(EliLlmStream * stream, const eliza_ending_t 
     });
 }
 
-int eliza_inference_llm_stream_rank_texts(EliLlmStream * stream, const char * json_array_of_strings, size_t len,
-                                          const eliza_rank_options_t * options, eliza_ranked_t * ranked_out, size_t cap,
-                                          eliza_ranking_t * ranking_out, char ** err) {
+int32_t eliza_inference_llm_stream_rank_texts(EliLlmStream * stream, const char * json_array_of_strings, uint64_t len,
+                                              const eliza_rank_options_t * options, eliza_ranked_t * ranked_out,
+                                              uint64_t cap, eliza_ranking_t * ranking_out, char ** err) {
     return with_stream(stream, err, [&](Stream & s) {
         require_outputs(ranked_out, ranking_out);
         const auto labels = s.parse_texts(require_text(json_array_of_strings, len, "json_array_of_strings"));
@@ -103,9 +102,9 @@ int eliza_inference_llm_stream_rank_texts(EliLlmStream * stream, const char * js
     });
 }
 
-int eliza_inference_rank(EliInferenceContext * ctx, const char * prompt, EliChoices * labels,
-                         const eliza_rank_options_t * options, eliza_ranked_t * ranked_out, size_t cap,
-                         eliza_ranking_t * ranking_out, char ** err) {
+int32_t eliza_inference_rank(EliInferenceContext * ctx, const char * prompt, EliChoices * labels,
+                             const eliza_rank_options_t * options, eliza_ranked_t * ranked_out, uint64_t cap,
+                             eliza_ranking_t * ranking_out, char ** err) {
     return guarded(err, [&] {
         require_outputs(ranked_out, ranking_out);
         const eliza_rank_options_t read = read_options_struct(options);

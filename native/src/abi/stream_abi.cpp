@@ -173,7 +173,8 @@ int eliza_inference_llm_stream_set_token_mask(EliLlmStream * stream, const uint3
     });
 }
 
-int eliza_inference_llm_stream_set_forced_tokens(EliLlmStream * stream, const int32_t * tokens, size_t n, char ** err) {
+int32_t eliza_inference_llm_stream_set_forced_tokens(EliLlmStream * stream, const int32_t * tokens, uint64_t n,
+                                                     char ** err) {
     return with_stream(stream, err, [&](Stream & s) {
         require(tokens != nullptr || n == 0, "tokens is NULL");
         s.set_forced_tokens(tokens, n);

@@ -12,7 +12,7 @@ namespace eliza {
 
 struct RankWish {
     size_t n = 1;
-    std::optional<int64_t> most_passes{};  // if not set, as many as the proof needs
+    std::optional<int64_t> max_passes{};  // if not set, as many as the proof needs
     // The group of every label, in payload order; empty = rank the labels themselves. The probability of a group is the
     // sum of its labels' probabilities. Only for LabelRule::legal.
     std::vector<int32_t> groups{};

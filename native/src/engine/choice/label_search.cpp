@@ -43,13 +43,13 @@ Ranking LabelSearch::rank(const RankWish & wish) {
             read({TokenTrie::root});  // without a pass
             continue;
         }
-        if (wish.most_passes && n_passes() >= *wish.most_passes) {
+        if (wish.max_passes && n_passes() >= *wish.max_passes) {
             break;
         }
         // Prefixes that are less probable than the last label found cannot lead to a better one.
         const bool is_full = wish.groups.empty() && ranking.best.size() == wish.n;
         const double threshold = is_full ? ranking.best.back().logprob : nothing;
-        if (!wish.most_passes && is_everything_cheaper(view, threshold)) {
+        if (!wish.max_passes && is_everything_cheaper(view, threshold)) {
             read(all_below(view, threshold));
         } else {
             read(next_reads(view, threshold, wish.n));

@@ -46,7 +46,7 @@ Ranking TextSearch::rank(const RankWish & wish) {
         }
         const bool is_first = unread_.size() == 1 && unread_.front().tokens.empty();
         const bool needs_pass = !is_first || sequence_.has_undecoded();
-        if (needs_pass && n_passes() >= wish.most_passes.value_or(default_passes)) {
+        if (needs_pass && n_passes() >= wish.max_passes.value_or(default_passes)) {
             break;
         }
         const std::vector<size_t> reads = next_reads(view, ranked.decides);
