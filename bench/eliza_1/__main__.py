@@ -18,7 +18,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 from eliza_ffi.cli.console import UsageError, open_model
-from eliza_ffi.cli.demo_cases import TASKS, Case, cases_of
 from eliza_ffi.cli.files import check_output
 from eliza_ffi.decisions.pictures import load_matplotlib
 from eliza_ffi.model import Model
@@ -27,6 +26,7 @@ from eliza_ffi.terminal import printable
 from ..parts.modes import MODES, TRIE
 from ..parts.programs import run_program
 from .answers import answer, prompt_of
+from .cases import TASKS, Case, cases_of
 from .plot import draw
 from .report import JudgedAnswer, judge, summarize, table
 

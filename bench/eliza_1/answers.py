@@ -7,13 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from eliza_ffi.cli.demo_cases import Case
 from eliza_ffi.errors import FillError
 from eliza_ffi.library.protocol import StreamConfig, Tokens
 from eliza_ffi.model import Model
 from eliza_ffi.session.lifecycle import open_stream
 
 from ..parts.modes import METHOD_OF_MODE, UNGUIDED
+from .cases import Case
 
 
 @dataclass(frozen=True)

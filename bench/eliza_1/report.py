@@ -8,12 +8,12 @@ from typing import Any
 
 from page_tables import markdown_table
 
-from eliza_ffi.cli.demo_cases import Case
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.structured.json_text import read_json
 
 from ..parts.figures import mean, median, percentile
 from .answers import TimedAnswer
+from .cases import Case
 
 
 @dataclass(frozen=True)

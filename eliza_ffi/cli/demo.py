@@ -11,13 +11,13 @@ from ..async_model import AsyncModel
 from ..model import Model
 from ..terminal import terminal_width, text_table, wrap
 from .console import open_model, run_interruptibly
-from .demo_cases import Case, cases_of
+from .demo_cases import DemoCase, demo_cases
 from .demo_decisions import decide_all, decision_summary, decision_table
 
 __all__ = ["DemoCounts", "DemoRow", "decide", "run_demo", "summarize"]
 
-TASKS = {"planner": "planner", "should_respond": "should-respond"}
-"""The tasks in which a name is chosen, with their names in the output."""
+TASKS = ("planner", "should-respond")
+"""The tasks in which a name is chosen."""
 
 FILE_WIDTH = 100
 """Columns of the tables if standard output is not a terminal."""
@@ -67,21 +67,19 @@ class DemoCounts:
     forward_passes: int
 
 
-async def decide(model: Model, case: Case) -> DemoRow:
+async def decide(model: Model, case: DemoCase) -> DemoRow:
     """Let the model choose in one case."""
     streamed: list[str] = []
-    choice = await AsyncModel.of(model).choose(
-        case.prompt + case.opening, case.choices, on_text=streamed.append
-    )
+    choice = await AsyncModel.of(model).choose(case.prompt, case.labels, on_text=streamed.append)
     # Use the streamed text, not choice.value, so that an output that is not a label is noticed.
     output = "".join(streamed)
     return DemoRow(
-        task=TASKS[case.task],
+        task=case.task,
         id=case.id,
         message=case.message,
-        expected=str(case.expected_name),
+        expected=case.expected,
         output=output,
-        valid=output in case.choices,
+        valid=output in case.labels,
         probability=choice.probability,
         tokens=len(choice.tokens),
         forward_passes=max(choice.forward_passes, 0),
@@ -116,8 +114,8 @@ def run_demo(arguments: argparse.Namespace) -> int:
 async def _run(model: Model, *, as_json: bool) -> int:
     rows: list[DemoRow] = []
     width = terminal_width() or FILE_WIDTH
-    for fixture_task, task in TASKS.items():
-        cases = list(cases_of(fixture_task))
+    for task in TASKS:
+        cases = list(demo_cases(task))
         decided_cases = [await decide(model, case) for case in cases]
         rows += decided_cases
         if not as_json:
@@ -130,9 +128,7 @@ async def _run(model: Model, *, as_json: bool) -> int:
         print(f"{decision_table(decided, width)}\n")
         print(f"{_wrapped(decision_summary(decided))}\n")
     if as_json:
-        by_task = {
-            task: summarize(row for row in rows if row.task == task) for task in TASKS.values()
-        }
+        by_task = {task: summarize(row for row in rows if row.task == task) for task in TASKS}
         report = {
             "model": model.path,
             "rows": [asdict(row) for row in rows],

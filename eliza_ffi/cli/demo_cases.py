@@ -1,201 +1,67 @@
-"""The cases of elizaOS's eliza-1 benchmark: prompts, allowed answers and expected answers."""
+"""The cases of the demo: prompts, labels and the expected labels."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from .. import _resources
-from ..elizaos.actions import Action
-from ..elizaos.planning import ActionSkeleton, ParametersSkeleton
-from ..session.filling import Fillable
-from ..structured.json_text import json_text
-from ..structured.skeleton import Skeleton, SkeletonSpan
 from .demo_prompts import SHOULD_RESPOND_CHOICES, planner_prompt, should_respond_prompt
 
-__all__ = ["TASKS", "AnswerSkeleton", "Case", "cases_of", "same_parameters"]
-
-TASKS = ("should_respond", "planner", "action")
-
-ANY = "<<any>>"
-"""The expected value of a parameter that may have any value but must be present."""
-
-
-class AnswerSkeleton(Fillable, Protocol):
-    """The allowed answers to a case, for checking answers in every mode of the benchmark."""
-
-    def matches(self, text: str) -> bool:
-        """Return whether `text` is an answer exactly as `fill` writes it."""
-
-    def accepts(self, value: Any) -> bool:
-        """Return whether a parsed value has the answer's schema."""
-
-    def to_gbnf(self) -> str:
-        """Return the GBNF grammar of the answers."""
+__all__ = ["DemoCase", "demo_cases"]
 
 
 @dataclass(frozen=True)
-class Case:
-    """One case of the benchmark.
+class DemoCase:
+    """One case of the demo.
 
     Attributes
     ----------
     task, id : str
     message : str
-        The user's message, or the conversation that led to the case.
+        The user's message.
     prompt : str
-        The prompt in the format of :mod:`eliza_ffi.cli.demo_prompts`. The answer follows it.
-    instruction, question : str
-        The same request for a chat model: a system message that describes the answer, and the
-        user's message.
-    skeleton : AnswerSkeleton
-    expected : Mapping
-        ``action`` or ``shouldRespond``: the right name. ``parameters``: the parameters that must be
-        right.
-    opening : str
-        The beginning of the answer, up to the name.
-    choices : tuple of str
-        The possible names; empty if the task has no name to choose.
+        The prompt in the format of :mod:`eliza_ffi.cli.demo_prompts`. The label follows it.
+    labels : tuple of str
+    expected : str
+        The right label.
     """
 
     task: str
     id: str
     message: str
     prompt: str
-    instruction: str
-    question: str
-    skeleton: AnswerSkeleton
-    expected: Mapping[str, Any]
-    opening: str = ""
-    choices: tuple[str, ...] = ()
-
-    @property
-    def expected_name(self) -> str | None:
-        """The right action or the right reaction; None if the task has no name to choose."""
-        return self.expected.get("action") or self.expected.get("shouldRespond")
-
-    def is_right(self, value: Any) -> bool:
-        """Return whether an answer that matches the schema is the expected one."""
-        given = value if self.task == "action" else value.get("parameters", {})
-        expected = self.expected.get("parameters", {})
-        return self.has_right_name(value) and same_parameters(expected, given)
-
-    def has_right_name(self, value: Any) -> bool:
-        """Return whether the action or the reaction is right; the parameters may be wrong."""
-        names = [name for name in ("action", "shouldRespond") if name in self.expected]
-        return all(value[name] == self.expected[name] for name in names)
+    labels: tuple[str, ...]
+    expected: str
 
 
-class _ShouldRespondSkeleton(Skeleton):
-    """The skeleton of ``{"shouldRespond":"..."}``."""
-
-    def accepts(self, value: Any) -> bool:
-        return (
-            isinstance(value, Mapping)
-            and set(value) == {"shouldRespond"}
-            and value["shouldRespond"] in SHOULD_RESPOND_CHOICES
-        )
+def demo_cases(task: str) -> Iterator[DemoCase]:
+    """Yield the cases of a task, ``"planner"`` or ``"should-respond"``, from its fixture file."""
+    read = {"planner": _planner, "should-respond": _should_respond}[task]
+    fixture = json.loads(_resources.fixture_path(f"{task}.json").read_text(encoding="utf-8"))
+    yield from map(read, fixture["cases"])
 
 
-SHOULD_RESPOND = _ShouldRespondSkeleton(
-    (
-        SkeletonSpan("literal", value='{"shouldRespond":'),
-        SkeletonSpan("enum", "shouldRespond", enum_values=SHOULD_RESPOND_CHOICES),
-        SkeletonSpan("literal", value="}"),
-    )
-)
-
-
-def cases_of(task: str, action: str | None = None) -> Iterator[Case]:
-    """Yield the cases of a task from its fixture file; with `action`, only those of an action."""
-    readers = {"should_respond": _should_respond, "planner": _planner, "action": _action}
-    file = f"{task.replace('_', '-')}.json"
-    fixture = json.loads(_resources.fixture_path(file).read_text(encoding="utf-8"))
-    for case in fixture["cases"]:
-        if action is None or case.get("actionName") == action:
-            yield readers[task](case)
-
-
-def same_parameters(expected: Mapping[str, Any], given: Mapping[str, Any]) -> bool:
-    """Return whether all expected parameters are given; further ones are allowed.
-
-    The comparison of strings ignores case and surrounding white space.
-    """
-    return all(name in given and _same(value, given[name]) for name, value in expected.items())
-
-
-def _same(expected: Any, given: Any) -> bool:
-    if expected == ANY:
-        return True
-    if isinstance(expected, str) and isinstance(given, str):
-        return expected.strip().casefold() == given.strip().casefold()
-    return type(expected) is type(given) and bool(expected == given)
-
-
-def _should_respond(case: Mapping[str, Any]) -> Case:
-    prompt, opening = _cut(should_respond_prompt(case["input"], case["channelType"]))
-    return Case(
-        task="should_respond",
-        id=case["id"],
-        message=case["input"],
-        prompt=prompt,
-        instruction=(
-            "You are Eliza, an agent in a chat. Decide whether to react to a message. Answer with "
-            'nothing but JSON: {"shouldRespond": "RESPOND"} if you are addressed, '
-            '{"shouldRespond": "IGNORE"} if others talk among themselves, '
-            '{"shouldRespond": "STOP"} if you are asked to be silent.'
-        ),
-        question=f"channel: {case['channelType']}\nmessage: {case['input']}",
-        skeleton=SHOULD_RESPOND,
-        expected={"shouldRespond": case["expected"]},
-        opening=opening,
-        choices=SHOULD_RESPOND_CHOICES,
-    )
-
-
-def _planner(case: Mapping[str, Any]) -> Case:
+def _planner(case: Mapping[str, Any]) -> DemoCase:
     actions = case["availableActions"]
-    prompt, opening = _cut(planner_prompt(case["input"], actions))
-    return Case(
+    return DemoCase(
         task="planner",
         id=case["id"],
         message=case["input"],
-        prompt=prompt,
-        instruction=(
-            "Choose the action that carries out the user's request, and its parameters. Answer "
-            'with nothing but JSON: {"action": NAME, "parameters": {...}}. Parameters that are '
-            f"not required may be left out. The actions: {json_text(actions)}"
-        ),
-        question=case["input"],
-        skeleton=ActionSkeleton(actions),
-        expected={"action": case["expected_action_name"], "parameters": case["expected_params"]},
-        opening=opening,
-        choices=tuple(action["name"] for action in actions),
+        prompt=planner_prompt(case["input"], actions),
+        labels=tuple(action["name"] for action in actions),
+        expected=case["expected_action_name"],
     )
 
 
-def _action(case: Mapping[str, Any]) -> Case:
-    action = {"name": case["actionName"], "parameters": case["parameters"]}
-    prompt, _ = _cut(planner_prompt(case["context"], [action]))
-    return Case(
-        task="action",
+def _should_respond(case: Mapping[str, Any]) -> DemoCase:
+    return DemoCase(
+        task="should-respond",
         id=case["id"],
-        message=case["context"],
-        # The action is fixed here, so the answer continues with the parameters.
-        prompt=f'{prompt}{{"action":{json_text(case["actionName"])},"parameters":',
-        instruction=(
-            f"Give the parameters of an action. Answer with nothing but a JSON object of the "
-            f"parameters. The action: {json_text(action)}"
-        ),
-        question=case["context"],
-        skeleton=ParametersSkeleton(Action.from_dict(action)),
-        expected={"parameters": case["expected_params"]},
+        message=case["input"],
+        prompt=should_respond_prompt(case["input"], case["channelType"]),
+        labels=SHOULD_RESPOND_CHOICES,
+        expected=case["expected"],
     )
-
-
-def _cut(prompt: str) -> tuple[str, str]:
-    """Split a prompt into the text before the JSON answer and the beginning of the answer."""
-    at = prompt.rindex("{")
-    return prompt[:at], prompt[at:]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from bench.eliza_1.answers import TimedAnswer, answer, prompt_of
+from bench.eliza_1.cases import TASKS, cases_of, same_parameters
 from bench.eliza_1.report import judge
 from bench.parts.modes import MODES
-from eliza_ffi.cli.demo_cases import TASKS, cases_of, same_parameters
 from eliza_ffi.model import Model
 
 

@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from eliza_ffi import AsyncModel
 from eliza_ffi.cli import demo
 from eliza_ffi.cli.demo import DemoRow, decide, demo_table, summarize
-from eliza_ffi.cli.demo_cases import TASKS, Case, cases_of
+from eliza_ffi.cli.demo_cases import DemoCase, demo_cases
 from eliza_ffi.cli.demo_decisions import decision_cases
 from eliza_ffi.decisions import Choice, Predicate, Score
 from eliza_ffi.library.loading import Library
@@ -41,20 +41,14 @@ def options(library: Library, random_model_path: Callable[..., Path]) -> list[st
 
 
 def test_the_cases_are_read_from_the_fixtures() -> None:
-    planner = list(cases_of("planner"))
-    should_respond = list(cases_of("should_respond"))
+    planner = list(demo_cases("planner"))
+    should_respond = list(demo_cases("should-respond"))
     assert (len(planner), len(should_respond)) == (15, 32)
-    assert {case.choices for case in should_respond} == {("RESPOND", "IGNORE", "STOP")}
-    assert len({case.choices for case in planner}) > 5
+    assert {case.labels for case in should_respond} == {("RESPOND", "IGNORE", "STOP")}
+    assert len({case.labels for case in planner}) > 5
     for case in planner + should_respond:
-        assert case.expected_name in case.choices
+        assert case.expected in case.labels
         assert case.message[:10] in case.prompt
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_every_task_except_action_has_its_expected_name_as_a_choice(task: str) -> None:
-    for case in cases_of(task):
-        assert (case.expected_name in case.choices) == bool(case.opening) == (task != "action")
 
 
 def test_the_decisions_table_has_all_messages_and_counts_right_answers(
@@ -98,7 +92,7 @@ def test_the_choice_tables_have_all_messages_and_totals(
     monkeypatch.setenv("COLUMNS", "90")
     lines = eliza("demo", *options).out.splitlines()
     assert all(cell_len(line) <= 90 for line in lines)
-    for case in [*cases_of("planner"), *cases_of("should_respond")]:
+    for case in [*demo_cases("planner"), *demo_cases("should-respond")]:
         assert any(case.message[:8].strip() in line for line in lines)
     summaries = [line for line in lines if "choices per second" in line]
     assert [line.split(":")[0] for line in summaries] == ["planner", "should-respond", "total"]
@@ -118,7 +112,7 @@ def test_json_has_all_rows_and_the_same_totals(eliza: Run, options: list[str]) -
 def test_an_invalid_output_is_counted_and_exits_with_1(
     eliza: Run, options: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def decide_wrongly(model: Model, case: Case) -> DemoRow:
+    async def decide_wrongly(model: Model, case: DemoCase) -> DemoRow:
         row = await decide(model, case)
         return row if case.id != "dm-greeting" else replace(row, output="RESP", valid=False)
 
@@ -129,11 +123,11 @@ def test_an_invalid_output_is_counted_and_exits_with_1(
 def test_validity_is_judged_by_the_streamed_text(
     options: list[str], library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    case = next(cases_of("should_respond"))
+    case = next(demo_cases("should-respond"))
     with Model(options[1], library=library, n_threads=1) as model:
         assert asyncio.run(decide(model, case)).valid
         # Give the library labels that the case does not have, so that the output is invalid.
-        other = asyncio.run(decide(model, replace(case, choices=("OTHER",))))
+        other = asyncio.run(decide(model, replace(case, labels=("OTHER",))))
         assert other.valid
         assert other.output == "OTHER"
         choose = AsyncModel.choose
@@ -174,7 +168,7 @@ def test_a_table_with_wide_characters_fits_every_width(width: int) -> None:
 @pytest.mark.parametrize("task", demo.TASKS)
 def test_the_embedded_model_is_right_on_seven_of_ten_messages(tiny_model: Model, task: str) -> None:
     async def decide_all() -> list[DemoRow]:
-        return [await decide(tiny_model, case) for case in cases_of(task)]
+        return [await decide(tiny_model, case) for case in demo_cases(task)]
 
     total = summarize(asyncio.run(decide_all()))
     assert total.invalid_outputs == 0
