@@ -211,12 +211,8 @@ def add_label_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--choice", action="append", metavar="TEXT", help="a label; repeat for each label"
     )
-    group.add_argument(
-        "--labels-file",
-        "--choices-file",
-        metavar="FILE",
-        help="read the labels from FILE, one per line; - = standard input",
-    )
+    help = "read the labels from FILE, one per line; - = standard input"
+    group.add_argument("--labels-file", metavar="FILE", help=help)
 
 
 def read_labels(arguments: argparse.Namespace) -> list[str]:

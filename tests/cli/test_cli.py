@@ -119,7 +119,7 @@ def test_prompt_and_labels_can_come_from_files_and_standard_input(
     prompt = tmp_path / "prompt.txt"
     prompt.write_text("What now?\n", encoding="utf-8")
     answers = []
-    listed = ["--choices-file", str(choices), "--json"]
+    listed = ["--labels-file", str(choices), "--json"]
     for source in (["--prompt", "What now?"], ["--prompt-file", str(prompt)], []):
         piped = io.TextIOWrapper(io.BytesIO(b"What now?\n"))
         monkeypatch.setattr(sys, "stdin", piped)

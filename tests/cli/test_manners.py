@@ -118,7 +118,7 @@ def test_the_example_of_serve_runs_until_interrupted() -> None:
 TABLE = ["mails.csv", "--column", "text"]
 
 READING = {
-    "choose labels": ["choose", "--prompt", "x", "--choices-file", "FILE"],
+    "choose labels": ["choose", "--prompt", "x", "--labels-file", "FILE"],
     "choose prompt": ["choose", "--prompt-file", "FILE", "--choice", "a"],
     "choose messages": ["choose", "--messages", "FILE", "--choice", "a"],
     "rank labels": ["rank", "--prompt", "x", "--labels-file", "FILE"],
@@ -204,7 +204,7 @@ def test_an_unwritable_output_is_named_before_the_model_is_loaded(
 
 def test_labels_can_come_from_standard_input(eliza: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", piped("红\r\n\r\n蓝 \U0001f389\r\n".encode()))
-    out = eliza("choose", "--prompt", "x", "--choices-file", "-", "--probabilities").out
+    out = eliza("choose", "--prompt", "x", "--labels-file", "-", "--probabilities").out
     shown = {line.split("%  ")[1] for line in out.splitlines()}
     assert shown == {"红", "蓝 \U0001f389"}
 
@@ -214,7 +214,7 @@ def test_standard_input_cannot_hold_both_prompt_and_labels(
     eliza: Run, prompt: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "stdin", piped(b"a\nb\n"))
-    said = eliza("choose", "--choices-file", "-", *prompt, code=2).err
+    said = eliza("choose", "--labels-file", "-", *prompt, code=2).err
     assert "standard input holds the labels" in said
 
 
