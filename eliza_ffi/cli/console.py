@@ -209,7 +209,7 @@ def add_label_arguments(parser: argparse.ArgumentParser) -> None:
     """Add ``--choice`` and ``--labels-file``; see :func:`read_labels`."""
     group = parser.add_mutually_exclusive_group()
     group.add_argument(
-        "--choice", action="append", metavar="TEXT", help="a label; repeat for each label"
+        "--choice", action="append", metavar="TEXT", help="a possible answer; repeat for each"
     )
     help = "read the labels from FILE, one per line; - = standard input"
     group.add_argument("--labels-file", metavar="FILE", help=help)
