@@ -38,12 +38,14 @@ def printable(text: str) -> str:
     """Return `text` with its control characters escaped, except line breaks.
 
     Text from a model file or a table must not be able to move the cursor of a terminal. Spaces of
-    all kinds are kept, and so are the characters that join the parts of an emoji or a word.
+    all kinds are kept, and so are the characters that join the parts of an emoji or a word. A
+    joiner without a character before it is escaped, because rich fails on it.
     """
     if text.isprintable():
         return text
     return "".join(
-        character if _is_harmless(character) else ascii(character)[1:-1] for character in text
+        character if _is_harmless(character, before) else ascii(character)[1:-1]
+        for before, character in zip("\n" + text, text, strict=False)
     )
 
 
@@ -182,11 +184,11 @@ def _aligned(cells: Sequence[Sequence[str]], left: int) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _is_harmless(character: str) -> bool:
+def _is_harmless(character: str, before: str) -> bool:
     return (
         character.isprintable()
         or character == "\n"
-        or character in JOINERS
+        or (character in JOINERS and not before.isspace())
         or ord(character) in TAGS
         or unicodedata.category(character) == "Zs"
     )

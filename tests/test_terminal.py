@@ -6,7 +6,7 @@ import io
 import sys
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
@@ -75,7 +75,9 @@ def test_long_facts_wrap_to_the_right_of_their_names() -> None:
 
 
 @given(st.text(st.sampled_from(["a", " ", "é", "日", "\u0301", "क", "\u200d", "\n", "["])))
+@example("\u200d[[[[[[[日日日 ")
 def test_wrapped_lines_fit_the_width_and_keep_every_character(text: str) -> None:
+    text = printable(text)
     shown = wrap(text, 12)
     assert all(cell_len(line) <= 12 for line in shown.splitlines())
     assert "".join(shown.split()) == "".join(text.split())
