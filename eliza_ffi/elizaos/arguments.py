@@ -267,7 +267,7 @@ class FillArgs:
 
     skeleton: Fillable
     generation: FfiStreamingGenerateArgs
-    sampler_plan: SpanSamplerPlan = field(default_factory=SpanSamplerPlan)
+    sampler_plan: SpanSamplerPlan | None = field(default_factory=SpanSamplerPlan)
     max_tokens: int = 1024
     on_limit: str = "error"
     logprobs: bool = False

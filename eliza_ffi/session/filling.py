@@ -59,11 +59,9 @@ class FillRequest:
     skeleton : Fillable
     generation : GenerationRequest
         The prompt and the slot. Its `temperature`, `top_k` and `top_p` apply to the free spans.
-    sampler_plan : SpanSamplerPlan
-        Sampling settings of single spans.
-    samples_all : bool
-        Whether choices, numbers and booleans use the settings of `generation`, too. The sampler
-        plan then has no effect.
+    sampler_plan : SpanSamplerPlan or None
+        Sampling settings of single spans. With None, choices, numbers and booleans also use the
+        settings of `generation`.
     max_tokens : int
         Maximum number of tokens in the whole answer; 0 = no limit except the context.
     on_limit : {"error", "close"}
@@ -85,8 +83,7 @@ class FillRequest:
 
     skeleton: Fillable
     generation: GenerationRequest
-    sampler_plan: SpanSamplerPlan = field(default_factory=SpanSamplerPlan)
-    samples_all: bool = False
+    sampler_plan: SpanSamplerPlan | None = field(default_factory=SpanSamplerPlan)
     max_tokens: int = 1024
     on_limit: str = "error"
     logprobs: bool = False
@@ -96,12 +93,12 @@ class FillRequest:
         if not hasattr(self.skeleton, "script") or not hasattr(self.skeleton, "n_spans"):
             raise wrong("skeleton", "a skeleton, with script() and n_spans", self.skeleton)
         check_kind("generation", self.generation, GenerationRequest, "a GenerationRequest")
-        check_kind("sampler_plan", self.sampler_plan, SpanSamplerPlan, "a SpanSamplerPlan")
-        check_flag("samples_all", self.samples_all)
         check_flag("logprobs", self.logprobs)
         check_flag("heal_prompt", self.heal_prompt)
         object.__setattr__(self, "max_tokens", check_whole("max_tokens", self.max_tokens, 0))
-        self.sampler_plan.check(self.skeleton.n_spans)
+        if self.sampler_plan is not None:
+            check_kind("sampler_plan", self.sampler_plan, SpanSamplerPlan, "a SpanSamplerPlan")
+            self.sampler_plan.check(self.skeleton.n_spans)
         check_one_of("on_limit", self.on_limit, ON_LIMIT)
         _ = self.sampling  # checks the settings
 
@@ -251,7 +248,7 @@ class FillRun:
         together = bool(placed.follow) and not is_apart
         request = placed.request_with_follow() if together else placed.request()
         args, sampling = self.args, self.args.sampling
-        if not args.samples_all:
+        if args.sampler_plan is not None:
             sampling = args.sampler_plan.sampling(placed.index, placed.span.kind, sampling)
         fixed = {"before": placed.before, "after": placed.after}
         options = {"max_tokens": self._room(), "logprobs": args.logprobs}

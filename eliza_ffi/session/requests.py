@@ -456,7 +456,7 @@ class ShapeRequest:
         args = self.args
         if isinstance(args, FillRequest):
             generation = _sampled(args.generation, self.retries)
-            args = replace(args, generation=generation, samples_all=True)
+            args = replace(args, generation=generation, sampler_plan=None)
         else:
             args = _sampled(args, self.retries)
         return replace(self, args=args, retries=self.retries - 1)
@@ -525,7 +525,7 @@ def shape_request(
             session, prompt, shape.skeleton, on_limit=on_limit, method=method, **more
         )
         if more.get("sampler_plan") is None:
-            args = replace(args, samples_all=True)
+            args = replace(args, sampler_plan=None)
         return ShapeRequest(shape, args, retries)
     for name in ("sampler_plan", "logprobs", "heal_prompt"):
         if more.pop(name, None) not in (None, False):
