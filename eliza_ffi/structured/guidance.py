@@ -201,7 +201,8 @@ class Guidance:
 
         The masks' `relaxed` lists the parts of the schema that llguidance cannot enforce. Integers
         have at most 18 digits. Other numbers have at most 17 digits, and 2 more in the exponent. If
-        the schema itself contains a longer number, the limit is higher.
+        the schema itself contains a longer number, the limit is higher. Times have at most
+        :data:`eliza_ffi.structured.schema.LONGEST_TIME` characters.
 
         Raises
         ------

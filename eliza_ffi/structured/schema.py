@@ -326,14 +326,14 @@ def _place_of_error(schema: dict[str, Any], error: str) -> str:
     return f"unsupported JSON schema at #{place:.200}: {' '.join(reason.split()):.300}"
 
 
-# ---- approximation -----------------------------------------------------------------------------
-
-
 def _limit_times(schema: dict[str, Any]) -> None:
     """Limit the length of times; see LONGEST_TIME."""
     for _, part in _parts(schema):
         if part.get("format") in _TIME_FORMATS and _LIMITS_OF_TEXT.isdisjoint(part):
             part["maxLength"] = LONGEST_TIME
+
+
+# ---- approximation -----------------------------------------------------------------------------
 
 
 def _without_lowest_bounds(schema: Any, place: str = "") -> tuple[str, ...]:

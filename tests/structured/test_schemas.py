@@ -517,10 +517,9 @@ def test_a_temperature_also_applies_to_the_labels_of_closed_schemas(drawing_mode
 
 FREE_TEXT = {
     "spans": [
-        {"kind": "literal", "value": "{"},
-        {"kind": "literal", "value": '"a":'},
+        {"kind": "literal", "value": '{"a":"'},
         {"kind": "free-string", "key": "a"},
-        {"kind": "literal", "value": "}"},
+        {"kind": "literal", "value": '"}'},
     ]
 }
 
@@ -608,16 +607,9 @@ OPEN = an(a=STRING, b={"type": "array", "items": STRING}, c={"type": "integer"})
 
 
 def fills(tiny_model: Model) -> dict[str, Callable[..., Any]]:
-    skeleton = {
-        "spans": [
-            {"kind": "literal", "value": '{"a":"'},
-            {"kind": "free-string", "key": "a"},
-            {"kind": "literal", "value": '"}'},
-        ]
-    }
     return {
         "masks": lambda **more: tiny_model.fill("x", SHORT, **more),
-        "skeleton": lambda **more: tiny_model.fill("x", skeleton, temperature=3.0, **more),
+        "skeleton": lambda **more: tiny_model.fill("x", FREE_TEXT, temperature=3.0, **more),
         "closed": lambda **more: tiny_model.fill("x", an(a={"enum": ["one", "two"]}), **more),
     }
 
