@@ -211,8 +211,11 @@ def add_label_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--choice", action="append", metavar="TEXT", help="a possible answer; repeat for each"
     )
-    help = "read the labels from FILE, one per line; - = standard input"
-    group.add_argument("--labels-file", metavar="FILE", help=help)
+    group.add_argument(
+        "--labels-file",
+        metavar="FILE",
+        help="read the labels from FILE, one per line; - = standard input",
+    )
 
 
 def read_labels(arguments: argparse.Namespace) -> list[str]:
