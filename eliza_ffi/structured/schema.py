@@ -66,9 +66,9 @@ _BY_NAME = ("dependencies", "dependentSchemas", "patternProperties", "properties
 _DEFINITIONS = ("$defs", "definitions")
 
 LONGEST_TIME = 35
-"""The maximum length, in characters, of a time, a date with a time, or a duration, unless the
-schema has its own limit. These formats allow any number of digits. With 35 characters, a date with
-a time can have nine digits after the second, and a time zone."""
+"""The maximum length of a time, a date with a time, or a duration, in characters, unless the schema
+has its own limit. These formats allow any number of digits, and small models write them without
+end. 35 characters are enough for a date, a time with nine digits after the second, and a zone."""
 
 _TIME_FORMATS = ("date-time", "duration", "time")
 _LIMITS_OF_TEXT = frozenset(("const", "enum", "maxLength", "minLength", "pattern"))
