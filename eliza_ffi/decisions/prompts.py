@@ -88,14 +88,14 @@ class ShownOption:
 
 @dataclass(frozen=True)
 class Asked:
-    """Hold a question as a prompt shows it: its options in a certain order, with their labels.
+    """A question with its options in the order of the prompt, and their labels.
 
     Attributes
     ----------
     question : Predicate, Choice or Score
     options : tuple of ShownOption
-        The options in the order in which the prompt shows them. Empty if the prompt does not list
-        them and the most probable ones are searched.
+        The options in the order of the prompt. Empty if the prompt does not list the options and
+        the most probable ones are searched.
     order : tuple of int
         For each shown option, its index among the question's options.
     """
@@ -130,8 +130,8 @@ def ask(
         The labels that the model answers with: ``"text"``, the texts of the options, or
         ``"letters"``. The first option shown has the first letter.
     order
-        The indices of the question's options, in the order in which the prompt shows them. None
-        keeps the question's order.
+        The indices of the question's options, in the order of the prompt. None keeps the
+        question's order.
 
     Raises
     ------
