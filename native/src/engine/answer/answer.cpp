@@ -169,7 +169,8 @@ std::shared_ptr<const CachedTrie> Answer::trie_of_labels(const SpanSpec & spec, 
         for (int32_t i = 0; i < static_cast<int32_t>(leaves.size()); ++i) {
             const int32_t first = trie->trie.leaf(trie->trie.leaf_node(i));
             if (first != i) {
-                throw invalid_argument(at("choices", i) + " is the same as " + at("choices", first));
+                throw invalid_argument(at("choices", static_cast<size_t>(i)) + " is the same as " +
+                                       at("choices", static_cast<size_t>(first)));
             }
         }
         return trie;
