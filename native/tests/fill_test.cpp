@@ -203,8 +203,8 @@ TEST_F(Fill, CanHealThePromptsLastToken) {
 TEST_F(Fill, AFullContextReturnsAPartialValue) {
     context = create({{"n_threads", "1"}, {"n_ctx", "64"}, {"n_slots", "1"}});
     const StreamHandle stream = prompted();
-    // 2,000 letters, which need more than 64 tokens of this vocabulary.
-    const Filled filled = fill(stream, Json{{"dfa", letters(2000)}, {"max_tokens", 0}}.dump());
+    // 6,000 letters, which need more than 256 tokens of this vocabulary.
+    const Filled filled = fill(stream, Json{{"dfa", letters(6000)}, {"max_tokens", 0}}.dump());
     EXPECT_EQ(filled.status, ELIZA_ERR_CONTEXT_FULL);
     EXPECT_EQ(filled.error.rfind("context full", 0), 0u) << filled.error;
     EXPECT_FALSE(filled.result["complete"]);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cfloat>
 
+#include "attention/cpu_attention.h"
 #include "engine/model/rpc_connections.h"
 #include "error.h"
 #include "llama-context.h"
@@ -18,20 +19,21 @@ constexpr int32_t default_n_ctx = 8192;
 // so every context length is, too.
 constexpr uint32_t n_ctx_step = 256;
 
-// With flash_attn=auto, a model on the CPU uses flash attention only if a quantized V cache needs it, or if each slot
-// has its own cells. There, flash attention sums in half precision, in the order of the KV cells: depending on the
-// contents of other slots, the logits of the same prompt differ by up to 0.01 (by 0 without flash attention). Passes of
-// few tokens after a long text also take longer, up to 2.4 times as long (docs/performance.md, Flash attention). If
-// each slot has its own cells, other slots do not matter, and text is generated faster.
+// With flash_attn=auto, a model on the CPU does not use flash attention
+//   - if a cache stores 32-bit floats, because llama.cpp then converts all cells to half precision in each pass;
+//   - where our own attention is missing (attention/cpu_attention.cpp), unless a quantized V cache needs flash attention
+//     or each slot has its own cells. llama.cpp's kernel sums in half precision, in the order of the KV cells: depending
+//     on the contents of other slots, the logits of the same prompt differ by up to 0.01.
 llama_flash_attn_type resolve_flash_attn(const Options & options, const Model & model, KvTypes types) {
     if (!model.takes_flash_attention()) {
         return LLAMA_FLASH_ATTN_TYPE_DISABLED;
     }
-    if (options.flash_attn != LLAMA_FLASH_ATTN_TYPE_AUTO) {
+    if (options.flash_attn != LLAMA_FLASH_ATTN_TYPE_AUTO || model.is_offloaded() || ggml_is_quantized(types.v)) {
         return options.flash_attn;
     }
-    const bool is_exact_without = options.kv_unified && !model.is_offloaded() && !ggml_is_quantized(types.v);
-    return is_exact_without ? LLAMA_FLASH_ATTN_TYPE_DISABLED : LLAMA_FLASH_ATTN_TYPE_AUTO;
+    const bool has_floats = types.k == GGML_TYPE_F32 || types.v == GGML_TYPE_F32;
+    const bool is_inexact = !has_cpu_attention && options.kv_unified;
+    return has_floats || is_inexact ? LLAMA_FLASH_ATTN_TYPE_DISABLED : LLAMA_FLASH_ATTN_TYPE_AUTO;
 }
 
 void require_usable(const Model & model, const Options & options, KvTypes types) {
