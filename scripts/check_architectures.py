@@ -30,7 +30,7 @@ from pathlib import Path
 
 from backend_suite.apart import DiedError, run_apart
 from backend_suite.cases import ModelCase
-from backend_suite.comparing import HALF_PRECISION, Comparison, Subject
+from backend_suite.comparing import WITHOUT_FLASH, Comparison, Subject
 from backend_suite.every_use import Findings, use_in_every_way
 from backend_suite.reporting import details
 from fetch_llama_cpp import FetchError
@@ -50,8 +50,8 @@ ones, two hybrids."""
 
 OPTIONS = (("n_ctx", "2048"), ("n_threads", "1"))
 
-ROUNDINGS = {"half precision": HALF_PRECISION, "prompts in pieces": ("n_batch", "7")}
-"""Options that change the order of summation: attention in half precision, and prompts decoded in
+ROUNDINGS = {"without flash attention": WITHOUT_FLASH, "prompts in pieces": ("n_batch", "7")}
+"""Options that change the order of summation: another kernel for attention, and prompts decoded in
 batches of seven tokens."""
 
 LEAST_NOISE = 1e-3
@@ -152,12 +152,7 @@ def check(name: str, writer: Path, vocabulary: Path, subject: Subject) -> Report
 
 
 def _used(case: ModelCase, subject: Subject) -> tuple[Findings | None, str]:
-    """Return the findings of a model, and the problems that occurred on the way.
-
-    If llama.cpp does not support half precision in an architecture's attention, that is not a
-    fault: on the CPU, half precision is used only on request. If a prompt cannot be decoded in
-    batches, that is a fault.
-    """
+    """Return the findings of a model, and the problems that occurred on the way."""
     roundings = dict(ROUNDINGS)
     problems = []
     while True:
@@ -172,9 +167,8 @@ def _used(case: ModelCase, subject: Subject) -> tuple[Findings | None, str]:
                 mebibytes=MEBIBYTES,
             )
         except DiedError as error:
-            if roundings.pop(error.stage, None) != HALF_PRECISION:
-                problems.append(_without_folders(str(error)))
-            if error.stage not in ROUNDINGS:
+            problems.append(_without_folders(str(error)))
+            if roundings.pop(error.stage, None) is None:
                 return None, "; ".join(problems)
         else:
             return findings, "; ".join(problems)

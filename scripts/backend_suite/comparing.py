@@ -15,8 +15,8 @@ from .cases import REFERENCE, ModelCase, Way
 from .choosing import Outcome, choose, payload_of
 from .judging import Verdict, judge, noise_between
 
-HALF_PRECISION = ("flash_attn", "on")
-"""An option that changes rounding: attention is summed in half precision."""
+WITHOUT_FLASH = ("flash_attn", "off")
+"""An option that changes rounding: the weights of attention are rounded to half precision."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def compare(
         Called once with the placement of the subject's layers, from ``describe``.
     """
     questions = ask_all(case, reference, prompts=prompts, answers=answers)
-    noise = measure_noise(case, reference, questions, HALF_PRECISION)
+    noise = measure_noise(case, reference, questions, WITHOUT_FLASH)
     return compare_ways(case, subject, questions, noise, ways=ways, on_devices=on_devices)
 
 

@@ -2,7 +2,7 @@
 
 Devices sum in a different order and precision, so a correct backend's numbers differ slightly from
 the reference's. `noise_between` measures how much on the given model: it compares the reference's
-scores with attention in single and in half precision. This noise is the unit of all tolerances.
+scores with and without flash attention. This noise is the unit of all tolerances.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def noise_between(scores: NDArray[np.float64], rounded: NDArray[np.float64]) -> 
     noise = float(np.abs(scores - rounded).max())
     if not noise <= LARGEST_NOISE:
         raise RuntimeError(
-            f"half precision in attention changes the reference's scores by {noise:.2f} nats,"
+            f"the reference's scores with and without flash attention differ by {noise:.2f} nats,"
             f" more than rounding can cause ({LARGEST_NOISE:g})"
         )
     return noise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eliza_ffi import AsyncModel, Model, Sampling, Speculation
+from eliza_ffi._resources import default_model_path
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.library import Library
 from eliza_ffi.session.stop_texts import StopTexts
@@ -59,32 +60,47 @@ def test_only_possible_beginnings_of_a_stop_are_held_back(text: str, stop: str) 
 
 
 @pytest.fixture(scope="module")
-def free_text(tiny_model: Model) -> str:
-    text = tiny_model.generate(PROMPT, 40, temperature=1.5, seed=3).text
-    assert len(text) > 20, "long enough to stop inside"
-    return text
+def one_slot(library: Library) -> Iterator[Model]:
+    """Return a model that repeats a text exactly, because its cache never holds another text."""
+    with Model(default_model_path(), library=library, n_threads=1, n_slots=1) as model:
+        yield model
 
 
-def test_a_generation_ends_at_a_stop_string(tiny_model: Model, free_text: str) -> None:
+@pytest.fixture(scope="module")
+def seed(one_slot: Model) -> int:
+    """Return a seed for a text that is long enough to stop inside."""
+    return next(
+        seed
+        for seed in range(50)
+        if len(one_slot.generate(PROMPT, 40, temperature=1.5, seed=seed).text) > 20
+    )
+
+
+@pytest.fixture(scope="module")
+def free_text(one_slot: Model, seed: int) -> str:
+    return one_slot.generate(PROMPT, 40, temperature=1.5, seed=seed).text
+
+
+def test_a_generation_ends_at_a_stop_string(one_slot: Model, free_text: str, seed: int) -> None:
     chunks: list[str] = []
     for begin in range(2, 16):
         stop = free_text[begin : begin + 3]
         chunks.clear()
-        found = tiny_model.generate(
-            PROMPT, 40, temperature=1.5, seed=3, stop=["never this", stop], on_text=chunks.append
+        found = one_slot.generate(
+            PROMPT, 40, temperature=1.5, seed=seed, stop=["never this", stop], on_text=chunks.append
         )
         assert found.text == free_text[: free_text.index(stop)]
         assert found.finish_reason == "stop"
         assert "".join(chunks) == found.text
         assert found.stats is not None, "the statistics are known"
-        streamed = tiny_model.stream(PROMPT, 40, temperature=1.5, seed=3, stop=stop)
+        streamed = one_slot.stream(PROMPT, 40, temperature=1.5, seed=seed, stop=stop)
         assert "".join(streamed) == found.text
 
 
 def test_text_held_back_for_a_stop_is_released_at_the_end(
-    tiny_model: Model, free_text: str
+    one_slot: Model, free_text: str, seed: int
 ) -> None:
-    found = tiny_model.generate(PROMPT, 40, temperature=1.5, seed=3, stop=free_text[-2:] + "more")
+    found = one_slot.generate(PROMPT, 40, temperature=1.5, seed=seed, stop=free_text[-2:] + "more")
     assert (found.text, found.finish_reason == "stop") == (free_text, False)
 
 
