@@ -111,8 +111,7 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--flash-attn",
         choices=("auto", "on", "off"),
-        help="on: use flash attention on the CPU, too; it is faster if many requests run at the "
-        "same time (default: auto)",
+        help="off: compute attention without flash attention, which is slower (default: auto)",
     )
     group.add_argument(
         "--seed", type=whole_number, metavar="N", help="seed for sampling (default: random)"

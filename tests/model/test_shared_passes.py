@@ -135,7 +135,7 @@ def test_the_context_length_is_known_after_the_first_stream(
 def test_tokens_of_closed_streams_are_parked_and_reused(
     new_model: Callable[..., Model],
 ) -> None:
-    with new_model(n_slots=3, park_after="2") as model:
+    with new_model(n_slots=3, park_after="2", flash_attn="off") as model:
         first = model.generate(PROMPTS[0], 8)
         model.generate(PROMPTS[1], 8)
         assert model.describe()["passes"]["parked_tokens"] > 0

@@ -98,10 +98,11 @@ ELIZA_API int eliza_inference_mmap_evict(EliInferenceContext * ctx, const char *
  *                 faster, but decisions are slower: only single tokens of several streams share a pass, and no
  *                 pass decodes several decisions
  *   n_batch       prompt tokens per forward pass, 1 to 65536 (default 512); values above n_ctx act like n_ctx
- *   park_after    a closed stream leaves its tokens in the KV cache, where every later pass must read them.
- *                 After this many passes that do not use them, they move to host memory, and they return when
- *                 a prompt begins with the same tokens. At most n_ctx tokens are kept there. Has an effect
- *                 on the CPU only; 0 = never (default 8)
+ *   park_after    a closed stream leaves its tokens in the KV cache. If the cache is full, they move to host
+ *                 memory, and they return when a prompt begins with the same tokens. At most n_ctx tokens are
+ *                 kept there. Without flash attention, every pass reads all tokens in the cache; unused ones
+ *                 then move after this many passes (default 8). 0 = never move tokens. Has an effect on the
+ *                 CPU only
  *   n_threads     compute threads, at most one per CPU that this process may use. 0 (default) = as many as each
  *                 pass can keep busy, up to the number of physical cores, or one thread while other programs
  *                 use those cores

@@ -261,21 +261,12 @@ private:
                 take(most_cells * dv_)};
     }
 
-    // If the keys have half precision, rounds the queries to it, as llama.cpp does without flash attention. Products
-    // with weights may differ in the last bits of a float, depending on the size of a pass; this removes most of these
-    // differences before they grow.
     void begin(const Queries & queries) const {
         const float factor = softcap_ != 0.0f ? scale_ / softcap_ : scale_ * log2_e;
         for (int64_t i = 0; i < queries.n(); ++i) {
             const char * row = at(q_, queries.row_of(i), queries.head_of(i), queries.sequence);
             float * vector = queries.vectors + i * dk_;
-            if (k_.type == GGML_TYPE_F16) {
-                auto * halves = reinterpret_cast<ggml_fp16_t *>(queries.keys);
-                ggml_cpu_fp32_to_fp16(reinterpret_cast<const float *>(row), halves, dk_);
-                ggml_cpu_fp16_to_fp32(halves, vector, dk_);
-            } else {
-                FloatReader()(q_, row, vector);
-            }
+            FloatReader()(q_, row, vector);
             simd::scale(vector, dk_, factor);
             queries.slopes[i] = slope(queries.head_of(i)) * log2_e;
         }

@@ -15,7 +15,7 @@
 
 namespace eliza::simd {
 
-#if defined(__AVX512F__)
+#if defined(__AVX512DQ__)
 constexpr int64_t width = 16;
 #elif defined(__AVX__)
 constexpr int64_t width = 8;
@@ -30,7 +30,7 @@ typedef uint32_t Bits __attribute__((vector_size(width * sizeof(uint32_t))));
 struct Half {
     uint16_t bits;
 };
-#if defined(__AVX512F__)
+#if defined(__AVX512DQ__)
 constexpr bool reads_halves = true;
 inline Vector load(const Half * from) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(from)));
@@ -71,7 +71,7 @@ inline float largest(Vector v) {
 // Stores the sums of four vectors.
 inline void store_sums(float * to, Vector a, Vector b, Vector c, Vector d) {
 #if defined(__AVX__)
-#if defined(__AVX512F__)
+#if defined(__AVX512DQ__)
     const auto fold = [](__m512 v) { return _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1)); };
 #else
     const auto fold = [](__m256 v) { return v; };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "attention/cpu_attention.h"
 #include "engine/model/rpc_connections.h"
 #include "error.h"
 #include "llama-context.h"
@@ -42,6 +43,7 @@ KvCache::KvCache(const Model & model, llama_context * context, KvTypes types, in
       context_(context),
       types_(types),
       is_unified_(context->get_cparams().kv_unified),
+      reads_all_cells_(!has_cpu_attention || !context->get_cparams().flash_attn),
       park_after_(is_unified_ && is_worth_parking(model) ? park_after : 0),
       slots_(n_slots, !is_unified_) {
     for (int32_t lane = n_lanes; lane-- > 0;) {
@@ -144,12 +146,12 @@ bool KvCache::make_room() {
 
 // ---- Parking --------------------------------------------------------------------------------------
 
-// Every token attends to all cells, so unneeded cells slow it down. Copying a cell to the host and back takes about as
+// If every pass reads all cells, unneeded ones slow it down. Copying a cell to the host and back takes about as
 // long as reading it in a few passes of one token. The tokens of a long pass share the cost of reading a cell, so 16 of
 // them count as one pass.
 void KvCache::count_pass(size_t n_tokens) {
     constexpr size_t tokens_of_a_pass = 16;
-    if (park_after_ == 0) {
+    if (park_after_ == 0 || !reads_all_cells_) {
         return;
     }
     const auto n_passes = static_cast<int32_t>((n_tokens + tokens_of_a_pass - 1) / tokens_of_a_pass);

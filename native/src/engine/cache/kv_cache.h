@@ -1,8 +1,8 @@
 // The contents of a llama_context's KV cache: slots, one per stream, and lanes, which are temporary branches of a slot.
 //
-// A forward pass attends to all cells in use, whether or not its streams need them. Therefore the tokens of a closed
-// stream are parked: after some passes that did not use them they are moved to host memory, and they are restored for a
-// prompt that begins like them.
+// If the cache is full, the tokens of closed streams are parked: they are moved to host memory, and restored for a prompt
+// that begins like them. With llama.cpp's own attention, every pass reads all cells in use, whether or not its streams
+// need them; tokens are then parked earlier, after some passes that did not use them.
 //
 // Not thread-safe: only the thread that runs forward passes may use it (engine/pass/pass_queue.h). The table of slots
 // is thread-safe.
@@ -32,8 +32,9 @@ ggml_type kv_type_from_name(const std::string & option, const std::string & name
 
 class KvCache {
 public:
-    // For a context whose first n_slots sequences are slots, followed by n_lanes lanes. Tokens that no stream needs are
-    // parked after park_after passes of other streams (0: never). A long pass counts as several.
+    // For a context whose first n_slots sequences are slots, followed by n_lanes lanes. With park_after = 0, tokens are
+    // never parked. If every pass reads all cells, tokens that no stream needs are parked after park_after passes of
+    // other streams; a long pass counts as several.
     KvCache(const Model & model, llama_context * context, KvTypes types, int32_t n_slots, int32_t n_lanes,
             int32_t park_after);
 
@@ -118,6 +119,7 @@ private:
     llama_context * context_;
     const KvTypes types_;
     const bool is_unified_;
+    const bool reads_all_cells_;  // in every pass
     const int32_t park_after_;
     SlotTable slots_;
     std::vector<llama_seq_id> free_lanes_;
