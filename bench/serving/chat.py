@@ -1,10 +1,10 @@
 """Compare streams of chat in eliza-ffi's server and in llama-server: same file, same clients.
 
-All servers get the same conversations, each of which is new to them, and take turns. eliza-ffi's
-server runs twice: with its default settings, and *tuned* with a separate KV cache for each slot and
-a fixed number of threads. Two things are measured: the tokens per
-second of several clients whose answers stream at the same time, and the time to the first text of a
-request that arrives while eight other clients stream.
+All servers get the same conversations, each of which is new to them, and take turns. llama-server
+runs twice: with its default, a KV cache for each slot, and with one KV cache for all slots, like
+eliza-ffi's. Two things are measured: the tokens per second of several clients whose answers stream
+at the same time, and the time to the first text of a request that arrives while eight other clients
+stream.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ ARRIVING_TOKENS = 4
 N_SLOTS, TOKENS_A_SLOT = 16, 1024
 """The slots of each server, and the tokens of a slot."""
 
-OURS, TUNED, THEIRS = "eliza-ffi", "eliza-ffi, tuned", "llama-server"
-SERVERS = (OURS, TUNED, THEIRS)
-"""The servers: ours with its default settings, ours with settings for many streams, and theirs."""
+OURS, THEIRS, ONE_CACHE = "eliza-ffi", "llama-server", "llama-server, one cache"
+SERVERS = (OURS, THEIRS, ONE_CACHE)
+"""Ours and theirs with default settings, and theirs with one KV cache for all slots."""
 
 
 @dataclass(frozen=True)
@@ -282,8 +282,8 @@ def _arriving(
 
 
 def _times_theirs(values: Lists) -> dict[str, tuple[float, float, float]]:
-    """Return the quartiles of each of our servers' values relative to llama-server's."""
-    return {name: quartiles(ratios(values[name], values[THEIRS])) for name in (OURS, TUNED)}
+    """Return the quartiles of our server's values relative to those of each llama-server."""
+    return {name: quartiles(ratios(values[OURS], values[name])) for name in (THEIRS, ONE_CACHE)}
 
 
 def _figures(rates: Lists, first: Lists) -> dict[str, dict[str, float]]:
@@ -311,27 +311,26 @@ def _turns(
 @contextmanager
 def _servers(path: Path, program: Path, n_threads: int) -> Iterator[Servers]:
     n_ctx = N_SLOTS * TOKENS_A_SLOT
-    more = ["--kv-unified", "--jinja"]
-    run = partial(running_server, str(path), "auto", N_SLOTS, 600.0, n_slots=N_SLOTS, n_ctx=n_ctx)
+    run = partial(serving, program, path, N_SLOTS, n_ctx, n_threads, ())
     with (
-        run() as ours,
-        run(n_threads=n_threads, n_ctx=TOKENS_A_SLOT, kv_unified="off") as tuned,
-        serving(program, path, N_SLOTS, n_ctx, n_threads, (), more) as theirs,
+        running_server(str(path), "auto", N_SLOTS, 600.0, n_slots=N_SLOTS, n_ctx=n_ctx) as ours,
+        run(["--jinja"]) as theirs,
+        run(["--jinja", "--kv-unified"]) as one_cache,
     ):
         yield {
             OURS: Server(ours.address, {}),
-            TUNED: Server(tuned.address, {}),
             THEIRS: Server((HOST, theirs.port), GREEDY),
+            ONE_CACHE: Server((HOST, one_cache.port), GREEDY),
         }
 
 
 def tables_of_chat(results: dict[str, Any]) -> str:
     """Return the figures as three tables."""
-    names, ratio_head = SERVERS, [f"{OURS} / {THEIRS}", f"{TUNED} / {THEIRS}"]
+    names, ratio_head = SERVERS, [f"/ {THEIRS}", f"/ {ONE_CACHE}"]
     cells, arriving = results["cells"], results["arriving"]
 
     def row(label: str, ways: dict[str, Any], show: Callable[[Any], str], *ratio: Any) -> list[str]:
-        shares = (by_method(each, (OURS, TUNED), spread) for each in ratio)
+        shares = (by_method(each, (THEIRS, ONE_CACHE), spread) for each in ratio)
         return [label, *by_method(ways, names, show), *(cell for each in shares for cell in each)]
 
     rates = [row(str(each["clients"]), each["ways"], _rate, each["times_theirs"]) for each in cells]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from bench.serving.__main__ import main
-from bench.serving.chat import OURS, THEIRS, TUNED
+from bench.serving.chat import ONE_CACHE, OURS, THEIRS
 from bench.serving.clients import Outcome, _difference
 from bench.serving.workload import Asked
 from bench.together.llama_server import find_llama_server
@@ -111,7 +111,7 @@ def test_both_servers_give_the_same_answers(library: Library, tmp_path: Path, na
 
 
 @needs_llama_server
-def test_chat_compares_both_of_our_servers_with_llama_server(
+def test_chat_compares_our_server_with_two_llama_servers(
     library: Library, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     model = str(default_model_path())
@@ -120,8 +120,8 @@ def test_chat_compares_both_of_our_servers_with_llama_server(
     results = json.loads((tmp_path / "serving-chat-beside.json").read_text())
     assert [cell["clients"] for cell in results["cells"]] == [1, 4]
     for cell in (*results["cells"], results["arriving"]):
-        assert set(cell["ways"]) == {OURS, TUNED, THEIRS}
-        assert set(cell["times_theirs"]) == {OURS, TUNED}
+        assert set(cell["ways"]) == {OURS, THEIRS, ONE_CACHE}
+        assert set(cell["times_theirs"]) == {THEIRS, ONE_CACHE}
         for figures in cell["ways"].values():
             assert figures["tokens_per_second"] > 0 and figures["first_text_ms_p50"] > 0
     capsys.readouterr()
