@@ -142,21 +142,29 @@ private:
         if (mask_ == nullptr) {
             return most;
         }
-        const auto is_on = [](ggml_fp16_t value) { return static_cast<uint16_t>(value != masked); };
         const ggml_fp16_t * first = mask_of(sequence, row);
+        const int64_t n_first = most > 1 ? n_cells_of_both(first, first) : 0;
         for (int64_t n = 1; n < most; ++n) {
             const ggml_fp16_t * next = mask_of(sequence, row + n);
-            int64_t n_first = 0, n_next = 0, n_both = 0;
-            for (int64_t i = 0; i < k_.ne[1]; ++i) {
-                n_first += is_on(first[i]);
-                n_next += is_on(next[i]);
-                n_both += is_on(first[i]) & is_on(next[i]);
-            }
-            if (2 * n_both < std::max(n_first, n_next)) {
+            if (2 * n_cells_of_both(first, next) < std::max(n_first, n_cells_of_both(next, next))) {
                 return n;
             }
         }
         return most;
+    }
+
+    // Returns how many cells two rows of the mask both attend to.
+    int64_t n_cells_of_both(const ggml_fp16_t * a, const ggml_fp16_t * b) const {
+        constexpr int64_t part = 1 << 15;  // its number of cells fits in 16 bits
+        int64_t n = 0;
+        for (int64_t begin = 0; begin < k_.ne[1]; begin += part) {
+            uint16_t n_of_part = 0;
+            for (int64_t i = begin; i < std::min(begin + part, k_.ne[1]); ++i) {
+                n_of_part = static_cast<uint16_t>(n_of_part + ((a[i] != masked) & (b[i] != masked)));
+            }
+            n += n_of_part;
+        }
+        return n;
     }
 
     // Returns how many heads from this one on belong to a task of n_rows rows.
