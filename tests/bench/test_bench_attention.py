@@ -1,4 +1,4 @@
-"""`bench.attention`: flash attention on and off."""
+"""`bench.attention`: our attention, and llama.cpp's without flash attention."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ pytestmark = pytest.mark.slow
 def test_a_row_compares_the_times_of_both_settings(
     monkeypatch: pytest.MonkeyPatch, task: Task
 ) -> None:
-    monkeypatch.setitem(attention.SUBJECTS, 64, SimpleNamespace(path=default_model_path))
-    cell = measure(64, task, rounds=2)
-    assert cell["head_size"] == 64
+    monkeypatch.setattr(attention, "SUBJECT", SimpleNamespace(path=default_model_path))
+    cell = measure(task, rounds=2)
     assert cell["off"] > 0.0 and cell["on"] > 0.0
     low, middle, high = cell["on_over_off"]
     assert 0.0 < low <= middle <= high
