@@ -56,7 +56,8 @@ Mask distances(int64_t n) {
 class Operation {
 public:
     // The keys and values in a cell depend only on its name.
-    explicit Operation(const Case & c, const std::function<int64_t(int64_t)> & name_of = [](int64_t cell) { return cell; })
+    explicit Operation(
+        const Case & c, const std::function<int64_t(int64_t)> & name_of = [](int64_t cell) { return cell; })
         : case_(c), context_(ggml_init({size_t{64} << 20, nullptr, false})) {
         q_ = values(GGML_TYPE_F32, c.dk, c.rows, c.heads, [](int64_t row) { return -1 - row; });
         k_ = values(c.k, c.dk, c.cells, c.groups, name_of);
@@ -217,10 +218,12 @@ std::vector<Case> cases() {
         c.sequences = 3;
         c.mask = [](int64_t s, int64_t, int64_t cell) { return cell < 30 * (s + 1) ? 0.0f : off; };
     });
-    add("large_keys_and_values", [](Case & c) { c.dk = 576, c.dv = 512, c.groups = 1, c.rows = 2, c.mask = text_after(70); });
+    add("large_keys_and_values",
+        [](Case & c) { c.dk = 576, c.dv = 512, c.groups = 1, c.rows = 2, c.mask = text_after(70); });
     add("floats", [](Case & c) { c.k = c.v = GGML_TYPE_F32, c.rows = 20, c.mask = text_after(70); });
     add("floats_one_token", [](Case & c) { c.k = c.v = GGML_TYPE_F32, c.mask = text_after(70); });
-    add("quantized", [](Case & c) { c.k = GGML_TYPE_Q8_0, c.v = GGML_TYPE_Q4_0, c.rows = 20, c.mask = text_after(70); });
+    add("quantized",
+        [](Case & c) { c.k = GGML_TYPE_Q8_0, c.v = GGML_TYPE_Q4_0, c.rows = 20, c.mask = text_after(70); });
     add("quantized_one_token", [](Case & c) { c.k = c.v = GGML_TYPE_Q8_0, c.mask = text_after(70); });
     add("bfloat", [](Case & c) { c.k = c.v = GGML_TYPE_BF16, c.rows = 2, c.mask = text_after(70); });
     return all;
@@ -268,8 +271,7 @@ TEST_P(CpuAttention, ARowHasTheSameBitsAloneAndWithOthers) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(, CpuAttention, testing::ValuesIn(cases()),
-                         [](const auto & test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(, CpuAttention, testing::ValuesIn(cases()), [](const auto & test) { return test.param.name; });
 
 // Components that do not fill a vector are left to llama.cpp's kernel, which is less exact.
 TEST(CpuAttentionTest, OddSizesWork) {

@@ -92,7 +92,8 @@ public:
         // Each thread should get several tasks, but a group is divided only if a thread would get none.
         const int64_t n_queries = n_heads_ * q_.ne[1] * q_.ne[3];
         const int64_t share = n_queries / (params.nth > 1 ? 2 * params.nth : 1);
-        queries_in_task_ = std::clamp(std::max(share, std::min(group_, n_queries / params.nth)), int64_t{1}, most_queries);
+        queries_in_task_ =
+            std::clamp(std::max(share, std::min(group_, n_queries / params.nth)), int64_t{1}, most_queries);
     }
 
     // Returns whether this kernel can compute the operation.
@@ -170,7 +171,8 @@ private:
     // Returns how many heads from this one on belong to a task of n_rows rows.
     int64_t heads_in_task(int64_t n_rows, int64_t head) const {
         const int64_t most = std::max(queries_in_task_ / n_rows, int64_t{1});
-        return most < group_ ? std::min(most, group_ - head % group_) : std::min(most / group_ * group_, n_heads_ - head);
+        return most < group_ ? std::min(most, group_ - head % group_)
+                             : std::min(most / group_ * group_, n_heads_ - head);
     }
 
     const ggml_fp16_t * mask_of(int64_t sequence, int64_t row) const {
@@ -305,8 +307,7 @@ private:
                 total = queries.totals[i] + simd::exp2(simd::all(sink), simd::all(queries.bases[i]))[0];
             }
             simd::scale(sums, dv_, total > 0.0f ? 1.0f / total : 0.0f);
-            const int64_t place =
-                queries.head_of(i) + out_.ne[1] * (queries.row_of(i) + out_.ne[2] * queries.sequence);
+            const int64_t place = queries.head_of(i) + out_.ne[1] * (queries.row_of(i) + out_.ne[2] * queries.sequence);
             std::memcpy(static_cast<char *>(out_.data) + static_cast<size_t>(place) * out_.nb[1], sums,
                         static_cast<size_t>(dv_) * sizeof(float));
         }

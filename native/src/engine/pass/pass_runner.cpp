@@ -21,9 +21,10 @@ constexpr uint32_t n_ctx_step = 256;
 
 // With flash_attn=auto, a model on the CPU does not use flash attention
 //   - if a cache stores 32-bit floats, because llama.cpp then converts all cells to half precision in each pass;
-//   - where our own attention is missing (attention/cpu_attention.cpp), unless a quantized V cache needs flash attention
-//     or each slot has its own cells. llama.cpp's kernel sums in half precision, in the order of the KV cells: depending
-//     on the contents of other slots, the logits of the same prompt differ by up to 0.01.
+//   - where our own attention is missing (attention/cpu_attention.cpp), unless a quantized V cache needs flash
+//   attention
+//     or each slot has its own cells. llama.cpp's kernel sums in half precision, in the order of the KV cells:
+//     depending on the contents of other slots, the logits of the same prompt differ by up to 0.01.
 llama_flash_attn_type resolve_flash_attn(const Options & options, const Model & model, KvTypes types) {
     if (!model.takes_flash_attention()) {
         return LLAMA_FLASH_ATTN_TYPE_DISABLED;
