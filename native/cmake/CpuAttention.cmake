@@ -19,8 +19,9 @@ if(MINGW)
   target_compile_options(eliza_cpu_attention PRIVATE -Wa,-muse-unaligned-vector-move)  # see LlamaCpp.cmake
 endif()
 
-# The linkers of macOS and zig, which builds the wheels, have no option --wrap. There, llama.cpp's attention stays.
-if(NOT APPLE AND NOT ELIZA_ZIG)
+# The linkers of macOS and zig, which builds the wheels, have no option --wrap, and the kernel is not yet tested on
+# Windows. There, llama.cpp's attention stays.
+if(NOT APPLE AND NOT WIN32 AND NOT ELIZA_ZIG)
   target_compile_definitions(eliza_core PUBLIC ELIZA_CPU_ATTENTION)
   target_link_libraries(eliza_core INTERFACE $<TARGET_OBJECTS:eliza_cpu_attention>)
   target_link_options(eliza_core INTERFACE -Wl,--wrap=ggml_compute_forward_flash_attn_ext)
