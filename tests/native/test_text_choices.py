@@ -176,7 +176,7 @@ def test_greedy_tokens_match_llguidances_masks_on_plain_logits(
     library: Library, hooks_path: Path
 ) -> None:
     vocabulary, engine, logits = vocabulary_of(None), llguidance_of(None), Logits(hooks_path)
-    dice, n_cases, near_ties = random.Random(13), share(150), 0
+    dice, n_cases, near_ties = random.Random(13), 150, 0
     # Opens its own model, because cached tokens of other tests change how sums are rounded.
     with Model(library=library, n_threads=1) as model:
         for _ in range(n_cases):
@@ -199,4 +199,4 @@ def test_greedy_tokens_match_llguidances_masks_on_plain_logits(
                 continue
             chosen = model.choose(prompt, texts, tokenization="any", mode="greedy")
             assert tuple(chosen.tokens) == tuple(tokens), (texts, prompt)
-    assert near_ties < n_cases // 3  # most cases are compared
+    assert near_ties < n_cases // 5

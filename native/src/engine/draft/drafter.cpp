@@ -5,6 +5,7 @@
 #include "common.h"
 #include "engine/draft/mtp_drafter.h"
 #include "engine/draft/ngram_lookup.h"
+#include "llama-context.h"
 #include "log.h"
 
 namespace eliza {
@@ -143,6 +144,9 @@ void Drafter::make_context(const Model & model, Decoder & decoder, llama_context
     params.n_seq_max = 1;
     params.n_outputs_max = 1;
     params.no_perf = true;
+    if (!decoder.context()->get_cparams().flash_attn) {
+        params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;  // drafts like the checked model computes
+    }
     context_ = model.new_context(params, "to draft in");
     decoder.runner().threads().attach_to(context_.get());
 }
