@@ -229,12 +229,16 @@ std::vector<Case> cases() {
     return all;
 }
 
-class CpuAttention : public testing::TestWithParam<Case> {};
+class CpuAttention : public testing::TestWithParam<Case> {
+protected:
+    void SetUp() override {
+        if (!eliza::has_cpu_attention) {
+            GTEST_SKIP() << "this platform uses llama.cpp's kernel";
+        }
+    }
+};
 
 TEST_P(CpuAttention, ComputesTheFormula) {
-    if (!eliza::has_cpu_attention) {
-        GTEST_SKIP() << "this platform uses llama.cpp's kernel";
-    }
     const std::vector<float> expected = Operation(GetParam()).expected();
     for (const int n_threads : {1, 2, 5}) {
         const std::vector<float> got = Operation(GetParam()).run(n_threads);
@@ -247,9 +251,6 @@ TEST_P(CpuAttention, ComputesTheFormula) {
 
 // Each row alone and together with the others, with more threads and with fewer.
 TEST_P(CpuAttention, ARowHasTheSameBitsAloneAndWithOthers) {
-    if (!eliza::has_cpu_attention) {
-        GTEST_SKIP() << "this platform uses llama.cpp's kernel";
-    }
     Case c = GetParam();
     const std::vector<float> all = Operation(c).run(1);
     EXPECT_EQ(Operation(c).run(3), all);

@@ -134,7 +134,6 @@ private:
     // Some heads of some rows: heads of one group, or all heads of several groups.
     struct Task {
         int64_t sequence, row, n_rows, head, n_heads;
-        int64_t n_queries() const { return n_rows * n_heads; }
     };
 
     // Returns how many rows from this one on attend mostly to the same cells.

@@ -4,7 +4,7 @@
 
 namespace eliza {
 
-// False if the platform's linker has no option --wrap, as on macOS and in the wheels. llama.cpp's kernel is then used.
+// False on macOS, on Windows and in the wheels, which use llama.cpp's kernel (cmake/CpuAttention.cmake).
 #ifdef ELIZA_CPU_ATTENTION
 constexpr bool has_cpu_attention = true;
 #else

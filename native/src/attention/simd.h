@@ -1,7 +1,7 @@
 // Vectors of floats, as wide as the CPU's registers, and products of small matrices.
 //
-// Each result is summed in an order of its own, whatever else is computed with it: a product of a vector and a row has
-// the same bits alone and among others.
+// What else is computed does not change the order in which a result is summed. So the product of a vector and a row has
+// the same bits alone and together with others.
 #pragma once
 
 #include <cstdint>
@@ -88,14 +88,12 @@ inline void store_sums(float * to, Vector a, Vector b, Vector c, Vector d) {
 #endif
 }
 
-inline Vector round(Vector x) {
-    const float magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds numbers below 2^22 to integers
-    return (x + magic) - magic;
-}
+constexpr float magic = 12582912.0f;  // 1.5 * 2^23: adding it rounds numbers below 2^22 to integers
+
+inline Vector round(Vector x) { return (x + magic) - magic; }
 
 // 2 to the power of n, for whole numbers n from -126 to 127. Below -126 the result is 0.
 inline Vector power_of_2(Vector n) {
-    const float magic = 12582912.0f;
     const Bits exponent = (bits_of(max(n, all(-127.0f)) + magic) + 127) << 23;
     return reinterpret_cast<Vector>(exponent & reinterpret_cast<Bits>(n >= -126.0f));
 }
