@@ -105,8 +105,8 @@ def add_model_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--kv-unified",
         choices=("on", "off"),
-        help="off: give each slot its own KV cache of --n-ctx tokens; concurrent text is generated "
-        "faster, decisions are slower (default: on)",
+        help="off: give each slot its own KV cache of --n-ctx tokens, so that no request takes the "
+        "room of another; decisions are slower (default: on)",
     )
     group.add_argument(
         "--flash-attn",

@@ -1,17 +1,8 @@
-# Our attention for the CPU, which replaces llama.cpp's (src/attention/cpu_attention.cpp).
-
-# The linkers of macOS and zig, which builds the wheels, have no option --wrap, and the kernel is not yet tested on
-# Windows. There, llama.cpp's attention stays.
-if(APPLE OR WIN32 OR ELIZA_ZIG)
-  return()
-endif()
+# The kernel that llama.cpp calls for attention on the CPU, under the name that LlamaCpp.cmake gives to the call:
+#   - eliza_cpu_attention, which the library links;
+#   - llama_cpu_attention, which calls llama.cpp's kernel. Every other program that links llama.cpp gets it.
 
 add_library(eliza_cpu_attention OBJECT src/attention/cpu_attention.cpp)
-target_include_directories(eliza_cpu_attention PRIVATE src)
-target_include_directories(eliza_cpu_attention SYSTEM PRIVATE
-  ${LLAMA_CPP_SOURCE_DIR}/ggml/include
-  ${LLAMA_CPP_SOURCE_DIR}/ggml/src            # ggml-impl.h
-  ${LLAMA_CPP_SOURCE_DIR}/ggml/src/ggml-cpu)  # ggml-cpu-impl.h
 # ThreadSanitizer does not see how llama.cpp synchronizes the threads.
 target_compile_options(eliza_cpu_attention PRIVATE -ffp-contract=fast -fno-sanitize=thread)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")  # the same CPU as for llama.cpp
@@ -21,7 +12,19 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")  # the same CPU as for llama.c
     target_compile_options(eliza_cpu_attention PRIVATE -mavx2 -mfma -mf16c -mbmi2)
   endif()
 endif()
-
-target_compile_definitions(eliza_core PUBLIC ELIZA_CPU_ATTENTION)
+if(MINGW)
+  target_compile_options(eliza_cpu_attention PRIVATE -Wa,-muse-unaligned-vector-move)  # as in LlamaCpp.cmake
+endif()
 target_link_libraries(eliza_core INTERFACE $<TARGET_OBJECTS:eliza_cpu_attention>)
-target_link_options(eliza_core INTERFACE -Wl,--wrap=ggml_compute_forward_flash_attn_ext)
+
+add_library(llama_cpu_attention STATIC src/attention/llama_cpu_attention.cpp)
+target_link_libraries(llama_cpu_attention PUBLIC ggml::ggml-cpu)
+set_property(TARGET ggml::ggml-cpu APPEND PROPERTY INTERFACE_LINK_LIBRARIES llama_cpu_attention)
+
+foreach(_target eliza_cpu_attention llama_cpu_attention)
+  target_include_directories(${_target} PRIVATE src)
+  target_include_directories(${_target} SYSTEM PRIVATE
+    ${LLAMA_CPP_SOURCE_DIR}/ggml/include
+    ${LLAMA_CPP_SOURCE_DIR}/ggml/src            # ggml-impl.h
+    ${LLAMA_CPP_SOURCE_DIR}/ggml/src/ggml-cpu)  # ggml-cpu-impl.h, ops.h
+endforeach()

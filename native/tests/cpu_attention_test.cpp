@@ -229,14 +229,7 @@ std::vector<Case> cases() {
     return all;
 }
 
-class CpuAttention : public testing::TestWithParam<Case> {
-protected:
-    void SetUp() override {
-        if (!eliza::has_cpu_attention) {
-            GTEST_SKIP() << "this platform uses llama.cpp's kernel";
-        }
-    }
-};
+class CpuAttention : public testing::TestWithParam<Case> {};
 
 TEST_P(CpuAttention, ComputesTheFormula) {
     const std::vector<float> expected = Operation(GetParam()).expected();
@@ -288,9 +281,6 @@ TEST(CpuAttentionTest, OddSizesWork) {
 
 // The cells of a row in other places of the cache.
 TEST(CpuAttentionTest, OtherSlotsDoNotChangeABit) {
-    if (!eliza::has_cpu_attention) {
-        GTEST_SKIP() << "this platform uses llama.cpp's kernel";
-    }
     Case c;
     c.groups = 4;
     c.cells = 512;

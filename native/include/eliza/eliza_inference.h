@@ -94,9 +94,9 @@ ELIZA_API int eliza_inference_mmap_evict(EliInferenceContext * ctx, const char *
  *                 0 (default) = min(trained length, 8192)
  *   n_slots       KV slots, which is the number of streams that can be open at once, 1 to 64 (default 8)
  *   kv_unified    "on" (default): the slots share the n_ctx cells of the KV cache, and equal prompts share cells.
- *                 "off": each slot has n_ctx cells of its own. Many streams that generate long texts are then
- *                 faster, but decisions are slower: only single tokens of several streams share a pass, and no
- *                 pass decodes several decisions
+ *                 "off": each slot has n_ctx cells of its own, so no stream takes the room of another.
+ *                 Decisions are then slower: only single tokens of several streams share a pass, and no pass
+ *                 decodes several decisions
  *   n_batch       prompt tokens per forward pass, 1 to 65536 (default 512); values above n_ctx act like n_ctx
  *   park_after    a closed stream leaves its tokens in the KV cache. If the cache is full, they move to host
  *                 memory, and they return when a prompt begins with the same tokens. At most n_ctx tokens are
@@ -108,8 +108,7 @@ ELIZA_API int eliza_inference_mmap_evict(EliInferenceContext * ctx, const char *
  *                 use those cores
  *   batching      "auto" (default): streams that decode at the same time share forward passes. "off": every
  *                 request runs its own passes. Sharing a pass changes only how logits are rounded
- *   flash_attn    "auto" (default: on a GPU, for a quantized V cache, and if kv_unified is off), "on" or
- *                 "off"
+ *   flash_attn    "auto" (default: on, except on the CPU for a KV cache of type f32), "on" or "off"
  *   backend_sampling  "on": when a device computes all logits, copy only the allowed tokens' logits (up to
  *                 1,024) to the host. "off": copy all of them. "auto" (default) currently means "off", because
  *                 no device is known to benefit

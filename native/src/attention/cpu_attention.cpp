@@ -21,11 +21,7 @@
 #include "ggml-cpu-impl.h"
 #include "ggml-cpu.h"
 #include "ggml.h"
-
-extern "C" {
-void __real_ggml_compute_forward_flash_attn_ext(const ggml_compute_params * params, ggml_tensor * out);
-void __wrap_ggml_compute_forward_flash_attn_ext(const ggml_compute_params * params, ggml_tensor * out);
-}
+#include "ops.h"
 
 namespace eliza {
 namespace {
@@ -474,11 +470,11 @@ private:
 }  // namespace
 }  // namespace eliza
 
-void __wrap_ggml_compute_forward_flash_attn_ext(const ggml_compute_params * params, ggml_tensor * out) {
+void eliza_compute_attention(const ggml_compute_params * params, ggml_tensor * out) {
     const eliza::Attention attention(*params, *out);
     if (attention.is_supported()) {
         attention.run();
     } else {
-        __real_ggml_compute_forward_flash_attn_ext(params, out);
+        ggml_compute_forward_flash_attn_ext(params, out);
     }
 }

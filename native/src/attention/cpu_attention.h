@@ -1,14 +1,7 @@
-// Attention on the CPU, in place of llama.cpp's kernel for GGML_OP_FLASH_ATTN_EXT. The linker's option
-// --wrap=ggml_compute_forward_flash_attn_ext redirects llama.cpp's calls; no other code calls it.
+// Attention on the CPU: what llama.cpp calls for GGML_OP_FLASH_ATTN_EXT (cmake/CpuAttention.cmake).
 #pragma once
 
-namespace eliza {
+struct ggml_compute_params;
+struct ggml_tensor;
 
-// False on macOS, on Windows and in the wheels, which use llama.cpp's kernel (cmake/CpuAttention.cmake).
-#ifdef ELIZA_CPU_ATTENTION
-constexpr bool has_cpu_attention = true;
-#else
-constexpr bool has_cpu_attention = false;
-#endif
-
-}  // namespace eliza
+extern "C" void eliza_compute_attention(const ggml_compute_params * params, ggml_tensor * out);

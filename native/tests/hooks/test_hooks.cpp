@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "attention/cpu_attention.h"
 #include "constraint/token_trie_constraint.h"
 #include "engine/model/model.h"
 #include "llama-cpp.h"
@@ -42,7 +41,7 @@ ELIZA_TEST_API int eliza_test_logits(const char * model_path, const int32_t * to
     params.n_batch = params.n_ctx;
     params.n_threads = params.n_threads_batch = 1;
     // As the engine does on the CPU.
-    params.flash_attn_type = eliza::has_cpu_attention ? LLAMA_FLASH_ATTN_TYPE_ENABLED : LLAMA_FLASH_ATTN_TYPE_DISABLED;
+    params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_ENABLED;
     const llama_context_ptr context(llama_init_from_model(model.get(), params));
     std::vector<llama_token> copy(tokens, tokens + n);
     const int32_t n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(model.get()));

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "attention/cpu_attention.h"
 #include "engine/model/rpc_connections.h"
 #include "error.h"
 #include "llama-context.h"
@@ -43,7 +42,7 @@ KvCache::KvCache(const Model & model, llama_context * context, KvTypes types, in
       context_(context),
       types_(types),
       is_unified_(context->get_cparams().kv_unified),
-      reads_all_cells_(!has_cpu_attention || !context->get_cparams().flash_attn),
+      reads_all_cells_(!context->get_cparams().flash_attn),
       park_after_(is_unified_ && is_worth_parking(model) ? park_after : 0),
       slots_(n_slots, !is_unified_) {
     for (int32_t lane = n_lanes; lane-- > 0;) {

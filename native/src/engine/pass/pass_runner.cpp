@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cfloat>
 
-#include "attention/cpu_attention.h"
 #include "engine/model/rpc_connections.h"
 #include "error.h"
 #include "llama-context.h"
@@ -19,12 +18,8 @@ constexpr int32_t default_n_ctx = 8192;
 // so every context length is, too.
 constexpr uint32_t n_ctx_step = 256;
 
-// With flash_attn=auto, a model on the CPU does not use flash attention
-//   - if a cache stores 32-bit floats, because llama.cpp then converts all cells to half precision in each pass;
-//   - where our own attention is missing (attention/cpu_attention.cpp), unless a quantized V cache needs flash
-//   attention
-//     or each slot has its own cells. llama.cpp's kernel sums in half precision, in the order of the KV cells:
-//     depending on the contents of other slots, the logits of the same prompt differ by up to 0.01.
+// With flash_attn=auto, a model on the CPU does not use flash attention if a cache stores 32-bit floats, because
+// llama.cpp would convert all cells to half precision in each pass.
 llama_flash_attn_type resolve_flash_attn(const Options & options, const Model & model, KvTypes types) {
     if (!model.takes_flash_attention()) {
         return LLAMA_FLASH_ATTN_TYPE_DISABLED;
@@ -33,8 +28,7 @@ llama_flash_attn_type resolve_flash_attn(const Options & options, const Model & 
         return options.flash_attn;
     }
     const bool has_floats = types.k == GGML_TYPE_F32 || types.v == GGML_TYPE_F32;
-    const bool is_inexact = !has_cpu_attention && options.kv_unified;
-    return has_floats || is_inexact ? LLAMA_FLASH_ATTN_TYPE_DISABLED : LLAMA_FLASH_ATTN_TYPE_AUTO;
+    return has_floats ? LLAMA_FLASH_ATTN_TYPE_DISABLED : LLAMA_FLASH_ATTN_TYPE_AUTO;
 }
 
 void require_usable(const Model & model, const Options & options, KvTypes types) {
