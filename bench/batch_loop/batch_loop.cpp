@@ -87,7 +87,7 @@ int main(int argc, char ** argv) {
         params.n_ubatch = params.n_batch;
         params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
         params.kv_unified = true;
-        pool_params.poll = 0;
+        pool_params.poll = 1;
     }
     const std::unique_ptr<ggml_threadpool, decltype(&ggml_threadpool_free)> pool(ggml_threadpool_new(&pool_params),
                                                                                  ggml_threadpool_free);
