@@ -107,7 +107,12 @@ def llama_options(build_folder: Path) -> list[str]:
     assert found is not None
     fetch = [sys.executable, str(ROOT / "scripts" / "fetch_llama_cpp.py")]
     source = subprocess.run(fetch, check=True, capture_output=True, text=True).stdout.strip()
-    return [f"-Dllama_DIR={found[1]}", f"-DNLOHMANN_JSON_INCLUDE_DIR={source}/vendor"]
+    return [
+        f"-Dllama_DIR={found[1]}",
+        f"-DNLOHMANN_JSON_INCLUDE_DIR={source}/vendor",
+        # In our build, llama.cpp calls attention by another name (native/cmake/CpuAttention.cmake).
+        f"-DCMAKE_CXX_STANDARD_LIBRARIES={build_folder}/libllama_cpu_attention.a",
+    ]
 
 
 @pytest.fixture(scope="module")
