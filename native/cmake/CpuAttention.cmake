@@ -1,19 +1,16 @@
-# The kernel that llama.cpp calls for attention on the CPU, under the name that LlamaCpp.cmake gives to the call:
-#   - eliza_cpu_attention, which the library links;
-#   - llama_cpu_attention, which calls llama.cpp's kernel. Every other program that links llama.cpp gets it.
+# The function that llama.cpp calls for attention on the CPU. LlamaCpp.cmake gives the call its name.
+#   - eliza_cpu_attention, our kernel, is part of the library.
+#   - llama_cpu_attention calls llama.cpp's own kernel. It is linked into all other programs that link llama.cpp.
 
 add_library(eliza_cpu_attention OBJECT src/attention/cpu_attention.cpp)
 # ThreadSanitizer does not see how llama.cpp synchronizes the threads.
-target_compile_options(eliza_cpu_attention PRIVATE -ffp-contract=fast -fno-sanitize=thread)
+target_compile_options(eliza_cpu_attention PRIVATE -ffp-contract=fast -fno-sanitize=thread ${_vector_moves})
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")  # the same CPU as for llama.cpp
   if(ELIZA_NATIVE)
     target_compile_options(eliza_cpu_attention PRIVATE -march=native)
   else()
     target_compile_options(eliza_cpu_attention PRIVATE -mavx2 -mfma -mf16c -mbmi2)
   endif()
-endif()
-if(MINGW)
-  target_compile_options(eliza_cpu_attention PRIVATE -Wa,-muse-unaligned-vector-move)  # as in LlamaCpp.cmake
 endif()
 target_link_libraries(eliza_core INTERFACE $<TARGET_OBJECTS:eliza_cpu_attention>)
 

@@ -36,10 +36,11 @@ endif()
 if(CMAKE_CROSSCOMPILING)
   set(ELIZA_NATIVE OFF)  # the library will run on a different CPU
 endif()
-# llama.cpp calls its kernel for attention in C and defines it in C++. So this renames only the call, which then
-# reaches our kernel (CpuAttention.cmake).
+# llama.cpp calls its attention kernel in C and defines the kernel in C++. Renaming it in C changes only the call, which
+# then reaches our kernel (CpuAttention.cmake).
 set(_c_only " -Dggml_compute_forward_flash_attn_ext=eliza_compute_attention")
 set(_flags "-ffunction-sections -fdata-sections")
+set(_vector_moves "")
 if(ELIZA_ZIG AND NOT APPLE AND CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64")
   string(APPEND _flags " -mcpu=generic+v8_2a+dotprod")  # zig's equivalent of -march
 endif()
@@ -48,7 +49,8 @@ if(ELIZA_ZIG AND APPLE)
 endif()
 if(MINGW)
   # Windows aligns the stack to 16 bytes, and GCC does not align it further for 32-byte AVX values (GCC bug 54412).
-  string(APPEND _flags " -Wa,-muse-unaligned-vector-move")
+  set(_vector_moves -Wa,-muse-unaligned-vector-move)
+  string(APPEND _flags " ${_vector_moves}")
   string(APPEND _c_only " -include ${CMAKE_CURRENT_SOURCE_DIR}/src/platform/thread_power_throttling.h")
 endif()
 set(_args
