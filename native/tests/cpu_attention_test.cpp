@@ -33,14 +33,14 @@ Mask text_after(int64_t n) {
     return [n](int64_t, int64_t row, int64_t cell) { return cell <= n + row ? 0.0f : off; };
 }
 
-// Each row has its own cells, which lie between those of the other rows.
+// Each row has cells of its own, between the cells of the other rows.
 Mask streams(int64_t n_streams, int64_t n) {
     return [=](int64_t, int64_t row, int64_t cell) {
         return cell % n_streams == row && cell / n_streams < n + row ? 0.0f : off;
     };
 }
 
-// All rows share a text; each has some cells of its own.
+// All rows share a prompt, and each row has some cells of its own.
 Mask branches(int64_t n) {
     return [n](int64_t, int64_t row, int64_t cell) {
         return cell < n || (cell < n + 40 && (cell - n) % 3 == row % 3) ? 0.0f : off;

@@ -1,7 +1,7 @@
 """Choices in any tokenization match llama.cpp's grammar and llguidance, token by token.
 
-At every step, each of the three must allow exactly the tokens with which the text can still become
-one of the choices. The allowed tokens are compared on vocabularies of four sizes, and greedy
+At every step, all three must allow exactly the tokens after which the text can still become a
+choice. The allowed tokens are compared on vocabularies of four sizes, and greedy
 decisions are compared on models. `native/tests/text_choices_test.cpp` compares allowed tokens with
 llama.cpp's grammar.
 """

@@ -455,7 +455,7 @@ ELIZA_API int eliza_inference_token_trie_supported(void);
 ELIZA_API int eliza_inference_set_token_trie(EliLlmStream * stream, const char * payload, size_t len, int mode);
 
 /* Tokenizes a set of labels once, for any number of spans. `json_array_of_strings` contains distinct, non-empty
- * strings. Each is tokenized as it would be in the middle of a text, on as many threads as there are CPUs. Returns
+ * strings. Each is tokenized as in the middle of other text, on as many threads as there are CPUs. Returns
  * NULL and sets *err if the array is empty, a label is empty or repeated, or the tokenizer cannot spell a label
  * exactly. The result can be used with all streams of the same model file, on any context and from any thread.
  * Free it at any time with eliza_inference_free_choices(); spans that have already started are not affected.
@@ -605,7 +605,7 @@ typedef struct {
     uint32_t size;          /* sizeof(eliza_rank_options_t); all other fields may be 0 */
     uint32_t k;             /* how many labels to return; 0 = 1 */
     int32_t rule;           /* an eliza_rank_rule */
-    int32_t max_passes;     /* stop after so many forward passes, proven or not; 0 = no limit, -1 = run none */
+    int32_t max_passes;     /* stop after this number of forward passes, proven or not; 0 = no limit, -1 = run none */
     const int32_t * groups; /* NULL, or n_groups numbers from 0 to n_groups - 1: the group of each label. Then groups
                              * are ranked, by the sum of their labels' probabilities. Only with ELIZA_RANK_LEGAL */
     uint64_t n_groups;      /* the number of labels, if `groups` is not NULL */

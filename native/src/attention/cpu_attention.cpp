@@ -1,8 +1,8 @@
 // llama.cpp's kernel computes the rows of a small batch one at a time, looks at every cell of the KV cache for every
 // row and head, and sums in half precision. This kernel
 //   - reads only the cells that a row attends to, so the cells of other slots cost almost nothing;
-//   - reads a cell once for all rows and heads that attend to it: the tokens of a text, the branches of a tree, and the
-//     heads of a group;
+//   - reads a cell once for all rows and heads that attend to it: the tokens of a prompt, the branches of a tree, and
+//     the heads of a group;
 //   - sums in single precision, and in an order that depends only on the order of the row's own cells. So a row has the
 //     same result, bit for bit, alone and in a shared pass.
 //
@@ -441,7 +441,7 @@ private:
         }
     }
 
-    // Several queries at a time, because each addition waits for the one before.
+    // Several queries at a time, because each addition waits for the previous one.
     void add_to_totals(const Queries & queries, int64_t n) const {
         constexpr int64_t at_once = 4;
         for (int64_t i = 0; i < queries.n(); i += at_once) {

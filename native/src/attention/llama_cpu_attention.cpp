@@ -1,3 +1,4 @@
+// For programs that link llama.cpp without our kernel.
 #include "attention/cpu_attention.h"
 #include "ops.h"
 

@@ -1,7 +1,7 @@
 // Vectors of floats, as wide as the CPU's registers, and products of small matrices.
 //
-// What else is computed does not change the order in which a result is summed. So the product of a vector and a row has
-// the same bits alone and together with others.
+// The order of a sum does not depend on the other results that a function computes. So the product of a vector and a
+// row has the same bits alone and together with others.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // The contents of a llama_context's KV cache: slots, one per stream, and lanes, which are temporary branches of a slot.
 //
 // If the cache is full, the tokens of closed streams are parked: they are moved to host memory, and restored for a
-// prompt that begins like them. Without flash attention, every pass reads all cells in use, whether or not its streams
-// need them; tokens are then parked earlier, after some passes that did not use them.
+// prompt that begins with the same tokens. Without flash attention, every pass reads all cells in use, whether or not
+// its streams need them; tokens are then parked earlier, after some passes that did not use them.
 //
 // Not thread-safe: only the thread that runs forward passes may use it (engine/pass/pass_queue.h). The table of slots
 // is thread-safe.

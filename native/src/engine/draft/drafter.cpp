@@ -145,7 +145,7 @@ void Drafter::make_context(const Model & model, Decoder & decoder, llama_context
     params.n_outputs_max = 1;
     params.no_perf = true;
     if (!decoder.context()->get_cparams().flash_attn) {
-        params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;  // drafts like the checked model computes
+        params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;  // as in the checked model's context
     }
     context_ = model.new_context(params, "to draft in");
     decoder.runner().threads().attach_to(context_.get());

@@ -14,7 +14,8 @@ ComputeThreads::ComputeThreads(int32_t n_threads, BusyMachineGuard & guard)
       size_(startable_thread_count(n_threads == 0 ? usable_core_count() : std::min(n_threads, usable_cpu_count()))) {
     const std::vector<int32_t> before = all_threads();
     ggml_threadpool_params params = ggml_threadpool_params_default(size_);
-    // After a pass, the threads spin for about two milliseconds: the next pass of a stream then need not wake them.
+    // After a pass, the threads spin for a few milliseconds (131,072 pause instructions), because waking them for the
+    // next pass takes time. A higher value would take cores from the other models of the process.
     params.poll = 1;
     pool_.reset(ggml_threadpool_new(&params));
     const std::vector<int32_t> after = all_threads();
