@@ -23,6 +23,7 @@ Messages: TypeAlias = Sequence[Mapping[str, Any]]
 """A conversation, oldest message first; see :meth:`ChatTemplate.render`."""
 
 MAX_SOURCE = 200_000
+OLDER_NAMES = ("datetime", "functions")  # variables that older templates read
 
 
 class ChatTemplate:
@@ -64,6 +65,9 @@ class ChatTemplate:
             )
         try:
             self._template = _environment().from_string(source)
+            # Here, because parsing a long template again could take all the time of a rendering.
+            older = {name for name in OLDER_NAMES if name in source}
+            self._older_names = older and older & self._sandbox.names_needed(_environment(), source)
         except Exception as error:  # from the parser, Python's compiler or the sandbox
             raise ChatTemplateError(f"the chat template is not valid: {_summary(error)}") from error
 
@@ -167,19 +171,15 @@ class ChatTemplate:
     def _older_variables(self, tools: Any) -> dict[str, str]:
         """Return variables that older templates read instead of ``strftime_now`` and ``tools``."""
         variables = {}
-        if "datetime" in self._names_needed:
+        if "datetime" in self._older_names:
             variables["datetime"] = datetime.now().strftime("%b %d %Y")
-        if "functions" in self._names_needed:
+        if "functions" in self._older_names:
             functions = [
                 tool.get("function", tool) if isinstance(tool, Mapping) else tool
                 for tool in tools or ()
             ]
             variables["functions"] = self._sandbox.to_json(functions, indent=4)
         return variables
-
-    @lazy_property
-    def _names_needed(self) -> frozenset[str]:
-        return frozenset(self._sandbox.names_needed(_environment(), self.source))
 
 
 def template_of_model(facts: Mapping[str, Any]) -> ChatTemplate:
