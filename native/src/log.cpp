@@ -7,6 +7,7 @@
 #include "ggml-backend.h"
 #include "llama.h"
 #include "platform/cpu_instructions.h"
+#include "platform/lazy_buffers.h"
 #include "platform/process.h"
 
 namespace eliza {
@@ -98,6 +99,7 @@ void init_backend() {
         check_cpu();  // before ggml computes its first table
         llama_log_set(receive_llama_log, nullptr);
         llama_backend_init();
+        clear_buffers_lazily();
         return true;
     }();
 }
