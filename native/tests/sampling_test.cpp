@@ -1,5 +1,6 @@
 // The sampler chain by name and order, its settings, and Gumbel-max.
 
+#include <algorithm>
 #include <cmath>
 #include <random>
 
@@ -46,6 +47,26 @@ protected:
         return counts;
     }
 };
+
+TEST(Argmax, IsTheFirstLargestLogit) {
+    std::mt19937 random(3);
+    for (const int32_t n : {1, 15, 16, 17, 255, 256, 257, 300, 1000, 4099}) {
+        for (int turn = 0; turn < 200; ++turn) {
+            std::vector<float> logits(static_cast<size_t>(n));
+            // Few different values, so that the largest one is often at several places.
+            for (float & logit : logits) logit = static_cast<float>(static_cast<int>(random() % 50) - 25);
+            if (turn % 4 == 1) std::fill(logits.begin(), logits.begin() + n / 2, -INFINITY);
+            if (turn % 4 == 2) logits[random() % logits.size()] = INFINITY;
+            const auto expected = std::max_element(logits.begin(), logits.end()) - logits.begin();
+            ASSERT_EQ(argmax(logits.data(), n), expected) << n << " logits, turn " << turn;
+
+            const std::vector<float> none(logits.size(), -INFINITY);
+            ASSERT_THROW(argmax(none.data(), n), Error);
+            logits[random() % logits.size()] = NAN;
+            ASSERT_THROW(argmax(logits.data(), n), Error);
+        }
+    }
+}
 
 TEST_F(Sampling, TheChainHasTheActiveSamplersInOrder) {
     EXPECT_EQ(chain_of("{}"), "greedy");

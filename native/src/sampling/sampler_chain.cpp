@@ -52,6 +52,8 @@ llama_token think_token(const llama_vocab * vocab) {
     return n == 1 ? token : LLAMA_TOKEN_NULL;
 }
 
+Error not_a_number() { return {ELIZA_ERR_FFI_FAULT, "the model gave a logit that is not a number"}; }
+
 bool between_0_and_1(float value) { return value > 0.0f && value < 1.0f; }
 
 // Checks logits for NaN and infinity, because sorting with NaN is undefined. It is branchless, so that the loops over a
@@ -64,7 +66,7 @@ public:
     }
     void refuse_what_is_no_number() const {
         if (not_a_number_ != 0) {
-            throw Error(ELIZA_ERR_FFI_FAULT, "the model gave a logit that is not a number");
+            throw not_a_number();
         }
     }
     bool any_infinite() const { return infinite_ != 0; }
@@ -434,24 +436,43 @@ uint32_t nth_seed(uint32_t seed, uint32_t n) {
     return mixed != LLAMA_DEFAULT_SEED ? mixed : 0;
 }
 
+// Finds the first block with the largest logit, and then the logit in it. A compiler can vectorize the maximum of a
+// block, but not a search for its place.
 int32_t argmax(const float * logits, int32_t n) {
-    Oddities odd;
-    for (int32_t i = 0; i < n; ++i) {
-        odd.look_at(logits[i]);
-    }
-    odd.refuse_what_is_no_number();
-    int32_t best = -1;
-    float best_logit = -INFINITY;
-    for (int32_t i = 0; i < n; ++i) {
-        if (logits[i] > best_logit) {
-            best_logit = logits[i];
-            best = i;
+    constexpr int32_t block = 256, n_lanes = 16;
+    float best = -INFINITY;
+    int32_t begin_of_best = n;
+    int odd = 0;
+    for (int32_t begin = 0; begin < n; begin += block) {
+        const int32_t end = std::min(n, begin + block);
+        float lanes[n_lanes];
+        std::fill(lanes, lanes + n_lanes, -INFINITY);
+        int32_t i = begin;
+        for (; i + n_lanes <= end; i += n_lanes) {
+            for (int32_t lane = 0; lane < n_lanes; ++lane) {
+                const float logit = logits[i + lane];
+                lanes[lane] = logit > lanes[lane] ? logit : lanes[lane];
+            }
+        }
+        for (; i < end; ++i) {
+            lanes[0] = std::max(lanes[0], logits[i]);
+        }
+        for (i = begin; i < end; ++i) {
+            odd |= logits[i] != logits[i] ? 1 : 0;
+        }
+        const float best_of_block = *std::max_element(lanes, lanes + n_lanes);
+        if (best_of_block > best) {
+            best = best_of_block;
+            begin_of_best = begin;
         }
     }
-    if (best < 0) {
+    if (odd != 0) {
+        throw not_a_number();
+    }
+    if (begin_of_best == n) {
         throw no_finite_logit();
     }
-    return best;
+    return static_cast<int32_t>(std::find(logits + begin_of_best, logits + n, best) - logits);
 }
 
 }  // namespace eliza

@@ -113,7 +113,7 @@ private:
 uint32_t nth_seed(uint32_t seed, uint32_t n);
 
 // Returns the index of the largest of n logits, the first one if there are several. Throws an Error if none is above
-// -infinity.
+// -infinity, or if one is not a number.
 int32_t argmax(const float * logits, int32_t n);
 
 }  // namespace eliza
