@@ -256,7 +256,7 @@ void PassQueue::note_outcome(PassRequest & request) {
         request.is_done = true;
         request.fraction = request.error ? 0.0f : 1.0f;
         remove(request);
-        expect(request.slot, true);
+        expect(request.slot, !request.alone);
     } else {
         request.fraction = scheduler_.fraction(request);
         waiting_.splice(waiting_.end(), waiting_, request.place);  // other requests go first

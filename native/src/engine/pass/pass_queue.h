@@ -84,7 +84,7 @@ private:
     bool is_led_ = false;
     const PassScheduler::Pass * running_ = nullptr;
     CancelFlag * running_alone_ = nullptr;  // of the caller that uses the context alone
-    std::vector<bool> expected_;            // by slot: its request was done in the last pass, so the next may come soon
+    std::vector<bool> expected_;            // by slot: its request ended with the last pass, so the next may come soon
     int32_t n_expected_ = 0;
     std::condition_variable companion_came_;
     int64_t last_pass_us_ = 0;
