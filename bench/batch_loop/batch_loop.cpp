@@ -85,7 +85,6 @@ int main(int argc, char ** argv) {
     if (settings == "equal") {
         params.n_batch = std::max(512u, params.n_seq_max);
         params.n_ubatch = params.n_batch;
-        params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
         params.kv_unified = true;
         pool_params.poll = 1;
     }

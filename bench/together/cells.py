@@ -51,14 +51,11 @@ N_CTX = 8192
 SERVERS = {
     SERVER: (),
     SERVER_EQUAL: (
-        *("--flash-attn", "off", "--kv-unified", "--batch-size", "512", "--ubatch-size", "512"),
+        *("--kv-unified", "--batch-size", "512", "--ubatch-size", "512"),
         *("--poll", "1", "--poll-batch", "1"),
     ),
 }
-"""The arguments of llama-server with its defaults and with eliza-ffi's settings.
-
-Flash attention is off, because llama.cpp's own is less exact than eliza-ffi's.
-"""
+"""The arguments of llama-server with its defaults and with eliza-ffi's settings."""
 
 Prompts = list[list[int]]
 T = TypeVar("T")
