@@ -45,6 +45,9 @@ def markdown(results: dict[str, Any]) -> str:
         "eliza-ffi's tokens per second divided by the tokens per second of another method in the "
         "same round: median (quartiles). *One stream* is a single eliza-ffi stream",
         _table(text, (*WRITERS[1:], ALONE), _quartiles, "times_theirs", before="/ "),
+        "The same with the time of the prompts, first requests included: eliza-ffi's median divided "
+        "by the median of another method",
+        _table(list(map(_with_prompts, text)), WRITERS[1:], _shown, "times_theirs", before="/ "),
         "Milliseconds between consecutive tokens of a stream: median (p99)",
         _table(text, WRITERS, _times, "token_ms"),
         "The same times divided by the times of the batch loop with its defaults: median (p99)",
@@ -155,6 +158,14 @@ def _table(
     return markdown_table(
         [*left, *heads], ([*head, *by_method(ways, names, show)] for head, ways in rows)
     )
+
+
+def _with_prompts(
+    row: tuple[list[str], Mapping[str, Any]],
+) -> tuple[list[str], Mapping[str, Any]]:
+    head, ways = row
+    rates = {name: figures["with_prompts"] for name, figures in ways.items()}
+    return head, {name: {"times_theirs": rates[OURS] / rate} for name, rate in rates.items()}
 
 
 def _shown(figure: str, way: Mapping[str, Any]) -> str:
