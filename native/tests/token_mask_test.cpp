@@ -227,7 +227,10 @@ TEST_F(ForcedTokens, InvalidOnesAreRejectedAndChangeNothing) {
     prefill(stream, prompt);
     force(stream, forced);
     force(stream, {forced[0], n_vocab}, "tokens[1]: " + std::to_string(n_vocab));
-    force(stream, Tokens(100000, forced[0]), "100000 tokens do not fit the context");
+    ErrorText error;
+    EXPECT_EQ(eliza_inference_llm_stream_set_forced_tokens(stream.get(), forced.data(), uint64_t{1} << 40, error.out()),
+              ELIZA_ERR_INVALID_ARG);
+    EXPECT_NE(error.text().find("the number of tokens"), std::string::npos) << error.text();
     EXPECT_EQ(pull(stream, 1).tokens, forced);
     set_trie(stream, payload_of(context, action_names), ELIZA_TRIE_ARGMAX);
     force(stream, forced, "a span of choices is active");

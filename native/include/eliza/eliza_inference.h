@@ -558,7 +558,7 @@ ELIZA_API int eliza_inference_llm_stream_set_token_mask(EliLlmStream * stream, c
  * call of eliza_inference_llm_stream_next() returns as many of them as its buffers hold. An end-of-generation
  * token among them ends the generation. Replaces a token mask. The calls that remove a mask also remove forced
  * tokens, and a stream that rejects a mask also rejects forced tokens. An empty list removes the tokens that have
- * not been returned yet. More tokens than the context holds are rejected with ELIZA_ERR_CONTEXT_FULL. */
+ * not been returned yet. */
 ELIZA_API int32_t eliza_inference_llm_stream_set_forced_tokens(EliLlmStream * stream, const int32_t * tokens,
                                                                uint64_t n, char ** err);
 

@@ -184,7 +184,11 @@ InferenceContext::NextToken InferenceContext::score_next(const llama_token * tok
         slot.most_wait = options_.slot_wait;
     }
     try {
-        decoder->check_tokens(tokens, n);
+        if (n > static_cast<size_t>(decoder->n_ctx())) {  // check the length before reading the tokens
+            throw ContextFull(std::to_string(n) + " tokens do not fit the context of " +
+                              std::to_string(decoder->n_ctx()) + " (option n_ctx)");
+        }
+        decoder->model().check_tokens(tokens, n);
     } catch (...) {
         decoder.reset();
         note_opened({}, false);

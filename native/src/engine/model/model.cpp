@@ -414,6 +414,7 @@ std::shared_ptr<const GrammarVocabulary> Model::grammar_texts() const {
 TextConstraints & Model::text_constraints() const { return *texts().constraints; }
 
 void Model::check_tokens(const llama_token * tokens, size_t n) const {
+    checked_size(n, "the number of tokens");  // before reading them
     const int32_t size = n_vocab();
     for (size_t i = 0; i < n; ++i) {
         if (tokens[i] < 0 || tokens[i] >= size) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <string>
 #include <utility>
 
 #include "engine/pass/batch.h"
@@ -39,14 +38,6 @@ Decoder::Decoder(const std::shared_ptr<Model> & model, std::shared_ptr<ComputeTh
       tree_limits_(limits_for(runner_, lanes_for(*model, options))),
       queue_(runner_, cache_, options.share_passes && model->can_share_passes(),
              std::max(most_rows(*model), options.n_slots)) {}
-
-void Decoder::check_tokens(const llama_token * tokens, size_t n) const {
-    if (n > static_cast<size_t>(n_ctx())) {  // before reading the tokens
-        throw ContextFull(std::to_string(n) + " tokens do not fit the context of " + std::to_string(n_ctx()) +
-                          " (option n_ctx)");
-    }
-    model().check_tokens(tokens, n);
-}
 
 std::shared_ptr<llama_context> Decoder::context_of_assistant(const std::shared_ptr<Model> & assistant) {
     const auto found = assistants_.find(assistant);

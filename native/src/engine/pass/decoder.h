@@ -43,9 +43,6 @@ public:
     int32_t n_batch() const { return runner_.n_batch(); }
     int32_t n_ctx() const { return static_cast<int32_t>(llama_n_ctx_seq(context())); }
 
-    // Throws an Error if the context cannot hold n tokens, or if one of them is outside the vocabulary.
-    void check_tokens(const llama_token * tokens, size_t n) const;
-
     // Returns how many drafted tokens a pass may decode: all of them may have to be removed from the cache again.
     int32_t most_ahead() const { return cache_.most_revocable(n_batch()); }
 

@@ -418,7 +418,7 @@ void Stream::set_token_mask(const uint32_t * bits, size_t n_words) {
 
 void Stream::set_forced_tokens(const llama_token * tokens, size_t n) {
     require_free_choice("forced tokens");
-    decoder_->check_tokens(tokens, n);
+    decoder_->model().check_tokens(tokens, n);
     forced_.assign(tokens, tokens + n);
     mask_.reset();
     draft_.drop();
