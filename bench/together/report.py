@@ -45,8 +45,8 @@ def markdown(results: dict[str, Any]) -> str:
         "eliza-ffi's tokens per second divided by the tokens per second of another method in the "
         "same round: median (quartiles). *One stream* is a single eliza-ffi stream",
         _table(text, (*WRITERS[1:], ALONE), _quartiles, "times_theirs", before="/ "),
-        "The same with the time of the prompts, first requests included: eliza-ffi's median divided "
-        "by the median of another method",
+        "The same with the time of the prompts, first requests included: eliza-ffi's median "
+        "divided by the median of another method",
         _table(list(map(_with_prompts, text)), WRITERS[1:], _shown, "times_theirs", before="/ "),
         "Milliseconds between consecutive tokens of a stream: median (p99)",
         _table(text, WRITERS, _times, "token_ms"),
