@@ -52,8 +52,6 @@ llama_token think_token(const llama_vocab * vocab) {
     return n == 1 ? token : LLAMA_TOKEN_NULL;
 }
 
-Error not_a_number() { return {ELIZA_ERR_FFI_FAULT, "the model gave a logit that is not a number"}; }
-
 bool between_0_and_1(float value) { return value > 0.0f && value < 1.0f; }
 
 // Checks logits for NaN and infinity, because sorting with NaN is undefined. It is branchless, so that the loops over a
@@ -66,7 +64,7 @@ public:
     }
     void refuse_what_is_no_number() const {
         if (not_a_number_ != 0) {
-            throw not_a_number();
+            throw Error(ELIZA_ERR_FFI_FAULT, "the model gave a logit that is not a number");
         }
     }
     bool any_infinite() const { return infinite_ != 0; }
@@ -442,7 +440,7 @@ int32_t argmax(const float * logits, int32_t n) {
     constexpr int32_t block = 256, n_lanes = 16;
     float best = -INFINITY;
     int32_t begin_of_best = n;
-    int odd = 0;
+    Oddities odd;
     for (int32_t begin = 0; begin < n; begin += block) {
         const int32_t end = std::min(n, begin + block);
         float lanes[n_lanes];
@@ -458,7 +456,7 @@ int32_t argmax(const float * logits, int32_t n) {
             lanes[0] = std::max(lanes[0], logits[i]);
         }
         for (i = begin; i < end; ++i) {
-            odd |= logits[i] != logits[i] ? 1 : 0;
+            odd.look_at(logits[i]);
         }
         const float best_of_block = *std::max_element(lanes, lanes + n_lanes);
         if (best_of_block > best) {
@@ -466,9 +464,7 @@ int32_t argmax(const float * logits, int32_t n) {
             begin_of_best = begin;
         }
     }
-    if (odd != 0) {
-        throw not_a_number();
-    }
+    odd.refuse_what_is_no_number();
     if (begin_of_best == n) {
         throw no_finite_logit();
     }

@@ -288,11 +288,10 @@ std::vector<llama_token> Model::tokenize(std::string_view text, bool add_special
 }
 
 std::string Model::detokenize(const llama_token * tokens, size_t n, bool remove_special, bool unparse_special) const {
-    const int32_t n_tokens = checked_size(n, "the number of tokens");
     check_tokens(tokens, n);
     std::string text(n * 8 + 16, '\0');
     const auto run = [&] {
-        return llama_detokenize(vocab(), tokens, n_tokens, text.data(),
+        return llama_detokenize(vocab(), tokens, static_cast<int32_t>(n), text.data(),
                                 checked_size(text.size(), "the text's length in bytes"), remove_special,
                                 unparse_special);
     };
