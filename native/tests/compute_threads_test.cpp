@@ -1,6 +1,6 @@
 // The number of threads for a pass.
 
-#include "engine/pass/compute_threads.h"
+#include "engine/compute_threads.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <thread>
 #include <vector>
 
-#include "engine/pass/embedder.h"
+#include "engine/embedder.h"
 #include "engine_parts.h"
 #include "platform/machine.h"
 #include "posix.h"

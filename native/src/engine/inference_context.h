@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "engine/choice/prepared_choices.h"
+#include "engine/embedder.h"
 #include "engine/model/model.h"
 #include "engine/options.h"
 #include "engine/pass/decoder.h"
-#include "engine/pass/embedder.h"
 #include "engine/stream/stream.h"
 
 namespace eliza {

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "engine/cache/kv_cache.h"
+#include "engine/compute_threads.h"
 #include "engine/model/model.h"
 #include "engine/options.h"
 #include "engine/pass/batch.h"
-#include "engine/pass/compute_threads.h"
 #include "engine/pass/output_head.h"
 #include "llama-cpp.h"
 #include "sampling/logit_gather.h"

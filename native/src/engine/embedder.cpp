@@ -1,4 +1,4 @@
-#include "engine/pass/embedder.h"
+#include "engine/embedder.h"
 
 #include <algorithm>
 #include <cmath>

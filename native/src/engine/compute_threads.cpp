@@ -1,4 +1,4 @@
-#include "engine/pass/compute_threads.h"
+#include "engine/compute_threads.h"
 
 #include <algorithm>
 #include <iterator>

@@ -1,4 +1,4 @@
-#include "engine/pass/threads.h"
+#include "engine/threads.h"
 
 #include <algorithm>
 #include <atomic>

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <vector>
 
-#include "engine/pass/threads.h"
+#include "engine/threads.h"
 #include "ggml-cpu.h"
 #include "llama.h"
 

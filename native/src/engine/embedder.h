@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "engine/compute_threads.h"
 #include "engine/model/model.h"
-#include "engine/pass/compute_threads.h"
 
 namespace eliza {
 
