@@ -305,6 +305,65 @@ TEST(GrammarStates, DroppedStatesAreRecomputed) {
     }
 }
 
+TEST(GrammarStates, ALaterTextReusesTheMasks) {
+    const Vocab & vocab = vocab_of("llama-spm");
+    const std::string gbnf = R"(root ::= "reused " [a-z]+)";
+    SharedMask first;
+    {
+        StatesGrammar grammar(vocab.texts, gbnf, GrammarLimits());
+        first = grammar.mask();
+        StatesGrammar beside(vocab.texts, gbnf, GrammarLimits());
+        EXPECT_NE(beside.mask(), first);  // one text at a time uses an automaton
+        EXPECT_EQ(allowed(beside), first->tokens.tokens());
+    }
+    EXPECT_EQ(StatesGrammar(vocab.texts, gbnf, GrammarLimits()).mask(), first);
+    EXPECT_NE(StatesGrammar(vocab.texts, gbnf + "\nother ::= root", GrammarLimits(), {}, "other").mask(), first);
+}
+
+TEST(GrammarStates, LaterTextsAllowTheSameTokens) {
+    std::mt19937 random(7);
+    const Vocab & vocab = vocab_of("llama-spm");
+    for (const char * gbnf : grammars) {
+        for (int text = 0; text < 3; ++text) compare(vocab, gbnf, random, 6);
+    }
+}
+
+TEST(GrammarStates, ALaterTextHasItsOwnLimits) {
+    const Vocab & vocab = vocab_of("gpt-2");
+    const auto error_with = [&](const GrammarLimits & limits) {
+        StatesGrammar grammar(vocab.texts, exploding, limits);
+        for (int i = 0; i < 8; ++i) grammar.accept(64);
+        return std::string(error_of([&] { grammar.in_step(); }).what());
+    };
+    GrammarLimits few;
+    few.n_steps = 1000;
+    // A failed computation leaves no states: with them, the second one would come further.
+    const std::string error = error_with(few);
+    EXPECT_NE(error.find("more than 1000 steps"), std::string::npos) << error;
+    EXPECT_EQ(error_with(few), error);
+    EXPECT_EQ(error_with(GrammarLimits()), "no error");
+    EXPECT_EQ(error_with(few), "no error");  // the states are known now
+}
+
+TEST(AutomatonPool, DropsTheAutomataThatWereGivenBackFirst) {
+    AutomatonPool pool;
+    const auto give = [&](const std::string & key, size_t n_bytes) {
+        pool.give_back(key, std::make_unique<GrammarAutomaton>(), n_bytes);
+    };
+    give("a", size_t(30) << 20);
+    give("b", size_t(30) << 20);
+    EXPECT_EQ(pool.take("c"), nullptr);
+    EXPECT_NE(pool.take("a"), nullptr);
+    EXPECT_EQ(pool.take("a"), nullptr);
+    give("a", size_t(30) << 20);
+    give("c", size_t(30) << 20);  // too much for all three
+    EXPECT_EQ(pool.take("b"), nullptr);
+    EXPECT_EQ(pool.size(), 2u);
+    for (int i = 0; i < 100; ++i) give("d", 1);
+    EXPECT_EQ(pool.take("a"), nullptr);
+    EXPECT_EQ(pool.size(), 64u);
+}
+
 TEST(GrammarStates, HiddenLeftRecursionIsRejected) {
     for (const char * gbnf :
          {"root ::= root \"a\" | \"b\"", "root ::= x root \"y\" | \"z\"\nx ::= y\ny ::= | \"q\"",

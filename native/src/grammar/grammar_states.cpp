@@ -28,6 +28,7 @@ void GrammarStates::begin_token() {
 void GrammarStates::count_step() {
     constexpr int64_t between_checkpoints = 1 << 12;
     if (--n_steps_left_ < 0) {
+        has_exceeded_limit_ = true;
         throw invalid_argument("gbnf_grammar: the next token takes more than " + std::to_string(limits_.n_steps) +
                                " steps through the grammar (option grammar_budget): the grammar is too ambiguous here");
     }
@@ -46,8 +47,9 @@ size_t GrammarStates::n_bytes() const {
            found_.size() * sizeof(Place) + to_follow_.size() * sizeof(Frame);
 }
 
-void GrammarStates::check_bytes() const {
+void GrammarStates::check_bytes() {
     if (n_bytes() > n_bytes_before_ + limits_.n_bytes) {
+        has_exceeded_limit_ = true;
         throw invalid_argument(
             "gbnf_grammar: the grammar is too ambiguous: the states for the next token need more than " +
             std::to_string(limits_.n_bytes >> 20) + " MiB");

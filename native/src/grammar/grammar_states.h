@@ -16,6 +16,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "grammar/gbnf.h"
@@ -71,6 +72,16 @@ public:
     // keeps for the states, such as masks.
     bool is_large(size_t n_more_bytes) const { return n_bytes() + n_more_bytes > limits_.n_bytes_kept; }
 
+    // The size of the states in bytes.
+    size_t n_bytes() const;
+
+    // Replaces the limits. The states stay, and nothing of the old limits is called any more.
+    void set_limits(GrammarLimits limits) { limits_ = std::move(limits); }
+
+    // True if a limit was exceeded at any time. The states then hold parts of a computation that failed: with them, the
+    // same computation would take fewer steps.
+    bool has_exceeded_limit() const { return has_exceeded_limit_; }
+
     // Returns an empty automaton of the same grammar, and adopts a state of another automaton of that grammar.
     std::unique_ptr<GrammarStates> fresh() const { return std::make_unique<GrammarStates>(rules_, limits_); }
     State adopt(const GrammarStates & other, State state);
@@ -106,11 +117,11 @@ private:
     State intern_found();
     uint32_t pushed(uint32_t element, uint32_t stack);
     void count_step();
-    void check_bytes() const;
-    size_t n_bytes() const;
+    void check_bytes();
 
     const std::shared_ptr<const GrammarRules> rules_;
-    const GrammarLimits limits_;
+    GrammarLimits limits_;
+    bool has_exceeded_limit_ = false;
     std::array<uint8_t, 256> column_;
     size_t n_columns_;
 

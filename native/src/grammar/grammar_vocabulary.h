@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "byte_trie/masks.h"
+#include "grammar/automaton_pool.h"
 #include "llama.h"
 
 namespace eliza {
@@ -25,6 +26,9 @@ public:
     const std::vector<llama_token> & ends() const { return ends_; }
     bool is_end(llama_token token) const;
 
+    // The automata of grammars over this vocabulary that are not in use.
+    AutomatonPool & automata() const { return automata_; }
+
     // Returns "" for a token without text.
     std::string_view text(llama_token token) const {
         const std::string_view text = texts().text(token);
@@ -36,6 +40,7 @@ private:
     std::shared_ptr<const Vocabulary> texts_;
     std::vector<llama_token> ends_;
     std::unique_ptr<const ByteTrie> controls_;
+    mutable AutomatonPool automata_;
 };
 
 }  // namespace eliza

@@ -39,14 +39,30 @@ StatesGrammar::StatesGrammar(std::shared_ptr<const GrammarVocabulary> vocabulary
                              const GrammarLimits & limits, const std::optional<GrammarTriggers> & triggers,
                              const char * start_rule)
     : vocabulary_(std::move(vocabulary)),
-      states_(std::make_unique<GrammarStates>(std::make_shared<const GrammarRules>(parse_gbnf(
-                                                  vocabulary_->vocab(), vocabulary_->n_vocab(), gbnf, start_rule)),
-                                              limits)),
+      key_(start_rule + ('\n' + gbnf)),
+      automaton_(vocabulary_->automata().take(key_)),
       waits_(triggers.has_value()) {
+    if (automaton_ != nullptr) {
+        states().set_limits(limits);
+    } else {
+        auto rules = std::make_shared<const GrammarRules>(
+            parse_gbnf(vocabulary_->vocab(), vocabulary_->n_vocab(), gbnf, start_rule));
+        automaton_ = std::make_unique<GrammarAutomaton>();
+        automaton_->states = std::make_unique<GrammarStates>(std::move(rules), limits);
+    }
     if (triggers) {
         check_trigger_tokens(triggers->tokens, vocabulary_->n_vocab());
         triggers_.emplace(*triggers);
     }
+}
+
+StatesGrammar::~StatesGrammar() {
+    if (states().has_exceeded_limit() || is_large()) {
+        return;
+    }
+    states().set_limits({});
+    const size_t n_bytes = states().n_bytes() + mask_bytes() + key_.size();
+    vocabulary_->automata().give_back(key_, std::move(automaton_), n_bytes);
 }
 
 void StatesGrammar::reset() {
@@ -66,9 +82,9 @@ void StatesGrammar::catch_up() {
     if (has_begun_) {
         forget_if_large();  // an interrupted computation may also have left many states
     }
-    states_->begin_token();
+    states().begin_token();
     if (!has_begun_) {
-        state_ = states_->start();
+        state_ = states().start();
         if (state_ == GrammarStates::dead) {
             throw invalid_argument("gbnf_grammar: the grammar matches no text");
         }
@@ -87,13 +103,13 @@ void StatesGrammar::catch_up() {
         }
         const Piece & piece = pieces_.front();
         if (vocabulary_->is_end(piece.token)) {
-            state_ = states_->may_end(state_) ? state_ : GrammarStates::dead;
+            state_ = states().may_end(state_) ? state_ : GrammarStates::dead;
         } else {
             state_ = after(state_, piece.token, piece.text);
         }
         pieces_.pop_front();
         forget_if_large();
-        states_->begin_token();
+        states().begin_token();
     }
 }
 
@@ -133,20 +149,23 @@ StatesGrammar::State StatesGrammar::after(State state, llama_token token, std::s
     }
     State by_text = state;
     for (size_t i = 0; i < text.size() && by_text != GrammarStates::dead; ++i) {
-        by_text = states_->step(by_text, static_cast<uint8_t>(text[i]));
+        by_text = states().step(by_text, static_cast<uint8_t>(text[i]));
     }
-    const State by_name = states_->step_by_token(state, token);
-    return by_name == GrammarStates::dead ? by_text : states_->either(by_text, by_name);
+    const State by_name = states().step_by_token(state, token);
+    return by_name == GrammarStates::dead ? by_text : states().either(by_text, by_name);
 }
 
+size_t StatesGrammar::mask_bytes() const { return automaton_->masks.size() * (vocabulary_->n_vocab() / 8); }
+
+bool StatesGrammar::is_large() const { return states().is_large(mask_bytes()); }
+
 void StatesGrammar::forget_if_large() {
-    const size_t mask_bytes = masks_.size() * (vocabulary_->n_vocab() / 8);
-    if (states_->is_large(mask_bytes)) {
-        std::unique_ptr<GrammarStates> fresh = states_->fresh();
+    if (is_large()) {
+        std::unique_ptr<GrammarStates> fresh = states().fresh();
         fresh->begin_token();
-        state_ = fresh->adopt(*states_, state_);
-        states_ = std::move(fresh);
-        masks_.clear();
+        state_ = fresh->adopt(states(), state_);
+        automaton_->states = std::move(fresh);
+        automaton_->masks.clear();
     }
 }
 
@@ -159,23 +178,23 @@ bool StatesGrammar::is_awake() {
 
 bool StatesGrammar::in_step() { return !is_awake() || state_ != GrammarStates::dead; }
 
-bool StatesGrammar::may_end() { return is_awake() && states_->may_end(state_); }
+bool StatesGrammar::may_end() { return is_awake() && states().may_end(state_); }
 
-bool StatesGrammar::may_go_on() { return !is_awake() || states_->may_go_on(state_); }
+bool StatesGrammar::may_go_on() { return !is_awake() || states().may_go_on(state_); }
 
 bool StatesGrammar::allows(llama_token token) {
     if (!is_awake()) {
         return true;
     }
     if (vocabulary_->is_end(token)) {
-        return states_->may_end(state_);
+        return states().may_end(state_);
     }
     return after(state_, token, vocabulary_->text(token)) != GrammarStates::dead;
 }
 
 SharedMask StatesGrammar::mask() {
     catch_up();
-    SharedMask & known = masks_[state_];
+    SharedMask & known = automaton_->masks[state_];
     if (known == nullptr) {
         known = std::make_shared<const TokenMask>(compute_mask());
     }
@@ -186,7 +205,7 @@ TokenMask StatesGrammar::compute_mask() {
     TokenSet legal(vocabulary_->n_vocab());
     for (const ByteTrie * trie : {&vocabulary_->texts(), vocabulary_->controls()}) {
         if (trie != nullptr) {
-            add_legal(*trie, StatesRecognizer{*states_}, state_, legal);
+            add_legal(*trie, StatesRecognizer{states()}, state_, legal);
         }
     }
     const auto add = [&](llama_token token) {
@@ -196,7 +215,7 @@ TokenMask StatesGrammar::compute_mask() {
     };
     std::optional<llama_token> only_left_out;
     bool any_but_one = false, any_at_all = false;
-    states_->for_each_token_element(state_, [&](llama_token named, bool inverted) {
+    states().for_each_token_element(state_, [&](llama_token named, bool inverted) {
         if (!inverted) {
             add(named);
             return;
@@ -211,7 +230,7 @@ TokenMask StatesGrammar::compute_mask() {
             add(token);
         }
     }
-    if (states_->may_end(state_)) {
+    if (states().may_end(state_)) {
         for (const llama_token end : vocabulary_->ends()) {
             legal.add(static_cast<size_t>(end));
         }

@@ -1,4 +1,5 @@
-// A GBNF grammar that is followed with an automaton, whose masks are cached.
+// A GBNF grammar that is followed with an automaton, whose masks are cached. The automaton comes from the vocabulary's
+// pool and goes back there, so a later text of the same grammar finds the states and masks of the earlier ones.
 //
 // The allowed tokens are the same as with llama.cpp's own sampler, which tries every token at every possible place of
 // the grammar. There are two differences. A token whose bytes cannot be continued to valid UTF-8 is not allowed. Where
@@ -10,7 +11,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <unordered_map>
 
 #include "byte_trie/masks.h"
 #include "grammar/grammar.h"
@@ -26,6 +26,7 @@ public:
     StatesGrammar(std::shared_ptr<const GrammarVocabulary> vocabulary, const std::string & gbnf,
                   const GrammarLimits & limits, const std::optional<GrammarTriggers> & triggers = {},
                   const char * start_rule = "root");
+    ~StatesGrammar() override;
 
     bool is_lazy() const override { return triggers_.has_value(); }
     bool is_awake() override;
@@ -45,11 +46,14 @@ private:
     void wake_or_wait(llama_token token);
     State after(State state, llama_token token, std::string_view text);
     TokenMask compute_mask();
+    size_t mask_bytes() const;
+    bool is_large() const;
     void forget_if_large();
+    GrammarStates & states() const { return *automaton_->states; }
 
     const std::shared_ptr<const GrammarVocabulary> vocabulary_;
-    std::unique_ptr<GrammarStates> states_;
-    std::unordered_map<State, SharedMask> masks_;
+    const std::string key_;  // of the automaton in the pool
+    std::unique_ptr<GrammarAutomaton> automaton_;
     State state_ = GrammarStates::dead;
     bool has_begun_ = false;
 
