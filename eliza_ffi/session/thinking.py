@@ -189,6 +189,7 @@ class ReasoningRun:
                 gpu_layers=generation.gpu_layers,
             ),
             session.warn_once,
+            at_once=True,
         )
         self.cancel = self._run.cancel
 

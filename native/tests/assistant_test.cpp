@@ -201,18 +201,47 @@ TEST_F(Assistant, FollowsAStreamThatStepsBack) {
 }
 
 TEST_F(Assistant, DraftsForEveryThreadInItsOwnSlot) {
-    std::vector<std::vector<int32_t>> expected, got(prompts.size());
+    std::vector<std::vector<int32_t>> expected, got(prompts.size() + 1);
     for (const std::string & prompt : prompts) expected.push_back(continued(drafting(0), prompt));
+    expected.push_back(expected[0]);
     std::vector<std::thread> threads;
-    for (size_t i = 0; i < prompts.size(); ++i) {
-        threads.emplace_back([&, i] {
-            const StreamHandle stream = open(context, drafting(3));
-            prefill(stream, tokenize(context, prompts[i], true));
+    for (size_t i = 0; i < got.size(); ++i) {
+        threads.emplace_back([&, i] {  // the last one does not draft
+            const StreamHandle stream = open(context, drafting(i < prompts.size() ? 3 : 0));
+            prefill(stream, tokenize(context, prompts[i % prompts.size()], true));
             got[i] = push(stream, 60).tokens;
         });
     }
     for (std::thread & thread : threads) thread.join();
     EXPECT_EQ(got, expected);
+}
+
+TEST_F(Assistant, ContinuesAfterCancelsInPasses) {
+    for (const std::string & prompt : prompts) {
+        const std::vector<int32_t> expected = continued(drafting(0), prompt);
+        const StreamHandle stream = open(context, drafting(3));
+        prefill(stream, tokenize(context, prompt, true));
+        EXPECT_EQ(push_despite_cancels(stream, expected.size()), expected);
+    }
+}
+
+TEST_F(Assistant, ContinuesFromASavedSlot) {
+    const std::string path = file_of("saved-slot");
+    std::vector<std::vector<int32_t>> both;
+    for (const int draft_max : {0, 4}) {
+        const StreamHandle stream = open(context, drafting(draft_max));
+        prefill(stream, tokenize(context, prompts[2], true));
+        std::vector<int32_t> told = push(stream, 20).tokens;
+        EXPECT_EQ(eliza_inference_llm_stream_save_slot(stream.get(), path.c_str(), nullptr), 0);
+        for (int i = 0; i < 2; ++i) {
+            const std::vector<int32_t> more = push(stream, 20).tokens;
+            told.insert(told.end(), more.begin(), more.end());
+            EXPECT_EQ(eliza_inference_llm_stream_restore_slot(stream.get(), path.c_str(), nullptr), 0);
+        }
+        both.push_back(told);
+    }
+    EXPECT_EQ(both[0], both[1]);
+    std::filesystem::remove(path);
 }
 
 TEST_F(Assistant, ContinuesAfterACancelledCall) {

@@ -240,6 +240,14 @@ TEST_P(Mtp, StreamsOnSeveralThreadsDraftConcurrently) {
     for (std::thread & thread : threads) thread.join();
 }
 
+TEST_P(Mtp, ContinuesAfterCancelsInPasses) {
+    const ContextHandle context = context_of(MtpHead::random);
+    const std::vector<int32_t> expected = run(context, drafting(0), prompts[0]);
+    const StreamHandle stream = open(context, drafting(4));
+    prefill(stream, tokenize(context, prompts[0], true));
+    EXPECT_EQ(push_despite_cancels(stream, expected.size()), expected);
+}
+
 TEST_P(Mtp, SmallBatchesAndAFullContextChangeNothing) {
     for (const char * n_batch : {"1", "2", "3", "11", "17"}) {
         const ContextHandle context = context_of(MtpHead::random, {{"n_batch", n_batch}});

@@ -159,6 +159,27 @@ TEST_F(NextMany, StopStringsAreFoundInTokensThatWait) {
     EXPECT_EQ(pull_once(1024), second);
 }
 
+TEST_F(NextMany, AControlTokenMayBeAStop) {
+    const Tokens control = tokenize(context, "<|im_start|>", false, true), word = tokenize(context, " a");
+    ASSERT_EQ(control.size(), 1u);
+    Tokens tokens = word;
+    tokens.insert(tokens.end(), {control[0], word[0]});
+    const auto n_pulled = [&](const char * stop, size_t cap) {
+        const StreamHandle stream = prompted(full_precision_config());
+        EXPECT_EQ(eliza_inference_llm_stream_set_stops(stream.get(), &stop, 1, nullptr), 0);
+        EXPECT_EQ(eliza_inference_llm_stream_set_forced_tokens(stream.get(), tokens.data(), tokens.size(), nullptr), 0);
+        Tokens found(cap);
+        uint64_t n = 0;
+        char text[1024];
+        EXPECT_EQ(eliza_inference_llm_stream_next_many(stream.get(), 60000, found.data(), cap, &n, text, sizeof text,
+                                                       nullptr, nullptr, nullptr),
+                  0);
+        return n;
+    };
+    EXPECT_EQ(n_pulled("<|im_start|>", tokens.size()), word.size() + 1);
+    EXPECT_EQ(n_pulled("<|im_start", tokens.size()), tokens.size());
+}
+
 TEST_F(NextMany, StopStringsMustNotBeEmpty) {
     const StreamHandle stream = prompted(full_precision_config());
     const char * texts[] = {"fine", ""};

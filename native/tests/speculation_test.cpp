@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <thread>
 
 #include "test_session.h"
 
@@ -84,6 +85,28 @@ TEST_F(Speculation, GivesTheSameDraws) {
     ASSERT_EQ(eliza_inference_set_option(context.get(), "seed", "5", nullptr), 0);
     for (const std::string & drafter : {std::string(), f32_model_path()}) {
         expect_the_same({4, drafter, "", 1.0f, 0.8f}, repeating);
+    }
+}
+
+TEST_F(Speculation, SharesPassesWithOtherStreams) {
+    const std::vector<Settings> all = {{4, model_path()}, {4, f32_model_path()}, {4}, {}};
+    std::vector<std::vector<int32_t>> got(all.size());
+    const std::vector<int32_t> expected = run({}, repeating).output.tokens;
+    context = create({{"n_ctx", "2048"}, {"n_threads", "1"}, {"n_slots", "4"}}, f32_model_path());
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < all.size(); ++i) {
+        threads.emplace_back([&, i] { got[i] = run(all[i], repeating).output.tokens; });
+    }
+    for (std::thread & thread : threads) thread.join();
+    for (const std::vector<int32_t> & tokens : got) EXPECT_EQ(tokens, expected);
+}
+
+TEST_F(Speculation, ContinuesAfterCancelsInPasses) {
+    const std::vector<int32_t> expected = run({}, repeating).output.tokens;
+    for (const std::string & drafter : {std::string(), f32_model_path(), model_path()}) {
+        const StreamHandle stream = open_with({4, drafter});
+        prefill(stream, tokenize(context, repeating, true));
+        EXPECT_EQ(push_despite_cancels(stream, expected.size()), expected);
     }
 }
 

@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "eliza/eliza_inference.h"
@@ -127,6 +129,29 @@ inline Output push(const StreamHandle & stream, int32_t max_tokens) {
     output.status = eliza_inference_llm_stream_generate(stream.get(), max_tokens, collect, &output, error.out());
     output.error = error.text();
     return output;
+}
+
+// Generates n tokens while another thread cancels the calls again and again, after longer and longer pauses. Each call
+// after a cancelled one continues.
+inline std::vector<int32_t> push_despite_cancels(const StreamHandle & stream, size_t n) {
+    std::vector<int32_t> tokens;
+    int n_cancelled = 0;
+    for (int pause_us = 0; tokens.size() < n; pause_us += 200) {
+        std::thread canceller([&] {
+            std::this_thread::sleep_for(std::chrono::microseconds(pause_us));
+            eliza_inference_llm_stream_cancel(stream.get());
+        });
+        const Output output = push(stream, static_cast<int32_t>(n - tokens.size()));
+        canceller.join();
+        tokens.insert(tokens.end(), output.tokens.begin(), output.tokens.end());
+        n_cancelled += output.status == ELIZA_ERR_CANCELLED ? 1 : 0;
+        if (output.status < 0 && output.status != ELIZA_ERR_CANCELLED) {
+            ADD_FAILURE() << output.error;
+            break;
+        }
+    }
+    EXPECT_GT(n_cancelled, 0);
+    return tokens;
 }
 
 inline std::string payload(const std::map<std::string, std::vector<int32_t>> & leaves,

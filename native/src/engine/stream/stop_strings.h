@@ -21,6 +21,8 @@ public:
         forget();
     }
 
+    bool is_empty() const { return strings_.empty(); }
+
     // Adds the text of a token. Returns true if this text completes a stop string. The search then begins again with
     // the next token.
     bool push(std::string_view text) {
@@ -35,6 +37,11 @@ public:
         }
         end_.erase(0, end_.size() - std::min(end_.size(), longest_ - 1));
         return false;
+    }
+
+    // Returns true if `text` is one of the strings.
+    bool contains(std::string_view text) const {
+        return std::find(strings_.begin(), strings_.end(), text) != strings_.end();
     }
 
     // Forgets the text so far.

@@ -8,6 +8,7 @@
 #include "grammar/llama_grammar.h"
 #include "json_input.h"
 #include "stopwatch.h"
+#include "token_piece.h"
 
 namespace eliza {
 
@@ -266,8 +267,20 @@ Stream::Step Stream::step_of(llama_token token) {
         step.text += finish(ELIZA_FINISH_LENGTH).text;
         step.final = true;
     }
-    step.completes_stop = stops_.push(step.text);
+    step.completes_stop = completes_stop(step);
     return step;
+}
+
+// A control token has no text, but it may be a stop string by its name.
+bool Stream::completes_stop(const Step & step) {
+    if (stops_.is_empty()) {
+        return false;
+    }
+    const auto is_stop = [&](llama_token token) {
+        return decoder_->model().piece(token).empty() &&
+               stops_.contains(token_piece(decoder_->model().vocab(), token, /*special=*/true));
+    };
+    return stops_.push(step.text) || (step.token && is_stop(*step.token));
 }
 
 llama_token Stream::choose_freely() {
@@ -427,7 +440,7 @@ void Stream::set_forced_tokens(const llama_token * tokens, size_t n) {
 void Stream::set_stops(std::vector<std::string> strings) {
     stops_.set(std::move(strings));
     for (Step & step : steps_) {
-        step.completes_stop = stops_.push(step.text);
+        step.completes_stop = completes_stop(step);
     }
 }
 

@@ -163,6 +163,7 @@ private:
     void compute_steps(const Ahead & ahead);
     Step compute_step();
     Step step_of(llama_token token);
+    bool completes_stop(const Step & step);
     bool token_waits() const;
     bool chooses_quickly() const;
     bool may_generate_ahead() const;
