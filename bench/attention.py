@@ -3,7 +3,7 @@
 The work is choices with fresh and with reused prompts, and text of several streams. Both settings
 of ``flash_attn`` take turns; the important figures are the ratios within a round.
 
-    $ python -m bench.attention --docs docs/performance.md              # five minutes
+    $ python -m bench.attention --docs docs/performance.md              # fifteen minutes
     $ python -m bench.attention --render --docs docs/performance.md     # measure nothing
 """
 
@@ -13,19 +13,21 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from page_tables import markdown_table, number
 
 from eliza_ffi.model import Model
+from eliza_ffi.session.options import CacheOptions
 
 from .model.streams import CHOICES, RandomPrompts
 from .model.together import OurStreams, write_together
 from .parts.figures import median, quartiles, ratios
 from .parts.machine import disturbance, machine_facts, machine_line, noting_other_programs, quietest
 from .parts.pages import bench_parser, page_of, publish, spread, stored_or_measured
+from .parts.workload import Subject
 from .streams import MODELS
 
 OFF, ON = "off", "on"
@@ -39,11 +41,21 @@ ROUNDS, ATTEMPTS = 3, 2
 
 @dataclass(frozen=True)
 class Task:
-    """A choice (0 streams) or text of several streams, after prompts of reused and new tokens."""
+    """A choice (0 streams) or text of several streams, after prompts of reused and new tokens.
+
+    Attributes
+    ----------
+    head_size : int
+        Values of an attention head.
+    type_k : str
+        The type of the keys in the KV cache of a choice.
+    """
 
     new: int
     reused: int = 0
     streams: int = 0
+    head_size: int = 128
+    type_k: str = "f16"
 
     @property
     def name(self) -> str:
@@ -51,7 +63,14 @@ class Task:
         work = (
             f"text, {self.streams} stream{'s' * (self.streams > 1)}" if self.streams else "choice"
         )
-        return f"{work}, prompt of {prompt}"
+        more = f", heads of {self.head_size}" if self.head_size != 128 else ""
+        more += f", keys in {self.type_k}" if self.type_k != "f16" else ""
+        return f"{work}, prompt of {prompt}{more}"
+
+    @property
+    def subject(self) -> Subject:
+        """The model."""
+        return replace(SUBJECT, n_heads=SUBJECT.n_embd // self.head_size)
 
     def milliseconds(self, model: Model, prompts: Sequence[Sequence[int]]) -> float:
         """Return the time of the choice, or the time of a token of each stream."""
@@ -59,22 +78,27 @@ class Task:
             written = write_together(OurStreams(model, CHOICES), prompts, TOKENS)
             return 1e3 * self.streams / written.tokens_per_second
         begin = time.perf_counter()
-        model.choose(prompts[0], CHOICES)
+        model.choose(prompts[0], CHOICES, cache=CacheOptions(type_k=self.type_k))
         return (time.perf_counter() - begin) * 1e3
 
 
 TASKS = (
-    *(Task(new) for new in (32, 250, 1000)),
+    *(Task(new) for new in (32, 250, 1000, 4096)),
     *(Task(30, reused) for reused in (400, 2000)),
-    *(Task(32, streams=streams) for streams in (1, 4, 16)),
+    *(Task(32, streams=streams) for streams in (1, 2, 4, 8, 16)),
     *(Task(new, streams=1) for new in (400, 2000)),
+    *(Task(400, streams=streams) for streams in (8, 16)),
+    *(Task(new, head_size=64) for new in (250, 1000)),
+    *(Task(32, streams=streams, head_size=64) for streams in (1, 8)),
+    *(Task(new, type_k="q8_0") for new in (250, 1000)),
+    Task(30, 2000, type_k="q8_0"),
 )
 
 
 def measure(task: Task, rounds: int = ROUNDS) -> dict[str, Any]:
     """Do a task with both settings in turns, and return the times and their ratio."""
     cell: dict[str, Any] = {"task": task.name}
-    path, count = SUBJECT.path(), max(task.streams, 1)
+    path, count = task.subject.path(), max(task.streams, 1)
     n_ctx = max(2048, count * (task.reused + task.new + TOKENS + 32))
     with noting_other_programs(cell), ExitStack() as open_ones:
         models = {
