@@ -337,7 +337,7 @@ TEST(GrammarStates, ALaterTextHasItsOwnLimits) {
     };
     GrammarLimits few;
     few.n_steps = 1000;
-    // A failed computation leaves no states: with them, the second one would come further.
+    // The states of a failed computation are dropped. Otherwise the second call would get further.
     const std::string error = error_with(few);
     EXPECT_NE(error.find("more than 1000 steps"), std::string::npos) << error;
     EXPECT_EQ(error_with(few), error);

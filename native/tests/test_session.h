@@ -131,8 +131,7 @@ inline Output push(const StreamHandle & stream, int32_t max_tokens) {
     return output;
 }
 
-// Generates n tokens while another thread cancels the calls again and again, after longer and longer pauses. Each call
-// after a cancelled one continues.
+// Generates n tokens. Another thread cancels each call, every time a little later. The next call continues.
 inline std::vector<int32_t> push_despite_cancels(const StreamHandle & stream, size_t n) {
     std::vector<int32_t> tokens;
     int n_cancelled = 0;

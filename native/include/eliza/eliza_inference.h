@@ -285,10 +285,10 @@ ELIZA_API int32_t eliza_inference_llm_stream_next_many(EliLlmStream * stream, ui
                                                        char ** err);
 
 /* Sets stop strings. eliza_inference_llm_stream_next() and eliza_inference_llm_stream_next_many() return after the
- * token that completes one of them. A control token has no text, but the call also returns after a control token whose
- * name is a stop string. The generation has not ended, and the next call continues it. The strings are copied and stay
- * set until the next call of this function; n_stops 0 removes them. A stop string is found only within generated text
- * that no prefill, reset or fill interrupts. */
+ * token that completes a stop string. They also return after a control token whose name is a stop string, although the
+ * token has no text. The generation has not ended, and the next call continues it. The strings are copied and stay set
+ * until the next call of this function; n_stops 0 removes them. A stop string is found only within generated text that
+ * no prefill, reset or fill interrupts. */
 ELIZA_API int32_t eliza_inference_llm_stream_set_stops(EliLlmStream * stream, const char * const * stops,
                                                        uint64_t n_stops, char ** err);
 

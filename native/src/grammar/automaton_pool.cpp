@@ -20,11 +20,10 @@ std::unique_ptr<GrammarAutomaton> AutomatonPool::take(const std::string & key) {
     return automaton;
 }
 
-void AutomatonPool::give_back(const std::string & key, std::unique_ptr<GrammarAutomaton> automaton,
-                              size_t n_bytes) noexcept {
+void AutomatonPool::give_back(std::string key, std::unique_ptr<GrammarAutomaton> automaton, size_t n_bytes) noexcept {
     std::list<Entry> entry, dropped;  // destroyed outside the lock, because freeing many masks takes time
     try {
-        entry.push_back({key, std::move(automaton), n_bytes});
+        entry.push_back({std::move(key), std::move(automaton), n_bytes});
     } catch (const std::bad_alloc &) {
         return;
     }

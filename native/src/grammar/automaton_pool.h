@@ -1,5 +1,5 @@
-// The automata of grammars that are not in use. Building states and masks is most of the work of following a grammar,
-// so the next text of the same grammar continues with the automaton of an earlier text.
+// Automata of grammars, kept for the next generation with the same grammar. It then need not parse the grammar and
+// build the same states and masks again.
 //
 // Safe from any thread.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace eliza {
 
-// The states of a grammar that have been visited, and the masks of some of them. One text uses it at a time.
+// The visited states of a grammar, and the masks of some of them. Used by one generation at a time.
 struct GrammarAutomaton {
     std::unique_ptr<GrammarStates> states;
     std::unordered_map<GrammarStates::State, SharedMask> masks;
@@ -24,12 +24,12 @@ struct GrammarAutomaton {
 
 class AutomatonPool {
 public:
-    // Returns the automaton that was given back last for this key, or nullptr.
+    // Removes the latest automaton with this key from the pool and returns it. Returns nullptr if the pool has none.
     std::unique_ptr<GrammarAutomaton> take(const std::string & key);
 
-    // Keeps an automaton of n_bytes bytes, and drops the automata that were given back first if there are too many.
-    // Drops this one if there is no memory for the entry.
-    void give_back(const std::string & key, std::unique_ptr<GrammarAutomaton> automaton, size_t n_bytes) noexcept;
+    // Keeps an automaton of n_bytes bytes. If the pool is full, drops its oldest automata. If memory runs out, drops
+    // the new one.
+    void give_back(std::string key, std::unique_ptr<GrammarAutomaton> automaton, size_t n_bytes) noexcept;
 
     size_t size() const;
 
@@ -43,7 +43,7 @@ private:
     };
 
     mutable std::mutex mutex_;  // guards the members below
-    std::list<Entry> entries_;  // the one that was given back last comes first
+    std::list<Entry> entries_;  // the latest first
     size_t n_bytes_ = 0;
 };
 

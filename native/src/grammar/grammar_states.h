@@ -75,11 +75,11 @@ public:
     // The size of the states in bytes.
     size_t n_bytes() const;
 
-    // Replaces the limits. The states stay, and nothing of the old limits is called any more.
+    // Replaces the limits, including the checkpoint, and keeps the states.
     void set_limits(GrammarLimits limits) { limits_ = std::move(limits); }
 
-    // True if a limit was exceeded at any time. The states then hold parts of a computation that failed: with them, the
-    // same computation would take fewer steps.
+    // True if a computation has exceeded a limit. The states that it created are kept, so the same computation takes
+    // fewer steps next time, and may not fail again.
     bool has_exceeded_limit() const { return has_exceeded_limit_; }
 
     // Returns an empty automaton of the same grammar, and adopts a state of another automaton of that grammar.

@@ -62,7 +62,7 @@ StatesGrammar::~StatesGrammar() {
     }
     states().set_limits({});
     const size_t n_bytes = states().n_bytes() + mask_bytes() + key_.size();
-    vocabulary_->automata().give_back(key_, std::move(automaton_), n_bytes);
+    vocabulary_->automata().give_back(std::move(key_), std::move(automaton_), n_bytes);
 }
 
 void StatesGrammar::reset() {

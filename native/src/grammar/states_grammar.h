@@ -1,5 +1,5 @@
-// A GBNF grammar that is followed with an automaton, whose masks are cached. The automaton comes from the vocabulary's
-// pool and goes back there, so a later text of the same grammar finds the states and masks of the earlier ones.
+// A GBNF grammar that is followed with an automaton, whose masks are cached. The destructor returns the automaton to
+// the vocabulary's pool. A later generation with the same grammar takes it from there, with its states and masks.
 //
 // The allowed tokens are the same as with llama.cpp's own sampler, which tries every token at every possible place of
 // the grammar. There are two differences. A token whose bytes cannot be continued to valid UTF-8 is not allowed. Where
@@ -52,7 +52,7 @@ private:
     GrammarStates & states() const { return *automaton_->states; }
 
     const std::shared_ptr<const GrammarVocabulary> vocabulary_;
-    const std::string key_;  // of the automaton in the pool
+    std::string key_;  // of the automaton in the pool
     std::unique_ptr<GrammarAutomaton> automaton_;
     State state_ = GrammarStates::dead;
     bool has_begun_ = false;

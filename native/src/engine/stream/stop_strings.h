@@ -39,7 +39,7 @@ public:
         return false;
     }
 
-    // Returns true if `text` is one of the strings.
+    // Returns true if `text` equals a stop string.
     bool contains(std::string_view text) const {
         return std::find(strings_.begin(), strings_.end(), text) != strings_.end();
     }

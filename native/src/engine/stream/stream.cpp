@@ -271,16 +271,17 @@ Stream::Step Stream::step_of(llama_token token) {
     return step;
 }
 
-// A control token has no text, but it may be a stop string by its name.
+// A control token has no text. It is a stop if its name is a stop string.
 bool Stream::completes_stop(const Step & step) {
-    if (stops_.is_empty()) {
+    if (stops_.push(step.text)) {
+        return true;
+    }
+    if (stops_.is_empty() || !step.token || !step.text.empty()) {
         return false;
     }
-    const auto is_stop = [&](llama_token token) {
-        return decoder_->model().piece(token).empty() &&
-               stops_.contains(token_piece(decoder_->model().vocab(), token, /*special=*/true));
-    };
-    return stops_.push(step.text) || (step.token && is_stop(*step.token));
+    const Model & model = decoder_->model();
+    return model.piece(*step.token).empty() &&
+           stops_.contains(token_piece(model.vocab(), *step.token, /*special=*/true));
 }
 
 llama_token Stream::choose_freely() {
