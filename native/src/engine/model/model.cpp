@@ -154,7 +154,10 @@ void Model::load_adapters() {
     }
 }
 
-llama_context_ptr Model::new_context(const llama_context_params & params, const std::string & purpose) const {
+llama_context_ptr Model::new_context(llama_context_params params, const std::string & purpose) const {
+    if (!takes_flash_attention()) {
+        params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
+    }
     const LlamaErrorCapture capture;
     const AbortGuard guard;
     llama_context_ptr context(llama_init_from_model(get(), params));
@@ -177,6 +180,17 @@ llama_context_ptr Model::new_context(const llama_context_params & params, const 
 bool Model::is_offloaded() const { return n_gpu_layers() != 0 && llama_model_n_devices(get()) > 0; }
 
 bool Model::is_recurrent() const { return llama_model_is_recurrent(get()) || llama_model_is_hybrid(get()); }
+
+bool Model::takes_flash_attention() const {
+    const llama_hparams & hparams = get()->hparams;
+    if (is_one_of({"plm"})) return false;
+    if (!is_offloaded() || !hparams.attn_soft_cap) return true;
+    for (uint32_t layer = 0; layer < hparams.n_layer(); ++layer) {
+        const uint32_t width = hparams.n_embd_head_k(layer);
+        if (width != 128 && width != 256 && width != 512) return false;
+    }
+    return true;
+}
 
 bool Model::is_causal() const {
     return get()->hparams.causal_attn && !llama_model_has_encoder(get()) && has_output_head();

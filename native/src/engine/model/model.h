@@ -67,9 +67,9 @@ public:
     // True if llama.cpp can keep snapshots of that state.
     bool can_keep_snapshots() const;
 
-    // Creates a context with the adapters applied. `purpose` completes the message "cannot create a context ..." on
-    // failure.
-    llama_context_ptr new_context(const llama_context_params & params, const std::string & purpose) const;
+    // Creates a context with the adapters applied, and without flash attention if the model does not take it. `purpose`
+    // completes the message "cannot create a context ..." on failure.
+    llama_context_ptr new_context(llama_context_params params, const std::string & purpose) const;
 
     const std::vector<LoraFile> & lora() const { return settings_.lora; }
 
@@ -87,8 +87,9 @@ public:
     // False if a pass with several sequences mixes up their states.
     bool can_share_passes() const { return !is_one_of({"plamo2"}); }
 
-    // False if the attention's values are not divided into heads. Flash attention requires heads.
-    bool takes_flash_attention() const { return !is_one_of({"plm"}); }
+    // False if llama.cpp's flash attention would end the process: it requires values that are divided into heads. On
+    // CUDA, its kernel for models that limit their attention logits takes only heads of 128, 256 and 512.
+    bool takes_flash_attention() const;
 
     // False if a pass ends in embeddings instead of logits.
     bool has_output_head() const { return !is_one_of({"llama-embed"}); }

@@ -21,9 +21,6 @@ constexpr uint32_t n_ctx_step = 256;
 // With flash_attn=auto, a model on the CPU does not use flash attention if a cache stores 32-bit floats, because
 // llama.cpp would convert all cells to half precision in each pass.
 llama_flash_attn_type resolve_flash_attn(const Options & options, const Model & model, KvTypes types) {
-    if (!model.takes_flash_attention()) {
-        return LLAMA_FLASH_ATTN_TYPE_DISABLED;
-    }
     if (options.flash_attn != LLAMA_FLASH_ATTN_TYPE_AUTO || model.is_offloaded() || ggml_is_quantized(types.v)) {
         return options.flash_attn;
     }
@@ -40,8 +37,8 @@ void require_usable(const Model & model, const Options & options, KvTypes types)
     }
     if (!model.takes_flash_attention() &&
         (options.flash_attn == LLAMA_FLASH_ATTN_TYPE_ENABLED || ggml_is_quantized(types.v))) {
-        throw invalid_argument("llama.cpp has no flash attention for " + model.architecture() +
-                               ": leave option flash_attn at auto or off, and cache_type_v unquantized");
+        throw invalid_argument("llama.cpp has no flash attention for this model (" + model.architecture() +
+                               "): leave option flash_attn at auto or off, and cache_type_v unquantized");
     }
     if (ggml_is_quantized(types.v) && options.flash_attn == LLAMA_FLASH_ATTN_TYPE_DISABLED) {
         throw invalid_argument("cache_type_v: " + std::string(ggml_type_name(types.v)) +
