@@ -10,7 +10,8 @@ Three things are measured:
   a grammar.
 - Choices of one thread while all other streams generate text.
 
-All methods take turns, so a slow moment of the machine affects them all. A cell that other programs
+With ``--busy``, only text is measured, and the others run only with their default settings. With
+long prompts, only text is measured. All methods take turns, so a slow moment of the machine affects them all. A cell that other programs
 disturbed is measured again. Writes JSON, Markdown and a picture into ``bench/results``.
 
     $ make bench-streams                                              # everything, two hours
@@ -131,7 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--busy",
         action="store_true",
-        help="run one other busy process all the time; the results have their own files",
+        help="measure text while another process is busy; the results have their own files",
     )
     add_filter(parser, "--only", "this model", choices=names)
     add_filter(parser, "--streams", "N streams", type=int, metavar="N")

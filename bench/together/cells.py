@@ -95,6 +95,8 @@ class Cell:
         The running servers, by label.
     prompt_tokens
         Length of the prompts before generated text.
+    equal_loop
+        Whether to measure the batch loop also with eliza-ffi's settings.
     """
 
     def __init__(
@@ -105,6 +107,7 @@ class Cell:
         loop: BatchLoop,
         servers: Mapping[str, LlamaServer],
         prompt_tokens: int = PROMPT_TOKENS,
+        equal_loop: bool = True,
     ) -> None:
         self._n_streams = n_streams
         self._prompt_tokens = prompt_tokens
@@ -122,12 +125,13 @@ class Cell:
         self._writers: dict[str, Callable[[Prompts], Written]] = {
             OURS: partial(write_together, self._ours, n_tokens=n_tokens),
             LOOP: lambda prompts: default.write(path, prompts, n_tokens, n_threads),
-            LOOP_EQUAL: lambda prompts: equal.write(path, prompts, n_tokens, n_threads),
-            **{
-                name: partial(write_together, server, n_tokens=n_tokens)
-                for name, server in servers.items()
-            },
         }
+        if equal_loop:
+            self._writers[LOOP_EQUAL] = lambda prompts: equal.write(
+                path, prompts, n_tokens, n_threads
+            )
+        for name, server in servers.items():
+            self._writers[name] = partial(write_together, server, n_tokens=n_tokens)
         self.problems: dict[str, str] = {}
 
     def writing(self) -> dict[str, Any]:
@@ -294,16 +298,21 @@ def measure_cell(
 ) -> dict[str, Any]:
     """Measure one model with `n_streams` streams and return the figures of the cell.
 
+    Choices are measured only without a busy process and with prompts of the usual length: the
+    length changes nothing about them.
+
     Parameters
     ----------
     program
         llama-server; None = it is not available.
     busy
-        Whether one other busy process runs all the time.
+        Whether one other busy process runs all the time. The batch loop and llama-server are then
+        measured only with their default settings.
     prompt_tokens
         Length of the prompts before generated text.
     """
     figures: dict[str, Any] = {"model": subject.name, "streams": n_streams}
+    with_choices = not busy and prompt_tokens == PROMPT_TOKENS
     path = subject.path()
     name = f"{subject.name}, {n_streams} streams"
     with noting_other_programs(figures, name), ExitStack() as open_ones:
@@ -312,22 +321,24 @@ def measure_cell(
         servers: dict[str, LlamaServer] = {}
         problems: dict[str, str] = {}
         for name, more in SERVERS.items():
-            if program is None:
+            if program is None or (busy and name != SERVER):
                 break
             starting = serving(program, path, n_streams, N_CTX, n_threads, CHOICES, more)
             server = attempt(problems, name, open_ones.enter_context, starting)
             if server is not None:
                 servers[name] = server
         open_ones.enter_context(one_busy_process() if busy else nullcontext())
-        cell = Cell(model, n_streams, effort, loop, servers, prompt_tokens)
+        cell = Cell(model, n_streams, effort, loop, servers, prompt_tokens, equal_loop=not busy)
         figures["n_vocab"] = int(model.describe()["model"]["n_vocab"])
         figures["writing"] = cell.writing()
         figures["passes"] = cell.passes()
         figures["partings"] = cell.partings()
         figures["choosing"] = {
-            name: cell.choosing(shared) for name, shared in zip(PROMPTS, (False, True), strict=True)
+            name: cell.choosing(shared)
+            for name, shared in zip(PROMPTS, (False, True), strict=True)
+            if with_choices
         }
-        figures["beside"] = cell.beside()
+        figures["beside"] = cell.beside() if with_choices else {}
         figures["problems"] = {**problems, **cell.problems}
     return figures
 

@@ -31,7 +31,7 @@ def markdown(results: dict[str, Any]) -> str:
     cells = results["cells"]
     text: Rows = [(_head(cell), cell["writing"]) for cell in cells]
     choices: Rows = [
-        ([*_head(cell), kind], cell["choosing"][kind]) for cell in cells for kind in PROMPTS
+        ([*_head(cell), kind], ways) for cell in cells for kind, ways in cell["choosing"].items()
     ]
     beside: Rows = [(_head(cell), cell["beside"]) for cell in cells if cell["beside"]]
     named = [(_name(cell), cell) for cell in cells]
@@ -39,37 +39,63 @@ def markdown(results: dict[str, Any]) -> str:
     noted = [f"- {name}: {note}" for name, cell in named for note in _notes(cell)]
     return page_of(
         _state(results) + disturbance(named),
-        "Tokens per second of all streams together, once every stream has its first token: median "
-        "(quartiles) over the rounds",
-        _table(text, WRITERS, _quartiles, "tokens_per_second"),
-        "eliza-ffi's tokens per second divided by the tokens per second of another method in the "
-        "same round: median (quartiles). *One stream* is a single eliza-ffi stream",
-        _table(text, (*WRITERS[1:], ALONE), _quartiles, "times_theirs", before="/ "),
-        "The same with the time of the prompts, first requests included: eliza-ffi's median "
-        "divided by the median of another method",
-        _table(list(map(_with_prompts, text)), WRITERS[1:], _shown, "times_theirs", before="/ "),
-        "Milliseconds between consecutive tokens of a stream: median (p99)",
-        _table(text, WRITERS, _times, "token_ms"),
-        "The same times divided by the times of the batch loop with its defaults: median (p99)",
-        _table(text, [name for name in WRITERS if name != LOOP], _times, "times_the_loop"),
-        "The first requests of a context: tokens per second, prompts included, in the first round "
-        "divided by the median of the later rounds. The batch loop has a new context in each round",
-        _table(text, SERVED, _shown, "first_round"),
-        "Choices among five labels per second, with one thread per stream: median (quartiles) over "
-        "the rounds. *One stream* makes the same choices with a single thread. *Own prompts*: 64 "
-        "new tokens. *Shared prefix*: 64 new tokens after a prefix of 150 tokens that all prompts "
-        "share",
-        _table(choices, CHOOSERS, _quartiles, "choices_per_second"),
-        "eliza-ffi's choices per second divided by the choices per second of another method in the "
-        "same round: median (quartiles)",
-        _table(choices, CHOOSERS[1:], _quartiles, "times_theirs", before="/ "),
-        "Milliseconds of a choice, including its prompt: median (p99)",
-        _table(choices, CHOOSERS, _times, "choice_ms"),
-        "One thread makes choices while all other streams generate text: milliseconds of a choice, "
-        "median (p99)",
-        _table(beside, SERVED, _times, "choice_ms"),
-        "Tokens per second of the other streams together during these choices",
-        _table(beside, SERVED, _shown, "tokens_per_second"),
+        _table(
+            "Tokens per second of all streams together, once every stream has its first token: "
+            "median (quartiles) over the rounds",
+            *(text, WRITERS, _quartiles, "tokens_per_second"),
+        ),
+        _table(
+            "eliza-ffi's tokens per second divided by the tokens per second of another method in "
+            "the same round: median (quartiles). *One stream* is a single eliza-ffi stream",
+            *(text, (*WRITERS[1:], ALONE), _quartiles, "times_theirs"),
+            before="/ ",
+        ),
+        _table(
+            "The same with the time of the prompts, first requests included: eliza-ffi's median "
+            "divided by the median of another method",
+            *(list(map(_with_prompts, text)), WRITERS[1:], _shown, "times_theirs"),
+            before="/ ",
+        ),
+        _table(
+            "Milliseconds between consecutive tokens of a stream: median (p99)",
+            *(text, WRITERS, _times, "token_ms"),
+        ),
+        _table(
+            "The same times divided by the times of the batch loop with its defaults: median (p99)",
+            *(text, [name for name in WRITERS if name != LOOP], _times, "times_the_loop"),
+        ),
+        _table(
+            "The first requests of a context: tokens per second, prompts included, in the first "
+            "round divided by the median of the later rounds. The batch loop has a new context in "
+            "each round",
+            *(text, SERVED, _shown, "first_round"),
+        ),
+        _table(
+            "Choices among five labels per second, with one thread per stream: median (quartiles) "
+            "over the rounds. *One stream* makes the same choices with a single thread. *Own "
+            "prompts*: 64 new tokens. *Shared prefix*: 64 new tokens after a prefix of 150 tokens "
+            "that all prompts share",
+            *(choices, CHOOSERS, _quartiles, "choices_per_second"),
+        ),
+        _table(
+            "eliza-ffi's choices per second divided by the choices per second of another method in "
+            "the same round: median (quartiles)",
+            *(choices, CHOOSERS[1:], _quartiles, "times_theirs"),
+            before="/ ",
+        ),
+        _table(
+            "Milliseconds of a choice, including its prompt: median (p99)",
+            *(choices, CHOOSERS, _times, "choice_ms"),
+        ),
+        _table(
+            "One thread makes choices while all other streams generate text: milliseconds of a "
+            "choice, median (p99)",
+            *(beside, SERVED, _times, "choice_ms"),
+        ),
+        _table(
+            "Tokens per second of the other streams together during these choices",
+            *(beside, SERVED, _shown, "tokens_per_second"),
+        ),
         "eliza-ffi's passes while all streams generate text: the share of passes that served "
         "several streams, sequences per pass, and microseconds that a stream waited for a pass"
         if shared
@@ -92,16 +118,20 @@ def markdown(results: dict[str, Any]) -> str:
 def plot(results: dict[str, Any], file: Path) -> None:
     """Draw tokens and choices per second over the number of streams, one column per model."""
     models = list(dict.fromkeys(cell["model"] for cell in results["cells"]))
-    picture = Picture(2, len(models), (3.2 * len(models), 6.4), sharex=True, sharey="row")
-    for column, model in enumerate(models):
-        above, below = picture.axes[:, column]
-        cells = [cell for cell in results["cells"] if cell["model"] == model]
-        written = [(cell["streams"], cell["writing"]) for cell in cells]
-        chosen = [(cell["streams"], cell["choosing"][PROMPTS[0]]) for cell in cells]
-        _draw(above, written, "tokens_per_second", title=model)
-        _draw(below, chosen, "choices_per_second", xlabel="streams")
-    picture.axes[0][0].set_ylabel("tokens per second, together")
-    picture.axes[1][0].set_ylabel("choices per second, together")
+    rows: list[tuple[str, str, Callable[[Any], Mapping[str, Any]]]] = [
+        ("tokens per second, together", "tokens_per_second", lambda cell: cell["writing"])
+    ]
+    if any(cell["choosing"] for cell in results["cells"]):
+        label = "choices per second, together"
+        rows.append((label, "choices_per_second", lambda cell: cell["choosing"].get(PROMPTS[0])))
+    picture = Picture(len(rows), len(models), (3.2 * len(models), 3.2 * len(rows)), sharey="row")
+    for axes, (label, figure, ways_of) in zip(picture.axes, rows, strict=True):
+        for axis, model in zip(axes, models, strict=True):
+            cells = [cell for cell in results["cells"] if cell["model"] == model and ways_of(cell)]
+            points = [(cell["streams"], ways_of(cell)) for cell in cells]
+            axis.set_visible(bool(cells))
+            _draw(axis, points, figure, title=model, xlabel="streams")
+        axes[0].set_ylabel(label)
     picture.save(file)
 
 
@@ -135,13 +165,16 @@ def _head(cell: dict[str, Any]) -> list[str]:
 
 
 def _table(
+    title: str,
     rows: Rows,
     names: Sequence[str],
     shown: Callable[[str, Any], str],
     figure: str,
     before: str = "",
 ) -> str:
-    """Return a table of one figure, with a column for each method.
+    """Return a title and a table of one figure, with a column for each measured method.
+
+    Without rows, return an empty text.
 
     Parameters
     ----------
@@ -152,12 +185,16 @@ def _table(
     before
         Precedes the names in the table's head.
     """
-    left = ["model", "streams", "prompts"][: len(rows[0][0])] if rows else ["model", "streams"]
-    heads = [before + ("one stream" if name == ALONE else name) for name in names]
+    if not rows:
+        return ""
+    measured = [name for name in names if any(name in ways for _, ways in rows)]
+    left = ["model", "streams", "prompts"][: len(rows[0][0])]
+    heads = [before + ("one stream" if name == ALONE else name) for name in measured]
     show = partial(shown, figure)
-    return markdown_table(
-        [*left, *heads], ([*head, *by_method(ways, names, show)] for head, ways in rows)
+    table = markdown_table(
+        [*left, *heads], ([*head, *by_method(ways, measured, show)] for head, ways in rows)
     )
+    return f"{title}\n\n{table}"
 
 
 def _with_prompts(

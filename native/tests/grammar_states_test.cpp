@@ -1,8 +1,10 @@
 // Our grammars, compared with llama.cpp's: the same tokens must be allowed at every position.
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <random>
+#include <thread>
 
 #include "error.h"
 #include "grammar/states_grammar.h"
@@ -326,6 +328,34 @@ TEST(GrammarStates, LaterTextsAllowTheSameTokens) {
     for (const char * gbnf : grammars) {
         for (int text = 0; text < 3; ++text) compare(vocab, gbnf, random, 6);
     }
+}
+
+TEST(GrammarStates, ThreadsReuseTheAutomata) {
+    const Vocab & vocab = vocab_of("llama-spm");
+    const auto walk = [&](const std::string & gbnf) {
+        StatesGrammar grammar(vocab.texts, gbnf, GrammarLimits());
+        std::vector<std::vector<llama_token>> steps = {allowed(grammar)};
+        while (steps.size() < 6 && !steps.back().empty()) {
+            grammar.accept(steps.back().front());
+            steps.push_back(allowed(grammar));
+        }
+        return steps;
+    };
+    const std::vector<std::string> texts = {R"(root ::= "a" [a-z]+)", R"(root ::= [0-9]+ ("," [0-9]+)*)",
+                                            R"(root ::= "yes" | "no")"};
+    std::vector<std::vector<std::vector<llama_token>>> expected;
+    for (const std::string & gbnf : texts) expected.push_back(walk(gbnf));
+    std::atomic<int> n_different = 0;
+    std::vector<std::thread> threads;
+    for (size_t thread = 0; thread < 4; ++thread) {
+        threads.emplace_back([&, thread] {
+            for (size_t i = thread; i < thread + 12; ++i) {
+                n_different += walk(texts[i % texts.size()]) != expected[i % texts.size()];
+            }
+        });
+    }
+    for (std::thread & thread : threads) thread.join();
+    EXPECT_EQ(n_different, 0);
 }
 
 TEST(GrammarStates, ALaterTextHasItsOwnLimits) {

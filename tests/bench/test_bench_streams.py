@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pytest
 
 from bench.methods import ALONE, LOOP, LOOP_EQUAL, OURS, SERVER, SERVER_EQUAL
 from bench.model import CHOICES
+from bench.model.streams import PROMPT_TOKENS
 from bench.model.together import OurStreams
+from bench.parts.machine import machine_facts
+from bench.parts.workload import Subject
 from bench.together import cells
 from bench.together.batch_loop import BatchLoop
 from bench.together.cells import PROMPTS, Cell, StreamEffort
+from bench.together.report import markdown
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 
@@ -88,3 +92,18 @@ def test_a_failed_server_does_not_stop_a_cell(measured: dict[str, Any]) -> None:
     for kind in PROMPTS:
         assert set(measured["choosing"][kind]) == {OURS, ALONE, SERVER}
     assert set(measured["beside"]) == {OURS, SERVER}
+
+
+@pytest.mark.parametrize("busy, prompt_tokens", [(True, PROMPT_TOKENS), (False, 40)])
+def test_choices_are_measured_only_in_usual_cells(
+    busy: bool, prompt_tokens: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cells, "SETTLING_SECONDS", 0.0)
+    monkeypatch.setattr(cells, "N_CTX", 2048)
+    embedded = Subject("trained 2k", None)
+    cell = cells.measure_cell(embedded, 2, EFFORT, BatchLoop.find(), None, busy, prompt_tokens)
+    assert (LOOP_EQUAL in cell["writing"]) is not busy
+    facts = {"machine": machine_facts(), "peers": [], "plan": asdict(EFFORT), "busy": busy}
+    page = markdown({**facts, "cells": [cell]})
+    assert "Tokens per second of all streams" in page
+    assert "Choices" not in page
