@@ -353,7 +353,7 @@ bench-ready: $(VENV)/installed
 hostile: cpu-with-tests ## try malicious and malformed input, each case in a child process (minutes)
 	@$(BIN)/python scripts/check_hostile.py $(CHECK_ARGS)
 
-soak: cpu-with-tests ## use one process in every way at once for an hour: memory, files and threads must not grow
+soak: cpu-with-tests ## use one process in every way at once: memory, files and threads must not grow (minutes)
 	@$(BIN)/python scripts/check_soak.py $(CHECK_ARGS)
 
 faults: cpu-with-tests ## make allocations, reads, writes and renames fail one at a time (minutes)
