@@ -197,7 +197,7 @@ test-asan: ## run the native tests under AddressSanitizer and UBSan (minutes)
 	    UBSAN_OPTIONS=print_stacktrace=1 $(BUILD)/tests/native_tests --gtest_brief=1
 
 # The tests that use several threads. Reports about ggml's threads are suppressed, because llama.cpp is not instrumented.
-TSAN_TESTS := *Threads*:*Prepared*:*Shared*:*Waiting*:*Cancel*:*Close*:*Cache*:*Parked*:*Slot*:*Mtp*Thread*:NextMany*
+TSAN_TESTS := *Threads*:*Prepared*:*Shared*:*Waiting*:*Cancel*:*Close*:*Cache*:*Parked*:*Slot*:*Mtp*Thread*:NextMany*:PassQueues*
 test-tsan: BUILD := build/tsan
 test-tsan: ## run the multi-threaded tests under ThreadSanitizer (minutes)
 	@$(MAKE) --no-print-directory cpu BUILD=$(BUILD) \

@@ -11,8 +11,9 @@ Three things are measured:
 - Choices of one thread while all other streams generate text.
 
 With ``--busy``, only text is measured, and the others run only with their default settings. With
-long prompts, only text is measured. All methods take turns, so a slow moment of the machine affects them all. A cell that other programs
-disturbed is measured again. Writes JSON, Markdown and a picture into ``bench/results``.
+long prompts, only text is measured. All methods take turns, so a slow moment of the machine affects
+them all. A cell that other programs disturbed is measured again. Writes JSON, Markdown and a
+picture into ``bench/results``.
 
     $ make bench-streams                                              # everything, two hours
     $ python -m bench.streams --quick                                 # one model, a few minutes

@@ -238,6 +238,36 @@ TEST_F(NextMany, ACancelEndsTheCall) {
     expect_same(pull_many(stream, 40, n_calls), pull(same, 40));
 }
 
+TEST_F(NextMany, ACancelAfterTheFirstTokensAlsoEndsAPrefill) {
+    eliza_llm_stream_config_t with_grammar = full_precision_config(), sampled = full_precision_config();
+    with_grammar.gbnf_grammar = long_text_grammar;  // one token at a time
+    sampled.temperature = 1.5f;                     // many tokens without waking the thread
+    const Tokens tokens = prompt(1);
+    for (const eliza_llm_stream_config_t & cfg : {with_grammar, sampled}) {
+        int n_reported = 0;
+        for (int milliseconds = 1; milliseconds < 100 && n_reported < 3; ++milliseconds) {
+            const StreamHandle stream = prompted(cfg);
+            std::thread canceller([&] {
+                std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+                eliza_inference_llm_stream_cancel(stream.get());
+            });
+            Tokens generated(1500);
+            std::vector<char> text(1 << 16);
+            uint64_t n = 0;
+            const int status =
+                eliza_inference_llm_stream_next_many(stream.get(), 60000, generated.data(), generated.size(), &n,
+                                                     text.data(), text.size(), nullptr, nullptr, nullptr);
+            canceller.join();
+            if (status != 0) continue;  // cancelled before the first token, or the text has ended
+            EXPECT_EQ(eliza_inference_llm_stream_prefill(stream.get(), tokens.data(), tokens.size(), nullptr),
+                      ELIZA_ERR_CANCELLED);
+            prefill(stream, tokens);
+            ++n_reported;
+        }
+        EXPECT_EQ(n_reported, 3);
+    }
+}
+
 TEST_F(NextMany, ManyStreamsGenerateWhatEachGeneratesAlone) {
     constexpr int n_streams = 8;
     std::vector<StreamHandle> streams;

@@ -347,7 +347,8 @@ ELIZA_API int eliza_inference_set_verifier_callback(EliInferenceContext * ctx, e
                                                     void * user, char ** err);
 
 /* Cancels the call that is running on the stream, or if none is running, the next one. That call returns
- * ELIZA_ERR_CANCELLED. Afterwards the stream can be used again. */
+ * ELIZA_ERR_CANCELLED. A call of next_many that already has tokens returns them, and the next call of any function that
+ * computes returns ELIZA_ERR_CANCELLED. Afterwards the stream can be used again. */
 ELIZA_API int eliza_inference_llm_stream_cancel(EliLlmStream * stream);
 
 /* Clears all tokens, the span of labels and the state of the samplers. The configuration stays. */

@@ -63,17 +63,27 @@ void ComputeThreads::Turn::watch() {
     if (threads_.option_ == 0 && n_threads_ > 1 && threads_.has_guard_ && threads_.guard_.is_due(now)) {
         own_threads_ = OwnThreads::mark();
         without_core_us_ = microseconds_without_core(threads_.ids_);
-        start_us_ = now;
+        start_us_ = without_core_us_ < 0 ? 0 : now;
     }
 }
 
 ComputeThreads::Turn::~Turn() {
-    if (start_us_ > 0 && !OwnThreads::ran_since(own_threads_)) {
-        const int64_t waited = microseconds_without_core(threads_.ids_) - without_core_us_;
-        const int64_t now = llama_time_us();
-        threads_.guard_.note_pass(now, now - start_us_, waited / static_cast<int64_t>(threads_.ids_.size() + 1));
+    try {
+        note_pass();
+    } catch (...) {  // no memory: the next passes are measured
     }
     threads_.leave();
+}
+
+void ComputeThreads::Turn::note_pass() {
+    if (start_us_ == 0 || OwnThreads::ran_since(own_threads_)) {
+        return;
+    }
+    const int64_t without_core_us = microseconds_without_core(threads_.ids_), now = llama_time_us();
+    if (without_core_us >= 0) {
+        const int64_t waited = without_core_us - without_core_us_;
+        threads_.guard_.note_pass(now, now - start_us_, waited / static_cast<int64_t>(threads_.ids_.size() + 1));
+    }
 }
 
 }  // namespace eliza

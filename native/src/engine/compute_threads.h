@@ -48,6 +48,8 @@ public:
         void watch();
 
     private:
+        void note_pass();
+
         ComputeThreads & threads_;
         int32_t n_threads_ = 1;
         int64_t start_us_ = 0;  // when watch() was called; 0 = it was not

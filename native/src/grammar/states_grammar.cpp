@@ -40,8 +40,12 @@ StatesGrammar::StatesGrammar(std::shared_ptr<const GrammarVocabulary> vocabulary
                              const char * start_rule)
     : vocabulary_(std::move(vocabulary)),
       key_(start_rule + ('\n' + gbnf)),
-      automaton_(vocabulary_->automata().take(key_)),
       waits_(triggers.has_value()) {
+    if (triggers) {
+        check_trigger_tokens(triggers->tokens, vocabulary_->n_vocab());
+        triggers_.emplace(*triggers);
+    }
+    automaton_ = vocabulary_->automata().take(key_);
     if (automaton_ != nullptr) {
         states().set_limits(limits);
     } else {
@@ -49,10 +53,6 @@ StatesGrammar::StatesGrammar(std::shared_ptr<const GrammarVocabulary> vocabulary
             parse_gbnf(vocabulary_->vocab(), vocabulary_->n_vocab(), gbnf, start_rule));
         automaton_ = std::make_unique<GrammarAutomaton>();
         automaton_->states = std::make_unique<GrammarStates>(std::move(rules), limits);
-    }
-    if (triggers) {
-        check_trigger_tokens(triggers->tokens, vocabulary_->n_vocab());
-        triggers_.emplace(*triggers);
     }
 }
 

@@ -80,6 +80,7 @@ size_t KvCache::take_prefix(Slot & slot, const llama_token * text, size_t most, 
         return may_copy ? copy_prefix(slot, *donor, own, longest) : own;
     }
     // The cells are shared, not copied.
+    slot.cached.reserve(longest);  // first, because it can fail
     llama_memory_seq_cp(memory(), donor->id, slot.id, static_cast<llama_pos>(own), static_cast<llama_pos>(longest));
     slot.cached.insert(slot.cached.end(), text + own, text + longest);
     return longest;
@@ -299,6 +300,7 @@ KvCache::Fork::~Fork() {
 
 void KvCache::Fork::keep(Slot & slot, llama_seq_id lane, const std::vector<llama_token> & tokens) {
     const auto begin = static_cast<llama_pos>(slot.cached.size());
+    slot.cached.reserve(slot.cached.size() + tokens.size());  // first, because it can fail
     llama_memory_seq_cp(cache_.memory(), lane, slot.id, begin, begin + static_cast<llama_pos>(tokens.size()));
     slot.cached.insert(slot.cached.end(), tokens.begin(), tokens.end());
 }

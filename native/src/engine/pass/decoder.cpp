@@ -39,6 +39,8 @@ Decoder::Decoder(const std::shared_ptr<Model> & model, std::shared_ptr<ComputeTh
       queue_(runner_, cache_, options.share_passes && model->can_share_passes(),
              std::max(most_rows(*model), options.n_slots)) {}
 
+int32_t Decoder::most_ahead() const { return std::min(cache_.most_revocable(n_batch()), most_rows(model()) - 1); }
+
 std::shared_ptr<llama_context> Decoder::context_of_assistant(const std::shared_ptr<Model> & assistant) {
     const auto found = assistants_.find(assistant);
     if (found != assistants_.end()) {
@@ -76,7 +78,8 @@ std::optional<PassCost> Decoder::pass_cost(Slot & slot, size_t n_cells, CancelFl
     }
     if (!known.lane_a_cell && n_cells >= measurable_cells) {
         queue_.run_alone(slot, cancelled, [&] {
-            if (const size_t n = slot.cached.size(); n >= measurable_cells) {
+            known = costs();
+            if (const size_t n = slot.cached.size(); !known.lane_a_cell && n >= measurable_cells) {
                 known.lane_a_cell = std::max(0.0, time_lane(&slot) - known.pass->lane) / static_cast<double>(n);
                 keep(known);
             }

@@ -43,8 +43,9 @@ public:
     int32_t n_batch() const { return runner_.n_batch(); }
     int32_t n_ctx() const { return static_cast<int32_t>(llama_n_ctx_seq(context())); }
 
-    // Returns how many drafted tokens a pass may decode: all of them may have to be removed from the cache again.
-    int32_t most_ahead() const { return cache_.most_revocable(n_batch()); }
+    // Returns how many drafted tokens a pass may decode: all of them may have to be removed from the cache again, and
+    // their rows of logits are kept.
+    int32_t most_ahead() const;
 
     // Returns the limits of one tree. They are 0 if the model's cache cannot fork.
     TreeLimits tree_limits() const { return tree_limits_; }

@@ -120,16 +120,24 @@ bool PassQueue::tell_progress(std::unique_lock<std::mutex> & lock, PassRequest &
     return true;
 }
 
-// The first in the queue may lead. If the first needs a pass, any request that needs a pass may lead.
+// The first request whose thread can lead now, or nullptr: a cancelled request leaves the queue instead.
+const PassRequest * PassQueue::first_ready() const {
+    const auto first = std::find_if(waiting_.begin(), waiting_.end(), [](const PassRequest * request) {
+        return !request->is_in_callback && !request->cancelled.is_set();
+    });
+    return first == waiting_.end() ? nullptr : *first;
+}
+
+// The first that is ready may lead. If the first needs a pass, any request that needs a pass may lead.
 bool PassQueue::may_lead(const PassRequest & request) const {
-    return !is_led_ &&
-           (waiting_.front() == &request || (request.kind != Kind::alone && waiting_.front()->kind != Kind::alone));
+    const PassRequest * first = first_ready();
+    return !is_led_ && first != nullptr &&
+           (first == &request || (request.kind != Kind::alone && first->kind != Kind::alone));
 }
 
 std::condition_variable * PassQueue::next_leader() {
-    const auto next = std::find_if(waiting_.begin(), waiting_.end(),
-                                   [](const PassRequest * request) { return !request->is_in_callback; });
-    return is_led_ || next == waiting_.end() ? nullptr : &wake_of(**next);
+    const PassRequest * next = is_led_ ? nullptr : first_ready();
+    return next == nullptr ? nullptr : &wake_of(*next);
 }
 
 void PassQueue::call_next() {
@@ -194,8 +202,10 @@ void PassQueue::lead(std::unique_lock<std::mutex> & lock, PassRequest & me) {
     is_led_ = true;
     wait_for_companions(lock, me);
     const int64_t start = llama_time_us();
+    Wakes wakes;
     std::vector<PassRequest *> held;
     try {
+        wakes.reserve(waiting_.size());  // after the pass nothing may throw
         held = hold_candidates();
         lock.unlock();
         const PassScheduler::Pass pass = scheduler_.select(held);
@@ -216,25 +226,26 @@ void PassQueue::lead(std::unique_lock<std::mutex> & lock, PassRequest & me) {
             request->part.outcome = PassRequest::Part::Outcome::waits;
         }
         me.fail(std::current_exception());
-        if (std::find(held.begin(), held.end(), &me) == held.end()) {
-            held.push_back(&me);
-        }
     }
     last_pass_us_ = llama_time_us() - start;
-    Wakes wakes;
     for (PassRequest * request : held) {
         note_outcome(*request);
         if (request != &me && (request->is_done || request->cancelled.is_set() || request->progress)) {
             wakes.push_back(&wake_of(*request));
         }
     }
+    if (me.error && !me.is_done) {
+        note_outcome(me);  // it was not held
+    }
+    std::condition_variable * next = nullptr;
     if (me.is_done) {
         is_led_ = false;
-        if (std::condition_variable * next = next_leader()) {
-            wakes.insert(wakes.begin(), next);
-        }
+        next = next_leader();
     }
     lock.unlock();
+    if (next != nullptr) {
+        next->notify_one();
+    }
     for (std::condition_variable * wake : wakes) {
         wake->notify_one();
     }

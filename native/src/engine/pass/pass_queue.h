@@ -59,6 +59,7 @@ private:
     void wait_until_done(std::unique_lock<std::mutex> & lock, PassRequest & me);
     bool tell_progress(std::unique_lock<std::mutex> & lock, PassRequest & me);
     void throw_if_ended(PassRequest & me);
+    const PassRequest * first_ready() const;
     bool may_lead(const PassRequest & request) const;
     std::condition_variable * next_leader();
     void call_next();

@@ -1,6 +1,6 @@
 // Runs the forward passes of a llama_context.
 //
-// Used by one thread at a time, the leader of the queue (engine/pass/pass_queue.h), except stop().
+// Used by one thread at a time, the leader of the queue (engine/pass/pass_queue.h), except where noted.
 #pragma once
 
 #include <atomic>
@@ -66,6 +66,7 @@ public:
     void compute_logits(const std::vector<const HiddenState *> & hidden, const std::vector<std::vector<float> *> & out);
 
     // Returns whether the device can select the logits of n_tokens tokens, so that only these are copied to the host.
+    // Safe from any thread.
     bool can_gather(size_t n_tokens) const { return may_gather_ && n_tokens <= LogitGather::most_width; }
 
     ComputeThreads & threads() { return *threads_; }
@@ -96,7 +97,7 @@ private:
     const std::shared_ptr<ComputeThreads> threads_;  // must outlive the context, like the next two members
     OutputHead head_;
     std::map<llama_seq_id, std::unique_ptr<LogitGather>> gathers_;
-    bool may_gather_ = false;
+    std::atomic<bool> may_gather_{false};
     std::atomic<int32_t> n_readers_{0};  // number of HiddenStates objects
     bool keeps_hidden_states_ = false;
     enum class RowKind { whole, hidden, gathered };

@@ -89,8 +89,14 @@ PassScheduler::Pass PassScheduler::select(const Requests & waiting) {
         (request->kind == PassRequest::Kind::text ? texts : pass.logits).push_back(request);
     }
     for (PassRequest * request : texts) {
-        prepare(*request, /*may_copy=*/request == texts.front());  // the first is in the pass
+        try {
+            prepare(*request, /*may_copy=*/request == texts.front());  // the first is in the pass
+        } catch (...) {
+            request->fail(std::current_exception());
+        }
     }
+    const auto has_failed = [](const PassRequest * request) { return request->error != nullptr; };
+    texts.erase(std::remove_if(texts.begin(), texts.end(), has_failed), texts.end());
     if (!texts.empty()) {
         pass.texts = select_texts(texts);
     }

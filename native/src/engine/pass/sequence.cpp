@@ -27,9 +27,9 @@ void Sequence::append(llama_token token) {
         append(&token, 1);
         return;
     }
+    tokens_.push_back(token);  // first, because it can fail
     std::vector<float> & row = ahead_->rows[ahead_->n_appended++];
     forget_row();
-    tokens_.push_back(token);
     n_decoded_ = tokens_.size();
     logits_.swap(row);
     has_logits_ = true;
@@ -230,7 +230,7 @@ std::vector<uint8_t> Sequence::copy_state() {
     return state;
 }
 
-void Sequence::restore_state(const std::vector<llama_token> & tokens, const std::vector<uint8_t> & state) {
+void Sequence::restore_state(std::vector<llama_token> tokens, const std::vector<uint8_t> & state) {
     run_alone([&] {
         try {
             decoder_->cache().restore_state(slot_, state, tokens);
@@ -240,7 +240,7 @@ void Sequence::restore_state(const std::vector<llama_token> & tokens, const std:
             throw;
         }
     });
-    tokens_ = tokens;
+    tokens_ = std::move(tokens);  // a copy could fail after the cells were replaced
     slot_.n_wanted = tokens_.size();
     appended_from_ = 0;
     n_decoded_ = tokens_.size();

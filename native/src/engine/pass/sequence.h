@@ -87,7 +87,7 @@ public:
 
     // Replaces the sequence by these tokens and their state from copy_state(). If the state does not fit, the tokens
     // are unchanged.
-    void restore_state(const std::vector<llama_token> & tokens, const std::vector<uint8_t> & state);
+    void restore_state(std::vector<llama_token> tokens, const std::vector<uint8_t> & state);
 
     // Returns the measured cost of a pass; see Decoder.
     std::optional<PassCost> pass_cost() { return decoder_->pass_cost(slot_, tokens_.size(), cancelled_); }

@@ -67,7 +67,6 @@ void Stream::prefill(const llama_token * tokens, size_t n) {
             "first token or clear the span");
     }
     const size_t n_before = sequence_.tokens().size();
-    const eliza_finish_reason reason_before = finish_reason_;
     const auto n_ctx = static_cast<size_t>(decoder_->n_ctx());
     if (n > n_ctx - std::min(n_before, n_ctx)) {
         throw ContextFull("a prompt of " + std::to_string(n) + " tokens" +
@@ -82,7 +81,6 @@ void Stream::prefill(const llama_token * tokens, size_t n) {
         sequence_.decode(options_.restricts_head() ? Rows::some : Rows::whole, progress_);
     } catch (...) {
         sequence_.truncate(n_before);
-        finish_reason_ = reason_before;
         throw;
     }
     choice_.prompt_changed();
@@ -124,7 +122,7 @@ const Stream::Step * Stream::peek_ready(const Ahead & ahead) {
         try {
             compute(ahead);
         } catch (...) {
-            error_ = std::current_exception();
+            keep_error();
         }
     }
     return steps_.empty() ? nullptr : &steps_.front();
@@ -141,7 +139,22 @@ void Stream::compute(const Ahead & ahead) {
         if (steps_.empty()) {
             throw;
         }
-        error_ = std::current_exception();
+        keep_error();
+    }
+}
+
+// Keeps the error that is being handled for the next call that computes. A cancel is set again, because prefill() and
+// fill() must report it, too.
+void Stream::keep_error() {
+    error_ = std::current_exception();
+    try {
+        throw;
+    } catch (const Error & error) {
+        if (error.status() == ELIZA_ERR_CANCELLED) {
+            error_ = nullptr;
+            cancelled_.set();
+        }
+    } catch (...) {
     }
 }
 

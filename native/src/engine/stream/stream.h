@@ -160,6 +160,7 @@ private:
     void begin_span(Span span);
     std::string slot_fingerprint() const;
     void compute(const Ahead & ahead);
+    void keep_error();
     void compute_steps(const Ahead & ahead);
     Step compute_step();
     Step step_of(llama_token token);
