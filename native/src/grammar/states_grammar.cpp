@@ -38,9 +38,7 @@ void check_trigger_tokens(const std::vector<llama_token> & tokens, size_t n_voca
 StatesGrammar::StatesGrammar(std::shared_ptr<const GrammarVocabulary> vocabulary, const std::string & gbnf,
                              const GrammarLimits & limits, const std::optional<GrammarTriggers> & triggers,
                              const char * start_rule)
-    : vocabulary_(std::move(vocabulary)),
-      key_(start_rule + ('\n' + gbnf)),
-      waits_(triggers.has_value()) {
+    : vocabulary_(std::move(vocabulary)), key_(start_rule + ('\n' + gbnf)), waits_(triggers.has_value()) {
     if (triggers) {
         check_trigger_tokens(triggers->tokens, vocabulary_->n_vocab());
         triggers_.emplace(*triggers);
