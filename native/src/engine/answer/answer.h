@@ -16,7 +16,7 @@
 #include "engine/choice/choice.h"
 #include "engine/options.h"
 #include "engine/pass/sequence.h"
-#include "engine/pass/stream_counts.h"
+#include "engine/stream/stream_counts.h"
 #include "sampling/token_selector.h"
 
 namespace eliza {

@@ -8,7 +8,7 @@
 #include "engine/choice/prepared_choices.h"
 #include "engine/options.h"
 #include "engine/pass/sequence.h"
-#include "engine/pass/stream_counts.h"
+#include "engine/stream/stream_counts.h"
 
 namespace eliza {
 

@@ -7,7 +7,7 @@
 #include "engine/choice/tree_plan.h"
 #include "engine/options.h"
 #include "engine/pass/sequence.h"
-#include "engine/pass/stream_counts.h"
+#include "engine/stream/stream_counts.h"
 
 namespace eliza {
 

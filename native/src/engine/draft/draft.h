@@ -12,7 +12,7 @@
 #include "engine/draft/verifier_hook.h"
 #include "engine/options.h"
 #include "engine/pass/sequence.h"
-#include "engine/pass/stream_counts.h"
+#include "engine/stream/stream_counts.h"
 
 namespace eliza {
 
