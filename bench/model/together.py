@@ -78,7 +78,7 @@ class Written:
             (later - earlier) * 1e3
             for times in self.seconds
             for earlier, later in itertools.pairwise(times)
-            if later > begin
+            if earlier >= begin
         ]
 
     @property
