@@ -148,6 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         lambda: run(plan, options.only, options.streams, options.busy),
         key=("model", "streams"),
     )
+    results["cells"].sort(key=lambda cell: (names.index(cell["model"]), cell["streams"]))
     draw_if_possible(plot, results, options.out / f"{name}.png")
     return publish(name, results, markdown(results), options)
 
