@@ -298,8 +298,8 @@ def measure_cell(
 ) -> dict[str, Any]:
     """Measure one model with `n_streams` streams and return the figures of the cell.
 
-    Choices are measured only without a busy process and with prompts of the usual length: the
-    length changes nothing about them.
+    Choices are measured only if there is no busy process and prompts have the usual length, because
+    the choices have prompts of their own.
 
     Parameters
     ----------
@@ -333,12 +333,11 @@ def measure_cell(
         figures["writing"] = cell.writing()
         figures["passes"] = cell.passes()
         figures["partings"] = cell.partings()
-        figures["choosing"] = {
-            name: cell.choosing(shared)
-            for name, shared in zip(PROMPTS, (False, True), strict=True)
-            if with_choices
-        }
-        figures["beside"] = cell.beside() if with_choices else {}
+        figures |= {"choosing": {}, "beside": {}}
+        if with_choices:
+            for name, shared in zip(PROMPTS, (False, True), strict=True):
+                figures["choosing"][name] = cell.choosing(shared)
+            figures["beside"] = cell.beside()
         figures["problems"] = {**problems, **cell.problems}
     return figures
 

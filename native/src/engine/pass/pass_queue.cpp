@@ -205,7 +205,7 @@ void PassQueue::lead(std::unique_lock<std::mutex> & lock, PassRequest & me) {
     Wakes wakes;
     std::vector<PassRequest *> held;
     try {
-        wakes.reserve(waiting_.size());  // after the pass nothing may throw
+        wakes.reserve(waiting_.size());  // now, because nothing may throw once requests are held
         held = hold_candidates();
         lock.unlock();
         const PassScheduler::Pass pass = scheduler_.select(held);
@@ -235,7 +235,7 @@ void PassQueue::lead(std::unique_lock<std::mutex> & lock, PassRequest & me) {
         }
     }
     if (me.error && !me.is_done) {
-        note_outcome(me);  // it was not held
+        note_outcome(me);  // the error came before it was held
     }
     std::condition_variable * next = nullptr;
     if (me.is_done) {

@@ -91,7 +91,7 @@ PassScheduler::Pass PassScheduler::select(const Requests & waiting) {
     for (PassRequest * request : texts) {
         try {
             prepare(*request, /*may_copy=*/request == texts.front());  // the first is in the pass
-        } catch (...) {
+        } catch (...) {  // must not end the request of the thread that runs the pass
             request->fail(std::current_exception());
         }
     }
