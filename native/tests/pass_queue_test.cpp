@@ -1,4 +1,4 @@
-// The queue of requests for passes: whose turn it is while a thread runs its progress callback.
+// The queue of requests for passes: whose turn it is.
 
 #include "engine/pass/pass_queue.h"
 
@@ -8,6 +8,7 @@
 #include <future>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "engine_parts.h"
 
@@ -63,6 +64,30 @@ TEST_F(PassQueues, NobodyWaitsForACallback) { EXPECT_TRUE(is_served_during_callb
 
 TEST_F(PassQueues, NobodyWaitsForTheCallbackOfACancelledRequest) {
     EXPECT_TRUE(is_served_during_callback(/*cancel=*/true));
+}
+
+TEST_F(PassQueues, LogitsGoBeforeTexts) {
+    auto & slots = small_batches->cache().slots();
+    Slot & slot_of_text = slots.acquire({});
+    Slot & slot_of_logits = slots.acquire({});
+    const std::vector<llama_token> tokens(3, 20);
+    PassCounts added;
+    PassRequest text(slot_of_text, cancelled, added), logits(slot_of_logits, cancelled, added);
+    text.text = tokens.data();
+    text.n_text = tokens.size();
+    text.n_rows = 1;
+    logits.kind = PassRequest::Kind::logits;
+    PassScheduler scheduler(small_batches->runner(), small_batches->cache(), few.n_batch, /*by_time=*/false);
+
+    const PassScheduler::Pass first = scheduler.select({&text, &logits});
+    EXPECT_EQ(first.logits, std::vector<PassRequest *>{&logits});
+    EXPECT_TRUE(first.texts.empty());
+    const PassScheduler::Pass second = scheduler.select({&text});
+    EXPECT_TRUE(second.logits.empty());
+    EXPECT_EQ(second.texts, std::vector<PassRequest *>{&text});
+
+    slots.release(slot_of_text);
+    slots.release(slot_of_logits);
 }
 
 }  // namespace

@@ -204,11 +204,13 @@ void PassQueue::lead(std::unique_lock<std::mutex> & lock, PassRequest & me) {
     const int64_t start = llama_time_us();
     Wakes wakes;
     std::vector<PassRequest *> held;
+    bool decodes = true;
     try {
         wakes.reserve(waiting_.size());  // now, because nothing may throw once requests are held
         held = hold_candidates();
         lock.unlock();
         const PassScheduler::Pass pass = scheduler_.select(held);
+        decodes = !pass.texts.empty();
         lock.lock();
         runner_.clear_stop();
         running_ = &pass;
@@ -227,15 +229,18 @@ void PassQueue::lead(std::unique_lock<std::mutex> & lock, PassRequest & me) {
         }
         me.fail(std::current_exception());
     }
-    last_pass_us_ = llama_time_us() - start;
+    const int64_t microseconds = llama_time_us() - start;
+    if (decodes) {
+        last_pass_us_ = microseconds;
+    }
     for (PassRequest * request : held) {
-        note_outcome(*request);
+        note_outcome(*request, microseconds);
         if (request != &me && (request->is_done || request->cancelled.is_set() || request->progress)) {
             wakes.push_back(&wake_of(*request));
         }
     }
     if (me.error && !me.is_done) {
-        note_outcome(me);  // the error came before it was held
+        note_outcome(me, microseconds);  // the error came before it was held
     }
     std::condition_variable * next = nullptr;
     if (me.is_done) {
@@ -255,14 +260,14 @@ void PassQueue::lead(std::unique_lock<std::mutex> & lock, PassRequest & me) {
     }
 }
 
-void PassQueue::note_outcome(PassRequest & request) {
+void PassQueue::note_outcome(PassRequest & request, int64_t microseconds) {
     using Outcome = PassRequest::Part::Outcome;
     request.is_held = false;
     const Outcome outcome = request.part.outcome;
     if (outcome == Outcome::waits) {
         return;
     }
-    request.served_us += last_pass_us_;
+    request.served_us += microseconds;
     if (outcome == Outcome::done) {
         request.is_done = true;
         request.fraction = request.error ? 0.0f : 1.0f;

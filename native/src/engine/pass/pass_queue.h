@@ -71,7 +71,7 @@ private:
     void lead(std::unique_lock<std::mutex> & lock, PassRequest & me);
     void wait_for_companions(std::unique_lock<std::mutex> & lock, const PassRequest & me);
     std::vector<PassRequest *> hold_candidates();
-    void note_outcome(PassRequest & request);
+    void note_outcome(PassRequest & request, int64_t microseconds);
 
     PassRunner & runner_;
     PassScheduler scheduler_;  // used by the leader

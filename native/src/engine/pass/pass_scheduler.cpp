@@ -88,6 +88,9 @@ PassScheduler::Pass PassScheduler::select(const Requests & waiting) {
         request->part = {};
         (request->kind == PassRequest::Kind::text ? texts : pass.logits).push_back(request);
     }
+    if (!pass.logits.empty()) {
+        return pass;
+    }
     for (PassRequest * request : texts) {
         try {
             prepare(*request, /*may_copy=*/request == texts.front());  // the first is in the pass

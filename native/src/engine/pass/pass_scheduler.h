@@ -24,7 +24,8 @@ public:
     PassScheduler(const PassScheduler &) = delete;
     PassScheduler & operator=(const PassScheduler &) = delete;
 
-    // The requests of one pass, by kind. Their parts of the pass are in PassRequest::part.
+    // The requests of one pass. Their parts of the pass are in PassRequest::part. Requests for logits go first, without
+    // texts: they take much less time than a pass, and the next tokens of their texts can then join it.
     struct Pass {
         std::vector<PassRequest *> logits, texts;
     };
