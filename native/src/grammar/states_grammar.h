@@ -22,7 +22,8 @@ namespace eliza {
 
 class StatesGrammar final : public Grammar {
 public:
-    // Throws an Error if the text cannot be parsed or has no start rule.
+    // With triggers, the grammar is lazy: it allows all tokens until a trigger comes. Throws an Error if the text
+    // cannot be parsed or has no start rule.
     StatesGrammar(std::shared_ptr<const GrammarVocabulary> vocabulary, const std::string & gbnf,
                   const GrammarLimits & limits, const std::optional<GrammarTriggers> & triggers = {},
                   const char * start_rule = "root");

@@ -53,7 +53,7 @@ public:
     // Decodes all undecoded tokens and calls `choose` with the logits after the last token, which are valid during the
     // call. If `choose` returns true, it has appended a token; that token is decoded in the next pass and `choose` is
     // called again. The thread that runs the passes calls `choose`, while the calling thread sleeps. This generates
-    // several tokens without waking a thread and without copying logits.
+    // several tokens without waking a thread and without copying logits. No function may be set with set_on_pass().
     void decode_each(const std::function<bool(const float * logits)> & choose);
 
     // Returns the logits after the last token, one for each token of the vocabulary. Valid until the tokens change.
