@@ -204,13 +204,11 @@ void PassQueue::lead(std::unique_lock<std::mutex> & lock, PassRequest & me) {
     const int64_t start = llama_time_us();
     Wakes wakes;
     std::vector<PassRequest *> held;
-    bool decodes = true;
     try {
         wakes.reserve(waiting_.size());  // now, because nothing may throw once requests are held
         held = hold_candidates();
         lock.unlock();
         const PassScheduler::Pass pass = scheduler_.select(held);
-        decodes = !pass.texts.empty();
         lock.lock();
         runner_.clear_stop();
         running_ = &pass;
@@ -219,6 +217,9 @@ void PassQueue::lead(std::unique_lock<std::mutex> & lock, PassRequest & me) {
         scheduler_.run(pass);
         lock.lock();
         running_ = nullptr;
+        if (!pass.texts.empty()) {
+            last_pass_us_ = llama_time_us() - start;
+        }
     } catch (...) {  // no memory to build the batch
         if (!lock.owns_lock()) {
             lock.lock();
@@ -230,9 +231,6 @@ void PassQueue::lead(std::unique_lock<std::mutex> & lock, PassRequest & me) {
         me.fail(std::current_exception());
     }
     const int64_t microseconds = llama_time_us() - start;
-    if (decodes) {
-        last_pass_us_ = microseconds;
-    }
     for (PassRequest * request : held) {
         note_outcome(*request, microseconds);
         if (request != &me && (request->is_done || request->cancelled.is_set() || request->progress)) {

@@ -234,9 +234,9 @@ void PassScheduler::decode(Requests members) {
         if (result == PassRunner::stopped) {
             return;  // requests that are not cancelled go into the next pass
         }
-        // The request with the most tokens in the pass counts as the one that fills the context. If several have the
-        // same number, it is the one with the most tokens in the cache. Dropping its tokens makes room for the others.
-        // If each slot has its own cells, a pass has one request or one token of each.
+        // The request with the most tokens in the pass fills the context; among equals, the request with the most
+        // tokens in the cache. Dropping its tokens makes room for the others. If each slot has its own cells, a pass
+        // has one request or one token of each.
         const auto fills =
             std::max_element(members.begin(), members.end(), [](const PassRequest * a, const PassRequest * b) {
                 return std::make_pair(a->n_in_pass(), a->part.begin) < std::make_pair(b->n_in_pass(), b->part.begin);

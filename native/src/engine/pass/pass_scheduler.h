@@ -24,8 +24,8 @@ public:
     PassScheduler(const PassScheduler &) = delete;
     PassScheduler & operator=(const PassScheduler &) = delete;
 
-    // The requests of one pass. Their parts of the pass are in PassRequest::part. Requests for logits go first, without
-    // texts: they take much less time than a pass, and the next tokens of their texts can then join it.
+    // The requests of one pass: either requests for logits or requests with text. Requests for logits go first, because
+    // they take much less time than a pass; their streams can then join it. See also PassRequest::part.
     struct Pass {
         std::vector<PassRequest *> logits, texts;
     };
