@@ -330,7 +330,7 @@ class CffiBinding:
         done = status == 1
         return StreamStep(
             tuple(self._ffi.unpack(stream.tokens, count[0])),
-            stream.decoder.decode(self._ffi.string(stream.text), done),
+            stream.decode(self._ffi.string(stream.text), done),
             done,
             stream.drafted[0],
             stream.accepted[0],

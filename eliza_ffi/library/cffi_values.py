@@ -99,7 +99,6 @@ class CffiStream:
         "accepted",
         "count",
         "ctx",
-        "decoder",
         "drafted",
         "error",
         "pointer",
@@ -122,8 +121,6 @@ class CffiStream:
         self.drafted = ffi.new("int32_t *")
         self.accepted = ffi.new("int32_t *")
         self.error = ffi.new("char **")
-        # Older versions of the library split a character that spans two tokens.
-        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     def open(self, make: Callable[..., Any], arguments: Sequence[Any], free: Any) -> bool:
         """Store the handle that `make` returns, and return whether it is a valid one.
@@ -147,6 +144,13 @@ class CffiStream:
         This class reserves nothing, because this project's library checks for concurrent calls.
         """
         return _ANY_TURN
+
+    def decode(self, text: bytes, done: bool) -> str:
+        """Return the text of a step; `done` says whether it is the last step.
+
+        This project's library returns whole characters.
+        """
+        return text.decode(errors="replace")
 
     def close(self) -> None:
         """Free the handle. A second call does nothing."""

@@ -7,6 +7,7 @@ configuration than this project's library.
 
 from __future__ import annotations
 
+import codecs
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -161,13 +162,21 @@ class UncheckedStream(CffiStream):
         The library that opens the stream.
     """
 
-    __slots__ = ("_caller", "_library", "_lock")
+    __slots__ = ("_caller", "_decoder", "_library", "_lock")
 
     def __init__(self, ctx: Any, library: Library) -> None:
         super().__init__(ctx)
         self._library = library
         self._lock = threading.Lock()  # held during a call
         self._caller: int | None = None
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def decode(self, text: bytes, done: bool) -> str:
+        """Return the whole characters of a step's text, and of the bytes that came before it.
+
+        Older versions of the library split a character that spans two tokens.
+        """
+        return self._decoder.decode(text, done)
 
     @contextmanager
     def turn(self, doing: str) -> Iterator[None]:

@@ -17,6 +17,8 @@ logger.addHandler(logging.NullHandler())
 LEVELS = {1: logging.DEBUG, 2: logging.INFO, 3: logging.WARNING, 4: logging.ERROR}
 
 _of_thread = threading.local()
+_interrupts: dict[int, KeyboardInterrupt] = {}
+"""The interrupts that arrived in a log callback, by thread. Nearly always empty."""
 
 
 def forward_log_lines(ffi: Any, lib: Any) -> None:
@@ -27,9 +29,7 @@ def forward_log_lines(ffi: Any, lib: Any) -> None:
 
 def raise_interrupt() -> None:
     """Raise the KeyboardInterrupt that arrived in the log callback during a C call, if any."""
-    error = getattr(_of_thread, "interrupt", None)
-    if error is not None:
-        _of_thread.interrupt = None
+    if _interrupts and (error := _interrupts.pop(threading.get_ident(), None)) is not None:
         raise error
 
 
@@ -57,7 +57,7 @@ def _log_callback(ffi: Any) -> Any:
         try:
             _log(LEVELS.get(number, logging.INFO), ffi.string(text).decode("utf-8", "replace"))
         except KeyboardInterrupt as error:  # must not propagate through C code
-            _of_thread.interrupt = error
+            _interrupts[threading.get_ident()] = error
 
     return ffi.callback("eliza_log_callback", on_text)
 

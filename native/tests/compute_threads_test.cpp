@@ -54,11 +54,23 @@ TEST(BusyMachineGuard, ForgivesOnePassThatLostItsCores) {
     }
 }
 
-TEST(BusyMachineGuard, MeasuresOnePassIn10Milliseconds) {
+TEST(BusyMachineGuard, MeasuresOnePassIn100Milliseconds) {
     BusyMachineGuard guard;
-    EXPECT_TRUE(guard.is_due(20'000));
-    EXPECT_FALSE(guard.is_due(29'999));
-    EXPECT_TRUE(guard.is_due(30'000));
+    EXPECT_TRUE(guard.is_due(200'000));
+    EXPECT_FALSE(guard.is_due(299'999));
+    EXPECT_TRUE(guard.is_due(300'000));
+}
+
+TEST(BusyMachineGuard, MeasuresEachPassWhileTheMachineIsBusy) {
+    BusyMachineGuard guard;
+    EXPECT_TRUE(guard.is_due(200'000));
+    guard.note_pass(201'000, 500, 400);
+    guard.note_pass(202'000, 500, 400);
+    EXPECT_TRUE(guard.is_due(230'000));  // after the pause
+    guard.note_pass(230'500, 500, 400);
+    EXPECT_TRUE(guard.is_due(250'000));
+    guard.note_pass(250'500, 500, 0);
+    EXPECT_FALSE(guard.is_due(251'000));
 }
 
 TEST(UsefulThreadCount, GrowsWithTheWorkOfAPass) {

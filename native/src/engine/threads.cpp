@@ -74,9 +74,9 @@ int32_t BusyMachineGuard::limit(int32_t n_threads, int64_t now_us) const {
 }
 
 bool BusyMachineGuard::is_due(int64_t now_us) {
-    constexpr int64_t interval_us = 10000;
+    constexpr int64_t interval_us = 100'000;
     const std::lock_guard<std::mutex> lock(mutex_);
-    const bool is_due = busy_us_ > 0 || now_us - measured_us_ >= interval_us;
+    const bool is_due = is_busy_ || busy_us_ > 0 || now_us - measured_us_ >= interval_us;
     if (is_due) {
         measured_us_ = now_us;
     }

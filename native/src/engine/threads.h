@@ -51,8 +51,8 @@ public:
     // Returns how many of n_threads threads to use for a pass that begins at now_us (llama_time_us).
     int32_t limit(int32_t n_threads, int64_t now_us) const;
 
-    // Returns whether to measure the pass that begins at now_us. Measuring reads files, which would make a short pass
-    // much longer. So one pass in 10 ms is measured, and the next pass after one that lost its cores.
+    // Returns whether to measure the pass that begins at now_us. Measuring reads files, which takes about 0.1 ms. So
+    // one pass in 100 ms is measured, and each pass after one that lost its cores, until a pass keeps them.
     bool is_due(int64_t now_us);
 
     // Records a pass on more than one thread that ended at now_us: its duration in microseconds, and how long its
