@@ -11,7 +11,8 @@ Three things are measured:
 - Choices of one thread while all other streams generate text.
 
 With ``--busy``, only text is measured, and the others run only with their default settings. With
-long prompts, only text is measured. All methods take turns, so a slow moment of the machine affects
+long prompts, only text is measured. ``--text --merge`` measures only text, and keeps the stored
+choices. All methods take turns, so a slow moment of the machine affects
 them all. A cell that other programs disturbed is measured again. Writes JSON, Markdown and a
 picture into ``bench/results``.
 
@@ -90,6 +91,7 @@ def run(
     only: Sequence[str] = (),
     streams: Sequence[int] = (),
     busy: bool = False,
+    text_only: bool = False,
     measure: Callable[..., dict[str, Any]] = measure_cell,
 ) -> dict[str, Any]:
     """Measure the cells of a plan and return the results.
@@ -100,6 +102,8 @@ def run(
         Names of models and numbers of streams to measure; empty = all of the plan.
     busy
         Whether one other busy process runs all the time.
+    text_only
+        Whether to measure no choices.
     measure
         A function with the signature of `measure_cell`.
     """
@@ -116,6 +120,7 @@ def run(
                     measure,
                     *(model, n, plan.effort, loop, program, busy),
                     LONG_PROMPTS.get(model.name, PROMPT_TOKENS),
+                    text_only,
                 ),
                 plan.attempts,
             )
@@ -135,6 +140,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         action="store_true",
         help="measure text while another process is busy; the results have their own files",
     )
+    parser.add_argument(
+        "--text", action="store_true", help="measure only text; with --merge, keep stored choices"
+    )
     add_filter(parser, "--only", "this model", choices=names)
     add_filter(parser, "--streams", "N streams", type=int, metavar="N")
     options = parser.parse_args(arguments)
@@ -145,7 +153,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results = stored_or_measured(
         options,
         name,
-        lambda: run(plan, options.only, options.streams, options.busy),
+        lambda: run(plan, options.only, options.streams, options.busy, options.text),
         key=("model", "streams"),
     )
     results["cells"].sort(key=lambda cell: (names.index(cell["model"]), cell["streams"]))

@@ -85,7 +85,7 @@ def stored_or_measured(
 ) -> Results:
     """Return the stored results with ``--render``, and measured results otherwise.
 
-    With ``--merge``, stored items that were not measured are added.
+    With ``--merge``, stored items and figures that were not measured are kept.
 
     Parameters
     ----------
@@ -96,8 +96,9 @@ def stored_or_measured(
     measure
         Returns new results.
     items, key
-        The key of the list of items, and the fields that identify an item: a new item replaces the
-        stored item with the same values. The other results are the facts that the items depend on.
+        The key of the list of items, and the fields that identify an item: the figures of a new
+        item replace those of the stored item with the same values. The other results are the facts
+        that the items depend on.
 
     Raises
     ------
@@ -117,7 +118,9 @@ def stored_or_measured(
             "--merge: the stored results were measured on another machine, with other versions or "
             "with other settings"
         )
-    found = {tuple(each[field] for field in key): each for each in (*old[items], *new[items])}
+    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for each in (*old[items], *new[items]):
+        found.setdefault(tuple(each[field] for field in key), {}).update(each)
     return {**new, items: list(found.values())}
 
 

@@ -295,11 +295,12 @@ def measure_cell(
     program: Path | None,
     busy: bool = False,
     prompt_tokens: int = PROMPT_TOKENS,
+    text_only: bool = False,
 ) -> dict[str, Any]:
     """Measure one model with `n_streams` streams and return the figures of the cell.
 
     Choices are measured only if there is no busy process and prompts have the usual length, because
-    the choices have prompts of their own.
+    the choices have prompts of their own. Otherwise the figures have no keys for choices.
 
     Parameters
     ----------
@@ -310,9 +311,11 @@ def measure_cell(
         measured only with their default settings.
     prompt_tokens
         Length of the prompts before generated text.
+    text_only
+        Whether to measure no choices in any case.
     """
     figures: dict[str, Any] = {"model": subject.name, "streams": n_streams}
-    with_choices = not busy and prompt_tokens == PROMPT_TOKENS
+    with_choices = not (busy or text_only) and prompt_tokens == PROMPT_TOKENS
     path = subject.path()
     name = f"{subject.name}, {n_streams} streams"
     with noting_other_programs(figures, name), ExitStack() as open_ones:
@@ -333,10 +336,9 @@ def measure_cell(
         figures["writing"] = cell.writing()
         figures["passes"] = cell.passes()
         figures["partings"] = cell.partings()
-        figures |= {"choosing": {}, "beside": {}}
         if with_choices:
-            for name, shared in zip(PROMPTS, (False, True), strict=True):
-                figures["choosing"][name] = cell.choosing(shared)
+            shared = zip(PROMPTS, (False, True), strict=True)
+            figures["choosing"] = {name: cell.choosing(is_shared) for name, is_shared in shared}
             figures["beside"] = cell.beside()
         figures["problems"] = {**problems, **cell.problems}
     return figures

@@ -31,9 +31,11 @@ def markdown(results: dict[str, Any]) -> str:
     cells = results["cells"]
     text: Rows = [(_head(cell), cell["writing"]) for cell in cells]
     choices: Rows = [
-        ([*_head(cell), kind], ways) for cell in cells for kind, ways in cell["choosing"].items()
+        ([*_head(cell), kind], ways)
+        for cell in cells
+        for kind, ways in cell.get("choosing", {}).items()
     ]
-    beside: Rows = [(_head(cell), cell["beside"]) for cell in cells if cell["beside"]]
+    beside: Rows = [(_head(cell), cell["beside"]) for cell in cells if cell.get("beside")]
     named = [(_name(cell), cell) for cell in cells]
     shared = [cell for cell in cells if "passes_shared" in cell["passes"]]
     noted = [f"- {name}: {note}" for name, cell in named for note in _notes(cell)]
@@ -115,15 +117,19 @@ def markdown(results: dict[str, Any]) -> str:
     )
 
 
+def _choices_with_own_prompts(cell: Mapping[str, Any]) -> Any:
+    return cell.get("choosing", {}).get(PROMPTS[0])
+
+
 def plot(results: dict[str, Any], file: Path) -> None:
     """Draw tokens and choices per second over the number of streams, one column per model."""
     models = list(dict.fromkeys(cell["model"] for cell in results["cells"]))
     rows: list[tuple[str, str, Callable[[Any], Mapping[str, Any]]]] = [
         ("tokens per second, together", "tokens_per_second", lambda cell: cell["writing"])
     ]
-    if any(cell["choosing"] for cell in results["cells"]):
+    if any(cell.get("choosing") for cell in results["cells"]):
         label = "choices per second, together"
-        rows.append((label, "choices_per_second", lambda cell: cell["choosing"].get(PROMPTS[0])))
+        rows.append((label, "choices_per_second", _choices_with_own_prompts))
     picture = Picture(len(rows), len(models), (3.2 * len(models), 3.2 * len(rows)), sharey="row")
     for axes, (label, figure, ways_of) in zip(picture.axes, rows, strict=True):
         for axis, model in zip(axes, models, strict=True):

@@ -94,14 +94,19 @@ def test_a_failed_server_does_not_stop_a_cell(measured: dict[str, Any]) -> None:
     assert set(measured["beside"]) == {OURS, SERVER}
 
 
-@pytest.mark.parametrize("busy, prompt_tokens", [(True, PROMPT_TOKENS), (False, 40)])
+@pytest.mark.parametrize(
+    "busy, prompt_tokens, text_only",
+    [(True, PROMPT_TOKENS, False), (False, 40, False), (False, PROMPT_TOKENS, True)],
+)
 def test_choices_are_measured_only_in_usual_cells(
-    busy: bool, prompt_tokens: int, monkeypatch: pytest.MonkeyPatch
+    busy: bool, prompt_tokens: int, text_only: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cells, "SETTLING_SECONDS", 0.0)
     monkeypatch.setattr(cells, "N_CTX", 2048)
     embedded = Subject("trained 2k", None)
-    cell = cells.measure_cell(embedded, 2, EFFORT, BatchLoop.find(), None, busy, prompt_tokens)
+    loop = BatchLoop.find()
+    cell = cells.measure_cell(embedded, 2, EFFORT, loop, None, busy, prompt_tokens, text_only)
+    assert "choosing" not in cell and "beside" not in cell
     assert (LOOP_EQUAL in cell["writing"]) is not busy
     facts = {"machine": machine_facts(), "peers": [], "plan": asdict(EFFORT), "busy": busy}
     page = markdown({**facts, "cells": [cell]})
