@@ -80,11 +80,11 @@ TEST_F(PassQueues, LogitsGoBeforeTexts) {
     PassScheduler scheduler(small_batches->runner(), small_batches->cache(), few.n_batch, /*by_time=*/false);
 
     const PassScheduler::Pass first = scheduler.select({&text, &logits});
-    EXPECT_EQ(first.logits, std::vector<PassRequest *>{&logits});
-    EXPECT_TRUE(first.texts.empty());
+    EXPECT_EQ(first.kind, PassRequest::Kind::logits);
+    EXPECT_EQ(first.members, std::vector<PassRequest *>{&logits});
     const PassScheduler::Pass second = scheduler.select({&text});
-    EXPECT_TRUE(second.logits.empty());
-    EXPECT_EQ(second.texts, std::vector<PassRequest *>{&text});
+    EXPECT_EQ(second.kind, PassRequest::Kind::text);
+    EXPECT_EQ(second.members, std::vector<PassRequest *>{&text});
 
     slots.release(slot_of_text);
     slots.release(slot_of_logits);

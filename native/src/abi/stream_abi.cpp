@@ -84,11 +84,11 @@ struct StepWriter {
 // generation.
 bool write_steps(Stream & stream, int64_t most_us, StepWriter & writer) {
     const int64_t start = llama_time_us();
-    const auto ahead = [&] {
+    const auto limits = [&] {
         const int64_t left_us = start + most_us - llama_time_us();
-        return Stream::Ahead{left_us > 0 ? writer.tokens_cap - writer.n_tokens : 1, left_us};
+        return Stream::StepLimits{left_us > 0 ? writer.tokens_cap - writer.n_tokens : 1, left_us};
     };
-    const Stream::Step & step = stream.peek(ahead());
+    const Stream::Step & step = stream.peek(limits());
     if (!writer.has_room(step)) {
         throw Error(ELIZA_ERR_TEXT_CAP, "text_cap: expected room for the next token's text, " +
                                             std::to_string(step.text.size() + 1) + " bytes, got " +
@@ -101,7 +101,7 @@ bool write_steps(Stream & stream, int64_t most_us, StepWriter & writer) {
         if (!in_time && !stream.has_step() && !stream.next_is_ready()) {
             break;
         }
-        const Stream::Step * next = stream.peek_ready(ahead());
+        const Stream::Step * next = stream.peek_ready(limits());
         if (next == nullptr || !writer.has_room(*next)) {
             break;  // the next call returns the step or reports the error
         }

@@ -32,7 +32,7 @@ private:
     const int32_t most_;
     const uint64_t n_products_;         // estimated multiplications of the head, for each token
     const uint64_t n_output_products_;  // additional ones for predicting a token
-    const PassRunner::HiddenStates hidden_states_;
+    const PassRunner::HiddenStateReader hidden_states_;
     Decoder & decoder_;
     Slot & slot_;
     std::vector<llama_token> text_;  // tokens that the head has processed

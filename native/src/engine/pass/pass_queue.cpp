@@ -55,11 +55,11 @@ void PassQueue::run_alone(Slot & slot, CancelFlag & cancelled, const std::functi
 }
 
 void PassQueue::enqueue(PassRequest & request) {
-    request.place = waiting_.insert(waiting_.end(), &request);
+    request.in_queue = waiting_.insert(waiting_.end(), &request);
     expect(request.slot, false);
 }
 
-void PassQueue::remove(PassRequest & request) { waiting_.erase(request.place); }
+void PassQueue::remove(PassRequest & request) { waiting_.erase(request.in_queue); }
 
 // Leads passes until the request is done, or waits while another thread leads. A request to use the context alone runs
 // no pass: it is done as soon as its thread becomes the leader.
@@ -183,13 +183,11 @@ void PassQueue::stop_if_cancelled() {
         return;
     }
     size_t n_tokens = 0, n_cancelled = 0, n_requests_left = 0;
-    for (const auto * requests : {&running_->logits, &running_->texts}) {
-        for (const PassRequest * request : *requests) {
-            const bool is_cancelled = request->cancelled.is_set();
-            n_tokens += request->n_in_pass();
-            n_cancelled += is_cancelled ? request->n_in_pass() : 0;
-            n_requests_left += is_cancelled ? 0 : 1;
-        }
+    for (const PassRequest * request : running_->members) {
+        const bool is_cancelled = request->cancelled.is_set();
+        n_tokens += request->n_in_pass();
+        n_cancelled += is_cancelled ? request->n_in_pass() : 0;
+        n_requests_left += is_cancelled ? 0 : 1;
     }
     if (n_requests_left == 0 || (2 * n_cancelled > n_tokens && !runner_.model().is_recurrent())) {
         runner_.stop();
@@ -217,7 +215,7 @@ void PassQueue::lead(std::unique_lock<std::mutex> & lock, PassRequest & me) {
         scheduler_.run(pass);
         lock.lock();
         running_ = nullptr;
-        if (!pass.texts.empty()) {
+        if (pass.kind == Kind::text && !pass.members.empty()) {
             last_pass_us_ = llama_time_us() - start;
         }
     } catch (...) {  // no memory to build the batch
@@ -270,10 +268,10 @@ void PassQueue::note_outcome(PassRequest & request, int64_t microseconds) {
         request.is_done = true;
         request.fraction = request.error ? 0.0f : 1.0f;
         remove(request);
-        expect(request.slot, !request.alone);
+        expect(request.slot, request.may_share);
     } else {
         request.fraction = scheduler_.fraction(request);
-        waiting_.splice(waiting_.end(), waiting_, request.place);  // other requests go first
+        waiting_.splice(waiting_.end(), waiting_, request.in_queue);  // other requests go first
     }
 }
 
@@ -282,7 +280,7 @@ void PassQueue::note_outcome(PassRequest & request, int64_t microseconds) {
 // not waited for again.
 void PassQueue::wait_for_companions(std::unique_lock<std::mutex> & lock, const PassRequest & me) {
     constexpr int64_t part_of_a_pass = 20;
-    if (share_ && !me.alone && n_expected_ > 0) {
+    if (share_ && me.may_share && n_expected_ > 0) {
         const auto most = std::chrono::microseconds(last_pass_us_ / part_of_a_pass);
         companion_came_.wait_for(lock, most, [&] { return n_expected_ == 0; });
     }
@@ -297,7 +295,7 @@ std::vector<PassRequest *> PassQueue::hold_candidates() {
         if (request->cancelled.is_set()) {
             continue;
         }
-        const bool is_alone = request->kind == Kind::alone || request->alone || !share_;
+        const bool is_alone = request->kind == Kind::alone || !request->may_share || !share_;
         if (is_alone && (request->kind == Kind::alone || !candidates.empty())) {
             break;  // the requests before it go first
         }

@@ -62,7 +62,7 @@ struct PassRequest {
     const TreeBatch * tree = nullptr;
     Rows rows = Rows::whole;
     TokenSpan gather{nullptr, 0};  // with Rows::some: only these tokens, if the device can select their logits
-    bool alone = false;            // the passes must not contain tokens of other requests
+    bool may_share = true;         // false: the passes must not contain tokens of other requests
 
     // The next four are called by the thread that runs the pass, while all other requests wait.
 
@@ -125,8 +125,8 @@ struct PassRequest {
 
     // ---- State of PassQueue, guarded by its mutex -----------------------------------------------
 
-    std::list<PassRequest *>::iterator place;  // in the queue
-    bool is_held = false;                      // by the thread that runs the pass
+    std::list<PassRequest *>::iterator in_queue;
+    bool is_held = false;  // by the thread that runs the pass
     bool is_done = false;
     bool is_in_callback = false;  // its thread runs `progress`, and looks at the queue afterwards
     int64_t served_us = 0;        // microseconds of the passes it was part of

@@ -72,12 +72,12 @@ public:
     ComputeThreads & threads() { return *threads_; }
 
     // While an object of this class exists, passes store the hidden state of every token for llama.cpp's drafters.
-    class HiddenStates {
+    class HiddenStateReader {
     public:
-        explicit HiddenStates(PassRunner & runner) : n_readers_(runner.n_readers_) { ++n_readers_; }
-        ~HiddenStates() { --n_readers_; }
-        HiddenStates(const HiddenStates &) = delete;
-        HiddenStates & operator=(const HiddenStates &) = delete;
+        explicit HiddenStateReader(PassRunner & runner) : n_readers_(runner.n_readers_) { ++n_readers_; }
+        ~HiddenStateReader() { --n_readers_; }
+        HiddenStateReader(const HiddenStateReader &) = delete;
+        HiddenStateReader & operator=(const HiddenStateReader &) = delete;
 
     private:
         std::atomic<int32_t> & n_readers_;
@@ -98,7 +98,7 @@ private:
     OutputHead head_;
     std::map<llama_seq_id, std::unique_ptr<LogitGather>> gathers_;
     std::atomic<bool> may_gather_{false};
-    std::atomic<int32_t> n_readers_{0};  // number of HiddenStates objects
+    std::atomic<int32_t> n_readers_{0};  // HiddenStateReader objects
     bool keeps_hidden_states_ = false;
     enum class RowKind { whole, hidden, gathered };
     RowKind row_kind_ = RowKind::whole;  // in the last pass

@@ -82,14 +82,13 @@ void PassScheduler::learn_piece(size_t n_tokens, double microseconds) {
 }
 
 PassScheduler::Pass PassScheduler::select(const Requests & waiting) {
-    Pass pass;
-    Requests texts;
+    Requests texts, logits;
     for (PassRequest * request : waiting) {
         request->part = {};
-        (request->kind == PassRequest::Kind::text ? texts : pass.logits).push_back(request);
+        (request->kind == PassRequest::Kind::text ? texts : logits).push_back(request);
     }
-    if (!pass.logits.empty()) {
-        return pass;
+    if (!logits.empty()) {
+        return {PassRequest::Kind::logits, logits};
     }
     for (PassRequest * request : texts) {
         try {
@@ -100,10 +99,7 @@ PassScheduler::Pass PassScheduler::select(const Requests & waiting) {
     }
     const auto has_failed = [](const PassRequest * request) { return request->error != nullptr; };
     texts.erase(std::remove_if(texts.begin(), texts.end(), has_failed), texts.end());
-    if (!texts.empty()) {
-        pass.texts = select_texts(texts);
-    }
-    return pass;
+    return {PassRequest::Kind::text, texts.empty() ? texts : select_texts(texts)};
 }
 
 // First the request that has waited longest, if there is room for all of it. Then all requests that need no more than
@@ -171,14 +167,15 @@ PassScheduler::Requests PassScheduler::select_texts(const Requests & waiting) {
 
 void PassScheduler::run(const Pass & pass) {
     size_t n_tokens = 0;
-    for (const PassRequest * request : pass.texts) {
+    for (const PassRequest * request : pass.members) {
         n_tokens += request->n_in_pass();
     }
     cache_.count_pass(n_tokens);
-    if (!pass.logits.empty()) {
-        compute_logits(pass.logits);
+    if (pass.kind == PassRequest::Kind::logits) {
+        compute_logits(pass.members);
+    } else {
+        decode(pass.members);
     }
-    decode(pass.texts);
 }
 
 void PassScheduler::compute_logits(const Requests & requests) {

@@ -24,10 +24,11 @@ public:
     PassScheduler(const PassScheduler &) = delete;
     PassScheduler & operator=(const PassScheduler &) = delete;
 
-    // The requests of one pass: either requests for logits or requests with text. Requests for logits go first, because
-    // they take much less time than a pass; their streams can then join it. See also PassRequest::part.
+    // The requests of one pass, all of the same kind: text or logits. Requests for logits go first, because they take
+    // much less time than a pass with text; their streams can then join it. See also PassRequest::part.
     struct Pass {
-        std::vector<PassRequest *> logits, texts;
+        PassRequest::Kind kind;
+        std::vector<PassRequest *> members;
     };
 
     // Selects requests for the next pass from the waiting ones, which are in the order of the queue.

@@ -66,7 +66,7 @@ void Sequence::ask_for_row(PassRequest & request) {
 
 void Sequence::run(PassRequest & request) {
     if (on_pass_ && request.tree == nullptr) {
-        request.alone = true;
+        request.may_share = false;
         request.on_pass = [&](size_t begin, size_t end) { on_pass_(request.text, begin, end); };
     }
     decoder_->queue().run(request);

@@ -89,7 +89,7 @@ void Stream::prefill(const llama_token * tokens, size_t n) {
     for (size_t i = 0; i < n; ++i) {
         selector_.accept_prompt(tokens[i]);
     }
-    n_told_ = sequence_.tokens().size();
+    n_accepted_ = sequence_.tokens().size();
     answer_.begin_after_prompt(/*from_start=*/false);
     counts_.prompt_tokens += static_cast<int64_t>(n);
     counts_.prompt_tokens_reused += sequence_.counts().tokens_reused - before.tokens_reused;
@@ -104,10 +104,10 @@ void Stream::cancel() {
     decoder_->queue().wake_cancelled();
 }
 
-const Stream::Step & Stream::peek(const Ahead & ahead) {
+const Stream::Step & Stream::peek(const StepLimits & limits) {
     cancelled_.throw_if_set();
     if (steps_.empty()) {
-        compute(ahead);
+        compute(limits);
     }
     return steps_.front();
 }
@@ -117,10 +117,10 @@ void Stream::take() {
     logprobs_.tell();
 }
 
-const Stream::Step * Stream::peek_ready(const Ahead & ahead) {
+const Stream::Step * Stream::peek_ready(const StepLimits & limits) {
     if (steps_.empty() && !error_ && !cancelled_.is_set()) {
         try {
-            compute(ahead);
+            compute(limits);
         } catch (...) {
             keep_error();
         }
@@ -129,12 +129,12 @@ const Stream::Step * Stream::peek_ready(const Ahead & ahead) {
 }
 
 // Computes one or more steps. If an error occurs after the first of them, the next call of compute() throws it.
-void Stream::compute(const Ahead & ahead) {
+void Stream::compute(const StepLimits & limits) {
     if (error_) {
         std::rethrow_exception(std::exchange(error_, nullptr));
     }
     try {
-        noting_a_full_context([&] { compute_steps(ahead); });
+        noting_a_full_context([&] { compute_steps(limits); });
     } catch (...) {
         if (steps_.empty()) {
             throw;
@@ -216,7 +216,7 @@ bool Stream::may_generate_ahead() const {
            !draft_.is_on() && !logprobs_.is_on();
 }
 
-void Stream::compute_steps(const Ahead & ahead) {
+void Stream::compute_steps(const StepLimits & limits) {
     if (!may_generate_ahead()) {
         steps_.push_back(compute_step());
         return;
@@ -232,8 +232,8 @@ void Stream::compute_steps(const Ahead & ahead) {
         const bool is_end = llama_vocab_is_eog(decoder_->model().vocab(), token);
         counts_.tokens_sampled += is_end ? 0 : 1;
         steps_.push_back(is_end ? finish(ELIZA_FINISH_END) : step_of(token));
-        return !steps_.back().final && !steps_.back().completes_stop && steps_.size() < ahead.n_steps &&
-               llama_time_us() - start < ahead.most_us;
+        return !steps_.back().final && !steps_.back().completes_stop && steps_.size() < limits.n_steps &&
+               llama_time_us() - start < limits.most_us;
     });
 }
 
@@ -368,7 +368,7 @@ void Stream::commit(llama_token token) {
     sequence_.append(token);
     selector_.accept(token);
     logprobs_.keep(token);
-    n_told_ = sequence_.tokens().size();
+    n_accepted_ = sequence_.tokens().size();
     ++counts_.generated_tokens;
     ++generated_since_prefill_;
     choice_.accept(token);
@@ -376,8 +376,8 @@ void Stream::commit(llama_token token) {
 
 // Passes fixed text to the selector when its tokenization can no longer change.
 void Stream::settle_fixed_text(size_t end) {
-    for (; n_told_ < end; ++n_told_) {
-        selector_.accept(sequence_.tokens()[n_told_]);
+    for (; n_accepted_ < end; ++n_accepted_) {
+        selector_.accept(sequence_.tokens()[n_accepted_]);
     }
     answer_.settle();
 }
@@ -559,7 +559,7 @@ void Stream::start_again() {
     for (const llama_token token : sequence_.tokens()) {
         selector_.accept_prompt(token);
     }
-    n_told_ = sequence_.tokens().size();
+    n_accepted_ = sequence_.tokens().size();
     choice_.forget();
     clear_token_mask();
     answer_.begin_after_prompt(/*from_start=*/true);
@@ -602,7 +602,7 @@ void Stream::restore_slot(const std::string & path) {
 
 void Stream::set_sampling(std::string_view json) {
     SamplingParams params = parse_sampling(sampling_, json);
-    selector_.set_sampling(params, sequence_.tokens().data(), std::min(n_told_, sequence_.tokens().size()));
+    selector_.set_sampling(params, sequence_.tokens().data(), std::min(n_accepted_, sequence_.tokens().size()));
     sampling_ = std::move(params);
 }
 

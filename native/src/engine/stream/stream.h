@@ -49,7 +49,7 @@ public:
     void prefill(const llama_token * tokens, size_t n);
 
     // How far a call may generate.
-    struct Ahead {
+    struct StepLimits {
         size_t n_steps;
         int64_t most_us;  // no step begins after this time
     };
@@ -63,8 +63,8 @@ public:
     };
 
     // The next step, computed by the first call. take() removes it. If the thread that runs the passes can choose the
-    // tokens, the call computes further steps up to the limits of `ahead`.
-    const Step & peek(const Ahead & ahead = Ahead{1, INT64_MAX});
+    // tokens, the call computes further steps up to `limits`.
+    const Step & peek(const StepLimits & limits = StepLimits{1, INT64_MAX});
     void take();
 
     // Calls on_step with each step until on_step returns false, until max_tokens tokens are generated (0 = no limit),
@@ -79,7 +79,7 @@ public:
     }
 
     // The same as peek(), but returns nullptr if there is an error, which the next peek() reports.
-    const Step * peek_ready(const Ahead & ahead = Ahead{1, INT64_MAX});
+    const Step * peek_ready(const StepLimits & limits = StepLimits{1, INT64_MAX});
 
     // True if a step has been computed and not been taken yet.
     bool has_step() const { return !steps_.empty(); }
@@ -159,9 +159,9 @@ private:
     void start_again();
     void begin_span(Span span);
     std::string slot_fingerprint() const;
-    void compute(const Ahead & ahead);
+    void compute(const StepLimits & limits);
     void keep_error();
-    void compute_steps(const Ahead & ahead);
+    void compute_steps(const StepLimits & limits);
     Step compute_step();
     Step step_of(llama_token token);
     bool completes_stop(const Step & step);
@@ -197,7 +197,7 @@ private:
     Sequence sequence_;
     SamplingParams sampling_;
     TokenSelector selector_;
-    size_t n_told_ = 0;  // tokens that the selector has accepted
+    size_t n_accepted_ = 0;  // tokens that the selector has accepted
     Utf8Assembler utf8_;
     StopStrings stops_;
     Choice choice_;
