@@ -550,7 +550,8 @@ LEFT_OUT = {
         *("session.Session.steps_async", "session.Session.tokenize", "session.Session.warn_once"),
     },
     "called only by the package itself": {
-        *("library.CffiStream.open", "library.CffiStream.turn", "chat.ChatTokenizer.turn"),
+        *("library.CffiStream.decode", "library.CffiStream.open", "library.CffiStream.turn"),
+        "chat.ChatTokenizer.turn",
         *("elizaos.FfiStreamingRunner", "elizaos.SyncStreamingRunner", "elizaos.FillArgs.of"),
         *("elizaos.SyncStreamingRunner.run", "elizaos.FfiStreamingGenerateArgs.of"),
         *("elizaos.FfiStreamingResult.of", "elizaos.Parameter.placed", "session.FillRun"),
