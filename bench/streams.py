@@ -11,10 +11,10 @@ Three things are measured:
 - Choices of one thread while all other streams generate text.
 
 With ``--busy``, only text is measured, and the others run only with their default settings. With
-long prompts, only text is measured. ``--text --merge`` measures only text, and keeps the stored
-choices. All methods take turns, so a slow moment of the machine affects
-them all. A cell that other programs disturbed is measured again. Writes JSON, Markdown and a
-picture into ``bench/results``.
+long prompts, only text is measured. With ``--text --merge``, only text is measured, and the stored
+figures of choices are kept. All methods take turns, so a slow moment of the machine affects them
+all. A cell that other programs disturbed is measured again. Writes JSON, Markdown and a picture
+into ``bench/results``.
 
     $ make bench-streams                                              # everything, two hours
     $ python -m bench.streams --quick                                 # one model, a few minutes
@@ -103,7 +103,7 @@ def run(
     busy
         Whether one other busy process runs all the time.
     text_only
-        Whether to measure no choices.
+        Whether to measure only text.
     measure
         A function with the signature of `measure_cell`.
     """

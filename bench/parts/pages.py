@@ -96,9 +96,9 @@ def stored_or_measured(
     measure
         Returns new results.
     items, key
-        The key of the list of items, and the fields that identify an item: the figures of a new
-        item replace those of the stored item with the same values. The other results are the facts
-        that the items depend on.
+        The key of the list of items, and the fields that identify an item. If a stored item has the
+        same values in these fields as a new item, the new figures replace its figures. The other
+        results are the facts that the items depend on.
 
     Raises
     ------

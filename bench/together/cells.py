@@ -299,8 +299,9 @@ def measure_cell(
 ) -> dict[str, Any]:
     """Measure one model with `n_streams` streams and return the figures of the cell.
 
-    Choices are measured only if there is no busy process and prompts have the usual length, because
-    the choices have prompts of their own. Otherwise the figures have no keys for choices.
+    Choices are measured only without a busy process and with prompts of the usual length, because
+    choices have prompts of their own. Without choices, the keys ``choosing`` and ``beside`` are
+    missing.
 
     Parameters
     ----------
@@ -312,7 +313,7 @@ def measure_cell(
     prompt_tokens
         Length of the prompts before generated text.
     text_only
-        Whether to measure no choices in any case.
+        Whether to measure only text.
     """
     figures: dict[str, Any] = {"model": subject.name, "streams": n_streams}
     with_choices = not (busy or text_only) and prompt_tokens == PROMPT_TOKENS
