@@ -1,0 +1,123 @@
+"""Measure the accuracy of answers on real data with real models, beside other ways to answer.
+
+For every model, data set and method: accuracy, NLL, calibration error, the answers that change with
+the order of the options, and the speed. The methods take turns on the same rows. Results are stored
+after each data set in ``bench/results/answers.json``. A later run measures only what is missing,
+and our default again, which the speed of the other methods is compared with.
+
+    $ python -m bench.answers                                         # everything, hours
+    $ python -m bench.answers --data trec spam --rows 50 --no-peers   # a first impression
+    $ python -m bench.answers --render --docs docs/explanation/accuracy.md
+
+Requires the ``bench`` extra. Models and data are downloaded by `scripts/fetch_real_models.py`.
+llama-server and typed-gguf use the programs that ``make peers`` builds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fetch_real_models import fetch
+
+from ..parts.charts import draw_if_possible
+from ..parts.machine import machine_facts
+from ..parts.pages import RESULTS, fill_sections, stored
+from .cells import measure_cells
+from .datasets import SOURCES, load
+from .methods import DEFAULT, OURS, AnswerMethod, our_method
+from .peers import PEERS, peers_used
+from .report import details, markdown, plot
+
+MODELS = ("smollm2", "gemma3-270m")
+DATA = [name for name in SOURCES if name != "trec-50"]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    methods = [our_method(name) for name in OURS] + (list(PEERS) if options.peers else [])
+    if options.methods:
+        methods = [each for each in methods if each.name in options.methods]
+    results = stored(options.json) if options.json.is_file() else {"cells": []}
+    if not options.render:
+        peers = [{"name": each.name, "version": each.version} for each in peers_used()]
+        results |= {"machine": machine_facts(), "peers": peers}
+        for model in options.models:
+            for data in options.data:
+                _measure(results, model, data, methods, options)
+    chosen = [
+        cell
+        for cell in results["cells"]
+        if cell["model"] in options.models and cell["data"] in options.data
+    ]
+    shown = {**results, "cells": _in_order(chosen)}
+    tables = markdown(shown)
+    options.json.with_suffix(".md").write_text(f"{tables}\n{details(shown)}", encoding="utf-8")
+    for page in options.docs:
+        fill_sections(page, {"answers": tables})
+    if options.plot:
+        draw_if_possible(plot, shown, options.plot)
+    print(tables)
+    return 0
+
+
+def _measure(
+    results: dict[str, Any],
+    model: str,
+    data: str,
+    methods: Sequence[AnswerMethod],
+    options: argparse.Namespace,
+) -> None:
+    """Measure the missing methods on a data set, and store the results."""
+    cells = {(cell["model"], cell["data"], cell["method"]): cell for cell in results["cells"]}
+    missing = [
+        method
+        for method in methods
+        if options.again
+        or cells.get((model, data, method.name), {"problem": ""}).get("problem") is not None
+        or cells[model, data, method.name]["n_rows"] != options.rows
+    ]
+    if not missing:
+        return
+    if all(method.name != DEFAULT for method in missing):
+        missing.insert(0, our_method(DEFAULT))
+    path = Path(model) if Path(model).is_file() else fetch(model)
+    for cell in measure_cells(model, path, load(data), missing, options.rows):
+        cells[model, data, cell["method"]] = cell
+    results["cells"] = [*cells.values()]
+    options.json.parent.mkdir(parents=True, exist_ok=True)
+    options.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+
+
+def _in_order(cells: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Sort cells by data set and method as these are listed in the code."""
+    data, methods = [*SOURCES], [*OURS, *(each.name for each in PEERS)]
+    known = [cell for cell in cells if cell["method"] in methods]
+    return sorted(known, key=lambda cell: (data.index(cell["data"]), methods.index(cell["method"])))
+
+
+def _parser() -> argparse.ArgumentParser:
+    names = [*OURS, *(each.name for each in PEERS)]
+    parser = argparse.ArgumentParser(
+        prog="python -m bench.answers", description="Measure the accuracy of answers on real data."
+    )
+    add = parser.add_argument
+    add("--models", nargs="+", default=MODELS, metavar="MODEL", help="names, or GGUF files")
+    add("--data", nargs="+", default=DATA, choices=[*SOURCES], metavar="SET", help="data sets")
+    add("--methods", nargs="+", default=[], choices=names, metavar="METHOD", help="only these")
+    add("--rows", type=int, default=200, metavar="N", help="test rows of each data set (200)")
+    add("--peers", action=argparse.BooleanOptionalAction, default=True, help="also other ways")
+    add("--again", action="store_true", help="measure what is stored again")
+    add("--render", action="store_true", help="show the stored results; measure nothing")
+    add("--json", type=Path, default=RESULTS / "answers.json", metavar="FILE", help="the results")
+    add("--docs", type=Path, action="append", default=[], metavar="FILE", help="fill this page")
+    add("--plot", type=Path, metavar="FILE", help="draw a picture")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

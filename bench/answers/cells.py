@@ -1,0 +1,129 @@
+"""Measure the answers of several methods to one data set with one model."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from eliza_ffi.decisions import Choice
+from eliza_ffi.decisions.metrics import flip_rate
+from eliza_ffi.model import Model
+
+from ..parts.figures import attempt, in_turns
+from .datasets import DataSet
+from .methods import DEFAULT, AnswerMethod, Ask, Subject
+from .metrics import Probabilities, figures_of
+
+TURN_ROWS = 50
+"""Rows that a method answers before the next method's turn."""
+
+WARM_UP_ROWS = 2
+SETTLING_SECONDS = 0.2
+"""The pause before each turn. The previous method's threads keep spinning for a moment."""
+
+
+def measure_cells(
+    name: str, path: Path, data: DataSet, methods: Sequence[AnswerMethod], n_rows: int
+) -> list[dict[str, Any]]:
+    """Measure methods on the first test rows, and return the figures of each method.
+
+    The methods take turns, so a slow moment of the machine affects them all. A method that fails
+    has only a ``problem``.
+
+    Parameters
+    ----------
+    name
+        The name of the model in the results.
+    path
+        The file of the model.
+    """
+    problems: dict[str, str] = {}
+    rows = data.test[:n_rows]
+    targets, texts = data.targets(rows), [text for text, _ in rows]
+    with ExitStack() as stack:
+        model = stack.enter_context(Model(path))
+        subject = Subject(path, model, data, rows, int(model.describe()["threads"]))
+        runs = {}
+        for method in methods:
+            ask = attempt(problems, method.name, method.open, subject, stack)
+            if ask is not None:
+                runs[method.name] = _Run(data, ask)
+                attempt(problems, method.name, ask, data.question, texts[:WARM_UP_ROWS])
+        turns = range(0, len(texts), TURN_ROWS)
+        for begin, names in zip(turns, in_turns(runs, len(turns)), strict=True):
+            for each in names:
+                attempt(problems, each, runs[each].take_turn, texts[begin : begin + TURN_ROWS])
+        for method in methods:
+            if method.reads_options and method.name in runs and isinstance(data.question, Choice):
+                attempt(problems, method.name, runs[method.name].ask_reversed, texts)
+    default = runs.get(DEFAULT) if DEFAULT not in problems else None
+    cells = []
+    for method in methods:
+        cell: dict[str, Any] = {"model": name, "data": data.name, "method": method.name}
+        cell |= {"n_labels": method.labels_used(data), "n_rows": n_rows}
+        if method.name in problems:
+            cell["problem"] = problems[method.name]
+        else:
+            cell |= runs[method.name].figures(targets, default)
+        cells.append(cell)
+        print(" ".join(str(value) for value in cell.values())[:160], file=sys.stderr)
+    return cells
+
+
+class _Run:
+    """The answers of a method, and their cost."""
+
+    def __init__(self, data: DataSet, ask: Ask) -> None:
+        self._question, self._ask = data.question, ask
+        self._answered: list[Probabilities] = []
+        self._reversed: Probabilities | None = None
+        self.seconds = self.cpu_seconds = 0.0
+
+    def take_turn(self, texts: Sequence[str]) -> None:
+        """Answer the next rows."""
+        time.sleep(SETTLING_SECONDS)
+        cpu, begin = _cpu_seconds(), time.perf_counter()
+        self._answered.append(self._ask(self._question, texts))
+        self.seconds += time.perf_counter() - begin
+        self.cpu_seconds += _cpu_seconds() - cpu
+
+    def ask_reversed(self, texts: Sequence[str]) -> None:
+        """Answer all rows with the options in reverse order."""
+        assert isinstance(self._question, Choice)
+        question = replace(self._question, choices=self._question.choices[::-1])
+        self._reversed = self._ask(question, texts)[:, ::-1]
+
+    def figures(self, targets: Sequence[int], default: _Run | None) -> dict[str, Any]:
+        """Return the figures of all answered rows."""
+        found = np.concatenate(self._answered)
+        answers = found.argmax(axis=1)
+        flips = None
+        if self._reversed is not None:
+            flips = flip_rate([answers, self._reversed.argmax(axis=1)])
+        return figures_of(found, targets) | {
+            "flips": flips,
+            "rows_per_second": len(found) / self.seconds,
+            "cpu_ms": 1000 * self.cpu_seconds / len(found),
+            "times_default": self.cpu_seconds / default.cpu_seconds if default else None,
+        }
+
+
+def _cpu_seconds() -> float:
+    """Return the CPU seconds of this process and its running children; only Linux reports those."""
+    seconds = time.process_time()
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = file.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # the process has ended
+        if int(fields[1]) == os.getpid():
+            seconds += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return seconds
