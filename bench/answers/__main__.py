@@ -86,7 +86,7 @@ def _measure(
     if all(method.name != DEFAULT for method in missing):
         missing.insert(0, our_method(DEFAULT))
     path = Path(model) if Path(model).is_file() else fetch(model)
-    for cell in measure_cells(model, path, load(data), missing, options.rows):
+    for cell in measure_cells(model, path, load(data), missing, options.rows, options.budget):
         cells[model, data, cell["method"]] = cell
     results["cells"] = [*cells.values()]
     options.json.parent.mkdir(parents=True, exist_ok=True)
@@ -110,6 +110,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--data", nargs="+", default=DATA, choices=[*SOURCES], metavar="SET", help="data sets")
     add("--methods", nargs="+", default=[], choices=names, metavar="METHOD", help="only these")
     add("--rows", type=int, default=200, metavar="N", help="test rows of each data set (200)")
+    budget = "seconds for each method and data set; slower methods answer fewer rows (300)"
+    add("--budget", type=float, default=300.0, metavar="S", help=budget)
     add("--peers", action=argparse.BooleanOptionalAction, default=True, help="also other ways")
     add("--again", action="store_true", help="measure what is stored again")
     add("--render", action="store_true", help="show the stored results; measure nothing")

@@ -22,8 +22,11 @@ from .datasets import DataSet
 from .methods import DEFAULT, AnswerMethod, Ask, Subject
 from .metrics import Probabilities, figures_of
 
-TURN_ROWS = 50
+TURN_ROWS = 25
 """Rows that a method answers before the next method's turn."""
+
+FLIP_ROWS = 100
+"""The most rows that are also answered with the options in reverse order."""
 
 WARM_UP_ROWS = 2
 SETTLING_SECONDS = 0.2
@@ -31,7 +34,12 @@ SETTLING_SECONDS = 0.2
 
 
 def measure_cells(
-    name: str, path: Path, data: DataSet, methods: Sequence[AnswerMethod], n_rows: int
+    name: str,
+    path: Path,
+    data: DataSet,
+    methods: Sequence[AnswerMethod],
+    n_rows: int,
+    budget: float,
 ) -> list[dict[str, Any]]:
     """Measure methods on the first test rows, and return the figures of each method.
 
@@ -44,6 +52,8 @@ def measure_cells(
         The name of the model in the results.
     path
         The file of the model.
+    budget
+        Seconds after which a method gets no more turns. Its figures are then about fewer rows.
     """
     problems: dict[str, str] = {}
     rows = data.test[:n_rows]
@@ -57,13 +67,14 @@ def measure_cells(
             if ask is not None:
                 runs[method.name] = _Run(data, ask)
                 attempt(problems, method.name, ask, data.question, texts[:WARM_UP_ROWS])
-        turns = range(0, len(texts), TURN_ROWS)
-        for begin, names in zip(turns, in_turns(runs, len(turns)), strict=True):
+        turns = [texts[i : i + TURN_ROWS] for i in range(0, len(texts), TURN_ROWS)]
+        for turn, names in zip(turns, in_turns(runs, len(turns)), strict=True):
             for each in names:
-                attempt(problems, each, runs[each].take_turn, texts[begin : begin + TURN_ROWS])
+                if runs[each].seconds < budget:
+                    attempt(problems, each, runs[each].take_turn, turn)
         for method in methods:
             if method.reads_options and method.name in runs and isinstance(data.question, Choice):
-                attempt(problems, method.name, runs[method.name].ask_reversed, texts)
+                attempt({}, method.name, runs[method.name].ask_reversed, texts, budget)
     default = runs.get(DEFAULT) if DEFAULT not in problems else None
     cells = []
     for method in methods:
@@ -95,11 +106,18 @@ class _Run:
         self.seconds += time.perf_counter() - begin
         self.cpu_seconds += _cpu_seconds() - cpu
 
-    def ask_reversed(self, texts: Sequence[str]) -> None:
-        """Answer all rows with the options in reverse order."""
+    def ask_reversed(self, texts: Sequence[str], budget: float) -> None:
+        """Answer some rows with the options in reverse order."""
         assert isinstance(self._question, Choice)
         question = replace(self._question, choices=self._question.choices[::-1])
-        self._reversed = self._ask(question, texts)[:, ::-1]
+        n_rows = sum(map(len, self._answered))
+        per_row = max(self.seconds / n_rows, 1e-9)
+        n_rows = min(n_rows, FLIP_ROWS, max(int(budget / per_row), 1))
+        self._reversed = self._ask(question, texts[:n_rows])[:, ::-1]
+
+    @property
+    def _cpu_per_row(self) -> float:
+        return self.cpu_seconds / sum(map(len, self._answered))
 
     def figures(self, targets: Sequence[int], default: _Run | None) -> dict[str, Any]:
         """Return the figures of all answered rows."""
@@ -107,12 +125,12 @@ class _Run:
         answers = found.argmax(axis=1)
         flips = None
         if self._reversed is not None:
-            flips = flip_rate([answers, self._reversed.argmax(axis=1)])
-        return figures_of(found, targets) | {
+            flips = flip_rate([answers[: len(self._reversed)], self._reversed.argmax(axis=1)])
+        return figures_of(found, targets[: len(found)]) | {
             "flips": flips,
             "rows_per_second": len(found) / self.seconds,
-            "cpu_ms": 1000 * self.cpu_seconds / len(found),
-            "times_default": self.cpu_seconds / default.cpu_seconds if default else None,
+            "cpu_ms": 1000 * self._cpu_per_row,
+            "times_default": self._cpu_per_row / default._cpu_per_row if default else None,
         }
 
 

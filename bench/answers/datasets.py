@@ -144,7 +144,7 @@ def _spam_rows(spam: str | bool, other: str | bool) -> Iterator[Row]:
 
 
 def _sentiment_rows() -> Iterator[Row]:
-    for file in sorted(fetch("sentiment").rglob("*.json")):
+    for file in sorted(fetch("sentiment").glob("*.json")):
         for row in json.loads(file.read_text(encoding="utf-8")):
             if row["class"] is not None:
                 yield row["text"], "positive" if row["class"] else "negative"
@@ -152,7 +152,7 @@ def _sentiment_rows() -> Iterator[Row]:
 
 def _rating_rows() -> Iterator[Row]:
     for name in ("amazonReviewSnippets", "movieReviewSnippets", "tweets"):
-        file = next(fetch("ratings").rglob(f"{name}_GroundTruth.txt"))
+        file = fetch("ratings") / f"{name}_GroundTruth.txt"
         for line in file.read_text(encoding="utf-8", errors="replace").splitlines()[1:]:
             _, rating, text = line.split("\t")
             yield html.unescape(text), RATING_LEVELS[bisect_right(RATING_CUTS, float(rating))]

@@ -218,9 +218,9 @@ def mini_lm(data: DataSet, n: int) -> Classify:
     """Return the sentence embeddings of all-MiniLM-L6-v2: the mean over its tokens."""
     runtime = importlib.import_module("onnxruntime")
     folder = fetch("minilm")
-    model = runtime.InferenceSession(str(next(folder.rglob("*.onnx"))))
+    model = runtime.InferenceSession(str(folder / "model.onnx"))
     tokenizers = importlib.import_module("tokenizers")
-    tokenizer = tokenizers.Tokenizer.from_file(str(next(folder.rglob("tokenizer.json"))))
+    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.enable_truncation(MINILM_TOKENS)
     tokenizer.no_padding()
     names = {each.name for each in model.get_inputs()}
