@@ -44,7 +44,7 @@ class DataSet:
         The rows to learn from. They begin with `FIRST_OF_EACH` rows of every option. In the rest,
         the options are as frequent as in the test rows.
     test : tuple of Row
-        The rows to measure on. Any number of rows from the beginning is a random sample.
+        The rows to measure on. The options are equally frequent in all parts of the list.
     """
 
     name: str
@@ -97,7 +97,7 @@ def load(name: str) -> DataSet:
         drawn = _in_turns(drawn, min(map(len, _by_value(drawn).values())))
     first = _in_turns(drawn, FIRST_OF_EACH)
     chosen = set(first)
-    rest = [row for row in drawn if row not in chosen]
+    rest = _spread([row for row in drawn if row not in chosen])
     n_more = source.n_train - len(first)
     train, test = (*first, *rest[:n_more]), tuple(rest[n_more:][:N_TEST])
     return DataSet(name, source.question, train, test)
@@ -123,6 +123,16 @@ def _in_turns(rows: Sequence[Row], n_each: int) -> list[Row]:
     """Return the first `n_each` rows of every answer, the answers taking turns."""
     groups = [group for _, group in sorted(_by_value(rows).items(), key=lambda each: str(each[0]))]
     return [group[i] for i in range(n_each) for group in groups if i < len(group)]
+
+
+def _spread(rows: Sequence[Row]) -> list[Row]:
+    """Order rows so that every answer is about equally frequent in all parts of the list."""
+    placed = [
+        ((i + 0.5) / len(group), row)
+        for group in _by_value(rows).values()
+        for i, row in enumerate(group)
+    ]
+    return [row for _, row in sorted(placed, key=lambda each: each[0])]
 
 
 # The readers.
