@@ -75,7 +75,7 @@ def open_server(subject: Subject, stack: ExitStack) -> Ask:
         options = described_options(question)
         lines = [f"- {name}: {meaning}" if meaning else f"- {name}" for name, meaning in options]
         head = "\n".join([question.instructions, "Answer with one of:", *lines])
-        # Whatever follows an answer distinguishes it from longer answers with the same beginning.
+        # The line break ends a label, so no label is the beginning of another one.
         spelled = [
             asked(port, "/tokenize", {"content": f" {name}\n", "add_special": False})["tokens"]
             for name, _ in options
@@ -124,9 +124,9 @@ def _next(port: int, prompt: list[Any], tokens: Sequence[int]) -> dict[int, floa
 
 
 def open_typed_gguf(subject: Subject, stack: ExitStack) -> Ask:
-    """Ask typed-gguf, in a process of its own, over the libraries that llama-server is built on.
+    """Ask typed-gguf in its own process, with the llama.cpp libraries of ``make peers``.
 
-    Its own llama.cpp is a download from GitHub, which is an older build than ours.
+    By default, typed-gguf downloads an older build of llama.cpp from GitHub.
     """
     program, _ = find_llama_server()
     if program is None:
@@ -146,6 +146,9 @@ def open_typed_gguf(subject: Subject, stack: ExitStack) -> Ask:
             text=True,
         )
     )
+    options: dict[str, Any] = {"threads": subject.n_threads}
+    if not subject.model.describe()["model"]["has_chat_template"]:
+        options["template"] = "plain"
     assert worker.stdin is not None and worker.stdout is not None
     stack.callback(worker.stdin.close)
     requests, answers = worker.stdin, worker.stdout
@@ -154,8 +157,8 @@ def open_typed_gguf(subject: Subject, stack: ExitStack) -> Ask:
         asked_question, keys = _typed_question(question)
         rows = []
         for text in texts:
-            request = {"state": text, "questions": {"q": asked_question}}
-            request |= {"model": str(subject.path), "options": {"threads": subject.n_threads}}
+            request = {"state": text, "questions": {"q": asked_question}, "options": options}
+            request["model"] = str(subject.path)
             print(json.dumps(request), file=requests, flush=True)
             answer = json.loads(answers.readline() or '{"error": "it has exited"}')
             if "error" in answer:
