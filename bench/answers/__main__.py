@@ -2,8 +2,9 @@
 
 For every model, data set and method: accuracy, NLL, calibration error, the answers that change with
 the order of the options, and the speed. The methods take turns on the same rows. Results are stored
-after each data set in ``bench/results/answers.json``. A later run measures only what is missing,
-and our default again, which the speed of the other methods is compared with.
+after each data set in ``bench/results/answers.json``. A later run measures only what is missing
+(with ``--again`` everything), and our default, which the speed of the other methods is compared
+with.
 
     $ python -m bench.answers                                         # everything, hours
     $ python -m bench.answers --data trec spam --rows 50 --no-peers   # a first impression

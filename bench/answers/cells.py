@@ -22,7 +22,7 @@ from .datasets import DataSet
 from .methods import DEFAULT, AnswerMethod, Ask, Subject
 from .metrics import Probabilities, figures_of
 
-TURN_ROWS = 25
+TURN_ROWS = 100
 """Rows that a method answers before the next method's turn."""
 
 FLIP_ROWS = 100

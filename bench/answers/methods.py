@@ -1,7 +1,7 @@
 """The compared methods: ours as a table of settings, and the peers.
 
-To add a method of ours, add a line to `OURS`: its name, and a function from a data set to the
-arguments of `Model.decide_many`.
+To add a method of ours, add a line to `OURS`: its name, and a function that returns arguments of
+`Model.decide_many`. It may use the labelled rows of the data set. Its time is not measured.
 """
 
 from __future__ import annotations
@@ -76,30 +76,35 @@ class AnswerMethod:
         return self.per_option * len(data.values) or min(self.n_labels, len(data.train))
 
 
-def _examples(data: DataSet, per_option: int) -> list[tuple[str, str | bool]]:
-    """Return some labelled rows of every option, the options taking turns."""
-    return list(data.train[: per_option * len(data.values)])
+Settings: TypeAlias = Callable[[Model, DataSet, Question], dict[str, Any]]
+"""Returns the arguments of `Model.decide_many` for a question about a data set."""
 
-
-OURS: dict[str, Callable[[DataSet], dict[str, Any]]] = {
-    DEFAULT: lambda data: {},
-    "4 orders": lambda data: {"orders": 4},
-    "letters": lambda data: {"labels": "letters"},
+OURS: dict[str, Settings] = {
+    DEFAULT: lambda model, data, question: {},
+    "4 orders": lambda model, data, question: {"orders": 4},
+    "letters": lambda model, data, question: {"labels": "letters"},
 }
-"""Our methods: the arguments of `Model.decide_many` for a data set, by name."""
+"""Our methods by name."""
 
 PER_OPTION: dict[str, int] = {}
 """How many labelled rows of every option our methods use. Others use none."""
+
+
+def examples_of(data: DataSet, per_option: int) -> list[Row]:
+    """Return some labelled rows of every option, the options taking turns."""
+    return list(data.train[: per_option * len(data.values)])
 
 
 def our_method(name: str) -> AnswerMethod:
     """Return a method in `OURS`."""
 
     def open_ours(subject: Subject, _: ExitStack) -> Ask:
-        settings = OURS[name](subject.data)
+        settings: dict[Question, dict[str, Any]] = {}
 
         def ask(question: Question, texts: Sequence[str]) -> Probabilities:
-            decisions = subject.model.decide_many(texts, {"q": question}, **settings)
+            if question not in settings:
+                settings[question] = OURS[name](subject.model, subject.data, question)
+            decisions = subject.model.decide_many(texts, {"q": question}, **settings[question])
             answers: list[Any] = [decision["q"] for decision in decisions]
             return np.array([answer.distribution for answer in answers])
 
