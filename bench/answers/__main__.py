@@ -30,7 +30,7 @@ from ..parts.machine import machine_facts
 from ..parts.pages import RESULTS, fill_sections, stored
 from .cells import measure_cells
 from .datasets import SOURCES, load
-from .methods import DEFAULT, OURS, AnswerMethod, our_method
+from .methods import OURS, AnswerMethod
 from .peers import PEERS, peers_used
 from .report import details, markdown, plot
 
@@ -40,7 +40,7 @@ DATA = [name for name in SOURCES if name != "trec-50"]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
-    methods = [our_method(name) for name in OURS] + (list(PEERS) if options.peers else [])
+    methods = [*OURS, *(PEERS if options.peers else ())]
     if options.methods:
         methods = [each for each in methods if each.name in options.methods]
     results = stored(options.json) if options.json.is_file() else {"cells": []}
@@ -84,8 +84,8 @@ def _measure(
     ]
     if not missing:
         return
-    if all(method.name != DEFAULT for method in missing):
-        missing.insert(0, our_method(DEFAULT))
+    if OURS[0] not in missing:
+        missing.insert(0, OURS[0])  # the default
     path = Path(model) if Path(model).is_file() else fetch(model)
     for cell in measure_cells(model, path, load(data), missing, options.rows, options.budget):
         cells[model, data, cell["method"]] = cell
@@ -96,13 +96,13 @@ def _measure(
 
 def _in_order(cells: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Sort cells by data set and method as these are listed in the code."""
-    data, methods = [*SOURCES], [*OURS, *(each.name for each in PEERS)]
+    data, methods = [*SOURCES], [each.name for each in (*OURS, *PEERS)]
     known = [cell for cell in cells if cell["method"] in methods]
     return sorted(known, key=lambda cell: (data.index(cell["data"]), methods.index(cell["method"])))
 
 
 def _parser() -> argparse.ArgumentParser:
-    names = [*OURS, *(each.name for each in PEERS)]
+    names = [each.name for each in (*OURS, *PEERS)]
     parser = argparse.ArgumentParser(
         prog="python -m bench.answers", description="Measure the accuracy of answers on real data."
     )

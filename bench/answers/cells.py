@@ -28,7 +28,9 @@ TURN_ROWS = 100
 FLIP_ROWS = 100
 """The most rows that are also answered with the options in reverse order."""
 
-WARM_UP_ROWS = 2
+WARM_UP_ROWS = 10
+"""Rows that a method answers before it is measured. A prior needs at least as many inputs."""
+
 SETTLING_SECONDS = 0.2
 """The pause before each turn. The previous method's threads keep spinning for a moment."""
 

@@ -1,6 +1,6 @@
 """The compared methods: ours as a table of settings, and the peers.
 
-To add a method of ours, add a line to `OURS`: its name, and a function that returns arguments of
+To add a method of ours, add a line to `_ours`: its name, and a function that returns arguments of
 `Model.decide_many`. It may use the labelled rows of the data set. Its time is not measured.
 """
 
@@ -79,35 +79,59 @@ class AnswerMethod:
 Settings: TypeAlias = Callable[[Model, DataSet, Question], dict[str, Any]]
 """Returns the arguments of `Model.decide_many` for a question about a data set."""
 
-OURS: dict[str, Settings] = {
-    DEFAULT: lambda model, data, question: {},
-    "4 orders": lambda model, data, question: {"orders": 4},
-    "letters": lambda model, data, question: {"labels": "letters"},
-}
-"""Our methods by name."""
 
-PER_OPTION: dict[str, int] = {}
-"""How many labelled rows of every option our methods use. Others use none."""
-
-
-def examples_of(data: DataSet, per_option: int) -> list[Row]:
-    """Return some labelled rows of every option, the options taking turns."""
-    return list(data.train[: per_option * len(data.values)])
-
-
-def our_method(name: str) -> AnswerMethod:
-    """Return a method in `OURS`."""
+def our_method(
+    name: str, settings: Settings, n_labels: int = 0, per_option: int = 0
+) -> AnswerMethod:
+    """Return a method of ours, whose settings are computed once for each question."""
 
     def open_ours(subject: Subject, _: ExitStack) -> Ask:
-        settings: dict[Question, dict[str, Any]] = {}
+        known: dict[Question, dict[str, Any]] = {}
 
         def ask(question: Question, texts: Sequence[str]) -> Probabilities:
-            if question not in settings:
-                settings[question] = OURS[name](subject.model, subject.data, question)
-            decisions = subject.model.decide_many(texts, {"q": question}, **settings[question])
+            if question not in known:
+                known[question] = settings(subject.model, subject.data, question)
+            decisions = subject.model.decide_many(texts, {"q": question}, **known[question])
             answers: list[Any] = [decision["q"] for decision in decisions]
             return np.array([answer.distribution for answer in answers])
 
         return ask
 
-    return AnswerMethod(name, open_ours, per_option=PER_OPTION.get(name, 0))
+    return AnswerMethod(name, open_ours, n_labels, per_option)
+
+
+def fixed(**settings: Any) -> Settings:
+    """Return settings that are the same for all data sets."""
+    return lambda model, data, question: settings
+
+
+def with_examples(per_option: int, **more: Any) -> Settings:
+    """Return settings with some labelled rows of every option, the options taking turns."""
+    return lambda model, data, question: {
+        "examples": data.train[: per_option * len(data.values)],
+        **more,
+    }
+
+
+def _ours() -> tuple[AnswerMethod, ...]:
+    chat, plain = {"prompt_format": "chat"}, {"prompt_format": "plain", "prior": "none"}
+    input_first, question_first = (
+        {"prompt_order": f"{each}-first"} for each in ("input", "question")
+    )
+    return (
+        our_method(DEFAULT, fixed()),
+        our_method("chat, input first", fixed(**chat, **input_first)),
+        our_method("chat, question first", fixed(**chat, **question_first)),
+        our_method("plain, input first", fixed(**plain, **input_first)),
+        our_method("plain, question first", fixed(**plain, **question_first)),
+        our_method("letters", fixed(labels="letters")),
+        our_method("4 orders", fixed(orders=4)),
+        our_method("prior of inputs", fixed(prior="inputs")),
+        our_method("1 example", with_examples(1), per_option=1),
+        our_method("2 examples", with_examples(2), per_option=2),
+        our_method("1 example, prior of inputs", with_examples(1, prior="inputs"), per_option=1),
+    )
+
+
+OURS = _ours()
+"""Our methods, in the order of the tables. Examples are counted for each option."""
