@@ -26,7 +26,7 @@ from ..checks import check_callable, check_kind, check_text, wrong
 from ..errors import InvalidArgumentError
 from .vocabulary import ASCII_SPACE, PRIVATE_USE, Detokenize, Tokenize, Vocabulary
 
-__all__ = ["Prompt", "PromptTokenizer"]
+__all__ = ["Prompt", "PromptTokenizer", "split_trailing_spaces"]
 
 
 @dataclass(frozen=True)
@@ -113,6 +113,27 @@ class Prompt:
     def _with(self, text: str, is_template: bool) -> Prompt:
         check_text("text", text)
         return Prompt((*self.parts, (text, is_template))) if text else self
+
+
+def split_trailing_spaces(prompt: str | Prompt) -> tuple[str | Prompt, str]:
+    """Return a prompt without the spaces at its end, and these spaces.
+
+    In most vocabularies a space belongs to the word after it: ``"Topic: business"`` ends with the
+    token ``" business"``. After a prompt that ends with the token ``" "``, a model rarely continues
+    with ``"business"``. Therefore the spaces become a part of the labels.
+
+    A prompt that consists of spaces keeps them.
+    """
+    parts = [(prompt, True)] if isinstance(prompt, str) else list(prompt.parts)
+    spaces = ""
+    while parts:
+        text, is_template = parts.pop()
+        rest = text.rstrip(" ")
+        spaces += text[len(rest) :]
+        if rest:
+            shorter = Prompt((*parts, (rest, is_template)))
+            return (rest if isinstance(prompt, str) else shorter), spaces
+    return prompt, ""
 
 
 class PromptTokenizer:

@@ -225,12 +225,16 @@ class LabelSet(Generic[T]):
         detokenize: Callable[[Sequence[int]], str],
         model_id: str = "",
         path: str = "choice",
+        lead: str = "",
     ) -> TokenTreePayload:
-        """Return the payload that constrains a generation to these labels."""
+        """Return the payload that constrains a generation to these labels.
+
+        `lead` is text before each label that has no tokens in the prompt, such as a space.
+        """
         check_callable("tokenize", tokenize)
         check_callable("detokenize", detokenize)
         descriptor = build_token_tree_descriptor(
-            path, self.texts, lambda text: tokenize_choice(text, tokenize, detokenize)
+            path, self.texts, lambda text: tokenize_choice(lead + text, tokenize, detokenize)
         )
         return TokenTreePayload(model_id, (descriptor,))
 

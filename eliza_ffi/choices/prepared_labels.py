@@ -47,11 +47,11 @@ class PreparedLabels(LabelSet[T]):
             "cache", cache, ChoiceCache, "a model's ChoiceCache", "use Model.prepare_labels()"
         )
         super().__init__(choices.values, choices.texts)
-        self._tokens = cache.prepare(choices)
+        self._tokens = {"": cache.prepare(choices, "")}
         self._made_by = weakref.ref(cache)
 
-    def tokens_for(self, cache: ChoiceCache) -> ChoiceTokens:
-        """Return the tokenized labels.
+    def tokens_for(self, cache: ChoiceCache, lead: str = "") -> ChoiceTokens:
+        """Return the tokenized labels, with `lead` before each; the tokens are kept for reuse.
 
         Raises
         ------
@@ -62,7 +62,9 @@ class PreparedLabels(LabelSet[T]):
             raise InvalidArgumentError(
                 "the labels were prepared for another model; prepare them with this model"
             )
-        return self._tokens
+        if lead not in self._tokens:
+            self._tokens[lead] = cache.prepare(self, lead)
+        return self._tokens[lead]
 
     def __repr__(self) -> str:
         return f"PreparedLabels({len(self.texts)} labels)"
@@ -74,7 +76,7 @@ class ChoiceCache:
     Parameters
     ----------
     prepare
-        A function that tokenizes a label set.
+        A function that tokenizes a label set, with a text before each label.
 
     Attributes
     ----------
@@ -82,14 +84,19 @@ class ChoiceCache:
         The function that tokenizes a label set without using the cache.
     """
 
-    def __init__(self, prepare: Callable[[LabelSet[Any]], ChoiceTokens]) -> None:
+    def __init__(self, prepare: Callable[[LabelSet[Any], str], ChoiceTokens]) -> None:
         check_callable("prepare", prepare)
         self.prepare = prepare
-        self._of_texts: dict[tuple[str, ...], ChoiceTokens] = {}
+        self._of_texts: dict[tuple[tuple[str, ...], str], ChoiceTokens] = {}
         self._lock = threading.Lock()
 
-    def tokens_of(self, choices: LabelSet[Any]) -> ChoiceTokens:
+    def tokens_of(self, choices: LabelSet[Any], lead: str = "") -> ChoiceTokens:
         """Return the tokens of a label set, from the cache if possible.
+
+        Parameters
+        ----------
+        lead
+            Text before each label that has no tokens in the prompt, such as a space.
 
         Raises
         ------
@@ -97,17 +104,17 @@ class ChoiceCache:
             If the tokenizer cannot spell a label, or if another model prepared the labels.
         """
         if isinstance(choices, PreparedLabels):
-            return choices.tokens_for(self)
-        texts = check_kind("choices", choices, LabelSet, "a LabelSet").texts
+            return choices.tokens_for(self, lead)
+        key = check_kind("choices", choices, LabelSet, "a LabelSet").texts, lead
         with self._lock:
-            tokens = self._of_texts.pop(texts, None)
+            tokens = self._of_texts.pop(key, None)
             if tokens is not None:
                 # Insert the set at the end, so that the least recently used set is the first.
-                self._of_texts[texts] = tokens
+                self._of_texts[key] = tokens
                 return tokens
-        tokens = self.prepare(choices)
+        tokens = self.prepare(choices, lead)
         with self._lock:
-            self._of_texts[texts] = tokens
+            self._of_texts[key] = tokens
             while self._is_too_full():
                 del self._of_texts[next(iter(self._of_texts))]
         return tokens
@@ -115,7 +122,7 @@ class ChoiceCache:
     def has(self, choices: LabelSet[Any]) -> bool:
         """Return whether the tokens of a label set are cached."""
         check_kind("choices", choices, LabelSet, "a LabelSet")
-        return isinstance(choices, PreparedLabels) or choices.texts in self._of_texts
+        return isinstance(choices, PreparedLabels) or (choices.texts, "") in self._of_texts
 
     def clear(self) -> None:
         """Empty the cache. `PreparedLabels` keep their tokens."""
@@ -123,7 +130,7 @@ class ChoiceCache:
             self._of_texts.clear()
 
     def _is_too_full(self) -> bool:
-        n_choices = sum(map(len, self._of_texts))
+        n_choices = sum(len(texts) for texts, _ in self._of_texts)
         return len(self._of_texts) > SETS_KEPT or (
             n_choices > CHOICES_KEPT and len(self._of_texts) > 1
         )

@@ -98,12 +98,15 @@ class _Prompt:
     wanted, only the first token is passed as a prompt, and the others are forced.
     """
 
+    given: str | Sequence[int]
     text: str
     tokens: Sequence[int]
     is_forced: bool
 
     def writing(self, session: Session, writing: Writing) -> Writing:
         """Return the request for an answer to this prompt."""
+        if isinstance(writing.limit, ExactLabels):
+            return replace(writing, prompt=self.given)  # as text, its last spaces join the label
         if not self.is_forced:
             return replace(writing, prompt=self.tokens)
         first, *others = self.tokens
@@ -168,7 +171,7 @@ def _prompts(session: Session, request: CompletionRequest) -> list[_Prompt]:
             text = each if isinstance(each, str) else session.detokenize(tokens, True)
         except InvalidArgumentError as error:
             raise unfit("prompt", str(error)) from error
-        prompts.append(_Prompt(text, tokens, is_forced))
+        prompts.append(_Prompt(each, text, tokens, is_forced))
     return prompts
 
 

@@ -92,7 +92,7 @@ class Writing:
         How the model writes reasoning; None = do not separate it from the answer.
     """
 
-    prompt: Tokens
+    prompt: str | Tokens
     max_tokens: int = 0
     sampling: Sampling = field(default_factory=Sampling)
     stop: tuple[str, ...] = ()

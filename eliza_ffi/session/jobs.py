@@ -42,6 +42,7 @@ from .requests import (
     fill_request,
     generate_request,
     generation_of,
+    prompt_tokens,
     searches_spellings,
     shape_request,
     token_logprobs,
@@ -141,6 +142,8 @@ class Jobs:
     ) -> Work[str | ChoiceResult[Any]]:
         """Return a request that chooses a label; parameters as :meth:`~eliza_ffi.Model.choose`."""
         label_set: LabelSet[Any] = as_label_set(labels)
+        if think:  # the label will not follow the prompt directly
+            prompt = prompt_tokens(self.session, prompt)
         request = choice_request(self.session, prompt, label_set, method=method, **settings)
         with_text = request.on_text is not None
 
@@ -153,6 +156,7 @@ class Jobs:
                 return _texts(
                     with_text,
                     lambda end: choice_of(label_set, request, end, time.perf_counter() - begin),
+                    request.lead,
                 )
 
             return self._work(request, take, at_once=not with_text)
@@ -180,6 +184,8 @@ class Jobs:
         """Return a request that ranks labels; parameters as :meth:`~eliza_ffi.Model.rank`."""
         check_keywords(method, settings, set(RankSettings.__annotations__))
         session = self.session
+        if think:
+            prompt = prompt_tokens(session, prompt)
         request = rank_request(session, prompt, as_label_set(labels), **settings)
 
         def work(request: RankRequest) -> Work[RankResult[Any]]:
@@ -365,14 +371,24 @@ def _run_steps(run: FillRun | GenerationRun) -> Generator[Any, None, None]:
     yield run.result()
 
 
-def _texts(with_text: bool, read: Callable[[RunResult], R]) -> Callable[[Any], Iterator[str | R]]:
-    """Return a function that turns the steps of a run into pieces of text and a result."""
+def _texts(
+    with_text: bool, read: Callable[[RunResult], R], lead: str = ""
+) -> Callable[[Any], Iterator[str | R]]:
+    """Return a function that turns the steps of a run into pieces of text and a result.
+
+    The pieces leave out `lead`, with which the text of the run begins.
+    """
+    n_left = len(lead)
 
     def take(step: StreamStep | RunResult) -> Iterator[str | R]:
+        nonlocal n_left
         if isinstance(step, RunResult):
             yield read(step)
-        elif with_text and step.text:
-            yield step.text
+        elif with_text:
+            text = step.text[n_left:]
+            n_left -= len(step.text) - len(text)
+            if text:
+                yield text
 
     return take
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..chat.prompt import Prompt, split_trailing_spaces
 from ..checks import check_one_of, check_whole
 from ..choices.hierarchy import Groups
 from ..choices.label_set import ChoiceResult, LabelSet
@@ -23,8 +24,8 @@ from ..library.protocol import PreparedChoices, Ranking
 from .lifecycle import Lifecycle
 from .options import AnyPrompt, CacheOptions
 from .request import GenerationRequest, TextChoices
-from .requests import check_any_tokenization, generate_request
-from .scoring import Ending, ScoreArgs, ScoreRun, ranking_of
+from .requests import check_any_tokenization, continued_by, generate_request
+from .scoring import Ending, ScoreArgs, ScoredPrompt, ScoreRun, ranking_of
 
 if TYPE_CHECKING:
     from .session import Session
@@ -85,11 +86,14 @@ def rank_request(
     groups = None if hierarchy is None or level is None else hierarchy.groups_at(level)
     _ = session.ctx  # raises if the model is closed or belongs to the parent process
     tokens: ChoiceTokens | TextChoices
+    lead = ""
     if tokenization == "any":
         check_any_tokenization(session, labels, "rank_texts")
-        tokens = TextChoices(labels.texts)
+        if isinstance(prompt, str | Prompt):
+            prompt, lead = split_trailing_spaces(prompt)
+        tokens = TextChoices(tuple(lead + text for text in labels.texts))
     else:
-        tokens = session.choices.tokens_of(labels)
+        tokens, prompt, _ = continued_by(session, labels, prompt)
     generation = generate_request(session, prompt, method="rank", cache=cache)
     n_most = len(labels.texts) if groups is None else len(groups.texts)
     return RankRequest(generation, labels, tokens, min(k, n_most), max_passes, separator, groups)
@@ -107,8 +111,8 @@ class RankRun:
         self._all: ScoreRun | None = None
         can_search = binding.supports("rank") and isinstance(request.tokens, PreparedChoices)
         if not can_search and not isinstance(request.tokens, TextChoices):
-            endings = [Ending((), request.tokens)]
-            self._all = ScoreRun(binding, ctx, ScoreArgs(request.generation, endings))
+            prompt = ScoredPrompt(request.generation, [Ending((), request.tokens)])
+            self._all = ScoreRun(binding, ctx, ScoreArgs([prompt]))
         self._lifecycle = Lifecycle(binding, ctx, "ranking")
 
     def cancel(self) -> None:

@@ -128,6 +128,8 @@ class GenerationRequest:
     choice_mode : int
         How the label is chosen: ``TRIE_ARGMAX``, ``TRIE_SAMPLE`` or ``TRIE_BEST_LEAF``, or-ed with
         ``STOP_AT_LEAF`` to end the generation after the label.
+    lead : str
+        Spaces before the label that have no tokens in the prompt. Results leave them out.
     score_choices : bool
         Whether to compute the probability of every label before the choice.
     stop : tuple of str
@@ -172,6 +174,7 @@ class GenerationRequest:
     grammar: str | None = None
     constraint: Constraint | None = None
     choice_mode: int = TRIE_ARGMAX
+    lead: str = ""
     score_choices: bool = False
     stop: tuple[str, ...] = ()
     logprobs: int | None = None

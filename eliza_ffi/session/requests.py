@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ..chat.prompt import Prompt
+from ..chat.prompt import Prompt, split_trailing_spaces
 from ..chat.template import Messages
 from ..checks import (
     check_flag,
@@ -29,6 +29,7 @@ from ..checks import (
     wrong,
 )
 from ..choices.label_set import ANCHOR, ChoiceResult, LabelSet
+from ..choices.prepared_labels import ChoiceTokens
 from ..choices.token_tree import TokenTreePayload
 from ..errors import (
     ContextFullError,
@@ -77,6 +78,7 @@ __all__ = [
     "checked_tokens",
     "choice_of",
     "choice_request",
+    "continued_by",
     "fill_request",
     "generate_request",
     "generation_of",
@@ -216,6 +218,25 @@ def prompt_tokens(session: Session, prompt: AnyPrompt) -> Tokens:
     return found
 
 
+def continued_by(
+    session: Session, labels: LabelSet[Any], prompt: AnyPrompt
+) -> tuple[ChoiceTokens, AnyPrompt, str]:
+    """Return the tokens of labels after a prompt, the prompt before them, and the labels' lead.
+
+    A label continues a prompt with the tokens that the whole text would have. Spaces at the end of
+    the prompt therefore become the lead, a part of each label. A tokenizer that cannot write a
+    space before one of the labels leaves them in the prompt, and so do prompts of tokens.
+    """
+    if isinstance(prompt, str | Prompt):
+        shorter, lead = split_trailing_spaces(prompt)
+        if lead:
+            try:
+                return session.choices.tokens_of(labels, lead), shorter, lead
+            except InvalidArgumentError:
+                pass
+    return session.choices.tokens_of(labels), prompt, ""
+
+
 def checked_tokens(prompt: Any) -> Tokens:
     """Check that a prompt may be a list of token ids; the error names all kinds of prompts."""
     if not _is_listed(prompt):
@@ -348,21 +369,25 @@ def choice_request(
         more["temperature"] = temperature
     _ = session.ctx  # raises if the model is closed or belongs to the parent process
     constraint: Constraint
+    lead = ""
     if tokenization == "any":
         if probabilities:
             raise InvalidArgumentError(
                 'probabilities must be False with tokenization="any"; use rank for several labels'
             )
-        constraint = TextChoices(labels.texts, heal_prompt)
+        if not heal_prompt and isinstance(prompt, str | Prompt):
+            prompt, lead = split_trailing_spaces(prompt)
+        constraint = TextChoices(tuple(lead + text for text in labels.texts), heal_prompt)
         mode = _mode_of_spellings(session, labels, mode, more.get("max_tokens", 0), heal_prompt)
     else:
-        constraint = session.choices.tokens_of(labels)
+        constraint, prompt, lead = continued_by(session, labels, prompt)
     if mode is None:
         mode = "best" if trie_modes & (1 << TRIE_BEST_LEAF) else "greedy"
     return _request(
         session,
         prompt,
         constraint=constraint,
+        lead=lead,
         choice_mode=MODES[mode] | STOP_AT_LEAF,
         score_choices=probabilities,
         **more,
@@ -630,7 +655,7 @@ def choice_of(
     return ChoiceResult(
         value=labels.values[index],
         index=index,
-        text=result.text,
+        text=labels.texts[index],
         logprob=logprob,
         tokens=result.tokens,
         forward_passes=-1 if stats is None else stats.passes_after_prompt,
@@ -667,8 +692,10 @@ def _chosen(labels: LabelSet[Any], args: GenerationRequest, result: RunResult) -
         of_tokens = {leaf.tokens: leaf.name for leaf in given.leaves()}
         return labels.place_of(of_tokens.get(result.tokens, ""))
     if leaf is None:  # the library rejected the labels, and a grammar constrained the text instead
-        return labels.place_of(result.text)
-    return labels.place_of(leaf.name) if isinstance(given, TextChoices) else int(leaf.name)
+        return labels.place_of(result.text.removeprefix(args.lead))
+    if isinstance(given, TextChoices):
+        return labels.place_of(leaf.name.removeprefix(args.lead))
+    return int(leaf.name)
 
 
 def _probabilities(

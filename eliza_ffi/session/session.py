@@ -352,11 +352,13 @@ def _token_texts(speller: TokenSpeller, binding: CffiBinding, ctx: Any) -> Token
     return TokenTexts.of(table.texts, table.control, table.ends, eos, speller)
 
 
-def _label_tokens(binding: CffiBinding, ctx: Any, labels: LabelSet[Any]) -> ChoiceTokens:
+def _label_tokens(binding: CffiBinding, ctx: Any, labels: LabelSet[Any], lead: str) -> ChoiceTokens:
     # Not a method of the session: that would create a reference cycle; see the constructor.
     if binding.supports("prepare_choices"):
-        return binding.prepare_choices(ctx, labels.texts)
-    return labels.payload(partial(binding.tokenize, ctx), partial(binding.detokenize, ctx))
+        texts = [lead + text for text in labels.texts] if lead else labels.texts
+        return binding.prepare_choices(ctx, texts)
+    tokenize, detokenize = partial(binding.tokenize, ctx), partial(binding.detokenize, ctx)
+    return labels.payload(tokenize, detokenize, lead=lead)
 
 
 def _destroy_in(process: int, destroy: Callable[[], None]) -> None:

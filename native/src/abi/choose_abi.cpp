@@ -63,12 +63,12 @@ eliza_choice_t choose(Stream & stream, size_t n_prompt, const PreparedChoices & 
     return result;
 }
 
-int choose_one(EliInferenceContext * ctx, const char * prompt, const PreparedChoices & labels,
+int choose_one(EliInferenceContext * ctx, const char * prompt, std::shared_ptr<const PreparedChoices> given,
                const eliza_choose_options_t & options, eliza_choice_t * result, double * probabilities_out,
                char ** err) {
-    return after_prompt(ctx, prompt, options.plain_prompt != 0, stream_config(options), err,
-                        [&](Stream & stream, size_t n_prompt) {
-                            *result = choose(stream, n_prompt, labels, options.mode, probabilities_out);
+    return after_prompt(ctx, prompt, std::move(given), options.plain_prompt != 0, stream_config(options), err,
+                        [&](Stream & stream, size_t n_prompt, const std::shared_ptr<const PreparedChoices> & labels) {
+                            *result = choose(stream, n_prompt, *labels, options.mode, probabilities_out);
                             return ELIZA_OK;
                         });
 }
@@ -91,8 +91,8 @@ int32_t eliza_inference_choose(EliInferenceContext * ctx, const char * prompt, c
     return with_context(ctx, err, [&](InferenceContext & context) {
         require(result != nullptr, "result is NULL");
         const eliza_choose_options_t read = read_options(options);
-        const auto prepared = context.prepare_choices(read_labels(labels, n_labels));
-        return choose_one(ctx, prompt, *prepared, read, result, probabilities_out, err);
+        return choose_one(ctx, prompt, context.prepare_choices(read_labels(labels, n_labels)), read, result,
+                          probabilities_out, err);
     });
 }
 
@@ -102,6 +102,6 @@ int32_t eliza_inference_choose_prepared(EliInferenceContext * ctx, const char * 
     return guarded(err, [&] {
         require(result != nullptr, "result is NULL");
         const eliza_choose_options_t read = read_options(options);
-        return choose_one(ctx, prompt, *require_choices(labels), read, result, probabilities_out, err);
+        return choose_one(ctx, prompt, require_choices(labels), read, result, probabilities_out, err);
     });
 }

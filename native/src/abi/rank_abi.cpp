@@ -108,9 +108,9 @@ int32_t eliza_inference_rank(EliInferenceContext * ctx, const char * prompt, Eli
     return guarded(err, [&] {
         require_outputs(ranked_out, ranking_out);
         const eliza_rank_options_t read = read_options_struct(options);
-        const Ending after{{}, require_choices(labels)};
-        return after_prompt(
-            ctx, prompt, read.plain_prompt != 0, any_slot(read.cache_key), err,
-            [&](Stream & stream, size_t) { return rank(stream, after, options, ranked_out, cap, ranking_out); });
+        return after_prompt(ctx, prompt, require_choices(labels), read.plain_prompt != 0, any_slot(read.cache_key), err,
+                            [&](Stream & stream, size_t, const std::shared_ptr<const PreparedChoices> & after) {
+                                return rank(stream, {{}, after}, options, ranked_out, cap, ranking_out);
+                            });
     });
 }

@@ -95,7 +95,7 @@ std::shared_ptr<const CachedTrie> trie_of_payload(std::string_view payload, cons
 }
 
 PreparedChoices::PreparedChoices(const Model & model, const std::vector<std::string> & texts)
-    : model_fingerprint_(model.fingerprint()) {
+    : model_fingerprint_(model.fingerprint()), texts_(texts) {
     check_distinct(texts);
     std::vector<Leaf> leaves(texts.size());
     for_each_in_parallel(texts.size(), [&](size_t i) {
@@ -118,6 +118,30 @@ PreparedChoices::PreparedChoices(const Model & model, std::shared_ptr<const Cach
     for (int32_t leaf = 0; leaf < static_cast<int32_t>(tokens.n_leaves()); ++leaf) {
         note_length(static_cast<size_t>(leaf), tokens.path(tokens.leaf_node(leaf)).size());
     }
+}
+
+std::shared_ptr<const PreparedChoices> PreparedChoices::with_lead(const Model & model, const std::string & lead) const {
+    if (texts_.empty() || model.fingerprint() != model_fingerprint_) {
+        return nullptr;
+    }
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (lead != lead_) {
+        std::vector<std::string> texts;
+        texts.reserve(texts_.size());
+        for (const std::string & text : texts_) {
+            texts.push_back(lead + text);
+        }
+        try {
+            led_ = std::make_shared<const PreparedChoices>(model, texts);
+        } catch (const Error & error) {
+            if (error.status() != ELIZA_ERR_INVALID_ARG) {
+                throw;
+            }
+            led_ = nullptr;
+        }
+        lead_ = lead;
+    }
+    return led_;
 }
 
 void PreparedChoices::note_length(size_t choice, size_t n_tokens) {

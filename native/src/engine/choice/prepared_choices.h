@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +25,10 @@ public:
     // Uses the leaves of a payload as labels.
     PreparedChoices(const Model & model, std::shared_ptr<const CachedTrie> trie);
 
+    // Returns the same labels with `lead` before each, such as a space. The last result is kept. Returns nullptr if the
+    // tokenizer cannot spell one of these labels, or the labels were not made from strings for this model.
+    std::shared_ptr<const PreparedChoices> with_lead(const Model & model, const std::string & lead) const;
+
     // The trie. Leaves made from strings are named by their index, "0", "1", ...
     const std::shared_ptr<const CachedTrie> & trie() const { return trie_; }
 
@@ -38,9 +43,14 @@ private:
     void note_length(size_t choice, size_t n_tokens);
 
     std::string model_fingerprint_;
+    std::vector<std::string> texts_;  // empty if the labels are the leaves of a payload
     std::shared_ptr<const CachedTrie> trie_;
     size_t longest_ = 0;
     size_t longest_choice_ = 0;
+
+    mutable std::mutex mutex_;  // guards the following
+    mutable std::string lead_;
+    mutable std::shared_ptr<const PreparedChoices> led_;
 };
 
 }  // namespace eliza
