@@ -68,11 +68,14 @@ def measure_cells(
             ask = attempt(problems, method.name, method.open, subject, stack)
             if ask is not None:
                 runs[method.name] = _Run(data, ask)
-                attempt(problems, method.name, ask, data.question, texts[:WARM_UP_ROWS])
-        turns = [texts[i : i + TURN_ROWS] for i in range(0, len(texts), TURN_ROWS)]
-        for turn, names in zip(turns, in_turns(runs, len(turns)), strict=True):
+                warm_up = texts[: min(WARM_UP_ROWS, method.most_rows // 10)]
+                attempt(problems, method.name, ask, data.question, warm_up)
+        most = {method.name: method.most_rows for method in methods}
+        begins = range(0, len(texts), TURN_ROWS)
+        for begin, names in zip(begins, in_turns(runs, len(begins)), strict=True):
             for each in names:
-                if runs[each].seconds < budget:
+                turn = texts[begin : min(begin + TURN_ROWS, most[each])]
+                if turn and runs[each].seconds < budget:
                     attempt(problems, each, runs[each].take_turn, turn)
         for method in methods:
             if method.reads_options and method.name in runs and isinstance(data.question, Choice):

@@ -63,6 +63,8 @@ class AnswerMethod:
         How many labelled rows of every option it learns from, for methods with examples.
     reads_options : bool
         Whether the order of the options can change its answers.
+    most_rows : int
+        The most rows that it answers, for slow methods.
     """
 
     name: str
@@ -70,6 +72,7 @@ class AnswerMethod:
     n_labels: int = 0
     per_option: int = 0
     reads_options: bool = True
+    most_rows: int = 100_000
 
     def labels_used(self, data: DataSet) -> int:
         """Return how many labelled rows of a data set the method uses."""

@@ -246,7 +246,7 @@ MAJORITY = "majority class"
 PEERS = (
     AnswerMethod(MAJORITY, open_majority, reads_options=False),
     AnswerMethod("llama-server, hand-written loop", open_server),
-    AnswerMethod("typed-gguf", open_typed_gguf),
+    AnswerMethod("typed-gguf", open_typed_gguf, most_rows=50),
     *(
         AnswerMethod(
             f"{name}, {n} labels",

@@ -18,7 +18,8 @@ Cell = dict[str, Any]
 
 ABOUT = (
     "Accuracy on the first test rows, by data set. *Labels*: how many labelled rows the method "
-    "uses, on most data sets. With 200 rows, a difference of fewer than 10 points can be chance"
+    "uses, on most data sets. With 200 rows, a difference of fewer than 10 points can be chance. "
+    "typed-gguf answers only the first 50 rows"
 )
 COSTS = (
     "Means over the data sets. *ECE*: 15 bins with equally many answers; in parentheses, the ECE "
