@@ -13,7 +13,7 @@ namespace {
 
 using ChoicesHandle = std::unique_ptr<EliChoices, decltype(&eliza_inference_free_choices)>;
 
-constexpr const char * prompt = "message: could you look at this?\naction: ";
+constexpr const char * prompt = "message: could you look at this?\naction:";
 
 class ChooseTest : public testing::Test {
 protected:
@@ -111,6 +111,43 @@ TEST_F(ChooseTest, GivesTheSameWithPreparedLabels) {
         << error.text();
     EXPECT_EQ(choice.label, first.label);
     EXPECT_NEAR(choice.logprob, first.logprob, 1e-4);
+}
+
+// Labels with spaces before them that have no tokens in the prompt: the same as these spaces at the end of the prompt.
+TEST_F(ChooseTest, MovesSpacesAtTheEndOfThePromptIntoTheLabels) {
+    for (const std::string spaces : {" ", "  "}) {
+        std::vector<std::string> texts;
+        for (const char * label : labels) texts.push_back(spaces + label);
+        std::vector<const char *> spaced;
+        for (const std::string & text : texts) spaced.push_back(text.c_str());
+        std::vector<double> expected(labels.size()), found(labels.size()), prepared(labels.size());
+        ASSERT_EQ(eliza_inference_choose(context.get(), prompt, spaced.data(), spaced.size(), nullptr, &choice,
+                                         expected.data(), error.out()),
+                  0)
+            << error.text();
+        const eliza_choice_t wanted = choice;
+        const std::string longer = prompt + spaces;
+        ASSERT_EQ(eliza_inference_choose(context.get(), longer.c_str(), labels.data(), labels.size(), nullptr, &choice,
+                                         found.data(), error.out()),
+                  0)
+            << error.text();
+        EXPECT_EQ(choice.label, wanted.label);
+        EXPECT_EQ(choice.prompt_tokens, wanted.prompt_tokens);
+        ASSERT_EQ(eliza_inference_choose_prepared(context.get(), longer.c_str(), prepare().get(), nullptr, &choice,
+                                                  prepared.data(), error.out()),
+                  0)
+            << error.text();
+        for (size_t i = 0; i < labels.size(); ++i) {
+            EXPECT_NEAR(found[i], expected[i], 1e-5);
+            EXPECT_NEAR(prepared[i], expected[i], 1e-5);
+        }
+    }
+    // A prompt of spaces keeps them.
+    ASSERT_EQ(eliza_inference_choose(context.get(), "  ", labels.data(), labels.size(), nullptr, &choice, nullptr,
+                                     error.out()),
+              0)
+        << error.text();
+    EXPECT_EQ(choice.prompt_tokens, static_cast<int32_t>(tokenize(context, "  ", true, true).size()));
 }
 
 TEST_F(ChooseTest, ReadsControlTokensUnlessThePromptIsPlain) {

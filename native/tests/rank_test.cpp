@@ -260,12 +260,12 @@ TEST(Rank, GivesTheSameInOneCall) {
     options.k = 5;
     eliza_ranked_t places[5];
     eliza_ranking_t summary{};
-    ASSERT_EQ(eliza_inference_rank(context.get(), "The next action is ", labels.get(), &options, places, 5, &summary,
+    ASSERT_EQ(eliza_inference_rank(context.get(), "The next action is", labels.get(), &options, places, 5, &summary,
                                    error.out()),
               0)
         << error.text();
     const StreamHandle stream = open(context);
-    prefill(stream, tokenize(context, "The next action is ", true));
+    prefill(stream, tokenize(context, "The next action is", true));
     const Ranked ranked = rank(stream, labels, {5});
     ASSERT_EQ(ranked.places.size(), 5u) << ranked.error;
     for (size_t i = 0; i < 5; ++i) {
