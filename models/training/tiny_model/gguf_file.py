@@ -61,6 +61,8 @@ def _write_metadata(writer: gguf.GGUFWriter, network: Network) -> None:
         "on text written by eliza-ffi's own generator."
     )
     writer.add_license("MIT")
+    writer.add_string("eliza.prompt_format", "chat")  # the prompts of its training
+    writer.add_string("eliza.prompt_order", "input-first")
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_Q8_0)
     writer.add_quantization_version(gguf.GGML_QUANT_VERSION)
     writer.add_context_length(shape.context)

@@ -127,6 +127,8 @@ std::string InferenceContext::describe() {
     of_model.add("name", model_metadata(model, "general.name"));
     const std::string of_architecture = model_metadata(model, "general.architecture") + ".decision.type";
     of_model.add("decision_type", model_metadata(model, of_architecture.c_str()));
+    of_model.add("prompt_format", model_metadata(model, "eliza.prompt_format"));
+    of_model.add("prompt_order", model_metadata(model, "eliza.prompt_order"));
     of_model.add("description", model_description(model));
     of_model.add("n_params", llama_model_n_params(model));
     of_model.add("size_bytes", llama_model_size(model));
