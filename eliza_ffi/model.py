@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -17,13 +18,14 @@ from .choices.label_set import ChoiceResult, LabelSet, as_label_set
 from .choices.prepared_labels import PreparedLabels
 from .choices.rank_result import RankResult
 from .decisions.answers import Decision, expand
-from .decisions.asking import How, WritePrompt, prompt_texts
-from .decisions.calibration import Calibration
-from .decisions.deciding import Settings, settings_for
-from .decisions.prompts import LabelStyle, check_one_input
+from .decisions.asking import prompt_texts
+from .decisions.auto_prompts import N_SAMPLE, sample_of
+from .decisions.deciding import DecideSettings, Settings, settings_for
+from .decisions.doubts import Doubts
+from .decisions.input_prior import with_input_prior
+from .decisions.prompts import check_one_input
 from .decisions.questions import Question
 from .decisions.reasoning import decision_job, inputs_at_once
-from .decisions.scoring import Rule
 from .decisions.wire import as_questions
 from .hub import hub_path
 from .library.binding import CffiBinding, EotScore
@@ -61,6 +63,9 @@ __all__ = ["Model"]
 R = TypeVar("R")
 T = TypeVar("T")
 V = TypeVar("V")
+
+
+logger = logging.getLogger("eliza_ffi")
 
 
 class Model:
@@ -912,21 +917,12 @@ class Model:
         input: Any,
         questions: Any,
         *,
-        labels: LabelStyle | None = None,
-        orders: int | None = None,
-        prompt: WritePrompt | None = None,
-        scoring: Rule | None = None,
-        calibration: Calibration | str | os.PathLike[str] | None = None,
-        option_mass: bool = False,
-        abstain_below: float = 0.0,
-        think: int = 0,
         wait: bool | float = True,
-        cache: CacheOptions | None = None,
+        **settings: Unpack[DecideSettings],
     ) -> Decision:
         """Answer typed questions about an input, with a probability for every answer.
 
-        The input is decoded once, and all questions are decoded after it in shared forward passes.
-        The input stays in its slot, so that later questions about it need not decode it again.
+        Tokens that a prompt has in common with an earlier one are not decoded again.
 
         Parameters
         ----------
@@ -940,6 +936,23 @@ class Model:
             :class:`~eliza_ffi.decisions.Predicate`, :class:`~eliza_ffi.decisions.Choice`,
             :class:`~eliza_ffi.decisions.Score` or :class:`~eliza_ffi.decisions.Labels`, or a
             mapping in the format of ``/v1/decisions`` or ``/v1/systemone``.
+        prompt_order
+            ``"question-first"`` or ``"input-first"``. ``"auto"``, the default, takes the order that
+            reads fewer tokens; :mod:`eliza_ffi.decisions.prompt_settings` has the rule. The two
+            orders give different probabilities.
+        prompt_format
+            ``"chat"``, the model's chat template, or ``"plain"``, text that the model continues.
+            ``"auto"``, the default, measures once whether the model answers in its chat format.
+        examples
+            Inputs with their right answers, which the prompts show before the input: pairs of an
+            input and a mapping from question names to answers, or for a single question the answer
+            itself.
+        prior
+            ``"options"``: divide the probabilities by their mean over inputs that favour no option
+            (:mod:`eliza_ffi.decisions.option_prior`). ``"none"``: leave them as they are.
+            ``"auto"``, the default: ``"options"`` for plain prompts without examples. The path of a
+            calibration that ``prior="inputs"`` of :meth:`decide_many` has fitted means the
+            same as `calibration`.
         labels
             How the model names an option: with its text (``"text"``, the default) or with a letter
             (``"letters"``).
@@ -947,14 +960,14 @@ class Model:
             In how many orders the options of a question are shown; the probabilities are averaged
             over the orders. The default is 1.
         prompt
-            A function that writes the prompt in place of :mod:`eliza_ffi.decisions.prompts`. It
+            A function that writes the prompt in place of :mod:`eliza_ffi.decisions.layout`. It
             gets the input as a string and an :class:`~eliza_ffi.decisions.Asked` question.
         scoring
             ``"legal"`` (default), ``"joint"``, ``"mean"`` or ``"bytes"``;
             :mod:`eliza_ffi.decisions.scoring` explains the rules and their costs.
         calibration
             A calibration that was fitted for this model and these questions, or the path of its
-            file, which is read at every call. It also sets `labels`, `orders` and `scoring`.
+            file, which is read at every call. It also sets the prompts and `scoring`.
         option_mass
             Also compute how much of the model's probability for the next token falls on the
             options.
@@ -980,7 +993,8 @@ class Model:
         OSError
             If the calibration's file cannot be read.
         ContextFullError
-            If the input together with a question does not fit into the context.
+            If the input together with a question does not fit into the context, or the examples do
+            not.
         NotSupportedError
             If the library cannot score labels, or if the model is a decision model of unknown type.
         BusyError
@@ -988,49 +1002,31 @@ class Model:
         """
         check_one_input(input)
         asked = as_questions(questions)
-        settings = settings_for(
-            self.session,
-            asked,
-            labels=labels,
-            orders=orders,
-            prompt=prompt,
-            scoring=scoring,
-            calibration=calibration,
-            option_mass=option_mass,
-            abstain_below=abstain_below,
-            think=think,
-            stream={} if cache is None else {"cache": cache},
-        )
-        return cast(Decision, self._result(self._decision(input, asked, settings, wait)))
+        settings = with_input_prior(self, asked, None, settings)
+        checked = settings_for(self.session, asked, settings)
+        return cast(Decision, self._result(self._decision(input, asked, checked, wait)))
 
     def decide_many(
         self,
         inputs: Iterable[Any],
         questions: Any,
         *,
-        labels: LabelStyle | None = None,
-        orders: int | None = None,
-        prompt: WritePrompt | None = None,
-        scoring: Rule | None = None,
-        calibration: Calibration | str | os.PathLike[str] | None = None,
-        option_mass: bool = False,
-        abstain_below: float = 0.0,
-        think: int = 0,
         progress: Callable[[int, int | None], Any] | None = None,
         max_concurrency: int | None = None,
         return_exceptions: bool = False,
-        cache: CacheOptions | None = None,
+        **settings: Unpack[DecideSettings],
     ) -> list[Decision]:
         """Answer the same questions about many inputs.
+
+        The logger ``eliza_ffi`` warns if the answers look as if the prompt did not work: see
+        :mod:`eliza_ffi.decisions.doubts`.
 
         Parameters
         ----------
         inputs
             An iterable of inputs as in :meth:`decide`. Each is read when it can begin.
-        questions, labels, orders, prompt, scoring, calibration, option_mass, abstain_below, cache
+        questions
             As :meth:`decide`.
-        think
-            As :meth:`decide`. The model reasons about each input separately.
         progress, return_exceptions
             As :meth:`generate_many`.
         max_concurrency
@@ -1038,6 +1034,10 @@ class Model:
             runs on a GPU or another device, and two if it runs on the CPU, where more at the same
             time would not be faster. With `think`, the model reasons about as many inputs as there
             are slots.
+        **settings
+            As :meth:`decide`; `think` makes the model reason about each input separately. In
+            addition, ``prior="inputs"`` divides the probabilities by their mean over a sample of
+            these inputs, which must be a list: see :mod:`eliza_ffi.decisions.input_prior`.
 
         Returns
         -------
@@ -1046,45 +1046,43 @@ class Model:
         """
         check_prompts(inputs, "decide", "inputs")
         asked = as_questions(questions)
-        settings = settings_for(
-            self.session,
-            asked,
-            labels=labels,
-            orders=orders,
-            prompt=prompt,
-            scoring=scoring,
-            calibration=calibration,
-            option_mass=option_mass,
-            abstain_below=abstain_below,
-            think=think,
-            stream={} if cache is None else {"cache": cache},
-        )
-        return self._many(
-            inputs,
-            lambda given: self._decision(given, asked, settings, True, max_concurrency),
+        settings = with_input_prior(self, asked, inputs, settings)
+        sample = sample_of(inputs, N_SAMPLE) if isinstance(inputs, Sequence) else None
+        checked = settings_for(self.session, asked, settings, method="decide_many", inputs=sample)
+        at_once = inputs_at_once(self.session, checked.think, max_concurrency)
+        doubts = Doubts(self.session, asked, checked)
+        decisions: list[Decision] = self._many(
+            enumerate(inputs),
+            lambda numbered: self._decision(
+                numbered[1], asked, doubts.settings_of(numbered[0], checked), True, max_concurrency
+            ),
             progress,
-            inputs_at_once(self.session, think, max_concurrency),
+            at_once,
             return_exceptions,
+            total=length_of(inputs),
         )
+        decisions = [doubts.seen(each) for each in decisions]
+        for reason in doubts.reasons():
+            logger.warning("decide_many: %s", reason)
+        return decisions
 
     def decision_prompts(
         self,
         input: Any,
         questions: Any,
-        *,
-        labels: LabelStyle = "text",
-        orders: int = 1,
-        prompt: WritePrompt | None = None,
+        **settings: Unpack[DecideSettings],
     ) -> list[str]:
         """Return the prompts of :meth:`decide`, one for each question and order, for inspection.
 
         Do not pass these strings back to the model. They spell out the control tokens. If the input
         contains the text of a control token, :meth:`decide` treats it as plain text, but in these
-        strings the two look the same.
+        strings the two look the same. Spaces at the end of a prompt are a part of the labels.
         """
         check_one_input(input)
-        expanded = [each for question in as_questions(questions) for each in expand(question)]
-        return prompt_texts(self.session, input, expanded, How(labels, orders, prompt))
+        asked = as_questions(questions)
+        checked = settings_for(self.session, asked, settings, method="decision_prompts")
+        expanded = [each for question in asked for each in expand(question)]
+        return prompt_texts(self.session, input, expanded, checked.how)
 
     # ---- Structured answers ---------------------------------------------------------------------
 

@@ -14,9 +14,10 @@ from make_test_models import Shape
 from write_decision_models import cached_decision_model
 
 from eliza_ffi.decisions import Choice
-from eliza_ffi.decisions.asking import How, asking_of
+from eliza_ffi.decisions.asking import asking_of
 from eliza_ffi.decisions.models.model_asking import decision_model_of
 from eliza_ffi.decisions.models.systemone import SystemoneQuestion
+from eliza_ffi.decisions.prompt_settings import PromptSettings
 from eliza_ffi.model import Model
 
 from ..parts.workload import NOUNS, VERBS, Subject, action_names
@@ -146,9 +147,9 @@ class Questionnaire:
     def put(self, given: str) -> PutQuestions:
         """Tokenize the questions about an input in the same way as `Model.decide`."""
         session, questions = self._model.session, list(self.questions.values())
-        args = asking_of(session, given, questions, How()).args
-        prefix = tuple(map(int, args.generation.prompt_tokens))
-        endings = tuple(tuple(map(int, ending.tokens)) for ending in args.endings)
+        (prompt,) = asking_of(session, given, questions, PromptSettings()).args.prompts
+        prefix = tuple(map(int, prompt.generation.prompt_tokens))
+        endings = tuple(tuple(map(int, ending.tokens)) for ending in prompt.endings)
         texts = tuple(
             session.detokenize([*prefix, *ending], unparse_special=True) for ending in endings
         )

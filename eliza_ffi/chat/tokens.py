@@ -32,7 +32,7 @@ Limits:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..checks import check_callable, check_kind
@@ -99,27 +99,43 @@ class ChatTokenizer:
             raise _indistinct(forged)
         return tokens
 
-    def turn(self, **more: Any) -> tuple[str, str] | None:
-        """Return the template text before and after the content of a single user message.
+    def around(self, roles: Sequence[str], **more: Any) -> list[str] | None:
+        """Return the template text around the contents of a conversation with these roles.
 
-        Do not keep the result: it may contain the current date. It is None if the template does not
-        write the content exactly once and unchanged.
+        The list begins with the text before the first content and ends with the text after the
+        last one. Do not keep it: it may contain the current date. It is None if the template does
+        not write the contents in order, each exactly once and unchanged.
 
         Parameters
         ----------
+        roles
+            The role of each message, such as ``["user"]``.
         **more
             As in :meth:`ChatTemplate.render`.
 
         Raises
         ------
         ChatTemplateError
-            If the template fails or rejects a single user message.
+            If the template fails or rejects messages with these roles.
         """
         mark = next(mark for mark in map(chr, PRIVATE_USE) if mark not in self.template.source)
-        words = f"{mark}Some words, 1 2 <b>{mark}"  # a template that escapes HTML changes these
-        text = self.template.render([{"role": "user", "content": words}], **more)
-        head, *tail = (self._bos(text) + text).split(words)
-        return (head, tail[0]) if len(tail) == 1 and mark not in head + tail[0] else None
+        # A template that escapes HTML changes these contents.
+        contents = [f"{mark}{i}: some words, 1 2 <b>{mark}" for i in range(len(roles))]
+        messages = [
+            {"role": role, "content": content}
+            for role, content in zip(roles, contents, strict=True)
+        ]
+        text = self.template.render(messages, **more)
+        rest = self._bos(text) + text
+        texts = []
+        for content in contents:
+            before, _, rest = rest.partition(content)
+            texts.append(before)
+        texts.append(rest)
+        is_unchanged = text.count(mark) == 2 * len(roles) and not any(
+            mark in each for each in texts
+        )
+        return texts if is_unchanged else None
 
     def _apart(self, tokens: list[int], guarded: str, guard: _Guard) -> list[int]:
         """Return the tokens of a conversation, with control tokens only from the template.

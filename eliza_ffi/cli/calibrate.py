@@ -42,6 +42,7 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     check_output(arguments)
     rows = read_labelled(arguments, questions)
     with open_for_rows(arguments, rows, read_asking(arguments)) as (model, settings):
+        settings["rule"] = settings["rule"] or "legal"
         calibration = calibrate(model, questions, rows, method=arguments.method, **settings)
     names = [name for name, _ in named_questions(questions)]
     if arguments.json:

@@ -5,24 +5,26 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ..decisions.answers import expand
 from ..decisions.asking import prompt_texts
-from ..decisions.calibration import wording_hash
+from ..decisions.auto_prompts import N_SAMPLE
+from ..decisions.calibration import Calibration
 from ..decisions.deciding import settings_for
+from ..decisions.doubts import reasons_to_doubt
 from ..decisions.fingerprint import fingerprint_of
-from ..decisions.prompts import as_one_input
+from ..decisions.input_prior import N_INPUTS, with_input_prior
 from ..decisions.questions import Question, with_top
-from ..decisions.reasoning import inputs_at_once, with_reasoning
+from ..decisions.reasoning import with_reasoning
 from ..errors import InvalidArgumentError
 from ..model import Model
 from ..tables import TableJob, TableResult, decide_rows
-from ..tables.files import content_hash
-from ..tables.job import DecideAll, input_of
+from ..tables.job import DecideAll, input_of, inputs_of
+from ..tables.row_decider import RowDecider
 from ..tables.rows import InputTable, check_column
 from ..terminal import fact_table, printable, terminal_width
 from .bars import decision_text
@@ -39,11 +41,12 @@ from .files import check_output
 from .on_ray import add_ray_arguments, ray_workers
 from .progress import RowProgress
 from .questions import (
-    HowAsked,
     add_asking_arguments,
+    add_example_arguments,
     add_question_arguments,
     add_table_arguments,
     read_asking,
+    read_examples_file,
     read_questions,
     read_table,
 )
@@ -62,7 +65,7 @@ MAX_ANSWERS_COUNTED = 12
 
 TABLE_ONLY = (
     *("column", "delimiter", "limit", "output", "keep", "min_confidence", "top"),
-    *("overwrite", "retry_errors"),
+    *("overwrite", "retry_errors", "save_prior"),
     *("ray", "workers"),
 )
 INPUT_ONLY = ("input", "input_file", "messages")
@@ -89,6 +92,12 @@ def add_decide_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_question_arguments(parser)
     add_asking_arguments(parser)
+    add_example_arguments(parser)
+    parser.add_argument(
+        "--save-prior",
+        metavar="FILE",
+        help="write the prior of --prior inputs to FILE, a calibration",
+    )
     parser.add_argument(
         "--calibration",
         metavar="FILE",
@@ -168,7 +177,9 @@ def run_decide(arguments: argparse.Namespace) -> int:
     if arguments.table is not None:
         return _run_table(arguments, questions)
     given = _read_input(arguments)
-    settings = _settings(arguments, read_asking(arguments))
+    settings = _settings(arguments, questions)
+    if arguments.prior == "inputs":
+        raise UsageError("--prior inputs requires a TABLE, whose rows are the inputs")
     with open_model(arguments, arguments.n_slots) as model:
         if arguments.dry_run:
             _print_prompts(model, given, questions, settings)
@@ -185,10 +196,14 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
     table = read_table(arguments)
     check_column(table, arguments.column)
     questions = with_top(questions, arguments.top)
-    asked = read_asking(arguments)
-    settings = _settings(arguments, asked)
+    settings = _settings(arguments, questions)
     if arguments.workers is not None and arguments.ray is None:
         raise UsageError("--workers requires --ray")
+    if arguments.ray is not None and arguments.prior == "inputs":
+        raise UsageError(
+            "--prior inputs is not supported with --ray: fit the prior with a part of the table "
+            "(--limit) and --save-prior FILE, and pass that file as --prior"
+        )
     if arguments.dry_run:
         given = _first_input(table, arguments.column)
         with open_model(arguments, arguments.n_slots) as model:
@@ -200,22 +215,18 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
     output = Path(arguments.output)
     keep = arguments.keep
 
-    def run(fingerprint: str, decide_all: DecideAll) -> TableResult:
+    def run(
+        described: Mapping[str, Any],
+        decide_all: DecideAll,
+        with_prior: Callable[[str | None], str] | None = None,
+    ) -> TableResult:
         job = TableJob(
             table,
             arguments.column,
             questions,
             output,
             keep=None if keep is None else [name for name in keep if name != "-"],
-            settings={
-                **settings,
-                "model": fingerprint,
-                "wording": wording_hash(None),
-                "labels": asked.labels,
-                "orders": asked.orders,
-                "scoring": asked.scoring,
-                "calibration": _hash_of(arguments.calibration),
-            },
+            settings={**described, "prior_of": arguments.prior},
             option_mass=arguments.option_mass,
             top=arguments.top,
             reasoning=bool(arguments.think),
@@ -228,29 +239,50 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
                 overwrite=arguments.overwrite,
                 retry_errors=arguments.retry_errors,
                 progress=progress,
+                with_prior=with_prior,
             )
 
+    doubts: list[str] = []
+    sample = inputs_of(table, arguments.column, N_SAMPLE)
     if arguments.ray is not None:
-        with ray_workers(arguments, questions, settings) as workers:
-            result = run(workers.fingerprint, workers.decide_rows)
+        with ray_workers(arguments, questions, {**settings, "sample": sample}) as workers:
+            result = run(json.loads(workers.described), workers.decide_rows)
     else:
         with open_model(arguments, arguments.n_slots) as model:
-            # Fail now if the questions or the calibration do not fit the model, because then every
-            # row would fail.
-            model.decide("a test", questions, **{**settings, "think": min(arguments.think, 1)})
+            decider = RowDecider(model, questions, settings, sample)
+
+            def with_prior(stored: str | None) -> str:
+                if stored is None:
+                    decider.fit_prior(inputs_of(table, arguments.column, N_INPUTS))
+                else:
+                    decider.use_prior(Calibration.from_text(stored))
+                assert decider.prior is not None
+                if arguments.save_prior is not None:
+                    decider.prior.save(arguments.save_prior)
+                return decider.prior.to_text()
+
             result = run(
-                fingerprint_of(model),
+                {"model": fingerprint_of(model), **decider.described},
                 lambda rows: decide_rows(
-                    lambda given: model.decide(as_one_input(given), questions, **settings),
+                    decider.decide,
                     rows,
                     arguments.column,
-                    at_once=inputs_at_once(model.session, arguments.think, None),
+                    at_once=decider.at_once,
                     cancel=model.close,
                 ),
+                with_prior if arguments.prior == "inputs" else None,
             )
+            doubts = decider.reasons_to_doubt()
+    doubts = doubts or [
+        reason
+        for name, answers in result.counts.answers.items()
+        for reason in reasons_to_doubt(name, answers, ())
+    ]
     _report_errors(result)
+    for reason in doubts:
+        print(printable(f"eliza-ffi: warning: {reason}"), file=sys.stderr)
     if arguments.json:
-        print(json.dumps(_summary(result, output), ensure_ascii=False))
+        print(json.dumps({**_summary(result, output), "warnings": doubts}, ensure_ascii=False))
     else:
         print(_summary_text(result, output, arguments.min_confidence is not None))
     return 1 if result.counts.rows and result.counts.errors == result.counts.rows else 0
@@ -301,28 +333,25 @@ def _first_input(table: InputTable, column: str) -> Any:
     raise InvalidArgumentError(f"{table.path} has no usable input: {reason}")
 
 
-def _settings(arguments: argparse.Namespace, asked: HowAsked) -> dict[str, Any]:
+def _settings(arguments: argparse.Namespace, questions: Sequence[Question]) -> dict[str, Any]:
     """Return the keyword arguments for :meth:`Model.decide`."""
     return {
-        "labels": arguments.labels,
-        "orders": arguments.orders,
-        "scoring": arguments.scoring,
-        "calibration": asked.calibration,
+        **read_asking(arguments),
+        "examples": read_examples_file(arguments, questions),
+        "prior": arguments.prior,
         "option_mass": arguments.option_mass,
         "abstain_below": arguments.abstain_below,
         "think": arguments.think,
     }
 
 
-def _hash_of(path: str | None) -> str | None:
-    return None if path is None else content_hash(Path(path))
-
-
 def _print_prompts(
     model: Model, given: Any, questions: Sequence[Question], settings: dict[str, Any]
 ) -> None:
     """Print the prompts; raise if the questions or settings do not fit the model."""
-    checked = settings_for(model.session, questions, prompt=None, stream={}, **settings)
+    own = {name: each for name, each in settings.items() if each != "inputs"}
+    own = dict(with_input_prior(model, questions, None, cast(Any, own)))
+    checked = settings_for(model.session, questions, own)
     every = [each for question in questions for each in expand(question)]
     if checked.think:
         given = with_reasoning(given, f"(up to {checked.think} tokens of reasoning)")

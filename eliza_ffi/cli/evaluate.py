@@ -69,7 +69,7 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
             model,
             questions,
             rows,
-            calibration=asked.calibration,
+            calibration=asked["calibration"],
             reorder=arguments.reorder,
             bins=arguments.bins,
             **settings,

@@ -16,10 +16,11 @@ from ..terminal import printable
 from .console import UsageError, open_model
 from .progress import RowProgress
 from .questions import (
-    HowAsked,
     add_asking_arguments,
+    add_example_arguments,
     add_question_arguments,
     add_table_arguments,
+    read_examples_file,
     read_table,
 )
 
@@ -44,6 +45,7 @@ def add_labelled_arguments(parser: argparse.ArgumentParser) -> None:
         "the column with the question's name)",
     )
     add_asking_arguments(parser)
+    add_example_arguments(parser)
     add_table_arguments(parser)
 
 
@@ -64,7 +66,7 @@ def read_labelled(arguments: argparse.Namespace, questions: Sequence[Question]) 
 
 @contextmanager
 def open_for_rows(
-    arguments: argparse.Namespace, rows: LabelledRows, asked: HowAsked
+    arguments: argparse.Namespace, rows: LabelledRows, asked: dict[str, Any]
 ) -> Iterator[tuple[Model, dict[str, Any]]]:
     """Open the model; yield it with the settings for asking about the rows.
 
@@ -72,10 +74,12 @@ def open_for_rows(
     the work failed.
     """
     progress = RowProgress()
+    prompts = ("labels", "orders", "prompt_order", "prompt_format")
     settings = {
-        "rule": asked.scoring,
-        "labels": asked.labels,
-        "orders": asked.orders,
+        **{name: asked[name] for name in prompts},
+        "rule": asked["scoring"],
+        "prior": _checked_prior(arguments.prior),
+        "prompt_examples": read_examples_file(arguments, rows.questions),
         "progress": lambda n, total: progress(TableStep(n, n, n / total if total else 0.0, 0.0)),
         "on_skip": rows.leave_out,
     }
@@ -91,3 +95,9 @@ def open_for_rows(
             if len(rows.left_out) > len(shown):
                 lines.append(f"  and {len(rows.left_out) - len(shown):,} more")
             print("\n".join(lines), file=sys.stderr)
+
+
+def _checked_prior(prior: str | None) -> str | None:
+    if prior not in (None, "auto", "options", "none"):
+        raise UsageError(f"--prior must be auto, options or none here, got {prior!r}")
+    return prior

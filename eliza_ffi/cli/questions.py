@@ -6,27 +6,29 @@ import argparse
 import importlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ..decisions.calibration import Calibration, how_asked
-from ..decisions.prompts import LabelStyle
+from ..decisions.answers import name_of
+from ..decisions.calibration import Calibration, rule_of
+from ..decisions.layout import PROMPT_FORMATS, PROMPT_ORDERS
 from ..decisions.questions import Choice, Predicate, Question, Score
-from ..decisions.scoring import RULES, Rule
+from ..decisions.scoring import RULES
 from ..decisions.wire import as_questions
 from ..errors import InvalidArgumentError, NotSupportedError
 from ..tables import InputTable, open_table
 from ..tables.file_formats import FORMATS
+from ..tables.labels import LabelledRows
 from .console import UsageError, whole_number
 from .files import check_utf8, read_bytes, read_text
 
 __all__ = [
-    "HowAsked",
     "add_asking_arguments",
+    "add_example_arguments",
     "add_question_arguments",
     "add_table_arguments",
     "read_asking",
+    "read_examples_file",
     "read_questions",
     "read_table",
 ]
@@ -90,12 +92,74 @@ def add_asking_arguments(parser: argparse.ArgumentParser) -> None:
         "--scoring", choices=RULES, help="the rule that scores the options (default: legal)"
     )
     group.add_argument(
+        "--prompt-order",
+        choices=("auto", *PROMPT_ORDERS),
+        help="what comes first in the prompt (default: auto, the order that reads fewer tokens)",
+    )
+    group.add_argument(
+        "--prompt-format",
+        choices=("auto", *PROMPT_FORMATS),
+        help="write the prompt as turns of a chat, or as plain text (default: auto, chat if the "
+        "model answers there)",
+    )
+    group.add_argument(
         "--n-slots",
         type=whole_number,
         metavar="N",
         help="slots: how many inputs the model can hold at the same time (default: 8; 1 with "
         "--batching off)",
     )
+
+
+def add_example_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options for examples in the prompts and for a prior."""
+    group = parser.add_argument_group("examples and prior")
+    group.add_argument(
+        "--examples",
+        metavar="FILE",
+        help="show the rows of this table in the prompts, before the input: a .csv, .tsv, .jsonl "
+        "or .parquet file that has a column with the name of each question",
+    )
+    group.add_argument(
+        "--examples-column",
+        metavar="NAME",
+        help="the column of --examples with the inputs (default: that of --column, or input)",
+    )
+    group.add_argument(
+        "--prior",
+        metavar="PRIOR",
+        help="divide the probabilities by a prior: options, inputs (the rows of the table), none, "
+        "or the FILE of a calibration (default: auto)",
+    )
+
+
+def read_examples_file(
+    arguments: argparse.Namespace, questions: Sequence[Question]
+) -> list[tuple[Any, dict[str, Any]]] | None:
+    """Return the examples of ``--examples``; None without the option."""
+    if arguments.examples is None:
+        if arguments.examples_column is not None:
+            raise UsageError("--examples-column requires --examples")
+        return None
+    table = open_table(Path(arguments.examples), None)
+    columns = table.all_columns()
+    names = [name_of(question.name, place) for place, question in enumerate(questions)]
+    for name in names:
+        if name not in columns:
+            raise InvalidArgumentError(
+                f"{arguments.examples} has no column {name!r} with right answers: give the "
+                f"question the name of its column (--name); its columns are "
+                f"{', '.join(map(repr, columns))}"
+            )
+    column = arguments.examples_column or arguments.column or "input"
+    rows = LabelledRows(table, column, tuple(questions), {name: name for name in names})
+    examples = list(rows)
+    if rows.left_out:
+        raise InvalidArgumentError(f"an example cannot be used: {rows.left_out[0]}")
+    for place, (_, answers) in zip(rows.places, examples, strict=True):
+        if not answers:
+            raise InvalidArgumentError(f"{place}: the example answers none of the questions")
+    return examples
 
 
 def add_table_arguments(parser: argparse.ArgumentParser) -> None:
@@ -128,26 +192,8 @@ def read_questions(arguments: argparse.Namespace) -> tuple[Question, ...]:
         raise InvalidArgumentError(f"{path}: {error}") from error
 
 
-@dataclass(frozen=True)
-class HowAsked:
-    """The settings for prompts and scoring.
-
-    Attributes
-    ----------
-    labels : str
-    orders : int
-    scoring : str
-    calibration : Calibration or None
-    """
-
-    labels: LabelStyle
-    orders: int
-    scoring: Rule
-    calibration: Calibration | None = None
-
-
-def read_asking(arguments: argparse.Namespace) -> HowAsked:
-    """Return the settings: from the options, otherwise from the calibration, otherwise defaults."""
+def read_asking(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Return the keyword arguments of `decide` for prompts and scoring; None = not given."""
     path = getattr(arguments, "calibration", None)
     if arguments.orders is not None and arguments.orders < 1:
         raise UsageError(f"--orders must be 1 or more, got {arguments.orders}")
@@ -156,13 +202,15 @@ def read_asking(arguments: argparse.Namespace) -> HowAsked:
     if path is not None:
         check_utf8(read_bytes(path), path)
     calibration = None if path is None else Calibration.load(path)
-    how, rule = how_asked(
-        calibration,
-        labels=arguments.labels,
-        orders=arguments.orders,
-        rule=arguments.scoring,
-    )
-    return HowAsked(how.labels, how.orders, rule, calibration)
+    rule_of(calibration, arguments.scoring)
+    return {
+        "labels": arguments.labels,
+        "orders": arguments.orders,
+        "prompt_order": arguments.prompt_order,
+        "prompt_format": arguments.prompt_format,
+        "scoring": arguments.scoring,
+        "calibration": calibration,
+    }
 
 
 def read_table(arguments: argparse.Namespace) -> InputTable:

@@ -143,7 +143,6 @@ def _listening(
 
 
 def _settings(arguments: argparse.Namespace) -> ServeSettings:
-    asked = read_asking(arguments)
     model = read_name(arguments.model or default_model_path())
     name = str(model) if isinstance(model, HubName) else Path(model).stem
     keys = _keys(arguments)
@@ -159,9 +158,7 @@ def _settings(arguments: argparse.Namespace) -> ServeSettings:
             n_waiting=arguments.queue,
             deadline=arguments.deadline,
             logs_requests=arguments.log_requests,
-            labels=asked.labels,
-            orders=asked.orders,
-            scoring=asked.scoring,
+            asking=read_asking(arguments),
         )
     except InvalidArgumentError as error:
         raise UsageError(str(error)) from None

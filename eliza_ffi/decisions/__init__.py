@@ -29,8 +29,8 @@ from .answers import (
     score_confidence,
     systemone_answer,
 )
-from .asking import WritePrompt
 from .calibration import METHODS, Calibration, CalibrationMethod, QuestionCalibration
+from .prompt_settings import WritePrompt
 from .prompts import Asked, ShownOption, ask, input_text
 from .questions import Choice, Labels, Level, Option, Predicate, Question, Score
 from .wire import as_questions, question_from, question_to

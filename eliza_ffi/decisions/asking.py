@@ -1,9 +1,7 @@
-"""Questions about an input as tokens: the input once, then each question with its options.
+"""Questions about inputs as scoring requests, and their scores.
 
-A prompt is the model's chat template with the text of :mod:`eliza_ffi.decisions.prompts` in one
-user turn. It ends where the assistant's turn begins. Thinking is switched off if the template has a
-switch for it. A model without a template gets the text alone, followed by a line ``Answer:``. The
-text is tokenized as plain text, so that no input can end a turn.
+The text of the prompts comes from :mod:`eliza_ffi.decisions.layout`, its tokens from
+:mod:`eliza_ffi.decisions.prompt_tokens`.
 """
 
 from __future__ import annotations
@@ -11,40 +9,26 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from ..chat.prompt import Prompt
-from ..chat.template import Messages
-from ..checks import check_callback, check_one_of, check_whole, wrong
-from ..choices.label_set import LabelSet, tokenize_choice
+from ..checks import wrong
+from ..choices.label_set import tokenize_choice
 from ..choices.token_tree import TokenTreePayload
-from ..errors import (
-    ChatTemplateError,
-    ContextFullError,
-    ElizaError,
-    InvalidArgumentError,
-    NoChatTemplateError,
-)
+from ..errors import ChatTemplateError, ContextFullError, ElizaError, InvalidArgumentError
 from ..library.protocol import EndingScores, Ranking
 from ..session.batches import Job, RunJob, length_of, run_many
 from ..session.lifecycle import Work
 from ..session.requests import generate_request
-from ..session.scoring import Ending, ScoreArgs, ScoreResult, ScoreRun
+from ..session.scoring import Ending, ScoreArgs, ScoredPrompt, ScoreResult, ScoreRun
 from .common_prefix import split_common_prefix
 from .models.model_asking import ModelAsking, decision_model_of
-from .prompts import (
-    LABEL_STYLES,
-    Asked,
-    AskedQuestion,
-    LabelStyle,
-    ask,
-    input_text,
-    option_count,
-)
+from .option_prior import MOST_OPTIONS, KnownPriors, OptionPriorScores, inputs_for
+from .prompt_settings import PromptSettings
+from .prompt_tokens import QuestionTokens, tokens_of_prompts
+from .prompts import Asked, AskedQuestion, ask, input_text, option_count
 from .questions import Choice, Score
 from .scoring import OptionScores, QuestionScores
 
@@ -52,9 +36,8 @@ if TYPE_CHECKING:
     from ..session.session import Session
 
 __all__ = [
+    "N_MASSES",
     "Asking",
-    "How",
-    "WritePrompt",
     "ask_many",
     "asking_of",
     "check_model",
@@ -67,45 +50,8 @@ __all__ = [
 
 Found = TypeVar("Found")
 
-WritePrompt: TypeAlias = "Callable[[str, Asked], str | Prompt | Messages]"
-"""A function that writes a custom prompt from the text of the input and a question. It returns
-trusted text, a prompt or a conversation. The model's answer, the label of an option, follows
-directly."""
-
-MAX_ORDERS = 64
-
-NEAR = 64
-"""Text at a distance of this many characters is assumed not to affect a tokenizer's splits."""
-
-THINKING_OFF = {"enable_thinking": False, "thinking": False}
-"""The template variables that switch thinking off; templates use different names."""
-
-
-@dataclass(frozen=True)
-class How:
-    """Hold the settings of the prompts.
-
-    Attributes
-    ----------
-    labels : str
-        The labels that the model answers with: ``"text"``, the texts of the options, or
-        ``"letters"``.
-    orders : int
-        How often to ask each question, each time with its options in a different order, 1 to 64.
-        The probabilities are averaged over the orders. A question with n options has at most 2 n
-        orders, and a score has 2.
-    prompt : callable or None
-        A function that writes custom prompts.
-    """
-
-    labels: LabelStyle = "text"
-    orders: int = 1
-    prompt: WritePrompt | None = None
-
-    def __post_init__(self) -> None:
-        check_one_of("labels", self.labels, LABEL_STYLES)
-        check_whole("orders", self.orders, 1, MAX_ORDERS)
-        check_callback("prompt", self.prompt)
+N_MASSES = 20
+"""How many inputs of a batch show whether the prompt works, by their option mass."""
 
 
 class Asking:
@@ -143,7 +89,7 @@ class Asking:
         session: Session,
         given: Any,
         questions: Sequence[AskedQuestion],
-        how: How,
+        how: PromptSettings,
         *,
         joint: bool = False,
         option_mass: bool = False,
@@ -151,6 +97,8 @@ class Asking:
         may_search: bool = False,
     ) -> None:
         self._session = session
+        self._how = how
+        self._stream = stream or {}
         may_search = may_search and session.binding.supports("rank")
         self._asked = [
             [Asked(question, (), ())]
@@ -159,32 +107,69 @@ class Asking:
             for question in questions
         ]
         every = list(itertools.chain.from_iterable(self._asked))
-        prompt, endings = _tokens(session, input_text(given), every, how.prompt)
-        self.args = ScoreArgs(
-            generate_request(session, prompt, method="decide", **(stream or {})),
-            tuple(map(self._ending, every, endings)),
-            joint,
-            option_mass,
-        )
+        self._known = KnownPriors.of(session)
+        self._priors = [self._known.get(self._key(asked, joint)) for asked in every]
+        # The questions whose prior this request computes.
+        self._unknown = [
+            asked
+            for asked, prior in zip(every, self._priors, strict=True)
+            if prior is None and self._has_prior(asked)
+        ]
+        text = input_text(given)
+        prompts = [
+            self._scored(tokens_of_prompts(session, inputs_for(asked), [asked], how), False)
+            for asked in self._unknown
+        ]
+        if how.order == "input-first" or how.prompt is not None:
+            prompts.append(self._scored(tokens_of_prompts(session, [text], every, how), True))
+        else:
+            prompts += [
+                self._scored(tokens_of_prompts(session, [text], [asked], how), True)
+                for asked in every
+            ]
+        self._joint = joint
+        self.args = ScoreArgs(prompts, joint, option_mass)
 
-    def _ending(self, asked: Asked, tokens: list[int]) -> Ending:
-        choices = self._session.choices
-        if asked.options:
-            labels = [option.label for option in asked.options]
-            return Ending(tokens, choices.tokens_of(LabelSet(labels, labels)))
-        assert isinstance(asked.question, Choice)
-        return Ending(tokens, choices.tokens_of(asked.question.label_set), asked.question.top)
+    def _key(self, asked: Asked, joint: bool) -> Any:
+        how = self._how
+        shown = asked.options, asked.question, how.shots_of(asked.question)
+        return how.order, how.format, how.labels, joint, shown
+
+    def _has_prior(self, asked: Asked) -> bool:
+        return self._how.prior == "options" and 0 < len(asked.options) <= MOST_OPTIONS
+
+    def _scored(self, written: Sequence[QuestionTokens], is_counted: bool) -> ScoredPrompt:
+        """Return the request for prompts that begin in the same way."""
+        prompt, endings = split_common_prefix([list(each.tokens) for each in written])
+        generation = generate_request(self._session, prompt, method="decide", **self._stream)
+        listed = [
+            Ending(tokens, each.labels, each.k)
+            for tokens, each in zip(endings, written, strict=True)
+        ]
+        return ScoredPrompt(generation, listed, is_counted)
 
     def scores(self, result: ScoreResult) -> tuple[QuestionScores | Ranking, ...]:
         """Return the scores of each question, or a ranking if its best options were searched."""
         scored = (ending for ending in self.args.endings if ending.k is None)
         each, rankings = zip(scored, result.scores, strict=True), iter(result.rankings)
-        return tuple(
-            QuestionScores(tuple(self._in_own_order(asked, *next(each)) for asked in orders))
-            if orders[0].options
-            else next(rankings)
-            for orders in self._asked
-        )
+        for asked in self._unknown:
+            read = [self._in_own_order(asked, *next(each)) for _ in inputs_for(asked)]
+            self._known.put(self._key(asked, self._joint), OptionPriorScores(read))
+        found: list[QuestionScores | Ranking] = []
+        for orders in self._asked:
+            if not orders[0].options:
+                found.append(next(rankings))
+                continue
+            priors = [self._known.get(self._key(asked, self._joint)) for asked in orders]
+            found.append(
+                QuestionScores(
+                    tuple(self._in_own_order(asked, *next(each)) for asked in orders),
+                    tuple(prior for prior in priors if prior is not None)
+                    if self._has_prior(orders[0])
+                    else (),
+                )
+            )
+        return tuple(found)
 
     def _in_own_order(self, asked: Asked, ending: Ending, scores: EndingScores) -> OptionScores:
         """Return the scores in the question's order of the options."""
@@ -210,7 +195,7 @@ def asking_of(
     session: Session,
     given: Any,
     questions: Sequence[AskedQuestion],
-    how: How,
+    how: PromptSettings,
     *,
     joint: bool = False,
     option_mass: bool = False,
@@ -241,10 +226,10 @@ def asking_of(
             stream=stream,
             may_search=may_search,
         )
-    if how != How() or joint:
+    if how != PromptSettings() or joint:
         raise InvalidArgumentError(
-            f"a decision model of type {decision_model.type} has its own labels, orders and "
-            "scoring; omit these settings"
+            f"a decision model of type {decision_model.type} has its own prompts, labels, orders "
+            "and scoring; omit these settings"
         )
     return ModelAsking(
         session, decision_model, given, questions, option_mass=option_mass, stream=stream
@@ -255,7 +240,7 @@ def ask_many(
     model: Any,
     inputs: Iterable[Any],
     questions: Sequence[AskedQuestion],
-    how: How,
+    how: PromptSettings,
     *,
     whole: bool,
     failed: Callable[[int, ElizaError], Any],
@@ -280,19 +265,23 @@ def ask_many(
     Returns
     -------
     list of tuple of QuestionScores
-        The scores of each input, in order, with the questions in order.
+        The scores of each input, in order, with the questions in order. Those of the first
+        :data:`N_MASSES` inputs have an option mass, if the library can compute it.
     """
     session: Session = model.session
+    supports = session.binding.supports
+    can_have_mass = supports("score_endings") and supports("prepare_choices")
 
-    def ready(given: Any) -> RunJob[Any]:
-        asking = asking_of(session, given, questions, how, joint=whole)
+    def ready(place: int, given: Any) -> RunJob[Any]:
+        option_mass = can_have_mass and place < N_MASSES
+        asking = asking_of(session, given, questions, how, joint=whole, option_mass=option_mass)
         return score_job(session, asking.args, asking.scores)
 
     def start(numbered: tuple[int, Any]) -> Job[Any]:
         place, given = numbered
-        return _GuardedJob(partial(ready, given), partial(failed, place))
+        return _GuardedJob(partial(ready, place, given), partial(failed, place))
 
-    ready("a test")  # if the questions are invalid, fail here and not for each input
+    ready(0, "a test")  # if the questions are invalid, fail here and not for each input
     return run_many(
         enumerate(inputs),
         start,
@@ -338,7 +327,7 @@ def score_work(session: Session, args: ScoreArgs, at_once: int | None = None) ->
         partial(ScoreRun, session.binding, session.ctx, args),
         ScoreRun.steps,
         n_tokens=args.n_tokens,
-        slot_id=args.generation.slot_id,
+        slot_id=args.slot_id,
         at_most=session.decisions_at_once(at_once),
     )
 
@@ -399,7 +388,7 @@ def prompt_texts(
     session: Session,
     given: Any,
     questions: Sequence[AskedQuestion],
-    how: How,
+    how: PromptSettings,
     *,
     joint: bool = False,
 ) -> list[str]:
@@ -408,80 +397,15 @@ def prompt_texts(
     Raises the exceptions of :func:`asking_of`.
     """
     args = asking_of(session, given, questions, how, joint=joint).args
-    prompt = args.generation.prompt_tokens
     return [
-        session.detokenize([*prompt, *ending.tokens], unparse_special=True)
-        for ending in args.endings
+        session.detokenize([*prompt.generation.prompt_tokens, *ending.tokens], unparse_special=True)
+        for prompt in args.prompts
+        if prompt.is_counted
+        for ending in prompt.endings
     ]
 
 
-def _tokens(
-    session: Session, given: str, every: Sequence[Asked], write: WritePrompt | None
-) -> tuple[list[int], list[list[int]]]:
-    """Return the common first tokens of all prompts, and the remaining tokens of each prompt."""
-    if write is None:
-        turn = _turn(session)
-        if turn is not None:
-            return _in_turn(session, turn, given, every)
-    prompts = []
-    for asked in every:
-        if write is None:
-            written: Any = [{"role": "user", "content": _lead(given) + asked.text}]
-        else:
-            written = write(given, asked)
-        if isinstance(written, str | Prompt):
-            prompts.append(session.prompt_tokens(written))
-        else:
-            prompts.append(session.chat().tokens(written, **THINKING_OFF))
-    return split_common_prefix(prompts)
-
-
-def _in_turn(
-    session: Session, turn: tuple[str, str], given: str, every: Sequence[Asked]
-) -> tuple[list[int], list[list[int]]]:
-    """Return the common tokens and the remaining tokens of prompts in a user turn.
-
-    The input is tokenized only once. In many vocabularies the text that follows two line breaks
-    decides whether they are one token. Therefore each question is tokenized together with the end
-    of the input. The result is joined to the tokens of the whole input at a place where both agree.
-    """
-    head, tail = turn
-    # All prompts must begin with the same token. With neither template nor input, add a line break.
-    lead = _lead(given) if given.strip() or head else "\n"
-
-    def whole(asked: Asked) -> list[int]:
-        prompt = Prompt().template(head).text(lead + asked.text).template(tail)
-        return session.prompt_tokens(prompt)
-
-    def end(asked: Asked) -> list[int]:
-        return session.prompt_tokens(Prompt().text(lead[-NEAR:] + asked.text).template(tail))
-
-    if len(every) == 1 or len(lead) <= 2 * NEAR:
-        return split_common_prefix([whole(asked) for asked in every])
-    near = [end(asked) for asked in every]
-    before, rest = split_common_prefix(near)
-    first = whole(every[0])
-    from_the_end = zip(reversed(first), reversed(near[0]), strict=False)
-    n = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], from_the_end))
-    if n <= len(rest[0]):  # only tokens of the question are the same, none of the input
-        return split_common_prefix([whole(asked) for asked in every])
-    return first[: len(first) - n] + before[len(near[0]) - n :], rest
-
-
-def _lead(given: str) -> str:
-    """Return the text of an input that precedes a question."""
-    return f"{given.strip()}\n\n" if given.strip() else ""
-
-
-def _turn(session: Session) -> tuple[str, str] | None:
-    """Return the text before and after the content of a user turn; None if it is unknown."""
-    try:
-        return session.chat().turn(**THINKING_OFF)
-    except NoChatTemplateError:
-        return "", "\nAnswer:\n"
-
-
-def _is_searched(question: AskedQuestion, how: How) -> bool:
+def _is_searched(question: AskedQuestion, how: PromptSettings) -> bool:
     """Return whether only the most probable options of a question are found.
 
     The search needs no list of the options in the prompt, and one order.

@@ -46,8 +46,10 @@ from ..checks import (
 )
 from ..errors import InvalidArgumentError
 from ..structured.json_text import json_text, read_json
-from .asking import How, WritePrompt, orders_of
+from .asking import orders_of
 from .examples import named_questions
+from .layout import PROMPT_FORMATS, PROMPT_ORDERS, PromptFormat, PromptOrder, Shot, frame
+from .prompt_settings import OptionPrior, PromptSettings, WritePrompt
 from .prompts import LABEL_STYLES, Asked, AskedQuestion, LabelStyle, ask, option_count
 from .questions import Choice, Labels, Predicate, Question, Score
 from .scoring import (
@@ -68,8 +70,8 @@ __all__ = [
     "CalibrationMethod",
     "QuestionCalibration",
     "as_calibration",
-    "how_asked",
     "prompt_name",
+    "rule_of",
     "wording_hash",
 ]
 
@@ -90,13 +92,18 @@ METHODS: tuple[CalibrationMethod, ...] = get_args(CalibrationMethod)
 
 _PROBE_INPUT = "A first line.\nA second one."
 
+_PROBE_SHOTS = (Shot("An example.", 0), Shot("Another.", 1))
+
 _PROBES: tuple[AskedQuestion, ...] = (
     Predicate("It is so.", "so", if_true="it is", if_false="it is not"),
     Choice("Which?", [("one", "the first"), ("true", None), (True, None)], "which"),
     Score("How much?", [("little", "next to nothing"), "some", "much"], "much"),
 )
 
-FORMAT, VERSION = "eliza-ffi decision calibration", 1
+DEFAULT_PROMPT = "default"
+"""The name of the built-in prompts."""
+
+FORMAT, VERSION = "eliza-ffi decision calibration", 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +129,8 @@ class QuestionCalibration:
         for ``"batch"`` over the examples.
     empty_joint : tuple of tuple of float, or None
         For each order of the options, the joint scores of an empty input.
+    examples : tuple of (str, int)
+        The examples in the prompt: the texts of inputs, and the indices of the right options.
     """
 
     question: Mapping[str, Any]
@@ -131,6 +140,12 @@ class QuestionCalibration:
     temperature: float = 1.0
     baseline: tuple[float, ...] | None = None
     empty_joint: tuple[tuple[float, ...], ...] | None = None
+    examples: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def shots(self) -> tuple[Shot, ...]:
+        """The examples in the prompt."""
+        return tuple(Shot(text, option) for text, option in self.examples)
 
     @property
     def is_at_bound(self) -> bool:
@@ -175,6 +190,9 @@ class Calibration:
         The number of orders in which the options are shown.
     prompt : str
         The name of the function that writes the prompts; ``"default"`` for the built-in prompts.
+    prompt_order, prompt_format, prior : str
+        The settings of built-in prompts, as in
+        :class:`~eliza_ffi.decisions.prompt_settings.PromptSettings`.
     questions : tuple of QuestionCalibration
         One for each question with a single answer. :class:`~eliza_ffi.decisions.Labels` have one
         for each label.
@@ -189,7 +207,22 @@ class Calibration:
     orders: int
     prompt: str
     questions: tuple[QuestionCalibration, ...]
+    prompt_order: PromptOrder = "input-first"
+    prompt_format: PromptFormat = "chat"
+    prior: OptionPrior = "none"
     wording: str | None = None
+
+    def prompt_arguments(self) -> dict[str, Any]:
+        """Return the arguments for the prompts for which the calibration was fitted."""
+        arguments: dict[str, Any] = {"labels": self.labels, "orders": self.orders}
+        if self.prompt == DEFAULT_PROMPT:
+            arguments["prompt_order"] = self.prompt_order
+            arguments["prompt_format"] = self.prompt_format
+            arguments["prior"] = self.prior
+            arguments["examples"] = tuple(
+                (_asked(each.question), each.shots) for each in self.questions if each.examples
+            )
+        return arguments
 
     @property
     def needs_whole_rows(self) -> bool:
@@ -222,7 +255,9 @@ class Calibration:
         place = check_whole("question_index", question_index, 0, len(self.questions) - 1)
         return self.questions[place].apply(scores, self.rule)
 
-    def check(self, model_fingerprint: str, questions: Sequence[Question], how: How) -> None:
+    def check(
+        self, model_fingerprint: str, questions: Sequence[Question], how: PromptSettings
+    ) -> None:
         """Check that the calibration was fitted for this model, these questions and settings.
 
         Parameters
@@ -238,13 +273,16 @@ class Calibration:
             If anything differs. The message names the difference.
         """
         check_text("model_fingerprint", model_fingerprint)
-        check_kind("how", how, How, "a How")
+        check_kind("how", how, PromptSettings, "a PromptSettings")
         check_each("questions", questions, (Predicate, Choice, Score, Labels), "a question")
         for what, fitted, given in (
             ("another model", self.model, model_fingerprint),
             ("other labels", self.labels, how.labels),
             ("another number of orders", self.orders, how.orders),
             ("another prompt", self.prompt, prompt_name(how.prompt)),
+            ("another prompt order", self.prompt_order, how.order),
+            ("another prompt format", self.prompt_format, how.format),
+            ("another prior", self.prior, how.prior),
         ):
             if fitted != given:
                 raise InvalidArgumentError(
@@ -272,6 +310,34 @@ class Calibration:
                     f"the calibration is for another question: {name!r} differs in "
                     f"{', '.join(differing)}"
                 )
+            if how.shots_of(question) != calibrated.shots:
+                raise InvalidArgumentError(
+                    f"the calibration is for other examples in the prompt of {name!r}"
+                )
+
+    @property
+    def digest(self) -> str:
+        """A hash of the calibration."""
+        return _digest(asdict(self))
+
+    def to_text(self) -> str:
+        """Return the calibration as the text of its file."""
+        head = {"format": FORMAT, "version": VERSION, "sha256": self.digest}
+        return json_text({**head, "calibration": asdict(self)})
+
+    @classmethod
+    def from_text(cls, text: str | bytes) -> Calibration:
+        """Read a text that :meth:`to_text` returned.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the text is not a calibration, or is damaged.
+        """
+        try:
+            return _calibration(_content(text.encode() if isinstance(text, str) else text))
+        except KeyError as error:
+            raise InvalidArgumentError(f"{error} is missing") from error
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the calibration to a JSON file.
@@ -285,9 +351,7 @@ class Calibration:
             If the file cannot be written. An existing file is then left unchanged.
         """
         target = Path(check_path("path", path))
-        content = asdict(self)
-        head = {"format": FORMAT, "version": VERSION, "sha256": _digest(content)}
-        text = json_text({**head, "calibration": content})
+        text = self.to_text()
         draft = target.with_name(f"{target.name}.{uuid.uuid4().hex}.tmp")
         try:
             with draft.open("x", encoding="utf-8") as file:
@@ -312,10 +376,9 @@ class Calibration:
         """
         raw = Path(check_path("path", path)).read_bytes()
         try:
-            return _calibration(_content(raw))
-        except (InvalidArgumentError, KeyError) as error:
-            reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-            raise InvalidArgumentError(f"{path} is not a usable calibration: {reason}") from error
+            return cls.from_text(raw)
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"{path} is not a usable calibration: {error}") from error
 
 
 def as_calibration(given: Any) -> Calibration | None:
@@ -335,42 +398,27 @@ def as_calibration(given: Any) -> Calibration | None:
     return Calibration.load(check_path("calibration", given))
 
 
-def how_asked(
-    calibration: Calibration | None = None,
-    *,
-    labels: LabelStyle | None = None,
-    orders: int | None = None,
-    rule: Rule | None = None,
-    prompt: WritePrompt | None = None,
-) -> tuple[How, Rule]:
-    """Return the settings of the prompts, and the scoring rule.
-
-    A setting that is None comes from the calibration. Without a calibration the defaults are
-    ``"text"`` labels, 1 order and the rule ``"legal"``.
+def rule_of(calibration: Calibration | None, rule: Rule | None) -> Rule:
+    """Return the scoring rule: the given one, that of the calibration, or ``"legal"``.
 
     Raises
     ------
     InvalidArgumentError
-        If a setting is out of range, or if the rule is not the rule of the calibration.
-        :meth:`Calibration.check` compares the other settings.
+        If the rule is unknown, or is not the rule of the calibration.
     """
-    if calibration is not None:
-        labels = calibration.labels if labels is None else labels
-        orders = calibration.orders if orders is None else orders
-        rule = calibration.rule if rule is None else rule
-    how = How("text" if labels is None else labels, 1 if orders is None else orders, prompt)
-    rule = check_rule("legal" if rule is None else rule)
-    if calibration is not None and rule != calibration.rule:
+    if calibration is None:
+        return check_rule("legal" if rule is None else rule)
+    if rule is not None and check_rule(rule) != calibration.rule:
         raise InvalidArgumentError(
             f"the calibration is for another rule: expected {calibration.rule!r}, got {rule!r}"
         )
-    return how, rule
+    return calibration.rule
 
 
 def prompt_name(prompt: Any) -> str:
     """Return the name of a function that writes prompts; ``"default"`` for None."""
     if prompt is None:
-        return "default"
+        return DEFAULT_PROMPT
     return str(getattr(prompt, "__qualname__", type(prompt).__qualname__))
 
 
@@ -393,7 +441,12 @@ def wording_hash(prompt: WritePrompt | None) -> str:
 
 def _worded(prompt: WritePrompt | None, asked: Asked) -> Any:
     if prompt is None:
-        return f"{_PROBE_INPUT}\n\n{asked.text}"
+        return [
+            (each.turns, each.with_input(_PROBE_INPUT))
+            for form in PROMPT_FORMATS
+            for order in PROMPT_ORDERS
+            for each in (frame(asked, form, order), frame(asked, form, order, _PROBE_SHOTS))
+        ]
     try:
         written = prompt(_PROBE_INPUT, asked)
     except Exception as error:  # it may still work for the real questions
@@ -429,7 +482,13 @@ def _content(raw: bytes) -> dict[str, Any]:
 
 
 def _calibration(content: Mapping[str, Any]) -> Calibration:
-    how = How(labels=content["labels"], orders=content["orders"])
+    how = PromptSettings(
+        labels=content["labels"],
+        orders=content["orders"],
+        order=content["prompt_order"],
+        format=content["prompt_format"],
+        prior=content["prior"],
+    )
     wording = content.get("wording")
     return Calibration(
         model=check_text("model", content["model"]),
@@ -437,6 +496,9 @@ def _calibration(content: Mapping[str, Any]) -> Calibration:
         labels=how.labels,
         orders=how.orders,
         prompt=check_text("prompt", content["prompt"]),
+        prompt_order=how.order,
+        prompt_format=how.format,
+        prior=how.prior,
         questions=tuple(
             _question_calibration(each, how.orders)
             for each in check_each("questions", content["questions"], dict, "an object")
@@ -477,6 +539,10 @@ def _question_calibration(content: Mapping[str, Any], n_orders: int) -> Question
         ),
         baseline=None if baseline is None else _numbers("baseline", baseline, n_options),
         empty_joint=empty_joint,
+        examples=tuple(
+            (check_text("an example", text), check_whole("its option", option, 0, n_options - 1))
+            for text, option in check_kind("examples", content["examples"], list, "a list")
+        ),
     )
 
 

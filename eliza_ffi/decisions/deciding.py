@@ -15,6 +15,7 @@ import numpy as np
 from ..checks import check_flag, check_number, check_whole
 from ..errors import InvalidArgumentError
 from ..library.protocol import Ranking
+from ..session.options import CacheOptions
 from ..session.requests import check_keywords
 from ..session.scoring import ScoreResult, ranking_of
 from .answers import (
@@ -28,27 +29,22 @@ from .answers import (
     expand,
     ranked_answer,
 )
-from .asking import How, WritePrompt, asking_of
-from .calibration import Calibration, as_calibration, how_asked
+from .asking import asking_of
+from .auto_prompts import settings_of_prompts
+from .calibration import Calibration, as_calibration, rule_of, wording_hash
 from .fingerprint import fingerprint_of
 from .models.model_asking import decision_model_of
-from .prompts import LabelStyle
+from .prompt_settings import PromptArguments, PromptSettings
 from .questions import Choice, Question
 from .scoring import Rule
 
 if TYPE_CHECKING:
     from ..session.session import Session
 
-__all__ = ["DecisionRun", "Settings", "settings_for"]
+__all__ = ["DecideSettings", "DecisionRun", "Settings", "settings_for"]
 
-OWN_KEYWORDS = frozenset(
-    (
-        *("labels", "orders", "prompt", "scoring", "calibration", "option_mass", "abstain_below"),
-        *("think", "wait", "progress", "max_concurrency", "return_exceptions"),
-    )
-)
-"""Keywords to suggest if one is misspelt, in addition to the settings of a stream."""
-
+METHOD_KEYWORDS = {"wait", "progress", "max_concurrency", "return_exceptions"}
+"""Keywords of the methods themselves, to suggest if one is misspelt."""
 
 _FINGERPRINTS: weakref.WeakKeyDictionary[Session, str] = weakref.WeakKeyDictionary()
 
@@ -65,7 +61,7 @@ class Settings:
         The settings of the stream: slot and cache.
     """
 
-    how: How = field(default_factory=How)
+    how: PromptSettings = field(default_factory=PromptSettings)
     scoring: Rule = "legal"
     calibration: Calibration | None = None
     option_mass: bool = False
@@ -80,29 +76,61 @@ class Settings:
             return self.calibration.needs_whole_rows
         return self.scoring != "legal"
 
+    def described(self) -> dict[str, Any]:
+        """Return everything that affects the answers to a question, as JSON."""
+        how, calibration = self.how, self.calibration
+        shots = [[shot.text, shot.option] for _, each in how.examples for shot in each]
+        return {
+            "wording": wording_hash(how.prompt),
+            "labels": how.labels,
+            "orders": how.orders,
+            "prompt_order": how.order,
+            "prompt_format": how.format,
+            "prior": how.prior,
+            "examples": shots,
+            "scoring": self.scoring,
+            "calibration": None if calibration is None else calibration.digest,
+            "option_mass": self.option_mass,
+            "abstain_below": self.abstain_below,
+            "think": self.think,
+        }
+
     @property
     def may_search(self) -> bool:
         """Whether the most probable options can be found without the scores of all."""
         return self.scoring == "legal" and self.calibration is None and not self.option_mass
 
 
+class DecideSettings(PromptArguments, total=False):
+    """The keyword arguments of :meth:`Model.decide <eliza_ffi.Model.decide>`."""
+
+    examples: Any
+    scoring: Rule | None
+    calibration: Calibration | str | os.PathLike[str] | None
+    option_mass: bool
+    abstain_below: float
+    think: int
+    cache: CacheOptions | None
+
+
 def settings_for(
     session: Session,
     questions: Sequence[Question],
+    given: Mapping[str, Any],
     *,
-    labels: LabelStyle | None,
-    orders: int | None,
-    prompt: WritePrompt | None,
-    scoring: Rule | None,
-    calibration: Calibration | str | os.PathLike[str] | None,
-    option_mass: bool,
-    abstain_below: float,
-    stream: Mapping[str, Any],
-    think: int = 0,
+    method: str = "decide",
+    inputs: Sequence[Any] | None = None,
 ) -> Settings:
     """Check the settings of a decision.
 
     A setting that is None comes from the calibration. Without a calibration it has its default.
+
+    Parameters
+    ----------
+    given
+        The keyword arguments of `method`, as in :class:`DecideSettings`.
+    inputs
+        A sample of the inputs if the questions are asked about several, otherwise None.
 
     Raises
     ------
@@ -111,15 +139,27 @@ def settings_for(
         other settings. Also if `think` is not 0 and there is a calibration (calibrations are fitted
         without reasoning) or the model is a decision model (it cannot reason).
     """
-    check_keywords("decide", stream, {"cache"}, OWN_KEYWORDS)
-    check_flag("option_mass", option_mass)
-    abstain_below = check_number("abstain_below", abstain_below, 0, 1)
-    calibration = as_calibration(calibration)
-    how, rule = how_asked(calibration, labels=labels, orders=orders, rule=scoring, prompt=prompt)
+    check_keywords(method, given, DecideSettings.__annotations__.keys(), METHOD_KEYWORDS)
+    option_mass = check_flag("option_mass", given.get("option_mass", False))
+    abstain_below = check_number("abstain_below", given.get("abstain_below", 0.0), 0, 1)
+    calibration = as_calibration(given.get("calibration"))
+    rule = rule_of(calibration, given.get("scoring"))
+    prompts = {name: given[name] for name in PromptArguments.__annotations__ if name in given}
+    how = settings_of_prompts(
+        session,
+        questions,
+        prompts,
+        examples=given.get("examples"),
+        calibration=calibration,
+        inputs=inputs,
+    )
     if calibration is not None:
         if session not in _FINGERPRINTS:
             _FINGERPRINTS[session] = fingerprint_of(session)
         calibration.check(_FINGERPRINTS[session], questions, how)
+    think = given.get("think", 0)
+    cache = given.get("cache")
+    stream = {} if cache is None else {"cache": cache}
     if check_whole("think", think, 0):
         if calibration is not None:
             raise InvalidArgumentError(

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from ..checks import check_several, found
 from ..errors import ContextFullError, ElizaError, InvalidArgumentError
 from .answers import name_of
-from .asking import How, ask_many
+from .asking import ask_many
 from .models.model_asking import decision_model_of
+from .prompt_settings import PromptSettings
 from .prompts import AskedQuestion, input_text
 from .questions import Choice, Labels, Predicate, Question, Score, Value, text_of
 from .scoring import QuestionScores
@@ -163,7 +164,7 @@ def read_examples(
     return Examples(tuple(inputs), np.array(targets, dtype=np.intp).reshape(-1, n_questions))
 
 
-def is_made(model: Any, how: How) -> bool:
+def is_made(model: Any, how: PromptSettings) -> bool:
     """Return whether a model is a decision model and is asked in its own format.
 
     Such a model has a fixed order of the options and a fixed scoring rule.
@@ -177,7 +178,7 @@ def ask_examples(
     inputs: Sequence[Any],
     questions: Sequence[AskedQuestion],
     wanted: NDArray[np.bool_],
-    how: How,
+    how: PromptSettings,
     *,
     whole: bool,
     called: str = "example",

@@ -10,16 +10,18 @@ standard error of the best.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .._lazy import lazy_property
-from ..checks import check_callback, check_one_of
+from ..checks import check_callback, check_number, check_one_of
 from ..errors import InvalidArgumentError
-from .asking import How, WritePrompt, check_model
+from ..session.requests import check_keywords
+from .asking import check_model
+from .auto_prompts import N_SAMPLE, sample_of, settings_of_prompts
 from .calibration import (
     METHODS,
     Calibration,
@@ -38,7 +40,8 @@ from .examples import (
     read_examples,
 )
 from .fingerprint import fingerprint_of
-from .prompts import LabelStyle
+from .option_prior import CONTENT_FREE
+from .prompt_settings import PromptArguments
 from .scoring import (
     Array,
     QuestionScores,
@@ -51,13 +54,13 @@ from .scoring import (
 )
 from .wire import as_questions, question_to
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 __all__ = ["CONTENT_FREE", "EMPTY", "LEAST_EXAMPLES", "calibrate"]
 
 EMPTY = ""
 """The input that the method ``unconditional`` compares other inputs with."""
-
-CONTENT_FREE = ("N/A", EMPTY, "[MASK]")
-"""Content-free inputs (Zhao et al. 2021), for the method ``contextual``."""
 
 LEAST_EXAMPLES = 10
 """The minimum number of examples per question for a fitted method. Use 100 or more if possible."""
@@ -72,11 +75,11 @@ def calibrate(
     *,
     method: CalibrationMethod | Literal["auto"] = "temperature",
     rule: Rule = "legal",
-    labels: LabelStyle = "text",
-    orders: int = 1,
-    prompt: WritePrompt | None = None,
+    strength: float = 1.0,
     progress: Progress | None = None,
     on_skip: OnSkip | None = None,
+    prompt_examples: Any = None,
+    **prompts: Unpack[PromptArguments],
 ) -> Calibration:
     """Fit a calibration to labelled examples.
 
@@ -97,15 +100,22 @@ def calibrate(
         fewer. All folds have about the same proportions of right answers, and the folds are the
         same in every run. ``"auto"`` needs whole rows of logits, except for a decision model, where
         it does not try ``"unconditional"``.
-    rule, labels, orders, prompt
-        The scoring rule and the prompts. The calibration is valid only for these settings. The
-        method ``"unconditional"`` ignores `rule`.
+    rule
+        The scoring rule. The method ``"unconditional"`` ignores it.
+    strength
+        The exponent of the baseline that the probabilities are divided by, 0 to 1.
     progress
         Called with the number of finished inputs and the number of all inputs.
     on_skip
         Called with the index of each example whose input cannot be used, for example because it
         does not fit into the context, and with the reason. The other examples are still used. None
         raises an error instead.
+    prompt_examples
+        The examples in the prompts, as `examples` of :meth:`~eliza_ffi.Model.decide`.
+    **prompts
+        `labels`, `orders`, `prompt`, `prompt_order`, `prompt_format` and `prior` of
+        :meth:`~eliza_ffi.Model.decide`. The calibration is valid only for these settings, and
+        contains them.
 
     Returns
     -------
@@ -131,7 +141,15 @@ def calibrate(
     wanted = (
         np.full(labelled.targets.shape, True) if method == "batch" else labelled.targets != UNTOLD
     )
-    how = How(labels=labels, orders=orders, prompt=prompt)
+    strength = check_number("strength", strength, 0, 1)
+    check_keywords("calibrate", prompts, PromptArguments.__annotations__.keys())
+    how = settings_of_prompts(
+        model.session,
+        asked,
+        prompts,
+        examples=prompt_examples,
+        inputs=sample_of(labelled.inputs, N_SAMPLE),
+    )
     tried = METHODS if method == "auto" else (method,)
     if method == "auto" and is_made(model, how):
         tried = tuple(each for each in METHODS if _base(each) != "unconditional")
@@ -155,16 +173,20 @@ def calibrate(
     for place, (name, question) in enumerate(named):
         targets = labelled.targets[asked_about[:, place], place]
         of_plain = dict(zip(plain, plain_scores[place], strict=True))
-        scored = _Scored(name, seen[place], targets, of_plain, rule)
-        fitted.append(_fit_best(question_to(question), scored, tried))
+        scored = _Scored(name, seen[place], targets, of_plain, rule, strength)
+        shots = tuple((shot.text, shot.option) for shot in how.shots_of(question))
+        fitted.append(replace(_fit_best(question_to(question), scored, tried), examples=shots))
     return Calibration(
         model=fingerprint_of(model),
         rule=rule,
-        labels=labels,
-        orders=orders,
-        prompt=prompt_name(prompt),
+        labels=how.labels,
+        orders=how.orders,
+        prompt=prompt_name(how.prompt),
+        prompt_order=how.order,
+        prompt_format=how.format,
+        prior=how.prior,
         questions=tuple(fitted),
-        wording=wording_hash(prompt),
+        wording=wording_hash(how.prompt),
     )
 
 
@@ -187,6 +209,7 @@ class _Scored:
     targets: NDArray[np.intp]
     plain: Mapping[str, QuestionScores]
     rule: Rule
+    strength: float = 1.0
 
     @lazy_property
     def log_p(self) -> Array:
@@ -207,10 +230,11 @@ class _Scored:
     def baseline(self, method: CalibrationMethod, rows: NDArray[np.bool_]) -> Array | None:
         """Return the baseline of a method, fitted on the examples in `rows`."""
         if _base(method) == "contextual":
-            return log_mean(
-                [self.plain[each].log_probabilities(self.rule) for each in CONTENT_FREE]
-            )
-        return log_mean(self.log_p[rows]) if _base(method) == "batch" else None
+            free = [self.plain[each].log_probabilities(self.rule) for each in CONTENT_FREE]
+            return self.strength * log_mean(free)
+        if _base(method) == "batch":
+            return self.strength * log_mean(self.log_p[rows])
+        return None
 
     def by(self, method: CalibrationMethod, baseline: Array | None) -> Array:
         """Return the log-probabilities before the temperature of a method is applied."""

@@ -79,6 +79,11 @@ class ShownOption:
     is_lettered: bool = False
 
     @property
+    def meaning(self) -> str:
+        """The description of the option, or its text if it has none."""
+        return self.description or self.text
+
+    @property
     def line(self) -> str:
         """The line of the option in the prompt's list."""
         mark = f"{self.label}. " if self.is_lettered else "- "
@@ -103,6 +108,12 @@ class Asked:
     question: AskedQuestion
     options: tuple[ShownOption, ...]
     order: tuple[int, ...]
+
+    def label_of(self, option: int) -> str:
+        """Return the label of an option, given its index among the question's options."""
+        if self.options:
+            return self.options[self.order.index(option)].label
+        return _options(self.question)[option][0]
 
     @property
     def text(self) -> str:

@@ -33,6 +33,9 @@ class QuestionReport:
     n : int
         The number of evaluated answers.
     accuracy, macro_f1, nll, brier, ece : float
+    majority : float
+        The accuracy of always giving the most frequent right answer; over all questions, the mean
+        weighted by their answers.
     confusion : tuple of tuple of int
         One row for each right option and one column for each answer; empty for all questions
         together.
@@ -45,6 +48,8 @@ class QuestionReport:
     bins : tuple of Bin
         The reliability diagram.
     coverage : tuple of CoveragePoint
+    warnings : tuple of str
+        What suggests that the prompt does not work; see :mod:`eliza_ffi.decisions.doubts`.
     probabilities : array, shape [n]
         The probability of each answer.
     right : array of bool, shape [n]
@@ -56,6 +61,7 @@ class QuestionReport:
     options: tuple[str, ...]
     n: int
     accuracy: float
+    majority: float
     macro_f1: float
     nll: float
     brier: float
@@ -65,6 +71,7 @@ class QuestionReport:
     level_error: float | None
     bins: tuple[Bin, ...]
     coverage: tuple[CoveragePoint, ...]
+    warnings: tuple[str, ...]
     probabilities: Array = field(repr=False)
     right: NDArray[np.bool_] = field(repr=False)
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import check_callback, check_path, check_whole
 from ..errors import InvalidArgumentError
+from ..session.requests import check_keywords
 from ..terminal import printable, text_table, wrap
-from .asking import MAX_ORDERS, WritePrompt, check_model
-from .calibration import Calibration, as_calibration, how_asked, prompt_name
+from .asking import check_model
+from .auto_prompts import N_SAMPLE, sample_of, settings_of_prompts
+from .calibration import DEFAULT_PROMPT, Calibration, as_calibration, prompt_name, rule_of
+from .doubts import LEAST_ROWS, reason_to_doubt_accuracy, reasons_to_doubt
 from .examples import (
     UNTOLD,
     OnSkip,
@@ -28,6 +32,7 @@ from .examples import (
     read_examples,
 )
 from .fingerprint import fingerprint_of
+from .layout import PromptFormat, PromptOrder
 from .metrics import (
     accuracy,
     brier,
@@ -41,11 +46,15 @@ from .metrics import (
     reliability,
 )
 from .plot import draw_coverage, draw_reliability
+from .prompt_settings import MAX_ORDERS, OptionPrior, PromptArguments
 from .prompts import AskedQuestion, LabelStyle
 from .question_report import QuestionReport
 from .questions import Score
 from .scoring import Array, QuestionScores, Rule
 from .wire import as_questions, question_to
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["DecisionReport", "evaluate"]
 
@@ -63,8 +72,10 @@ class DecisionReport:
         The fingerprint of the model.
     rule, labels : str
     orders : int
-    prompt : str
+    prompt, prompt_order, prompt_format, prior : str
         The settings of the questions, as in :class:`~eliza_ffi.decisions.Calibration`.
+    n_examples : int
+        The number of examples in the prompts of all questions together.
     calibrated : bool
         Whether a calibration was applied to the probabilities. If not, they are the model's own
         probabilities.
@@ -79,6 +90,10 @@ class DecisionReport:
     labels: LabelStyle
     orders: int
     prompt: str
+    prompt_order: PromptOrder
+    prompt_format: PromptFormat
+    prior: OptionPrior
+    n_examples: int
     calibrated: bool
     questions: tuple[QuestionReport, ...]
     overall: QuestionReport
@@ -97,12 +112,13 @@ class DecisionReport:
         kind = "calibrated" if self.calibrated else "uncalibrated"
         asked = (
             f"model {self.model}, {kind} probabilities, rule {self.rule}, "
-            f"labels {self.labels}, orders {self.orders}, prompt {self.prompt}"
+            f"labels {self.labels}, orders {self.orders}, prompt {self._prompt}"
         )
         coverage_caption = (
             "Answers with at least this probability: their share of all answers, and their accuracy"
         )
         thresholds = [f"{point.threshold:g}" for point in self.overall.coverage]
+        warnings = self.overall.warnings
         coverage_rows = [["question", *thresholds], *map(_coverage_row, shown)]
         return "\n".join(
             [
@@ -112,8 +128,18 @@ class DecisionReport:
                 "",
                 wrap(coverage_caption, width),
                 text_table(coverage_rows, width=width),
+                *(f"\n{wrap(printable(f'Warning: {reason}'), width)}" for reason in warnings),
             ]
         )
+
+    @property
+    def _prompt(self) -> str:
+        if self.prompt != DEFAULT_PROMPT:
+            return self.prompt
+        parts = [self.prompt_format, self.prompt_order, f"prior {self.prior}"]
+        if self.n_examples:
+            parts.append(f"{self.n_examples} examples")
+        return f"{self.prompt} ({', '.join(parts)})"
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as JSON data, without the individual answers."""
@@ -154,13 +180,12 @@ def evaluate(
     *,
     calibration: Calibration | str | os.PathLike[str] | None = None,
     rule: Rule | None = None,
-    labels: LabelStyle | None = None,
-    orders: int | None = None,
-    prompt: WritePrompt | None = None,
     reorder: int | None = None,
     bins: int = 10,
     progress: Progress | None = None,
     on_skip: OnSkip | None = None,
+    prompt_examples: Any = None,
+    **prompts: Unpack[PromptArguments],
 ) -> DecisionReport:
     """Evaluate the decisions of a model on labelled examples.
 
@@ -178,11 +203,8 @@ def evaluate(
     calibration
         A calibration, or the path of its file. It must have been fitted for this model, these
         questions and these settings.
-    rule, labels, orders
-        The scoring rule and the form of the prompts. None takes the value from the calibration.
-        Without a calibration the defaults are ``"legal"``, ``"text"`` and 1.
-    prompt
-        A function that writes prompts; see :class:`~eliza_ffi.decisions.asking.How`.
+    rule
+        The scoring rule. None takes that of the calibration; without one it is ``"legal"``.
     reorder
         Ask about each example in at least this many orders of the options, to find answers that
         depend on the order. This affects only the metric `flips`. A value of at most `orders` adds
@@ -195,6 +217,11 @@ def evaluate(
         Called with the index of each example whose input cannot be used, for example because it
         does not fit into the context, and with the reason. The other examples are still evaluated.
         None raises an error instead.
+    prompt_examples
+        The examples in the prompts, as `examples` of :meth:`~eliza_ffi.Model.decide`.
+    **prompts
+        `labels`, `orders`, `prompt`, `prompt_order`, `prompt_format` and `prior` of
+        :meth:`~eliza_ffi.Model.decide`. By default they are those of the calibration.
 
     Raises
     ------
@@ -209,7 +236,8 @@ def evaluate(
     check_callback("progress", progress)
     check_callback("on_skip", on_skip)
     calibration = as_calibration(calibration)
-    how, rule = how_asked(calibration, labels=labels, orders=orders, rule=rule, prompt=prompt)
+    rule = rule_of(calibration, rule)
+    check_keywords("evaluate", prompts, PromptArguments.__annotations__.keys())
     if reorder is not None:
         check_whole("reorder", reorder, 1, MAX_ORDERS)
     check_whole("bins", bins, 1, MOST_BINS)
@@ -218,6 +246,14 @@ def evaluate(
     labelled = read_examples(asked, examples)
     wanted = labelled.targets != UNTOLD
     _check_answered(named, wanted)
+    how = settings_of_prompts(
+        model.session,
+        asked,
+        prompts,
+        examples=prompt_examples,
+        calibration=calibration,
+        inputs=sample_of(labelled.inputs, N_SAMPLE),
+    )
     if reorder is None:
         reorder = 1 if is_made(model, how) else 2
     fingerprint = fingerprint_of(model)
@@ -237,7 +273,7 @@ def evaluate(
     _check_answered(named, asked_about)
     reports = []
     for place, (name, question) in enumerate(named):
-        asked_for = [QuestionScores(each.orders[: how.orders]) for each in scores[place]]
+        asked_for = [each.first(how.orders) for each in scores[place]]
         log_p = np.array(
             [
                 each.log_probabilities(rule)
@@ -248,13 +284,18 @@ def evaluate(
         )
         flips = _flips(scores[place], rule)
         targets = labelled.targets[asked_about[:, place], place]
-        reports.append(_question_report(name, question, log_p, targets, flips, bins))
+        masses = [each.option_mass for each in asked_for if each.option_mass is not None]
+        reports.append(_question_report(name, question, log_p, targets, flips, bins, masses))
     return DecisionReport(
         model=fingerprint,
         rule=rule,
         labels=how.labels,
         orders=how.orders,
-        prompt=prompt_name(prompt),
+        prompt=prompt_name(how.prompt),
+        prompt_order=how.order,
+        prompt_format=how.format,
+        prior=how.prior,
+        n_examples=sum(len(shots) for _, shots in how.examples),
         calibrated=calibration is not None,
         questions=tuple(reports),
         overall=_overall(reports, bins),
@@ -271,7 +312,7 @@ def _flips(scores: Sequence[QuestionScores], rule: Rule) -> float | None:
     """Return the proportion of examples whose answer depends on the order of the options."""
     if len(scores[0].orders) < 2:
         return None
-    answers = [[int(one.of(rule).argmax()) for one in each.orders] for each in scores]
+    answers = [[int(one.argmax()) for one in each.by_order(rule)] for each in scores]
     return flip_rate(np.array(answers).T)
 
 
@@ -282,18 +323,26 @@ def _question_report(
     targets: NDArray[np.intp],
     flips: float | None,
     bins: int,
+    masses: Sequence[float],
 ) -> QuestionReport:
     p = np.exp(log_p)
     answers = p.argmax(axis=1)
     probabilities, right = p.max(axis=1), answers == targets
     confusion = confusion_matrix(answers, targets, p.shape[1])
     diagram = reliability(probabilities, right, bins)
+    majority = float(np.bincount(targets).max() / len(targets))
+    options = option_names(question)
+    counts = Counter(options[answer] for answer in answers.tolist())
+    reasons = reasons_to_doubt(name, counts, masses)
+    if len(targets) >= LEAST_ROWS:
+        reasons += reason_to_doubt_accuracy(name, accuracy(answers, targets), majority)
     return QuestionReport(
         name=name,
         kind=question_to(question)["type"],
-        options=option_names(question),
+        options=options,
         n=len(targets),
         accuracy=accuracy(answers, targets),
+        majority=majority,
         macro_f1=macro_f1(confusion),
         nll=nll(log_p, targets),
         brier=brier(p, targets),
@@ -303,6 +352,7 @@ def _question_report(
         level_error=level_error(p, targets) if isinstance(question, Score) else None,
         bins=diagram,
         coverage=coverage(probabilities, right),
+        warnings=tuple(reasons),
         probabilities=probabilities,
         right=right,
     )
@@ -321,6 +371,7 @@ def _overall(reports: Sequence[QuestionReport], bins: int) -> QuestionReport:
         options=(),
         n=n,
         accuracy=float(np.mean(right)),
+        majority=sum(each.n * each.majority for each in reports) / n,
         macro_f1=fmean(each.macro_f1 for each in reports),
         nll=sum(each.n * each.nll for each in reports) / n,
         brier=sum(each.n * each.brier for each in reports) / n,
@@ -332,13 +383,14 @@ def _overall(reports: Sequence[QuestionReport], bins: int) -> QuestionReport:
         level_error=None,
         bins=diagram,
         coverage=coverage(probabilities, right),
+        warnings=tuple(reason for each in reports for reason in each.warnings),
         probabilities=probabilities,
         right=right,
     )
 
 
 _HEAD = (
-    *("question", "kind", "n", "accuracy"),
+    *("question", "kind", "n", "accuracy", "majority"),
     *("macro-F1", "NLL", "Brier", "ECE", "flips", "level error"),
 )
 
@@ -350,6 +402,7 @@ def _metrics_row(report: QuestionReport) -> list[str]:
         report.kind,
         str(report.n),
         f"{report.accuracy:.1%}",
+        f"{report.majority:.1%}",
         *(f"{figure:.3f}" for figure in figures),
         "-" if report.flips is None else f"{report.flips:.1%}",
         "-" if report.level_error is None else f"{report.level_error:.2f}",

@@ -32,7 +32,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -46,6 +46,7 @@ __all__ = [
     "PRIOR_WEIGHT",
     "RULES",
     "OptionScores",
+    "Prior",
     "QuestionScores",
     "Rule",
     "check_rule",
@@ -121,6 +122,13 @@ class OptionScores:
         return self.joint / (self.n_tokens if rule == "mean" else self.n_bytes)
 
 
+class Prior(Protocol):
+    """Probabilities of a question's options that do not depend on the input."""
+
+    def log_probabilities(self, rule: Rule) -> Array:
+        """Return the logarithms by a scoring rule, shape [n_options]."""
+
+
 @dataclass(frozen=True, eq=False)
 class QuestionScores:
     """Hold the scores of a question's options in one or more orders.
@@ -129,21 +137,38 @@ class QuestionScores:
     ----------
     orders : tuple of OptionScores
         One for each order that was asked. All of them list the options in the question's order.
+    priors : tuple of Prior
+        A prior for each order; empty if there is none.
     """
 
     orders: tuple[OptionScores, ...]
+    priors: tuple[Prior, ...] = ()
+
+    def first(self, n: int) -> QuestionScores:
+        """Return the scores in the first n orders."""
+        return QuestionScores(self.orders[:n], self.priors[:n])
+
+    def by_order(self, rule: Rule) -> list[Array]:
+        """Return the log-probabilities in each order, divided by the prior if there is one."""
+        logs = [log_softmax(scores.of(rule)) for scores in self.orders]
+        if not self.priors:
+            return logs
+        return [
+            relative_to(each, prior.log_probabilities(rule))
+            for each, prior in zip(logs, self.priors, strict=True)
+        ]
 
     def log_probabilities(self, rule: Rule) -> Array:
         """Return the log-probabilities of the options by a scoring rule.
 
-        The probabilities are averaged over the orders.
+        They are divided by the priors, and averaged over the orders.
 
         Returns
         -------
         array, shape [n_options]
             Natural logarithms; their exponentials sum to 1.
         """
-        return log_softmax(log_mean([log_softmax(scores.of(rule)) for scores in self.orders]))
+        return log_softmax(log_mean(self.by_order(rule)))
 
     def unconditional_log_probabilities(self, joint_of_empty: Sequence[ArrayLike]) -> Array:
         """Return the log-probabilities of the options relative to an empty input.

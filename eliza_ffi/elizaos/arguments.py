@@ -58,9 +58,10 @@ RENAMED = {
 NAMES = {
     each.name: RENAMED.get(each.name, each.name)
     for each in fields(GenerationRequest)
-    if each.name != "constraint"
+    if each.name not in ("constraint", "lead")
 }
-"""The elizaOS names of a request's fields. A constraint has a field for each of its kinds there."""
+"""The elizaOS names of a request's fields. A constraint has a field for each of its kinds there.
+The lead is left out, because tokens of payloads have none."""
 
 NONE = type(None)
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from ..checks import check_flag
 from ..decisions.answers import Decision, name_of
-from ..decisions.asking import WritePrompt
-from ..decisions.calibration import Calibration, as_calibration
-from ..decisions.deciding import settings_for
+from ..decisions.calibration import as_calibration
+from ..decisions.deciding import DecideSettings, settings_for
 from ..decisions.fingerprint import fingerprint_of
-from ..decisions.prompts import LabelStyle
+from ..decisions.input_prior import with_input_prior
+from ..decisions.prompts import check_one_input
 from ..decisions.questions import Question, with_top
 from ..decisions.reasoning import decision_job, inputs_at_once
-from ..decisions.scoring import Rule
 from ..decisions.wire import as_questions
 from ..errors import InvalidArgumentError
 from ..model import Model
@@ -35,6 +35,9 @@ from .batch import (
     with_columns,
 )
 from .resources import open_worker_model
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 __all__ = ["DeciderActor", "Outcome", "decide_each"]
 
@@ -73,12 +76,6 @@ class DeciderActor:
     model_options
         More arguments of :class:`~eliza_ffi.Model`, such as ``n_ctx`` and ``n_slots``; they
         override the resources that Ray has assigned.
-    labels, orders, prompt, scoring, option_mass, abstain_below
-        See :meth:`~eliza_ffi.Model.decide`.
-    think
-        See :meth:`~eliza_ffi.Model.decide`. With `questions`, a column ``reasoning`` is added, too.
-    calibration
-        A calibration, or the path of its file.
     probabilities
         Add a column ``NAME_probabilities`` with JSON.
     top
@@ -86,6 +83,11 @@ class DeciderActor:
         many, with their probabilities.
     min_confidence
         Add a column ``review``: true if an answer's confidence is lower, or the model abstained.
+    sample
+        Some of the inputs, whose tokens are counted for ``prompt_order="auto"``.
+    **settings
+        The keyword arguments of :meth:`~eliza_ffi.Model.decide`, except `wait`. With `think` and
+        `questions`, a column ``reasoning`` is added, too.
 
     Raises
     ------
@@ -114,55 +116,46 @@ class DeciderActor:
         questions_column: str | None = None,
         model: str | os.PathLike[str] | None = None,
         model_options: Mapping[str, Any] | None = None,
-        labels: LabelStyle | None = None,
-        orders: int | None = None,
-        prompt: WritePrompt | None = None,
-        scoring: Rule | None = None,
-        calibration: Calibration | str | os.PathLike[str] | None = None,
-        option_mass: bool = False,
-        abstain_below: float = 0.0,
-        think: int = 0,
         probabilities: bool = False,
         top: int | None = None,
         min_confidence: float | None = None,
+        sample: Sequence[Any] | None = None,
+        **settings: Unpack[DecideSettings],
     ) -> None:
         if (questions is None) == (questions_column is None):
             raise InvalidArgumentError("pass exactly one of questions and questions_column")
         if questions is None and min_confidence is not None:
             raise InvalidArgumentError("min_confidence requires questions, not questions_column")
         check_flag("probabilities", probabilities)
-        check_flag("option_mass", option_mass)
         self._column = column
         self._questions_column = questions_column
-        self._settings: dict[str, Any] = {
-            "labels": labels,
-            "orders": orders,
-            "prompt": prompt,
-            "scoring": scoring,
-            "calibration": as_calibration(calibration),
-            "option_mass": option_mass,
-            "abstain_below": abstain_below,
-            "think": think,
-        }
         self._questions = () if questions is None else with_top(as_questions(questions), top)
         self._columns = OutputColumns(
             self._questions,
             probabilities=probabilities,
-            option_mass=option_mass,
+            option_mass=settings.get("option_mass", False),
             top=top,
-            reasoning=bool(think),
+            reasoning=bool(settings.get("think")),
             min_confidence=min_confidence,
         )
         self._model = open_worker_model(model, model_options)
+        own = with_input_prior(self._model, self._questions, None, settings)
+        self._given: Mapping[str, Any] = {
+            **own,
+            "calibration": as_calibration(own.get("calibration")),
+        }
         if self._questions:
             # Wrong questions or settings would fail in every row, so fail before the first one.
-            checked = {**self._settings, "think": min(think, 1)}
-            self._model.decide(TEST_INPUT, self._questions, **checked)
+            self._settings = settings_for(
+                self._model.session, self._questions, self._given, inputs=sample
+            )
+            test = replace(self._settings, think=min(self._settings.think, 1))
+            decision_job(self._model.session, TEST_INPUT, self._questions, test).run()
 
     @property
-    def fingerprint(self) -> str:
-        """The model's fingerprint."""
-        return fingerprint_of(self._model)
+    def described(self) -> dict[str, Any]:
+        """The model's fingerprint, and the settings that affect the answers, as JSON."""
+        return {"model": fingerprint_of(self._model), **self._settings.described()}
 
     def decide(self, inputs: Sequence[Any]) -> list[Outcome]:
         """Return a decision for each input, or the error of this input.
@@ -174,10 +167,13 @@ class DeciderActor:
         ElizaError
             If a failure does not concern a single input.
         """
+
+        def job(given: Any) -> Job[Decision]:
+            check_one_input(given)
+            return decision_job(self._model.session, given, self._questions, self._settings)
+
         good = [each for each in inputs if not isinstance(each, Exception)]
-        found = iter(
-            self._model.decide_many(good, self._questions, return_exceptions=True, **self._settings)
-        )
+        found = iter(_run_each(self._model, good, job, self._settings.think))
         return [each if isinstance(each, Exception) else or_raised(next(found)) for each in inputs]
 
     def __call__(self, batch: Any) -> Any:
@@ -201,7 +197,7 @@ class DeciderActor:
         questions = [or_error(_questions_in, cell) for cell in cells_of(table, column)]
         asked = [
             _decision_and_error(each)
-            for each in decide_each(self._model, inputs, questions, self._settings)
+            for each in decide_each(self._model, inputs, questions, self._given)
         ]
         pa = load_pyarrow()
         answers = pa.array([_listed(decision) for decision, _ in asked], _answers_type(pa))
@@ -223,18 +219,26 @@ def decide_each(
             if isinstance(each, Exception):
                 raise each
         given, own = row
-        checked = settings_for(model.session, own, stream={}, **settings)
+        checked = settings_for(model.session, own, settings)
         return decision_job(model.session, given, own, checked)
 
-    found = run_many(
-        zip(inputs, questions, strict=True),
+    pairs = zip(inputs, questions, strict=True)
+    found = _run_each(model, pairs, start, settings.get("think", 0))
+    return [or_raised(each) for each in found]
+
+
+def _run_each(
+    model: Model, items: Iterable[Any], start: Callable[[Any], Job[Decision]], think: int
+) -> list[Any]:
+    """Run the jobs of all items, and return their results or exceptions."""
+    return run_many(
+        items,
         start,
-        at_once=inputs_at_once(model.session, settings.get("think", 0), None),
+        at_once=inputs_at_once(model.session, think, None),
         total=None,
         progress=None,
         return_exceptions=True,
     )
-    return [or_raised(each) for each in found]
 
 
 def _input_in(cell: Any, column: str) -> Any:

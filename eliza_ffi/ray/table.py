@@ -8,6 +8,7 @@ processes, but the rows of a table come one by one from an iterator in this proc
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 import os
@@ -70,26 +71,26 @@ class TableWorker:
         self._version = version
         self._settings = settings
         self._decider: DeciderActor | None = None
-        self._fingerprint = ""
+        self._described = ""
 
     def open(self) -> str:
-        """Load the model and return its fingerprint."""
+        """Load the model; return its fingerprint and the settings as JSON text."""
         if self._version != __version__:
             raise ElizaError(
                 f"node {node_name()} has eliza-ffi {__version__}, and the machine that runs the "
                 f"command has {self._version}: install the same version on both"
             )
         self._decider = DeciderActor(**self._settings)
-        self._fingerprint = self._decider.fingerprint
-        return self._fingerprint
+        self._described = json.dumps(self._decider.described)
+        return self._described
 
-    def decide(self, fingerprint: str, inputs: Sequence[Any]) -> list[Outcome]:
+    def decide(self, described: str, inputs: Sequence[Any]) -> list[Outcome]:
         """Return a decision or an error for each input.
 
         Parameters
         ----------
-        fingerprint
-            The fingerprint of the job's model. It is checked because a restarted worker may be on
+        described
+            The job's model and settings. They are checked because a restarted worker may be on
             another node.
         inputs
             Inputs, or exceptions, which are returned unchanged.
@@ -97,7 +98,7 @@ class TableWorker:
         if self._decider is None:  # Ray has restarted the worker
             self.open()
         assert self._decider is not None
-        if self._fingerprint != fingerprint:
+        if self._described != described:
             raise ElizaError(
                 f"the model of node {node_name()} differs from the model of the other nodes: "
                 f"{self._settings['model']}; copy the same file to every node"
@@ -137,8 +138,9 @@ class TableWorkers:
 
     Attributes
     ----------
-    fingerprint : str
-        The model's fingerprint, available within the block.
+    described : str
+        The model's fingerprint and the settings that affect the answers, as JSON text, available
+        within the block.
     n_ready : int
         The number of workers that have opened the model.
 
@@ -188,7 +190,7 @@ class TableWorkers:
         self._ready: list[Any] = []
         self._opening: dict[Any, Any] = {}
         self._is_connected_here = False
-        self.fingerprint = ""
+        self.described = ""
 
     @property
     def n_ready(self) -> int:
@@ -231,7 +233,7 @@ class TableWorkers:
                     break
                 worker = idle.pop()
                 inputs = [or_error(input_of, row, self._column) for row in batch]
-                task = worker.decide.remote(self.fingerprint, inputs)
+                task = worker.decide.remote(self.described, inputs)
                 running[task] = worker, n_sent, batch
                 n_sent += 1
             if not running:
@@ -270,8 +272,8 @@ class TableWorkers:
     def _take_opened(self, task: Any) -> Any:
         """Return the worker that has opened the model."""
         worker = self._opening.pop(task)
-        fingerprint = self._result(task, "opening the model")
-        self.fingerprint = self.fingerprint or fingerprint
+        described = self._result(task, "opening the model")
+        self.described = self.described or described
         self._ready.append(worker)
         return worker
 

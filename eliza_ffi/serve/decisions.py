@@ -497,9 +497,7 @@ async def _decide(
     decision = await running.model.decide(
         given,
         questions,
-        labels=settings.labels,
-        orders=settings.orders,
-        scoring=settings.scoring,
+        **settings.asking,
         option_mass="option_mass" in include,
         wait=running.deadline.left,
     )
@@ -512,9 +510,7 @@ async def _decide(
             "queue_ms": round(running.waited * 1e3, 3),
         }
     if "prompts" in include:
-        more["prompts"] = await running.model.decision_prompts(
-            given, questions, labels=settings.labels, orders=settings.orders
-        )
+        more["prompts"] = await running.model.decision_prompts(given, questions, **settings.asking)
     return decision, more
 
 

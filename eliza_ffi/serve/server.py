@@ -99,9 +99,7 @@ def check_model(model: Model, settings: ServeSettings) -> bool:
         model.decide(
             "A cat sat on the mat.",
             [Predicate("It is about an animal.")],
-            labels=settings.labels,
-            orders=settings.orders,
-            scoring=settings.scoring,
+            **settings.asking,
         )
     except ElizaError:
         if not _only_embeds(model):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-from ..decisions.prompts import LabelStyle
-from ..decisions.scoring import Rule
 from ..errors import InvalidArgumentError
 from .hosts import allowed_host, allowed_origin, is_loopback
 
@@ -39,8 +39,8 @@ class ServeSettings:
         The time limit of a request in seconds, including its time in the queue.
     logs_requests : bool
         Whether to log a line for each request. Failures are always logged.
-    labels, orders, scoring
-        Passed to :meth:`~eliza_ffi.Model.decide`.
+    asking : mapping
+        Settings for prompts and scoring: keyword arguments of :meth:`~eliza_ffi.Model.decide`.
 
     Raises
     ------
@@ -59,9 +59,7 @@ class ServeSettings:
     n_waiting: int = 256
     deadline: float = 600.0
     logs_requests: bool = False
-    labels: LabelStyle = "text"
-    orders: int = 1
-    scoring: Rule = "legal"
+    asking: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:

@@ -1,6 +1,6 @@
-"""Score labels after several endings of one prompt, in one library call if possible.
+"""Score labels after prompts; the endings of one prompt in one library call if possible.
 
-The endings of a decision, for example, are the questions about one input.
+If the input of a decision comes first, for example, the endings of its prompt are the questions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..library.protocol import (
 from .lifecycle import Lifecycle
 from .request import GenerationRequest
 
-__all__ = ["Ending", "ScoreArgs", "ScoreResult", "ScoreRun", "ranking_of"]
+__all__ = ["Ending", "ScoreArgs", "ScoreResult", "ScoreRun", "ScoredPrompt", "ranking_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,29 +50,66 @@ class Ending:
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreArgs:
-    """A prompt, and the endings to score.
+class ScoredPrompt:
+    """A prompt, and the endings to score after it.
 
     Attributes
     ----------
     generation : GenerationRequest
         The prompt and the slot.
     endings : sequence of Ending
+    is_counted : bool
+        Whether its tokens count as tokens of the request.
+    """
+
+    generation: GenerationRequest
+    endings: Sequence[Ending]
+    is_counted: bool = True
+
+    @property
+    def n_tokens(self) -> int:
+        """The number of tokens of the prompt and all endings, without labels."""
+        n_endings = sum(len(ending.tokens) for ending in self.endings)
+        return len(self.generation.prompt_tokens) + n_endings
+
+    @property
+    def n_longest(self) -> int:
+        """The number of tokens of the prompt and its longest ending, without labels."""
+        longest = max((len(ending.tokens) for ending in self.endings), default=0)
+        return len(self.generation.prompt_tokens) + longest
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreArgs:
+    """Prompts with endings to score.
+
+    Attributes
+    ----------
+    prompts : sequence of ScoredPrompt
+        They are scored one after the other.
     joint, option_mass : bool
         Whether to compute these scores, too; see
         :class:`~eliza_ffi.library.protocol.EndingScores`.
     """
 
-    generation: GenerationRequest
-    endings: Sequence[Ending]
+    prompts: Sequence[ScoredPrompt]
     joint: bool = False
     option_mass: bool = False
 
     @property
+    def endings(self) -> list[Ending]:
+        """The endings of all prompts, in order."""
+        return [ending for prompt in self.prompts for ending in prompt.endings]
+
+    @property
     def n_tokens(self) -> int:
-        """The number of tokens of the prompt and its longest ending, without labels."""
-        longest = max((len(ending.tokens) for ending in self.endings), default=0)
-        return len(self.generation.prompt_tokens) + longest
+        """The number of tokens of the longest prompt with its longest ending, without labels."""
+        return max(prompt.n_longest for prompt in self.prompts)
+
+    @property
+    def slot_id(self) -> int:
+        """The slot that the prompts use; -1 = any."""
+        return self.prompts[0].generation.slot_id
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +121,7 @@ class ScoreResult:
     scores : tuple of EndingScores
         For the endings without `k`, in their order.
     prompt_tokens : int
-        The number of tokens of the prompt and all endings.
+        The number of tokens of the counted prompts and all their endings.
     cached_tokens : int
         The number of prompt tokens found in the KV cache; 0 if the library does not count them.
     forward_passes : int
@@ -113,7 +150,7 @@ class ScoreRun:
 
     def __init__(self, binding: CffiBinding, ctx: Any, args: ScoreArgs) -> None:
         self._binding = binding
-        is_prepared = all(isinstance(ending.choices, PreparedChoices) for ending in args.endings)
+        is_prepared = all(isinstance(each.choices, PreparedChoices) for each in args.endings)
         self._together = binding.supports("score_endings") and is_prepared
         if not self._together and (args.joint or args.option_mass):
             raise NotSupportedError(
@@ -133,53 +170,64 @@ class ScoreRun:
 
     def steps(self) -> Generator[ScoreResult, None, None]:
         """Yield the result as the only step."""
-        prompt = self.args.generation.prompt_tokens
-        n_tokens = len(prompt) + sum(len(ending.tokens) for ending in self.args.endings)
         counts = _Counts()
-        scores, rankings = self._all(counts) if self._together else (self._one_by_one(counts), ())
-        yield ScoreResult(scores, n_tokens, counts.cached_tokens, counts.forward_passes, rankings)
+        scores: list[EndingScores] = []
+        rankings: list[Ranking] = []
+        for prompt in self.args.prompts:
+            if self._together:
+                self._score_together(prompt, counts, scores, rankings)
+            else:
+                self._score_one_by_one(prompt, counts, scores)
+        n_tokens = sum(prompt.n_tokens for prompt in self.args.prompts if prompt.is_counted)
+        yield ScoreResult(
+            tuple(scores), n_tokens, counts.cached_tokens, counts.forward_passes, tuple(rankings)
+        )
 
-    def _all(self, counts: _Counts) -> tuple[tuple[EndingScores, ...], tuple[Ranking, ...]]:
-        args = self.args
+    def _score_together(
+        self,
+        prompt: ScoredPrompt,
+        counts: _Counts,
+        scores: list[EndingScores],
+        rankings: list[Ranking],
+    ) -> None:
+        args, generation = self.args, prompt.generation
         scored = [
             (ending.tokens, ending.choices)
-            for ending in args.endings
+            for ending in prompt.endings
             if ending.k is None and isinstance(ending.choices, PreparedChoices)
         ]
-        scores: tuple[EndingScores, ...] = ()
-        with self._lifecycle.prefilled(
-            args.generation.config(), args.generation.prompt_tokens
-        ) as stream:
+        with self._lifecycle.prefilled(generation.config(), generation.prompt_tokens) as stream:
             if scored:
-                scores = self._binding.score_endings(
+                scores += self._binding.score_endings(
                     stream, scored, joint=args.joint, option_mass=args.option_mass
                 )
-            rankings = tuple(
+            rankings += [
                 self._search(stream, ending.tokens, ending.choices, ending.k)
-                for ending in args.endings
+                for ending in prompt.endings
                 if ending.k is not None and isinstance(ending.choices, PreparedChoices)
-            )
-            counts.add(self._binding, stream)
-        return scores, rankings
+            ]
+            counts.add(self._binding, stream, has_prompt=prompt.is_counted)
 
     def _search(self, stream: Any, tokens: Tokens, choices: PreparedChoices, k: int) -> Ranking:
         self._lifecycle.check()
         return self._binding.rank(stream, choices, k=min(k, choices.n), after=tokens)
 
-    def _one_by_one(self, counts: _Counts) -> tuple[EndingScores, ...]:
+    def _score_one_by_one(
+        self, prompt: ScoredPrompt, counts: _Counts, scores: list[EndingScores]
+    ) -> None:
         """Score with one stream per ending. Their common tokens stay in the KV cache."""
-        scores = []
-        for ending in self.args.endings:
-            tokens = [*self.args.generation.prompt_tokens, *ending.tokens]
-            generation = replace(self.args.generation, prompt_tokens=tokens)
+        for ending in prompt.endings:
+            tokens = [*prompt.generation.prompt_tokens, *ending.tokens]
+            generation = replace(prompt.generation, prompt_tokens=tokens)
             with self._lifecycle.prefilled(generation.config(), tokens) as stream:
                 if isinstance(ending.choices, PreparedChoices):
                     self._binding.set_choices(stream, ending.choices, TRIE_ARGMAX)
                 else:
                     self._binding.set_token_trie(stream, ending.choices.to_json(), TRIE_ARGMAX)
                 scores.append(EndingScores(self._binding.token_trie_scores(stream)))
-                counts.add(self._binding, stream, is_first=ending is self.args.endings[0])
-        return tuple(scores)
+                # Later streams reuse the tokens that the first one decoded; do not count these.
+                is_first = ending is prompt.endings[0]
+                counts.add(self._binding, stream, has_prompt=prompt.is_counted and is_first)
 
 
 def ranking_of(logprobs: NDArray[np.float64], k: int, forward_passes: int = -1) -> Ranking:
@@ -200,11 +248,10 @@ class _Counts:
         self.cached_tokens = 0
         self.forward_passes = 0
 
-    def add(self, binding: CffiBinding, stream: Any, is_first: bool = True) -> None:
+    def add(self, binding: CffiBinding, stream: Any, *, has_prompt: bool) -> None:
         if not binding.supports("stats"):
             self.forward_passes = -1
             return
         stats = binding.stats(stream)
-        # Later streams reuse the tokens that the first stream decoded; do not count these.
-        self.cached_tokens += stats.prompt_tokens_reused if is_first else 0
+        self.cached_tokens += stats.prompt_tokens_reused if has_prompt else 0
         self.forward_passes += stats.forward_passes

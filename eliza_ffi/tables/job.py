@@ -13,6 +13,7 @@ from typing import Any
 
 from ..decisions.answers import Decision
 from ..decisions.asking import is_of_row
+from ..decisions.auto_prompts import sample_of
 from ..decisions.prompts import input_text
 from ..decisions.questions import Question
 from ..decisions.wire import question_to
@@ -33,6 +34,7 @@ __all__ = [
     "TableStep",
     "decide_rows",
     "input_of",
+    "inputs_of",
 ]
 
 LOOK_AHEAD = 8
@@ -191,6 +193,7 @@ class TableJob:
         overwrite: bool = False,
         retry_errors: bool = False,
         progress: Callable[[TableStep], Any] | None = None,
+        with_prior: Callable[[str | None], str] | None = None,
     ) -> TableResult:
         """Decide the rows that are not decided yet, with a generator that takes all of them.
 
@@ -206,6 +209,9 @@ class TableJob:
             First decide again the rows of an existing output that have errors.
         progress
             Called after every decided row.
+        with_prior
+            Called before the first row, with the prior that an earlier run of the job stored, or
+            None. Returns the prior, which is stored for later runs.
 
         Raises
         ------
@@ -218,6 +224,11 @@ class TableJob:
         description = {"input": content_hash(self.table.path), **self._description}
         counts = AnswerCounts(self.columns)
         with JobStore(self.output, description, overwrite=overwrite) as store:
+            if with_prior is not None:
+                stored = store.prior()
+                prior = with_prior(stored)
+                if stored is None:
+                    store.keep_prior(prior)
             n_again = 0
             if retry_errors:
                 n_again = self._retry(store, description, decide_all, limit, progress)
@@ -348,6 +359,23 @@ def decide_rows(
     results = run_in_order(rows, start, at_once=at_once, look_ahead=at_once * LOOK_AHEAD)
     with closing(results):
         yield from results
+
+
+def inputs_of(table: InputTable, column: str, most: int) -> list[Any]:
+    """Return up to `most` usable inputs of a table, evenly spaced; the same in every run."""
+    kept: list[Any] = []
+    step, n = 1, 0
+    for row in table.rows(columns={column}):
+        try:
+            given = input_of(row, column)
+        except InvalidArgumentError:  # the job will report it
+            continue
+        if n % step == 0:
+            kept.append(given)
+        n += 1
+        if len(kept) == 2 * most:
+            kept, step = kept[::2], 2 * step
+    return sample_of(kept, most)
 
 
 def input_of(row: TableRow, column: str) -> Any:

@@ -44,6 +44,7 @@ TABLES = f"""
     CREATE TABLE IF NOT EXISTS retried (
         number INTEGER PRIMARY KEY, failed INTEGER NOT NULL, cells TEXT NOT NULL
     );
+    CREATE TABLE IF NOT EXISTS priors (text TEXT NOT NULL);
     -- The hash of every output that was written. n_rows is NULL after the rows have changed.
     CREATE TABLE IF NOT EXISTS outputs (hash TEXT PRIMARY KEY, n_rows INTEGER);
 """
@@ -110,6 +111,17 @@ class JobStore:
                 raise ElizaError(
                     f"{self.path} was changed by another program: row {n_read + 1} is missing"
                 )
+
+    def prior(self) -> str | None:
+        """Return the prior that :meth:`keep_prior` stored; None if there is none."""
+        with self._named_errors():
+            found = self._database.execute("SELECT text FROM priors").fetchone()
+        return None if found is None else str(found[0])
+
+    def keep_prior(self, text: str) -> None:
+        """Store the prior of the job, for runs that resume it."""
+        with self._named_errors():
+            self._database.execute("INSERT INTO priors VALUES (?)", [text])
 
     def append(self, cells: Mapping[str, Any]) -> None:
         """Append a row."""
@@ -222,12 +234,13 @@ class JobStore:
         # Without rows, nothing depends on the settings of the earlier job.
         self._output.unlink(missing_ok=True)
         self._database.execute("DELETE FROM job")
+        self._database.execute("DELETE FROM priors")
         self._database.execute("INSERT INTO job VALUES (?)", [json.dumps(self._description)])
 
     def _drop_tables(self) -> None:
         with self._database:
             self._database.execute("BEGIN")
-            for table in ("job", "rows", "retried", "outputs"):
+            for table in ("job", "rows", "retried", "outputs", "priors"):
                 self._database.execute(f"DROP TABLE IF EXISTS {table}")
             self._database.execute("PRAGMA user_version = 0")
         self._database.execute("VACUUM")  # returns the space to the file system

@@ -13,7 +13,7 @@ import numpy as np
 from ...choices.prepared_labels import ChoiceTokens
 from ...choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
 from ...session.requests import generate_request
-from ...session.scoring import Ending, ScoreArgs, ScoreResult
+from ...session.scoring import Ending, ScoreArgs, ScoredPrompt, ScoreResult
 from ..common_prefix import split_common_prefix
 from ..prompts import AskedQuestion
 from ..scoring import OptionScores, QuestionScores, mean_mass
@@ -70,11 +70,9 @@ class ModelAsking:
         every = [prompt for question in self._questions for prompt in question.prompts]
         tokens, endings = split_common_prefix([list(prompt.tokens) for prompt in every])
         choices = [_labels(session, prompt.read) for prompt in every]
-        self.args = ScoreArgs(
-            generate_request(session, tokens, method="decide", **(stream or {})),
-            tuple(map(Ending, endings, choices)),
-            option_mass=option_mass,
-        )
+        generation = generate_request(session, tokens, method="decide", **(stream or {}))
+        prompt = ScoredPrompt(generation, tuple(map(Ending, endings, choices)))
+        self.args = ScoreArgs([prompt], option_mass=option_mass)
 
     def scores(self, result: ScoreResult) -> tuple[QuestionScores, ...]:
         """Return the scores of each question, averaged over its prompts, as a single order."""

@@ -1,0 +1,268 @@
+"""Turn the arguments for prompts into settings: defaults, ``"auto"``, and examples.
+
+:mod:`eliza_ffi.decisions.prompt_settings` describes the rules.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from ..checks import check_one_of
+from ..errors import ChatTemplateError, ContextFullError, InvalidArgumentError
+from .asking import Asking, orders_of, score_work
+from .examples import UNTOLD, Examples, named_questions, read_examples
+from .layout import PROMPT_FORMATS, PROMPT_ORDERS, PromptFormat, PromptOrder, Shot, frame
+from .models.model_asking import decision_model_of
+from .prompt_settings import LEAST_CHAT_MASS, PromptSettings, declared
+from .prompts import AskedQuestion, ask, input_text
+from .questions import Choice, Question
+
+if TYPE_CHECKING:
+    from ..session.session import Session
+    from .calibration import Calibration
+
+__all__ = ["N_SAMPLE", "as_examples", "sample_of", "settings_of_prompts"]
+
+N_SAMPLE = 32
+"""The number of inputs whose tokens are counted for ``prompt_order="auto"``."""
+
+PROBES = (
+    ("The dog sleeps on the sofa.", "Is this about an animal or a machine?", ("animal", "machine")),
+    ("The printer needs more paper.", "Is this about food or an office?", ("food", "office")),
+    ("It rains every day in autumn.", "What is the topic?", ("weather", "sports", "money")),
+    ("Our team won the match.", "What is the topic?", ("weather", "sports", "money")),
+)
+"""Inputs, questions and options that show whether a model answers in its chat format."""
+
+_FORMATS: weakref.WeakKeyDictionary[Session, PromptFormat] = weakref.WeakKeyDictionary()
+
+
+def settings_of_prompts(
+    session: Session,
+    questions: Sequence[Question],
+    given: Mapping[str, Any],
+    *,
+    examples: Any = None,
+    calibration: Calibration | None = None,
+    inputs: Sequence[Any] | None = None,
+) -> PromptSettings:
+    """Return the settings of the prompts for some questions.
+
+    Parameters
+    ----------
+    given
+        The keyword arguments of :class:`PromptArguments`. An argument that is missing or None comes
+        from the calibration; without one it has its default.
+    examples
+        As for :func:`as_examples`. None takes those of the calibration.
+    inputs
+        A sample of the inputs if the questions are asked about several, otherwise None.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If an argument is invalid or does not suit the model, or an example is malformed.
+    ContextFullError
+        If the examples do not fit into the context. The message says how many fit.
+    """
+    arguments: dict[str, Any] = {"examples": examples, **given}
+    fitted = {} if calibration is None else calibration.prompt_arguments()
+
+    def argument(name: str, default: Any) -> Any:
+        value = arguments.get(name)
+        return fitted.get(name, default) if value is None else value
+
+    asked = [question for _, question in named_questions(questions)]
+    labels, orders, prompt = argument("labels", "text"), argument("orders", 1), given.get("prompt")
+    order, form = argument("prompt_order", "auto"), argument("prompt_format", "auto")
+    prior = argument("prior", "auto")
+    check_one_of("prompt_order", order, ("auto", *PROMPT_ORDERS))
+    check_one_of("prompt_format", form, ("auto", *PROMPT_FORMATS))
+    check_one_of("prior", prior, ("auto", "options", "none"))
+    shots = as_examples(questions, argument("examples", None))
+    if prompt is not None or decision_model_of(session) is not None:
+        named = {"prompt_order": order, "prompt_format": form, "prior": prior}
+        wrong = [name for name, value in named.items() if value not in ("auto", "none")]
+        if wrong:
+            kind = "a decision model" if prompt is None else "a custom prompt"
+            raise InvalidArgumentError(f"{wrong[0]} has no effect with {kind}: leave it out")
+        return PromptSettings(labels, orders, prompt, examples=shots)
+    named_format, named_order = declared(session)
+    if form == "auto":
+        form = named_format or _format_of(session)
+    settings = PromptSettings(labels, orders, format=form, examples=shots)
+    if order == "auto":
+        order = named_order or _order_of(session, asked, settings, inputs)
+    if prior == "auto":
+        prior = "options" if form == "plain" and labels == "text" and not shots else "none"
+    settings = PromptSettings(labels, orders, None, order, form, shots, prior)
+    if shots:
+        _check_room(session, asked, settings)
+    return settings
+
+
+def as_examples(
+    questions: Sequence[Question], given: Any
+) -> tuple[tuple[AskedQuestion, tuple[Shot, ...]], ...]:
+    """Read the examples for the prompts of each question with one answer.
+
+    Parameters
+    ----------
+    given
+        Pairs of an input and its right answers: a mapping from question names to answers, or for a
+        single question the answer itself. None or an empty list if there are no examples.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If an example is malformed, answers no question, or its answer is not an option.
+    """
+    if given is None or _is_read(given):
+        return given or ()
+    examples: Examples = read_examples(questions, _pairs(questions, given))
+    for i, row in enumerate(examples.targets):
+        if (row == UNTOLD).all():
+            raise InvalidArgumentError(f"example {i} answers none of the questions")
+    found = []
+    for place, (_, question) in enumerate(named_questions(questions)):
+        targets = examples.targets[:, place].tolist()
+        shots = tuple(
+            Shot(input_text(each), target)
+            for each, target in zip(examples.inputs, targets, strict=True)
+            if target != UNTOLD
+        )
+        if shots:
+            found.append((question, shots))
+    return tuple(found)
+
+
+def _is_read(given: Any) -> bool:
+    return isinstance(given, tuple) and all(
+        isinstance(each, tuple)
+        and len(each) == 2
+        and isinstance(each[1], tuple)
+        and all(isinstance(shot, Shot) for shot in each[1])
+        for each in given
+    )
+
+
+def _pairs(questions: Sequence[Question], given: Any) -> Any:
+    """Return examples whose answers are mappings from names to answers."""
+    if len(questions) != 1 or isinstance(given, str) or not isinstance(given, Iterable):
+        return given
+    name = questions[0].name or "0"
+    return [
+        (each[0], {name: each[1]})
+        if isinstance(each, Sequence)
+        and not isinstance(each, str)
+        and len(each) == 2
+        and not isinstance(each[1], Mapping)
+        else each
+        for each in given
+    ]
+
+
+def sample_of(inputs: Sequence[Any], n: int) -> list[Any]:
+    """Return up to n inputs, evenly spaced."""
+    if len(inputs) <= n:
+        return list(inputs)
+    return [inputs[i * len(inputs) // n] for i in range(n)]
+
+
+def _format_of(session: Session) -> PromptFormat:
+    """Return the format in which a model answers, measured once."""
+    if session not in _FORMATS:
+        try:
+            mass = _chat_mass(session)
+        except ChatTemplateError:  # no template, or one that rejects a single user message
+            mass = 0.0
+        _FORMATS[session] = "chat" if mass >= LEAST_CHAT_MASS else "plain"
+    return _FORMATS[session]
+
+
+def _chat_mass(session: Session) -> float:
+    session.chat()  # raises if there is no template
+    masses = []
+    for text, instructions, options in PROBES:
+        question = Choice(instructions, options)
+        settings = PromptSettings(order="question-first")
+        asking = Asking(session, text, [question], settings, option_mass=True)
+        result = session.result(score_work(session, asking.args), True)
+        masses.append(result.scores[0].option_mass or 0.0)
+    return fmean(masses)
+
+
+def _order_of(
+    session: Session,
+    asked: Sequence[AskedQuestion],
+    settings: PromptSettings,
+    inputs: Sequence[Any] | None,
+) -> PromptOrder:
+    """Return the order that reads fewer tokens for each input; see :mod:`.prompt_settings`."""
+    n_prompts = sum(len(orders_of(question, settings.orders)) for question in asked)
+    if n_prompts == 1:
+        return "question-first"
+    if n_prompts > session.turns.n // 2:
+        return "input-first"
+    if settings.format == "plain":
+        return "question-first"
+    if inputs is None:
+        return "input-first"
+    n_input = _mean_tokens(session, inputs)
+    n_questions = sum(
+        settings.orders * len(session.tokenize(ask(question, settings.labels).text))
+        for question in asked
+    )
+    return "question-first" if n_prompts * n_input <= n_input + n_questions else "input-first"
+
+
+def _mean_tokens(session: Session, inputs: Sequence[Any]) -> float:
+    counts = []
+    for given in sample_of(inputs, N_SAMPLE):
+        try:
+            counts.append(len(session.tokenize(input_text(given))))
+        except InvalidArgumentError:  # the row will report it
+            continue
+    return fmean(counts) if counts else 0.0
+
+
+def _check_room(session: Session, asked: Sequence[AskedQuestion], settings: PromptSettings) -> None:
+    """Raise ContextFullError if the examples of a question do not fit into the context."""
+    n_ctx = session.n_ctx()
+    if n_ctx is None:
+        return
+    for question in asked:
+        shots = settings.shots_of(question)
+        sizes = [
+            _n_tokens(session, question, settings, shots[:n]) for n in (0, len(shots)) if shots
+        ]
+        if sizes and sizes[1] >= n_ctx:
+            n_fit = _n_fitting(session, question, settings, shots, n_ctx)
+            raise ContextFullError(
+                f"{len(shots)} examples do not fit into the context: expected fewer than "
+                f"{n_ctx} tokens, got {sizes[1]}; {n_fit} of them fit, without room for an input; "
+                f"pass fewer examples, or raise n_ctx"
+            )
+
+
+def _n_tokens(
+    session: Session, question: AskedQuestion, settings: PromptSettings, shots: Sequence[Shot]
+) -> int:
+    text = frame(ask(question, settings.labels), settings.format, settings.order, tuple(shots))
+    contents = [content for _, content in text.turns]
+    return len(session.tokenize("\n".join([*contents, text.before, text.after])))
+
+
+def _n_fitting(
+    session: Session,
+    question: AskedQuestion,
+    settings: PromptSettings,
+    shots: Sequence[Shot],
+    n_ctx: int,
+) -> int:
+    sizes = (_n_tokens(session, question, settings, shots[:n]) for n in range(len(shots) + 1))
+    return max(0, sum(1 for _ in itertools.takewhile(lambda size: size < n_ctx, sizes)) - 1)

@@ -1,0 +1,149 @@
+"""Signs that a prompt does not work, which need no right answers.
+
+A model that does not understand a prompt still returns an option, with a probability. Two signs
+show it: almost all inputs get the same answer, or the model expects a different text after the
+prompt. A third sign needs right answers: the accuracy is not above the share of the most frequent
+one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from .answers import Decision, LabelsAnswer, name_of
+from .asking import N_MASSES
+from .questions import Choice, Question
+
+if TYPE_CHECKING:
+    from ..session.session import Session
+    from .deciding import Settings
+
+__all__ = ["ADVICE", "LEAST_ROWS", "Doubts", "reason_to_doubt_accuracy", "reasons_to_doubt"]
+
+LEAST_ROWS = 20
+"""With fewer answers, no share is conspicuous."""
+
+MOST_SHARE = 0.9
+"""A larger share of one answer is a sign."""
+
+LEAST_MASS = 0.01
+"""A smaller mean option mass is a sign."""
+
+ADVICE = (
+    "try examples in the prompt, the other prompt_format or prompt_order, or a larger model, and "
+    "measure with evaluate"
+)
+
+
+def reasons_to_doubt(name: str, answers: Mapping[Any, int], masses: Sequence[float]) -> list[str]:
+    """Return what suggests that a question's prompt does not work, one sentence for each sign.
+
+    Parameters
+    ----------
+    answers
+        How often each answer was given.
+    masses
+        The option mass of some answers.
+    """
+    reasons = []
+    n = sum(answers.values())
+    if n >= LEAST_ROWS:
+        answer, most = max(answers.items(), key=lambda item: item[1])
+        if most > MOST_SHARE * n:
+            reasons.append(
+                f"{name}: {most:,} of {n:,} answers are {answer!r}; unless that is right, the "
+                f"prompt does not work: {ADVICE}"
+            )
+    if masses and fmean(masses) < LEAST_MASS:
+        reasons.append(
+            f"{name}: only {fmean(masses):.2%} of the model's probability falls on the options, so "
+            f"it expects a different text after this prompt: {ADVICE}"
+        )
+    return reasons
+
+
+def reason_to_doubt_accuracy(name: str, accuracy: float, majority: float) -> list[str]:
+    """Return a sentence if always giving the most frequent right answer would be as accurate."""
+    if accuracy > majority:
+        return []
+    return [
+        f"{name}: the accuracy, {accuracy:.1%}, is not above the share of the most frequent right "
+        f"answer, {majority:.1%}: {ADVICE}"
+    ]
+
+
+class Doubts:
+    """Collect the answers to the same questions about many inputs."""
+
+    def __init__(self, session: Session, questions: Sequence[Question], settings: Settings) -> None:
+        self._wants_mass = settings.option_mass
+        supports = session.binding.supports
+        # With the option mass, all options of a question would be scored instead of searched.
+        self._can_have_mass = (
+            supports("score_endings")
+            and supports("prepare_choices")
+            and not any(isinstance(each, Choice) and each.has_many_options for each in questions)
+        )
+        self._answers: dict[str, Counter[Any]] = {}
+        self._masses: dict[str, list[float]] = {}
+
+    def settings_of(self, place: int, settings: Settings) -> Settings:
+        """Return the settings for an input: the first ones get option masses, too."""
+        has_mass = self._wants_mass or (self._can_have_mass and place < N_MASSES)
+        return replace(settings, option_mass=has_mass)
+
+    def seen(self, decision: Any) -> Any:
+        """Count the answers of a decision, and return it without an option mass nobody wanted.
+
+        Anything else, such as an exception, is returned unchanged.
+        """
+        if not isinstance(decision, Decision):
+            return decision
+        for name, answer in _single(decision):
+            self._answers.setdefault(name, Counter())[_told(answer)] += 1
+            if answer.option_mass is not None:
+                self._masses.setdefault(name, []).append(answer.option_mass)
+        return decision if self._wants_mass else without_mass(decision)
+
+    def reasons(self) -> list[str]:
+        """Return what suggests that a prompt does not work."""
+        return [
+            reason
+            for name, answers in self._answers.items()
+            for reason in reasons_to_doubt(name, answers, self._masses.get(name, ()))
+        ]
+
+
+def without_mass(decision: Decision) -> Decision:
+    """Return a decision whose answers have no option mass."""
+    return replace(decision, answers=tuple(_without_mass(each) for each in decision.answers))
+
+
+def _without_mass(answer: Any) -> Any:
+    if isinstance(answer, LabelsAnswer):
+        return replace(
+            answer, answers=tuple((label, _without_mass(each)) for label, each in answer.answers)
+        )
+    return answer if answer.option_mass is None else replace(answer, option_mass=None)
+
+
+def _single(decision: Decision) -> Iterator[tuple[str, Any]]:
+    """Yield the name of each single answer with the answer."""
+    for place, answer in enumerate(decision.answers):
+        name = name_of(answer.name, place)
+        if isinstance(answer, LabelsAnswer):
+            for label, each in answer.answers:
+                yield f"{name}: {label}", each
+        else:
+            yield name, answer
+
+
+def _told(answer: Any) -> Any:
+    """Return the most probable answer, even if the model abstained."""
+    if hasattr(answer, "choice"):
+        return answer.choice
+    return answer.label if hasattr(answer, "label") else answer.probability >= 0.5

@@ -1,0 +1,106 @@
+"""A prior from the inputs themselves: ``prior="inputs"``.
+
+The probabilities of each input are divided by a power of their mean over a sample of the inputs
+(batch calibration; Zhou et al. 2023). No right answers are needed. The result is a calibration with
+the method ``batch``.
+
+It assumes that all options are about equally common. If an answer is rare, a full division finds
+too many of it; the strength :data:`STRENGTH` below 1 limits this. docs/explanation/accuracy.md has
+measurements.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from ..errors import InvalidArgumentError
+from .auto_prompts import sample_of
+from .calibration import Calibration
+from .prompt_settings import PromptArguments
+from .questions import Question
+
+if TYPE_CHECKING:
+    from ..model import Model
+    from .deciding import DecideSettings
+
+__all__ = ["N_INPUTS", "STRENGTH", "fit_input_prior", "with_input_prior"]
+
+N_INPUTS = 300
+"""The most inputs of which the mean is computed, evenly spaced."""
+
+STRENGTH = 0.5
+"""The exponent of the mean."""
+
+
+def fit_input_prior(
+    model: Model, questions: Sequence[Question], inputs: Sequence[Any], settings: Mapping[str, Any]
+) -> Calibration:
+    """Fit the prior to a sample of the inputs; inputs that cannot be used are left out.
+
+    Parameters
+    ----------
+    settings
+        The arguments of `decide`. Those for the prompts and the scoring rule are used.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If no input can be used, or for the reasons of `calibrate`.
+    """
+    from .fitting import calibrate  # later, because most decisions do not need it
+
+    prompts: Any = {
+        name: settings[name]
+        for name in PromptArguments.__annotations__
+        if name in settings and name != "prior"
+    }
+    examples: list[tuple[Any, dict[str, Any]]] = [
+        (each, {}) for each in sample_of(inputs, N_INPUTS)
+    ]
+    return calibrate(
+        model,
+        questions,
+        examples,
+        method="batch",
+        rule=settings.get("scoring") or "legal",
+        strength=STRENGTH,
+        on_skip=lambda place, reason: None,
+        prompt_examples=settings.get("examples"),
+        **prompts,
+    )
+
+
+def with_input_prior(
+    model: Model, questions: Sequence[Question], inputs: Any, settings: DecideSettings
+) -> DecideSettings:
+    """Return settings with a calibration in place of ``prior="inputs"`` or the path of a file.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the inputs are not a list, or a calibration is given, too.
+    """
+    prior = settings.get("prior")
+    is_file = isinstance(prior, Calibration | os.PathLike) or (
+        isinstance(prior, str) and prior not in ("auto", "options", "none", "inputs")
+    )
+    if prior != "inputs" and not is_file:
+        return settings
+    if settings.get("calibration") is not None:
+        raise InvalidArgumentError(
+            "prior and calibration cannot be combined: a calibration contains a prior"
+        )
+    rest = {name: value for name, value in settings.items() if name != "prior"}
+    if is_file:
+        rest["calibration"] = prior
+    elif inputs is None:
+        raise InvalidArgumentError('prior="inputs" needs several inputs: use decide_many()')
+    elif not isinstance(inputs, Sequence):
+        raise InvalidArgumentError(
+            f'prior="inputs" needs a list of inputs, got {type(inputs).__name__}: pass list(inputs)'
+        )
+    else:
+        rest["calibration"] = fit_input_prior(model, questions, inputs, settings)
+    return cast("DecideSettings", rest)

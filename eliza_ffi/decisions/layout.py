@@ -1,0 +1,132 @@
+"""The text around an input: chat or plain, with the question before or after the input.
+
+A prompt has one of two formats and one of two orders. ``chat`` is the model's chat template:
+
+    question-first                       input-first
+    user: {question and options}         user: {input}
+
+          {input}                              {question and options}
+    assistant:                           assistant:
+
+``plain`` is text to be continued. If the question comes first, each option's description is shown
+as an example of an input to which the option is the answer. Models that were not trained to follow
+instructions continue such a pattern, and small models that were often do so better than they follow
+the instructions (docs/explanation/accuracy.md has measurements):
+
+    question-first                       input-first
+    {instructions}                       Text: {input}
+
+    Text: {description}                  {question and options}
+    Answer: {option}                     Answer:
+
+    Text: {input}
+    Answer:
+
+Examples, inputs with known answers, come before the input in the same form. In a chat, each is a
+turn of the user and a turn of the assistant.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from .prompts import Asked
+from .questions import Predicate
+
+__all__ = [
+    "PROMPT_FORMATS",
+    "PROMPT_ORDERS",
+    "Frame",
+    "PromptFormat",
+    "PromptOrder",
+    "Shot",
+    "frame",
+]
+
+PromptOrder = Literal["question-first", "input-first"]
+PROMPT_ORDERS: tuple[PromptOrder, ...] = ("question-first", "input-first")
+
+PromptFormat = Literal["chat", "plain"]
+PROMPT_FORMATS: tuple[PromptFormat, ...] = ("chat", "plain")
+
+INPUT = "Text: "
+ANSWER = "\nAnswer: "
+
+
+@dataclass(frozen=True)
+class Shot:
+    """An example in a prompt: the text of an input, and the index of its right option."""
+
+    text: str
+    option: int
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The text around an input. The answer follows directly.
+
+    Attributes
+    ----------
+    turns : tuple of (str, str)
+        The roles and the contents of earlier messages; empty for plain text.
+    before, after : str
+        The text before and after the input: in its message, or in the plain text.
+    """
+
+    turns: tuple[tuple[str, str], ...]
+    before: str
+    after: str
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The roles of the earlier messages."""
+        return tuple(role for role, _ in self.turns)
+
+    def with_input(self, given: str) -> str:
+        """Return the text with an input, without the line breaks beside an empty one."""
+        text = f"{self.before}{given}{self.after}"
+        return text if given else text.strip("\n")
+
+
+def frame(
+    asked: Asked, form: PromptFormat, order: PromptOrder, shots: tuple[Shot, ...] = ()
+) -> Frame:
+    """Return the text around an input for a question with its options.
+
+    Parameters
+    ----------
+    shots
+        Examples. Their options are indices into the question's options.
+    """
+    answered = [(shot.text.strip(), asked.label_of(shot.option)) for shot in shots]
+    if form == "chat":
+        return _chat(asked, order, answered)
+    before, after = _plain(asked, order)
+    if order == "question-first":
+        before += "".join(f"{INPUT}{text}{ANSWER}{label}\n\n" for text, label in answered)
+        return Frame((), before + INPUT, after)
+    before = "".join(f"{INPUT}{text}{after}{label}\n\n" for text, label in answered)
+    return Frame((), before + INPUT, after)
+
+
+def _chat(asked: Asked, order: PromptOrder, answered: list[tuple[str, str]]) -> Frame:
+    before, after = (
+        (f"{asked.text}\n\n", "") if order == "question-first" else ("", f"\n\n{asked.text}")
+    )
+    turns: list[tuple[str, str]] = []
+    for text, label in answered:
+        turns += [("user", before + text + after), ("assistant", label)]
+        if order == "question-first":
+            before = ""  # the question is in the first message
+    return Frame(tuple(turns), before, after)
+
+
+def _plain(asked: Asked, order: PromptOrder) -> tuple[str, str]:
+    """Return the plain text before all inputs, and after each of them."""
+    if order == "input-first":
+        return "", f"\n\n{asked.text}{ANSWER}"
+    if isinstance(asked.question, Predicate) or not asked.options or asked.options[0].is_lettered:
+        return f"{asked.text}\n\n", ANSWER
+    described = (f"{INPUT}{option.meaning}{ANSWER}{option.label}\n\n" for option in asked.options)
+    return f"{asked.question.instructions.strip()}\n\n" + "".join(described), ANSWER

@@ -1,0 +1,145 @@
+"""The settings of the prompts, and how ``auto`` chooses a format and an order.
+
+**Format.** A custom prompt has none. Otherwise the first of these rules decides:
+
+1. A model file may name the format that the model was trained for, in the metadata
+   ``eliza.prompt_format``.
+2. A model without a chat template gets plain text.
+3. The model is asked a few simple questions in its chat format. If at least
+   :data:`LEAST_CHAT_MASS` of its next-token probability falls on the options, on average, it knows
+   how to answer there, and gets chat turns. Otherwise it gets plain text. This is measured once for
+   each open model, and does not depend on the inputs or the questions.
+
+**Order.** A model file may name its order, too (``eliza.prompt_order``). Otherwise ``auto`` counts
+tokens. Let an input have n tokens, and let P prompts (a question has one for each order of its
+options) have q_1 ... q_P tokens without it. What stands before the input stays in the KV cache, so
+each input costs P * n tokens if the questions come first, and n + q_1 + ... + q_P if the input
+comes first. The cheaper order is used. Two exceptions: if there are more prompts than half of the
+slots, their beginnings do not stay in the cache, and the input comes first; and plain text has the
+questions first if there are at most that many, because its answers are much better so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
+
+from .._lazy import lazy_property
+from ..chat.prompt import Prompt
+from ..chat.template import Messages
+from ..checks import check_callback, check_one_of, check_whole
+from ..errors import InvalidArgumentError
+from .layout import PROMPT_FORMATS, PROMPT_ORDERS, PromptFormat, PromptOrder, Shot
+from .prompts import LABEL_STYLES, Asked, AskedQuestion, LabelStyle
+
+if TYPE_CHECKING:
+    from ..session.session import Session
+
+__all__ = [
+    "MAX_ORDERS",
+    "OptionPrior",
+    "PromptArguments",
+    "PromptSettings",
+    "WritePrompt",
+    "declared",
+]
+
+MAX_ORDERS = 64
+
+LEAST_CHAT_MASS = 0.25
+"""The least mean option mass of the probes for which ``auto`` uses the chat format."""
+
+WritePrompt: TypeAlias = "Callable[[str, Asked], str | Prompt | Messages]"
+"""A function that writes a custom prompt from the text of the input and a question. It returns
+trusted text, a prompt or a conversation. The model's answer, the label of an option, follows
+directly."""
+
+OptionPrior = Literal["options", "none"]
+"""Whether probabilities are divided by their mean over inputs that should favour no option."""
+
+
+class PromptArguments(TypedDict, total=False):
+    """The keyword arguments for prompts. None and ``"auto"`` let the model or a calibration decide.
+
+    :meth:`Model.decide <eliza_ffi.Model.decide>` describes them.
+    """
+
+    labels: LabelStyle | None
+    orders: int | None
+    prompt: WritePrompt | None
+    prompt_order: Literal["auto", "question-first", "input-first"] | None
+    prompt_format: Literal["auto", "chat", "plain"] | None
+    prior: Any
+
+
+@dataclass(frozen=True)
+class PromptSettings:
+    """Hold the settings of the prompts.
+
+    Attributes
+    ----------
+    labels : str
+        The labels that the model answers with: ``"text"``, the texts of the options, or
+        ``"letters"``.
+    orders : int
+        How often to ask each question, each time with its options in a different order, 1 to 64.
+        The probabilities are averaged over the orders. A question with n options has at most 2 n
+        orders, and a score has 2.
+    prompt : callable or None
+        A function that writes custom prompts. It leaves the following settings without effect.
+    order : str
+        ``"question-first"`` or ``"input-first"``.
+    format : str
+        ``"chat"`` or ``"plain"``; see :mod:`eliza_ffi.decisions.layout`.
+    examples : tuple of (question, tuple of Shot)
+        The examples in the prompts of each question.
+    prior : str
+        ``"options"``: divide the probabilities by their mean over inputs that favour no option (see
+        :mod:`eliza_ffi.decisions.option_prior`); ``"none"``: leave them as they are.
+    """
+
+    labels: LabelStyle = "text"
+    orders: int = 1
+    prompt: WritePrompt | None = None
+    order: PromptOrder = "input-first"
+    format: PromptFormat = "chat"
+    examples: tuple[tuple[AskedQuestion, tuple[Shot, ...]], ...] = ()
+    prior: OptionPrior = "none"
+
+    def __post_init__(self) -> None:
+        check_one_of("labels", self.labels, LABEL_STYLES)
+        check_whole("orders", self.orders, 1, MAX_ORDERS)
+        check_callback("prompt", self.prompt)
+        check_one_of("prompt_order", self.order, PROMPT_ORDERS)
+        check_one_of("prompt_format", self.format, PROMPT_FORMATS)
+        check_one_of("prior", self.prior, ("options", "none"))
+        if self.examples and self.prompt is not None:
+            raise InvalidArgumentError(
+                "examples and prompt cannot be combined: a custom prompt contains its own examples"
+            )
+
+    def shots_of(self, question: AskedQuestion) -> tuple[Shot, ...]:
+        """Return the examples in the prompts of a question."""
+        return self._shots.get(question, ())
+
+    @lazy_property
+    def _shots(self) -> dict[AskedQuestion, tuple[Shot, ...]]:
+        return dict(self.examples)
+
+
+def declared(session: Session) -> tuple[PromptFormat | None, PromptOrder | None]:
+    """Return the format and the order that the model file names; None for each that it does not.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the file names an unknown format or order.
+    """
+    facts = session.describe().get("model", {}) if session.binding.supports("describe") else {}
+    form, order = facts.get("prompt_format") or None, facts.get("prompt_order") or None
+    if form is not None:
+        check_one_of("the metadata eliza.prompt_format", form, PROMPT_FORMATS)
+    if order is not None:
+        check_one_of("the metadata eliza.prompt_order", order, PROMPT_ORDERS)
+    return form, order

@@ -1,0 +1,103 @@
+"""Decide the rows of a table with one model, all with the same settings."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from ..decisions.answers import Decision
+from ..decisions.calibration import Calibration
+from ..decisions.deciding import DecideSettings, Settings, settings_for
+from ..decisions.doubts import Doubts
+from ..decisions.input_prior import fit_input_prior, with_input_prior
+from ..decisions.prompts import as_one_input
+from ..decisions.questions import Question
+from ..decisions.reasoning import decision_job, inputs_at_once
+
+if TYPE_CHECKING:
+    from ..model import Model
+
+__all__ = ["RowDecider"]
+
+TEST_INPUT = "a test"
+
+
+class RowDecider:
+    """Answer the same questions about one input after the other, on several threads.
+
+    Parameters
+    ----------
+    settings
+        The keyword arguments of :meth:`~eliza_ffi.Model.decide`. With ``prior="inputs"``, call
+        :meth:`fit_prior` or :meth:`use_prior` before the first row.
+    sample
+        Some of the inputs, whose tokens are counted for ``prompt_order="auto"``.
+
+    Attributes
+    ----------
+    described : dict
+        Everything that affects the answers, except the model and a prior of the inputs, as JSON.
+    at_once : int
+        How many inputs to decide at the same time.
+    prior : Calibration or None
+        The prior of the inputs.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the questions or the settings do not suit the model, because then every row would fail.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        questions: Sequence[Question],
+        settings: DecideSettings | Mapping[str, Any],
+        sample: Sequence[Any],
+    ) -> None:
+        self._model = model
+        self._questions = questions
+        self._given: Mapping[str, Any] = settings
+        self._sample = sample
+        self._numbers = itertools.count()
+        self.prior: Calibration | None = None
+        is_from_inputs = settings.get("prior") == "inputs"
+        self._use({**settings, "prior": None} if is_from_inputs else settings)
+        self.described = self._settings.described()
+        self.at_once = inputs_at_once(model.session, self._settings.think, None)
+        self._decide(TEST_INPUT, replace(self._settings, think=min(self._settings.think, 1)))
+
+    def fit_prior(self, inputs: Sequence[Any]) -> None:
+        """Divide the probabilities of all rows by a prior of these inputs."""
+        self.use_prior(fit_input_prior(self._model, self._questions, inputs, self._given))
+
+    def use_prior(self, prior: Calibration) -> None:
+        """Divide the probabilities of all rows by a prior that was fitted before."""
+        self.prior = prior
+        own = ("option_mass", "abstain_below", "think")
+        kept = {name: self._given[name] for name in own if name in self._given}
+        self._use({"calibration": prior, **kept})
+
+    def decide(self, given: Any) -> Decision:
+        """Answer the questions about the input of a row. Several threads may call this."""
+        settings = self._doubts.settings_of(next(self._numbers), self._settings)
+        decision: Decision = self._doubts.seen(self._decide(as_one_input(given), settings))
+        return decision
+
+    def reasons_to_doubt(self) -> list[str]:
+        """Return what suggests that the prompt does not work."""
+        return self._doubts.reasons()
+
+    def _use(self, settings: Mapping[str, Any]) -> None:
+        session = self._model.session
+        given: Any = dict(settings)
+        checked = with_input_prior(self._model, self._questions, None, given)
+        self._settings: Settings = settings_for(
+            session, self._questions, checked, inputs=self._sample
+        )
+        self._doubts = Doubts(session, self._questions, self._settings)
+
+    def _decide(self, given: Any, settings: Settings) -> Decision:
+        return decision_job(self._model.session, given, self._questions, settings).run()
