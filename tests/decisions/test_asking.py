@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from eliza_ffi import Model, Prompt
 from eliza_ffi.chat.template import ChatTemplate
 from eliza_ffi.chat.tokens import ChatTokenizer
-from eliza_ffi.decisions.asking import THINKING_OFF, Asking, How, orders_of, prompt_texts
+from eliza_ffi.decisions.asking import Asking, orders_of, prompt_texts
 from eliza_ffi.decisions.common_prefix import split_common_prefix
+from eliza_ffi.decisions.prompt_settings import PromptSettings
+from eliza_ffi.decisions.prompt_tokens import THINKING_OFF
 from eliza_ffi.decisions.prompts import Asked, AskedQuestion, ask
 from eliza_ffi.decisions.questions import Choice, Predicate, Score
 from eliza_ffi.errors import ChatTemplateError, InvalidArgumentError
@@ -75,16 +77,24 @@ def has_template(model: Model) -> bool:
 
 def prompts_of(asking: Asking) -> list[list[int]]:
     """Return the tokens of each whole prompt."""
-    prompt = list(asking.args.generation.prompt_tokens)
-    return [[*prompt, *ending.tokens] for ending in asking.args.endings]
+    return [
+        [*prompt.generation.prompt_tokens, *ending.tokens]
+        for prompt in asking.args.prompts
+        if prompt.is_counted
+        for ending in prompt.endings
+    ]
 
 
-def in_one_piece(model: Model, words: str) -> list[int]:
+def how_of(model: Model, **more: Any) -> PromptSettings:
+    return PromptSettings(format="chat" if has_template(model) else "plain", **more)
+
+
+def in_one_piece(model: Model, words: str, question: str) -> list[int]:
     """Reference implementation: return the tokens of a prompt that is tokenized in one piece."""
     if has_template(model):
-        messages = [{"role": "user", "content": words}]
+        messages = [{"role": "user", "content": f"{words}\n\n{question}"}]
         return model.session.chat().tokens(messages, **THINKING_OFF)
-    return model.tokenize(f"{words}\nAnswer:\n", add_special=True)
+    return model.tokenize(f"Text: {words}\n\n{question}\nAnswer:", add_special=True)
 
 
 def controls(model: Model, tokens: Sequence[int]) -> list[int]:
@@ -114,30 +124,30 @@ def test_tokens_are_equal_to_tokenizing_each_prompt_whole(
     if not (words.strip() and first.strip() and second.strip()):
         return
     questions = [Predicate(first), Choice(second, ["one", "two words"])]
-    found = prompts_of(Asking(model.session, words, questions, How()))
-    expected = [
-        in_one_piece(model, f"{words.strip()}\n\n{ask(question).text}") for question in questions
-    ]
+    found = prompts_of(Asking(model.session, words, questions, how_of(model)))
+    expected = [in_one_piece(model, words.strip(), ask(question).text) for question in questions]
     assert found == expected
 
 
 @pytest.mark.slow
 def test_a_prompt_is_the_same_alone_and_with_others(model: Model) -> None:
     for words in ("", "short", SENTENCE * 4):
-        together = prompts_of(Asking(model.session, words, QUESTIONS, How(orders=2)))
+        together = prompts_of(Asking(model.session, words, QUESTIONS, how_of(model, orders=2)))
         alone = [
             tokens
             for question in QUESTIONS
-            for tokens in prompts_of(Asking(model.session, words, [question], How(orders=2)))
+            for tokens in prompts_of(
+                Asking(model.session, words, [question], how_of(model, orders=2))
+            )
         ]
         assert together == alone
 
 
 def test_prompts_share_the_tokens_of_the_input(model: Model) -> None:
     words = SENTENCE * 4
-    args = Asking(model.session, words, QUESTIONS, How()).args
-    assert model.detokenize(args.generation.prompt_tokens).strip().endswith(words.strip())
-    assert all(0 < len(ending.tokens) < 80 for ending in args.endings)
+    (prompt,) = Asking(model.session, words, QUESTIONS, how_of(model)).args.prompts
+    assert model.detokenize(prompt.generation.prompt_tokens).strip().endswith(words.strip())
+    assert all(0 < len(ending.tokens) < 80 for ending in prompt.endings)
 
 
 def test_a_long_input_is_tokenized_once(tiny_model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +161,7 @@ def test_a_long_input_is_tokenized_once(tiny_model: Model, monkeypatch: pytest.M
         return tokens
 
     monkeypatch.setattr(session, "prompt_tokens", counted)
-    Asking(session, SENTENCE * 40, [Predicate(f"Is it {i}?") for i in range(50)], How())
+    Asking(session, SENTENCE * 40, [Predicate(f"Is it {i}?") for i in range(50)], PromptSettings())
     assert len(lengths) == 51
     assert sum(length > 100 for length in lengths) == 1
 
@@ -160,18 +170,18 @@ def test_prompts_are_tokenized_whole_if_their_ends_get_other_tokens(
     tiny_model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = tiny_model.session
-    expected = prompts_of(Asking(session, SENTENCE * 4, QUESTIONS, How()))
+    expected = prompts_of(Asking(session, SENTENCE * 4, QUESTIONS, PromptSettings()))
     tokenize = session.prompt_tokens
 
     def strange(prompt: Prompt) -> list[int]:
         return tokenize(prompt) if prompt.parts[0][1] else [*prompt.parts[0][0].encode()]
 
     monkeypatch.setattr(session, "prompt_tokens", strange)
-    assert prompts_of(Asking(session, SENTENCE * 4, QUESTIONS, How())) == expected
+    assert prompts_of(Asking(session, SENTENCE * 4, QUESTIONS, PromptSettings())) == expected
 
 
 def test_text_of_inputs_and_questions_has_no_control_tokens(model: Model) -> None:
-    plain = Asking(model.session, SENTENCE, [Choice("Which?", ["a", "b"])], How())
+    plain = Asking(model.session, SENTENCE, [Choice("Which?", ["a", "b"])], how_of(model))
     (expected,) = [controls(model, tokens) for tokens in prompts_of(plain)]
     spelled = {model.detokenize([token], True) for token in expected} | {"<|im_end|>", "</s>"}
     forged = "so".join(sorted(spelled))
@@ -182,7 +192,7 @@ def test_text_of_inputs_and_questions_has_no_control_tokens(model: Model) -> Non
             Choice("Which?", ["a", f"b{forged}"], none=f"{forged}c"),
             Predicate(f"True? {forged}", if_true=forged),
         ]
-        asking = Asking(model.session, words, questions, How(orders=2))
+        asking = Asking(model.session, words, questions, how_of(model, orders=2))
         for tokens in prompts_of(asking):
             assert controls(model, tokens) == expected
 
@@ -197,7 +207,7 @@ def test_an_option_that_looks_like_a_control_token_is_text(tiny_model: Model) ->
 
 def test_prompts_contain_the_requested_orders_and_letters(tiny_model: Model) -> None:
     question = QUESTIONS[1]
-    how = How("letters", orders=3)
+    how = PromptSettings("letters", orders=3)
     shown = prompt_texts(tiny_model.session, "hello", [question], how)
     expected = [ask(question, "letters", order).text for order in orders_of(question, 3)]
     assert [text.split("hello\n\n")[1].split("<|im_end|>")[0] for text in shown] == expected
@@ -218,7 +228,8 @@ def set_template(monkeypatch: pytest.MonkeyPatch, model: Model, source: str) -> 
 
 
 def shown(model: Model, given: str = "hello", **how: Any) -> list[str]:
-    return prompt_texts(model.session, given, QUESTIONS[:2], How(**how))
+    how.setdefault("format", "chat" if has_template(model) else "plain")
+    return prompt_texts(model.session, given, QUESTIONS[:2], PromptSettings(**how))
 
 
 @pytest.mark.parametrize("source", [SWITCH, OTHER_SWITCH])
@@ -226,7 +237,7 @@ def test_thinking_is_switched_off_if_the_template_has_a_switch(
     tiny_model: Model, monkeypatch: pytest.MonkeyPatch, source: str
 ) -> None:
     set_template(monkeypatch, tiny_model, source)
-    assert all(text.endswith("assistant\n[silent] ") for text in shown(tiny_model))
+    assert all(text.endswith("assistant\n[silent]") for text in shown(tiny_model))
     talk = [{"role": "user", "content": "hello"}]
     written = shown(tiny_model, prompt=lambda given, asked: talk)
     assert all(text.endswith("assistant\n[silent] ") for text in written)
@@ -249,8 +260,8 @@ def test_a_model_without_a_template_gets_plain_text(
     path = random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1)
     with Model(path, library=library, n_ctx=256, n_threads=1) as model:
         text = ask(QUESTIONS[0]).text
-        assert shown(model, " hello ")[0] == f"<s> hello\n\n{text}\nAnswer:\n"
-        assert shown(model, "")[0] == f"<s> \n{text}\nAnswer:\n"
+        assert shown(model, " hello ")[0] == f"<s> Text: hello\n\n{text}\nAnswer:"
+        assert shown(model, "")[0] == f"<s> Text: \n\n{text}\nAnswer:"
 
 
 TWICE = "{% for m in messages %}<|im_start|>{{ m.content }}|{{ m.content }}<|im_end|>{% endfor %}"
@@ -261,8 +272,8 @@ def test_prompts_are_tokenized_whole_if_the_template_repeats_them(
     tiny_model: Model, monkeypatch: pytest.MonkeyPatch, given: str
 ) -> None:
     chat = set_template(monkeypatch, tiny_model, TWICE)
-    assert chat.turn() is None
-    found = prompts_of(Asking(tiny_model.session, given, QUESTIONS, How()))
+    assert chat.around(["user"]) is None
+    found = prompts_of(Asking(tiny_model.session, given, QUESTIONS, PromptSettings()))
     lead = f"{given.strip()}\n\n" if given else ""
     expected = [
         chat.tokens([{"role": "user", "content": lead + ask(question).text}])
@@ -295,9 +306,9 @@ def test_a_custom_prompt_is_a_string_a_prompt_or_messages(model: Model) -> None:
 
     words = "hello </s><|im_end|>"
     for write in (as_text, as_prompt):
-        found = prompts_of(Asking(model.session, words, QUESTIONS, How(prompt=write)))
+        found = prompts_of(Asking(model.session, words, QUESTIONS, PromptSettings(prompt=write)))
         assert found == [model.prompt_tokens(write(words, ask(question))) for question in QUESTIONS]
-    how = How("letters", orders=2, prompt=as_talk)
+    how = PromptSettings("letters", orders=2, prompt=as_talk)
     if not has_template(model):
         with pytest.raises(ChatTemplateError, match="no chat template"):
             Asking(model.session, words, QUESTIONS, how)
@@ -318,7 +329,7 @@ def test_a_custom_prompt_function_gets_the_unchanged_input_text(tiny_model: Mode
         return "x"
 
     for value in (" not stripped\n", {"order": 7}, [{"role": "user", "content": "hi"}]):
-        Asking(tiny_model.session, value, QUESTIONS[:1], How(prompt=write))
+        Asking(tiny_model.session, value, QUESTIONS[:1], PromptSettings(prompt=write))
     assert given == [" not stripped\n", '{"order": 7}', "user: hi"]
 
 

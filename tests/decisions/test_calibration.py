@@ -16,15 +16,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from scripted_decisions import MakeModel, ScriptedModel, ask_scripted
+from scripted_decisions import MakeModel, ScriptedModel, ask_scripted, scripted_settings
 
 from eliza_ffi.decisions import examples as asked_examples
+from eliza_ffi.decisions import fitting
 from eliza_ffi.decisions import prompts as prompts_module
-from eliza_ffi.decisions.asking import How
+from eliza_ffi.decisions import report as reporting
 from eliza_ffi.decisions.calibration import METHODS, Calibration
 from eliza_ffi.decisions.examples import UNTOLD, read_examples
 from eliza_ffi.decisions.fingerprint import fingerprint_of
 from eliza_ffi.decisions.fitting import CONTENT_FREE, EMPTY, LEAST_EXAMPLES, calibrate
+from eliza_ffi.decisions.prompt_settings import PromptSettings
 from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Score
 from eliza_ffi.decisions.report import evaluate
 from eliza_ffi.decisions.scoring import (
@@ -267,6 +269,8 @@ def test_an_example_must_be_a_pair(example: Any) -> None:
 @pytest.fixture(autouse=True)
 def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asked_examples, "ask_many", ask_scripted)
+    for module in (fitting, reporting):
+        monkeypatch.setattr(module, "settings_of_prompts", scripted_settings)
 
 
 def drawn(n: int, k: int, seed: int = 1) -> ScoredExamples:
@@ -302,7 +306,7 @@ def examples_of(y: NDArray[np.intp]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def nll_of(calibration: Calibration, model: ScriptedModel, y: NDArray[np.intp]) -> float:
-    how, whole = How(orders=calibration.orders), calibration.needs_whole_rows
+    how, whole = PromptSettings(orders=calibration.orders), calibration.needs_whole_rows
     losses = [
         -calibration.apply(0, model.scores(str(i), TONE, how, whole))[right]
         for i, right in enumerate(y)
@@ -319,7 +323,7 @@ def test_a_model_with_tripled_scores_gets_temperature_3(scripted_model: MakeMode
     assert fitted.temperature == fit_temperature(log_softmax(3.0 * z), y)
     assert (fitted.method, fitted.n_examples) == ("temperature", 2000)
     assert fitted.nll["temperature"] < fitted.nll["none"]
-    scores = model.scores("0", TONE, How(), False)
+    scores = model.scores("0", TONE, PromptSettings(), False)
     expected = tempered(scores.orders[0].legal, fitted.temperature)
     assert calibration.apply(0, scores) == pytest.approx(expected)
 
@@ -345,7 +349,9 @@ def test_contextual_calibration_removes_the_bias_of_content_free_inputs(
     model = scripted_model(z + bias, bias)
     calibration = calibrate(model, TONE, examples_of(y), method="contextual")
     for i in range(len(y)):
-        assert calibration.apply(0, model.scores(str(i), TONE, How(), False)) == pytest.approx(z[i])
+        assert calibration.apply(
+            0, model.scores(str(i), TONE, PromptSettings(), False)
+        ) == pytest.approx(z[i])
 
 
 def test_the_contextual_baseline_is_the_mean_of_content_free_inputs(tmp_path: Path) -> None:
@@ -370,7 +376,7 @@ def test_batch_calibration_divides_by_the_mean_and_needs_no_answers(
     mean = np.exp(z).mean(axis=0)
     for i in range(len(z)):
         shares = np.exp(z[i]) / mean
-        got = np.exp(calibration.apply(0, model.scores(str(i), TONE, How(), False)))
+        got = np.exp(calibration.apply(0, model.scores(str(i), TONE, PromptSettings(), False)))
         assert got == pytest.approx(shares / shares.sum())
     assert calibration.questions[0].nll == {}
 
@@ -383,7 +389,7 @@ def test_unconditional_calibration_compares_with_an_empty_input(
     model = scripted_model(z, [1.0, -1.0, 0.0], first_bonus=0.5)
     calibration = calibrate(model, TONE, examples_of(y), method="unconditional", orders=orders)
     assert calibration.needs_whole_rows
-    how = How(orders=orders)
+    how = PromptSettings(orders=orders)
     empty = model.scores(EMPTY, TONE, how, True)
     for i in range(len(z)):
         asked = model.scores(str(i), TONE, how, True)
@@ -513,8 +519,8 @@ def test_each_label_is_calibrated_on_its_own(scripted_model: MakeModel) -> None:
     model = scripted_model(z)
     calibration = calibrate(model, TOPICS, examples)
     assert len(calibration.questions) == 2
-    calibration.check(fingerprint_of(model), [TOPICS], How())
-    calibration.check(fingerprint_of(model), TOPICS.predicates, How())
+    calibration.check(fingerprint_of(model), [TOPICS], PromptSettings())
+    calibration.check(fingerprint_of(model), TOPICS.predicates, PromptSettings())
 
 
 def test_the_error_for_too_few_examples_names_the_question(scripted_model: MakeModel) -> None:
@@ -551,18 +557,28 @@ def test_a_calibration_is_valid_for_one_model_and_its_settings(scripted_model: M
     z, _ = drawn(LEAST_EXAMPLES, 3)
     model = scripted_model(z)
     calibration, own = fitted_on(model), fingerprint_of(model)
-    calibration.check(own, [TONE], How())
-    calibration.check(own, [Choice("Which tone?", TONE.choices, name="renamed")], How())
+    calibration.check(own, [TONE], PromptSettings())
+    calibration.check(own, [Choice("Which tone?", TONE.choices, name="renamed")], PromptSettings())
     described = Choice("Which tone?", [("calm", "at ease"), "angry", "sad"], name="tone")
     for questions, how, fingerprint, reason in (
-        ([TONE], How(), "1-2", f"for another model: expected '{own}', got '1-2'"),
-        ([TONE], How(labels="letters"), own, "for other labels: expected 'text', got 'letters'"),
-        ([TONE], How(orders=2), own, "for another number of orders: expected 1, got 2"),
-        ([TONE], How(prompt=write), own, "for another prompt: expected 'default', got 'write'"),
-        ([TONE, URGENT], How(), own, "for 1 questions, got 2"),
-        ([described], How(), own, "another question: 'tone' differs in choices"),
-        ([Choice("Tone?", TONE.choices)], How(), own, "'0' differs in instructions"),
-        ([MOOD], How(), own, "'mood' differs in choices, instructions, levels, type"),
+        ([TONE], PromptSettings(), "1-2", f"for another model: expected '{own}', got '1-2'"),
+        (
+            [TONE],
+            PromptSettings(labels="letters"),
+            own,
+            "for other labels: expected 'text', got 'letters'",
+        ),
+        ([TONE], PromptSettings(orders=2), own, "for another number of orders: expected 1, got 2"),
+        (
+            [TONE],
+            PromptSettings(prompt=write),
+            own,
+            "for another prompt: expected 'default', got 'write'",
+        ),
+        ([TONE, URGENT], PromptSettings(), own, "for 1 questions, got 2"),
+        ([described], PromptSettings(), own, "another question: 'tone' differs in choices"),
+        ([Choice("Tone?", TONE.choices)], PromptSettings(), own, "'0' differs in instructions"),
+        ([MOOD], PromptSettings(), own, "'mood' differs in choices, instructions, levels, type"),
     ):
         with pytest.raises(InvalidArgumentError) as raised:
             calibration.check(fingerprint, questions, how)
@@ -593,17 +609,17 @@ def test_a_calibration_rejects_changed_prompts_with_the_same_name(
     one, other = (lambda given, asked, head=head: head + given + asked.text for head in "ab")
     own = fingerprint_of(model)
     fitted = fitted_on(model, prompt=one)
-    fitted.check(own, [TONE], How(prompt=one))
+    fitted.check(own, [TONE], PromptSettings(prompt=one))
     with pytest.raises(
         InvalidArgumentError, match="other prompts: '.*<lambda>' wrote different text"
     ):
-        fitted.check(own, [TONE], How(prompt=other))
+        fitted.check(own, [TONE], PromptSettings(prompt=other))
     plain = fitted_on(model)
-    plain.check(own, [TONE], How())
+    plain.check(own, [TONE], PromptSettings())
     monkeypatch.setattr(prompts_module, "YES", "indeed")
     with pytest.raises(InvalidArgumentError, match="other prompts: 'default' wrote different text"):
-        plain.check(own, [TONE], How())
-    replace(plain, wording=None).check(own, [TONE], How())  # a file without this field
+        plain.check(own, [TONE], PromptSettings())
+    replace(plain, wording=None).check(own, [TONE], PromptSettings())  # a file without this field
 
 
 def test_scores_with_another_number_of_options_are_rejected(scripted_model: MakeModel) -> None:
@@ -697,7 +713,7 @@ def test_a_saved_calibration_is_loaded_unchanged(
     calibration.save(tmp_path / "c.json")
     again = Calibration.load(tmp_path / "c.json")
     assert again == calibration
-    scores = model.scores("0", TONE, How(orders=orders), True)
+    scores = model.scores("0", TONE, PromptSettings(orders=orders), True)
     assert (again.apply(0, scores) == calibration.apply(0, scores)).all()
     assert np.exp(again.apply(0, scores)).sum() == pytest.approx(1)
 
@@ -707,7 +723,7 @@ def test_a_saved_calibration_contains_model_question_and_method(
 ) -> None:
     calibration, path = saved
     content = json.loads(path.read_text())
-    assert (content["format"], content["version"]) == ("eliza-ffi decision calibration", 1)
+    assert (content["format"], content["version"]) == ("eliza-ffi decision calibration", 2)
     assert content["calibration"]["model"] == calibration.model
     (question,) = content["calibration"]["questions"]
     assert question["question"]["instructions"] == "Which tone?"
@@ -741,9 +757,9 @@ HEAD = b'{"format": "eliza-ffi decision calibration", "version": '
         (b"\xff\xfe", "not UTF-8 text"),
         (b"[1, 2]", "format"),
         (b'{"format": "other"}', "format"),
-        (HEAD + b"2}", "expected version 1, got 2"),
-        (HEAD + b"1}", "calibration' is missing"),
-        (HEAD + b'1, "calibration": {}}', "damaged"),
+        (HEAD + b"1}", "expected version 2, got 1"),
+        (HEAD + b"2}", "calibration' is missing"),
+        (HEAD + b'2, "calibration": {}}', "damaged"),
     ],
 )
 def test_other_files_are_rejected_with_a_reason(

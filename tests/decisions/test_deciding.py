@@ -18,10 +18,12 @@ from numpy.typing import NDArray
 from eliza_ffi import AsyncModel, BusyError, CacheOptions, Model
 from eliza_ffi.choices.label_set import tokenize_choice
 from eliza_ffi.decisions.answers import Decision, LabelsAnswer
-from eliza_ffi.decisions.asking import Asking, How, orders_of
+from eliza_ffi.decisions.asking import Asking, orders_of
 from eliza_ffi.decisions.calibration import Calibration, QuestionCalibration
 from eliza_ffi.decisions.deciding import DecisionRun, Settings
 from eliza_ffi.decisions.fingerprint import fingerprint_of
+from eliza_ffi.decisions.layout import PROMPT_ORDERS, PromptOrder
+from eliza_ffi.decisions.prompt_settings import PromptSettings
 from eliza_ffi.decisions.prompts import Asked, AskedQuestion, LabelStyle, ask
 from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Score
 from eliza_ffi.decisions.scoring import Rule, log_softmax
@@ -53,6 +55,10 @@ ANGRY = Predicate("The writer is angry.", "angry", if_true="complains")
 ANGER = Score("How angry is the writer?", ["calm", "annoyed", "very furious"], "anger")
 QUESTIONS: tuple[AskedQuestion, ...] = (TEAM, ANGRY, ANGER)
 
+# Plain prompts with the input before the questions, as settings and as arguments of `decide`.
+PLAIN = PromptSettings(format="plain")
+INPUT_FIRST: Any = {"prompt_format": "plain", "prompt_order": "input-first", "prior": "none"}
+
 
 @pytest.fixture(scope="module")
 def model(library: Library, random_model_path: Callable[..., Path]) -> Iterator[Model]:
@@ -69,20 +75,31 @@ def assert_same(found: Decision, expected: Decision) -> None:
 
 
 def prompts_of(
-    model: Model, given: Any, question: AskedQuestion, how: How
+    model: Model, given: Any, question: AskedQuestion, how: PromptSettings
 ) -> list[tuple[Asked, list[int]]]:
     """Return a question in each order, with the tokens of its whole prompt."""
-    args = Asking(model.session, given, [question], how).args
-    prompts = [[*args.generation.prompt_tokens, *ending.tokens] for ending in args.endings]
+    prompts = [
+        [*prompt.generation.prompt_tokens, *ending.tokens]
+        for prompt in Asking(model.session, given, [question], how).args.prompts
+        if prompt.is_counted
+        for ending in prompt.endings
+    ]
     asked = [ask(question, how.labels, order) for order in orders_of(question, how.orders)]
     return list(zip(asked, prompts, strict=True))
 
 
-def separate_choices(model: Model, given: Any, question: AskedQuestion, how: How) -> Floats:
+def lead_of(how: PromptSettings) -> str:
+    """Return the space between a plain prompt, which ends with a colon, and the label."""
+    return " " if how.format == "plain" else ""
+
+
+def separate_choices(
+    model: Model, given: Any, question: AskedQuestion, how: PromptSettings
+) -> Floats:
     """Reference implementation: return the probabilities of separate choices."""
     each = []
     for asked, tokens in prompts_of(model, given, question, how):
-        labels = [option.label for option in asked.options]
+        labels = [lead_of(how) + option.label for option in asked.options]
         chosen = model.choose(tokens, labels, probabilities=True, **F32)
         assert chosen.probabilities is not None
         probabilities = np.zeros(len(labels))
@@ -92,11 +109,15 @@ def separate_choices(model: Model, given: Any, question: AskedQuestion, how: How
     return mean
 
 
+@pytest.mark.parametrize("prompt_order", PROMPT_ORDERS)
 @pytest.mark.parametrize("labels", ["text", "letters"])
 @pytest.mark.parametrize("orders", [1, 2, 5])
-def test_a_decision_matches_separate_choices(model: Model, labels: LabelStyle, orders: int) -> None:
-    how = How(labels, orders)
-    decision = model.decide(INPUT, QUESTIONS, labels=labels, orders=orders, **F32)
+def test_a_decision_matches_separate_choices(
+    model: Model, labels: LabelStyle, orders: int, prompt_order: PromptOrder
+) -> None:
+    how = PromptSettings(labels, orders, order=prompt_order, format="plain")
+    asked: Any = {**INPUT_FIRST, "prompt_order": prompt_order}
+    decision = model.decide(INPUT, QUESTIONS, labels=labels, orders=orders, **asked, **F32)
     for question, answer in zip(QUESTIONS, decision.answers, strict=True):
         expected = separate_choices(model, INPUT, question, how)
         assert answer.distribution == pytest.approx(expected, abs=CLOSE)
@@ -106,7 +127,7 @@ def test_a_decision_matches_separate_choices(model: Model, labels: LabelStyle, o
 def test_a_decision_of_a_trained_model_matches_separate_choices(tiny_model: Model) -> None:
     decision = tiny_model.decide(INPUT, QUESTIONS, **F32)
     for question, answer in zip(QUESTIONS, decision.answers, strict=True):
-        expected = separate_choices(tiny_model, INPUT, question, How())
+        expected = separate_choices(tiny_model, INPUT, question, PromptSettings())
         assert answer.distribution == pytest.approx(expected, abs=QUANTIZED)
 
 
@@ -118,18 +139,21 @@ def log_p(model: Model, tokens: Sequence[int], token: int) -> float:
     return math.log(model.end_of_turn(list(tokens), token).probability)
 
 
-def label_tokens(model: Model, asked: Asked) -> list[tuple[int, ...]]:
+def label_tokens(model: Model, asked: Asked, how: PromptSettings) -> list[tuple[int, ...]]:
     return [
-        tokenize_choice(option.label, model.tokenize, model.detokenize) for option in asked.options
+        tokenize_choice(lead_of(how) + option.label, model.tokenize, model.detokenize)
+        for option in asked.options
     ]
 
 
-def reference_scores(model: Model, question: AskedQuestion, how: How, rule: Rule) -> Floats:
+def reference_scores(
+    model: Model, question: AskedQuestion, how: PromptSettings, rule: Rule
+) -> Floats:
     """Reference implementation: return the probabilities by the rule's formula, token by token."""
     each = []
     for asked, prompt in prompts_of(model, INPUT, question, how):
         scores = np.zeros(len(asked.options))
-        for place, tokens in enumerate(label_tokens(model, asked)):
+        for place, tokens in enumerate(label_tokens(model, asked, how)):
             joint = sum(log_p(model, [*prompt, *tokens[:i]], t) for i, t in enumerate(tokens))
             n_bytes = len(asked.options[place].label.encode())
             divisor = {"joint": 1, "mean": len(tokens), "bytes": n_bytes}[rule]
@@ -144,14 +168,17 @@ def reference_scores(model: Model, question: AskedQuestion, how: How, rule: Rule
 def test_scores_over_whole_rows_match_the_formula(
     model: Model, rule: Rule, labels: LabelStyle, orders: int
 ) -> None:
-    decision = model.decide(INPUT, QUESTIONS, scoring=rule, labels=labels, orders=orders)
+    how = PromptSettings(labels, orders, format="plain")
+    decision = model.decide(
+        INPUT, QUESTIONS, scoring=rule, labels=labels, orders=orders, **INPUT_FIRST
+    )
     for question, answer in zip(QUESTIONS, decision.answers, strict=True):
-        expected = reference_scores(model, question, How(labels, orders), rule)
+        expected = reference_scores(model, question, how, rule)
         assert answer.distribution == pytest.approx(expected, rel=1e-2, abs=1e-9)
 
 
 def test_the_test_labels_include_short_and_long_token_sequences(model: Model) -> None:
-    counts = [len(tokens) for tokens in label_tokens(model, ask(TEAM))]
+    counts = [len(tokens) for tokens in label_tokens(model, ask(TEAM), PLAIN)]
     assert min(counts) == 1
     assert max(counts) >= 3
 
@@ -165,11 +192,12 @@ def test_the_scoring_rules_give_different_probabilities(model: Model) -> None:
 
 @pytest.mark.parametrize("orders", [1, 2])
 def test_option_mass_is_the_probability_of_the_first_tokens(model: Model, orders: int) -> None:
-    decision = model.decide(INPUT, QUESTIONS, option_mass=True, orders=orders)
+    how = PromptSettings(orders=orders, format="plain")
+    decision = model.decide(INPUT, QUESTIONS, option_mass=True, orders=orders, **INPUT_FIRST)
     for question, answer in zip(QUESTIONS, decision.answers, strict=True):
         masses = []
-        for asked, prompt in prompts_of(model, INPUT, question, How(orders=orders)):
-            first = {tokens[0] for tokens in label_tokens(model, asked)}
+        for asked, prompt in prompts_of(model, INPUT, question, how):
+            first = {tokens[0] for tokens in label_tokens(model, asked, how)}
             masses.append(sum(math.exp(log_p(model, prompt, token)) for token in first))
         assert answer.option_mass == pytest.approx(np.mean(masses), rel=1e-2)
     plain = model.decide(INPUT, TEAM)["team"]
@@ -203,12 +231,13 @@ def test_orders_above_the_maximum_use_all_orders(model: Model) -> None:
 
 def test_labels_match_separate_predicates_in_two_passes(model: Model) -> None:
     labels = Labels("Is the message about this?", {"money": "payments", "sport": None}, "topics")
-    decision = model.decide("something new about a parcel", labels, option_mass=True, **F32)
+    given, settings = "something new about a parcel", {**INPUT_FIRST, **F32}
+    decision = model.decide(given, labels, option_mass=True, **settings)
     answer = decision["topics"]
     assert isinstance(answer, LabelsAnswer)
     assert decision.usage.passes <= 2
     for (value, part), predicate in zip(answer.answers, labels.predicates, strict=True):
-        expected = model.decide("something new about a parcel", predicate, **F32)["0"]
+        expected = model.decide(given, predicate, **settings)["0"]
         assert part.probability == pytest.approx(expected.probability, abs=CLOSE)
         assert answer.probabilities[value] == part.probability
         assert part.option_mass is not None
@@ -216,9 +245,9 @@ def test_labels_match_separate_predicates_in_two_passes(model: Model) -> None:
 
 def test_labels_can_be_mixed_with_other_questions(model: Model) -> None:
     labels = Labels("About?", ["money", "sport", "food"])
-    decision = model.decide(INPUT, [ANGRY, labels, ANGER], **F32)
+    decision = model.decide(INPUT, [ANGRY, labels, ANGER], **INPUT_FIRST, **F32)
     assert list(decision) == ["angry", "1", "anger"]
-    alone = model.decide(INPUT, ANGER, **F32)["anger"]
+    alone = model.decide(INPUT, ANGER, **INPUT_FIRST, **F32)["anger"]
     assert decision["anger"].distribution == pytest.approx(alone.distribution, abs=CLOSE)
 
 
@@ -243,7 +272,9 @@ def test_twenty_questions_about_500_tokens_need_at_most_three_passes(
     first = tiny_model.decide(given, asked).usage
     assert first.passes <= 3
     whole = sum(
-        len(tokens) for each in asked for _, tokens in prompts_of(tiny_model, given, each, How())
+        len(tokens)
+        for each in asked
+        for _, tokens in prompts_of(tiny_model, given, each, PromptSettings())
     )
     assert n_input < first.input_tokens < whole / 5
     # The input stays in the cache for other questions.
@@ -262,10 +293,10 @@ def test_identical_questions_are_answered_separately(model: Model) -> None:
 @pytest.mark.slow
 def test_400_questions_fit_into_one_decision(model: Model) -> None:
     asked = [Predicate(f"Is it {i}?") for i in range(400)]
-    decision = model.decide("hello", asked, **F32)
+    decision = model.decide("hello", asked, **INPUT_FIRST, **F32)
     assert len(decision) == 400
     for i in (0, 199, 399):
-        alone = model.decide("hello", asked[i], **F32)["0"].probability
+        alone = model.decide("hello", asked[i], **INPUT_FIRST, **F32)["0"].probability
         assert decision[str(i)].probability == pytest.approx(alone, abs=CLOSE)
 
 
@@ -338,9 +369,9 @@ def test_settings_out_of_range_are_rejected_before_the_model_runs(
 @pytest.mark.parametrize("name", ["temperature", "stop", "messages", "probabilities", "order"])
 def test_unknown_keywords_of_decisions_are_rejected(tiny_model: Model, name: str) -> None:
     settings: Any = {name: 1}
-    with pytest.raises(TypeError, match=f"keyword argument '{name}'"):
+    with pytest.raises(TypeError, match=rf"^decide\(\) has no keyword '{name}'"):
         tiny_model.decide("x", ANGRY, **settings)
-    with pytest.raises(TypeError, match=f"keyword argument '{name}'"):
+    with pytest.raises(TypeError, match=rf"^decide_many\(\) has no keyword '{name}'"):
         tiny_model.decide_many([], ANGRY, **settings)
 
 
@@ -549,6 +580,7 @@ def calibration_of(
             "labels": "letters",
             "orders": 2,
             "prompt": "default",
+            "prompt_format": "chat" if model.describe()["model"]["chat_template"] else "plain",
             "questions": tuple(
                 QuestionCalibration(
                     question=question_to(question),
@@ -568,7 +600,7 @@ def test_a_calibration_provides_settings_and_is_applied(model: Model) -> None:
     questions = {"team": TEAM, "angry": ANGRY}
     calibration = calibration_of(model, questions)
     found = model.decide(INPUT, questions, calibration=calibration, **F32)
-    plain = model.decide(INPUT, questions, labels="letters", orders=2, **F32)
+    plain = model.decide(INPUT, questions, labels="letters", orders=2, **INPUT_FIRST, **F32)
     assert (found.calibrated, plain.calibrated) == (True, False)
     for name in questions:
         raw = np.sqrt(plain[name].distribution)  # exp(log p / 2)
@@ -602,7 +634,8 @@ def test_a_calibration_of_another_model_is_rejected(tiny_model: Model, model: Mo
 def test_a_calibration_determines_the_scoring_rule(model: Model) -> None:
     calibration = calibration_of(model, {"team": TEAM}, rule="mean", labels="text", orders=1)
     found = model.decide(INPUT, {"team": TEAM}, calibration=calibration, **F32)["team"]
-    raw = np.sqrt(model.decide(INPUT, TEAM, scoring="mean", **F32)["team"].distribution)
+    plain = model.decide(INPUT, TEAM, scoring="mean", **INPUT_FIRST, **F32)["team"]
+    raw = np.sqrt(plain.distribution)
     assert found.distribution == pytest.approx(raw / raw.sum(), abs=CLOSE)
 
 

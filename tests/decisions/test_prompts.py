@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eliza_ffi.decisions.asking import MAX_ORDERS, How, orders_of
+from eliza_ffi.decisions.asking import orders_of
+from eliza_ffi.decisions.prompt_settings import MAX_ORDERS, PromptSettings
 from eliza_ffi.decisions.prompts import Asked, ask, input_text
 from eliza_ffi.decisions.questions import Choice, Predicate, Score
 from eliza_ffi.errors import InvalidArgumentError
@@ -94,7 +95,7 @@ def test_unknown_label_styles_are_rejected() -> None:
     with pytest.raises(InvalidArgumentError, match="'digits'"):
         ask(TEAM, "digits")  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="'digits'"):
-        How("digits")  # type: ignore[arg-type]
+        PromptSettings("digits")  # type: ignore[arg-type]
 
 
 # ---- orders ------------------------------------------------------------------------------------
@@ -126,7 +127,7 @@ def test_a_score_has_only_ascending_and_descending_order() -> None:
 @pytest.mark.parametrize("orders", [0, -1, 65, 2.5, "2"])
 def test_orders_must_be_between_1_and_64(orders: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="orders must be a whole number from 1 to 64"):
-        How(orders=orders)
+        PromptSettings(orders=orders)
 
 
 # ---- inputs ------------------------------------------------------------------------------------

@@ -12,16 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scripted_decisions import MakeModel, ScriptedModel, ask_scripted
+from scripted_decisions import MakeModel, ScriptedModel, ask_scripted, scripted_settings
 
 from eliza_ffi.decisions import examples as asked_examples
-from eliza_ffi.decisions import metrics
-from eliza_ffi.decisions.asking import How
+from eliza_ffi.decisions import fitting, metrics
+from eliza_ffi.decisions import report as reporting
 from eliza_ffi.decisions.calibration import Calibration
 from eliza_ffi.decisions.fingerprint import fingerprint_of
 from eliza_ffi.decisions.fitting import calibrate
 from eliza_ffi.decisions.pictures import Picture, plain
 from eliza_ffi.decisions.plot import coverage_curve
+from eliza_ffi.decisions.prompt_settings import PromptSettings
 from eliza_ffi.decisions.prompts import Asked
 from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Score
 from eliza_ffi.decisions.report import DecisionReport, evaluate
@@ -49,6 +50,8 @@ EXAMPLES: list[tuple[str, dict[str, Any]]] = [
 @pytest.fixture(autouse=True)
 def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asked_examples, "ask_many", ask_scripted)
+    for module in (fitting, reporting):
+        monkeypatch.setattr(module, "settings_of_prompts", scripted_settings)
 
 
 @pytest.fixture
@@ -182,7 +185,8 @@ def test_each_rule_is_evaluated_with_its_own_probabilities(model: ScriptedModel,
     report = evaluate(model, TONE, examples, rule=rule)
     y = [0, 2, 2, 0]
     log_p = [
-        model.scores(given, TONE, How(), True).log_probabilities(rule) for given, _ in examples
+        model.scores(given, TONE, PromptSettings(), True).log_probabilities(rule)
+        for given, _ in examples
     ]
     assert report.rule == rule
     assert report.questions[0].nll == pytest.approx(metrics.nll(log_p, y))
@@ -241,7 +245,7 @@ def test_a_calibration_provides_the_settings_of_the_prompts(scripted_model: Make
     report = evaluate(model, TONE, examples, calibration=calibration)
     assert (report.rule, report.labels, report.orders) == ("bytes", "letters", 3)
     log_p = [
-        calibration.apply(0, model.scores(given, TONE, How(orders=3), True))
+        calibration.apply(0, model.scores(given, TONE, PromptSettings(orders=3), True))
         for given, _ in examples
     ]
     y = [["calm", "angry", "sad"].index(answers["tone"]) for _, answers in examples]
@@ -306,12 +310,12 @@ def test_the_tables_have_a_row_for_each_question_and_for_all(
     head, _, *lines = report.text().splitlines()
     assert head == (
         f"model {fingerprint_of(model)}, uncalibrated probabilities, rule legal, labels text, "
-        "orders 1, prompt default"
+        "orders 1, prompt default (chat, input-first, prior none)"
     )
     names = ["question", "tone", "urgent", "mood", "all"]
     assert [line.split()[0] for line in lines[:5]] == names
     assert lines[1].split() == [
-        *("tone", "choice", "4", "75.0%", "0.556"),
+        *("tone", "choice", "4", "75.0%", "50.0%", "0.556"),
         *(f"{getattr(report.questions[0], name):.3f}" for name in ("nll", "brier", "ece")),
         *("0.0%", "-"),
     ]

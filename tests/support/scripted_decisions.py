@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from eliza_ffi.decisions.asking import How, ask_many, orders_of
+from eliza_ffi.decisions.asking import ask_many, orders_of
+from eliza_ffi.decisions.prompt_settings import PromptSettings
 from eliza_ffi.decisions.prompts import AskedQuestion, option_count
 from eliza_ffi.decisions.scoring import OptionScores, QuestionScores, log_softmax
 from eliza_ffi.errors import ElizaError
@@ -36,13 +37,16 @@ class ScriptedModel:
     first_bonus: float = 0.0
     lora: tuple[dict[str, Any], ...] = ()
     decision_type: str = ""
+    session: Any = None
     calls: list[tuple[list[Any], list[str], bool]] = field(default_factory=list)
 
     def describe(self) -> dict[str, Any]:
         facts = {"path": str(self.path), "n_params": 7, "decision_type": self.decision_type}
         return {"model": {**facts, "lora": list(self.lora)}}
 
-    def scores(self, given: Any, question: AskedQuestion, how: How, whole: bool) -> QuestionScores:
+    def scores(
+        self, given: Any, question: AskedQuestion, how: PromptSettings, whole: bool
+    ) -> QuestionScores:
         n = option_count(question)
         n_tokens = np.arange(1.0, n + 1)
         each = []
@@ -67,7 +71,7 @@ def ask_scripted(
     model: Any,
     inputs: Sequence[Any],
     questions: Sequence[AskedQuestion],
-    how: How,
+    how: PromptSettings,
     *,
     whole: bool,
     failed: Callable[[int, ElizaError], Any],
@@ -85,3 +89,14 @@ def ask_scripted(
         if progress is not None:
             progress(place + 1, len(inputs))
     return answered
+
+
+def scripted_settings(
+    session: Any, questions: Any, given: Any, *, calibration: Any = None, **_: Any
+) -> PromptSettings:
+    """Replace ``settings_of_prompts`` for a ScriptedModel, which has no session."""
+    fitted = {} if calibration is None else calibration.prompt_arguments()
+    wanted = {**fitted, **{name: each for name, each in given.items() if each is not None}}
+    return PromptSettings(
+        wanted.get("labels", "text"), wanted.get("orders", 1), wanted.get("prompt")
+    )
