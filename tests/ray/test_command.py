@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_decider import FakeDecider, take_place
+from fake_decider import FakeDecider, take_place, work_in_actors
 from fake_ray import FakeRay
 
 from eliza_ffi import cli
@@ -20,14 +20,6 @@ QUESTION = ("--ask", "Which?", "--choice", "a", "--choice", "b", "--name", "whic
 TABLE = ("in.csv", "--column", "body", "--output", "out.csv")
 
 
-class Remote(FakeDecider):
-    """A fake model in a worker."""
-
-    def decide_many(self, inputs: list[Any], questions: Any, **settings: Any) -> list[Any]:
-        del settings["return_exceptions"]
-        return [self.decide(given, questions, **settings) for given in inputs]
-
-
 @pytest.fixture
 def table(tmp_path: Path) -> Path:
     path = tmp_path / "in.csv"
@@ -36,18 +28,18 @@ def table(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Any, Any, Remote]]:
+def opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[Any, Any, FakeDecider]]:
     """Return a list of the models opened by workers: path, options and model."""
-    found: list[tuple[Any, Any, Remote]] = []
+    found: list[tuple[Any, Any, FakeDecider]] = []
 
-    def open_model(path: Any, options: Any) -> Remote:
-        found.append((path, options, Remote(tmp_path / "model.gguf")))
+    def open_model(path: Any, options: Any) -> FakeDecider:
+        found.append((path, options, FakeDecider(tmp_path / "model.gguf")))
         return found[-1][2]
 
     monkeypatch.setattr(decider_module, "open_worker_model", open_model)
-    monkeypatch.setattr(decider_module, "fingerprint_of", lambda model: "1-abc")
+    work_in_actors(monkeypatch)
     monkeypatch.setattr("eliza_ffi.cli.decide.fingerprint_of", lambda model: "1-abc")
-    take_place(monkeypatch, Remote(tmp_path / "model.gguf"))
+    take_place(monkeypatch, FakeDecider(tmp_path / "model.gguf"))
     return found
 
 
@@ -59,7 +51,7 @@ def ray(monkeypatch: pytest.MonkeyPatch) -> FakeRay:
 
 
 def test_the_output_on_ray_equals_the_local_output(
-    opened: list[tuple[Any, Any, Remote]],
+    opened: list[tuple[Any, Any, FakeDecider]],
     ray: FakeRay,
     table: Path,
     tmp_path: Path,
@@ -77,7 +69,7 @@ def test_the_output_on_ray_equals_the_local_output(
 
 
 def test_model_options_are_passed_to_the_workers(
-    opened: list[tuple[Any, Any, Remote]], ray: FakeRay, table: Path, tmp_path: Path
+    opened: list[tuple[Any, Any, FakeDecider]], ray: FakeRay, table: Path, tmp_path: Path
 ) -> None:
     command = ["decide", str(table), "--column", "body", *QUESTION, "--output"]
     command += [str(tmp_path / "out.csv"), "--ray", "local", "--workers", "1", "--threads", "3"]
@@ -110,7 +102,7 @@ def test_model_options_are_passed_to_the_workers(
 def test_a_wrong_command_line_exits_with_code_2(
     options: list[str],
     message: str,
-    opened: list[tuple[Any, Any, Remote]],
+    opened: list[tuple[Any, Any, FakeDecider]],
     table: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

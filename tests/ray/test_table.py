@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import pytest
 import table_work
-from fake_decider import FakeDecider
+from fake_decider import FakeDecider, work_in_actors
 from fake_ray import FakeRay
 from job_rows import n_decided
 from table_work import QUESTIONS
@@ -34,20 +35,8 @@ pytestmark = pytest.mark.slow
 CLUSTER = {"CPU": 16.0, "GPU": 2.0}
 
 
-class ManyDecider(FakeDecider):
-    """A fake model that also answers many inputs. The input ``breaks`` makes the library fail."""
-
-    def decide_many(
-        self, inputs: Sequence[Any], questions: Any, *, return_exceptions: bool, **settings: Any
-    ) -> list[Any]:
-        assert return_exceptions
-        found: list[Any] = []
-        for given in inputs:
-            try:
-                found.append(self.decide(given, questions, **settings))
-            except ElizaError as error:
-                found.append(error)
-        return found
+class Breakable(FakeDecider):
+    """A fake model. The input ``breaks`` makes the library fail."""
 
     def decide(self, given: Any, questions: Any, **settings: Any) -> Any:
         if given == "breaks":
@@ -56,18 +45,18 @@ class ManyDecider(FakeDecider):
 
 
 @pytest.fixture
-def models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[ManyDecider]:
+def models(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Breakable]:
     """Return a list of the models that workers open, in order."""
-    opened: list[ManyDecider] = []
+    opened: list[Breakable] = []
 
-    def open_model(path: str | None, options: Any) -> ManyDecider:
+    def open_model(path: str | None, options: Any) -> Breakable:
         if path is not None and not Path(path).exists():
             raise ModelError(f"{path} is not there")
-        opened.append(ManyDecider(tmp_path / "model.gguf"))
+        opened.append(Breakable(tmp_path / "model.gguf"))
         return opened[-1]
 
     monkeypatch.setattr(decider_module, "open_worker_model", open_model)
-    monkeypatch.setattr(decider_module, "fingerprint_of", lambda model: "1-abc")
+    work_in_actors(monkeypatch)
     return opened
 
 
@@ -108,14 +97,14 @@ def run(workers: TableWorkers, folder: Path, name: str = "out.jsonl", **settings
 
 
 def run_here(folder: Path) -> bytes:
-    model = ManyDecider(folder / "model.gguf")
+    model = Breakable(folder / "model.gguf")
     decide = lambda given: model.decide(given, QUESTIONS)  # noqa: E731
     job(folder, "here.jsonl").run_rows(lambda rows: decide_rows(decide, rows, "body", at_once=1))
     return (folder / "here.jsonl").read_bytes()
 
 
 def test_the_output_equals_the_output_of_a_local_model(
-    models: list[ManyDecider], start: Start, tmp_path: Path
+    models: list[Breakable], start: Start, tmp_path: Path
 ) -> None:
     write_table(tmp_path, bodies(1200))
     ray, workers = start(3)
@@ -127,7 +116,7 @@ def test_the_output_equals_the_output_of_a_local_model(
 
 
 def test_only_a_few_batches_are_read_ahead(
-    models: list[ManyDecider], start: Start, tmp_path: Path
+    models: list[Breakable], start: Start, tmp_path: Path
 ) -> None:
     n_read = 0
 
@@ -147,7 +136,7 @@ def test_only_a_few_batches_are_read_ahead(
 
 
 def test_the_error_names_the_rows_whose_workers_die(
-    models: list[ManyDecider], start: Start, tmp_path: Path
+    models: list[Breakable], start: Start, tmp_path: Path
 ) -> None:
     write_table(tmp_path, bodies(400))
     ray, workers = start(1, FakeRay(is_lost=lambda method: method == "decide"))
@@ -160,7 +149,7 @@ def test_the_error_names_the_rows_whose_workers_die(
 
 
 def test_a_job_ends_if_workers_die_while_opening_the_model(
-    models: list[ManyDecider], start: Start
+    models: list[Breakable], start: Start
 ) -> None:
     ray, workers = start(2, FakeRay(is_lost=lambda method: method == "open"))
     message = "Ray could not complete opening the model in 3 tries: the actor died"
@@ -170,23 +159,26 @@ def test_a_job_ends_if_workers_die_while_opening_the_model(
 
 
 def test_a_restarted_worker_opens_the_model_again(
-    models: list[ManyDecider], start: Start, tmp_path: Path
+    models: list[Breakable], start: Start, tmp_path: Path
 ) -> None:
     """Ray creates the actor again, and calls only the method whose task was lost."""
     settings = {"column": "body", "questions": QUESTIONS}
+    described = table_module.TableWorker(__version__, settings).open()
+    models.clear()
     worker = table_module.TableWorker(__version__, settings)
-    assert [type(each) for each in worker.decide("1-abc", ["x", "too long"])] == [
+    assert [type(each) for each in worker.decide(described, ["x", "too long"])] == [
         Decision,
         ContextFullError,
     ]
-    worker.decide("1-abc", ["x"])
+    worker.decide(described, ["x"])
     assert len(models) == 1
+    other = described.replace("1-abc", "1-abd")
     with pytest.raises(ElizaError, match="differs from the model of the other nodes"):
-        table_module.TableWorker(__version__, {**settings, "model": None}).decide("1-abd", ["x"])
+        table_module.TableWorker(__version__, {**settings, "model": None}).decide(other, ["x"])
 
 
 def test_a_missing_model_is_reported_before_the_first_row(
-    models: list[ManyDecider], start: Start, tmp_path: Path
+    models: list[Breakable], start: Start, tmp_path: Path
 ) -> None:
     ray, workers = start(2, model=str(tmp_path / "no.gguf"))
     with pytest.raises(ModelError, match=r"no\.gguf is not there"):
@@ -195,7 +187,7 @@ def test_a_missing_model_is_reported_before_the_first_row(
 
 
 def test_a_library_failure_ends_the_job(
-    models: list[ManyDecider], start: Start, tmp_path: Path
+    models: list[Breakable], start: Start, tmp_path: Path
 ) -> None:
     write_table(tmp_path, [*bodies(100), "breaks", *bodies(50)])
     ray, workers = start(1)
@@ -206,7 +198,7 @@ def test_a_library_failure_ends_the_job(
 
 
 def test_a_job_resumes_after_an_interrupt(
-    models: list[ManyDecider], start: Start, tmp_path: Path
+    models: list[Breakable], start: Start, tmp_path: Path
 ) -> None:
     write_table(tmp_path, bodies(200))
 
@@ -221,7 +213,7 @@ def test_a_job_resumes_after_an_interrupt(
 
 
 def test_workers_can_be_reused_after_an_unfinished_iteration(
-    models: list[ManyDecider], start: Start, tmp_path: Path
+    models: list[Breakable], start: Start, tmp_path: Path
 ) -> None:
     write_table(tmp_path, bodies(200))
     table = open_table(tmp_path / "in.csv")
@@ -234,7 +226,7 @@ def test_workers_can_be_reused_after_an_unfinished_iteration(
 
 
 def test_nodes_with_different_models_are_not_mixed(
-    models: list[ManyDecider], start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    models: list[Breakable], start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     names = iter(["1-abc", "1-abd", "1-abc"])
     monkeypatch.setattr(decider_module, "fingerprint_of", lambda model: next(names))
@@ -246,15 +238,15 @@ def test_nodes_with_different_models_are_not_mixed(
 
 
 def test_resuming_with_another_model_is_rejected(
-    models: list[ManyDecider], start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    models: list[Breakable], start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     write_table(tmp_path, bodies(200))
 
     def run_with_its_fingerprint(**settings: Any) -> None:
         with start(2)[1] as workers:
             table = open_table(tmp_path / "in.csv")
-            model = {"model": workers.fingerprint}
-            job = TableJob(table, "body", QUESTIONS, tmp_path / "out.jsonl", settings=model)
+            described = json.loads(workers.described)
+            job = TableJob(table, "body", QUESTIONS, tmp_path / "out.jsonl", settings=described)
             job.run_rows(workers.decide_rows, **settings)
 
     run_with_its_fingerprint(limit=100)
@@ -266,7 +258,7 @@ def test_resuming_with_another_model_is_rejected(
 
 
 def test_nodes_with_another_version_are_rejected(
-    models: list[ManyDecider], start: Start, monkeypatch: pytest.MonkeyPatch
+    models: list[Breakable], start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, workers = start(1)
     monkeypatch.setattr(FakeRay, "get", at_version("0.0.0", FakeRay.get))
@@ -286,7 +278,7 @@ def at_version(version: str, get: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def test_workers_reserve_cpus_and_gpus_of_the_cluster(
-    models: list[ManyDecider], start: Start
+    models: list[Breakable], start: Start
 ) -> None:
     for n_workers, options, asked in (
         (2, {}, (1, 1.0)),
@@ -297,14 +289,14 @@ def test_workers_reserve_cpus_and_gpus_of_the_cluster(
     ):
         ray, workers = start(n_workers, FakeRay(CLUSTER), model_options=options)
         with workers:
-            assert workers.fingerprint == "1-abc"
+            assert json.loads(workers.described)["model"] == "1-abc"
         assert [(each["num_cpus"], each["num_gpus"]) for each in ray.asked_for] == [
             asked
         ] * n_workers
 
 
 def test_an_existing_connection_is_used_and_kept_open(
-    models: list[ManyDecider], start: Start
+    models: list[Breakable], start: Start
 ) -> None:
     ray, workers = start(2, FakeRay(is_initialized=True))
     with workers:
@@ -313,7 +305,7 @@ def test_an_existing_connection_is_used_and_kept_open(
 
 
 def test_a_local_ray_sends_no_usage_reports(
-    models: list[ManyDecider], start: Start, monkeypatch: pytest.MonkeyPatch
+    models: list[Breakable], start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("RAY_USAGE_STATS_ENABLED", raising=False)
     ray, workers = start(1)
@@ -332,7 +324,7 @@ def test_an_unreachable_address_is_an_error(address: str, monkeypatch: pytest.Mo
 
 
 def test_waiting_for_workers_is_reported_once(
-    models: list[ManyDecider], start: Start, tmp_path: Path
+    models: list[Breakable], start: Start, tmp_path: Path
 ) -> None:
     write_table(tmp_path, bodies(50))
     reports: list[tuple[int, int]] = []

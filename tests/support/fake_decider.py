@@ -6,8 +6,10 @@ Run as a program, this module is the command with the fake decider.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +20,8 @@ import table_work
 from eliza_ffi import cli
 from eliza_ffi.decisions.answers import Decision
 from eliza_ffi.errors import ContextFullError
+from eliza_ffi.ray import decider as decider_module
+from eliza_ffi.session.batches import RunJob
 
 
 class FakeDecider:
@@ -29,7 +33,7 @@ class FakeDecider:
     def __init__(self, path: Path, seconds: float = 0.0) -> None:
         self.path = str(path)
         self.asked: list[tuple[Any, dict[str, Any]]] = []
-        self.session = SimpleNamespace(decisions_at_once=lambda asked: 4)
+        self.session = SimpleNamespace(decisions_at_once=lambda asked: 4, model=self)
         self.is_closed = False
         self.has_room = False
         self._seconds = seconds
@@ -47,6 +51,52 @@ class FakeDecider:
         self.is_closed = True
 
 
+@dataclass(frozen=True)
+class FakeSettings:
+    """Replaces the package's ``Settings`` for a FakeDecider: the arguments of `decide`."""
+
+    given: Mapping[str, Any]
+    think: int = 0
+
+    def described(self) -> dict[str, Any]:
+        fitted = self.given.get("calibration")
+        return {**self.given, "calibration": None if fitted is None else fitted.digest}
+
+
+class FakeRowDecider:
+    """Replaces the package's ``RowDecider`` for a FakeDecider."""
+
+    at_once = 4
+    prior = None
+
+    def __init__(self, model: FakeDecider, questions: Any, settings: Any, sample: Any) -> None:
+        self._model, self._questions, self._settings = model, questions, settings
+        self.described = FakeSettings(settings).described()
+        self.decide("a test")
+
+    def decide(self, given: Any) -> Decision:
+        return self._model.decide(given, self._questions, **self._settings)
+
+    def reasons_to_doubt(self) -> list[str]:
+        return []
+
+
+def work_in_actors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let Ray's actors ask a FakeDecider, whose fingerprint is ``1-abc``."""
+
+    def job(session: Any, given: Any, questions: Any, settings: FakeSettings) -> RunJob[Decision]:
+        decide = partial(session.model.decide, given, questions, **settings.given)
+        return RunJob(decide, lambda: None)
+
+    monkeypatch.setattr(
+        decider_module,
+        "settings_for",
+        lambda session, questions, given, **more: FakeSettings(given),
+    )
+    monkeypatch.setattr(decider_module, "decision_job", job)
+    monkeypatch.setattr(decider_module, "fingerprint_of", lambda model: "1-abc")
+
+
 def take_place(monkeypatch: pytest.MonkeyPatch, model: FakeDecider) -> Callable[[Any, Any], Any]:
     """Make ``eliza-ffi decide`` use this model."""
 
@@ -55,6 +105,7 @@ def take_place(monkeypatch: pytest.MonkeyPatch, model: FakeDecider) -> Callable[
         yield model
 
     monkeypatch.setattr("eliza_ffi.cli.decide.open_model", opened)
+    monkeypatch.setattr("eliza_ffi.cli.decide.RowDecider", FakeRowDecider)
     return opened
 
 
