@@ -24,7 +24,8 @@ import write_reference
 import eliza_ffi
 from eliza_ffi import AsyncModel, Model, chat, choices, decisions, elizaos, session, structured
 from eliza_ffi import library as native
-from eliza_ffi.decisions.asking import How
+from eliza_ffi.decisions.deciding import DecideSettings
+from eliza_ffi.decisions.prompt_settings import PromptArguments, PromptSettings
 from eliza_ffi.decisions.scoring import OptionScores, QuestionScores
 from eliza_ffi.elizaos import choice_args, runner_of
 from eliza_ffi.errors import ElizaError
@@ -94,12 +95,14 @@ CALLED = {
 }
 """Parameters that take a function. A function or a class is a valid argument for them."""
 
-OPENED = {"path", "drafter", "calibration", "library", "bundle", "lora"}
+OPENED = {"path", "drafter", "calibration", "prior", "library", "bundle", "lora"}
 """Parameters that take a path. A wrong value may raise OSError."""
 
 SETTINGS: dict[str, Any] = {
     f"Unpack[{kind.__name__}]": kind
     for kind in (
+        DecideSettings,
+        PromptArguments,
         options.ChoiceSettings,
         options.FillSettings,
         options.TextSettings,
@@ -271,6 +274,7 @@ def of_decisions(model: Model) -> Iterator[Subject]:
     yield of(decisions.Level, label="a")
     yield of(decisions.as_questions, given=QUESTIONS)
     yield of(decisions.ask, question=question)
+    yield of(decisions.ask(question).label_of, option=0)
     yield of(decisions.input_text, given="a")
     yield of(decisions.question_from, given=QUESTIONS["action"])
     yield of(decisions.question_to, question=question)
@@ -286,10 +290,11 @@ def of_decisions(model: Model) -> Iterator[Subject]:
         calibration.check,
         model_fingerprint=calibration.model,
         questions=[question],
-        how=How(),
+        how=PromptSettings(),
     )
     yield of(calibration.save, path="saved.json")
     yield of(decisions.Calibration.load, path="calibration.json")
+    yield of(decisions.Calibration.from_text, text=calibration.to_text())
     yield of(calibration.questions[0].apply, scores=scores, rule="legal")
     yield of(report.text, width=80)
 
@@ -551,7 +556,7 @@ LEFT_OUT = {
     },
     "called only by the package itself": {
         *("library.CffiStream.decode", "library.CffiStream.open", "library.CffiStream.turn"),
-        "chat.ChatTokenizer.turn",
+        "chat.ChatTokenizer.around",
         *("elizaos.FfiStreamingRunner", "elizaos.SyncStreamingRunner", "elizaos.FillArgs.of"),
         *("elizaos.SyncStreamingRunner.run", "elizaos.FfiStreamingGenerateArgs.of"),
         *("elizaos.FfiStreamingResult.of", "elizaos.Parameter.placed", "session.FillRun"),

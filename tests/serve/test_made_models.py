@@ -52,4 +52,4 @@ def test_settings_that_a_decision_model_lacks_are_rejected_at_the_start(
 ) -> None:
     path = str(cached_decision_model("lev"))
     assert cli.main(["serve", "--port", "0", "--model", path, "--labels", "letters"]) == 1
-    assert "has its own labels, orders and scoring" in capsys.readouterr().err
+    assert "has its own prompts, labels, orders and scoring" in capsys.readouterr().err
