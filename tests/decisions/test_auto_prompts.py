@@ -1,0 +1,337 @@
+"""The format, the order and the prior that ``auto`` chooses, and the examples in prompts."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from statistics import fmean
+from typing import Any
+
+import pytest
+from write_decision_models import cached_decision_model
+
+from eliza_ffi import Model
+from eliza_ffi.chat.template import ChatTemplate
+from eliza_ffi.chat.tokens import ChatTokenizer
+from eliza_ffi.decisions import auto_prompts, calibrate, evaluate
+from eliza_ffi.decisions.auto_prompts import PROBES, sample_of, settings_of_prompts
+from eliza_ffi.decisions.layout import Shot
+from eliza_ffi.decisions.prompt_settings import LEAST_CHAT_MASS, PromptSettings
+from eliza_ffi.decisions.prompts import ask
+from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Question, Score
+from eliza_ffi.errors import ContextFullError, InvalidArgumentError, NoChatTemplateError
+from eliza_ffi.library import Library
+from eliza_ffi.session.session import Session
+
+TEAM = Choice("Which team?", {"billing": "money", "sales": None}, "team")
+ANGRY = Predicate("The writer is angry.", "angry")
+ANGER = Score("How angry?", ["calm", "cross", "furious"], "anger")
+TOPICS = Labels("Is it about this?", ["sport", "money"], "topics")
+
+
+def resolved(model: Model, *questions: Question, **given: Any) -> PromptSettings:
+    inputs, examples = given.pop("inputs", None), given.pop("examples", None)
+    return settings_of_prompts(
+        model.session, questions or (TEAM,), given, examples=examples, inputs=inputs
+    )
+
+
+@pytest.fixture
+def undeclared(tiny_model: Model, monkeypatch: pytest.MonkeyPatch) -> Model:
+    """Return the embedded model without the format and the order in its file."""
+    monkeypatch.setattr(auto_prompts, "declared", lambda session: (None, None))
+    monkeypatch.setattr(auto_prompts, "_FORMATS", weakref.WeakKeyDictionary())
+    return tiny_model
+
+
+# ---- format ------------------------------------------------------------------------------------
+
+
+def test_a_model_without_a_template_gets_plain_text(plain_model: Model) -> None:
+    how = resolved(plain_model)
+    assert (how.format, how.order, how.prior) == ("plain", "question-first", "options")
+    (prompt,) = plain_model.decision_prompts("hello", TEAM)
+    assert prompt.endswith("Text: sales\nAnswer: sales\n\nText: hello\nAnswer:")
+    with pytest.raises(NoChatTemplateError):
+        plain_model.decide("hello", TEAM, prompt_format="chat")
+
+
+def test_the_file_of_eliza_tiny_names_its_format_and_order(
+    tiny_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auto_prompts, "_chat_mass", lambda session: pytest.fail("not needed"))
+    for inputs in (None, ["short"] * 100):
+        how = resolved(tiny_model, inputs=inputs)
+        assert (how.format, how.order, how.prior) == ("chat", "input-first", "none")
+    how = resolved(tiny_model, prompt_format="plain", prompt_order="question-first")
+    assert (how.format, how.order, how.prior) == ("plain", "question-first", "options")
+
+
+@pytest.mark.parametrize("name", ["prompt_format", "prompt_order"])
+def test_an_unknown_format_or_order_in_a_file_is_rejected(
+    tiny_model: Model, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    describe = tiny_model.session.describe
+    facts = {"model": {**describe()["model"], name: "poem"}}
+    monkeypatch.setattr(tiny_model.session, "describe", lambda: facts)
+    with pytest.raises(InvalidArgumentError, match=f"eliza.{name} must be one of .*'poem'"):
+        resolved(tiny_model)
+
+
+@pytest.mark.parametrize(
+    ("mass", "form"),
+    [(LEAST_CHAT_MASS, "chat"), (LEAST_CHAT_MASS - 1e-9, "plain"), (1.0, "chat"), (0.0, "plain")],
+)
+def test_the_format_is_measured_once(
+    undeclared: Model, monkeypatch: pytest.MonkeyPatch, mass: float, form: str
+) -> None:
+    measured: list[Session] = []
+
+    def chat_mass(session: Session) -> float:
+        measured.append(session)
+        return mass
+
+    monkeypatch.setattr(auto_prompts, "_chat_mass", chat_mass)
+    assert [resolved(undeclared, question).format for question in (TEAM, ANGRY)] == [form] * 2
+    assert measured == [undeclared.session]
+    assert resolved(undeclared, prompt_format="chat").format == "chat"
+    assert resolved(undeclared, prompt_format="plain").format == "plain"
+
+
+def test_the_mass_is_the_mean_of_decisions_about_the_probes(undeclared: Model) -> None:
+    masses = [
+        undeclared.decide(
+            text,
+            Choice(question, options),
+            prompt_format="chat",
+            prompt_order="question-first",
+            option_mass=True,
+        )["0"].option_mass
+        for text, question, options in PROBES
+    ]
+    assert auto_prompts._chat_mass(undeclared.session) == pytest.approx(fmean(masses), rel=0.05)
+
+
+def test_a_template_that_rejects_a_user_message_gets_plain_text(
+    undeclared: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = undeclared.session
+    template = ChatTemplate("{{ raise_exception('a system message first') }}")
+    chat = ChatTokenizer(template, session.tokenize, session.detokenize)
+    monkeypatch.setattr(session, "_chat", chat)
+    assert resolved(undeclared).format == "plain"
+
+
+# ---- order -------------------------------------------------------------------------------------
+
+
+def test_one_prompt_has_the_question_first(undeclared: Model) -> None:
+    for inputs in (None, ["short"], ["long " * 500] * 40):
+        assert resolved(undeclared, TEAM, prompt_format="chat", inputs=inputs).order == (
+            "question-first"
+        )
+
+
+def test_a_single_input_comes_before_several_questions(undeclared: Model) -> None:
+    assert resolved(undeclared, TEAM, ANGRY, prompt_format="chat").order == "input-first"
+    assert resolved(undeclared, TEAM, orders=2, prompt_format="chat").order == "input-first"
+    assert resolved(undeclared, TEAM, ANGRY, prompt_format="plain").order == "question-first"
+
+
+def test_the_order_that_reads_fewer_tokens_is_used(undeclared: Model) -> None:
+    """Two prompts cost 2 n tokens if the questions come first, n + q_1 + q_2 if the input does."""
+    session = undeclared.session
+    n_questions = sum(len(session.tokenize(ask(each).text)) for each in (TEAM, ANGRY))
+    word = "x y "
+    n_words = next(n for n in range(500) if len(session.tokenize(word * n)) > n_questions)
+    for n, order in ((n_words - 1, "question-first"), (n_words, "input-first")):
+        how = resolved(undeclared, TEAM, ANGRY, prompt_format="chat", inputs=[word * n] * 3)
+        assert how.order == order
+    # The mean of all inputs counts; an input that cannot be used does not.
+    mixed: list[Any] = ["x", word * n_words * 2, b"bytes"]
+    how = resolved(undeclared, TEAM, ANGRY, prompt_format="chat", inputs=mixed)
+    assert how.order == "input-first"
+
+
+@pytest.mark.parametrize("form", ["chat", "plain"])
+def test_more_prompts_than_half_of_the_slots_have_the_input_first(
+    undeclared: Model, form: str
+) -> None:
+    half = undeclared.session.turns.n // 2
+    for n, order in ((half, "question-first"), (half + 1, "input-first")):
+        questions = [Predicate(f"It is {i}.") for i in range(n)]
+        how = resolved(undeclared, *questions, prompt_format=form, inputs=["x"] * 3)
+        assert how.order == order
+
+
+def test_labels_and_orders_count_as_prompts(undeclared: Model) -> None:
+    settings: Any = {"prompt_format": "plain", "inputs": ["x"] * 3}
+    assert undeclared.session.turns.n == 8
+    assert resolved(undeclared, TEAM, ANGRY, TOPICS, **settings).order == "question-first"
+    assert resolved(undeclared, TEAM, ANGRY, ANGER, TOPICS, **settings).order == "input-first"
+    assert resolved(undeclared, TEAM, ANGRY, orders=2, **settings).order == "question-first"
+    assert resolved(undeclared, TEAM, ANGRY, ANGER, orders=2, **settings).order == "input-first"
+
+
+def test_samples_are_evenly_spaced() -> None:
+    assert sample_of(range(3), 5) == [0, 1, 2]
+    assert sample_of(range(10), 5) == [0, 2, 4, 6, 8]
+    assert sample_of([], 5) == []
+
+
+# ---- prior and errors --------------------------------------------------------------------------
+
+
+def test_only_plain_prompts_with_texts_and_without_examples_have_a_prior(
+    plain_model: Model,
+) -> None:
+    assert resolved(plain_model).prior == "options"
+    assert resolved(plain_model, labels="letters").prior == "none"
+    assert resolved(plain_model, examples=[("x", "sales")]).prior == "none"
+    assert resolved(plain_model, prior="none").prior == "none"
+    assert resolved(plain_model, labels="letters", prior="options").prior == "options"
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"prompt_order": "first"}, "prompt_order must be one of auto, question-first, input-f"),
+        ({"prompt_format": "text"}, "prompt_format must be one of auto, chat, plain, got 'text'"),
+        ({"prior": 1}, "prior must be one of .*, got 1"),
+    ],
+)
+def test_unknown_settings_are_rejected(
+    tiny_model: Model, settings: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        tiny_model.decide("x", TEAM, **settings)
+
+
+@pytest.mark.parametrize("setting", ["prompt_order", "prompt_format", "prior"])
+def test_custom_prompts_have_no_format_order_or_prior(tiny_model: Model, setting: str) -> None:
+    values = {"prompt_order": "input-first", "prompt_format": "chat", "prior": "options"}
+    settings: Any = {setting: values[setting], "prompt": lambda given, asked: given}
+    with pytest.raises(InvalidArgumentError, match=f"{setting} has no effect with a custom prompt"):
+        tiny_model.decide("x", TEAM, **settings)
+    settings[setting] = "auto"
+    assert len(tiny_model.decide("x", TEAM, **settings)) == 1
+
+
+def test_decision_models_have_no_format_order_or_prior(library: Library) -> None:
+    path = cached_decision_model("openjev")
+    with Model(path, library=library, n_threads=1) as model:
+        for setting, value in (("prompt_order", "input-first"), ("prior", "options")):
+            settings: Any = {setting: value}
+            with pytest.raises(InvalidArgumentError, match=f"{setting} has no .* a decision model"):
+                model.decide("x", TEAM, **settings)
+        with pytest.raises(InvalidArgumentError, match="has its own prompts"):
+            model.decide("x", TEAM, examples=[("x", "sales")])
+
+
+def test_calibrate_and_evaluate_resolve_auto_settings(
+    plain_model: Model, tiny_model: Model
+) -> None:
+    examples = [(f"text {i}", {"team": "sales" if i % 3 else "billing"}) for i in range(12)]
+    for model, expected in (
+        (plain_model, ("plain", "question-first", "options")),
+        (tiny_model, ("chat", "input-first", "none")),
+    ):
+        calibration = calibrate(model, {"team": TEAM}, examples)
+        report = evaluate(model, {"team": TEAM}, examples)
+        for each in (calibration, report):
+            assert (each.prompt_format, each.prompt_order, each.prior) == expected
+
+
+# ---- examples ----------------------------------------------------------------------------------
+
+
+def test_examples_of_one_question_have_bare_answers(tiny_model: Model) -> None:
+    pairs = [("I paid twice.", "billing"), ("A car, please.", "sales"), ["A lamp?", "sales"]]
+    shots = (Shot("I paid twice.", 0), Shot("A car, please.", 1), Shot("A lamp?", 1))
+    assert resolved(tiny_model, examples=pairs).examples == ((TEAM, shots),)
+    named = [(text, {"team": answer}) for text, answer in pairs]
+    assert resolved(tiny_model, examples=iter(named)).examples == ((TEAM, shots),)
+    unnamed = Predicate("It is so.")
+    for answer in (True, {"0": True}):
+        found = resolved(tiny_model, unnamed, examples=[({"a": 1}, answer)]).examples
+        assert found == ((unnamed, (Shot('{"a": 1}', 0),)),)
+    (label, _) = resolved(tiny_model, TOPICS, examples=[("Goal!", ["sport"])]).examples
+    assert label == (TOPICS.predicates[0], (Shot("Goal!", 0),))
+    assert resolved(tiny_model, examples=[]).examples == ()
+
+
+def test_examples_of_several_questions_are_mappings(tiny_model: Model) -> None:
+    examples = [
+        ("I paid twice!", {"team": "billing", "angry": True, "anger": "cross"}),
+        ("A car, please.", {"team": "sales", "anger": 0}),
+    ]
+    found = resolved(tiny_model, TEAM, ANGRY, ANGER, examples=examples).examples
+    assert found == (
+        (TEAM, (Shot("I paid twice!", 0), Shot("A car, please.", 1))),
+        (ANGRY, (Shot("I paid twice!", 0),)),
+        (ANGER, (Shot("I paid twice!", 1), Shot("A car, please.", 0))),
+    )
+
+
+def test_prompts_show_the_examples_of_their_question(plain_model: Model) -> None:
+    examples = [("I paid twice!", {"team": "billing"}), ("A car, please.", {"angry": False})]
+    team, angry = plain_model.decision_prompts("hello", [TEAM, ANGRY], examples=examples)
+    assert team.endswith("Text: I paid twice!\nAnswer: billing\n\nText: hello\nAnswer:")
+    assert angry.endswith("- no\n\nText: A car, please.\nAnswer: no\n\nText: hello\nAnswer:")
+    alone = plain_model.decide("hello", TEAM, examples=[("I paid twice!", "billing")])
+    both = plain_model.decide("hello", [TEAM, ANGRY], examples=examples)
+    assert both["team"].distribution == pytest.approx(alone["team"].distribution, abs=0.02)
+    without = plain_model.decide("hello", TEAM, prior="none")["team"].distribution
+    assert alone["team"].distribution != pytest.approx(without, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("examples", "message"),
+    [
+        (
+            [("x", "support")],
+            "example 0, 'team': expected one of 'billing', 'sales', got 'su",
+        ),
+        ([("x", "sales"), ("y", {"team": None})], "example 1 answers none of the questions"),
+        ([("x", {})], "example 0 answers none of the questions"),
+        ([("x", {"tone": "sales"})], "example 0 answers 'tone', but no question has that name"),
+        ([("x",)], "example 0 must be a pair"),
+        (["xy"], "example 0 must be a pair"),
+        ("xy", "examples must be a list of pairs"),
+        (7, "examples must be a list of pairs"),
+        ([(b"x", "sales")], "neither a string nor JSON"),
+    ],
+)
+def test_malformed_examples_are_rejected(tiny_model: Model, examples: Any, message: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=message):
+        tiny_model.decide("x", TEAM, examples=examples)
+
+
+def test_examples_of_several_questions_need_mappings(tiny_model: Model) -> None:
+    with pytest.raises(InvalidArgumentError, match="a mapping from question names"):
+        tiny_model.decide("x", [TEAM, ANGRY], examples=[("x", "sales")])
+
+
+def test_examples_and_custom_prompts_cannot_be_combined(tiny_model: Model) -> None:
+    with pytest.raises(InvalidArgumentError, match="examples and prompt cannot be combined"):
+        tiny_model.decide(
+            "x", TEAM, examples=[("x", "sales")], prompt=lambda given, asked: asked.text
+        )
+
+
+@pytest.mark.parametrize("form", ["chat", "plain"])
+def test_the_error_of_too_many_examples_says_how_many_fit(tiny_model: Model, form: str) -> None:
+    examples = [("word " * 200, "sales")] * 20
+
+    def ask_with(n: int, given: str = "x") -> Callable[[], Any]:
+        settings: Any = {"prompt_format": form, "prior": "none"}
+        return lambda: tiny_model.decide(given, TEAM, examples=examples[:n], **settings)
+
+    with pytest.raises(ContextFullError, match="20 examples do not fit into the context") as raised:
+        ask_with(20)()
+    assert "pass fewer examples" in str(raised.value)
+    n_fit = int(str(raised.value).split("; ")[1].split()[0])
+    assert 2 < n_fit < 20
+    assert len(ask_with(n_fit - 1)()) == 1
+    with pytest.raises(ContextFullError, match=f"{n_fit + 1} examples do not fit"):
+        ask_with(n_fit + 1)()
