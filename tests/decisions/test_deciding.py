@@ -22,10 +22,12 @@ from eliza_ffi.decisions.asking import Asking, orders_of
 from eliza_ffi.decisions.calibration import Calibration, QuestionCalibration
 from eliza_ffi.decisions.deciding import DecisionRun, Settings
 from eliza_ffi.decisions.fingerprint import fingerprint_of
+from eliza_ffi.decisions.fitting import calibrate
 from eliza_ffi.decisions.layout import PROMPT_ORDERS, PromptOrder
 from eliza_ffi.decisions.prompt_settings import PromptSettings
 from eliza_ffi.decisions.prompts import Asked, AskedQuestion, LabelStyle, ask
 from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Score
+from eliza_ffi.decisions.report import evaluate
 from eliza_ffi.decisions.scoring import Rule, log_softmax
 from eliza_ffi.decisions.wire import question_to
 from eliza_ffi.errors import (
@@ -637,6 +639,61 @@ def test_a_calibration_determines_the_scoring_rule(model: Model) -> None:
     plain = model.decide(INPUT, TEAM, scoring="mean", **INPUT_FIRST, **F32)["team"]
     raw = np.sqrt(plain.distribution)
     assert found.distribution == pytest.approx(raw / raw.sum(), abs=CLOSE)
+
+
+FITTED = [(f"message {i}: hello", {"team": "sales" if i % 3 else "a"}) for i in range(12)]
+SHOWN = [("I paid twice.", {"team": "send it back"}), ("A car, please.", {"team": "sales"})]
+
+
+def test_a_calibration_stores_all_settings_of_the_prompts(model: Model, tmp_path: Path) -> None:
+    settings: Any = {
+        "prompt_order": "input-first",
+        "prompt_format": "plain",
+        "prior": "options",
+    }
+    path = tmp_path / "team.json"
+    calibrate(model, TEAM, FITTED, prompt_examples=SHOWN, **settings).save(path)
+    calibration = Calibration.load(path)
+    assert {name: getattr(calibration, name) for name in settings} == settings
+    assert calibration.questions[0].examples == (("I paid twice.", 1), ("A car, please.", 2))
+    found = model.decide(INPUT, TEAM, calibration=path, **F32)["team"]
+    plain = model.decide(INPUT, TEAM, examples=SHOWN, **settings, **F32)["team"]
+    raw = np.array(plain.distribution) ** (1 / calibration.questions[0].temperature)
+    assert found.distribution == pytest.approx(raw / raw.sum(), abs=CLOSE)
+    report = evaluate(model, TEAM, FITTED, calibration=path)
+    assert (report.prompt_order, report.prior, report.n_examples) == ("input-first", "options", 2)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"prompt_order": "question-first"}, "another prompt order: expected 'input-first', got"),
+        ({"prompt_format": "chat"}, "another prompt format: expected 'plain', got 'chat'"),
+        ({"prior": "none"}, "another prior: expected 'options', got 'none'"),
+        ({"examples": SHOWN[:1]}, "other examples in the prompt of 'team'"),
+        ({"examples": []}, "other examples in the prompt of 'team'"),
+    ],
+)
+def test_a_calibration_rejects_other_settings_of_the_prompts(
+    tiny_model: Model, settings: dict[str, Any], message: str
+) -> None:
+    calibration = calibrate(
+        tiny_model,
+        TEAM,
+        FITTED,
+        prompt_examples=SHOWN,
+        prompt_order="input-first",
+        prompt_format="plain",
+        prior="options",
+    )
+    with pytest.raises(InvalidArgumentError, match=f"the calibration is for {message}"):
+        tiny_model.decide(INPUT, TEAM, calibration=calibration, **settings)
+    with pytest.raises(InvalidArgumentError, match=f"the calibration is for {message}"):
+        examples = settings.get("examples")
+        rest: Any = {name: each for name, each in settings.items() if name != "examples"}
+        evaluate(
+            tiny_model, TEAM, FITTED, calibration=calibration, prompt_examples=examples, **rest
+        )
 
 
 def test_decisions_are_prepared_outside_the_event_loop_thread(

@@ -17,7 +17,7 @@ from eliza_ffi.decisions.wire import as_questions
 from eliza_ffi.errors import InvalidArgumentError
 
 F32: Any = {"cache": CacheOptions(type_k="f32", type_v="f32")}
-CLOSE = 2e-5
+CLOSE = 2e-4  # the prior is fitted with the model's own KV cache, which is less precise
 
 INPUTS = [
     *("I was charged twice.", "Where is my parcel?", "A table, please.", "Thanks!"),
