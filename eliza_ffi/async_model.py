@@ -115,11 +115,20 @@ class _Requests(Model):
     def _stream(self, work: Work[Any], wait: bool | float) -> Any:
         return self.session.steps_async(work, wait)
 
-    def _run_many(self, items: Iterable[V], job: Callable[[V], Any], **how: Any) -> Any:
+    def _run_many(
+        self,
+        items: Iterable[V],
+        job: Callable[[V], Any],
+        read: Callable[[list[Any]], list[Any]],
+        **how: Any,
+    ) -> Any:
         async def one(item: V) -> Any:
             return await (await self.session.helpers.run(job, item))()
 
-        return partial(run_many_async, items, one, **how)
+        async def run() -> list[Any]:
+            return read(await run_many_async(items, one, **how))
+
+        return run
 
 
 def _on_thread(

@@ -1051,7 +1051,14 @@ class Model:
         checked = settings_for(self.session, asked, settings, method="decide_many", inputs=sample)
         at_once = inputs_at_once(self.session, checked.think, max_concurrency)
         doubts = Doubts(self.session, asked, checked)
-        decisions: list[Decision] = self._many(
+
+        def read(decisions: list[Any]) -> list[Any]:
+            decisions = [doubts.seen(each) for each in decisions]
+            for reason in doubts.reasons():
+                logger.warning("decide_many: %s", reason)
+            return decisions
+
+        return self._many(
             enumerate(inputs),
             lambda numbered: self._decision(
                 numbered[1], asked, doubts.settings_of(numbered[0], checked), True, max_concurrency
@@ -1060,11 +1067,8 @@ class Model:
             at_once,
             return_exceptions,
             total=length_of(inputs),
+            read=read,
         )
-        decisions = [doubts.seen(each) for each in decisions]
-        for reason in doubts.reasons():
-            logger.warning("decide_many: %s", reason)
-        return decisions
 
     def decision_prompts(
         self,
@@ -1593,15 +1597,24 @@ class Model:
         max_concurrency: int | None,
         return_exceptions: bool,
         total: int | None = None,
+        read: Callable[[list[Any]], list[Any]] = list,
     ) -> list[Any]:
+        """Run a job for each item; `read` converts the list of all results."""
         return self._run_many(
             items,
             job,
+            read,
             at_once=self.session.at_once(max_concurrency),
             total=length_of(items) if total is None else total,
             progress=progress,
             return_exceptions=return_exceptions,
         )
 
-    def _run_many(self, items: Iterable[V], job: Callable[[V], Job[Any]], **how: Any) -> list[Any]:
-        return run_many(items, job, **how)
+    def _run_many(
+        self,
+        items: Iterable[V],
+        job: Callable[[V], Job[Any]],
+        read: Callable[[list[Any]], list[Any]],
+        **how: Any,
+    ) -> list[Any]:
+        return read(run_many(items, job, **how))

@@ -121,25 +121,25 @@ SEARCH = Prefix(
     (
         Prefix(
             "billing",
-            0.956,
+            0.832,
             (
                 Prefix(
-                    "refund",
-                    0.492,
-                    (Prefix("wrong", 0.322), Prefix("late", 0.162), Prefix("missing", 0.008)),
+                    "invoice",
+                    0.425,
+                    (Prefix("wrong", 0.222), Prefix("late", 0.196), Prefix("missing", 0.008)),
                     3,
                 ),
                 Prefix(
-                    "invoice",
-                    0.464,
-                    (Prefix("late", 0.436), Prefix("wrong", 0.025), Prefix("missing", 0.002)),
+                    "refund",
+                    0.407,
+                    (Prefix("wrong", 0.362), Prefix("late", 0.041), Prefix("missing", 0.004)),
                     4,
                 ),
             ),
             2,
         ),
-        Prefix("login", 0.023),
-        Prefix("delivery", 0.022),
+        Prefix("login", 0.136),
+        Prefix("delivery", 0.031),
     ),
     1,
 )
@@ -298,7 +298,7 @@ def ranking() -> str:
     """Return the picture of a search for the most probable of 18 labels."""
     billing, login, delivery = SEARCH.below
     columns = (16, 210, 404, 598)
-    middles = {"billing": 150, "refund": 95, "invoice": 205, "login": 300, "delivery": 362}
+    middles = {"billing": 150, "invoice": 95, "refund": 205, "login": 300, "delivery": 362}
     root = 231
     parts = [text(16, 28, "A search for the most probable of 18 labels", "name", "start")]
     for topic in SEARCH.below:
@@ -307,7 +307,7 @@ def ranking() -> str:
     parts += prefix(columns[0], root, SEARCH)
     for thing in billing.below:
         y = middles[thing.part]
-        style = "way" if thing.part == "invoice" else "edge"
+        style = "way" if thing.part == "refund" else "edge"
         parts.append(edge(columns[1] + 134, middles["billing"], y, style))
         parts.append(f'<path d="M{columns[2] + 134} {y} H{columns[3] - 12}" class="{style}"/>')
         parts += prefix(columns[2], y, thing)
@@ -326,9 +326,9 @@ def ranking() -> str:
     )
     parts += legend(418, listed)[0]
     words = (
-        "The search reads the logits after the prompt, after billing, after refund and after "
-        "invoice. Then the best label, billing, invoice, late, has the probability 0.436. The "
-        "unread prefixes, login and delivery, have at most 0.023, so no label below them is "
+        "The search reads the logits after the prompt, after billing, after invoice and after "
+        "refund. Then the best label, billing, refund, wrong, has the probability 0.362. The "
+        "unread prefixes, login and delivery, have at most 0.136, so no label below them is "
         "more probable."
     )
     return picture(880, 452, "How a search finds the most probable label", words, parts)

@@ -256,6 +256,7 @@ def test_a_missing_input_at_a_terminal_exits_with_2(
 
 def test_prompt_and_scoring_options_are_passed_to_the_model(eliza: Run, model: FakeDecider) -> None:
     options = ["--labels", "letters", "--orders", "3", "--scoring", "mean", "--option-mass"]
+    options += ["--prompt-format", "plain", "--prior", "none"]
     given = ["--input", "x", "--abstain-below", "0.4", "--think", "5"]
     eliza("decide", *AS_OPTIONS, *options, *given)
     assert model.asked == [
@@ -264,8 +265,12 @@ def test_prompt_and_scoring_options_are_passed_to_the_model(eliza: Run, model: F
             {
                 "labels": "letters",
                 "orders": 3,
+                "prompt_order": None,
+                "prompt_format": "plain",
                 "scoring": "mean",
                 "calibration": None,
+                "examples": None,
+                "prior": "none",
                 "option_mass": True,
                 "abstain_below": 0.4,
                 "think": 5,
@@ -274,7 +279,7 @@ def test_prompt_and_scoring_options_are_passed_to_the_model(eliza: Run, model: F
     ]
 
 
-def test_a_calibration_sets_the_defaults_and_rejects_other_settings(
+def test_a_calibration_is_read_and_rejects_another_rule(
     eliza: Run, model: FakeDecider, tmp_path: Path
 ) -> None:
     path = tmp_path / "calibration.json"
@@ -282,8 +287,8 @@ def test_a_calibration_sets_the_defaults_and_rejects_other_settings(
         model="any", rule="mean", labels="letters", orders=2, prompt="default", questions=()
     ).save(path)
     command = ["decide", "--input", "x", *AS_OPTIONS, "--calibration", str(path)]
-    parsed = read_asking(build_parser().parse_args(command))
-    assert (parsed.scoring, parsed.labels, parsed.orders) == ("mean", "letters", 2)
+    calibration = read_asking(build_parser().parse_args(command))["calibration"]
+    assert (calibration.rule, calibration.labels, calibration.orders) == ("mean", "letters", 2)
     message = eliza(*command, "--scoring", "legal", code=1).err
     assert "the calibration is for another rule: expected 'mean', got 'legal'" in message
     assert model.asked == []

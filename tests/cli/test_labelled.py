@@ -104,7 +104,7 @@ def test_a_dry_run_prints_the_prompts_of_a_decision_model(run: Run, kind: str) -
     assert out == "".join(parts)
     for options in (["--scoring", "mean"], ["--labels", "letters"], ["--orders", "2"]):
         out, err = run("decide", "--input", "hello", *ASKED, *model, *options, code=1)
-        assert (out, "has its own labels, orders and scoring" in err) == ("", True)
+        assert (out, "has its own prompts, labels, orders and scoring" in err) == ("", True)
 
 
 def answers(path: str) -> list[dict[str, Any]]:
