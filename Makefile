@@ -165,6 +165,10 @@ test-native: cpu-with-tests
 test-python: cpu-with-tests
 	@$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
+.PHONY: test-real
+test-real: cpu peers ## compare real models, which are downloaded once (400 MB), with llama-server
+	@$(BIN)/python -m pytest -m real -rs tests/real $(PYTEST_ARGS)
+
 .PHONY: coverage
 coverage: cpu-with-tests ## run the Python tests and list the package's files that they do not cover in full
 	@$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadfile --no-loadscope-reorder \
