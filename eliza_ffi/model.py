@@ -244,7 +244,8 @@ class Model:
     def prompt_tokens(self, prompt: str | Prompt) -> list[int]:
         """Convert a prompt to token ids.
 
-        ``choose(prompt)`` gives the same result as ``choose(prompt_tokens(prompt))``.
+        ``choose(prompt)`` gives the same result as ``choose(prompt_tokens(prompt))``, unless the
+        prompt ends with spaces: in a prompt of text they become a part of the labels.
 
         Parameters
         ----------
@@ -936,47 +937,52 @@ class Model:
             :class:`~eliza_ffi.decisions.Predicate`, :class:`~eliza_ffi.decisions.Choice`,
             :class:`~eliza_ffi.decisions.Score` or :class:`~eliza_ffi.decisions.Labels`, or a
             mapping in the format of ``/v1/decisions`` or ``/v1/systemone``.
-        prompt_order
+        wait
+            As :meth:`generate`.
+
+        Other Parameters
+        ----------------
+        prompt_order : str
             ``"question-first"`` or ``"input-first"``. ``"auto"``, the default, takes the order that
             reads fewer tokens; :mod:`eliza_ffi.decisions.prompt_settings` has the rule. The two
             orders give different probabilities.
-        prompt_format
+        prompt_format : str
             ``"chat"``, the model's chat template, or ``"plain"``, text that the model continues.
             ``"auto"``, the default, measures once whether the model answers in its chat format.
-        examples
+        examples : iterable
             Inputs with their right answers, which the prompts show before the input: pairs of an
             input and a mapping from question names to answers, or for a single question the answer
             itself.
-        prior
+        prior : str
             ``"options"``: divide the probabilities by their mean over inputs that favour no option
             (:mod:`eliza_ffi.decisions.option_prior`). ``"none"``: leave them as they are.
             ``"auto"``, the default: ``"options"`` for plain prompts without examples. The path of a
             calibration that ``prior="inputs"`` of :meth:`decide_many` has fitted means the
             same as `calibration`.
-        labels
+        labels : str
             How the model names an option: with its text (``"text"``, the default) or with a letter
             (``"letters"``).
-        orders
+        orders : int
             In how many orders the options of a question are shown; the probabilities are averaged
             over the orders. The default is 1.
-        prompt
+        prompt : callable
             A function that writes the prompt in place of :mod:`eliza_ffi.decisions.layout`. It
             gets the input as a string and an :class:`~eliza_ffi.decisions.Asked` question.
-        scoring
+        scoring : str
             ``"legal"`` (default), ``"joint"``, ``"mean"`` or ``"bytes"``;
             :mod:`eliza_ffi.decisions.scoring` explains the rules and their costs.
-        calibration
+        calibration : Calibration or path
             A calibration that was fitted for this model and these questions, or the path of its
             file, which is read at every call. It also sets the prompts and `scoring`.
-        option_mass
+        option_mass : bool
             Also compute how much of the model's probability for the next token falls on the
             options.
-        abstain_below
+        abstain_below : float
             Abstain if the probability of the most probable answer is lower than this.
-        think
+        think : int
             Let the model write up to this many tokens of reasoning about the input and all
             questions. The questions are then asked about the input and this text.
-        wait, cache
+        cache : CacheOptions
             As :meth:`generate`.
 
         Returns
@@ -1084,6 +1090,7 @@ class Model:
         """
         check_one_input(input)
         asked = as_questions(questions)
+        settings = with_input_prior(self, asked, None, settings)
         checked = settings_for(self.session, asked, settings, method="decision_prompts")
         expanded = [each for question in asked for each in expand(question)]
         return prompt_texts(self.session, input, expanded, checked.how)

@@ -233,6 +233,7 @@ class LabelSet(Generic[T]):
         """
         check_callable("tokenize", tokenize)
         check_callable("detokenize", detokenize)
+        check_text("lead", lead)
         descriptor = build_token_tree_descriptor(
             path, self.texts, lambda text: tokenize_choice(lead + text, tokenize, detokenize)
         )

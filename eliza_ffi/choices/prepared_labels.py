@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
-from ..checks import check_callable, check_kind
+from ..checks import check_callable, check_kind, check_text
 from ..errors import InvalidArgumentError
 from ..library.protocol import PreparedChoices
 from .label_set import LabelSet
@@ -62,6 +62,7 @@ class PreparedLabels(LabelSet[T]):
             raise InvalidArgumentError(
                 "the labels were prepared for another model; prepare them with this model"
             )
+        check_text("lead", lead)
         if lead not in self._tokens:
             self._tokens[lead] = cache.prepare(self, lead)
         return self._tokens[lead]
@@ -105,6 +106,7 @@ class ChoiceCache:
         """
         if isinstance(choices, PreparedLabels):
             return choices.tokens_for(self, lead)
+        check_text("lead", lead)
         key = check_kind("choices", choices, LabelSet, "a LabelSet").texts, lead
         with self._lock:
             tokens = self._of_texts.pop(key, None)

@@ -143,7 +143,7 @@ class Asking:
         prompt, endings = split_common_prefix([list(each.tokens) for each in written])
         generation = generate_request(self._session, prompt, method="decide", **self._stream)
         listed = [
-            Ending(tokens, each.labels, each.k)
+            Ending(tokens, each.labels, each.k, each.lead)
             for tokens, each in zip(endings, written, strict=True)
         ]
         return ScoredPrompt(generation, listed, is_counted)
@@ -181,7 +181,8 @@ class Asking:
             return OptionScores(scores.legal[place], option_mass=scores.option_mass)
         labels = [asked.options[i].label for i in place]
         tokenize, detokenize = self._session.tokenize, self._session.detokenize
-        n_tokens = [len(tokenize_choice(label, tokenize, detokenize)) for label in labels]
+        spelled = [ending.lead + label for label in labels]
+        n_tokens = [len(tokenize_choice(each, tokenize, detokenize)) for each in spelled]
         return OptionScores(
             legal=scores.legal[place],
             joint=scores.joint[place],

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from ..checks import check_one_of
+from ..checks import check_one_of, check_several
 from ..errors import ChatTemplateError, ContextFullError, InvalidArgumentError
 from .asking import Asking, orders_of, score_work
 from .examples import UNTOLD, Examples, named_questions, read_examples
@@ -85,11 +85,11 @@ def settings_of_prompts(
     check_one_of("prior", prior, ("auto", "options", "none"))
     shots = as_examples(questions, argument("examples", None))
     if prompt is not None or decision_model_of(session) is not None:
-        named = {"prompt_order": order, "prompt_format": form, "prior": prior}
-        wrong = [name for name, value in named.items() if value not in ("auto", "none")]
-        if wrong:
-            kind = "a decision model" if prompt is None else "a custom prompt"
-            raise InvalidArgumentError(f"{wrong[0]} has no effect with {kind}: leave it out")
+        for name in ("prompt_order", "prompt_format", "prior"):
+            if given.get(name) not in (None, "auto", "none"):
+                kind = "a decision model" if prompt is None else "a custom prompt"
+                raise InvalidArgumentError(f"{name} has no effect with {kind}: leave it out")
+        shots = as_examples(questions, examples)  # not those of the calibration
         return PromptSettings(labels, orders, prompt, examples=shots)
     named_format, named_order = declared(session)
     if form == "auto":
@@ -152,8 +152,9 @@ def _is_read(given: Any) -> bool:
 
 def _pairs(questions: Sequence[Question], given: Any) -> Any:
     """Return examples whose answers are mappings from names to answers."""
-    if len(questions) != 1 or isinstance(given, str) or not isinstance(given, Iterable):
+    if len(questions) != 1:
         return given
+    given = check_several("examples", given, "a list of pairs of an input and a right answer")
     name = questions[0].name or "0"
     return [
         (each[0], {name: each[1]})

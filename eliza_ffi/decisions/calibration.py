@@ -335,7 +335,10 @@ class Calibration:
             If the text is not a calibration, or is damaged.
         """
         try:
-            return _calibration(_content(text.encode() if isinstance(text, str) else text))
+            raw = text if isinstance(text, bytes) else check_text("text", text).encode()
+            return _calibration(_content(raw))
+        except UnicodeEncodeError as error:
+            raise InvalidArgumentError(f"not Unicode text: {error}") from None
         except KeyError as error:
             raise InvalidArgumentError(f"{error} is missing") from error
 

@@ -22,7 +22,6 @@ from .prompt_settings import PromptArguments
 from .questions import Question
 
 if TYPE_CHECKING:
-    from ..model import Model
     from .deciding import DecideSettings
 
 __all__ = ["N_INPUTS", "STRENGTH", "fit_input_prior", "with_input_prior"]
@@ -35,12 +34,14 @@ STRENGTH = 0.5
 
 
 def fit_input_prior(
-    model: Model, questions: Sequence[Question], inputs: Sequence[Any], settings: Mapping[str, Any]
+    model: Any, questions: Sequence[Question], inputs: Sequence[Any], settings: Mapping[str, Any]
 ) -> Calibration:
     """Fit the prior to a sample of the inputs; inputs that cannot be used are left out.
 
     Parameters
     ----------
+    model
+        An open model.
     settings
         The arguments of `decide`. Those for the prompts and the scoring rule are used.
 
@@ -73,7 +74,7 @@ def fit_input_prior(
 
 
 def with_input_prior(
-    model: Model, questions: Sequence[Question], inputs: Any, settings: DecideSettings
+    model: Any, questions: Sequence[Question], inputs: Any, settings: DecideSettings
 ) -> DecideSettings:
     """Return settings with a calibration in place of ``prior="inputs"`` or the path of a file.
 
@@ -86,8 +87,13 @@ def with_input_prior(
     is_file = isinstance(prior, Calibration | os.PathLike) or (
         isinstance(prior, str) and prior not in ("auto", "options", "none", "inputs")
     )
-    if prior != "inputs" and not is_file:
+    is_of_inputs = isinstance(prior, str) and prior == "inputs"
+    if not is_of_inputs and not is_file:
         return settings
+    if settings.get("think"):
+        raise InvalidArgumentError(
+            "think must be 0 with a prior of the inputs, which is fitted without reasoning"
+        )
     if settings.get("calibration") is not None:
         raise InvalidArgumentError(
             "prior and calibration cannot be combined: a calibration contains a prior"

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .prompts import Asked
-from .questions import Predicate
+from .questions import Choice, Predicate
 
 __all__ = [
     "PROMPT_FORMATS",
@@ -126,7 +126,9 @@ def _plain(asked: Asked, order: PromptOrder) -> tuple[str, str]:
     """Return the plain text before all inputs, and after each of them."""
     if order == "input-first":
         return "", f"\n\n{asked.text}{ANSWER}"
-    if isinstance(asked.question, Predicate) or not asked.options or asked.options[0].is_lettered:
+    question = asked.question
+    is_hidden = isinstance(question, Choice) and not question.lists_options
+    if is_hidden or isinstance(question, Predicate) or asked.options[0].is_lettered:
         return f"{asked.text}\n\n", ANSWER
     described = (f"{INPUT}{option.meaning}{ANSWER}{option.label}\n\n" for option in asked.options)
-    return f"{asked.question.instructions.strip()}\n\n" + "".join(described), ANSWER
+    return f"{question.instructions.strip()}\n\n" + "".join(described), ANSWER

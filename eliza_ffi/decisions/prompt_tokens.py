@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from ..chat.prompt import Prompt
@@ -44,11 +44,14 @@ class QuestionTokens:
     labels : PreparedChoices or TokenTreePayload
     k : int or None
         Search the k most probable labels instead of scoring all.
+    lead : str
+        Spaces that each label begins with, because they have no tokens in the prompt.
     """
 
     tokens: Tokens
     labels: ChoiceTokens
     k: int | None = None
+    lead: str = ""
 
 
 def tokens_of_prompts(
@@ -88,8 +91,8 @@ def _custom(session: Session, written: Any) -> Any:
 
 def _tokens(session: Session, asked: Asked, prompt: Any) -> QuestionTokens:
     labels, k = _labels(asked)
-    tokens, before, _ = continued_by(session, labels, prompt)
-    return QuestionTokens(prompt_tokens(session, before), tokens, k)
+    tokens, before, lead = continued_by(session, labels, prompt)
+    return QuestionTokens(prompt_tokens(session, before), tokens, k, lead)
 
 
 def _labels(asked: Asked) -> tuple[LabelSet[Any], int | None]:
@@ -156,9 +159,7 @@ def _joined(
     if n_skipped >= n_common:  # only tokens of the question are the same, none of the input
         return None
     before = list(first.tokens[: len(first.tokens) - n])
-    return [
-        QuestionTokens([*before, *each.tokens[n_skipped:]], each.labels, each.k) for each in near
-    ]
+    return [replace(each, tokens=[*before, *each.tokens[n_skipped:]]) for each in near]
 
 
 def _length_shared(lists: Sequence[Tokens]) -> int:

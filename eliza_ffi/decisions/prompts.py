@@ -30,7 +30,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from ..checks import check_kind, check_one_of, wrong
+from ..checks import check_kind, check_one_of, check_whole, wrong
 from ..errors import InvalidArgumentError
 from .questions import Choice, Predicate, Score, refuse_not_text, text_of
 
@@ -111,6 +111,7 @@ class Asked:
 
     def label_of(self, option: int) -> str:
         """Return the label of an option, given its index among the question's options."""
+        check_whole("option", option, 0, option_count(self.question) - 1)
         if self.options:
             return self.options[self.order.index(option)].label
         return _options(self.question)[option][0]

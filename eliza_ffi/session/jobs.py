@@ -142,7 +142,7 @@ class Jobs:
     ) -> Work[str | ChoiceResult[Any]]:
         """Return a request that chooses a label; parameters as :meth:`~eliza_ffi.Model.choose`."""
         label_set: LabelSet[Any] = as_label_set(labels)
-        if think:  # the label will not follow the prompt directly
+        if check_whole("think", think, 0):  # the label will not follow the prompt directly
             prompt = prompt_tokens(self.session, prompt)
         request = choice_request(self.session, prompt, label_set, method=method, **settings)
         with_text = request.on_text is not None
@@ -184,7 +184,7 @@ class Jobs:
         """Return a request that ranks labels; parameters as :meth:`~eliza_ffi.Model.rank`."""
         check_keywords(method, settings, set(RankSettings.__annotations__))
         session = self.session
-        if think:
+        if check_whole("think", think, 0):
             prompt = prompt_tokens(session, prompt)
         request = rank_request(session, prompt, as_label_set(labels), **settings)
 

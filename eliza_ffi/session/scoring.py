@@ -42,11 +42,14 @@ class Ending:
     k : int or None
         Find the k most probable labels instead of scoring all. Only for prepared labels, and for
         a library that can rank.
+    lead : str
+        Spaces that each label begins with, because they have no tokens before it.
     """
 
     tokens: Tokens
     choices: ChoiceTokens
     k: int | None = None
+    lead: str = ""
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..decisions.answers import Decision
 from ..decisions.calibration import Calibration
@@ -15,9 +15,6 @@ from ..decisions.input_prior import fit_input_prior, with_input_prior
 from ..decisions.prompts import as_one_input
 from ..decisions.questions import Question
 from ..decisions.reasoning import decision_job, inputs_at_once
-
-if TYPE_CHECKING:
-    from ..model import Model
 
 __all__ = ["RowDecider"]
 
@@ -52,7 +49,7 @@ class RowDecider:
 
     def __init__(
         self,
-        model: Model,
+        model: Any,
         questions: Sequence[Question],
         settings: DecideSettings | Mapping[str, Any],
         sample: Sequence[Any],

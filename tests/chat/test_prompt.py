@@ -195,10 +195,52 @@ def test_a_user_cannot_end_their_turn(tiny_model: Model) -> None:
 
 
 def test_choosing_with_a_prompt_equals_choosing_with_its_tokens(tiny_model: Model) -> None:
-    for prompt in ("message: hi\naction: ", Prompt.format("message: {m}\naction: ", m="hi")):
+    for prompt in ("message: hi\naction:", Prompt.format("message: {m}\naction:", m="hi")):
         tokens = tiny_model.prompt_tokens(prompt)
         found = tiny_model.choose(tokens, ["RESPOND", "IGNORE"], probabilities=True)
         assert found.probability == tiny_model.choose(prompt, ["RESPOND", "IGNORE"]).probability
+
+
+def test_spaces_at_the_end_of_a_prompt_move_into_the_labels(tiny_model: Model) -> None:
+    """The spaces may be in template text, in plain text, or in both."""
+    labels = ["RESPOND", "IGNORE", "STOP"]
+    for spaces in (" ", "   "):
+        expected = tiny_model.choose(
+            "message: hi\naction:", [spaces + label for label in labels], probabilities=True
+        )
+        assert expected.probabilities is not None
+        for prompt in (
+            f"message: hi\naction:{spaces}",
+            Prompt().template("message: hi\naction:").text(spaces),
+            Prompt().text(f"message: hi\naction:{spaces[:-1]}").template(" "),
+        ):
+            found = tiny_model.choose(prompt, labels, probabilities=True)
+            assert found.probabilities is not None
+            assert found.text == found.value == expected.value.strip()
+            assert list(found.probabilities) == labels
+            assert list(found.probabilities.values()) == pytest.approx(
+                list(expected.probabilities.values()), abs=1e-6
+            )
+            prepared = tiny_model.prepare_labels(labels)
+            assert tiny_model.choose(prompt, prepared).probability == pytest.approx(
+                found.probability, abs=1e-6
+            )
+            ranked = tiny_model.rank(prompt, labels, 3)
+            assert dict(zip(ranked.labels, ranked.probabilities, strict=True)) == pytest.approx(
+                dict(found.probabilities), abs=1e-6
+            )
+            pieces: list[str] = []
+            tiny_model.choose(prompt, labels, on_text=pieces.append)
+            assert "".join(pieces) == found.value
+            any_tokens = tiny_model.choose(prompt, labels, tokenization="any", mode="greedy")
+            assert any_tokens.text in labels
+
+
+def test_a_prompt_of_spaces_keeps_them(tiny_model: Model) -> None:
+    labels = ["RESPOND", "IGNORE"]
+    tokens = tiny_model.prompt_tokens("  ")
+    expected = tiny_model.choose(tokens, labels).probability
+    assert tiny_model.choose("  ", labels).probability == expected
 
 
 def test_format_agrees_with_str_format() -> None:

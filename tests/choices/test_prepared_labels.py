@@ -86,7 +86,7 @@ def test_labels_prepared_by_another_model_are_rejected(
 def test_the_cache_keeps_the_most_recently_used_sets() -> None:
     made: list[LabelSet[str]] = []
 
-    def prepare(choices: LabelSet[str]) -> TokenTreePayload:
+    def prepare(choices: LabelSet[str], lead: str) -> TokenTreePayload:
         made.append(choices)
         return TokenTreePayload("", ())
 
@@ -105,7 +105,7 @@ def test_the_cache_keeps_the_most_recently_used_sets() -> None:
 
 @pytest.mark.slow
 def test_a_set_larger_than_the_cache_is_cached_alone() -> None:
-    cache = ChoiceCache(lambda choices: TokenTreePayload("", ()))
+    cache = ChoiceCache(lambda choices, lead: TokenTreePayload("", ()))
     small = cache.tokens_of(string_choices(["a"]))
     large = string_choices([str(i) for i in range(CHOICES_KEPT)])
     kept = cache.tokens_of(large)
