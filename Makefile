@@ -165,8 +165,10 @@ test-native: cpu-with-tests
 test-python: cpu-with-tests
 	@$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
+# Writes copies of the models in full precision into build/real (1.6 GB). Without llama-server, the tests are skipped.
 .PHONY: test-real
-test-real: cpu peers ## compare real models, which are downloaded once (400 MB), with llama-server
+test-real: cpu ## compare real models, which are downloaded once (340 MB), with llama-server
+	-@$(MAKE) --no-print-directory peers
 	@$(BIN)/python -m pytest -m real -rs tests/real $(PYTEST_ARGS)
 
 .PHONY: coverage
