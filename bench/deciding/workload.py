@@ -15,9 +15,9 @@ from write_decision_models import cached_decision_model
 
 from eliza_ffi.decisions import Choice
 from eliza_ffi.decisions.asking import asking_of
+from eliza_ffi.decisions.auto_prompts import settings_of_prompts
 from eliza_ffi.decisions.models.model_asking import decision_model_of
 from eliza_ffi.decisions.models.systemone import SystemoneQuestion
-from eliza_ffi.decisions.prompt_settings import PromptSettings
 from eliza_ffi.model import Model
 
 from ..parts.workload import NOUNS, VERBS, Subject, action_names
@@ -145,9 +145,12 @@ class Questionnaire:
         }
 
     def put(self, given: str) -> PutQuestions:
-        """Tokenize the questions about an input in the same way as `Model.decide`."""
+        """Tokenize the questions about an input as `Model.decide` does with the input first."""
         session, questions = self._model.session, list(self.questions.values())
-        (prompt,) = asking_of(session, given, questions, PromptSettings()).args.prompts
+        wanted = {"prompt_order": "input-first", "prior": "none"}
+        given_settings = {} if decision_model_of(session) else wanted
+        settings = settings_of_prompts(session, questions, given_settings)
+        (prompt,) = asking_of(session, given, questions, settings).args.prompts
         prefix = tuple(map(int, prompt.generation.prompt_tokens))
         endings = tuple(tuple(map(int, ending.tokens)) for ending in prompt.endings)
         texts = tuple(

@@ -42,8 +42,8 @@ TOLERANCE_F16 = 5e-3
 QUANTIZED = 0.05
 """The same for the embedded model, for labels that differ by more."""
 
-PROMPT = "Sort the message into a category.\nmessage: the new chair is for the garden\ncategory: "
-PROMPTS = ("Product: ", PROMPT, "We sell ", "code: ")
+PROMPT = "Sort the message into a category.\nmessage: the new chair is for the garden\ncategory:"
+PROMPTS = ("Product:", PROMPT, "We sell", "code:")
 VOCABULARIES = ("llama-spm", "gpt-2", "falcon", "llama-bpe", "qwen2", "gemma-4")
 SLOW = frozenset(VOCABULARIES[1:])
 

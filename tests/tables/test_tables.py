@@ -1086,7 +1086,7 @@ def test_a_job_can_be_resumed_after_a_full_disk(tmp_path: Path) -> None:
     program = (
         "import resource, signal, sys\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (60000, 60000))\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (68000, 68000))\n"
         "from pathlib import Path\n"
         "import table_work\n"
         "table_work.run(Path(sys.argv[1]), Path(sys.argv[2]))\n"
