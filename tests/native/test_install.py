@@ -230,14 +230,14 @@ def test_the_c_example_makes_the_same_choice_as_the_package(
 @pytest.mark.parametrize(
     ("prompt", "choices"),
     [
-        ("Is this message for you? Answer: ", ["RESPOND", "IGNORE", "STOP"]),
-        ("Next action: IGNORE. Next action: ", ["RESPOND", "IGNORE", "STOP"]),
-        ("Look it up. ", ["SEARCH_WEB", "SEND_EMAIL", "SEND_MESSAGE", "CREATE_NOTE"]),
+        ("Is this message for you? Answer:", ["RESPOND", "IGNORE", "STOP"]),
+        ("Next action: IGNORE. Next action:", ["RESPOND", "IGNORE", "STOP"]),
+        ("Look it up.", ["SEARCH_WEB", "SEND_EMAIL", "SEND_MESSAGE", "CREATE_NOTE"]),
         (
-            "SEND_MAIL_TO_BOB, SEND_MAIL_TO_BOB, ",
+            "SEND_MAIL_TO_BOB, SEND_MAIL_TO_BOB,",
             ["SEND_MAIL_TO_ANN", "SEND_MAIL_TO_BOB", "SEND_MAIL_TO_ALL_OF_THEM"],
         ),
-        ("Once ", ["upon a", "upon a time", "upon a time in a land"]),
+        ("Once", ["upon a", "upon a time", "upon a time in a land"]),
     ],
 )
 def test_the_sampler_in_a_llama_cpp_chain_makes_the_same_choice_as_the_package(

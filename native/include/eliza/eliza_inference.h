@@ -526,10 +526,10 @@ typedef struct {
 
 /* Chooses one of `n_labels` labels as the continuation of `prompt`. The prompt and the labels are NUL-terminated
  * UTF-8 strings. The special tokens that the model expects at the beginning are added to the prompt. Spaces at the end
- * of the prompt count as a part of each label, because in most vocabularies a space and the word after it are one token.
- * Labels must be distinct and not empty. `options` may be NULL. If `probabilities_out` is not NULL, it receives the probability
- * of each label, in the order of the labels. On failure nothing is written. Any number of threads may call this at
- * the same time with one context: they share forward passes. */
+ * of the prompt count as a part of each label, because in most vocabularies a space and the word after it are one
+ * token. Labels must be distinct and not empty. `options` may be NULL. If `probabilities_out` is not NULL, it receives
+ * the probability of each label, in the order of the labels. On failure nothing is written. Any number of threads may
+ * call this at the same time with one context: they share forward passes. */
 ELIZA_API int32_t eliza_inference_choose(EliInferenceContext * ctx, const char * prompt, const char * const * labels,
                                          uint64_t n_labels, const eliza_choose_options_t * options,
                                          eliza_choice_t * result, double * probabilities_out, char ** err);
