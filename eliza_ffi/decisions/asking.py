@@ -108,12 +108,11 @@ class Asking:
         ]
         every = list(itertools.chain.from_iterable(self._asked))
         self._known = KnownPriors.of(session)
-        self._priors = [self._known.get(self._key(asked, joint)) for asked in every]
         # The questions whose prior this request computes.
         self._unknown = [
             asked
-            for asked, prior in zip(every, self._priors, strict=True)
-            if prior is None and self._has_prior(asked)
+            for asked in every
+            if self._has_prior(asked) and self._known.get(self._key(asked, joint)) is None
         ]
         text = input_text(given)
         prompts = [
@@ -160,13 +159,14 @@ class Asking:
             if not orders[0].options:
                 found.append(next(rankings))
                 continue
-            priors = [self._known.get(self._key(asked, self._joint)) for asked in orders]
+            has_prior = self._has_prior(orders[0])
+            priors = [
+                self._known.get(self._key(asked, self._joint)) for asked in orders if has_prior
+            ]
             found.append(
                 QuestionScores(
                     tuple(self._in_own_order(asked, *next(each)) for asked in orders),
-                    tuple(prior for prior in priors if prior is not None)
-                    if self._has_prior(orders[0])
-                    else (),
+                    tuple(prior for prior in priors if prior is not None),
                 )
             )
         return tuple(found)
