@@ -31,7 +31,10 @@ DEPENDENCIES = ("cffi", "jinja2", "jsonschema", "llguidance", "numpy")
 EXTRAS = {
     "serve": (
         "a model over HTTP",
-        ("prometheus-client", "pydantic", "starlette", "uvicorn"),
+        (
+            *(() if sys.version_info >= (3, 14) else ("backports.zstd",)),
+            *("brotli", "prometheus-client", "pydantic", "starlette", "uvicorn"),
+        ),
     ),
     "ray": ("decisions on a Ray cluster", ("ray", "pyarrow")),
     "schema": ("Python classes as answer shapes (JSON Schemas work without it)", ("pydantic",)),

@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import socket
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,7 +25,15 @@ __all__ = ["add_serve_arguments", "run_serve"]
 KEY_VARIABLE = "ELIZA_API_KEY"
 """The environment variable that may hold an API key."""
 
-NEEDED = ("starlette", "uvicorn", "prometheus_client", "pydantic")
+NEEDED = (
+    "starlette",
+    "uvicorn",
+    "prometheus_client",
+    "pydantic",
+    "brotli",
+    "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd",
+)
+"""The modules of the extra ``serve``, to check before the server starts."""
 
 EPILOG = """\
 Endpoints: POST /v1/chat/completions, /v1/responses, /v1/completions, /v1/embeddings, /v1/decisions
@@ -105,9 +114,16 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_arguments(parser)
 
 
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # not even its parent is there
+        return False
+
+
 def run_serve(arguments: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT."""
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    missing = [name for name in NEEDED if not _is_installed(name)]
     if missing:
         raise NotSupportedError(
             f"serving requires {', '.join(missing)}: pip install 'eliza-ffi[serve]'"

@@ -55,9 +55,14 @@ def make_app(
     document = openapi_document(ENDPOINTS)
     started = int(time.time())
     facts = {"id": settings.name, "object": "model", "created": started, "owned_by": "eliza-ffi"}
+    named = {
+        "name": settings.name,
+        "description": model.session.describe().get("model", {}).get("description", ""),
+        "release_date": time.strftime("%Y-%m-%d", time.gmtime(started)),
+    }
 
     async def list_models(_: Request) -> Response:
-        return JSONResponse({"object": "list", "data": [facts]})
+        return JSONResponse({"object": "list", "data": [facts], "models": [named]})
 
     async def describe_model(request: Request) -> Response:
         name = request.path_params["name"]

@@ -2,36 +2,57 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
+import zlib
 from typing import Any
 
+import brotli
 from pydantic_core import from_json
 from starlette.requests import Request
 
 from .refusals import Refusal
 
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
 __all__ = ["MAX_BODY", "MAX_DEPTH", "json_object", "read_body"]
 
 MAX_BODY = 2**20
-"""The maximum length of a request's body, in bytes."""
+"""The maximum length of a request's body in bytes, as it is sent and after it is decompressed."""
+
+CODINGS = ("zstd", "br", "gzip", "deflate")
+"""The supported values of the header ``Content-Encoding``, besides ``identity``."""
+
+ZSTD_WINDOW_LOG = 23
+"""Zstandard frames may use a window of 8 MiB, the limit for HTTP (RFC 9659)."""
+
+ANY_ZLIB_HEADER = 32 + zlib.MAX_WBITS
+"""Tells zlib to detect the header of gzip or of zlib, which HTTP calls ``deflate``."""
 
 MAX_DEPTH = 200
 """The maximum depth of nested JSON in a body, a limit of pydantic's JSON parser."""
 
 
 async def read_body(request: Request) -> bytes:
-    """Read a request's body.
+    """Read a request's body, and decompress it.
 
     Raises
     ------
     Refusal
-        If the body is too long or compressed.
+        If the body is too long, is compressed in an unsupported way, or cannot be decompressed.
     ClientDisconnect
         If the client disconnects before the end of the body.
     """
-    encoding = request.headers.get("content-encoding", "identity")
-    if encoding.lower() != "identity":
+    coding = request.headers.get("content-encoding", "").strip().lower()
+    if coding not in ("", "identity", *CODINGS):
         raise Refusal(
-            415, f"expected an uncompressed body, got the content encoding {encoding!r}", "encoding"
+            415,
+            f"expected one of the content encodings {', '.join(CODINGS)}, got {coding[:80]!r}",
+            "encoding",
+            headers={"accept-encoding": ", ".join(CODINGS)},
         )
     length = request.headers.get("content-length", "")
     if length.isdigit() and int(length) > MAX_BODY:
@@ -41,7 +62,37 @@ async def read_body(request: Request) -> bytes:
         body += chunk
         if len(body) > MAX_BODY:
             raise _too_large()
-    return bytes(body)
+    if coding not in CODINGS:
+        return bytes(body)
+    return await asyncio.to_thread(_decompressed, bytes(body), coding)
+
+
+def _decompressed(body: bytes, coding: str) -> bytes:
+    """Decompress a body, but only a little more than `MAX_BODY` bytes of it."""
+    most = MAX_BODY + 1
+    try:
+        if coding == "br":
+            brotli_reader = brotli.Decompressor()
+            found = brotli_reader.process(body, output_buffer_limit=most)
+            is_whole = brotli_reader.is_finished()
+        else:
+            reader: Any
+            if coding == "zstd":
+                reader = zstd.ZstdDecompressor(
+                    options={zstd.DecompressionParameter.window_log_max: ZSTD_WINDOW_LOG}
+                )
+            else:
+                reader = zlib.decompressobj(ANY_ZLIB_HEADER)
+            found = reader.decompress(body, most)
+            is_whole = reader.eof and not reader.unused_data
+    except (brotli.error, zlib.error, zstd.ZstdError) as error:
+        raise Refusal(400, f"the body is not valid {coding} data: {error}", "encoding") from None
+    if len(found) > MAX_BODY:
+        raise _too_large()
+    if not is_whole:
+        message = f"the body must be one complete {coding} stream, without data after its end"
+        raise Refusal(400, message, "encoding")
+    return bytes(found)
 
 
 def json_object(body: bytes) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter
 from typing_extensions import TypedDict
 
 from .. import __version__
-from .bodies import MAX_BODY, MAX_DEPTH
+from .bodies import CODINGS, MAX_BODY, MAX_DEPTH
 from .endpoint import Endpoint
 from .guard import OPEN_PATHS
 
@@ -38,9 +38,16 @@ class ModelFacts(TypedDict):
     owned_by: str
 
 
+class NamedModel(TypedDict):
+    name: str
+    description: str
+    release_date: str
+
+
 class ModelList(TypedDict):
     object: Literal["list"]
     data: list[ModelFacts]
+    models: list[NamedModel]
 
 
 class Health(TypedDict):
@@ -80,7 +87,8 @@ def openapi_document(endpoints: Sequence[Endpoint[Any]]) -> str:
             "title": "eliza-ffi serve",
             "version": __version__,
             "description": "Serves one model: chat, completions, embeddings and decisions. "
-            f"A request's body has at most {MAX_BODY} bytes and {MAX_DEPTH} levels of nested JSON.",
+            f"A request's body has at most {MAX_BODY} bytes and {MAX_DEPTH} levels of nested JSON. "
+            f"It may be compressed with {', '.join(CODINGS)}.",
         },
         "paths": {
             **{e.path: {"post": _post(e, schema(e.kind), schema(e.response))} for e in endpoints},

@@ -289,7 +289,7 @@ def test_doctor_knows_the_extras_and_dependencies_of_pyproject() -> None:
     listed = project["optional-dependencies"]
     assert set(listed) <= set(EXTRAS)
     for extra, requirements in listed.items():
-        names = {re.split(r"[^a-z0-9-]", requirement)[0] for requirement in requirements}
+        names = {re.split(r"[^a-z0-9.-]", requirement)[0] for requirement in requirements}
         assert set(EXTRAS[extra][1]) <= names, extra
     needed = {re.split(r"[^a-z0-9-]", requirement)[0] for requirement in project["dependencies"]}
     assert set(DEPENDENCIES) == needed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import httpx
 import pytest
@@ -132,10 +133,14 @@ def test_extra_fields_are_sent_only_if_included(server: Served) -> None:
 
 
 def test_models_are_listed_and_found_by_name(server: Served) -> None:
-    (model,) = httpx.get(f"{server.url}/v1/models").json()["data"]
+    listed = httpx.get(f"{server.url}/v1/models").json()
+    (model,) = listed["data"]
     assert model["id"] == "eliza-tiny" and model["object"] == "model"
     assert httpx.get(f"{server.url}/v1/models/eliza-tiny").json() == model
     assert httpx.get(f"{server.url}/v1/models/other").status_code == 404
+    (named,) = listed["models"]
+    assert named["name"] == "eliza-tiny" and "llama" in named["description"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d", named["release_date"])
 
 
 def test_metrics_count_requests_questions_and_tokens(server: Served) -> None:

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
+import tracemalloc
+import zlib
 from pathlib import Path
 from typing import Any
 
+import brotli
 import httpx
 import pytest
 from served import DECISIONS, SYSTEMONE, Served, decisions_body, rejected
+
+from eliza_ffi.serve.bodies import _decompressed
+from eliza_ffi.serve.refusals import Refusal
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
 
 pytestmark = pytest.mark.slow
 
@@ -137,10 +149,84 @@ def test_json_with_200_levels_is_accepted(server: Served) -> None:
     assert httpx.post(server.url + SYSTEMONE, json=body).status_code == 200
 
 
-def test_a_compressed_body_is_rejected(server: Served) -> None:
-    body = gzip.compress(json.dumps(decisions_body()).encode())
-    answer = httpx.post(server.url + DECISIONS, content=body, headers={"content-encoding": "gzip"})
-    assert "'gzip'" in rejected(answer, 415)["message"]
+def zstd_bomb() -> bytes:
+    """Return 4 KiB that decompress to 128 MiB: one block after another of the same byte."""
+    block = (2**17 << 3 | 1 << 1).to_bytes(3, "little") + b" "
+    last = (1).to_bytes(3, "little")
+    return b"\x28\xb5\x2f\xfd\x00\x38" + block * 1024 + last
+
+
+COMPRESS = {
+    "zstd": zstd.compress,
+    "br": brotli.compress,
+    "gzip": gzip.compress,
+    "deflate": zlib.compress,
+}
+
+
+def send_compressed(server: Served, path: str, body: bytes, coding: str) -> httpx.Response:
+    """Send a body whose content encoding is `coding`."""
+    headers = {"content-encoding": coding}
+    return httpx.post(server.url + path, content=body, headers=headers, timeout=60)
+
+
+@pytest.mark.parametrize("coding", COMPRESS)
+def test_bodies_may_be_compressed(server: Served, coding: str) -> None:
+    """Earlier versions answered every compressed body with status 415."""
+    compress = COMPRESS[coding]
+    for path, body in (
+        (DECISIONS, decisions_body()),
+        (SYSTEMONE, {"state": "Hello.", "questions": {"so": NOUL}}),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}], "max_tokens": 1}),
+        ("/v1/responses", {"input": "a", "max_output_tokens": 1}),
+        ("/v1/completions", {"prompt": "a", "max_tokens": 1}),
+        ("/v1/embeddings", {"input": "a"}),
+    ):
+        answer = send_compressed(server, path, compress(json.dumps(body).encode()), coding)
+        assert answer.status_code == 200, answer.text
+
+
+@pytest.mark.parametrize("coding", COMPRESS)
+def test_the_limit_of_a_body_counts_decompressed_bytes(server: Served, coding: str) -> None:
+    compress = COMPRESS[coding]
+    fits = json.dumps(decisions_body("")).encode()
+    fits += b" " * (2**20 - len(fits))
+    assert send_compressed(server, DECISIONS, compress(fits), coding).status_code == 200
+    for too_long in (fits + b" ", fits + b" " * 2**26):
+        answer = send_compressed(server, DECISIONS, compress(too_long), coding)
+        assert "1048576 bytes" in rejected(answer, 413)["message"]
+
+
+@pytest.mark.parametrize("coding", COMPRESS)
+def test_damaged_compressed_bodies_are_rejected(server: Served, coding: str) -> None:
+    body = COMPRESS[coding](json.dumps(decisions_body()).encode())
+    for damaged in (body[:-1], body + b"more", b"", b"{}", body + body):
+        error = rejected(send_compressed(server, DECISIONS, damaged, coding))
+        assert error["code"] == "encoding" and coding in error["message"]
+
+
+def test_a_bomb_is_not_decompressed_as_a_whole() -> None:
+    bodies = {coding: compress(bytes(2**27)) for coding, compress in COMPRESS.items()}
+    bodies["zstd"] = zstd_bomb()
+    for coding, bomb in bodies.items():
+        tracemalloc.start()
+        with pytest.raises(Refusal) as caught:
+            _decompressed(bomb, coding)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert caught.value.status == 413 and peak < 2**23, coding
+
+
+def test_zstandard_windows_above_8_mebibytes_are_rejected(server: Served) -> None:
+    large = zstd.compress(b" " * 2**25, options={zstd.CompressionParameter.window_log: 25})
+    rejected(send_compressed(server, DECISIONS, large, "zstd"))
+
+
+@pytest.mark.parametrize("coding", ["compress", "gzip, gzip", "x" * 500])
+def test_other_content_encodings_are_rejected(server: Served, coding: str) -> None:
+    answer = send_compressed(server, DECISIONS, b"{}", coding)
+    assert "zstd, br, gzip, deflate" in rejected(answer, 415)["message"]
+    assert answer.headers["accept-encoding"] == "zstd, br, gzip, deflate"
 
 
 def test_unknown_paths_and_methods_are_rejected(server: Served) -> None:
