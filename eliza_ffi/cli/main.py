@@ -113,13 +113,22 @@ def _run(argv: Sequence[str] | None) -> int:
 
 def _unknown_argument(given: str, parser: argparse.ArgumentParser) -> str:
     known = re.findall(r"--[a-z-]+", parser.format_help())
-    near = difflib.get_close_matches(given.partition("=")[0], known, n=1)
+    if given.startswith("-"):
+        given = given.partition("=")[0]  # without the value, which may be a key
+    near = difflib.get_close_matches(given, known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"see {parser.prog} --help"
     return f"{parser.prog} has no argument {given!r}: {hint}"
 
 
 class _CommandParser(argparse.ArgumentParser):
-    """A parser that reports a wrong command line in one line, without printing the usage first."""
+    """A parser that reports a wrong command line in one line, without printing the usage first.
+
+    It takes no abbreviations of options: ``--api-key KEY`` would mean ``--api-key-file KEY``, and
+    the error would print the key.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings, allow_abbrev=False)
 
     def error(self, message: str) -> NoReturn:
         raise UsageError(f"{message}; see {self.prog} --help")

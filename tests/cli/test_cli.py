@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from checkout import ROOT
-from command import Run, runner
+from command import Run, parsers, runner
 
 from eliza_ffi.chat.template import ChatTemplate, template_of_model
 from eliza_ffi.cli.doctor import DEPENDENCIES, EXTRAS
@@ -356,7 +356,7 @@ ONE_LABEL = ["choose", "--prompt", "x", "--choice", "a"]
         ([], "required: command; see eliza-ffi --help"),
         (["decide", "--output"], "--output: expected one argument; see eliza-ffi decide --help"),
         (["decide", "--inptu", "x"], "decide has no argument '--inptu': did you mean --input?"),
-        (["choose", "--chioce=a"], "choose has no argument '--chioce=a': did you mean --choice?"),
+        (["choose", "--chioce=a"], "choose has no argument '--chioce': did you mean --choice?"),
         (["demo", "--xyz"], "demo has no argument '--xyz': see eliza-ffi demo --help"),
         (["demo", "more"], "demo has no argument 'more': see eliza-ffi demo --help"),
         ([*ONE_LABEL, "--temperature", "0.5"], "--temperature requires --mode sample"),
@@ -369,6 +369,29 @@ def test_a_wrong_command_line_exits_with_2(eliza: Run, arguments: list[str], mes
     assert message in err
     assert err.count("\n") == 1
     assert out == ""
+
+
+@pytest.mark.parametrize("command", parsers())
+def test_no_command_takes_abbreviated_options(eliza: Run, command: str) -> None:
+    """``serve --api-key KEY`` was read as ``--api-key-file KEY``, and the error contained the key."""
+    known = {name for action in parsers()[command]._actions for name in action.option_strings}
+    abbreviated = {name[:-1] for name in known if len(name) > 3} - known
+    assert abbreviated
+    for option in sorted(abbreviated):
+        for given in ([option, "sk-123"], [f"{option}=sk-123"]):
+            out, err = eliza(command, *given, code=2)
+            assert "sk-123" not in out + err
+            assert f"{command} has no argument '{option}'" in err or "are required" in err
+
+
+def test_the_main_command_takes_no_abbreviated_options(eliza: Run) -> None:
+    assert "has no argument '--vers'" in eliza("--vers", "doctor", code=2).err
+
+
+def test_an_api_key_in_place_of_its_file_is_not_printed(eliza: Run) -> None:
+    for given in (["--api-key", "sk-123"], ["--api-key=sk-123"]):
+        _, err = eliza("serve", *given, code=2)
+        assert "did you mean --api-key-file?" in err and "sk-123" not in err
 
 
 def test_a_missing_prompt_at_a_terminal_exits_with_2(
