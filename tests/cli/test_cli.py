@@ -373,7 +373,7 @@ def test_a_wrong_command_line_exits_with_2(eliza: Run, arguments: list[str], mes
 
 @pytest.mark.parametrize("command", parsers())
 def test_no_command_takes_abbreviated_options(eliza: Run, command: str) -> None:
-    """``serve --api-key KEY`` was read as ``--api-key-file KEY``, and the error contained the key."""
+    """``serve --api-key KEY`` meant ``--api-key-file KEY``, and the error contained the key."""
     known = {name for action in parsers()[command]._actions for name in action.option_strings}
     abbreviated = {name[:-1] for name in known if len(name) > 3} - known
     assert abbreviated
