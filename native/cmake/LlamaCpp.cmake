@@ -168,6 +168,14 @@ set(ggml_DIR ${_prefix}/lib/cmake/ggml)
 find_package(llama REQUIRED CONFIG PATHS ${_prefix}/lib/cmake/llama NO_DEFAULT_PATH NO_CMAKE_FIND_ROOT_PATH)
 eliza_link_backend()
 
+# Without the renamed call, our attention kernel would silently be left out.
+file(GLOB _ggml_cpu ${_prefix}/lib/*ggml-cpu*)
+list(GET _ggml_cpu 0 _ggml_cpu)
+file(STRINGS ${_ggml_cpu} _call REGEX eliza_compute_attention LIMIT_COUNT 1)
+if(NOT _call)
+  message(FATAL_ERROR "${_ggml_cpu} does not call eliza_compute_attention: llama.cpp calls its attention kernel in another way than from C, or other settings of CMAKE_C_FLAGS have replaced those of LlamaCpp.cmake")
+endif()
+
 # Installs the licences of the code that is linked into the library: llama.cpp, and its copy of nlohmann/json.
 function(eliza_install_licenses folder)
   install(FILES ${LLAMA_CPP_SOURCE_DIR}/LICENSE DESTINATION ${folder} RENAME LICENSE.llama.cpp)

@@ -24,6 +24,7 @@ struct Case {
     Mask mask = nullptr;
     float max_bias = 0.0f, softcap = 0.0f;
     bool sinks = false;
+    float first_sink = -2.0f;
 };
 
 std::ostream & operator<<(std::ostream & out, const Case & c) { return out << c.name; }
@@ -77,7 +78,7 @@ public:
         if (c.sinks) {
             sinks_ = ggml_new_tensor_1d(context_, GGML_TYPE_F32, c.heads);
             for (int64_t i = 0; i < c.heads; ++i) {
-                static_cast<float *>(sinks_->data)[i] = static_cast<float>(i) - 2.0f;
+                static_cast<float *>(sinks_->data)[i] = sink(i);
             }
             ggml_flash_attn_ext_add_sinks(result_, sinks_);
         }
@@ -108,7 +109,19 @@ public:
         return out;
     }
 
+    // Makes the values of a cell infinite.
+    void spoil(int64_t cell) {
+        for (int64_t group = 0; group < case_.groups; ++group) {
+            char * row = static_cast<char *>(v_->data) + static_cast<size_t>(cell) * v_->nb[1] +
+                         static_cast<size_t>(group) * v_->nb[2];
+            std::fill_n(reinterpret_cast<ggml_fp16_t *>(row), case_.dv, ggml_fp32_to_fp16(INFINITY));
+        }
+    }
+    void set_parameter(int32_t index, int32_t value) { result_->op_params[index] = value; }
+
 private:
+    float sink(int64_t head) const { return head == 0 ? case_.first_sink : static_cast<float>(head) - 2.0f; }
+
     float scale() const { return 1.0f / std::sqrt(static_cast<float>(case_.dk)); }
 
     ggml_tensor * values(ggml_type type, int64_t n, int64_t n1, int64_t n2,
@@ -153,7 +166,7 @@ private:
         const int64_t group = head / (case_.heads / case_.groups);
         const std::vector<float> q = row_of(q_, row, head, s);
         std::vector<double> sums(static_cast<size_t>(case_.dv), 0.0);
-        double total = case_.sinks ? std::exp(static_cast<double>(head) - 2.0) : 0.0;
+        double total = case_.sinks ? std::exp(static_cast<double>(sink(head))) : 0.0;
         for (int64_t cell = 0; cell < case_.cells; ++cell) {
             const float bias = case_.mask ? ggml_fp16_to_fp32(ggml_fp32_to_fp16(case_.mask(s, row, cell))) : 0.0f;
             if (bias == off) {
@@ -277,6 +290,51 @@ TEST(CpuAttentionTest, OddSizesWork) {
     for (size_t i = 0; i < got.size(); ++i) {
         ASSERT_NEAR(got[i], expected[i], 1e-2);
     }
+}
+
+TEST(CpuAttentionTest, ASinkOfMinusInfinityIsNoSink) {
+    Case c;
+    c.sinks = true;
+    c.first_sink = -INFINITY;
+    c.mask = text_after(90);
+    const std::vector<float> expected = Operation(c).expected();
+    const std::vector<float> got = Operation(c).run(2);
+    for (size_t i = 0; i < got.size(); ++i) {
+        ASSERT_NEAR(got[i], expected[i], 3e-6) << i;
+    }
+}
+
+TEST(CpuAttentionTest, AnInfiniteValueReachesOnlyTheRowsThatAttendToIt) {
+    for (const int64_t n_rows : {2, 3, 40}) {
+        for (const int64_t groups : {8, 2}) {
+            Case c;
+            c.rows = n_rows;
+            c.groups = groups;
+            c.mask = text_after(90);
+            const std::vector<float> expected = Operation(c).run(2);
+            Operation spoiled(c);
+            spoiled.spoil(90 + n_rows - 1);  // only the last row attends to it
+            const std::vector<float> got = spoiled.run(2);
+            const auto n_others = static_cast<size_t>((n_rows - 1) * c.heads * c.dv);
+            for (size_t i = 0; i < got.size(); ++i) {
+                if (i < n_others) {
+                    ASSERT_EQ(got[i], expected[i]) << i << " of " << n_rows << " rows";
+                } else {
+                    ASSERT_FALSE(std::isfinite(got[i])) << i;
+                }
+            }
+        }
+    }
+}
+
+// llama.cpp's kernel is less exact, which shows that it computed the operation.
+TEST(CpuAttentionTest, AnUnknownParameterIsLeftToLlamaCpp) {
+    Case c;
+    c.mask = text_after(90);
+    const std::vector<float> ours = Operation(c).run(1);
+    Operation unknown(c);
+    unknown.set_parameter(4, 1);
+    EXPECT_NE(unknown.run(1), ours);
 }
 
 // The cells of a row in other places of the cache.

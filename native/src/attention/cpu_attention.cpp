@@ -92,11 +92,17 @@ public:
             std::clamp(std::max(share, std::min(group_, n_queries / params.nth)), int64_t{1}, most_queries);
     }
 
-    // Returns whether this kernel can compute the operation.
+    // Returns whether this kernel can compute the operation. A later llama.cpp could add parameters and inputs.
     bool is_supported() const {
+        constexpr size_t n_known = 4;  // parameters: scale, max_bias, softcap, precision
+        constexpr size_t n_sources = 5;
+        const auto is_zero = [](int32_t value) { return value == 0; };
+        const bool is_known = std::all_of(out_.op_params + n_known, std::end(out_.op_params), is_zero) &&
+                              std::all_of(out_.src + n_sources, std::end(out_.src),
+                                          [](const ggml_tensor * source) { return source == nullptr; });
         const bool has_usual_mask = mask_ == nullptr || (mask_->type == GGML_TYPE_F16 && mask_->ne[2] == 1);
         const bool is_one_to_one = k_.ne[2] == v_.ne[2] && k_.ne[3] == q_.ne[3] && v_.ne[3] == q_.ne[3];
-        return !params_.use_ref && q_.type == GGML_TYPE_F32 && is_readable(q_) && is_readable(k_) && is_readable(v_) &&
+        return is_known && !params_.use_ref && q_.type == GGML_TYPE_F32 && is_readable(q_) && is_readable(k_) && is_readable(v_) &&
                has_usual_mask && is_one_to_one &&
                static_cast<size_t>(n_scratch() * params_.nth) * sizeof(float) <= params_.wsize;
     }
@@ -291,21 +297,25 @@ private:
                                   : -step / 2.0f * static_cast<float>(2 * (head - n) + 1));
     }
 
-    // Divides the sums by the totals. A sink is a score without a value.
-    void finish(const Queries & queries) const {
+    // Divides the sums by the totals. A sink is a score without a value. Returns false if a result is not finite.
+    bool finish(const Queries & queries) const {
+        bool is_finite = true;
         for (int64_t i = 0; i < queries.n(); ++i) {
             float * sums = queries.sums + i * dv_;
             float total = queries.totals[i];
             if (sinks_ != nullptr) {
-                const float sink = static_cast<const float *>(sinks_->data)[queries.head_of(i)] * log2_e;
+                const float value = static_cast<const float *>(sinks_->data)[queries.head_of(i)];
+                const float sink = std::max(value * log2_e, hidden);  // minus infinity is no sink
                 raise_base(queries, i, sink);
                 total = queries.totals[i] + simd::exp2(simd::all(sink), simd::all(queries.bases[i]))[0];
             }
-            simd::scale(sums, dv_, total > 0.0f ? 1.0f / total : 0.0f);
+            simd::scale(sums, dv_, total == 0.0f ? 0.0f : 1.0f / total);
+            is_finite = is_finite && std::all_of(sums, sums + dv_, [](float x) { return std::isfinite(x); });
             const int64_t place = queries.head_of(i) + out_.ne[1] * (queries.row_of(i) + out_.ne[2] * queries.sequence);
             std::memcpy(static_cast<char *>(out_.data) + static_cast<size_t>(place) * out_.nb[1], sums,
                         static_cast<size_t>(dv_) * sizeof(float));
         }
+        return is_finite;
     }
 
     // ---- Cells ------------------------------------------------------------------------------------
@@ -338,7 +348,16 @@ private:
             });
             n = n_next;
         }
-        for_each_group([&](const Queries & queries) { finish(queries); });
+        bool is_finite = true;
+        for_each_group([&](const Queries & queries) { is_finite = finish(queries) && is_finite; });
+        if (is_finite || task.n_rows == 1) {
+            return;
+        }
+        // A cell that is hidden from a row has the weight 0 there, but 0 times infinity is not 0. Rows alone read no
+        // cells of others.
+        for (int64_t row = task.row; row < task.row + task.n_rows; ++row) {
+            compute<Reader>({task.sequence, row, 1, task.head, task.n_heads});
+        }
     }
 
     // The keys and values of a group are far apart, so the CPU does not prefetch them by itself.
