@@ -435,5 +435,18 @@ TEST_F(SavedSlots, MakeRoomByRemovingUnneededTokens) {
     EXPECT_EQ(pull(restored, 2).status, 0);
 }
 
+TEST_F(SavedSlots, AShortNameBesideSimilarNames) {
+    const StreamHandle stream = prompted();
+    for (const char * other : {"a.", "a.1", "a.123-4", "a.-", "a.part", "a.1.part.old", "a"}) {
+        std::ofstream(folder / other) << "x";
+    }
+    std::string text;
+    EXPECT_EQ(save(stream, (folder / "a").string(), &text), 0) << text;
+    EXPECT_TRUE(fs::exists(folder / "a.1.part.old"));
+    std::ofstream(folder / "a.17-3.part") << "x";  // an abandoned file
+    EXPECT_EQ(save(stream, (folder / "a").string(), &text), 0) << text;
+    EXPECT_FALSE(fs::exists(folder / "a.17-3.part"));
+}
+
 }  // namespace
 }  // namespace eliza::test

@@ -75,9 +75,11 @@ private:
         }
         for (const std::filesystem::path & path : found) {
             const std::string name = path.filename().string();
-            if (name.size() > begin.size() && name.compare(0, begin.size(), begin) == 0 &&
-                name.find_first_not_of("0123456789-", begin.size()) == name.size() - std::strlen(ending) &&
-                name.compare(name.size() - std::strlen(ending), std::string::npos, ending) == 0) {
+            if (name.compare(0, begin.size(), begin) != 0) {
+                continue;
+            }
+            const size_t end = name.find_first_not_of("0123456789-", begin.size());
+            if (end != std::string::npos && end > begin.size() && name.substr(end) == ending) {
                 remove_unless_in_use(path);
             }
         }
