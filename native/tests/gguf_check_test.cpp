@@ -290,6 +290,27 @@ const Case cases[] = {
      "too long for a PLaMo tokenizer"},
     {"APartWithoutTheName", [](Header & h) { h.short_number("split.count", 2); },
      "expected the first one, whose name ends in \"-00001-of-00002.gguf\": pass the path of that file"},
+    {"ALaterPart",
+     [](Header & h) {
+         h.remove("general.architecture");
+         h.short_number("split.no", 2);
+         h.short_number("split.count", 3);
+     },
+     "is file 3 of a model of 3 files: pass the path of the first file"},
+    {"AnAdapter", [](Header & h) { h.text("general.type", "adapter"); }, "is a LoRA adapter: pass the path of the model"},
+    {"AnImportanceMatrix",
+     [](Header & h) {
+         h.remove("general.architecture");
+         h.text("general.type", "imatrix");
+     },
+     "is an importance matrix"},
+    {"AProjector", [](Header & h) { h.text("general.architecture", "clip"); }, "is a projector for images or sound"},
+    {"AnImageModel",
+     [](Header & h) {
+         h.text("general.architecture", "flux");
+         h.remove("tokenizer.ggml.model");
+     },
+     "is not a language model: it has no vocabulary (general.architecture is \"flux\")"},
 };
 
 class Refused : public GgufCheck, public testing::WithParamInterface<Case> {};

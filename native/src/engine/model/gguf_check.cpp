@@ -179,10 +179,35 @@ std::vector<std::string> other_parts(const GgufHeader & first, const std::string
     return paths;
 }
 
+// Says what a file is that is no language model. llama.cpp would only say which key is missing.
+void check_kind(const GgufHeader & file) {
+    if (const auto part = file.number<uint16_t>("split.no", GGUF_TYPE_UINT16).value_or(0); part > 0) {
+        throw file.error("is file " + std::to_string(part + 1) + " of a model of " +
+                         std::to_string(file.number<uint16_t>("split.count", GGUF_TYPE_UINT16).value_or(0)) +
+                         " files: pass the path of the first file");
+    }
+    const std::string_view type = file.text("general.type").value_or("");
+    const std::string_view arch = file.text("general.architecture").value_or("");
+    if (type == "adapter") {
+        throw file.error("is a LoRA adapter: pass the path of the model, and the adapter in option lora");
+    }
+    if (type == "imatrix" || file.has("imatrix.chunk_count")) {
+        throw file.error("is an importance matrix for quantizing a model: pass the path of the model");
+    }
+    if (type == "mmproj" || arch == "clip") {
+        throw file.error("is a projector for images or sound (mmproj): pass the path of its language model");
+    }
+    if (!arch.empty() && !file.has("tokenizer.ggml.model")) {
+        throw file.error("is not a language model: it has no vocabulary (general.architecture is \"" +
+                         std::string(arch) + "\")");
+    }
+}
+
 }  // namespace
 
 std::vector<GgufFile> check_model_file(const std::string & path) {
     const GgufHeader file(path);
+    check_kind(file);
     const auto arch = file.text("general.architecture");
     if (!arch || arch->empty()) throw file.error("general.architecture is missing or is not a string");
     const Settings settings(file, *arch);
