@@ -18,7 +18,8 @@ import difflib
 import math
 import operator
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from numbers import Real
 from typing import Any, TypeAlias, TypeVar
 
@@ -42,6 +43,7 @@ __all__ = [
     "check_whole",
     "did_you_mean",
     "found",
+    "naming",
     "short_repr",
     "wrong",
 ]
@@ -76,7 +78,20 @@ def wrong(name: str, expected: str, value: object, hint: str = "") -> InvalidArg
         The next step, if there is an obvious one.
     """
     then = f"; {hint}" if hint else ""
-    return InvalidArgumentError(f"{name} must be {expected}, got {found(value)}{then}")
+    error = InvalidArgumentError(f"{name} must be {expected}, got {found(value)}{then}")
+    argument = name.partition("[")[0]
+    error.argument = argument if argument.isidentifier() else None  # not "the name of tool 2"
+    return error
+
+
+@contextmanager
+def naming(argument: str) -> Iterator[None]:
+    """Set `argument` of each InvalidArgumentError that leaves the ``with`` block."""
+    try:
+        yield
+    except InvalidArgumentError as error:
+        error.argument = argument
+        raise
 
 
 def found(value: object) -> str:

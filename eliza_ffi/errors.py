@@ -51,7 +51,15 @@ class ModelError(ElizaError):
 
 
 class InvalidArgumentError(ElizaError, ValueError):
-    """An argument has a wrong type or value, or a method was called at the wrong time."""
+    """An argument has a wrong type or value, or a method was called at the wrong time.
+
+    Attributes
+    ----------
+    argument : str or None
+        The name of the wrong argument, if it is known.
+    """
+
+    argument: str | None = None
 
 
 class ChatTemplateError(InvalidArgumentError):

@@ -126,3 +126,18 @@ def test_fields_are_set_to_the_checked_values() -> None:
     assert type(owner.n) is int
     with pytest.raises(InvalidArgumentError, match="text must be a whole number, got 'a'"):
         checks.check_fields(owner, {"text": (int, checks.check_whole)})
+
+
+def test_errors_have_the_name_of_the_argument() -> None:
+    for name, argument in (("n", "n"), ("prompts[3]", "prompts"), ("the name of tool 0", None)):
+        with pytest.raises(InvalidArgumentError) as caught:
+            checks.check_whole(name, "x")
+        assert caught.value.argument == argument
+    assert InvalidArgumentError("wrong").argument is None
+
+
+def test_the_outermost_name_of_an_argument_counts() -> None:
+    raises = pytest.raises(InvalidArgumentError)
+    with raises as caught, checks.naming("tools"), checks.naming("name"):
+        checks.check_text("description", 5)
+    assert caught.value.argument == "tools"

@@ -139,10 +139,17 @@ def run_serve(arguments: argparse.Namespace) -> int:
         _listening(server.listen, settings) as listening,
         open_model(arguments, arguments.n_slots) as model,
     ):
-        if not server.check_model(model, settings):
+        generates = server.check_model(model, settings)
+        if not generates:
             logging.warning("the model cannot generate text: only /v1/embeddings answers")
         ready = f"{settings.name} is served at {_url(listening)}"
-        sent = server.serve(model, settings, listening, lambda: print(ready, flush=True))
+        sent = server.serve(
+            model,
+            settings,
+            listening,
+            lambda: print(ready, flush=True),
+            generates=generates,
+        )
     if sent == signal.SIGINT:
         raise KeyboardInterrupt
     return 0

@@ -35,7 +35,11 @@ ENDPOINTS = (CHAT, RESPONSES, COMPLETIONS, EMBEDDINGS, DECISIONS, SYSTEMONE)
 
 
 def make_app(
-    model: AsyncModel, settings: ServeSettings, admission: Admission | None = None
+    model: AsyncModel,
+    settings: ServeSettings,
+    admission: Admission | None = None,
+    *,
+    generates: bool = True,
 ) -> ASGIApp:
     """Return the application that serves a model.
 
@@ -45,13 +49,23 @@ def make_app(
         An open model. It is not closed here.
     admission
         The limits for running and waiting requests; None = from the settings.
+    generates
+        Whether the model can generate text. If it can only compute embeddings, pass False: all
+        other endpoints then answer with status 501.
     """
     if admission is None:
         admission = admission_for(model, settings)
     metrics = ServeMetrics(admission, lambda: model.session.describe().get("passes", {}))
     build = model.session.describe().get("llama_cpp", {}).get("commit", "")
     fingerprint = f"{build}-eliza-ffi-{__version__}".removeprefix("-")
-    serving = Serving(model, settings, admission, metrics, fingerprint)
+    length = 0
+
+    def n_ctx() -> int:
+        nonlocal length
+        length = length or model.session.describe().get("passes", {}).get("n_ctx", 0)
+        return length
+
+    serving = Serving(model, settings, admission, metrics, fingerprint, generates, n_ctx)
     document = openapi_document(ENDPOINTS)
     started = int(time.time())
     facts = {"id": settings.name, "object": "model", "created": started, "owned_by": "eliza-ffi"}

@@ -10,11 +10,12 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Field, model_validator
 from typing_extensions import NotRequired, TypedDict
 
+from ..checks import short_repr
 from ..session.requests import TextPiece, TokenLogprob
 from ..session.thinking import written_reasoning
 from ..session.tool_calls import CallPiece, ToolCall, conversation_tokens
 from .decisions import RefusalPart
-from .endpoint import Endpoint, Events, Running
+from .endpoint import Answer, Endpoint, Running
 from .fields import BY_TYPE, Body, NoEffect, StringOrArray, StringOrObject
 from .refusals import unfit
 from .text import (
@@ -258,7 +259,7 @@ class ChatResponse(TypedDict):
 # ---- The handler --------------------------------------------------------------------------------
 
 
-async def _chat(request: ChatRequest, running: Running) -> dict[str, Any] | Events:
+async def _chat(request: ChatRequest, running: Running) -> Answer:
     if request.top_logprobs is not None and not request.logprobs:
         raise unfit("top_logprobs", "this field needs logprobs: true")
     check_stream_options(request.stream_options, request.stream)
@@ -273,6 +274,7 @@ async def _chat(request: ChatRequest, running: Running) -> dict[str, Any] | Even
         tool_choice=named.model_dump() if isinstance(named, NamedFunction) else named,
         effort=request.reasoning_effort,
         max_tokens=request.max_completion_tokens or request.max_tokens,
+        length_field="max_completion_tokens" if request.max_completion_tokens else "max_tokens",
         has_logprobs=bool(request.logprobs),
         stop=request.stops,
     )
@@ -280,7 +282,7 @@ async def _chat(request: ChatRequest, running: Running) -> dict[str, Any] | Even
     n = len(writings)
     if request.stream:
         head = running.head("chatcmpl", "chat.completion.chunk")
-        return Events(chunks(running, writings, head, _Deltas().of, n, request.with_usage))
+        return await chunks(running, writings, head, _Deltas().of, n, request.with_usage)
     answers = await all_written(running, writings)
     head = running.head("chatcmpl", "chat.completion")
     return {**head, "choices": [*map(_choice, answers, count())], "usage": usage_of(answers, n)}
@@ -296,6 +298,7 @@ async def chat_writing(
     tool_choice: str | dict[str, Any] | None,
     effort: Effort | None,
     max_tokens: int | None,
+    length_field: str,
     has_logprobs: bool,
     stop: tuple[str, ...] = (),
 ) -> Writing:
@@ -305,7 +308,7 @@ async def chat_writing(
     ----------
     messages
         The conversation, as chat templates expect it.
-    limit, stop
+    limit, length_field, stop
         As in :class:`~eliza_ffi.serve.text.Writing`.
     tool_choice
         ``"auto"`` (the same as None), ``"required"``, ``"none"``, or a named tool in OpenAI's form.
@@ -325,6 +328,12 @@ async def chat_writing(
     if tool_choice not in (None, "auto", "none") and not tools:
         named = tool_choice["function"]["name"] if isinstance(tool_choice, dict) else tool_choice
         raise unfit("tool_choice", f"{named!r} needs tools")
+    listed = [each.model_dump(exclude_none=True) for each in tools]
+    if has_tools and isinstance(tool_choice, dict):
+        names = [tool.get("function", tool)["name"] for tool in listed]
+        if (name := tool_choice["function"]["name"]) not in names:
+            expected = f"expected the name of a tool ({', '.join(names):.200})"
+            raise unfit("tool_choice", f"{expected}, got {short_repr(name)}")
     if isinstance(limit, ExactLabels) and has_tools:
         raise unfit("tools", "tools cannot be combined with an exact choice; leave one out")
     if has_logprobs and (has_tools or isinstance(limit, ExactLabels)):
@@ -334,7 +343,6 @@ async def chat_writing(
     tokens: Sequence[int] = ()
     use = reasoning = None
     if has_tools:
-        listed = [each.model_dump(exclude_none=True) for each in tools]
         is_parallel = request.parallel_tool_calls is not False
         use = ToolUse(messages, variables, listed, tool_choice or "auto", is_parallel)
     else:
@@ -350,6 +358,7 @@ async def chat_writing(
         logprobs=(request.top_logprobs or 0) if has_logprobs else None,
         limit=limit,
         limit_field=request.limit_field,
+        length_field=length_field,
         tools=use,
         reasoning=reasoning,
     )

@@ -15,7 +15,7 @@ from ..session.requests import TextPiece, TokenLogprob, prompt_tokens
 from ..session.session import Session
 from ..session.tool_calls import Beginning
 from .chat import ChatUsage
-from .endpoint import Endpoint, Events, Running
+from .endpoint import Answer, Endpoint, Running
 from .refusals import unfit
 from .text import ExactLabels, Step, Writing, Written, all_written, chunks, usage_of
 from .text_fields import CompletionFields, check_stream_options
@@ -130,7 +130,7 @@ class _Prompt:
         )
 
 
-async def _complete(request: CompletionRequest, running: Running) -> dict[str, Any] | Events:
+async def _complete(request: CompletionRequest, running: Running) -> Answer:
     check_stream_options(request.stream_options, request.stream)
     session = running.model.session
     given = await session.helpers.run(_prompts, session, request)
@@ -148,7 +148,7 @@ async def _complete(request: CompletionRequest, running: Running) -> dict[str, A
         ]
         if request.stream:
             texts = _StreamedTexts([each.text if request.echo else "" for each in prompts])
-            return Events(chunks(running, writings, head, texts.of, n, request.with_usage))
+            return await chunks(running, writings, head, texts.of, n, request.with_usage)
         written = await all_written(running, writings)
         answers = [
             prompt.answer(session, each) for prompt, each in zip(prompts, written, strict=True)

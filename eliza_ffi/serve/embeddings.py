@@ -48,7 +48,10 @@ async def _embed(request: EmbeddingsRequest, running: Running) -> dict[str, Any]
         texts, n_tokens = await session.helpers.run(_texts, session, request.input)
     except InvalidArgumentError as error:
         raise unfit("input", str(error)) from error
-    vectors = await running.deadline.before_end(running.model.embed(texts))
+    try:
+        vectors = await running.deadline.before_end(running.model.embed(texts))
+    except InvalidArgumentError as error:
+        raise unfit("input", str(error)) from error
     running.metrics.count_tokens(n_tokens, 0)
     is_packed = request.encoding_format == "base64"
     data = [
@@ -93,5 +96,6 @@ EMBEDDINGS = Endpoint(
     EmbeddingsResponse,
     summary="Compute the embeddings of strings",
     input_name="input",
+    embeds=True,
 )
 """OpenAI's embeddings."""

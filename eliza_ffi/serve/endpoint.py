@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from functools import partial
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from pydantic_core import to_json
 from starlette.requests import ClientDisconnect, Request
@@ -20,10 +21,8 @@ from ..errors import (
     BusyError,
     ContextFullError,
     ElizaError,
-    FillError,
     InvalidAnswerError,
     InvalidArgumentError,
-    ModelError,
     NoChatTemplateError,
     NotSupportedError,
 )
@@ -32,15 +31,26 @@ from .bodies import json_object, read_body
 from .fields import Body, read_fields
 from .metrics import CLIENT_GONE, ServeMetrics
 from .patience import Deadline, while_wanted
-from .refusals import FAILED, Refusal
+from .refusals import FAILED, Refusal, unfit
 from .settings import ServeSettings
 
-__all__ = ["Endpoint", "EndpointApp", "Events", "Running", "Serving"]
+__all__ = ["Answer", "Endpoint", "EndpointApp", "Running", "Serving", "context_full"]
 
 B = TypeVar("B", bound=Body)
 
+Answer: TypeAlias = "dict[str, Any] | AsyncGenerator[dict[str, Any], None]"
+"""The answer of a handler: the JSON of a response, or of each event of a stream."""
+
 LONG_BODY = 2**15
 """Bodies of this many bytes or more are parsed in a thread, so as not to delay other requests."""
+
+FIRST_EVENT_SECONDS = 0.5
+"""A stream waits this long for its first event before it sends the head, so that an error of the
+library still gets its own status."""
+
+COMMENT_SECONDS = 15.0
+"""The time after which a silent stream sends a comment. Many proxies close a connection that is
+silent for a minute."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +61,10 @@ class Serving:
     ----------
     fingerprint : str
         The versions of llama.cpp and of this package.
+    generates : bool
+        Whether the model can generate text; False = it can only compute embeddings.
+    n_ctx : callable
+        Returns the length of the context in tokens; 0 = not known before the first request.
     """
 
     model: AsyncModel
@@ -58,6 +72,8 @@ class Serving:
     admission: Admission
     metrics: ServeMetrics
     fingerprint: str
+    generates: bool
+    n_ctx: Callable[[], int]
 
 
 @dataclass(frozen=True)
@@ -68,10 +84,13 @@ class Running(Serving):
     ----------
     waited : float
         The seconds that the request waited in the queue.
+    input_name : str
+        As in `Endpoint`.
     """
 
     deadline: Deadline
     waited: float
+    input_name: str
 
     def head(self, prefix: str, kind: str) -> dict[str, Any]:
         """Return the fields at the beginning of a completion or of its chunks.
@@ -93,35 +112,6 @@ class Running(Serving):
 
 
 @dataclass(frozen=True)
-class Events:
-    """The answer of a handler that streams.
-
-    Attributes
-    ----------
-    items : async generator of dict
-        The JSON of each event.
-    are_named : bool
-        Whether each event is named after its field ``type`` and numbered, as in ``/v1/responses``.
-        Otherwise the stream ends with ``[DONE]``, as in ``/v1/chat/completions``.
-    """
-
-    items: AsyncGenerator[dict[str, Any], None]
-    are_named: bool = False
-
-    def written(self, item: dict[str, Any], number: int) -> bytes:
-        """Return the event with a number in the form of server-sent events."""
-        if not self.are_named:
-            return b"data: " + to_json(item) + b"\n\n"
-        name = f"event: {item['type']}\n".encode()
-        return name + b"data: " + to_json({**item, "sequence_number": number}) + b"\n\n"
-
-    def error(self, refusal: Refusal) -> dict[str, Any]:
-        """Return the event for an error."""
-        body = refusal.body()
-        return {**body["error"], "type": "error"} if self.are_named else body
-
-
-@dataclass(frozen=True)
 class Endpoint(Generic[B]):
     """A path that answers JSON requests.
 
@@ -130,7 +120,8 @@ class Endpoint(Generic[B]):
     kind : type
         The model of the request's body.
     answer : callable
-        The handler. It returns the response's JSON or an `Events`.
+        The handler. Before it returns a stream, it finds all errors that it can find without the
+        model, because they get a status of their own only before the stream begins.
     response : type
         The type of the response's JSON, for the OpenAPI document.
     summary : str
@@ -139,15 +130,23 @@ class Endpoint(Generic[B]):
         The field that the error names if the input does not fit into the context.
     decides : bool
         Whether the handler makes decisions, of which few run at the same time on a CPU.
+    embeds : bool
+        Whether the endpoint needs only embeddings.
+    named_events : bool
+        Whether each event of a stream is named after its field ``type`` and numbered, as in
+        ``/v1/responses``. Otherwise the stream ends with ``[DONE]``, as in
+        ``/v1/chat/completions``.
     """
 
     path: str
     kind: type[B]
-    answer: Callable[[B, Running], Awaitable[dict[str, Any] | Events]]
+    answer: Callable[[B, Running], Awaitable[Answer]]
     response: Any
     summary: str
     input_name: str
     decides: bool = False
+    embeds: bool = False
+    named_events: bool = False
 
 
 class EndpointApp:
@@ -163,10 +162,14 @@ class EndpointApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         deadline = Deadline(self._serving.settings.deadline)
-        sender = _Sender(scope, receive, send)
+        sender = _Sender(scope, receive, send, self._endpoint.named_events)
         try:
+            if not (self._serving.generates or self._endpoint.embeds):
+                message = "the model cannot generate text; use /v1/embeddings"
+                raise Refusal(501, message, "not_supported")
             body = await deadline.before_end(read_body(Request(scope, receive)))
-            await while_wanted(self._respond(body, deadline, sender), receive, deadline)
+            async with sender.with_comments(partial(self._streams, body)):
+                await while_wanted(self._respond(body, deadline, sender), receive, deadline)
         except ClientDisconnect:
             if not sender.has_begun:
                 await sender.response(Response(status_code=CLIENT_GONE))
@@ -176,20 +179,32 @@ class EndpointApp:
             if not (sender.has_begun and isinstance(error, Refusal)):
                 raise  # a failure, which the guard logs
 
+    async def _streams(self, body: bytes) -> bool:
+        """Return whether the answer to a request will be a stream."""
+        if "stream" not in self._endpoint.kind.model_fields:
+            return False
+        try:
+            request = await _read(self._endpoint.kind, body)
+        except Refusal:  # _respond will raise it, too
+            return False
+        return bool(request.stream)
+
     async def _respond(self, body: bytes, deadline: Deadline, send: _Sender) -> None:
         """Wait for a place, run the handler, and send its answer."""
         endpoint, serving = self._endpoint, self._serving
         async with serving.admission.place(endpoint.decides) as waited:
             serving.metrics.count_wait(waited)
+            running = Running(
+                **vars(serving), deadline=deadline, waited=waited, input_name=endpoint.input_name
+            )
             try:
                 request = await _read(endpoint.kind, body)
-                running = Running(**vars(serving), deadline=deadline, waited=waited)
                 answer = await endpoint.answer(request, running)
-                if isinstance(answer, Events):
+                if not isinstance(answer, dict):
                     await send.stream(answer)
                     return
             except ElizaError as error:
-                refusal = _refusal(error, deadline, endpoint.input_name)
+                refusal = _refusal(error, running)
                 if refusal is None:
                     raise
                 raise refusal from error
@@ -203,64 +218,128 @@ async def _read(kind: type[B], body: bytes) -> B:
     return await asyncio.to_thread(lambda: read_fields(kind, json_object(body)))
 
 
-def _refusal(error: ElizaError, deadline: Deadline, input_name: str) -> Refusal | None:
+def _refusal(error: ElizaError, running: Running) -> Refusal | None:
     """Return the response for an error; None = it is a failure of the server."""
+    deadline, input_name = running.deadline, running.input_name
     if isinstance(error, ContextFullError):
         if not deadline.left:  # it might have fitted once other requests freed the context
             return deadline.passed()
-        return Refusal(400, str(error), "context_length_exceeded", input_name)
+        return context_full(running, "the request does not fit")
     if isinstance(error, InvalidAnswerError):
         return Refusal(422, str(error), "invalid_answer")
-    if isinstance(error, FillError):
-        return Refusal(422, str(error), "incomplete_answer", "max_tokens")
     if isinstance(error, NoChatTemplateError):  # its message has the name of the file
         message = f"{input_name}: the model has no chat template; use /v1/completions"
         return Refusal(400, message, "no_chat_template", input_name)
     if isinstance(error, InvalidArgumentError):
+        if error.argument in ("messages", "prompt"):
+            return unfit(input_name, str(error))
         return Refusal(400, str(error), "invalid_value")
-    if isinstance(error, ModelError) and "cannot generate text" in str(error):
-        return Refusal(501, "the model cannot generate text; use /v1/embeddings", "not_supported")
     if isinstance(error, NotSupportedError):
         return Refusal(501, str(error), "not_supported")
     return deadline.passed() if isinstance(error, BusyError) else None
 
 
+def context_full(running: Running, problem: str) -> Refusal:
+    """Return the error for a request that needs more tokens than the context has."""
+    n_ctx = running.n_ctx()
+    context = f"the context of {n_ctx} tokens" if n_ctx else "the context"
+    name = running.input_name
+    return Refusal(400, f"{name}: {problem} {context}", "context_length_exceeded", name)
+
+
 class _Sender:
-    """Sends the response of one request."""
+    """Sends the response of one request.
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    Attributes
+    ----------
+    has_begun : bool
+        Whether a stream has begun, so that no status can be sent any more.
+    """
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, named_events: bool) -> None:
         self._scope, self._receive, self._send = scope, receive, send
-        self._events: Events | None = None
+        self._named_events = named_events
         self._n_sent = 0
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether a stream has begun, so that no status can be sent any more."""
-        return self._events is not None
+        self._beginning = asyncio.Lock()
+        self._last_time = time.monotonic()
+        self.has_begun = False
 
     async def response(self, response: Response) -> None:
         await response(self._scope, self._receive, self._send)
 
-    async def stream(self, events: Events) -> None:
-        """Send events. The head is sent with the first one, so that earlier errors get a status."""
-        async with aclosing(events.items) as items:
-            async for item in items:
-                if self._events is None:
-                    headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
-                    start = {"type": "http.response.start", "status": 200, "headers": headers}
-                    await self._send(start)
-                    self._events = events
-                await self._part(events.written(item, self._n_sent))
-                self._n_sent += 1
-        await self._part(b"" if events.are_named else b"data: [DONE]\n\n", is_last=True)
+    @asynccontextmanager
+    async def with_comments(self, streams: Callable[[], Awaitable[bool]]) -> AsyncIterator[None]:
+        """Send comments while a stream is silent.
+
+        The first comment begins the stream if it has not begun, for example because the request
+        waits in the queue. `streams` returns whether the response will be a stream.
+        """
+        commenting = asyncio.ensure_future(self._comment(streams))
+        try:
+            yield
+        finally:
+            commenting.cancel()
+            await asyncio.wait((commenting,))
+            if not commenting.cancelled():
+                commenting.exception()  # retrieved, so that asyncio does not log it
+
+    async def _comment(self, streams: Callable[[], Awaitable[bool]]) -> None:
+        while True:
+            due = self._last_time + COMMENT_SECONDS - time.monotonic()
+            if due > 0:
+                await asyncio.sleep(due)
+                continue
+            if not self.has_begun and not await streams():
+                return
+            await self._begin()
+            await self._part(b": waiting\n\n")
+
+    async def stream(self, events: AsyncGenerator[dict[str, Any], None]) -> None:
+        """Send events; the head is sent before the first event if that does not come soon."""
+        async with aclosing(events):
+            first = asyncio.ensure_future(anext(events, None))
+            try:
+                await asyncio.wait((first,), timeout=FIRST_EVENT_SECONDS)
+                if not first.done():
+                    await self._begin()
+                event = await first
+            finally:
+                first.cancel()
+                await asyncio.wait((first,))  # before the events are closed
+            await self._begin()
+            if event is not None:
+                await self._event(event)
+            async for event in events:
+                await self._event(event)
+        await self._part(b"" if self._named_events else b"data: [DONE]\n\n", is_last=True)
 
     async def end_with(self, error: Exception) -> None:
         """End a stream with an event for an error."""
-        assert self._events is not None
         if not isinstance(error, Refusal):
             error = Refusal(500, FAILED, "internal_error")
-        event = self._events.written(self._events.error(error), self._n_sent)
-        await self._part(event, is_last=True)
+        body = error.body()
+        await self._event({**body["error"], "type": "error"} if self._named_events else body)
+        await self._part(b"", is_last=True)
+
+    async def _begin(self) -> None:
+        """Send the head, unless it was sent."""
+        async with self._beginning:
+            if not self.has_begun:
+                self.has_begun = True
+                headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
+                start = {"type": "http.response.start", "status": 200, "headers": headers}
+                await self._send(start)
+
+    async def _event(self, event: dict[str, Any]) -> None:
+        """Send an event in the form of server-sent events."""
+        if self._named_events:
+            name = f"event: {event['type']}\n".encode()
+            part = name + b"data: " + to_json({**event, "sequence_number": self._n_sent}) + b"\n\n"
+        else:
+            part = b"data: " + to_json(event) + b"\n\n"
+        self._n_sent += 1
+        await self._part(part)
 
     async def _part(self, body: bytes, is_last: bool = False) -> None:
+        self._last_time = time.monotonic()
         await self._send({"type": "http.response.body", "body": body, "more_body": not is_last})

@@ -34,9 +34,9 @@ from .decisions import (
     token_usage,
     with_type,
 )
-from .endpoint import Endpoint, Events, Running
+from .endpoint import Answer, Endpoint, Running
 from .fields import BY_TYPE, Body, NoEffect, StringOrArray, StringOrObject
-from .text import ReasoningPiece, Step, Written, write
+from .text import ReasoningPiece, Step, Written, started
 from .text_fields import CallArguments, MaxTokens, check_stream_options
 
 __all__ = ["RESPONSES", "ResponseJson"]
@@ -252,7 +252,7 @@ class ResponseJson(TypedDict):
 # ---- The handler --------------------------------------------------------------------------------
 
 
-async def _respond(request: ResponseRequest, running: Running) -> dict[str, Any] | Events:
+async def _respond(request: ResponseRequest, running: Running) -> Answer:
     check_stream_options(request.stream_options, request.stream)
     named = request.tool_choice
     chosen = (
@@ -270,6 +270,7 @@ async def _respond(request: ResponseRequest, running: Running) -> dict[str, Any]
         tool_choice=chosen,
         effort=None if request.reasoning is None else request.reasoning.effort,
         max_tokens=request.max_output_tokens,
+        length_field="max_output_tokens",
         has_logprobs="message.output_text.logprobs" in (request.include or ()),
     )
     response = {
@@ -294,10 +295,10 @@ async def _respond(request: ResponseRequest, running: Running) -> dict[str, Any]
         "store": False,
         "truncation": "disabled",
     }
-    steps = write(running, writing, with_steps=bool(request.stream))
+    steps = await started(running, writing, with_steps=bool(request.stream))
     events = _events(response, steps)
     if request.stream:
-        return Events(events, are_named=True)
+        return events
     async with aclosing(events):
         async for event in events:
             if event["type"] in ("response.completed", "response.incomplete"):
@@ -460,5 +461,6 @@ RESPONSES = Endpoint(
     ResponseJson,
     summary="Answer a conversation, in the form of OpenAI's Responses",
     input_name="input",
+    named_events=True,
 )
 """OpenAI's responses."""

@@ -124,6 +124,8 @@ def serve(
     settings: ServeSettings,
     listening: socket.socket,
     on_ready: Callable[[], None] = lambda: None,
+    *,
+    generates: bool = True,
 ) -> int:
     """Serve a model until SIGTERM or SIGINT; return the signal.
 
@@ -138,12 +140,14 @@ def serve(
         The socket from :func:`listen`. It is closed at the end.
     on_ready
         Called as soon as the server accepts requests and handles signals.
+    generates
+        The result of :func:`check_model`.
     """
     async_model = AsyncModel.of(model)
     admission = admission_for(async_model, settings)
     connections = Connections(connection_limit())
     config = uvicorn.Config(
-        connections.watched(make_app(async_model, settings, admission)),
+        connections.watched(make_app(async_model, settings, admission, generates=generates)),
         http=connections.protocol,
         ws="none",
         lifespan="off",

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, TypeAlias
 
-from ..chat.tools import read_tools
-from ..checks import short_repr
-from ..errors import InvalidArgumentError
+from ..checks import naming, short_repr
+from ..errors import (
+    ContextFullError,
+    FillError,
+    InvalidAnswerError,
+    InvalidArgumentError,
+    NoChatTemplateError,
+    TokenTrieError,
+)
 from ..library.protocol import StreamStats, Tokens
 from ..sampling.params import Sampling
 from ..session.jobs import Jobs
@@ -20,8 +26,9 @@ from ..session.requests import GenerationResult, TextPiece, TokenLogprob
 from ..session.session import Session
 from ..session.thinking import WrittenReasoning
 from ..session.tool_calls import MOST_CALLS, Beginning, CallPiece, ToolCall, ToolCalls
+from ..structured.fill_result import FillResult
 from ..structured.shape import Gbnf, Regex, shape_of
-from .endpoint import Running
+from .endpoint import Running, context_full
 from .refusals import Refusal, unfit
 
 __all__ = [
@@ -34,8 +41,8 @@ __all__ = [
     "Written",
     "all_written",
     "chunks",
+    "started",
     "usage_of",
-    "write",
 ]
 
 
@@ -86,8 +93,8 @@ class Writing:
         0 = no limit except the context.
     logprobs : int or None
         The number of alternatives to each token; None = report no log-probabilities.
-    limit_field : str
-        The field of the request with the limit, for error messages.
+    limit_field, length_field : str
+        The fields of the request with the limit on the answer, and with `max_tokens`, for errors.
     reasoning : WrittenReasoning or None
         How the model writes reasoning; None = do not separate it from the answer.
     """
@@ -99,6 +106,7 @@ class Writing:
     logprobs: int | None = None
     limit: Limit | None = None
     limit_field: str = ""
+    length_field: str = "max_tokens"
     tools: ToolUse | None = None
     reasoning: WrittenReasoning | None = None
 
@@ -142,8 +150,12 @@ class Written:
 Step: TypeAlias = str | CallPiece | ToolCall | Written
 
 
-async def write(running: Running, writing: Writing, with_steps: bool) -> AsyncGenerator[Step, None]:
-    """Yield the steps of an answer; the last one is the complete answer.
+async def started(
+    running: Running, writing: Writing, with_steps: bool
+) -> AsyncGenerator[Step, None]:
+    """Check and prepare a request, and return the steps of its answer.
+
+    The last step is the complete answer. The model begins with the first step.
 
     Parameters
     ----------
@@ -154,14 +166,29 @@ async def write(running: Running, writing: Writing, with_steps: bool) -> AsyncGe
     Raises
     ------
     Refusal
-        If an answer with a limit is not complete or not valid, or if the model rejects a field.
+        If the model rejects a field. The steps raise it if an answer with a limit is not complete
+        or not valid.
     """
+    session = running.model.session
+    try:
+        work = await session.helpers.run(_work, session, writing, with_steps)
+    except InvalidArgumentError as error:
+        raise _rejected(running, writing, error) from error
+    n_tokens = 0 if isinstance(writing.prompt, str) else len(writing.prompt)
+    if n_tokens > (running.n_ctx() or n_tokens):
+        raise context_full(running, f"the prompt has {n_tokens} tokens, which do not fit")
+    steps = session.steps_async(work, running.deadline.left)
     if writing.tools is not None:
-        steps = _calls(running, writing, writing.tools, with_steps)
-    elif isinstance(writing.limit, ExactLabels):
-        steps = _label(running, writing, writing.limit, with_steps)
-    else:
-        steps = _text(running, writing, with_steps)
+        return _counted(running, writing, _calls(running, writing, steps))
+    if isinstance(writing.limit, ExactLabels):
+        return _counted(running, writing, _label(writing, steps, with_steps))
+    return _counted(running, writing, _text(running, writing, steps, with_steps))
+
+
+async def _counted(
+    running: Running, writing: Writing, steps: AsyncGenerator[Step, None]
+) -> AsyncGenerator[Step, None]:
+    """Yield steps, count their tokens for the metrics, and convert errors."""
     n_logged = 0
     try:
         async with aclosing(steps):
@@ -175,70 +202,126 @@ async def write(running: Running, writing: Writing, with_steps: bool) -> AsyncGe
                     if step.logprobs is not None:
                         step = replace(step, unsent=step.logprobs[n_logged:])
                 yield step
+    except InvalidAnswerError:
+        raise
+    except FillError as error:
+        is_full = isinstance(error.__cause__, ContextFullError)
+        reason = "context_full" if is_full else "length"
+        raise _incomplete(running, writing, reason, len(error.partial.tokens)) from error
+    except TokenTrieError as error:
+        if isinstance(writing.limit, ExactLabels):
+            raise unfit(writing.limit_field, str(error)) from error
+        raise
     except InvalidArgumentError as error:
-        session = running.model.session
-        found = await session.helpers.run(_rejected_field, session, writing, error)
-        if found is None:
-            raise
-        raise unfit(*found) from error
+        raise _rejected(running, writing, error) from error
 
 
-def _rejected_field(
-    session: Session, writing: Writing, error: InvalidArgumentError
-) -> tuple[str, str] | None:
-    """Return the field that caused an error of the model, and the problem; None = not known.
-
-    The error does not say from which field of the request an argument came, so the fields are
-    checked one by one.
-    """
-    use = writing.tools
+def _work(session: Session, writing: Writing, with_steps: bool) -> Work[Any]:
+    """Return the request for an answer."""
+    _check_bias(session, writing.sampling)
+    jobs, limit, use = Jobs(session), writing.limit, writing.tools
+    common: dict[str, Any] = {"max_tokens": writing.max_tokens, "stop": writing.stop or None}
     if use is not None:
-        try:
-            names = [tool.name for tool in read_tools(use.tools)]
-        except InvalidArgumentError:
-            return "tools", str(error)
-        name = use.choice["function"]["name"] if isinstance(use.choice, dict) else None
-        if name is not None and name not in names:
-            expected = f"expected the name of a tool ({', '.join(names):.200})"
-            return "tool_choice", f"{expected}, got {short_repr(name)}"
-        if str(error).startswith("the parameters of tool "):  # the schema is not supported
-            return "tools", str(error)
-    for token, _ in writing.sampling.logit_bias:
-        try:
-            session.detokenize([token])
-        except InvalidArgumentError:
-            return "logit_bias", f"the token {token} is not in the model's vocabulary"
-    if writing.limit is not None and (use is None or not _compiles(session, writing.limit)):
-        return writing.limit_field, str(error)
-    return None
+        return jobs.tools(
+            use.messages,
+            use.tools,
+            use.choice,
+            with_steps=with_steps,
+            ends_at_limit=True,
+            words=limit,
+            max_calls=MOST_CALLS if use.is_parallel else 1,
+            variables=use.variables,
+            sampling=writing.sampling,
+            method="tools",
+            **common,
+        )
+    if isinstance(limit, ExactLabels):
+        is_sampled = _samples_labels(writing.sampling)
+        with naming("shape"):
+            return jobs.choice(
+                writing.prompt,
+                limit.texts,
+                method="choose",
+                mode="sample" if is_sampled else "best",
+                probabilities=True,
+                sampling=writing.sampling if is_sampled else None,
+            )
+    sampling: Sampling | None = writing.sampling
+    if writing.sampling == Sampling(seed=writing.sampling.seed):
+        sampling = None  # greedy, which is faster without samplers
+    if (
+        isinstance(limit, Mapping)
+        and not (with_steps or writing.stop or sampling)
+        and writing.logprobs is None
+    ):  # `fill` needs fewer passes if the schema fixes parts of the text
+        return jobs.fill(
+            writing.prompt, limit, method="fill", with_steps=False, max_tokens=writing.max_tokens
+        )
+    return jobs.text(
+        writing.prompt,
+        method="generate",
+        with_steps=with_steps,
+        spelled=() if writing.reasoning is None else writing.reasoning.control,
+        sampling=sampling,
+        logprobs=writing.logprobs,
+        shape=limit,
+        **common,
+    )
 
 
-def _compiles(session: Session, limit: Any) -> bool:
-    """Return whether a limit beside tools can be compiled."""
-    try:
-        if not isinstance(limit, Gbnf):
-            shape_of(limit).masks(session.guidance())
-    except InvalidArgumentError:
-        return False
-    return True
+def _check_bias(session: Session, sampling: Sampling) -> None:
+    """Raise a `Refusal` if `logit_bias` has a token that is not in the vocabulary."""
+    if sampling.logit_bias:
+        n_vocab = session.describe().get("model", {}).get("n_vocab", math.inf)
+        for token, _ in sampling.logit_bias:
+            if token >= n_vocab:
+                raise unfit("logit_bias", f"the token {token} is not in the model's vocabulary")
+
+
+def _samples_labels(sampling: Sampling) -> bool:
+    """Return whether a label is sampled; raise a `Refusal` for settings that need sampling."""
+    plain = Sampling(top_p=sampling.top_p, top_k=sampling.top_k, min_p=sampling.min_p)
+    if sampling.temperature > 0 or replace(sampling, seed=None) == plain:
+        return sampling.temperature > 0
+    message = (
+        "penalties and logit_bias are not supported with an exact choice, unless the "
+        "temperature is above 0"
+    )
+    raise Refusal(400, message, "invalid_value", "temperature")
+
+
+def _rejected(running: Running, writing: Writing, error: InvalidArgumentError) -> Exception:
+    """Return the error that names the field of the request, if it is known."""
+    if isinstance(error, NoChatTemplateError):
+        return error
+    fields = {
+        "messages": running.input_name,
+        "prompt": running.input_name,
+        "shape": writing.limit_field,
+        "tools": "tools",
+    }
+    field = fields.get(error.argument or "")
+    if isinstance(writing.limit, Gbnf):  # the library reads it when the answer begins
+        field = field or writing.limit_field
+    return unfit(field, str(error)) if field else error
 
 
 async def _one_each(
-    running: Running, writings: Sequence[Writing], with_steps: bool
+    answers: Sequence[AsyncGenerator[Step, None]],
 ) -> AsyncGenerator[tuple[int, Step], None]:
     """Write several answers at the same time; yield each step with the index of its answer."""
     queue: asyncio.Queue[tuple[int, Step | Exception | None]] = asyncio.Queue()
 
-    async def pump(index: int, writing: Writing) -> None:
+    async def pump(index: int, answer: AsyncGenerator[Step, None]) -> None:
         try:
-            async with aclosing(write(running, writing, with_steps)) as steps:
+            async with aclosing(answer) as steps:
                 async for step in steps:
                     queue.put_nowait((index, step))
             queue.put_nowait((index, None))
         except Exception as error:
             queue.put_nowait((index, error))
 
-    pumps = [asyncio.ensure_future(pump(*each)) for each in enumerate(writings)]
+    pumps = [asyncio.ensure_future(pump(*each)) for each in enumerate(answers)]
     try:
         n_left = len(pumps)
         while n_left:
@@ -278,7 +361,7 @@ async def chunks(
     n: int,
     with_usage: bool,
 ) -> AsyncGenerator[dict[str, Any], None]:
-    """Write several answers at the same time; yield the chunks of a stream.
+    """Prepare several answers, and return the chunks of a stream of all of them.
 
     Parameters
     ----------
@@ -291,76 +374,52 @@ async def chunks(
     with_usage
         Whether the stream ends with the usage.
     """
+    answers = [await started(running, writing, with_steps=True) for writing in writings]
     usage: dict[str, Any] = {"usage": None} if with_usage else {}
-    written: dict[int, Written] = {}
-    async with aclosing(_one_each(running, writings, with_steps=True)) as steps:
-        async for index, step in steps:
-            if isinstance(step, Written):
-                written[index] = step
-            for choice in choices_of(index, step):
-                yield {**head, "choices": [{"index": index, **choice}], **usage}
-    if with_usage:
-        answers = [written[index] for index in sorted(written)]
-        yield {**head, "choices": [], "usage": usage_of(answers, n)}
+
+    async def written() -> AsyncGenerator[dict[str, Any], None]:
+        whole: dict[int, Written] = {}
+        async with aclosing(_one_each(answers)) as steps:
+            async for index, step in steps:
+                if isinstance(step, Written):
+                    whole[index] = step
+                for choice in choices_of(index, step):
+                    yield {**head, "choices": [{"index": index, **choice}], **usage}
+        if with_usage:
+            listed = [whole[index] for index in sorted(whole)]
+            yield {**head, "choices": [], "usage": usage_of(listed, n)}
+
+    return written()
 
 
 async def all_written(running: Running, writings: Sequence[Writing]) -> list[Written]:
     """Return several complete answers, which are written at the same time."""
+    answers = [await started(running, writing, with_steps=False) for writing in writings]
     found: dict[int, Written] = {}
-    async with aclosing(_one_each(running, writings, with_steps=False)) as steps:
+    async with aclosing(_one_each(answers)) as steps:
         async for index, step in steps:
             assert isinstance(step, Written)
             found[index] = step
     return [found[index] for index in range(len(writings))]
 
 
-async def _steps(
-    running: Running, prepare: Callable[..., Work[Any]], *arguments: Any, **settings: Any
-) -> AsyncGenerator[Any, None]:
-    """Prepare a request on a thread, and yield its steps."""
-    session = running.model.session
-    work = await session.helpers.run(partial(prepare, *arguments, **settings))
-    async with aclosing(session.steps_async(work, running.deadline.left)) as steps:
-        async for step in steps:
-            yield step
-
-
-async def _text(running: Running, writing: Writing, with_steps: bool) -> AsyncGenerator[Step, None]:
-    limit, reasoning, session = writing.limit, writing.reasoning, running.model.session
-    sampling: Sampling | None = writing.sampling
-    if writing.sampling == Sampling(seed=writing.sampling.seed):
-        sampling = None  # greedy, which is faster without samplers
-    if (
-        isinstance(limit, Mapping)
-        and not (with_steps or writing.stop or sampling)
-        and writing.logprobs is None
-    ):  # `fill` needs fewer passes if the schema fixes parts of the text
-        filled = await running.model.fill(
-            writing.prompt, limit, max_tokens=writing.max_tokens, wait=running.deadline.left
-        )
-        yield Written(filled.text, "stop", *_counts(filled.stats, len(filled.tokens)))
-        return
-    steps = _steps(
-        running,
-        Jobs(session).text,
-        writing.prompt,
-        method="generate",
-        with_steps=with_steps,
-        spelled=() if reasoning is None else reasoning.control,
-        max_tokens=writing.max_tokens,
-        sampling=sampling,
-        stop=writing.stop or None,
-        logprobs=writing.logprobs,
-        shape=limit,
-    )
-    if reasoning is not None:
+async def _text(
+    running: Running,
+    writing: Writing,
+    steps: AsyncGenerator[Any, None],
+    with_steps: bool,
+) -> AsyncGenerator[Step, None]:
+    limit, session = writing.limit, running.model.session
+    if writing.reasoning is not None:
         has_logprobs = writing.logprobs is not None
-        steps = _reasoned(session, reasoning, steps, with_steps, has_logprobs)
+        steps = _reasoned(session, writing.reasoning, steps, with_steps, has_logprobs)
     async with aclosing(steps):
         async for step in steps:
-            if isinstance(step, GenerationResult):
+            if isinstance(step, FillResult):
+                step = Written(step.text, "stop", *_counts(step.stats, len(step.tokens)))
+            elif isinstance(step, GenerationResult):
                 if limit is not None and not isinstance(limit, Beginning):
-                    await session.helpers.run(_check_whole, limit, step)
+                    await session.helpers.run(_check_whole, running, writing, step)
                 step = _written(step)
             yield step
 
@@ -403,76 +462,53 @@ async def _reasoned(
             )
 
 
-def _check_whole(limit: Any, result: GenerationResult) -> None:
+def _check_whole(running: Running, writing: Writing, result: GenerationResult) -> None:
     """Raise unless an answer with a limit is complete and valid."""
     if result.finish_reason != "end":
-        reason = {"stop": "a stop string", "length": "max_tokens"}
-        raise Refusal(
-            422,
-            f"the answer was ended by {reason.get(result.finish_reason, 'the full context')} after "
-            f"{len(result.tokens)} tokens, before it was complete",
-            "incomplete_answer",
-            "stop" if result.finish_reason == "stop" else "max_tokens",
-        )
-    if isinstance(limit, Mapping):
+        raise _incomplete(running, writing, result.finish_reason, len(result.tokens))
+    if isinstance(writing.limit, Mapping):
         try:
-            shape_of(limit).value(result.text)
+            shape_of(writing.limit).value(result.text)
         except ValueError as error:
             message = f"the answer is not valid: {error}: {short_repr(result.text)}"
             raise Refusal(422, message, "invalid_answer") from None
 
 
-async def _label(
-    running: Running, writing: Writing, labels: ExactLabels, with_steps: bool
-) -> AsyncGenerator[Step, None]:
-    sampling = writing.sampling
-    is_sampled = sampling.temperature > 0
-    plain = Sampling(top_p=sampling.top_p, top_k=sampling.top_k, min_p=sampling.min_p)
-    if not is_sampled and replace(sampling, seed=None) != plain:
-        message = (
-            "penalties and logit_bias are not supported with an exact choice, unless the "
-            "temperature is above 0"
-        )
-        raise Refusal(400, message, "invalid_value", "temperature")
-    choice = await running.model.choose(
-        writing.prompt,
-        labels.texts,
-        mode="sample" if is_sampled else "best",
-        probabilities=True,
-        sampling=sampling if is_sampled else None,
-        wait=running.deadline.left,
+def _incomplete(running: Running, writing: Writing, reason: str, n_tokens: int) -> Refusal:
+    """Return the error for an answer with a limit that ended early, for a finish reason."""
+    what, field = "the full context", running.input_name
+    if reason == "stop":
+        what, field = "a stop string", "stop"
+    elif reason == "length":
+        what, field = writing.length_field, writing.length_field
+    return Refusal(
+        422,
+        f"the answer was ended by {what} after {n_tokens} tokens, before it was complete",
+        "incomplete_answer",
+        field,
     )
-    if 0 < writing.max_tokens < len(choice.tokens):
-        message = f"the choice has {len(choice.tokens)} tokens, more than max_tokens"
-        raise Refusal(422, message, "incomplete_answer", "max_tokens")
-    if with_steps:
-        yield choice.text
-    counts = _counts(choice.stats, len(choice.tokens))
-    probabilities = dict(choice.probabilities or {})
-    yield Written(choice.text, "stop", *counts, probabilities=probabilities)
+
+
+async def _label(
+    writing: Writing, steps: AsyncGenerator[Any, None], with_steps: bool
+) -> AsyncGenerator[Step, None]:
+    async with aclosing(steps):
+        async for choice in steps:
+            field = writing.length_field
+            if 0 < writing.max_tokens < len(choice.tokens):
+                message = f"the choice has {len(choice.tokens)} tokens, more than {field}"
+                raise Refusal(422, message, "incomplete_answer", field)
+            if with_steps:
+                yield choice.text
+            counts = _counts(choice.stats, len(choice.tokens))
+            probabilities = dict(choice.probabilities or {})
+            yield Written(choice.text, "stop", *counts, probabilities=probabilities)
 
 
 async def _calls(
-    running: Running, writing: Writing, use: ToolUse, with_steps: bool
+    running: Running, writing: Writing, steps: AsyncGenerator[Any, None]
 ) -> AsyncGenerator[Step, None]:
-    session = running.model.session
-    found = _steps(
-        running,
-        Jobs(session).tools,
-        use.messages,
-        use.tools,
-        use.choice,
-        with_steps=with_steps,
-        ends_at_limit=True,
-        words=writing.limit,
-        max_calls=MOST_CALLS if use.is_parallel else 1,
-        variables=use.variables,
-        max_tokens=writing.max_tokens,
-        sampling=writing.sampling,
-        stop=writing.stop or None,
-        method="tools",
-    )
-    async with aclosing(found) as steps:
+    async with aclosing(steps):
         async for step in steps:
             if isinstance(step, str | CallPiece | ToolCall):
                 yield step
@@ -489,7 +525,8 @@ async def _calls(
                 )
             else:
                 if writing.limit is not None:
-                    await session.helpers.run(_check_whole, writing.limit, step)
+                    helpers = running.model.session.helpers
+                    await helpers.run(_check_whole, running, writing, step)
                 yield replace(
                     _written(step),
                     cached_tokens=step.cached_tokens,

@@ -29,6 +29,12 @@ __all__ = [
 MOST_ANSWERS = 16
 """The maximum of `n`."""
 
+MAX_BIAS = 1e6
+"""The maximum of the values in `logit_bias`, as in :class:`~eliza_ffi.Sampling`."""
+
+MAX_DIGITS = 9
+"""The maximum number of digits of a token id."""
+
 MOST_STOPS = 16
 """The maximum number of stop strings."""
 
@@ -130,7 +136,7 @@ class TextFields(Body):
         description="vLLM's name of repeat_penalty; if both are given, this one is used",
     )
     seed: int | None = Field(None, ge=0, le=MAX_SEED)
-    logit_bias: dict[str, float] | None = None
+    logit_bias: dict[str, Annotated[float, Field(ge=-MAX_BIAS, le=MAX_BIAS)]] | None = None
 
     # Limits on the answer, in the forms of vLLM and llama-server; at most one.
     structured_outputs: StructuredOutputs | None = None
@@ -192,7 +198,7 @@ class TextFields(Body):
 
 def _bias(item: tuple[str, float]) -> tuple[int, float]:
     token, bias = item
-    if not token.isdecimal():
+    if not (token.isdecimal() and len(token) <= MAX_DIGITS):
         raise unfit("logit_bias", f"expected token ids as keys, got {token[:40]!r}")
     return int(token), bias
 

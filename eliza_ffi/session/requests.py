@@ -25,6 +25,7 @@ from ..checks import (
     check_several,
     check_whole,
     did_you_mean,
+    naming,
     short_repr,
     wrong,
 )
@@ -285,7 +286,8 @@ def generate_request(
     if isinstance(shape, Gbnf):
         given["grammar"] = shape.grammar
     elif shape is not None:
-        given["constraint"] = _masks_of(session, shape)
+        with naming("shape"):
+            given["constraint"] = _masks_of(session, shape)
     return _request(session, prompt, stop=_stop_texts(stop), **given)
 
 
@@ -536,7 +538,8 @@ def shape_request(
     A closed schema is filled as a skeleton. All other shapes are generated under the token masks of
     llguidance.
     """
-    shape = shape_of(given)
+    with naming("shape"):
+        shape = shape_of(given)
     check_keywords(method, more, FILL_KEYWORDS, FILL_OWN)
     check_one_of("on_limit", on_limit, ON_LIMIT)
     retries = check_whole("retries", retries, 0)
@@ -557,7 +560,8 @@ def shape_request(
             raise InvalidArgumentError(
                 f"{name} is for skeletons and closed schemas only, and this shape is neither"
             )
-    masks = shape.masks(session.guidance())
+    with naming("shape"):
+        masks = shape.masks(session.guidance())
     close = masks.close if on_limit == "close" else None
     shape = replace(shape, relaxed=masks.relaxed, close=close)
     return ShapeRequest(shape, _request(session, prompt, constraint=masks, **more), retries)

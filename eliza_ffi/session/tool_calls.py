@@ -44,6 +44,7 @@ from ..checks import (
     check_text,
     check_whole,
     did_you_mean,
+    naming,
     short_repr,
     wrong,
 )
@@ -351,13 +352,17 @@ def tool_request(
             raise InvalidArgumentError(
                 f"variables must not contain {name!r}, which {method} sets itself"
             )
-    listed = read_tools(tools)
-    offered, may_answer = _offered(choice, tuple(map(_closed, listed)))
+    with naming("tools"):
+        listed = read_tools(tools)
+        closed = tuple(map(_closed, listed))
+    with naming("choice"):
+        offered, may_answer = _offered(choice, closed)
     talk = _with_mappings(messages)
     extra = dict(variables or {})
     format = session.call_format(extra)
-    prompt, definitions = tool_messages(format, talk, listed)
-    tokens = _prompt(session, prompt, definitions, extra)
+    with naming("messages"):
+        prompt, definitions = tool_messages(format, talk, listed)
+        tokens = _prompt(session, prompt, definitions, extra)
     args = generate_request(session, tokens, max_tokens=max_tokens, method=method, **more)
     shaped = None
     if words is not None:
@@ -376,7 +381,7 @@ def tool_request(
         words=shaped,
     )
     for tool in offered:  # reject unsupported schemas before anything runs
-        with _named(tool):
+        with naming("tools"), _named(tool):
             call_grammar(format, tool.parameters, "", "", request.split)
     return replace(request, args=replace(args, prompt_tokens=_turn_start(request, tokens)))
 
@@ -386,11 +391,13 @@ def conversation_tokens(
 ) -> list[int]:
     """Return the prompt of a conversation that may contain tool calls, without offering tools."""
     talk = _with_mappings(messages)
-    if any(message.get("tool_calls") or message.get("role") == "tool" for message in talk):
-        talk = list(messages_with_calls(session.call_format(variables), talk))
-    return session.chat().tokens(talk, **variables)
+    with naming("messages"):
+        if any(message.get("tool_calls") or message.get("role") == "tool" for message in talk):
+            talk = list(messages_with_calls(session.call_format(variables), talk))
+        return session.chat().tokens(talk, **variables)
 
 
+@naming("messages")
 def _with_mappings(messages: Messages) -> list[Mapping[str, Any]]:
     """Return messages in which the arguments of tool calls are mappings, not strings of JSON.
 

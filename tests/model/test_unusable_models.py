@@ -145,8 +145,10 @@ def test_a_server_of_an_encoder_answers_only_embeddings(tmp_path: Path, library:
             return [await client.post(f"/v1/{name}", json=body) for name, body in bodies.items()]
 
     with Model(path, library=library) as model:
-        assert not check_model(model, settings)
-        embedded, completed = asyncio.run(scene(make_app(AsyncModel.of(model), settings)))
+        generates = check_model(model, settings)
+        assert not generates
+        app = make_app(AsyncModel.of(model), settings, generates=generates)
+        embedded, completed = asyncio.run(scene(app))
         expected = model.embed("hi")
     assert embedded.json()["data"][0]["embedding"] == pytest.approx(expected.tolist(), abs=1e-5)
     assert completed.status_code == 501

@@ -81,7 +81,6 @@ def ask(app: Any, *requests: tuple[str, str, Any]) -> list[httpx.Response]:
         (ContextFullError("does not fit the context of 8"), 400, "context_length_exceeded"),
         (InvalidArgumentError("the label cannot be spelled"), 400, "invalid_value"),
         (NoChatTemplateError(f"the model {SECRET} has no chat template"), 400, "no_chat_template"),
-        (ModelError(f"{SECRET}: it cannot generate text"), 501, "not_supported"),
         (ModelError(f"{SECRET} is damaged"), 500, "internal_error"),
     ],
 )
@@ -95,6 +94,27 @@ def test_model_errors_get_a_response_that_names_no_file(
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert f'eliza_requests_total{{code="{status}",endpoint="/v1/decisions"}} 1.0' in after.text
     assert 'eliza_queue_requests{state="running"} 0.0' in after.text
+
+
+def test_errors_are_classified_by_the_argument_and_not_by_their_text() -> None:
+    """Earlier versions read the message to see whether the model can generate text."""
+    lying = ModelError("the file is damaged, so the model cannot generate text")
+    app = make_app(FailingModel(lying), ServeSettings("tiny"))  # type: ignore[arg-type]
+    (answer,) = ask(app, ("POST", DECISIONS, decisions_body()))
+    assert answer.status_code == 500
+    for argument, param in ((None, None), ("prompt", "input"), ("seed", None)):
+        error = InvalidArgumentError("it does not fit")
+        error.argument = argument
+        app = make_app(FailingModel(error), ServeSettings("tiny"))  # type: ignore[arg-type]
+        (answer,) = ask(app, ("POST", DECISIONS, decisions_body()))
+        assert answer.status_code == 400 and answer.json()["error"]["param"] == param
+
+
+def test_an_application_of_an_encoder_rejects_requests_for_text() -> None:
+    model: Any = FailingModel(RuntimeError())
+    app = make_app(model, ServeSettings("tiny"), generates=False)
+    (answer,) = ask(app, ("POST", DECISIONS, decisions_body()))
+    assert answer.status_code == 501 and "/v1/embeddings" in answer.json()["error"]["message"]
 
 
 def test_the_log_has_a_failure_under_its_request_id(

@@ -1,0 +1,212 @@
+"""Tests of streams whose first event comes late: the head, comments, and errors."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Callable
+from typing import Any
+
+import pytest
+
+from eliza_ffi import AsyncModel, Model
+from eliza_ffi.serve import endpoint
+from eliza_ffi.serve import text as writing
+from eliza_ffi.serve.app import admission_for, make_app
+from eliza_ffi.serve.settings import ServeSettings
+
+pytestmark = pytest.mark.slow
+
+CHAT, RESPONSES, COMPLETIONS = "/v1/chat/completions", "/v1/responses", "/v1/completions"
+BODIES: dict[str, dict[str, Any]] = {
+    CHAT: {"messages": [{"role": "user", "content": "Hello."}], "max_tokens": 2},
+    RESPONSES: {"input": "Hello.", "max_output_tokens": 2},
+    COMPLETIONS: {"prompt": "Hello.", "max_tokens": 2},
+}
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "x"}}}
+
+
+class Exchange:
+    """One request to an application; `sent` has the messages of its response so far."""
+
+    def __init__(self, app: Any, path: str, body: Any) -> None:
+        self.sent: list[dict[str, Any]] = []
+        self._body = json.dumps(body).encode()
+        scope = {
+            "type": "http",
+            "method": "POST",
+            "path": path,
+            "query_string": b"",
+            "headers": [(b"host", b"localhost")],
+        }
+        self.task = asyncio.ensure_future(app(scope, self._receive, self._send))
+        self._is_read = False
+
+    async def _receive(self) -> dict[str, Any]:
+        if self._is_read:
+            await asyncio.Event().wait()
+        self._is_read = True
+        return {"type": "http.request", "body": self._body, "more_body": False}
+
+    async def _send(self, message: Any) -> None:
+        self.sent.append(message)
+
+    async def until(self, is_done: Callable[[], bool]) -> None:
+        """Wait until `is_done` returns True."""
+
+        async def wait() -> None:
+            while not is_done():
+                await asyncio.sleep(0.01)
+
+        await asyncio.wait_for(wait(), 60)
+
+    @property
+    def text(self) -> str:
+        """The body of the response so far."""
+        return b"".join(each.get("body", b"") for each in self.sent).decode()
+
+
+@pytest.fixture
+def app(tiny_model: Model) -> Any:
+    tiny_model.generate("a", 1)  # the server knows the length of the context after a request
+    return make_app(AsyncModel.of(tiny_model), ServeSettings("tiny"))
+
+
+def waiting_text(monkeypatch: pytest.MonkeyPatch, read: asyncio.Event) -> None:
+    """Make the model read every prompt until an event is set."""
+    plain = writing._text
+
+    async def slow(*arguments: Any) -> AsyncGenerator[Any, None]:
+        await read.wait()
+        async for step in plain(*arguments):
+            yield step
+
+    monkeypatch.setattr(writing, "_text", slow)
+
+
+@pytest.mark.parametrize("path", BODIES)
+def test_a_stream_begins_while_the_model_reads_the_prompt(
+    app: Any, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    """Earlier versions sent nothing before the first token, which proxies take for a failure."""
+    monkeypatch.setattr(endpoint, "COMMENT_SECONDS", 0.05)
+
+    async def scene() -> None:
+        read = asyncio.Event()
+        waiting_text(monkeypatch, read)
+        exchange = Exchange(app, path, {**BODIES[path], "stream": True})
+        await exchange.until(lambda: exchange.text.count(": waiting\n\n") >= 2)
+        assert exchange.sent[0]["status"] == 200
+        assert (b"content-type", b"text/event-stream; charset=utf-8") in exchange.sent[0]["headers"]
+        assert "data:" not in exchange.text
+        read.set()
+        await exchange.task
+        assert "data: {" in exchange.text and exchange.sent[-1]["more_body"] is False
+
+    asyncio.run(scene())
+
+
+def test_the_head_of_a_stream_does_not_wait_for_a_comment(
+    app: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        read = asyncio.Event()
+        waiting_text(monkeypatch, read)
+        exchange = Exchange(app, CHAT, {**BODIES[CHAT], "stream": True})
+        await exchange.until(lambda: bool(exchange.sent))
+        assert [each["type"] for each in exchange.sent] == ["http.response.start"]
+        read.set()
+        await exchange.task
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("path", BODIES)
+def test_comments_are_sent_while_a_stream_waits_in_the_queue(
+    tiny_model: Model, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr(endpoint, "COMMENT_SECONDS", 0.05)
+    model = AsyncModel.of(tiny_model)
+    settings = ServeSettings("tiny", deadline=0.5)
+    admission = admission_for(model, settings)
+    monkeypatch.setattr(admission, "_may_run", lambda _: False)
+    app = make_app(model, settings, admission)
+
+    async def scene() -> None:
+        stream = Exchange(app, path, {**BODIES[path], "stream": True})
+        plain = Exchange(app, path, BODIES[path])
+        wrong = Exchange(app, path, {"stream": True, "temperature": "hot"})
+        await asyncio.gather(stream.task, plain.task, wrong.task)
+        assert stream.sent[0]["status"] == 200 and stream.text.startswith(": waiting\n\n")
+        *_, last = stream.text.rstrip().split("\n\n")
+        error = json.loads(last.split("data: ")[1])
+        error = error if path == RESPONSES else error["error"]
+        assert error["code"] == "deadline_exceeded"
+        assert last.startswith("event: error\n") == (path == RESPONSES)
+        assert plain.sent[0]["status"] == wrong.sent[0]["status"] == 504
+        assert "waiting" not in plain.text + wrong.text
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "field"),
+    [
+        (CHAT, {"messages": [{"role": "user", "content": "word " * 5000}]}, "messages"),
+        (COMPLETIONS, {"prompt": ["a", "word " * 5000]}, "prompt"),
+        (RESPONSES, {"input": "word " * 5000}, "input"),
+        (CHAT, {"tools": [TOOL]}, "tools"),
+        (CHAT, {"guided_json": {"type": "x"}}, "guided_json"),
+        (RESPONSES, {"guided_regex": "("}, "guided_regex"),
+        (CHAT, {"grammar": "root"}, "grammar"),
+        (CHAT, {"logit_bias": {"9999999": 1}}, "logit_bias"),
+        (CHAT, {"guided_choice": ["a", "x" * 50_000]}, "guided_choice"),
+    ],
+)
+def test_errors_of_a_stream_that_are_known_early_have_a_status(
+    app: Any, path: str, change: dict[str, Any], field: str
+) -> None:
+    async def scene() -> None:
+        exchange = Exchange(app, path, {**BODIES[path], "stream": True, **change})
+        await exchange.task
+        assert exchange.sent[0]["status"] == 400
+        assert json.loads(exchange.text)["error"]["param"] == field
+
+    asyncio.run(scene())
+
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("path", "change", "field"),
+    [
+        (CHAT, {"max_tokens": 2}, "max_tokens"),
+        (CHAT, {"max_tokens": None, "max_completion_tokens": 2}, "max_completion_tokens"),
+        (RESPONSES, {"max_output_tokens": 2}, "max_output_tokens"),
+        (COMPLETIONS, {"max_tokens": 2}, "max_tokens"),
+        (CHAT, {"max_tokens": 9, "temperature": 1, "seed": 1, "stop": ["{"]}, "stop"),
+        (
+            CHAT,
+            {"max_tokens": None, "messages": [{"role": "user", "content": "word " * 1985}]},
+            "messages",
+        ),
+    ],
+)
+def test_an_incomplete_answer_names_the_field_that_ended_it(
+    app: Any, path: str, change: dict[str, Any], field: str, stream: bool
+) -> None:
+    """Earlier versions always named max_tokens, and advised to pass on_limit="close"."""
+
+    async def scene() -> None:
+        body = {**BODIES[path], "guided_json": SCHEMA, "stream": stream, **change}
+        exchange = Exchange(app, path, body)
+        await exchange.task
+        *_, last = exchange.text.rstrip().split("\n\n")
+        error = json.loads(last.split("data: ")[-1])
+        error = error.get("error", error)
+        assert error["code"] == "incomplete_answer" and error["param"] == field
+        assert "on_limit" not in error["message"] and "n_ctx" not in error["message"]
+
+    asyncio.run(scene())
