@@ -2,12 +2,14 @@
 
 Chat templates disagree about the form of messages. Some need contents as strings, others as lists
 of parts. In a message with tool calls, some need an empty content, others no content. Some need the
-arguments of a call as a mapping, others as JSON. Each of these questions is answered once for a
-template, by rendering a short conversation and checking whether its words are in the output.
+arguments of a call as a mapping, others as JSON. Some reject the ids that other servers give to
+calls. Each of these questions is answered once for a template, by rendering a short conversation
+and checking whether its words are in the output.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -23,6 +25,9 @@ PARAMETERS = {
     "properties": {"eliza_key": {"type": "string", "description": "A key."}},
     "required": ["eliza_key"],
 }
+SHORT_ID, LONG_ID = "eliza4242", "call_eliza-4242"
+"""An id of nine letters and digits, which all templates accept, and an id of another server."""
+
 TOOL = Tool("eliza_tool", "A tool.", PARAMETERS).definition
 
 
@@ -49,6 +54,9 @@ class MessageForms:
             instructions, first, *others = fitted
             text = f"{text_of(instructions['content'])}\n{text_of(first.get('content'))}"
             fitted = [{**first, "content": text}, *others]
+        has_calls = any(each.get("tool_calls") or each["role"] == "tool" for each in fitted)
+        if has_calls and self._needs_short_ids:
+            _shorten_ids(fitted)
         return [self._fit_message(message) for message in fitted]
 
     @lazy_property
@@ -118,12 +126,27 @@ class MessageForms:
         return "", "any"
 
     def _write_call(self, content: str | None, arguments: Any) -> str:
+        return self._write([_user("x"), self._turn(content, arguments)], tools=[TOOL])
+
+    def _turn(self, content: str | None, arguments: Any, id: str = SHORT_ID) -> dict[str, Any]:
+        """Return a turn of the assistant with a call."""
         function = {"name": "eliza_tool", "arguments": arguments}
-        call = {"id": "eliza4242", "type": "function", "function": function}
+        call = {"id": id, "type": "function", "function": function}
         turn: dict[str, Any] = {"role": "assistant", "content": content, "tool_calls": [call]}
         if self._needs_thinking:
             turn["reasoning_content"] = ""
-        return self._write([_user("x"), turn], tools=[TOOL])
+        return turn
+
+    @lazy_property
+    def _needs_short_ids(self) -> bool:
+        """Whether the template rejects ids that are not nine letters and digits."""
+        short, long = (
+            MARK in self._write([_user("x"), self._fit_message(turn), result], tools=[TOOL])
+            for id in (SHORT_ID, LONG_ID)
+            for turn in (self._turn(None, {"eliza_key": "x"}, id),)
+            for result in ({"role": "tool", "tool_call_id": id, "content": MARK},)
+        )
+        return short and not long
 
     @lazy_property
     def _roles_known(self) -> dict[str, bool]:
@@ -164,6 +187,38 @@ def _fit_call(call: Any, form: str) -> Any:
     elif form == "mapping" and isinstance(arguments, str):
         arguments = _mapping_of(arguments)
     return {**call, "function": {**function, "arguments": arguments}}
+
+
+def _shorten_ids(messages: Sequence[dict[str, Any]]) -> None:
+    """Replace the ids of calls and results by ids of nine letters and digits.
+
+    Equal ids stay equal, and an id gets the same replacement in every request. A result without an
+    id gets the id of the call with the same position.
+    """
+    ids: list[str] = []
+    n_results = 0
+    for message in messages:
+        if message["role"] == "tool":
+            given = message.get("tool_call_id")
+            if given is None and n_results < len(ids):
+                message["tool_call_id"] = ids[n_results]
+            else:
+                message["tool_call_id"] = _short_id(given)
+            n_results += 1
+        calls = []
+        for call in message.get("tool_calls") or ():
+            id = call.get("id") if isinstance(call, Mapping) else None
+            ids.append(_short_id(len(ids) if id is None else id))
+            calls.append({**call, "id": ids[-1]} if isinstance(call, Mapping) else call)
+        if calls:
+            message["tool_calls"] = calls
+
+
+def _short_id(id: Any) -> str:
+    text = str(id)
+    if len(text) == len(SHORT_ID) and text.isascii() and text.isalnum():
+        return text
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[: len(SHORT_ID)]
 
 
 def _mapping_of(text: str) -> Any:

@@ -96,3 +96,47 @@ def test_every_real_template_renders_the_whole_conversation(talk: str) -> None:
     assert rejected.keys() == {key for key in REJECTED if key[1] == talk}
     assert all("rejects the messages" in message for message in rejected.values())
     assert left_out.keys() == LEFT_OUT.get(talk, set())
+
+
+SHORT_IDS = {"Mistral-Small-3.2-24B-Instruct-2506", "mistralai-Mistral-Nemo-Instruct-2407"}
+"""The templates that accept only ids of nine letters and digits."""
+
+
+def with_ids(call: str | None, result: str | None) -> list[Message]:
+    """Return two turns that each have a call and its result."""
+    turn = {"role": "assistant", "content": None, "tool_calls": [{**CALL, "id": call}]}
+    told = {"role": "tool", "name": "get_weather", "content": RESULT}
+    if result is not None:
+        told["tool_call_id"] = result
+    return [*ASKED, turn, told, {"role": "assistant", "content": "Warm."}, *ASKED, turn, told]
+
+
+@pytest.mark.parametrize("id", ["call_abc123DEF456ghi789", "toolu_01", "f:0", "äöüäöüäöü", None])
+def test_ids_of_other_servers_are_written_as_the_template_needs_them(id: str | None) -> None:
+    """Mistral's templates accept ids of nine letters and digits, and rejected all others."""
+    for name in SHORT_IDS:
+        template = real_templates()[name]
+        text = template.render(with_ids(id, id), tools=[TOOL])
+        assert RESULT in text and "Milan" in text
+        short = with_ids("call12345", "call12345")
+        assert template.fit(short)[1]["tool_calls"][0]["id"] == "call12345"
+        calls = [each for each in template.fit(with_ids(id, id)) if each.get("tool_calls")]
+        results = [each for each in template.fit(with_ids(id, id)) if each["role"] == "tool"]
+        for turn, result in zip(calls, results, strict=True):
+            (call,) = turn["tool_calls"]
+            assert call["id"] == result["tool_call_id"]
+            assert len(call["id"]) == 9 and call["id"].isascii() and call["id"].isalnum()
+
+
+def test_other_templates_get_ids_unchanged() -> None:
+    talk = with_ids("functions.get_weather:0", "functions.get_weather:0")
+    for name, template in real_templates().items():
+        if name not in SHORT_IDS and name != REJECTS_TEXT:
+            assert template.fit(talk)[1]["tool_calls"][0]["id"] == "functions.get_weather:0"
+
+
+def test_a_result_without_a_call_gets_an_id_of_the_right_form() -> None:
+    orphan = [*ASKED, {"role": "tool", "tool_call_id": "x", "content": RESULT}]
+    for name in SHORT_IDS:
+        (_, result) = real_templates()[name].fit(orphan)
+        assert len(result["tool_call_id"]) == 9
