@@ -124,7 +124,7 @@ def _question(given: Any, name: str | None, place: str | None) -> Question:
         raise wrong(called, "a question or a mapping", given)
     kind = check_one_of(f"{called}: type", given.get("type"), _FIELDS)
     check_known(f"{called}: {kind}", given, _FIELDS[kind] | {"type"})
-    if given.get("instructions") is None:
+    if given.get("instructions") is None and not (kind == "noul" and _criteria_text(given)):
         raise InvalidArgumentError(f"{called}: instructions are missing")
     try:
         return _READERS[kind](given, name)
@@ -154,7 +154,20 @@ def _noul(given: Mapping[str, Any], name: Any) -> Predicate:
             "criteria of a noul must be an object with no keys except true and false"
         )
     if_true, if_false = (_text(criteria.get(key)) for key in ("true", "false"))
+    if given.get("instructions") is None:
+        given = {**given, "instructions": _criteria_text(given)}
     return Predicate(given["instructions"], name, if_true, if_false, source=given)
+
+
+def _criteria_text(given: Mapping[str, Any]) -> str:
+    """Return the question that the criteria of a noul ask; an empty string if they ask none."""
+    criteria = given.get("criteria")
+    if not isinstance(criteria, Mapping):
+        return ""
+    if if_true := _text(criteria.get("true")):
+        return if_true
+    if_false = _text(criteria.get("false"))
+    return f"This does not apply: {if_false}" if if_false else ""
 
 
 def _choice(given: Mapping[str, Any], name: Any) -> Choice:

@@ -24,7 +24,7 @@ from .endpoint import EndpointApp, Serving
 from .guard import Guard
 from .metrics import Measured, ServeMetrics
 from .page import page_response
-from .refusals import FAILED, Refusal, refusal_response
+from .refusals import FAILED, Refusal
 from .responses import RESPONSES
 from .settings import ServeSettings
 
@@ -132,9 +132,9 @@ def admission_for(model: AsyncModel, settings: ServeSettings) -> Admission:
     return Admission(n_running, settings.n_waiting, n_decided)
 
 
-async def _answer_refusal(_: Request, error: Exception) -> Response:
+async def _answer_refusal(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refusal)
-    return refusal_response(error)
+    return error.response(request.url.path)
 
 
 async def _answer_http_exception(request: Request, error: Exception) -> Response:
@@ -144,9 +144,9 @@ async def _answer_http_exception(request: Request, error: Exception) -> Response
     if error.status_code == 405:
         allowed = headers.get("Allow", "another method")
         message = f"{path}: expected {allowed}, got {request.method}"
-        return refusal_response(Refusal(405, message, "method_not_allowed", headers=headers))
-    return refusal_response(Refusal(404, f"unknown path: {path}", "not_found"))
+        return Refusal(405, message, "method_not_allowed", headers=headers).response(path)
+    return Refusal(404, f"unknown path: {path}", "not_found").response(path)
 
 
-async def _answer_failure(_: Request, __: Exception) -> Response:
-    return refusal_response(Refusal(500, FAILED, "internal_error"))
+async def _answer_failure(request: Request, _: Exception) -> Response:
+    return Refusal(500, FAILED, "internal_error").response(request.url.path)

@@ -7,11 +7,13 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
     BeforeValidator,
+    ConfigDict,
     Field,
     Tag,
     ValidationInfo,
     WithJsonSchema,
     WrapValidator,
+    model_validator,
 )
 from typing_extensions import NotRequired, TypedDict
 
@@ -22,7 +24,7 @@ from ..decisions.wire import as_questions
 from ..errors import InvalidArgumentError
 from .endpoint import Endpoint, Running
 from .fields import BY_TYPE, Body, NoEffect, NotBlank, StringOrArray, by_kind
-from .refusals import Refusal
+from .refusals import SYSTEMONE_PATH, Refusal, unfit
 
 __all__ = [
     "DECISIONS",
@@ -266,14 +268,17 @@ _NO_MEDIA_PARTS = {
 }
 
 
+SystemoneInstructions: TypeAlias = Annotated[
+    Annotated[NotBlank, Tag("string")]
+    | Annotated[dict[str, Any], Tag("object")]
+    | Annotated[list[Any], Field(json_schema_extra=_NO_MEDIA_PARTS), Tag("array")],
+    by_kind("string", "object", "array"),
+    Field(description="the question: a string that is not blank, or other JSON"),
+]
+
+
 class _Asked(Body):
-    instructions: Annotated[
-        Annotated[NotBlank, Tag("string")]
-        | Annotated[dict[str, Any], Tag("object")]
-        | Annotated[list[Any], Field(json_schema_extra=_NO_MEDIA_PARTS), Tag("array")],
-        by_kind("string", "object", "array"),
-        Field(description="the question: a string that is not blank, or other JSON"),
-    ]
+    instructions: SystemoneInstructions
 
 
 class NoulCriteria(Body):
@@ -281,9 +286,40 @@ class NoulCriteria(Body):
     false: Any = None
 
 
-class NoulQuestion(_Asked):
+_DESCRIBED: dict[str, Any] = {
+    "anyOf": [{"type": "string", "pattern": r"\S"}, {"not": {"type": ["string", "null"]}}]
+}
+
+
+_NEEDS_TEXT: dict[str, Any] = {
+    "anyOf": [
+        {"required": ["instructions"], "properties": {"instructions": _DESCRIBED}},
+        *(
+            {
+                "required": ["criteria"],
+                "properties": {"criteria": {"required": [key], "properties": {key: _DESCRIBED}}},
+            }
+            for key in ("true", "false")
+        ),
+    ]
+}
+
+
+class NoulQuestion(Body):
+    model_config = ConfigDict(json_schema_extra=_NEEDS_TEXT)
     type: Literal["noul"]
+    instructions: SystemoneInstructions | None = None
     criteria: NoulCriteria | None = None
+
+    @model_validator(mode="after")
+    def _is_described(self) -> NoulQuestion:
+        criteria = self.criteria or NoulCriteria()
+        descriptions = (self.instructions, criteria.true, criteria.false)
+        if all(
+            each is None or (isinstance(each, str) and not each.strip()) for each in descriptions
+        ):
+            raise ValueError("expected instructions or criteria with a description, got neither")
+        return self
 
 
 class CriteriaQuestion(_Asked):
@@ -327,15 +363,17 @@ NoMedia: TypeAlias = Annotated[
 
 
 class SystemoneRequest(_Asking):
+    model_config = ConfigDict(extra="allow")  # the specification of this format asks for it
     state: Annotated[
         Annotated[str, Tag("string")]
         | Annotated[dict[str, Any], Tag("object")]
-        | Annotated[list[Any], Tag("array")],
-        by_kind("string", "object", "array"),
+        | Annotated[list[Any], Tag("array")]
+        | Annotated[None, Tag("null")],
+        by_kind("string", "object", "array", "null"),
         _read_input(501),  # llama-server's status if the model reads only text
         Field(
             description="a string or other JSON; images, sound and files are answered with status "
-            "501"
+            "501. Only some decision models accept null"
         ),
     ]
     questions: Annotated[
@@ -478,7 +516,13 @@ async def _decisions(request: DecisionsRequest, running: Running) -> dict[str, A
 
 
 async def _systemone(request: SystemoneRequest, running: Running) -> dict[str, Any]:
-    decision, more = await _decide(request, request.state, running)
+    try:
+        decision, more = await _decide(request, request.state, running)
+    except InvalidArgumentError as error:
+        if error.argument != "input" or request.state is not None:
+            raise
+        expected = "expected a string, an object or an array for this model"
+        raise unfit("state", f"{expected}, got null") from error
     answers = {
         name_of(answer.name, i): systemone_answer(answer)
         for i, answer in enumerate(decision.answers)
@@ -539,7 +583,7 @@ DECISIONS = Endpoint(
 """OpenAI's format, extended by questions of the type `labels`."""
 
 SYSTEMONE = Endpoint(
-    "/v1/systemone",
+    SYSTEMONE_PATH,
     SystemoneRequest,
     _systemone,
     SystemoneResponse,

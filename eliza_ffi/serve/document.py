@@ -13,6 +13,7 @@ from .. import __version__
 from .bodies import CODINGS, MAX_BODY, MAX_DEPTH
 from .endpoint import Endpoint
 from .guard import OPEN_PATHS
+from .refusals import SYSTEMONE_PATH
 
 __all__ = ["openapi_document"]
 
@@ -29,6 +30,21 @@ class ErrorDetails(TypedDict):
 
 class Error(TypedDict):
     error: ErrorDetails
+
+
+class Problem(TypedDict):
+    loc: list[str | int]
+    msg: str
+    type: str
+
+
+class ErrorSummary(TypedDict):
+    error_type: str
+    message: str
+
+
+class SystemoneError(Error):
+    detail: list[Problem] | ErrorSummary
 
 
 class ModelFacts(TypedDict):
@@ -62,7 +78,7 @@ def openapi_document(endpoints: Sequence[Endpoint[Any]]) -> str:
     endpoints
         The endpoints with a body.
     """
-    types = [Error, ModelFacts, ModelList, Health, *(e.kind for e in endpoints)]
+    types = [Error, SystemoneError, ModelFacts, ModelList, Health, *(e.kind for e in endpoints)]
     types += [e.response for e in endpoints]
     schema_of, definitions = TypeAdapter.json_schemas(
         [(each, "validation", TypeAdapter(each)) for each in dict.fromkeys(types)],
@@ -103,7 +119,11 @@ def openapi_document(endpoints: Sequence[Endpoint[Any]]) -> str:
                 "Error": {
                     "description": "the error",
                     "content": {"application/json": {"schema": schema(Error)}},
-                }
+                },
+                "SystemoneError": {
+                    "description": "the error",
+                    "content": {"application/json": {"schema": schema(SystemoneError)}},
+                },
             },
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
         },
@@ -139,4 +159,5 @@ def _errors(path: str, own: tuple[str, ...] = ()) -> dict[str, Any]:
     """Return the error responses of an endpoint: its own statuses and those of all endpoints."""
     key = () if path in OPEN_PATHS else ("401",)
     codes = sorted({*own, *key, "403", "421", "500", "503"})
-    return {code: {"$ref": "#/components/responses/Error"} for code in codes}
+    name = "SystemoneError" if path == SYSTEMONE_PATH else "Error"
+    return {code: {"$ref": f"#/components/responses/{name}"} for code in codes}

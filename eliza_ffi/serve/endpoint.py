@@ -10,6 +10,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeAlias, TypeVar
+from urllib.parse import quote
 
 from pydantic_core import to_json
 from starlette.requests import ClientDisconnect, Request
@@ -28,7 +29,7 @@ from ..errors import (
 )
 from .admission import Admission
 from .bodies import json_object, read_body
-from .fields import Body, read_fields
+from .fields import MAX_NAME_LENGTH, Body, read_fields
 from .metrics import CLIENT_GONE, ServeMetrics
 from .patience import Deadline, while_wanted
 from .refusals import FAILED, Refusal, unfit
@@ -47,6 +48,9 @@ LONG_BODY = 2**15
 FIRST_EVENT_SECONDS = 0.5
 """A stream waits this long for its first event before it sends the head, so that an error of the
 library still gets its own status."""
+
+MOST_IGNORED = 20
+"""The maximum number of names in the header ``x-ignored-fields``."""
 
 COMMENT_SECONDS = 15.0
 """The time after which a silent stream sends a comment. Many proxies close a connection that is
@@ -208,7 +212,8 @@ class EndpointApp:
                 if refusal is None:
                     raise
                 raise refusal from error
-        await send.response(Response(to_json(answer), media_type="application/json"))
+        headers = _ignored(request)
+        await send.response(Response(to_json(answer), 200, headers, "application/json"))
 
 
 async def _read(kind: type[B], body: bytes) -> B:
@@ -216,6 +221,12 @@ async def _read(kind: type[B], body: bytes) -> B:
     if len(body) < LONG_BODY:
         return read_fields(kind, json_object(body))
     return await asyncio.to_thread(lambda: read_fields(kind, json_object(body)))
+
+
+def _ignored(request: Body) -> dict[str, str]:
+    """Return the header that names the fields of a request that have no effect."""
+    names = [quote(name[:MAX_NAME_LENGTH]) for name in request.model_extra or ()]
+    return {"x-ignored-fields": ", ".join(names[:MOST_IGNORED])} if names else {}
 
 
 def _refusal(error: ElizaError, running: Running) -> Refusal | None:
@@ -231,7 +242,7 @@ def _refusal(error: ElizaError, running: Running) -> Refusal | None:
         message = f"{input_name}: the model has no chat template; use /v1/completions"
         return Refusal(400, message, "no_chat_template", input_name)
     if isinstance(error, InvalidArgumentError):
-        if error.argument in ("messages", "prompt"):
+        if error.argument in ("input", "messages", "prompt"):
             return unfit(input_name, str(error))
         return Refusal(400, str(error), "invalid_value")
     if isinstance(error, NotSupportedError):

@@ -14,6 +14,7 @@ from .refusals import Refusal
 
 __all__ = [
     "BY_TYPE",
+    "MAX_NAME_LENGTH",
     "Body",
     "NoEffect",
     "NotBlank",
@@ -68,6 +69,8 @@ def _kind_of(value: Any) -> str:
 
 
 def _with_article(kind: str) -> str:
+    if kind == "null":
+        return kind
     return f"an {kind}" if kind in ("array", "object") else f"a {kind}"
 
 
@@ -127,7 +130,7 @@ def _refusal(kind: type[Body], given: Any, failed: ValidationError) -> Refusal:
         problem += _found(error["type"], value)
     param = str(path[0])[:MAX_NAME_LENGTH] if path else None
     code = "unknown_parameter" if error["type"] == "extra_forbidden" else "invalid_value"
-    return Refusal(400, f"{_written(path)}: {problem}", code, param)
+    return Refusal(400, f"{_written(path)}: {problem}", code, param, place=path)
 
 
 def _path(given: Any, steps: tuple[int | str, ...], kind: str) -> tuple[tuple[Any, ...], Any]:

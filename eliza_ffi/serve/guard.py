@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from .hosts import host_of, is_address
 from .metrics import CLIENT_GONE
-from .refusals import Refusal, refusal_response
+from .refusals import Refusal
 from .settings import ServeSettings
 
 __all__ = ["OPEN_PATHS", "Guard"]
@@ -81,7 +81,9 @@ class Guard:
                     sent.add_vary_header("origin")
                 if origin is not None and self._allows(origin):
                     sent["access-control-allow-origin"] = origin
-                    sent["access-control-expose-headers"] = "retry-after, x-request-id"
+                    sent["access-control-expose-headers"] = (
+                        "retry-after, x-ignored-fields, x-request-id"
+                    )
             await send(message)
 
         app: ASGIApp
@@ -93,7 +95,7 @@ class Guard:
                 self._check_key(scope["path"], headers)
                 app = self._app
         except Refusal as refusal:
-            app = refusal_response(refusal)
+            app = refusal.response(scope["path"])
         try:
             await app(scope, receive, send_guarded)
         except Exception:  # status 500 was sent, unless the response had begun

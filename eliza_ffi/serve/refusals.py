@@ -1,4 +1,7 @@
-"""Errors in OpenAI's format, with a message, a code, and the part of the request."""
+"""Errors in OpenAI's format, with a message, a code, and the part of the request.
+
+Errors of ``/v1/systemone`` also have the field ``detail`` of that format's specification.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,12 @@ from typing import Any
 
 from starlette.responses import JSONResponse
 
-__all__ = ["FAILED", "Refusal", "refusal_response", "unfit"]
+__all__ = ["FAILED", "SYSTEMONE_PATH", "Refusal", "unfit"]
+
+SYSTEMONE_PATH = "/v1/systemone"
+
+INVALID = ("invalid_json", "invalid_value", "too_deep", "unknown_parameter")
+"""The codes of errors that ``/v1/systemone`` answers with status 422 and the place of the error."""
 
 FAILED = "the server failed; its log has the details under this response's x-request-id"
 """The message for a failure of the server. The error itself is only logged, because its message may
@@ -28,6 +36,8 @@ class Refusal(Exception):  # noqa: N818 - an answer
         The field of the request that caused the error; None = no single field.
     headers
         Additional headers of the response.
+    place
+        The names and indices that lead to the wrong value in the body.
     """
 
     def __init__(
@@ -37,6 +47,7 @@ class Refusal(Exception):  # noqa: N818 - an answer
         code: str,
         param: str | None = None,
         headers: dict[str, str] | None = None,
+        place: tuple[str | int, ...] = (),
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -44,6 +55,7 @@ class Refusal(Exception):  # noqa: N818 - an answer
         self.code = code
         self.param = param
         self.headers = headers or {}
+        self.place = place or (() if param is None else (param,))
 
     @property
     def type(self) -> str:
@@ -57,12 +69,22 @@ class Refusal(Exception):  # noqa: N818 - an answer
         error = {"message": self.message, "type": self.type, "param": self.param, "code": self.code}
         return {"error": error}
 
+    def _detail(self) -> list[dict[str, Any]] | dict[str, str]:
+        """Return the field ``detail`` of errors of ``/v1/systemone``."""
+        if self.code in INVALID:
+            return [{"loc": ["body", *self.place], "msg": self.message, "type": self.code}]
+        types = {401: "authentication_error", 429: "rate_limit_error"}
+        return {"error_type": types.get(self.status, self.code), "message": self.message}
+
+    def response(self, path: str) -> JSONResponse:
+        """Return the HTTP response to a request for a path."""
+        status, body = self.status, self.body()
+        if path == SYSTEMONE_PATH:
+            status = 422 if self.status == 400 and self.code in INVALID else status
+            body["detail"] = self._detail()
+        return JSONResponse(body, status, self.headers)
+
 
 def unfit(param: str, problem: str) -> Refusal:
     """Return the error for a field whose value does not fit the rest of the request."""
     return Refusal(400, f"{param}: {problem}", "invalid_value", param)
-
-
-def refusal_response(refusal: Refusal) -> JSONResponse:
-    """Return the HTTP response for an error."""
-    return JSONResponse(refusal.body(), refusal.status, refusal.headers)

@@ -202,7 +202,7 @@ def rules_beyond_schemas(path: str, body: Any) -> bool:
     questions = body["questions"]
     if path == SYSTEMONE:
         for question in questions.values():
-            instructions = question["instructions"]
+            instructions = question.get("instructions")
             if isinstance(instructions, list) and instructions:
                 texts = [
                     each.get("text") if isinstance(each, dict) else None for each in instructions
@@ -275,4 +275,5 @@ def test_slightly_wrong_requests_do_not_make_the_server_fail(server: Served, pat
             codes[answer.status_code] += 1
             assert answer.status_code in (200, 400, 422), (answer.text, json.dumps(body))
             check_documented(answer, document, path)
-    assert codes[200] > N_REQUESTS / 20 and codes[400] > N_REQUESTS / 20  # enough of both kinds
+    wrong = 422 if path == SYSTEMONE else 400
+    assert codes[200] > N_REQUESTS / 20 and codes[wrong] > N_REQUESTS / 20  # enough of both kinds

@@ -95,6 +95,8 @@ def test_without_a_key_only_the_page_and_health_are_served(
         assert answer.status_code == 401 and answer.headers["www-authenticate"] == "Bearer"
         assert answer.json()["error"]["code"] == "invalid_api_key"
         assert KEYS[0] not in answer.text
+        if path == "/v1/systemone":
+            assert answer.json()["detail"]["error_type"] == "authentication_error"
     for path in ("/", "/health"):
         assert httpx.get(keyed.url + path, headers=headers).status_code == 200
 

@@ -53,3 +53,21 @@ def test_settings_that_a_decision_model_lacks_are_rejected_at_the_start(
     path = str(cached_decision_model("lev"))
     assert cli.main(["serve", "--port", "0", "--model", path, "--labels", "letters"]) == 1
     assert "has its own prompts, labels, orders and scoring" in capsys.readouterr().err
+
+
+def test_a_state_may_be_null_if_the_model_needs_none(library: Library) -> None:
+    body = {"state": None, "questions": {"urgent": QUESTIONS["urgent"]}}
+    for kind, status in (("lfm2-d1", 200), ("lev", 422)):
+        with served("--model", str(cached_decision_model(kind))) as server:
+            answer = httpx.post(server.url + SYSTEMONE, json=body, timeout=60)
+        assert answer.status_code == status, answer.text
+    assert answer.json()["error"]["param"] == "state"
+
+
+def test_a_decision_model_reads_criteria_as_instructions(library: Library) -> None:
+    noul = {"type": "noul", "criteria": {"true": "The parcel is late."}}
+    body = {"state": STATE, "questions": {"late": noul}, "include": ["prompts"]}
+    with served("--model", str(cached_decision_model("lev"))) as server:
+        answer = httpx.post(server.url + SYSTEMONE, json=body, timeout=60)
+    assert answer.status_code == 200, answer.text
+    assert "The parcel is late." in answer.json()["prompts"][0]

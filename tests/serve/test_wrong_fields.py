@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import httpx
@@ -115,9 +116,12 @@ WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"include": ["all"]}, "include[0]: expected option_mass, prompts or timings, got 'all'"),
     ],
     SYSTEMONE: [
-        ({"state": None}, "state: expected a string, an object or an array, got null"),
-        ({"state": 1}, "state: expected a string, an object or an array, got 1"),
-        ({"state": True}, "state: expected a string, an object or an array, got true"),
+        (
+            {"state": None},
+            "state: expected a string, an object or an array for this model, got null",
+        ),
+        ({"state": 1}, "state: expected a string, an object, an array or null, got 1"),
+        ({"state": True}, "state: expected a string, an object, an array or null, got true"),
         ({"questions": {}}, "questions: expected 1 or more fields, got 0"),
         (
             {"questions": {str(i): NOUL for i in range(401)}},
@@ -125,7 +129,15 @@ WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
         ),
         ({"questions": {"": NOUL}}, "questions['']: expected a string that is not empty"),
         ({"questions": [NOUL]}, "questions: expected an object, got an array"),
-        ({"questions": {"so": {"type": "noul"}}}, "so.instructions: this field is missing"),
+        ({"questions": {"so": {"type": "noul"}}}, "so: expected instructions or criteria"),
+        (
+            {"questions": {"so": {"type": "noul", "criteria": {"true": " ", "false": None}}}},
+            "so: expected instructions or criteria with a description, got neither",
+        ),
+        (
+            {"questions": {"so": {"type": "choice", "criteria": {"a": None, "b": None}}}},
+            "so.instructions: this field is missing",
+        ),
         (
             {"questions": {"how much": {**NOUL, "type": "score", "criteria": ["one"]}}},
             "questions['how much'].criteria: expected 2 or more items, got 1",
@@ -141,8 +153,6 @@ WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
             asked(type="noul", criteria={"yes": "it is"}),
             f"questions.so.criteria.yes: {NOT_SUPPORTED}",
         ),
-        ({"stream": True}, f"stream: {NOT_SUPPORTED}"),
-        ({"videos": ["a"]}, f"videos: {NOT_SUPPORTED}"),
     ],
     CHAT: [
         ({"temperature": "hot"}, "temperature: expected a number, got 'hot'"),
@@ -258,10 +268,15 @@ def test_a_right_request_is_accepted(server: Served, path: str) -> None:
 def test_a_wrong_field_is_named(
     server: Served, path: str, change: dict[str, Any], message: str
 ) -> None:
-    error = rejected(httpx.post(server.url + path, json={**RIGHT[path], **change}))
+    answer = httpx.post(server.url + path, json={**RIGHT[path], **change})
+    error = rejected(answer)
     assert message in error["message"] and error["param"] == next(iter(change))
     code = "unknown_parameter" if NOT_SUPPORTED in message else "invalid_value"
     assert error["code"] == code
+    if path == SYSTEMONE:
+        (problem,) = answer.json()["detail"]
+        assert problem["loc"][:2] == ["body", error["param"]]
+        assert (problem["msg"], problem["type"]) == (error["message"], code)
 
 
 @pytest.mark.parametrize(
@@ -283,3 +298,36 @@ def test_a_long_field_name_is_shortened_in_messages(server: Served) -> None:
     body = {**decisions_body(), "x" * 500_000: 1}
     error = rejected(httpx.post(server.url + DECISIONS, json=body))
     assert error["message"].startswith("['xxx") and len(str(error)) < 300
+
+
+def test_systemone_ignores_unknown_fields_and_names_them_in_a_header(server: Served) -> None:
+    """The specification of this format asks for it; earlier versions answered with 400."""
+    more = {"seed": 7, "x\r\nset-cookie: a": 1, "größe": 2, "y" * 500: 3}
+    answer = httpx.post(server.url + SYSTEMONE, json={**RIGHT[SYSTEMONE], **more})
+    assert answer.status_code == 200 and "set-cookie" not in answer.headers
+    names = answer.headers["x-ignored-fields"].split(", ")
+    assert names[:3] == ["seed", "x%0D%0Aset-cookie%3A%20a", "gr%C3%B6%C3%9Fe"]
+    assert names[3] == "y" * 40
+    plain = httpx.post(server.url + SYSTEMONE, json=RIGHT[SYSTEMONE])
+    assert "x-ignored-fields" not in plain.headers
+    many = {f"x{i}": i for i in range(5000)}
+    answer = httpx.post(server.url + SYSTEMONE, json={**RIGHT[SYSTEMONE], **many})
+    assert answer.headers["x-ignored-fields"].count(",") == 19
+
+
+@pytest.mark.parametrize(
+    "criteria",
+    [
+        {"true": "The writer threatens us.", "false": "No threat"},
+        {"true": {"a": 1}},
+        {"true": None, "false": "The writer is calm."},
+    ],
+)
+def test_a_noul_may_have_criteria_instead_of_instructions(server: Served, criteria: Any) -> None:
+    question = {"type": "noul", "criteria": criteria}
+    body = {**RIGHT[SYSTEMONE], "questions": {"so": question}, "include": ["prompts"]}
+    answer = httpx.post(server.url + SYSTEMONE, json=body)
+    assert answer.status_code == 200, answer.text
+    (prompt, *_) = answer.json()["prompts"]
+    expected = criteria.get("true") or criteria["false"]
+    assert (expected if isinstance(expected, str) else json.dumps(expected)) in prompt

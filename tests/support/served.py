@@ -176,9 +176,13 @@ def check_documented(answer: httpx.Response, document: dict[str, Any], path: str
 
 
 def rejected(answer: httpx.Response, status: int = 400) -> dict[str, Any]:
-    """Return the error of a response, after checking that it has OpenAI's format."""
-    assert answer.status_code == status, answer.text
-    assert answer.json().keys() == {"error"}
+    """Return the error of a response, after checking that it has OpenAI's format.
+
+    Errors of ``/v1/systemone`` also have the format of its specification.
+    """
+    is_systemone = answer.request.url.path == SYSTEMONE
+    assert answer.status_code == (422 if is_systemone and status == 400 else status), answer.text
+    assert answer.json().keys() == ({"error", "detail"} if is_systemone else {"error"})
     error: dict[str, Any] = answer.json()["error"]
     assert error.keys() == {"message", "type", "param", "code"}
     assert error["message"] and error["code"]

@@ -41,6 +41,7 @@ from ..._lazy import lazy_property
 from ...chat.template import ChatTemplate
 from ...chat.tokens import ChatTokenizer
 from ...chat.vocabulary import Detokenize, Tokenize
+from ...checks import naming
 from ...errors import ChatTemplateError, InvalidArgumentError, ModelError, NotSupportedError
 from ..scoring import tempered
 from .gguf_metadata import read_metadata
@@ -306,7 +307,8 @@ class DecisionModel:
             If the template fails or raises an exception of its own.
         """
         if state is None and not self._type.takes_none:
-            raise InvalidArgumentError(f"a model of type {self.type} needs an input, got None")
+            with naming("input"):
+                raise InvalidArgumentError(f"a model of type {self.type} needs an input, got None")
         state = self._json(read_state(state))
         shown = [self._shown(question) for question in questions]
         more: dict[str, Any] = {"state": state, "images": []}
