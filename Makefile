@@ -221,7 +221,7 @@ stress: cpu-with-tests ## compare shared and separate forward passes in thousand
 # libFuzzer searches for inputs that break our parsers of untrusted data, under AddressSanitizer and UBSan. SECONDS=N
 # sets the time per target, TARGETS='gbnf rtkt' selects targets. Interesting inputs are kept in build/fuzz/corpus. An
 # input that breaks a parser is written to build/fuzz, and its file name is printed.
-FUZZ_TARGETS := $(or $(TARGETS),payload rtkt json text_choices sampling span gbnf trigger gguf slot_file utf8)
+FUZZ_TARGETS := $(or $(TARGETS),payload rtkt json text_choices sampling span gbnf gguf slot_file utf8)
 .PHONY: fuzz
 fuzz: cpu ## fuzz the parsers of untrusted input (SECONDS=60 for each)
 	$(NEEDS) fuzzer

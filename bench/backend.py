@@ -41,10 +41,8 @@ from .methods import (
     GRAMMAR_FIRST,
     NO_CONSTRAINT,
     SKIP_AHEAD,
-    SKIP_AHEAD_BOTH,
     SKIP_AHEAD_HEAD,
-    SKIP_AHEAD_SAMPLING,
-    TREE_BOTH,
+    TREE_HEAD,
     WorkbenchSettings,
     workbench_settings,
 )
@@ -59,14 +57,12 @@ EFFORT = ChoiceEffort(repeat=50, budget=5.0)
 QUICK_EFFORT = ChoiceEffort(repeat=15, budget=1.0)
 # The default strategy, "auto", chooses between two strategies by the cost of a pass. Here the
 # strategy is fixed, because otherwise the rows of different machines would not compare. The
-# strategy "tree" runs one pass for all possible next decisions, and gathers no single logits. The
+# strategy "tree" runs one pass for all possible next decisions. The
 # grammar has llama.cpp's own order: it masks the whole vocabulary before each token is sampled.
 WAYS = (
     SKIP_AHEAD,
     SKIP_AHEAD_HEAD,
-    SKIP_AHEAD_SAMPLING,
-    SKIP_AHEAD_BOTH,
-    TREE_BOTH,
+    TREE_HEAD,
     GRAMMAR_FIRST,
     NO_CONSTRAINT,
 )
@@ -113,13 +109,11 @@ def measure(
     cell: dict[str, Any] = {}
     runs: dict[str, list[list[BackendRun]]] = {name: [[] for _ in PROMPTS] for name in WAYS}
     with ExitStack() as opened, noting_other_programs(cell, name):
-        # Backend sampling is a setting of a whole context, so there is one model for each value.
-        models = {on: opened.enter_context(subject.open(path, on)) for on in ("off", "on")}
-        facts = models["off"].describe()["model"]
+        model = opened.enter_context(subject.open(path))
+        facts = model.describe()["model"]
         cell |= {"n_vocab": facts["n_vocab"], "placement": facts.get("placement", [])}
-        alternatives = Alternatives.of_texts(models["off"], texts)
-        benches = {on: Workbench(model, alternatives) for on, model in models.items()}
-        prompts = [models["off"].tokenize(text, add_special=True) for text in PROMPTS.values()]
+        bench = Workbench(model, Alternatives.of_texts(model, texts))
+        prompts = [model.tokenize(text, add_special=True) for text in PROMPTS.values()]
         end = float("inf")
         # A method is faster after another one with passes of the same shapes, so the order changes.
         shuffled = random.Random(0)
@@ -130,7 +124,6 @@ def measure(
                 for name in WAYS if turn == 0 else shuffled.sample(WAYS, len(WAYS)):
                     way = workbench_settings(name)
                     limit = len(runs[BASE][i][0].answer.tokens) if name == NO_CONSTRAINT else 0
-                    bench = benches[way.backend_sampling]
                     runs[name][i].append(_run(bench, prompt, way, limit))
             if turn == 0:  # the warm-up builds graphs and brings the prompts into slots
                 end = time.perf_counter() + effort.budget * len(WAYS)

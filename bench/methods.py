@@ -55,9 +55,7 @@ TREE = "eliza-ffi tree"
 SKIP_AHEAD = "eliza-ffi skip-ahead"
 TOKEN_BY_TOKEN = "eliza-ffi token-by-token"
 SKIP_AHEAD_HEAD = "eliza-ffi skip-ahead, restricted head"
-SKIP_AHEAD_SAMPLING = "eliza-ffi skip-ahead, backend sampling"
-SKIP_AHEAD_BOTH = "eliza-ffi skip-ahead, both"
-TREE_BOTH = "eliza-ffi tree, both"
+TREE_HEAD = "eliza-ffi tree, restricted head"
 GRAMMAR_LAST = "llama.cpp grammar last"
 GRAMMAR_FIRST = "llama.cpp grammar first"
 NO_CONSTRAINT = "no constraint"
@@ -78,10 +76,9 @@ CAPPR = "cappr"
 
 @dataclass(frozen=True)
 class WorkbenchSettings:
-    """How eliza-ffi makes a choice; the last two are the library's options of the same names."""
+    """How eliza-ffi makes a choice; `restricted_head` is the library's option."""
 
     method: Method
-    backend_sampling: str = "off"
     restricted_head: str = "off"
 
 
@@ -142,16 +139,8 @@ _LISTED = (
         choice=_ours("skip-ahead", restricted_head="auto"),
     ),
     BenchMethod(
-        SKIP_AHEAD_SAMPLING,
-        choice=_ours("skip-ahead", backend_sampling="on"),
-    ),
-    BenchMethod(
-        SKIP_AHEAD_BOTH,
-        choice=_ours("skip-ahead", backend_sampling="on", restricted_head="auto"),
-    ),
-    BenchMethod(
-        TREE_BOTH,
-        choice=_ours("tree", backend_sampling="on", restricted_head="auto"),
+        TREE_HEAD,
+        choice=_ours("tree", restricted_head="auto"),
     ),
     BenchMethod(GRAMMAR_LAST, "#0072B2", choice=_grammar("last")),
     BenchMethod(GRAMMAR_FIRST, "#56B4E9", choice=_grammar("first")),

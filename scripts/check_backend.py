@@ -28,7 +28,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from backend_suite.cases import ANSWERS, PROMPTS, WAYS, Way, model_cases
+from backend_suite.cases import ANSWERS, PROMPTS, WAYS, model_cases
 from backend_suite.comparing import Comparison, Subject, compare
 from backend_suite.reporting import details, table
 from backend_suite.rpc_servers import rpc_servers
@@ -50,20 +50,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("backend", help="folder in build/ with the library to check")
     parser.add_argument("--quick", action="store_true", help="two models, two prompts")
     parser.add_argument("--device", help="devices to use, by their names in 'eliza-ffi doctor'")
-    parser.add_argument(
-        "--backend-sampling",
-        choices=("on", "off", "both"),
-        default="both",
-        help="check only with or only without backend sampling (default: both)",
-    )
     options = parser.parse_args(arguments)
-    ways = [way for way in WAYS if options.backend_sampling in ("both", way.backend_sampling)]
     folder = BUILD / options.backend
     begin = time.monotonic()
     try:
         with _subject(options.backend, folder, options.device) as subject:
             reference = Subject(BUILD / "cpu" / library_file_name(), n_gpu_layers=0)
-            compared = run(reference, subject, ways, quick=options.quick)
+            compared = run(reference, subject, quick=options.quick)
     except (ElizaError, FetchError, ModelError, OSError, RuntimeError) as error:
         print(f"check_backend: {error}", file=sys.stderr)
         return 2
@@ -77,13 +70,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(
-    reference: Subject, subject: Subject, ways: Sequence[Way], *, quick: bool
+    reference: Subject, subject: Subject, *, quick: bool
 ) -> list[Comparison]:
     """Compare on all models, and print each model's placement to standard error."""
     prompts = dict(list(PROMPTS.items())[:2]) if quick else PROMPTS
     answers = dict(list(ANSWERS.items())[:2]) if quick else ANSWERS
     compared: list[Comparison] = []
-    with_sampling = any(way.backend_sampling == "on" for way in ways)
     for case in model_cases(quick=quick):
         compared += compare(
             case,
@@ -91,8 +83,8 @@ def run(
             subject,
             prompts=prompts,
             answers=answers,
-            ways=ways,
-            on_devices=partial(_print_placement, case.name, with_sampling=with_sampling),
+            ways=WAYS,
+            on_devices=partial(_print_placement, case.name),
         )
     return compared
 
@@ -110,15 +102,9 @@ def _subject(backend: str, folder: Path, device: str | None) -> Iterator[Subject
         yield Subject(library, n_gpu_layers, (*options, ("rpc", endpoints)))
 
 
-def _print_placement(name: str, placement: list[dict[str, Any]], *, with_sampling: bool) -> None:
+def _print_placement(name: str, placement: list[dict[str, Any]]) -> None:
     places = [f"{place['layers']} layers on {place['device']}" for place in placement]
     print(f"{name}: {', '.join(places) or 'layers unknown'}", file=sys.stderr)
-    if with_sampling and any("llvmpipe" in place["description"] for place in placement):
-        print(
-            "note: gathering logits on Mesa 22.3's llvmpipe ends the process (Mesa 25.0 works);"
-            " --backend-sampling off skips these checks",
-            file=sys.stderr,
-        )
 
 
 if __name__ == "__main__":

@@ -113,7 +113,7 @@ def measure_cell(
         # With one slot, and without copies of parked prompts, the slot holds exactly the prompts of
         # the current round.
         model = open_ones.enter_context(
-            Model(path, n_slots=1, n_ctx=n_ctx, n_threads=n_threads, options={"park_after": "0"})
+            Model(path, n_slots=1, n_ctx=n_ctx, n_threads=n_threads, options={"parking": "off"})
         )
         questionnaire = _questionnaire(model, cell)
         n_threads = n_threads or int(model.describe()["threads"])

@@ -424,12 +424,41 @@ class CffiBinding:
             entries are -1 and nan.
         """
         check_whole("n_tokens", n_tokens, 0, MOST_TOKENS)
-        check_whole("n_top", n_top, 0, MOST_TOP)
-        found = np.zeros((n_tokens, n_top + 1), dtype=[("token", "i4"), ("logprob", "f4")])
-        entries = self._ffi.from_buffer("eliza_token_logprob_t[]", found, require_writable=True)
+        found, entries = self._logprob_entries(n_tokens, n_top)
         doing = "read the log-probabilities"
         count = self._call_on(stream, "llm_stream_take_logprobs", doing, entries, found.size)
         return found[:count]
+
+    def prefill_logprobs(self, stream: CffiStream, tokens: Tokens, n_top: int) -> NDArray[np.void]:
+        """Append a prompt and return the log-probabilities of its tokens, computed in few passes.
+
+        Returns
+        -------
+        array of (token, logprob), shape [n_tokens, 1 + n_top]
+            In each row the token, then the most probable tokens at its position. The first token of
+            a conversation has the log-probability nan and no alternatives (-1).
+        """
+        ids = token_array(tokens)
+        ids_in_c = self._ffi.from_buffer("int32_t[]", ids)
+        found, entries = self._logprob_entries(len(ids), n_top)
+        doing = f"read a prompt of {len(ids)} tokens with log-probabilities"
+        self._call_on(
+            stream,
+            "llm_stream_prefill_logprobs",
+            doing,
+            ids_in_c,
+            len(ids),
+            n_top,
+            entries,
+            found.size,
+        )
+        return found
+
+    def _logprob_entries(self, n_tokens: int, n_top: int) -> tuple[NDArray[np.void], Any]:
+        """Return an array for log-probabilities, and a pointer to its entries."""
+        check_whole("n_top", n_top, 0, MOST_TOP)
+        found = np.zeros((n_tokens, n_top + 1), dtype=[("token", "i4"), ("logprob", "f4")])
+        return found, self._ffi.from_buffer("eliza_token_logprob_t[]", found, require_writable=True)
 
     def describe_chain(self, stream: CffiStream) -> tuple[str, ...]:
         """Return the names of a stream's samplers, in the order in which they run."""

@@ -16,7 +16,10 @@ namespace eliza {
 // Entries are looked up by a View, so that a long key need not be copied for a lookup. A Key can be constructed from a
 // View, and a View from a `const Key &`, whose memory it may borrow. Value::size_bytes() returns the size of a value
 // without its key.
-template <typename Key, typename Value, typename View = Key, typename Hash = std::hash<View>>
+//
+// A cache that a whole process shares takes GlobalMutex, which a forked child can lock.
+template <typename Key, typename Value, typename View = Key, typename Hash = std::hash<View>,
+          typename Mutex = std::mutex>
 class LruCache {
 public:
     using Shared = std::shared_ptr<const Value>;
@@ -31,7 +34,7 @@ public:
             return known;
         }
         Shared made = make();  // outside the lock, so that a slow make() does not block other threads
-        const std::lock_guard<std::mutex> lock(mutex_);
+        const std::lock_guard<Mutex> lock(mutex_);
         if (const auto found = index_.find(key); found != index_.end()) {
             return found->second->value;  // another thread has made the same value in the meantime
         }
@@ -52,11 +55,11 @@ public:
     }
 
     size_t size() const {
-        const std::lock_guard<std::mutex> lock(mutex_);
+        const std::lock_guard<Mutex> lock(mutex_);
         return entries_.size();
     }
     size_t size_bytes() const {
-        const std::lock_guard<std::mutex> lock(mutex_);
+        const std::lock_guard<Mutex> lock(mutex_);
         return n_bytes_;
     }
 
@@ -80,7 +83,7 @@ private:
     }
 
     Shared find(const View & key) {
-        const std::lock_guard<std::mutex> lock(mutex_);
+        const std::lock_guard<Mutex> lock(mutex_);
         const auto found = index_.find(key);
         if (found == index_.end()) {
             return nullptr;
@@ -91,7 +94,7 @@ private:
 
     const size_t most_entries_, most_bytes_;
     size_t n_bytes_ = 0;
-    mutable std::mutex mutex_;
+    mutable Mutex mutex_;
     Entries entries_;  // most recently used first; iterators stay valid
     std::unordered_map<View, typename Entries::iterator, Hash> index_;
 };

@@ -9,11 +9,12 @@
 
 namespace eliza {
 
-// Returns "" for a control token, unless `special` is set: then its name.
-inline std::string token_piece(const llama_vocab * vocab, llama_token token, bool special) {
+// Returns "" for a control token, unless `special` is set: then its name. Leaves out up to n_left_out spaces at the
+// beginning.
+inline std::string token_piece(const llama_vocab * vocab, llama_token token, bool special, int32_t n_left_out = 0) {
     std::string bytes(32, '\0');
     const auto run = [&] {
-        return llama_token_to_piece(vocab, token, bytes.data(), static_cast<int32_t>(bytes.size()), /*lstrip=*/0,
+        return llama_token_to_piece(vocab, token, bytes.data(), static_cast<int32_t>(bytes.size()), n_left_out,
                                     special);
     };
     int32_t size = run();

@@ -153,6 +153,7 @@ const Function table[] = {
     ARGUMENTS(eliza_inference_llm_stream_set_sampling),
     ARGUMENTS(eliza_inference_llm_stream_set_logprobs),
     ARGUMENTS(eliza_inference_llm_stream_take_logprobs),
+    ARGUMENTS(eliza_inference_llm_stream_prefill_logprobs),
     ARGUMENTS(eliza_inference_llm_stream_describe_chain),
     ARGUMENTS(eliza_inference_llm_stream_cancel),
     ARGUMENTS(eliza_inference_llm_stream_reset),

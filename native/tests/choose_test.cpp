@@ -113,6 +113,48 @@ TEST_F(ChooseTest, GivesTheSameWithPreparedLabels) {
     EXPECT_NEAR(choice.logprob, first.logprob, 1e-4);
 }
 
+// The names of a trie's leaves are any texts: only their places count.
+TEST_F(ChooseTest, TheLabelOfATrieIsTheIndexOfItsLeaf) {
+    const std::vector<std::vector<int32_t>> tokens = {tokenize(context, "SEND_MAIL", false, false),
+                                                      tokenize(context, "IGNORE", false, false),
+                                                      tokenize(context, "STOP", false, false)};
+    std::vector<int32_t> found;
+    for (const std::vector<std::string> names :
+         {std::vector<std::string>{"a", "b", "c"}, {"7up", "7up2", "9 lives"}, {"2", "0", "1"}, {"", "-1", "9e9"}}) {
+        std::string leaves;
+        for (size_t i = 0; i < names.size(); ++i) {
+            leaves += (i > 0 ? "," : "") + std::string(R"({"name":")") + names[i] + R"(","tokens":[)";
+            for (size_t j = 0; j < tokens[i].size(); ++j) leaves += (j > 0 ? "," : "") + std::to_string(tokens[i][j]);
+            leaves += "]}";
+        }
+        const std::string json = R"({"modelId":"test","descriptors":[{"path":"x","leaves":[)" + leaves + "]}]}";
+        const ChoicesHandle trie(
+            eliza_inference_prepare_token_trie(context.get(), json.data(), json.size(), nullptr, error.out()),
+            eliza_inference_free_choices);
+        ASSERT_NE(trie, nullptr) << error.text();
+        std::vector<double> probabilities(3);
+        ASSERT_EQ(eliza_inference_choose_prepared(context.get(), prompt, trie.get(), nullptr, &choice,
+                                                  probabilities.data(), error.out()),
+                  0)
+            << error.text();
+        found.push_back(choice.label);
+        EXPECT_EQ(choice.label, std::max_element(probabilities.begin(), probabilities.end()) - probabilities.begin());
+    }
+    EXPECT_EQ(found, std::vector<int32_t>(4, found[0]));
+}
+
+TEST_F(ChooseTest, TakesOptionsOfACallerWithFewerFields) {
+    auto wanted = options(ELIZA_TRIE_BEST_LEAF);
+    wanted.temperature = NAN;  // beyond the fields that the caller knows
+    wanted.size = offsetof(eliza_choose_options_t, temperature);
+    EXPECT_EQ(choose(&wanted), 0) << error.text();
+    for (const size_t wrong : {size_t{0}, size_t{3}, sizeof wanted + 1}) {
+        wanted.size = static_cast<uint32_t>(wrong);
+        EXPECT_EQ(choose(&wanted), ELIZA_ERR_INVALID_ARG);
+        EXPECT_NE(error.text().find("options.size is " + std::to_string(wrong)), std::string::npos) << error.text();
+    }
+}
+
 // Labels with spaces before them that have no tokens in the prompt: the same as these spaces at the end of the prompt.
 TEST_F(ChooseTest, MovesSpacesAtTheEndOfThePromptIntoTheLabels) {
     for (const std::string spaces : {" ", "  "}) {
@@ -193,8 +235,9 @@ TEST_F(ChooseTest, ErrorsNameTheArgument) {
 
     labels[2] = "SEND_MESSAGE";
     auto wrong = options(ELIZA_TRIE_ARGMAX);
-    wrong.size = 8;
-    EXPECT_EQ(refusal(choose(&wrong)), "options.size is 8, expected " + std::to_string(sizeof wrong));
+    wrong.size = 800;
+    EXPECT_EQ(refusal(choose(&wrong)),
+              "options.size is 800, expected at most " + std::to_string(sizeof wrong) + ", the size of the struct");
     wrong = options(static_cast<eliza_trie_mode>(9));
     EXPECT_EQ(refusal(choose(&wrong)), "options.mode is 9, expected an eliza_trie_mode");
     wrong = options(ELIZA_TRIE_SAMPLE);

@@ -6,7 +6,10 @@
 
 #include <atomic>
 #include <chrono>
+#include <filesystem>
 #include <fstream>
+#include <map>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -149,7 +152,7 @@ TEST_F(ThreadsOfPasses, EmbeddingWorksIfTheSystemAllowsNoThreads) {
     SKIP_ON_WINDOWS(no_limit);
     const auto embeds = [&] {
         Embedder embedder(model, std::make_shared<ComputeThreads>(4));
-        return embedder.embed("the cat", LLAMA_POOLING_TYPE_MEAN).empty() ? 1 : 0;
+        return embedder.embed("the cat", LLAMA_POOLING_TYPE_MEAN, cancelled).empty() ? 1 : 0;
     };
     EXPECT_EQ(in_a_child([&] { return forbid_threads() ? embeds() : 0; }), 0);
 }
@@ -230,6 +233,60 @@ TEST(MicrosecondsWithoutCore, GrowWhileAnotherThreadHasTheOnlyCpu) {
         return waited > 5000 ? 1 : 0;
     });
     EXPECT_EQ(grew, 1);
+}
+
+// Files as the kernel writes them, in a folder instead of the root.
+class CpuQuota : public testing::Test {
+protected:
+    std::filesystem::path root = test::own_folder("cgroup");
+
+    void SetUp() override {
+#ifndef __linux__
+        GTEST_SKIP() << "control groups exist only on Linux";
+#endif
+    }
+    void TearDown() override { std::filesystem::remove_all(root); }
+
+    double of(const std::map<std::string, std::string> & files) {
+        std::filesystem::remove_all(root);
+        for (const auto & [name, contents] : files) {
+            std::filesystem::create_directories((root / name).parent_path());
+            std::ofstream(root / name) << contents;
+        }
+        return cpu_quota(root.string());
+    }
+};
+
+TEST_F(CpuQuota, IsTheSmallestOfAllGroups) {
+    const std::string in_a_b = "0::/a/b\n";
+    EXPECT_EQ(of({}), 0.0);
+    EXPECT_EQ(of({{"proc/self/cgroup", in_a_b}, {"sys/fs/cgroup/a/b/cpu.max", "max 100000\n"}}), 0.0);
+    EXPECT_EQ(of({{"proc/self/cgroup", in_a_b}, {"sys/fs/cgroup/a/b/cpu.max", "150000 100000\n"}}), 1.5);
+    EXPECT_EQ(of({{"proc/self/cgroup", in_a_b},
+                  {"sys/fs/cgroup/a/b/cpu.max", "800000 100000\n"},
+                  {"sys/fs/cgroup/a/cpu.max", "200000 100000\n"},
+                  {"sys/fs/cgroup/cpu.max", "max 100000\n"}}),
+              2.0);
+    EXPECT_EQ(of({{"proc/self/cgroup", "0::/\n"}, {"sys/fs/cgroup/cpu.max", "50000 100000\n"}}), 0.5);
+    // In a container the path is that of the host, and the container sees its own group at the top.
+    EXPECT_EQ(of({{"proc/self/cgroup", "0::/docker/1\n"}, {"sys/fs/cgroup/cpu.max", "300000 100000\n"}}), 3.0);
+}
+
+TEST_F(CpuQuota, IsReadFromTheOlderControlGroups) {
+    const std::string groups = "7:memory:/m\n4:cpu,cpuacct:/docker/1\n0::/\n";
+    const std::string folder = "sys/fs/cgroup/cpu,cpuacct/";
+    EXPECT_EQ(of({{"proc/self/cgroup", groups},
+                  {folder + "docker/1/cpu.cfs_quota_us", "-1\n"},
+                  {folder + "docker/1/cpu.cfs_period_us", "100000\n"}}),
+              0.0);
+    EXPECT_EQ(of({{"proc/self/cgroup", groups},
+                  {folder + "docker/1/cpu.cfs_quota_us", "250000\n"},
+                  {folder + "docker/1/cpu.cfs_period_us", "100000\n"}}),
+              2.5);
+    EXPECT_EQ(of({{"proc/self/cgroup", groups},
+                  {folder + "cpu.cfs_quota_us", "100000\n"},
+                  {folder + "cpu.cfs_period_us", "50000\n"}}),
+              2.0);
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // Embeddings, and the score of an end-of-turn token.
 
+#include <atomic>
 #include <cmath>
+#include <thread>
 
 #ifdef __GLIBC__
 #include <malloc.h>
@@ -169,6 +171,42 @@ TEST_F(Embeddings, AScoreNeedsTokensAndAFreeSlot) {
         EXPECT_NE(error.text().find("n_slots"), std::string::npos) << error.text();
     }
     EXPECT_EQ(score({30}, 31), 0);
+}
+
+// Destroying the context cancels the running call and waits for it.
+TEST_F(Embeddings, DestroyingTheContextEndsARunningCall) {
+    std::string text;
+    while (tokenize(context, text, true).size() < 700) text += "many words and ";
+    const std::vector<int32_t> tokens = tokenize(context, text, true);
+    for (const bool of_score : {false, true}) {
+        for (int wait = 0; wait < 6; ++wait) {
+            ContextHandle busy = create({{"n_threads", "1"}});
+            tokenize(busy, "x");  // loads the model
+            std::atomic<int> n_inside{0};
+            std::atomic<bool> is_over{false};
+            std::thread caller([&, handle = busy.get()] {
+                while (!is_over) {
+                    std::vector<float> room(8192);
+                    int size = 0;
+                    float probability = 0.0f;
+                    ++n_inside;
+                    const int status = of_score ? eliza_inference_llm_eot_score(handle, tokens.data(), tokens.size(), 5,
+                                                                                &probability, nullptr, nullptr, nullptr)
+                                                : eliza_inference_embed(handle, text.data(), text.size(), 1,
+                                                                        room.data(), room.size(), &size, nullptr);
+                    --n_inside;
+                    is_over = status != 0;
+                }
+            });
+            while (n_inside == 0) std::this_thread::yield();
+            std::this_thread::sleep_for(std::chrono::milliseconds(3 * wait));
+            busy.reset();
+            // The call has left the library; the thread needs a moment to count itself out.
+            for (int i = 0; i < 200 && n_inside > 0; ++i) std::this_thread::sleep_for(std::chrono::microseconds(50));
+            EXPECT_EQ(n_inside, 0) << of_score << " after " << 3 * wait << " ms";
+            caller.join();
+        }
+    }
 }
 
 }  // namespace

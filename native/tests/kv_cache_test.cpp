@@ -41,6 +41,15 @@ TEST_F(KvCacheTest, RoomIsMadeByRemovingUnneededTokens) {
     EXPECT_FALSE(cache.make_room());
 }
 
+TEST_F(KvCacheTest, TextsWithTheSameBeginningShareTheCellsThatTheyNeed) {
+    decode_text();
+    Slot & other = free_slot();
+    const std::vector<llama_token> fork = {text[0], text[1], 7, 8};
+    EXPECT_EQ(cache.n_needed_cells(other, fork.data(), fork.size()), text.size() + 2);
+    EXPECT_EQ(cache.n_needed_cells(other, text.data(), text.size()), text.size());
+    EXPECT_EQ(cache.n_needed_cells(sequence.slot(), fork.data(), fork.size()), fork.size());
+}
+
 TEST_F(KvCacheTest, LanesAreFreedAfterTheFork) {
     decode_text();
     const int32_t n_free = cache.n_free_lanes();
@@ -107,10 +116,8 @@ protected:
         Sequence closed(decoder, {}, cancelled);
         return logits_after(closed, tokens);
     }
-    void run_passes(int32_t n) {
-        for (int32_t i = 0; i < n; ++i) {
-            sequence.append(static_cast<llama_token>(300 + i));
-            sequence.logits();
+    void park_all() {
+        while (cache.make_room()) {
         }
     }
     std::vector<llama_token> distinct_text(llama_token seed, size_t n) const {
@@ -121,26 +128,15 @@ protected:
     }
 };
 
-TEST_F(ParkedTextsTest, TokensUnusedByOtherPassesLeaveTheirCells) {
+TEST_F(ParkedTextsTest, LeaveTheirCells) {
     decode_and_close(text);
-    run_passes(options.park_after);
     EXPECT_EQ(cache.n_parked(), 0u);
-    run_passes(1);
+    park_all();
     EXPECT_EQ(cache.n_parked(), text.size());
     for (const Slot & slot : cache.slots().all()) {
-        EXPECT_TRUE(slot.cached.empty() || slot.n_wanted > 0);
-        EXPECT_EQ(llama_memory_seq_pos_max(llama_get_memory(decoder->context()), slot.id) + 1,
-                  static_cast<llama_pos>(slot.cached.size()));
+        EXPECT_TRUE(slot.cached.empty());
+        EXPECT_EQ(llama_memory_seq_pos_max(llama_get_memory(decoder->context()), slot.id), -1);
     }
-}
-
-TEST_F(ParkedTextsTest, ALongPassCountsAsSeveral) {
-    decode_and_close(text);
-    const auto n_tokens = static_cast<size_t>(16 * options.park_after + 1);
-    ASSERT_LT(n_tokens, static_cast<size_t>(options.n_batch));
-    logits_after(sequence, distinct_text(3, n_tokens));
-    EXPECT_EQ(sequence.counts().passes, 1);
-    EXPECT_EQ(cache.n_parked(), text.size());
 }
 
 TEST_F(ParkedTextsTest, AreRestoredForAPromptThatBeginsTheSame) {
@@ -148,7 +144,7 @@ TEST_F(ParkedTextsTest, AreRestoredForAPromptThatBeginsTheSame) {
     longer.push_back(tokens_of(" and").back());
     const std::vector<float> expected = decode_and_close(longer);
     decode_and_close(text);  // in another slot
-    run_passes(options.park_after + 1);
+    park_all();
     ASSERT_EQ(cache.n_parked(), text.size() + longer.size());
 
     Sequence again(decoder, {}, cancelled);
@@ -161,7 +157,7 @@ TEST_F(ParkedTextsTest, AreRestoredForAPromptThatBeginsTheSame) {
 
 TEST_F(ParkedTextsTest, StayParkedIfOnlyTheirBeginningIsUsed) {
     decode_and_close(text);
-    run_passes(options.park_after + 1);
+    park_all();
     std::vector<llama_token> other(text.begin(), text.end() - 3);
     other.push_back(7);
     const std::vector<float> expected = [&] {
@@ -180,7 +176,7 @@ TEST_F(ParkedTextsTest, StayParkedIfOnlyTheirBeginningIsUsed) {
 TEST_F(ParkedTextsTest, AreNotRestoredIfDecodingIsCheaper) {
     const std::vector<llama_token> parked = distinct_text(1, 300);
     decode_and_close(parked);
-    run_passes(options.park_after + 1);
+    park_all();
     Sequence again(decoder, {}, cancelled);
     logits_after(again, {parked[0], parked[1], 7});
     EXPECT_EQ(again.counts().tokens_reused, 0);
@@ -191,7 +187,7 @@ TEST_F(ParkedTextsTest, AreAtMostAsManyAsTheCells) {
     const auto n_ctx = static_cast<size_t>(decoder->n_ctx());
     for (llama_token seed = 0; seed < 3; ++seed) {
         decode_and_close(distinct_text(seed, n_ctx * 2 / 5));
-        run_passes(options.park_after + 1);
+        park_all();
     }
     EXPECT_EQ(cache.n_parked(), 2 * (n_ctx * 2 / 5));
     Sequence again(decoder, {}, cancelled);
@@ -209,16 +205,16 @@ TEST_F(ParkedTextsTest, MakeRoomIfTheCellsAreFull) {
 }
 
 TEST_F(ParkedTextsTest, DoNotExistIfTheOptionIsOff) {
-    options.park_after = 0;
+    options.parks = false;
     const auto never = std::make_shared<Decoder>(model, std::make_shared<ComputeThreads>(options.n_threads), options,
                                                  DecoderSettings{{GGML_TYPE_F32, GGML_TYPE_F32}});
     {
         Sequence closed(never, {}, cancelled);
         logits_after(closed, text);
     }
-    Sequence other(never, {}, cancelled);
-    for (int i = 0; i < 40; ++i) logits_after(other, {static_cast<llama_token>(300 + i)});
+    EXPECT_TRUE(never->cache().make_room());
     EXPECT_EQ(never->cache().n_parked(), 0u);
+    for (const Slot & slot : never->cache().slots().all()) EXPECT_TRUE(slot.cached.empty());
 }
 
 }  // namespace

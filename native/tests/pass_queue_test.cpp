@@ -79,10 +79,10 @@ TEST_F(PassQueues, LogitsGoBeforeTexts) {
     logits.kind = PassRequest::Kind::logits;
     PassScheduler scheduler(small_batches->runner(), small_batches->cache(), few.n_batch, /*by_time=*/false);
 
-    const PassScheduler::Pass first = scheduler.select({&text, &logits});
+    const PassScheduler::Pass first = scheduler.select({&text, &logits}, false);
     EXPECT_EQ(first.kind, PassRequest::Kind::logits);
     EXPECT_EQ(first.members, std::vector<PassRequest *>{&logits});
-    const PassScheduler::Pass second = scheduler.select({&text});
+    const PassScheduler::Pass second = scheduler.select({&text}, false);
     EXPECT_EQ(second.kind, PassRequest::Kind::text);
     EXPECT_EQ(second.members, std::vector<PassRequest *>{&text});
 

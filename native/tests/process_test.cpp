@@ -8,9 +8,11 @@
 #include <thread>
 #include <vector>
 
+#include "engine/threads.h"
 #include "log.h"
 #include "posix.h"
 #include "test_session.h"
+#include "token_trie/trie_cache.h"
 
 static bool is_forked_child = false;
 
@@ -78,10 +80,14 @@ TEST_F(ForkedProcess, WorksAfterAForkDuringCallsOfTheLibrary) {
     threads.push_back(repeat([] { eliza_inference_llm_stream_cancel(nullptr); }));
     threads.push_back(repeat([this] { eliza_inference_llm_stream_cancel(stream.get()); }));
     threads.push_back(repeat([] { create({{"n_threads", "1"}}); }));
+    threads.push_back(repeat([] { TrieCache::shared().get(payload({{"a", {1, 2}}}), 100); }));
+    threads.push_back(repeat([] { BusyMachineGuard::of_process().limit(2, 0); }));
     bool all_end = true;
     for (int i = 0; i < 200 && all_end; ++i) {
         all_end = status_of_child([&] {
                       eliza_inference_llm_stream_cancel(stream.get());
+                      TrieCache::shared().get(payload({{"a", {1, 2}}}), 100);
+                      BusyMachineGuard::of_process().limit(2, 0);
                       if (i % 40 == 0) decide(create({{"n_threads", "1"}}));
                       std::_Exit(0);
                   }) == 0;
@@ -89,6 +95,25 @@ TEST_F(ForkedProcess, WorksAfterAForkDuringCallsOfTheLibrary) {
     EXPECT_TRUE(all_end);
     is_over = true;
     for (std::thread & thread : threads) thread.join();
+}
+
+TEST_F(ForkedProcess, EndsWhileThreadsAreInsideTheLibrary) {
+    for (int i = 0; i < 20; ++i) {
+        ASSERT_EQ(status_of_child([i] {
+                      static ContextHandle & own = *new ContextHandle(create({{"n_threads", "2"}}));
+                      for (int thread = 0; thread < 3; ++thread) {
+                          std::thread([] {
+                              for (;;) {
+                                  const StreamHandle busy = open(own);
+                                  prefill(busy, std::vector<int32_t>(200, 5));
+                              }
+                          }).detach();
+                      }
+                      std::this_thread::sleep_for(std::chrono::milliseconds(20 + 7 * i));
+                  }),
+                  0)
+            << i;
+    }
 }
 
 TEST_F(ForkedProcess, CannotUseItsParentsModel) {

@@ -1,6 +1,6 @@
 // Random scripts for streams, called stories. Each story is run alone, with every request in its own passes, and then
-// together with others on several threads. In the second run, all stories share passes, and the tokens of closed
-// streams are parked immediately. In full precision both runs must give the same tokens.
+// together with others on several threads. In the second run, all stories share passes, and tokens that leave the cache
+// are parked. In full precision both runs must give the same tokens.
 //
 // ELIZA_STRESS_STORIES=N runs N of them on each model (default 50).
 
@@ -200,14 +200,11 @@ struct StressModel {
 
 class SharedPassesStress : public testing::TestWithParam<StressModel> {
 protected:
-    ContextHandle context(const char * batching, const char * park_after) const {
+    ContextHandle context(const char * batching, const char * parking) const {
         const char * arch = GetParam().arch;
-        return create({{"n_ctx", "8192"},
-                       {"n_slots", "8"},
-                       {"n_threads", "1"},
-                       {"batching", batching},
-                       {"park_after", park_after}},
-                      arch != nullptr ? mtp_model_path({arch, MtpHead::random}) : f32_model_path());
+        return create(
+            {{"n_ctx", "8192"}, {"n_slots", "8"}, {"n_threads", "1"}, {"batching", batching}, {"parking", parking}},
+            arch != nullptr ? mtp_model_path({arch, MtpHead::random}) : f32_model_path());
     }
 
     // Returns true if both tokens were about equally probable after the text, so that rounding may decide.
@@ -224,7 +221,7 @@ TEST_P(SharedPassesStress, EveryStoryEndsAsItDoesAlone) {
     const char * asked = std::getenv("ELIZA_STRESS_STORIES");
     const int n_stories = asked != nullptr ? std::atoi(asked) : 50;
     constexpr int n_threads = 6;
-    const ContextHandle alone = context("off", "0"), together = context("auto", "1");
+    const ContextHandle alone = context("off", "off"), together = context("auto", "on");
     std::mutex opening;
     std::vector<Told> expected, got(static_cast<size_t>(n_stories));
     for (int i = 0; i < n_stories; ++i) {

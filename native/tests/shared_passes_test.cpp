@@ -214,7 +214,7 @@ TEST(SharedPasses, ALongPromptDoesNotBlockGeneration) {
     EXPECT_GE(n_meanwhile, 10);
 }
 
-TEST(SharedPasses, AFullContextEndsOnlyTheStreamThatFilledIt) {
+TEST(SharedPasses, AFullContextEndsNoStream) {
     const ContextHandle context = create_f32({{"n_ctx", "1024"}, {"n_slots", "4"}});
     std::vector<std::vector<int32_t>> got(3);
     std::vector<int> status(4, 0);
@@ -230,17 +230,13 @@ TEST(SharedPasses, AFullContextEndsOnlyTheStreamThatFilledIt) {
             got[static_cast<size_t>(i)] = std::move(output.tokens);
             return;
         }
-        // There is room for 300 tokens besides the others' tokens, but not for 1000.
+        // There is room for 300 tokens besides the others' tokens, but not for 1000: one of them waits for the other.
         const StreamHandle stream = open(context, full_precision_config());
         ErrorText error;
         const std::vector<int32_t> prompt(1000, 60);
-        for (int attempt = 0; attempt < 20 && status[3] == 0; ++attempt) {
-            status[3] = eliza_inference_llm_stream_prefill(stream.get(), prompt.data(), prompt.size(), error.out());
-            eliza_inference_llm_stream_reset(stream.get());
-        }
-        EXPECT_NE(error.text().find("context full"), std::string::npos) << error.text();
+        status[3] = eliza_inference_llm_stream_prefill(stream.get(), prompt.data(), prompt.size(), error.out());
+        EXPECT_EQ(status[3], 0) << error.text();
     });
-    EXPECT_EQ(status[3], ELIZA_ERR_CONTEXT_FULL);
     const ContextHandle alone = create_f32({{"batching", "off"}});
     for (int i = 0; i < 3; ++i) {
         EXPECT_GE(status[static_cast<size_t>(i)], 0);

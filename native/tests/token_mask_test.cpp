@@ -200,6 +200,24 @@ TEST_F(ForcedTokens, MaxTokensAndEndTokensEndTheRun) {
     EXPECT_EQ(stats(stream).finish_reason, ELIZA_FINISH_END);
 }
 
+// Forced tokens run no pass, so no pass notices that the context is full.
+TEST_F(ForcedTokens, EndWithTheContext) {
+    for (const char * strategy : {"auto", "token-by-token"}) {
+        const ContextHandle small = create({{"n_ctx", "256"}, {"n_threads", "1"}, {"strategy", strategy}});
+        const StreamHandle stream = open(small);
+        prefill(stream, std::vector<int32_t>(250, 5));
+        const std::vector<int32_t> forced(20, 7);
+        ErrorText error;
+        ASSERT_EQ(eliza_inference_llm_stream_set_forced_tokens(stream.get(), forced.data(), forced.size(), error.out()),
+                  0)
+            << error.text();
+        const Output output = pull(stream);
+        EXPECT_EQ(output.status, ELIZA_ERR_CONTEXT_FULL) << strategy;
+        EXPECT_EQ(output.tokens, std::vector<int32_t>(7, 7)) << strategy;
+        EXPECT_EQ(stats(stream).n_past, 257) << strategy;
+    }
+}
+
 TEST_F(ForcedTokens, AMaskOrANewConversationRemovesThem) {
     const StreamHandle plain = open(context);
     prefill(plain, prompt);

@@ -30,29 +30,19 @@ class Way:
     """One way to decode a choice; each attribute is the value of the option of this name."""
 
     strategy: str
-    backend_sampling: str
     restricted_head: str
 
     def __str__(self) -> str:
-        switched = [
-            name
-            for name, is_on in (
-                ("backend sampling", self.backend_sampling == "on"),
-                ("restricted head", self.restricted_head == "auto"),
-            )
-            if is_on
-        ]
-        return ", ".join([self.strategy, *switched])
+        return self.strategy + (", restricted head" if self.restricted_head == "auto" else "")
 
 
-REFERENCE = Way("token-by-token", "off", "off")
+REFERENCE = Way("token-by-token", "off")
 """All logits, one token per pass, on the CPU: the slow, obvious way."""
 
 WAYS = tuple(
-    Way(strategy, backend_sampling, restricted_head)
-    # Backend sampling is fixed for each context, so it varies slowest.
-    for backend_sampling, strategy, restricted_head in itertools.product(
-        ("off", "on"), ("token-by-token", "skip-ahead", "tree", "auto"), ("off", "auto")
+    Way(strategy, restricted_head)
+    for strategy, restricted_head in itertools.product(
+        ("token-by-token", "skip-ahead", "tree", "auto"), ("off", "auto")
     )
 )
 

@@ -56,10 +56,7 @@ def payload_of(model: Model, answers: list[str]) -> TokenTreePayload:
 
 
 def choose(model: Model, prompt: Tokens, payload: TokenTreePayload, way: Way) -> Outcome:
-    """Let the model choose greedily.
-
-    `way.backend_sampling` is not set here, because it is fixed for the whole context.
-    """
+    """Let the model choose greedily."""
     binding: Any = model.binding
     ctx = model.session.ctx
     binding.set_option(ctx, "strategy", way.strategy)

@@ -38,7 +38,7 @@ class Subject:
     options: tuple[tuple[str, str], ...] = ()
 
     @contextmanager
-    def open(self, path: Path, backend_sampling: str) -> Iterator[Model]:
+    def open(self, path: Path) -> Iterator[Model]:
         """Open a model in a new context.
 
         Raises
@@ -51,7 +51,7 @@ class Subject:
             path,
             library=self.library,
             gpu_layers=self.n_gpu_layers,
-            options={"backend_sampling": backend_sampling, **dict(self.options)},
+            options=dict(self.options),
         ) as model:
             # More streams than slots are opened, without the model's queue.
             model.binding.set_option(model.session.ctx, "slot_wait_ms", "30000")
@@ -141,7 +141,7 @@ def ask_all(
     answers: dict[str, list[str]],
 ) -> list[Question]:
     """Let the reference answer every question."""
-    with reference.open(case.path, REFERENCE.backend_sampling) as model:
+    with reference.open(case.path) as model:
         return [
             _asked(case.name, model, (name, text), (answers_name, texts))
             for name, text in prompts.items()
@@ -154,7 +154,7 @@ def measure_noise(
 ) -> float:
     """Return the largest change of the reference's scores under an option that changes rounding."""
     rounded = replace(reference, options=(*reference.options, rounding))
-    with rounded.open(case.path, REFERENCE.backend_sampling) as model:
+    with rounded.open(case.path) as model:
         return max(
             noise_between(
                 question.expected.logprobs,
@@ -173,18 +173,14 @@ def compare_ways(
     ways: Sequence[Way],
     on_devices: Callable[[list[dict[str, Any]]], None] = lambda placement: None,
 ) -> list[Comparison]:
-    """Compare the subject's answers in all ways, with one context per `backend_sampling` value."""
+    """Compare the subject's answers in all ways."""
     compared: list[Comparison] = []
-    for backend_sampling in dict.fromkeys(way.backend_sampling for way in ways):
-        with subject.open(case.path, backend_sampling) as model:
-            if not compared:
-                on_devices(model.describe()["model"].get("placement", []))
-            for way in ways:
-                if way.backend_sampling != backend_sampling:
-                    continue
-                for question in questions:
-                    outcome = choose(model, question.prompt, question.payload, way)
-                    compared.append(question.compared(outcome, way, noise))
+    with subject.open(case.path) as model:
+        on_devices(model.describe()["model"].get("placement", []))
+        for way in ways:
+            for question in questions:
+                outcome = choose(model, question.prompt, question.payload, way)
+                compared.append(question.compared(outcome, way, noise))
     return compared
 
 

@@ -30,9 +30,7 @@ from .comparing import (
 # Each prompt and each answer set is used, but not every combination.
 QUESTIONS = ((("short", "long"), ("3 apart", "12 alike")), (("sentence",), ("90 alike",)))
 
-STRATEGIES = tuple(way for way in WAYS if way.backend_sampling == "off")
-
-FASTEST = Way("auto", "off", "auto")
+FASTEST = Way("auto", "auto")
 
 # Recurrent models share only passes with one token per stream. The reference has most of these.
 TOGETHER = (FASTEST, REFERENCE)
@@ -91,7 +89,7 @@ def use_in_every_way(
         say_stage(name)
         noise = max(noise, measure_noise(case, subject, questions, rounding))
     say_stage("strategies")
-    compared = compare_ways(case, subject, questions, noise, ways=STRATEGIES)
+    compared = compare_ways(case, subject, questions, noise, ways=WAYS)
     say_stage("restored prompts")
     compared += _compare_restored(case, subject, questions, noise)
     say_stage("streams together")
@@ -141,11 +139,11 @@ def _compare_restored(
     of_prompts = {each.prompt_name: each for each in questions}.values()
     in_one_slot = replace(subject, options=(*subject.options, ("n_slots", "1")))
     with tempfile.TemporaryDirectory() as folder:
-        with in_one_slot.open(case.path, FASTEST.backend_sampling) as model:
+        with in_one_slot.open(case.path) as model:
             for question in of_prompts:
                 model.save(Path(folder) / question.prompt_name, question.prompt[:-1])
         for question in of_prompts:
-            with in_one_slot.open(case.path, FASTEST.backend_sampling) as model:
+            with in_one_slot.open(case.path) as model:
                 model.restore(Path(folder) / question.prompt_name)
                 outcome = choose(model, question.prompt, question.payload, FASTEST)
             comparison = question.compared(outcome, FASTEST, noise, "restored")
@@ -173,7 +171,7 @@ def _compare_endings(
     of_prompts: dict[str, list[Question]] = {}
     for question in questions:
         of_prompts.setdefault(question.prompt_name, []).append(question)
-    with subject.open(case.path, FASTEST.backend_sampling) as model:
+    with subject.open(case.path) as model:
         binding, ctx = model.binding, model.session.ctx
         binding.set_option(ctx, "strategy", FASTEST.strategy)
         for asked in of_prompts.values():
@@ -201,7 +199,7 @@ def _compare_masks(
 ) -> list[Comparison]:
     """Choose with token masks, from only the allowed logits and from whole logit rows."""
     compared = []
-    with subject.open(case.path, FASTEST.backend_sampling) as model:
+    with subject.open(case.path) as model:
         for way, question in itertools.product(TOGETHER, questions):
             outcome = choose_by_masks(model, question.prompt, question.payload, way)
             compared.append(question.compared(outcome, way, noise, "by masks"))
@@ -217,7 +215,7 @@ def _compare_together(
     n_shared = 0
     for way in TOGETHER:
         with (
-            subject.open(case.path, way.backend_sampling) as model,
+            subject.open(case.path) as model,
             ThreadPoolExecutor(len(asked)) as threads,
         ):
             outcomes = threads.map(

@@ -178,7 +178,7 @@ def test_native_and_reference_gumbel_uniforms_are_bit_identical(
 @pytest.mark.slow
 @given(
     logits=distinct,
-    infinite=st.dictionaries(st.integers(0, 59), st.sampled_from([-np.inf, np.inf]), max_size=6),
+    infinite=st.dictionaries(st.integers(0, 59), st.just(-np.inf), max_size=6),
     seed=st.integers(0, 2**32 - 2),
     order=st.permutations([*CHAINED, "temperature"]),
     names=st.lists(st.sampled_from([*CHAINED, "gumbel"]), unique=True, max_size=3),
@@ -201,8 +201,6 @@ def test_native_and_reference_chains_agree_on_infinite_logits(
     logits = [infinite.get(i, logit) for i, logit in enumerate(logits)]
     assume(max(logits) > -np.inf)
     accepted = data.draw(st.lists(st.integers(0, 5), max_size=10))
-    # A sort may put equal logits, such as infinite ones, in any order, so the draw may differ.
-    assume(logits.count(np.inf) < 2)
     assert_agree(native, params, logits, accepted=accepted)
 
 
@@ -213,20 +211,6 @@ def test_native_xtc_with_threshold_0_never_leaves_only_banned_tokens(
     params = Sampling(temperature=1.0, xtc_probability=1.0, xtc_threshold=0.0, seed=1, **changes)
     logits, ids = [0.0, 2.0, 2.5, 3.0], [0, 1, 2, 3]
     assert_same(native.apply(params, logits, ids), reference_of(params, logits, ids))
-
-
-@pytest.mark.parametrize(
-    "changes", [{}, {"temperature": 1.0}, {"temperature": 1.0, "draw": "gumbel"}]
-)
-def test_tokens_with_infinite_logits_share_all_probability(
-    native: NativeChain, changes: dict[str, Any]
-) -> None:
-    logits = [1.0, np.inf, 2.0, np.inf, -np.inf]
-    drawn = set()
-    for seed in range(60):
-        params = Sampling(**changes, seed=seed)
-        drawn.add(native.apply(params, logits, list(range(5))).token)
-    assert drawn == ({1, 3} if changes else {1})
 
 
 @pytest.mark.parametrize("changes", [{}, {"temperature": 1.0}, {"mirostat": 2, "temperature": 1.0}])
@@ -242,7 +226,7 @@ def test_native_and_reference_reject_a_bias_that_bans_everything(
 
 def test_native_and_reference_reject_unusable_logits(native: NativeChain) -> None:
     params = Sampling(temperature=1.0, seed=1)
-    for logits in ([np.nan, 1.0], [-np.inf, -np.inf]):
+    for logits in ([np.nan, 1.0], [-np.inf, -np.inf], [np.inf, 1.0]):
         with pytest.raises(InvalidArgumentError):
             native.apply(params, logits, [0, 1])
         with pytest.raises(InvalidArgumentError):

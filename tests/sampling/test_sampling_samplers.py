@@ -454,9 +454,3 @@ def test_candidates_reject_unusable_logits() -> None:
     LogitBias({0: -math.inf}).apply(banned)
     with pytest.raises(InvalidArgumentError, match="nothing to choose"):
         Dist(1).apply(banned)
-
-
-def test_infinite_logits_leave_no_probability_for_others() -> None:
-    candidates = Candidates.of([1.0, np.inf, np.inf])
-    candidates.softmax(sort=False)
-    assert candidates.probs.tolist() == [0, 0.5, 0.5]

@@ -476,21 +476,6 @@ def test_empty_reasoning_tags_are_rejected_by_python_and_library(
         sampled.binding.set_sampling(stream, json.dumps(settings))
 
 
-@pytest.mark.parametrize("setting", ["auto", "on", "off"])
-def test_backend_sampling_does_not_change_the_chosen_label(library: Library, setting: str) -> None:
-    with Model(library=library, n_threads=1, options={"backend_sampling": setting}) as model:
-        choice = model.choose("The best tool is ", ACTIONS)
-    with Model(library=library, n_threads=1) as model:
-        expected = model.choose("The best tool is ", ACTIONS)
-    assert choice.value == expected.value
-    assert choice.logprob == pytest.approx(expected.logprob, abs=0.02)
-
-
-def test_an_invalid_backend_sampling_setting_is_rejected(library: Library) -> None:
-    with pytest.raises(ElizaError, match="auto, on or off"):
-        Model(library=library, options={"backend_sampling": "maybe"})
-
-
 # ---- reproducibility -----------------------------------------------------------------------------
 
 

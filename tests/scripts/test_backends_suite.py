@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 LEAVES = ((1, 2, 3), (1, 2, 4), (5, 6))
 TREE_LEAVES = tuple(TokenTreeLeaf(str(i), tokens) for i, tokens in enumerate(LEAVES))
 PAYLOAD = TokenTreePayload("", (TokenTreeDescriptor("answer", TREE_LEAVES),))
-WAY = Way("token-by-token", "off", "off")
+WAY = Way("token-by-token", "off")
 
 
 def outcome(tokens: tuple[int, ...], probabilities: tuple[float, float, float]) -> Outcome:
@@ -102,5 +102,5 @@ def test_a_backend_without_a_device_is_not_compared(
 ) -> None:
     path = random_model_path("llama-spm", n_embd=64, n_layers=2, seed=1)
     subject = Subject(library.path, n_gpu_layers=-1, options=(("device", "none"),))
-    with pytest.raises(RuntimeError, match="on a device"), subject.open(path, "off"):
+    with pytest.raises(RuntimeError, match="on a device"), subject.open(path):
         pass

@@ -98,26 +98,21 @@ ELIZA_API int eliza_inference_mmap_evict(EliInferenceContext * ctx, const char *
  *                 Decisions are then slower: only single tokens of several streams share a pass, and no pass
  *                 decodes several decisions
  *   n_batch       prompt tokens per forward pass, 1 to 65536 (default 512); values above n_ctx act like n_ctx
- *   park_after    a closed stream leaves its tokens in the KV cache. If the cache is full, they move to host
- *                 memory, and they return when a prompt begins with the same tokens. At most n_ctx tokens are
- *                 kept there. Without flash attention, every pass reads all tokens in the cache; unused ones
- *                 then move after this many passes (default 8). 0 = never move tokens. Has an effect on the
- *                 CPU only
+ *   parking       "on" (default): tokens that leave a full KV cache move to host memory, and they return when a
+ *                 prompt begins with the same tokens. At most n_ctx tokens are kept there. "off": they are
+ *                 dropped and decoded again. Has an effect on the CPU only
  *   n_threads     compute threads, at most one per CPU that this process may use. 0 (default) = as many as each
  *                 pass can keep busy, up to the number of physical cores, or one thread while other programs
  *                 use those cores
  *   batching      "auto" (default): streams that decode at the same time share forward passes. "off": every
  *                 request runs its own passes. Sharing a pass changes only how logits are rounded
  *   flash_attn    "auto" (default: on, except on the CPU for a KV cache of type f32), "on" or "off"
- *   backend_sampling  "on": when a device computes all logits, copy only the allowed tokens' logits (up to
- *                 1,024) to the host. "off": copy all of them. "auto" (default) currently means "off", because
- *                 no device is known to benefit
  * Any time, for streams opened afterwards:
  *   slot_wait_ms  how long a request waits for a free slot before it fails with ELIZA_ERR_BUSY. Requests are
  *                 served in the order of arrival; 0 = do not wait (default 30000)
  *   grammar_order "last" (default): sample a token, check it, and apply the grammar to all tokens only if it was
  *                 rejected. "first": apply the grammar before sampling
- *   grammar_triggers  a JSON array of {"type": "word" | "pattern" | "token", "value": ...}. The grammar applies
+ *   grammar_triggers  a JSON array of {"type": "word" | "token", "value": ...}. The grammar applies
  *                 only after a trigger has been generated; "" (default) = it applies from the start
  *   grammar_budget  the maximum number of steps through a grammar to find the allowed successors of one
  *                 token. Beyond it, the call fails with ELIZA_ERR_INVALID_ARG (default 10000000, about one
@@ -316,6 +311,16 @@ typedef struct {
 /* Reports log-probabilities for all following tokens, together with the n_top most probable tokens at each
  * position: 0 to 1024, or -1 (default) = off. */
 ELIZA_API int eliza_inference_llm_stream_set_logprobs(EliLlmStream * stream, int n_top, char ** err);
+
+/* Like eliza_inference_llm_stream_prefill(), and also writes the log-probabilities of these tokens after the tokens
+ * before them. Each token has 1 + n_top entries in `out`: the token itself, then the n_top most probable tokens at its
+ * position in descending order. The first token of a conversation has NaN and no alternatives (token -1). `cap` is the
+ * number of entries for which `out` has room, at least n * (1 + n_top). A forward pass computes the logits of as many
+ * tokens as fit into a batch and 64 MiB, whether or not the KV cache holds these tokens. On failure, the stream is
+ * unchanged. */
+ELIZA_API int32_t eliza_inference_llm_stream_prefill_logprobs(EliLlmStream * stream, const int32_t * tokens, uint64_t n,
+                                                              int32_t n_top, eliza_token_logprob_t * out, uint64_t cap,
+                                                              char ** err);
 
 /* Writes the log-probabilities of the tokens returned since the last call. Each token has 1 + n_top entries: the
  * token itself, then the n_top most probable tokens in descending order. A token of a span of labels has NaN and

@@ -60,12 +60,12 @@ std::string StreamEntry::last_error() {
 }
 
 HandleTable<InferenceContext, EliInferenceContext> & contexts() {
-    static HandleTable<InferenceContext, EliInferenceContext> table;
+    static auto & table = *new HandleTable<InferenceContext, EliInferenceContext>;
     return table;
 }
 
 HandleTable<StreamEntry, EliLlmStream> & streams() {
-    static HandleTable<StreamEntry, EliLlmStream> table;
+    static auto & table = *new HandleTable<StreamEntry, EliLlmStream>;
     return table;
 }
 

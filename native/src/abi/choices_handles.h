@@ -11,7 +11,7 @@
 namespace eliza {
 
 inline HandleTable<const PreparedChoices, EliChoices> & choices_handles() {
-    static HandleTable<const PreparedChoices, EliChoices> table;
+    static auto & table = *new HandleTable<const PreparedChoices, EliChoices>;
     return table;
 }
 

@@ -53,7 +53,7 @@ eliza_choice_t choose(Stream & stream, size_t n_prompt, const PreparedChoices & 
     }
     const eliza_llm_stream_stats_t stats = stream.stats();
     eliza_choice_t result{};
-    result.label = std::stoi(leaf->name);
+    result.label = leaf->index;
     result.forward_passes = static_cast<int32_t>(stats.forward_passes - stats.prompt_passes);
     result.prompt_tokens = static_cast<int32_t>(n_prompt);
     result.prompt_tokens_cached = static_cast<int32_t>(stats.prompt_tokens_reused);

@@ -214,13 +214,12 @@ int eliza_inference_embed(EliInferenceContext * ctx, const char * text, size_t l
         require(out != nullptr || cap == 0, "out is NULL");
         const Pooling type = pooling_from(pooling);
         const std::string_view bytes = require_text(text, len, "text");
-        const std::shared_ptr<Embedder> embedder = context.embedder();
-        *out_dim = embedder->size();
+        *out_dim = context.embedding_size();
         if (cap < static_cast<size_t>(*out_dim)) {
             throw invalid_argument("cap: expected room for " + std::to_string(*out_dim) + " numbers, got " +
                                    std::to_string(cap));
         }
-        const std::vector<float> embedding = embedder->embed(bytes, type);
+        const std::vector<float> embedding = context.embed(bytes, type);
         std::copy(embedding.begin(), embedding.end(), out);
         return ELIZA_OK;
     });

@@ -2,7 +2,8 @@
 // never dereferences what a caller passes.
 //
 // A forked process has copies of all objects, but not of the threads that some objects own and wait for when they are
-// destroyed. Therefore a table finds and destroys only the objects of its own process.
+// destroyed. Therefore a table finds and destroys only the objects of its own process. Tables are never destroyed,
+// because threads may still be inside the library when the process ends.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +23,6 @@ public:
     HandleTable() = default;
     HandleTable(const HandleTable &) = delete;
     HandleTable & operator=(const HandleTable &) = delete;
-    ~HandleTable() {
-        for (auto & [number, entry] : objects_) {
-            if (!entry.is_own()) {
-                new std::shared_ptr<Object>(std::move(entry.object));  // intentionally leaked
-            }
-        }
-    }
 
     Handle * add(std::shared_ptr<Object> object) {
         const std::lock_guard<GlobalMutex> lock(mutex_);

@@ -1,6 +1,7 @@
 // Functions of the ABI that open a stream, read a prompt, and return a result, all in one call.
 #pragma once
 
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -11,18 +12,20 @@
 
 namespace eliza {
 
-// Returns a copy of a caller's options; all fields are 0 if the caller gives none.
+// Returns a copy of a caller's options; all fields are 0 if the caller gives none. A caller that was compiled with an
+// older header has fewer fields; the others are 0.
 template <typename Options>
 Options read_options_struct(const Options * given) {
     Options options{};
     if (given == nullptr) {
         return options;
     }
-    if (given->size != sizeof options) {
-        throw invalid_argument("options.size is " + std::to_string(given->size) + ", expected " +
-                               std::to_string(sizeof options));
+    if (given->size < sizeof given->size || given->size > sizeof options) {
+        throw invalid_argument("options.size is " + std::to_string(given->size) + ", expected at most " +
+                               std::to_string(sizeof options) + ", the size of the struct");
     }
-    return *given;
+    std::memcpy(&options, given, given->size);
+    return options;
 }
 
 inline eliza_llm_stream_config_t any_slot(const char * cache_key) {

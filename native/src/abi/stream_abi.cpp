@@ -158,6 +158,17 @@ int eliza_inference_llm_stream_prefill(EliLlmStream * stream, const int32_t * to
     });
 }
 
+int32_t eliza_inference_llm_stream_prefill_logprobs(EliLlmStream * stream, const int32_t * tokens, uint64_t n,
+                                                    int32_t n_top, eliza_token_logprob_t * out, uint64_t cap,
+                                                    char ** err) {
+    return with_stream(stream, err, [&](Stream & s) {
+        require(tokens != nullptr || n == 0, "tokens is NULL");
+        require(out != nullptr || cap == 0, "out is NULL");
+        s.prefill_logprobs(tokens, n, n_top, out, cap);
+        return ELIZA_OK;
+    });
+}
+
 int eliza_inference_llm_token_mask_supported(void) { return 1; }
 
 int eliza_inference_llm_stream_set_token_mask(EliLlmStream * stream, const uint32_t * bits, size_t n_words,

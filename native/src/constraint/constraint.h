@@ -49,7 +49,10 @@ public:
     }
 
     // Returns the name of the leaf on which the span ended, or nullptr.
-    const std::string * leaf_name() const { return end_ == End::leaf ? &leaf_here() : nullptr; }
+    const std::string * leaf_name() const { return end_ == End::leaf ? &name_of(leaf_here()) : nullptr; }
+
+    // Returns the index of that leaf in payload order, or TokenTrie::none.
+    int32_t leaf() const { return end_ == End::leaf ? leaf_here() : TokenTrie::none; }
 
 protected:
     explicit Constraint(int32_t span_limit) : span_limit_(span_limit) {}
@@ -60,7 +63,8 @@ protected:
     virtual bool walk(Token token) = 0;  // returns false and changes nothing if the token is not allowed
     virtual bool is_leaf() const = 0;    // the tokens so far are a label
     virtual bool can_go_on() const = 0;
-    virtual const std::string & leaf_here() const = 0;
+    virtual int32_t leaf_here() const = 0;
+    virtual const std::string & name_of(int32_t leaf) const = 0;
 
 private:
     int32_t span_limit_;

@@ -26,9 +26,7 @@ public:
 
     const std::vector<Token> & allowed(TextSet::State state) const;
 
-    const std::string & name(TextSet::State state) const {
-        return names_[static_cast<size_t>(texts_.trie().leaf(state))];
-    }
+    const std::string & name(int32_t label) const { return names_[static_cast<size_t>(label)]; }
     const TextSet & texts() const { return texts_; }
 
     // Includes an estimate for the tokens found at each position.
@@ -62,7 +60,8 @@ private:
     bool walk(Token token) override;
     bool is_leaf() const override { return choices_->texts().may_end(state_); }
     bool can_go_on() const override { return can_go_on_; }
-    const std::string & leaf_here() const override { return choices_->name(state_); }
+    int32_t leaf_here() const override { return choices_->texts().trie().leaf(state_); }
+    const std::string & name_of(int32_t leaf) const override { return choices_->name(leaf); }
     void find_allowed();
 
     std::shared_ptr<const TextChoices> choices_;

@@ -33,7 +33,8 @@ private:
     }
     bool is_leaf() const override { return trie().leaf(node_) != TokenTrie::none; }
     bool can_go_on() const override { return !allowed().empty(); }
-    const std::string & leaf_here() const override { return trie().leaf_name(trie().leaf(node_)); }
+    int32_t leaf_here() const override { return trie().leaf(node_); }
+    const std::string & name_of(int32_t leaf) const override { return trie().leaf_name(leaf); }
 
     std::shared_ptr<const CachedTrie> trie_;
     TokenTrie::Node node_ = TokenTrie::root;

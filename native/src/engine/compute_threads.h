@@ -12,6 +12,7 @@
 #include "engine/threads.h"
 #include "ggml-cpu.h"
 #include "llama.h"
+#include "platform/process.h"
 
 namespace eliza {
 
@@ -50,6 +51,7 @@ public:
     private:
         void note_pass();
 
+        const WorkBeforeExit work_;
         ComputeThreads & threads_;
         int32_t n_threads_ = 1;
         int64_t start_us_ = 0;  // when watch() was called; 0 = it was not

@@ -60,6 +60,8 @@ void Embedder::make_context(Pooling pooling, size_t n_tokens) {
     params.embeddings = true;
     params.pooling_type = pooling;
     params.no_perf = true;
+    params.abort_callback = is_cancelled;
+    params.abort_callback_data = this;
     context_ = model_->new_context(params, "for embeddings");
     threads_->attach_to(context_.get());
     pooling_ = pooling;
@@ -113,12 +115,17 @@ std::vector<double> Embedder::pool_one_pass(const std::vector<llama_token> & tok
     return {values, values + size()};
 }
 
-std::vector<float> Embedder::embed(std::string_view text, Pooling pooling) {
+bool Embedder::is_cancelled(void * embedder) {
+    const CancelFlag * flag = static_cast<Embedder *>(embedder)->cancelled_;
+    return (flag != nullptr && flag->is_set()) || WorkBeforeExit::must_stop();
+}
+
+std::vector<float> Embedder::embed(std::string_view text, Pooling pooling, CancelFlag & cancelled) {
     if (!model_->can_embed()) {
         throw Error(ELIZA_ERR_NOT_IMPLEMENTED,
                     "llama.cpp cannot compute embeddings with the architecture " + model_->architecture());
     }
-    const std::vector<llama_token> tokens = model_->tokenize(text, /*add_special=*/true, /*parse_special=*/false);
+    const std::vector<llama_token> tokens = model_->tokenize_whole(text, /*add_special=*/true, /*parse_special=*/false);
     if (tokens.empty()) {
         throw invalid_argument("text: expected at least 1 token, got none");
     }
@@ -129,11 +136,16 @@ std::vector<float> Embedder::embed(std::string_view text, Pooling pooling) {
     const std::lock_guard<std::mutex> lock(mutex_);
     std::vector<double> pooled;
     try {
+        cancelled.throw_if_set();  // while it waited for another call
+        cancelled_ = &cancelled;
         pooled = takes_passes() ? pool_passes(tokens, pooling) : pool_one_pass(tokens, pooling);
     } catch (...) {
+        cancelled_ = nullptr;
         context_.reset();
+        cancelled.throw_if_set();
         throw;
     }
+    cancelled_ = nullptr;
     if (tokens.size() > kept_room) {
         context_.reset();
     }

@@ -1,6 +1,7 @@
 // Computes embeddings, one vector for each text, in a separate llama_context. Safe from any thread.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -9,6 +10,7 @@
 
 #include "engine/compute_threads.h"
 #include "engine/model/model.h"
+#include "engine/pass/cancel_flag.h"
 
 namespace eliza {
 
@@ -22,10 +24,11 @@ public:
     int32_t size() const { return llama_model_n_embd_out(model_->get()); }
 
     // Returns the embedding, scaled to length 1. Throws an Error if the text has no tokens, or more tokens than the
-    // context length that the model was trained with.
-    std::vector<float> embed(std::string_view text, Pooling pooling);
+    // context length that the model was trained with. Setting `cancelled` ends the call.
+    std::vector<float> embed(std::string_view text, Pooling pooling, CancelFlag & cancelled);
 
 private:
+    static bool is_cancelled(void * embedder);
     size_t most_tokens() const;  // limit for one call of embed()
     bool takes_passes();
     size_t tokens_a_pass() const;
@@ -35,8 +38,9 @@ private:
     void decode(const std::vector<llama_token> & tokens, size_t begin, size_t end);
 
     const std::shared_ptr<Model> model_;
-    const std::shared_ptr<ComputeThreads> threads_;  // must outlive the context
-    std::mutex mutex_;                               // guards the members below
+    const std::shared_ptr<ComputeThreads> threads_;       // must outlive the context
+    std::atomic<const CancelFlag *> cancelled_{nullptr};  // of the running call
+    std::mutex mutex_;                                    // guards the members below
     std::optional<bool> takes_passes_;
     llama_context_ptr context_;
     Pooling pooling_ = LLAMA_POOLING_TYPE_UNSPECIFIED;

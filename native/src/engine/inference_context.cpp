@@ -93,11 +93,30 @@ bool InferenceContext::has_open_streams_locked() const {
 }
 
 void InferenceContext::close() {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    std::unique_lock<std::mutex> lock(mutex_);
     is_closed_ = true;
+    for (RunningCall * call : running_calls_) {
+        call->cancelled.set();
+    }
     for (const auto & [settings, known] : decoders_) {
         known.decoder->cache().slots().close();
+        known.decoder->queue().wake_cancelled();
     }
+    call_ended_.wait(lock, [&] { return running_calls_.empty(); });
+}
+
+InferenceContext::RunningCall::RunningCall(InferenceContext & context) : context_(context) {
+    const std::lock_guard<std::mutex> lock(context.mutex_);
+    if (context.is_closed_) {
+        throw invalid_argument("the context is destroyed");
+    }
+    context.running_calls_.insert(this);
+}
+
+InferenceContext::RunningCall::~RunningCall() {
+    const std::lock_guard<std::mutex> lock(context_.mutex_);
+    context_.running_calls_.erase(this);
+    context_.call_ended_.notify_all();
 }
 
 void InferenceContext::unload_if_idle() {
@@ -174,7 +193,13 @@ std::shared_ptr<Embedder> InferenceContext::embedder() {
     return embedder_;
 }
 
+std::vector<float> InferenceContext::embed(std::string_view text, Pooling pooling) {
+    RunningCall call(*this);
+    return embedder()->embed(text, pooling, call.cancelled);
+}
+
 InferenceContext::NextToken InferenceContext::score_next(const llama_token * tokens, size_t n, llama_token target) {
+    RunningCall call(*this);
     std::shared_ptr<Decoder> decoder;
     SlotWish slot;
     {
@@ -195,8 +220,7 @@ InferenceContext::NextToken InferenceContext::score_next(const llama_token * tok
         throw;
     }
     note_opened({}, true);
-    CancelFlag cancelled;
-    Sequence sequence(decoder, slot, cancelled);
+    Sequence sequence(decoder, slot, call.cancelled);
     sequence.append(tokens, n);
     const float * logits = sequence.logits();
     const int32_t n_vocab = decoder->model().n_vocab();

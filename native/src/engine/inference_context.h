@@ -2,9 +2,11 @@
 // and its decoders. Safe from any thread.
 #pragma once
 
+#include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -35,7 +37,8 @@ public:
     // Like prepare_choices(), for the leaves of a payload.
     std::shared_ptr<const PreparedChoices> prepare_payload(std::string_view payload);
 
-    // Closes the context: no stream can be opened any more, and callers waiting for a slot get an Error.
+    // Closes the context: no stream can be opened any more, and callers waiting for a slot get an Error. Cancels calls
+    // of score_next() and embed(), and waits for them.
     void close();
 
     // Frees the model and the KV caches, unless a stream is open.
@@ -48,8 +51,11 @@ public:
     };
     std::shared_ptr<Stream> open_stream(OpenRequest request);
 
-    // Returns the embedder, which computes embeddings.
-    std::shared_ptr<Embedder> embedder();
+    // Returns the number of values in an embedding.
+    int32_t embedding_size() { return embedder()->size(); }
+
+    // Returns the embedding of a text; see Embedder::embed().
+    std::vector<float> embed(std::string_view text, Pooling pooling);
 
     struct NextToken {
         float probability;  // of the target token
@@ -74,6 +80,22 @@ private:
         int32_t n_ctx;  // 0 before the first stream was opened
     };
 
+    // A running call that close() cancels and waits for.
+    class RunningCall {
+    public:
+        // Throws an Error if the context is closed.
+        explicit RunningCall(InferenceContext & context);
+        ~RunningCall();
+        RunningCall(const RunningCall &) = delete;
+        RunningCall & operator=(const RunningCall &) = delete;
+
+        CancelFlag cancelled;
+
+    private:
+        InferenceContext & context_;
+    };
+
+    std::shared_ptr<Embedder> embedder();
     std::shared_ptr<Model> model_locked();
     std::shared_ptr<ComputeThreads> threads_locked();
     std::shared_ptr<Decoder> decoder_locked(const DecoderSettings & settings);
@@ -98,6 +120,8 @@ private:
     std::map<DecoderSettings, KnownDecoder> decoders_;
     bool stream_opened_ = false;
     bool is_closed_ = false;
+    std::set<RunningCall *> running_calls_;
+    std::condition_variable call_ended_;
 };
 
 // Returns facts about the library and this machine as JSON.

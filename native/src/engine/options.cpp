@@ -58,8 +58,10 @@ const std::vector<Option> & table() {
          }},
         {"n_batch", S::model_loaded, "1 to 65536 tokens",
          [](Options & o, const std::string & v) { return parse_number(v, 1, 65536, o.n_batch); }},
-        {"park_after", S::model_loaded, "0 (never) to 2147483647 passes",
-         [](Options & o, const std::string & v) { return parse_number(v, 0, max_int, o.park_after); }},
+        {"parking", S::model_loaded, "on or off",
+         [](Options & o, const std::string & v) {
+             return parse_name<bool>(v, {{"on", true}, {"off", false}}, o.parks);
+         }},
         {"n_threads", S::model_loaded, "0 (from the machine) to 512",
          [](Options & o, const std::string & v) { return parse_number(v, 0, 512, o.n_threads); }},
         {"batching", S::model_loaded, "auto or off",
@@ -107,11 +109,6 @@ const std::vector<Option> & table() {
         {"restricted_head", S::stream_opened, "auto or off",
          [](Options & o, const std::string & v) {
              return parse_name<bool>(v, {{"auto", true}, {"off", false}}, o.restrict_head);
-         }},
-        {"backend_sampling", S::model_loaded, "auto, on or off",
-         [](Options & o, const std::string & v) {
-             // Until a device is known to benefit, "auto" is the setting that cannot be slower: off.
-             return parse_name<bool>(v, {{"auto", false}, {"on", true}, {"off", false}}, o.backend_sampling);
          }},
         {"strategy", S::stream_opened, "auto, tree, skip-ahead or token-by-token",
          [](Options & o, const std::string & v) {

@@ -35,7 +35,7 @@ struct Options {
     int32_t n_slots = 8;
     bool kv_unified = true;  // the slots share n_ctx cells; otherwise each slot has n_ctx cells
     int32_t n_batch = 512;
-    int32_t park_after = 8;  // park a closed stream's tokens after this many passes without them; 0: never
+    bool parks = true;  // tokens that leave a full KV cache move to host memory, otherwise they are dropped
     int32_t n_threads = 0;
     bool share_passes = true;                        // streams share forward passes
     std::chrono::milliseconds slot_wait{30 * 1000};  // maximum wait for a free slot
@@ -49,8 +49,7 @@ struct Options {
     std::string model_id;
     int32_t span_limit = Constraint::default_span_limit;
     Strategy strategy = Strategy::automatic;
-    bool restrict_head = true;      // compute only the logits of the allowed tokens, where possible
-    bool backend_sampling = false;  // if a device computes all logits, copy only those of the allowed tokens
+    bool restrict_head = true;  // compute only the logits of the allowed tokens, where possible
 
     // The reference implementation computes all logits in llama.cpp's own pass.
     bool restricts_head() const { return restrict_head && strategy != Strategy::token_by_token; }

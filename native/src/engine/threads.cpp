@@ -64,18 +64,18 @@ OwnThreads::Mark OwnThreads::mark() { return n_own_threads > 0 ? ran : n_times_b
 bool OwnThreads::ran_since(Mark mark) { return mark == ran || n_times_begun != mark; }
 
 BusyMachineGuard & BusyMachineGuard::of_process() {
-    static BusyMachineGuard guard;
+    static BusyMachineGuard & guard = *new BusyMachineGuard;  // leaked: threads may still run when the process ends
     return guard;
 }
 
 int32_t BusyMachineGuard::limit(int32_t n_threads, int64_t now_us) const {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::lock_guard<GlobalMutex> lock(mutex_);
     return now_us < pause_end_us_ ? 1 : n_threads;
 }
 
 bool BusyMachineGuard::is_due(int64_t now_us) {
     constexpr int64_t interval_us = 100'000;
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::lock_guard<GlobalMutex> lock(mutex_);
     const bool is_due = is_busy_ || busy_us_ > 0 || now_us - measured_us_ >= interval_us;
     if (is_due) {
         measured_us_ = now_us;
@@ -84,7 +84,7 @@ bool BusyMachineGuard::is_due(int64_t now_us) {
 }
 
 void BusyMachineGuard::note_pass(int64_t now_us, int64_t duration, int64_t without_core) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::lock_guard<GlobalMutex> lock(mutex_);
     // Two threads are as slow as one if one of them shares its core with another program and so loses half of its time,
     // a quarter on average. On an idle machine, the system's own work can disturb one pass, but not two in a row.
     if (5 * without_core <= duration) {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
+#include "platform/process.h"
 
 namespace eliza {
 
@@ -60,7 +60,7 @@ public:
     void note_pass(int64_t now_us, int64_t duration, int64_t without_core);
 
 private:
-    mutable std::mutex mutex_;
+    mutable GlobalMutex mutex_;
     int64_t measured_us_ = 0;  // when the last measured pass began
     int64_t busy_us_ = 0;      // duration of the last passes in a row that lost their cores
     bool is_busy_ = false;     // true after a pause, until a pass keeps its cores

@@ -20,7 +20,6 @@ GrammarTriggers parse_grammar_triggers(const std::string & text) {
                                " triggers, got " + std::to_string(json.size()));
     }
     GrammarTriggers triggers;
-    size_t pattern_size = 0;
     for (size_t i = 0; i < json.size(); ++i) {
         const std::string place = at("grammar_triggers", i);
         const auto type = member(json[i], "type", &Json::is_string, "a string", place).text();
@@ -33,23 +32,10 @@ GrammarTriggers parse_grammar_triggers(const std::string & text) {
             triggers.tokens.push_back(static_cast<llama_token>(token));
             continue;
         }
-        const auto value = member(json[i], "value", &Json::is_string, "a string", place).text();
-        if (type == "word") {
-            triggers.texts.push_back({value, nullptr});
-        } else if (type == "pattern") {
-            try {
-                triggers.texts.push_back({"", std::make_shared<const TriggerPattern>(value)});
-            } catch (const Error & error) {
-                throw invalid_argument(place + ".value: " + error.what());
-            }
-            pattern_size += triggers.texts.back().pattern->size();
-            if (pattern_size > TriggerPattern::max_instructions) {
-                throw invalid_argument(place + ".value: all patterns together have more than " +
-                                       std::to_string(TriggerPattern::max_instructions) + " instructions");
-            }
-        } else {
-            throw invalid_argument(place + ".type: expected word, pattern or token, got \"" + type + "\"");
+        if (type != "word") {
+            throw invalid_argument(place + ".type: expected word or token, got \"" + type + "\"");
         }
+        triggers.words.push_back(member(json[i], "value", &Json::is_string, "a string", place).text());
     }
     return triggers;
 }
@@ -77,17 +63,8 @@ std::optional<size_t> WordSearch::feed(std::string_view bytes) {
     return n_matched_ == word_.size() ? std::optional<size_t>(n_read_ - n_matched_) : std::nullopt;
 }
 
-TriggerWatch::TriggerWatch(const GrammarTriggers & triggers) : tokens_(triggers.tokens) {
-    for (const GrammarTriggers::Text & text : triggers.texts) {
-        Search search;
-        if (text.pattern != nullptr) {
-            search.pattern.emplace(text.pattern);
-        } else {
-            search.word.emplace(text.word);
-        }
-        searches_.push_back(std::move(search));
-    }
-}
+TriggerWatch::TriggerWatch(const GrammarTriggers & triggers)
+    : searches_(triggers.words.begin(), triggers.words.end()), tokens_(triggers.tokens) {}
 
 bool TriggerWatch::is_trigger(llama_token token) const {
     return std::find(tokens_.begin(), tokens_.end(), token) != tokens_.end();
@@ -95,20 +72,16 @@ bool TriggerWatch::is_trigger(llama_token token) const {
 
 std::optional<size_t> TriggerWatch::feed(std::string_view bytes) {
     std::optional<size_t> begin;
-    for (Search & search : searches_) {
-        const auto found = search.word ? search.word->feed(bytes) : search.pattern->feed(bytes);
+    for (WordSearch & search : searches_) {
+        const auto found = search.feed(bytes);
         begin = begin ? begin : found;
     }
     return begin;
 }
 
 void TriggerWatch::reset() {
-    for (Search & search : searches_) {
-        if (search.word) {
-            search.word->reset();
-        } else {
-            search.pattern->reset();
-        }
+    for (WordSearch & search : searches_) {
+        search.reset();
     }
 }
 

@@ -1,27 +1,21 @@
 // The triggers of a lazy grammar. Until a trigger occurs, the grammar allows everything.
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "grammar/trigger_pattern.h"
 #include "llama.h"
 
 namespace eliza {
 
 struct GrammarTriggers {
-    struct Text {
-        std::string word;                               // used if `pattern` is null
-        std::shared_ptr<const TriggerPattern> pattern;  // searched for in the generated text
-    };
-    std::vector<Text> texts;
+    std::vector<std::string> words;  // searched for in the generated text
     std::vector<llama_token> tokens;
 };
 
-// Parses a JSON array of {"type": "word" | "pattern" | "token", "value": ...}. Throws an Error that names the element.
+// Parses a JSON array of {"type": "word" | "token", "value": ...}. Throws an Error that names the element.
 GrammarTriggers parse_grammar_triggers(const std::string & json);
 
 // Searches a growing text for the first occurrence of a word. Each byte is examined once.
@@ -53,12 +47,7 @@ public:
     void reset();
 
 private:
-    struct Search {
-        std::optional<WordSearch> word;
-        std::optional<TriggerSearch> pattern;
-    };
-
-    std::vector<Search> searches_;
+    std::vector<WordSearch> searches_;
     std::vector<llama_token> tokens_;
 };
 

@@ -1,6 +1,7 @@
 #include "platform/machine.h"
 
 #include <algorithm>
+#include <string>
 #include <thread>
 
 #if defined(__linux__)
@@ -11,7 +12,6 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
-#include <string>
 #elif defined(_WIN32)
 #define WIN32_LEAN_AND_MEAN
 #ifndef NOMINMAX
@@ -31,10 +31,59 @@ bool get_allowed_cpus(cpu_set_t & allowed) { return sched_getaffinity(0, sizeof 
 
 }  // namespace
 
+// A limit is written in "cpu.max" as "quota period" or "max period" (v2), or in two files (v1, where -1 is no limit).
+// The limits of all parent groups apply as well.
+double cpu_quota(const std::string & root) {
+    namespace fs = std::filesystem;
+    double least = 0.0;
+    const auto note = [&](double quota, double period) {
+        if (quota > 0.0 && period > 0.0 && (least == 0.0 || quota / period < least)) {
+            least = quota / period;
+        }
+    };
+    const auto read_group = [&](const fs::path & folder) {
+        double quota = 0.0, period = 0.0;
+        if (std::ifstream(folder / "cpu.max") >> quota >> period) {
+            note(quota, period);
+        }
+        std::ifstream(folder / "cpu.cfs_quota_us") >> quota;
+        std::ifstream(folder / "cpu.cfs_period_us") >> period;
+        note(quota, period);
+    };
+    std::ifstream groups(root + "/proc/self/cgroup");
+    for (std::string line; std::getline(groups, line);) {  // "0::/path" (v2) or "4:cpu,cpuacct:/path" (v1)
+        const size_t first = line.find(':'), second = line.find(':', first + 1);
+        if (first == std::string::npos || second == std::string::npos) {
+            continue;
+        }
+        const std::string controllers = line.substr(first + 1, second - first - 1);
+        if (!controllers.empty() && ("," + controllers + ",").find(",cpu,") == std::string::npos) {
+            continue;
+        }
+        const fs::path top = fs::path(root + "/sys/fs/cgroup") / controllers;
+        fs::path group = fs::path(line.substr(second + 1)).relative_path();
+        for (; !group.empty(); group = group.parent_path()) {
+            read_group(top / group);
+        }
+        read_group(top);  // in a container, this is the container's own group
+    }
+    return least;
+}
+
+namespace {
+
+// Returns n, or the number of whole CPUs in the limit of CPU time if that is less.
+int32_t within_quota(int32_t n) {
+    const double quota = cpu_quota();
+    return std::max(1, quota > 0.0 ? std::min(n, static_cast<int32_t>(quota)) : n);
+}
+
+}  // namespace
+
 int32_t usable_cpu_count() {
     cpu_set_t allowed;
-    return get_allowed_cpus(allowed) ? std::max(1, CPU_COUNT(&allowed))
-                                     : std::max(1, static_cast<int32_t>(std::thread::hardware_concurrency()));
+    return within_quota(get_allowed_cpus(allowed) ? CPU_COUNT(&allowed)
+                                                  : static_cast<int32_t>(std::thread::hardware_concurrency()));
 }
 
 int32_t usable_core_count() {
@@ -51,7 +100,7 @@ int32_t usable_core_count() {
         std::ifstream("/sys/devices/system/cpu/cpu" + siblings + "/topology/thread_siblings_list") >> siblings;
         cores.insert(siblings);
     }
-    return cores.empty() ? usable_cpu_count() : static_cast<int32_t>(cores.size());
+    return cores.empty() ? usable_cpu_count() : within_quota(static_cast<int32_t>(cores.size()));
 }
 
 std::vector<int32_t> all_threads() {
@@ -80,7 +129,13 @@ int64_t microseconds_without_core(const std::vector<int32_t> & threads) {
     return is_known ? nanoseconds / 1000 : -1;
 }
 
-#elif defined(_WIN32)
+#else
+
+double cpu_quota(const std::string &) { return 0.0; }
+
+#endif
+
+#if defined(_WIN32)
 
 // Windows lists at most 64 CPUs of a process here: those of its processor group.
 int32_t usable_cpu_count() { return std::max(1, static_cast<int32_t>(std::thread::hardware_concurrency())); }
@@ -103,7 +158,7 @@ int32_t usable_core_count() {
 std::vector<int32_t> all_threads() { return {}; }
 int64_t microseconds_without_core(const std::vector<int32_t> &) { return -1; }
 
-#else
+#elif !defined(__linux__)
 
 int32_t usable_cpu_count() { return std::max(1, static_cast<int32_t>(std::thread::hardware_concurrency())); }
 int32_t usable_core_count() { return usable_cpu_count(); }

@@ -1,6 +1,10 @@
 #include "platform/process.h"
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <thread>
 #include <vector>
 
 #if defined(__unix__) || defined(__APPLE__)
@@ -8,6 +12,8 @@
 #endif
 
 namespace eliza {
+
+static std::atomic<int32_t> n_working{0};  // objects of WorkBeforeExit
 
 #if defined(__unix__) || defined(__APPLE__)
 
@@ -49,6 +55,7 @@ void Forks::unlock_all() {
 void Forks::begin_child() {
     unlock_all();
     ++forks().depth;
+    n_working = 0;  // of threads that the child does not have
     for (void (*reset)() : forks().resets) {
         reset();
     }
@@ -82,5 +89,56 @@ GlobalMutex::~GlobalMutex() = default;
 void reset_after_fork(void (*)()) {}
 
 #endif
+
+namespace {
+
+std::atomic<bool> is_ending{false};
+std::thread::id exiting_thread;  // written before is_ending
+
+void wait_for_ever_if_ending() {
+    while (is_ending && std::this_thread::get_id() != exiting_thread) {
+        std::this_thread::sleep_for(std::chrono::hours(1));
+    }
+}
+
+void end_all_work() {
+    constexpr std::chrono::milliseconds step{1};
+    constexpr int most_steps = 2000;  // exit() may have been called by a thread in the middle of work
+    exiting_thread = std::this_thread::get_id();
+    is_ending = true;
+    for (int i = 0; i < most_steps && n_working > 0; ++i) {
+        std::this_thread::sleep_for(step);
+    }
+}
+
+// Of the functions that exit() calls, the last registered one comes first. llama.cpp constructs static objects, and so
+// registers their destructors, when it first uses them. So this function is registered after the first few pieces of
+// work: loading a model, and different kinds of passes.
+void end_work_at_exit() {
+    constexpr int32_t n_first = 8;
+    static std::atomic<int32_t> n_done{0};
+    if (n_done < n_first && n_done.fetch_add(1) < n_first) {
+        std::atexit(end_all_work);
+    }
+}
+
+}  // namespace
+
+WorkBeforeExit::WorkBeforeExit() {
+    ++n_working;
+    if (is_ending) {
+        --n_working;
+        wait_for_ever_if_ending();
+        ++n_working;
+    }
+}
+
+WorkBeforeExit::~WorkBeforeExit() {
+    end_work_at_exit();
+    --n_working;
+    wait_for_ever_if_ending();
+}
+
+bool WorkBeforeExit::must_stop() { return is_ending; }
 
 }  // namespace eliza

@@ -25,6 +25,19 @@ private:
     std::mutex mutex_;
 };
 
+// Work that uses static objects of llama.cpp, which are destroyed at the end of the process, even if threads still run.
+// exit() asks such work to stop and waits for it. From then on, other threads that begin such work wait for ever.
+class WorkBeforeExit {
+public:
+    WorkBeforeExit();
+    ~WorkBeforeExit();
+    WorkBeforeExit(const WorkBeforeExit &) = delete;
+    WorkBeforeExit & operator=(const WorkBeforeExit &) = delete;
+
+    // Returns whether the process ends: running work must stop.
+    static bool must_stop();
+};
+
 // Calls `reset` in every new child process, before the child runs other code of this library.
 void reset_after_fork(void (*reset)());
 

@@ -54,50 +54,22 @@ llama_token think_token(const llama_vocab * vocab) {
 
 bool between_0_and_1(float value) { return value > 0.0f && value < 1.0f; }
 
-// Checks logits for NaN and infinity, because sorting with NaN is undefined. It is branchless, so that the loops over a
-// vocabulary that use it can be vectorized.
-class Oddities {
-public:
-    void look_at(float logit) {
-        not_a_number_ |= logit != logit ? 1 : 0;
-        infinite_ |= logit == INFINITY ? 1 : 0;
-    }
-    void refuse_what_is_no_number() const {
-        if (not_a_number_ != 0) {
-            throw Error(ELIZA_ERR_FFI_FAULT, "the model gave a logit that is not a number");
-        }
-    }
-    bool any_infinite() const { return infinite_ != 0; }
-
-private:
-    int not_a_number_ = 0;
-    int infinite_ = 0;
-};
-
 uint32_t drawn_seed(uint32_t seed) { return seed != LLAMA_DEFAULT_SEED ? seed : std::random_device()(); }
 
 }  // namespace
 
 llama_token_data_array & Candidates::fill(const float * logits, int32_t n_vocab) {
     data_.resize(static_cast<size_t>(n_vocab));
-    Oddities odd;
+    LogitCheck check;
     for (int32_t id = 0; id < n_vocab; ++id) {
         data_[static_cast<size_t>(id)] = {id, logits[id], 0.0f};
-        odd.look_at(logits[id]);
+        check.look_at(logits[id]);
     }
-    odd.refuse_what_is_no_number();
-    return filled(false, odd.any_infinite());
+    check.finish();
+    return filled(false);
 }
 
-llama_token_data_array & Candidates::filled(bool sorted, bool any_infinite) {
-    if (any_infinite) {
-        data_.erase(std::remove_if(data_.begin(), data_.end(),
-                                   [](const llama_token_data & each) { return each.logit != INFINITY; }),
-                    data_.end());
-        for (llama_token_data & each : data_) {
-            each.logit = 0.0f;
-        }
-    }
+llama_token_data_array & Candidates::filled(bool sorted) {
     array_ = {data_.data(), data_.size(), -1, sorted};
     return array_;
 }
@@ -111,11 +83,11 @@ llama_token_data_array & Candidates::fill_top(const float * logits, int32_t n_vo
     for (; id < n_vocab && data_.size() < k; ++id) {
         data_.push_back({id, logits[id], 0.0f});
     }
-    Oddities odd;
+    LogitCheck check;
     for (const llama_token_data & each : data_) {
-        odd.look_at(each.logit);
+        check.look_at(each.logit);
     }
-    odd.refuse_what_is_no_number();
+    check.finish();
     std::make_heap(data_.begin(), data_.end(), better);
     for (; id < n_vocab; id += block) {
         const int32_t end = std::min(id + block, n_vocab);
@@ -123,7 +95,7 @@ llama_token_data_array & Candidates::fill_top(const float * logits, int32_t n_vo
         int above = 0;
         for (int32_t i = id; i < end; ++i) {
             above |= logits[i] > least ? 1 : 0;
-            odd.look_at(logits[i]);
+            check.look_at(logits[i]);
         }
         for (int32_t i = id; above != 0 && i < end; ++i) {
             if (logits[i] > data_.front().logit) {
@@ -133,31 +105,31 @@ llama_token_data_array & Candidates::fill_top(const float * logits, int32_t n_vo
             }
         }
     }
-    odd.refuse_what_is_no_number();
+    check.finish();
     std::sort_heap(data_.begin(), data_.end(), better);
-    return filled(true, odd.any_infinite());
+    return filled(true);
 }
 
 llama_token_data_array & Candidates::fill(const float * logits, const llama_token * tokens, size_t k) {
     data_.resize(k);
-    Oddities odd;
+    LogitCheck check;
     for (size_t i = 0; i < k; ++i) {
         data_[i] = {tokens[i], logits[i], 0.0f};
-        odd.look_at(logits[i]);
+        check.look_at(logits[i]);
     }
-    odd.refuse_what_is_no_number();
-    return filled(false, odd.any_infinite());
+    check.finish();
+    return filled(false);
 }
 
 llama_token_data_array & Candidates::fill_from(const float * logits, const llama_token * tokens, size_t k) {
     data_.resize(k);
-    Oddities odd;
+    LogitCheck check;
     for (size_t i = 0; i < k; ++i) {
         data_[i] = {tokens[i], logits[tokens[i]], 0.0f};
-        odd.look_at(data_[i].logit);
+        check.look_at(data_[i].logit);
     }
-    odd.refuse_what_is_no_number();
-    return filled(false, odd.any_infinite());
+    check.finish();
+    return filled(false);
 }
 
 SamplerChain::SamplerChain(const llama_vocab * vocab, const SamplingParams & params, const SamplerChain * before)
@@ -440,7 +412,7 @@ int32_t argmax(const float * logits, int32_t n) {
     constexpr int32_t block = 256, n_lanes = 16;
     float best = -INFINITY;
     int32_t begin_of_best = n;
-    Oddities odd;
+    LogitCheck check;
     for (int32_t begin = 0; begin < n; begin += block) {
         const int32_t end = std::min(n, begin + block);
         float lanes[n_lanes];
@@ -456,7 +428,7 @@ int32_t argmax(const float * logits, int32_t n) {
             lanes[0] = std::max(lanes[0], logits[i]);
         }
         for (i = begin; i < end; ++i) {
-            odd.look_at(logits[i]);
+            check.look_at(logits[i]);
         }
         const float best_of_block = *std::max_element(lanes, lanes + n_lanes);
         if (best_of_block > best) {
@@ -464,7 +436,7 @@ int32_t argmax(const float * logits, int32_t n) {
             begin_of_best = begin;
         }
     }
-    odd.refuse_what_is_no_number();
+    check.finish();
     if (begin_of_best == n) {
         throw no_finite_logit();
     }

@@ -6,7 +6,9 @@
 #include <string>
 #include <vector>
 
+#include <cmath>
 #include "error.h"
+
 #include "llama-cpp.h"
 #include "sampling/sampling_params.h"
 
@@ -14,8 +16,25 @@ namespace eliza {
 
 inline Error no_finite_logit() { return {ELIZA_ERR_FFI_FAULT, "the model gave no finite logit to choose from"}; }
 
-// An array of candidates that samplers may shrink and reorder. The storage is reused. A NaN logit is an Error. If some
-// logits are +infinity, only those tokens are candidates, with equal logits.
+// Checks that logits are numbers or -infinity. It is branchless, so that the loops over a vocabulary that use it can be
+// vectorized.
+class LogitCheck {
+public:
+    void look_at(float logit) { is_wrong_ |= logit < INFINITY ? 0 : 1; }
+
+    // Throws an Error if a logit is NaN or +infinity.
+    void finish() const {
+        if (is_wrong_ != 0) {
+            throw Error(ELIZA_ERR_FFI_FAULT, "the model gave a logit that is not a finite number");
+        }
+    }
+
+private:
+    int is_wrong_ = 0;
+};
+
+// An array of candidates that samplers may shrink and reorder. The storage is reused. A logit that is NaN or +infinity
+// is an Error.
 class Candidates {
 public:
     // All n_vocab tokens with their logits.
@@ -28,7 +47,7 @@ public:
     llama_token_data_array & fill_from(const float * logits, const llama_token * tokens, size_t k);
 
 private:
-    llama_token_data_array & filled(bool sorted, bool any_infinite);
+    llama_token_data_array & filled(bool sorted);
 
     std::vector<llama_token_data> data_;
     llama_token_data_array array_{};

@@ -55,6 +55,9 @@ double log_sum_exp(const float * logits, size_t n) {
     if (n == 0) {
         return -INFINITY;
     }
+    LogitCheck check;
+    std::for_each(logits, logits + n, [&](float logit) { check.look_at(logit); });
+    check.finish();
     const float largest = *std::max_element(logits, logits + n);
     if (std::isinf(largest)) {
         return largest;
@@ -78,6 +81,13 @@ double log_sum_exp(const float * logits, size_t n) {
         sum += exp_of_negative(logits[i] - largest);
     }
     return largest + log_of_positive(sum);
+}
+
+double finite_total(double log_total) {
+    if (std::isinf(log_total)) {
+        throw no_finite_logit();
+    }
+    return log_total;
 }
 
 double log_add(double a, double b) {

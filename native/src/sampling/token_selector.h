@@ -24,8 +24,12 @@ enum class GrammarOrder {
 // The natural logarithm of a positive normal number, accurate to about the last digit.
 double log_of_positive(double x);
 
-// log(sum(exp(logits[0 .. n)))), shifted by the largest logit so that it cannot overflow; -infinity if n is 0.
+// log(sum(exp(logits[0 .. n)))), shifted by the largest logit so that it cannot overflow; -infinity if all logits are,
+// or if n is 0. Throws an Error if a logit is NaN or +infinity.
 double log_sum_exp(const float * logits, size_t n);
+
+// Returns a sum by which probabilities are divided. Throws an Error if it is -infinity: no logit is finite.
+double finite_total(double log_total);
 
 // log(exp(a) + exp(b))
 double log_add(double a, double b);

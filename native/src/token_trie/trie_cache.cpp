@@ -13,7 +13,7 @@ std::shared_ptr<const CachedTrie> TrieCache::get(std::string_view payload, int32
 }
 
 TrieCache & TrieCache::shared() {
-    static TrieCache cache;
+    static TrieCache & cache = *new TrieCache;  // leaked: threads may still run when the process ends
     return cache;
 }
 

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "lru_cache.h"
+#include "platform/process.h"
 #include "token_trie/token_trie.h"
 
 namespace eliza {
@@ -56,7 +57,7 @@ private:
         }
     };
 
-    LruCache<Key, CachedTrie, View, Hash> tries_;
+    LruCache<Key, CachedTrie, View, Hash, GlobalMutex> tries_;
 };
 
 }  // namespace eliza

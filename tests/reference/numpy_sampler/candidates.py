@@ -56,8 +56,7 @@ class Candidates:
         Parameters
         ----------
         logits
-            Shape [k]. A token with ``-inf`` is never drawn. If some logits are ``+inf``, only these
-            tokens can be drawn.
+            Shape [k]. A token with ``-inf`` is never drawn.
         ids
             The token of each logit, shape [k]; None = 0 to k - 1.
         position
@@ -65,7 +64,8 @@ class Candidates:
         Raises
         ------
         InvalidArgumentError
-            If a logit is NaN, all are ``-inf``, or `ids` has another shape than `logits`.
+            If a logit is NaN or ``+inf``, all are ``-inf``, or the shapes of `ids` and `logits`
+            differ.
         """
         values = check_logits(logits)
         tokens = np.arange(len(values)) if ids is None else np.asarray(ids)

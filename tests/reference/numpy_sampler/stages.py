@@ -293,15 +293,12 @@ def largest_first(values: NDArray[Any], k: int) -> NDArray[np.intp]:
 
 
 def check_logits(logits: ArrayLike) -> Floats:
-    """Return the logits in single precision, without ``+inf``.
-
-    If some logits are ``+inf``, they become 0 and all others ``-inf``, which has the same softmax
-    and argmax.
+    """Return the logits in single precision.
 
     Raises
     ------
     InvalidArgumentError
-        If there are no logits, a logit is NaN, or all are ``-inf``.
+        If there are no logits, a logit is NaN or ``+inf``, or all are ``-inf``.
     """
     checked = np.array(logits, dtype=np.float32)
     if checked.ndim != 1 or len(checked) == 0:
@@ -311,5 +308,5 @@ def check_logits(logits: ArrayLike) -> Floats:
     if checked.max() == -np.inf:
         raise InvalidArgumentError("all logits are -inf: there is nothing to choose from")
     if checked.max() == np.inf:
-        checked = np.where(checked == np.inf, np.float32(0), np.float32(-np.inf))
+        raise InvalidArgumentError(f"logits[{int(checked.argmax())}] is +inf")
     return checked

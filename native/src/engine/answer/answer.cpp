@@ -69,7 +69,7 @@ void Answer::shorten_fixed_text() {
     const std::vector<llama_token> tail(tokens.begin() + static_cast<ptrdiff_t>(begin), tokens.end());
     std::string text;
     for (const llama_token token : tail) {
-        text += model.vocabulary()->all().text(token);
+        text += model.piece(token);
     }
     if (!inside_character(text) && fixed_->text.size() >= text.size() &&
         fixed_->text.compare(fixed_->text.size() - text.size(), text.size(), text) == 0 &&
@@ -84,9 +84,8 @@ Answer::FixedText Answer::fixed_text_before(const SpanSpec & spec) const {
     }
     const size_t n = sequence_.tokens().size();
     if (spec.heal && n > 1 && n == begin_) {
-        if (const std::string_view last = decoder_.model().vocabulary()->all().text(sequence_.tokens().back());
-            !last.empty()) {
-            return {n - 1, std::string(last) + spec.before};
+        if (const std::string last = decoder_.model().piece(sequence_.tokens().back()); !last.empty()) {
+            return {n - 1, last + spec.before};
         }
     }
     return {n, spec.before};
@@ -97,7 +96,7 @@ void Answer::tell(FillResult & result) const {
     result.answer.assign(tokens.begin() + static_cast<ptrdiff_t>(std::min(begin_, tokens.size())), tokens.end());
     result.answer_bytes.clear();
     for (const llama_token token : result.answer) {
-        result.answer_bytes.push_back(decoder_.model().vocabulary()->all().text(token).size());
+        result.answer_bytes.push_back(decoder_.model().piece(token).size());
     }
 }
 
@@ -221,7 +220,7 @@ void Answer::fill_choice(const SpanSpec & spec, const FixedText & fixed, TokenSe
     const size_t choice_end = choice_begin + result.text.size();
     size_t begin = 0;
     for (const Part & part : parts) {
-        const size_t end = begin + model.vocabulary()->all().text(part.token).size();
+        const size_t end = begin + model.piece(part.token).size();
         if (end > choice_begin && begin < choice_end) {
             ++result.n_tokens;
             counts_.tokens_forced += part.forced;
@@ -235,14 +234,15 @@ void Answer::fill_choice(const SpanSpec & spec, const FixedText & fixed, TokenSe
 
 // Removes tokens from the end until the removed text consists of whole characters. Returns this text.
 std::string Answer::take_off_whole_characters(std::vector<llama_token> & tokens) const {
-    const ByteTrie & vocabulary = decoder_.model().vocabulary()->all();
     std::string text;
     size_t n = tokens.size();
     do {
-        if (n == 0 || vocabulary.text(tokens[n - 1]).empty()) {
+        const std::string last = n == 0 ? "" : decoder_.model().piece(tokens[n - 1]);
+        if (last.empty()) {
             return "";
         }
-        text.insert(0, vocabulary.text(tokens[--n]));
+        text.insert(0, last);
+        --n;
     } while (inside_character(text));
     tokens.resize(n);
     return text;
@@ -273,7 +273,6 @@ void Answer::fill_value(const SpanSpec & spec, const FixedText & fixed, TokenSel
 
 void Answer::write_value(const SpanSpec & spec, TextConstraint & constraint, TokenSelector & selector,
                          FillResult & result) {
-    const ByteTrie & vocabulary = decoder_.model().vocabulary()->all();
     if (spec.logprobs) {
         result.logprob = 0.0;
     }
@@ -302,14 +301,15 @@ void Answer::write_value(const SpanSpec & spec, TextConstraint & constraint, Tok
             break;
         }
         take(*token, constraint, selector, result);
-        n_unspellable -= std::min(n_unspellable, vocabulary.text(*token).size());
+        n_unspellable -= std::min(n_unspellable, decoder_.model().piece(*token).size());
     }
     const size_t n_tokens = sequence_.tokens().size();
     append_fixed_text({n_tokens, end.text + spec.after.substr(constraint.n_after())});
     result.text += end.text.substr(end.n_before);
-    for (size_t i = n_tokens, n_bytes = 0; end.ends_value && n_bytes < end.text.size(); ++i) {
+    const std::vector<llama_token> & tokens = sequence_.tokens();
+    for (size_t i = n_tokens, n_bytes = 0; end.ends_value && n_bytes < end.text.size() && i < tokens.size(); ++i) {
         ++result.n_tokens;
-        n_bytes += vocabulary.text(sequence_.tokens()[i]).size();
+        n_bytes += decoder_.model().piece(tokens[i]).size();
     }
 }
 
@@ -345,7 +345,7 @@ void Answer::take(llama_token token, TextConstraint & constraint, TokenSelector 
 // Chooses from a few tokens. Only their logits are computed.
 llama_token Answer::choose_of_few(TokenSpan legal, TokenSelector & selector) {
     std::vector<float> logits(legal.size);
-    sequence_.row_of(legal, options_).gather(legal, logits.data());
+    sequence_.row_of_few(options_).gather(legal, logits.data());
     const Stopwatch stopwatch(counts_.select_ns);
     ++counts_.decisions;
     counts_.candidates_seen += static_cast<int64_t>(legal.size);

@@ -37,13 +37,12 @@ ggml_type kv_type_from_name(const std::string & option, const std::string & name
 }
 
 KvCache::KvCache(const Model & model, llama_context * context, KvTypes types, int32_t n_slots, int32_t n_lanes,
-                 int32_t park_after)
+                 bool parks)
     : model_(model),
       context_(context),
       types_(types),
       is_unified_(context->get_cparams().kv_unified),
-      reads_all_cells_(!context->get_cparams().flash_attn),
-      park_after_(is_unified_ && is_worth_parking(model) ? park_after : 0),
+      parks_(parks && is_unified_ && is_worth_parking(model)),
       slots_(n_slots, !is_unified_) {
     for (int32_t lane = n_lanes; lane-- > 0;) {
         free_lanes_.push_back(n_slots + lane);
@@ -138,35 +137,47 @@ bool KvCache::make_room() {
     if (slot == nullptr) {
         return false;
     }
-    if (slot->n_wanted > 0 || park_after_ == 0 || !park(*slot)) {
+    if (slot->n_wanted > 0) {
         truncate(*slot, slot->n_wanted);
+    } else {
+        evict(*slot);
     }
     return true;
 }
 
-// ---- Parking --------------------------------------------------------------------------------------
-
-// If every pass reads all cells, unneeded ones slow it down. Copying a cell to the host and back takes about as
-// long as reading it in a few passes of one token. The tokens of a long pass share the cost of reading a cell, so 16 of
-// them count as one pass.
-void KvCache::count_pass(size_t n_tokens) {
-    constexpr size_t tokens_of_a_pass = 16;
-    if (park_after_ == 0 || !reads_all_cells_) {
-        return;
-    }
-    const auto n_passes = static_cast<int32_t>((n_tokens + tokens_of_a_pass - 1) / tokens_of_a_pass);
-    for (Slot & slot : slots_.all()) {
-        const bool is_idle = slot.n_wanted == 0 && !slot.cached.empty();
-        slot.n_idle_passes = is_idle ? slot.n_idle_passes + n_passes : 0;
-        if (slot.n_idle_passes > park_after_) {
-            park(slot);
-        }
+void KvCache::evict(Slot & slot) {
+    if (!parks_ || slot.cached.empty() || !park(slot)) {
+        truncate(slot, 0);
     }
 }
 
+size_t KvCache::n_needed_cells(const Slot & slot, const llama_token * text, size_t n) const {
+    using Text = std::pair<const llama_token *, const llama_token *>;  // begin and end
+    std::vector<Text> texts{{text, text + n}};
+    for (const Slot & other : slots_.all()) {
+        if (&other != &slot) {
+            const llama_token * begin = other.cached.data();
+            texts.emplace_back(begin, begin + std::min<size_t>(other.cached.size(), other.n_wanted));
+        }
+    }
+    std::sort(texts.begin(), texts.end(), [](const Text & a, const Text & b) {
+        return std::lexicographical_compare(a.first, a.second, b.first, b.second);
+    });
+    // In this order, what a text shares with any text before it, it shares with the text just before it.
+    size_t n_cells = 0;
+    Text before{};
+    for (const Text & each : texts) {
+        const auto shared = std::mismatch(each.first, each.second, before.first, before.second).first;
+        n_cells += static_cast<size_t>(each.second - shared);
+        before = each;
+    }
+    return n_cells;
+}
+
+// ---- Parking --------------------------------------------------------------------------------------
+
 // Returns false if there is not enough memory; the slot is then unchanged.
 bool KvCache::park(Slot & slot) {
-    slot.n_idle_passes = 0;
     try {
         slot.parked = {slot.cached, copy_state(slot)};
     } catch (const std::exception &) {

@@ -1,8 +1,7 @@
 // The contents of a llama_context's KV cache: slots, one per stream, and lanes, which are temporary branches of a slot.
 //
-// If the cache is full, the tokens of closed streams are parked: they are moved to host memory, and restored for a
-// prompt that begins with the same tokens. Without flash attention, every pass reads all cells in use, whether or not
-// its streams need them; tokens are then parked earlier, after some passes that did not use them.
+// If the cache is full, the tokens of closed streams, and of open streams that have to wait, are parked: they are moved
+// to host memory, and restored for a prompt that begins with the same tokens.
 //
 // Not thread-safe: only the thread that runs forward passes may use it (engine/pass/pass_queue.h). The table of slots
 // is thread-safe.
@@ -32,11 +31,9 @@ ggml_type kv_type_from_name(const std::string & option, const std::string & name
 
 class KvCache {
 public:
-    // For a context whose first n_slots sequences are slots, followed by n_lanes lanes. With park_after = 0, tokens are
-    // never parked. If every pass reads all cells, tokens that no stream needs are parked after park_after passes of
-    // other streams; a long pass counts as several.
-    KvCache(const Model & model, llama_context * context, KvTypes types, int32_t n_slots, int32_t n_lanes,
-            int32_t park_after);
+    // For a context whose first n_slots sequences are slots, followed by n_lanes lanes. With `parks` false, tokens are
+    // dropped instead of parked.
+    KvCache(const Model & model, llama_context * context, KvTypes types, int32_t n_slots, int32_t n_lanes, bool parks);
 
     SlotTable & slots() { return slots_; }
 
@@ -66,8 +63,12 @@ public:
     // Frees cells that no open stream needs. Returns false if there are none.
     bool make_room();
 
-    // Counts a pass of n_tokens tokens before it begins. Parks slots that have been idle for too many passes.
-    void count_pass(size_t n_tokens);
+    // Removes all tokens of a slot. Its stream decodes them again, or has them restored, when it needs them.
+    void evict(Slot & slot);
+
+    // Returns how many cells the open streams need if this slot holds `n` tokens of `text`. Texts with the same
+    // beginning share cells.
+    size_t n_needed_cells(const Slot & slot, const llama_token * text, size_t n) const;
 
     // The number of parked tokens, at most the number of cells. Safe from any thread.
     size_t n_parked() const { return n_parked_.load(std::memory_order_relaxed); }
@@ -119,8 +120,7 @@ private:
     llama_context * context_;
     const KvTypes types_;
     const bool is_unified_;
-    const bool reads_all_cells_;  // in every pass
-    const int32_t park_after_;
+    const bool parks_;
     SlotTable slots_;
     std::vector<llama_seq_id> free_lanes_;
     std::atomic<size_t> n_parked_{0};

@@ -45,7 +45,7 @@ Slot & SlotTable::acquire(const SlotWish & wish) {
     }
     chosen->is_taken_ = true;
     chosen->cache_key_ = wish.cache_key;
-    chosen->last_used_ = ++clock_;
+    chosen->last_used_ = chosen->opened = ++clock_;
     return *chosen;
 }
 
@@ -99,6 +99,24 @@ Slot * SlotTable::least_recently_used() {
 
 Slot * SlotTable::least_recently_used_parked() {
     return least_recently_used([](const Slot & slot) { return !slot.parked.tokens.empty(); });
+}
+
+Slot * SlotTable::last_opened(const Slot & except) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    Slot * last = nullptr;
+    for (Slot & slot : slots_) {
+        const bool holds_tokens = slot.is_taken_ && &slot != &except && !slot.cached.empty();
+        if (holds_tokens && (last == nullptr || slot.opened > last->opened)) {
+            last = &slot;
+        }
+    }
+    return last;
+}
+
+int32_t SlotTable::n_taken() {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return static_cast<int32_t>(
+        std::count_if(slots_.begin(), slots_.end(), [](const Slot & slot) { return slot.is_taken_; }));
 }
 
 Slot * SlotTable::least_recently_used(const std::function<bool(const Slot &)> & among) {

@@ -35,9 +35,11 @@ struct Slot {
     // The number of tokens that the slot's stream still needs; 0 without a stream.
     std::atomic<size_t> n_wanted{0};
 
-    // The parked tokens of a closed stream, and the number of passes since the slot was last used.
+    // Tokens that were moved out of the cache.
     ParkedText parked;
-    int32_t n_idle_passes = 0;
+
+    // Orders the open streams: streams that were opened later have larger numbers. Set by SlotTable::acquire().
+    std::atomic<uint64_t> opened{0};
 
 private:
     friend class SlotTable;
@@ -72,10 +74,18 @@ public:
     // Returns the least recently used slot with tokens that no stream needs, or nullptr.
     Slot * least_recently_used();
 
+    // Returns the slot of the open stream that was opened last, among the slots with tokens in the cache except one;
+    // nullptr if there is none.
+    Slot * last_opened(const Slot & except);
+
+    // The number of open streams.
+    int32_t n_taken();
+
     // Returns the least recently used slot with parked tokens, or nullptr.
     Slot * least_recently_used_parked();
 
     std::deque<Slot> & all() { return slots_; }
+    const std::deque<Slot> & all() const { return slots_; }
     int32_t size() const { return static_cast<int32_t>(slots_.size()); }
 
 private:

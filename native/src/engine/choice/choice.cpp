@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "engine/choice/label_search.h"
+#include "engine/choice/path_reader.h"
 #include "engine/choice/tree_plan.h"
 #include "json_input.h"
 #include "log.h"
@@ -37,7 +38,7 @@ void Choice::end_if_over() {
         return;
     }
     if (const std::string * name = constraint.leaf_name()) {
-        leaf_ = LeafResult{*name, span_->logprob};
+        leaf_ = LeafResult{constraint.leaf(), *name, span_->logprob};
     }
     if (constraint.end() == End::departed) {
         ++counts_.trie_departures;
@@ -237,7 +238,7 @@ void Choice::require_beginning() const {
 TokenSelector::SpanLogits Choice::span_logits() {
     if (!span_->has_trie()) {
         count_strategy_of_one_path();
-        return span_->gather(row(span_->constraint().may_end(), span_->constraint().allowed()));
+        return span_->gather(row(span_->constraint().may_end()));
     }
     const TokenTrie::Node node = span_->node();
     if (span_->knows(node)) {
@@ -248,12 +249,10 @@ TokenSelector::SpanLogits Choice::span_logits() {
         return span_->logits_at(node);
     }
     count_strategy_of_one_path();
-    return span_->gather(row(span_->needs_vocabulary(node), span_->constraint().allowed()));
+    return span_->gather(row(span_->needs_vocabulary(node)));
 }
 
-LogitsRow Choice::row(bool whole, TokenSpan tokens) {
-    return whole ? LogitsRow(sequence_.logits()) : sequence_.row_of(tokens, options_);
-}
+LogitsRow Choice::row(bool whole) { return whole ? LogitsRow(sequence_.logits()) : sequence_.row_of_few(options_); }
 
 void Choice::count_strategy_of_one_path() {
     const bool reference = options_.strategy == Strategy::token_by_token;
@@ -315,34 +314,23 @@ const std::vector<double> & Choice::leaf_scores() {
 
 void Choice::learn_all_branches() {
     const TokenTrie & trie = span_->trie();
-    if (trie.is_branch(TokenTrie::root) && !span_->knows(TokenTrie::root)) {
-        span_->keep_row(TokenTrie::root, row(span_->needs_vocabulary(TokenTrie::root), trie.children(TokenTrie::root)));
-    }
-    if (options_.strategy != Strategy::token_by_token) {
-        try {
-            for (const TreeBatch & batch : plan_tree(trie, TokenTrie::root, decoder_.tree_limits())) {
-                decode_batch(batch, TokenTrie::root);
-            }
-        } catch (const ContextFull &) {
-            // There may still be room for one path at a time.
-        }
-    }
-    // Branch by branch: the reference, and the fallback if a tree does not fit or the model cannot fork.
-    const size_t n_before = sequence_.tokens().size();
+    std::vector<std::pair<TokenPath, TokenTrie::Node>> branches;
     for (TokenTrie::Node node = 0; node < trie.n_nodes(); ++node) {
-        if (!trie.is_branch(node) || span_->knows(node)) {
-            continue;
+        if (trie.is_branch(node) && !span_->knows(node)) {
+            branches.emplace_back(TokenPath({}, trie.path(node)), node);
         }
-        const std::vector<Token> path = trie.path(node);
-        sequence_.append(path.data(), path.size());
-        try {
-            span_->keep_row(node, LogitsRow(sequence_.logits()));
-        } catch (...) {
-            sequence_.truncate(n_before);
-            throw;
-        }
-        sequence_.truncate(n_before);
     }
+    std::sort(branches.begin(), branches.end(), [](const auto & a, const auto & b) { return a.first < b.first; });
+    std::vector<TokenPath> paths;
+    paths.reserve(branches.size());
+    for (auto & branch : branches) {
+        paths.push_back(std::move(branch.first));
+    }
+    PathReader(sequence_, options_, counts_)
+        .read(
+            paths,
+            [&](size_t path) { return !options_.restricts_head() || span_->needs_vocabulary(branches[path].second); },
+            [&](size_t path, const LogitsRow & row) { span_->keep_row(branches[path].second, row); });
 }
 
 }  // namespace eliza

@@ -61,6 +61,7 @@ public:
     std::optional<llama_token> take_drawn() { return std::exchange(drawn_, std::nullopt); }
 
     struct LeafResult {
+        int32_t index;  // in payload order
         std::string name;
         double logprob;
     };
@@ -88,7 +89,7 @@ private:
     void end_if_over();
     std::optional<llama_token> follow_best_leaf();
     void require_beginning() const;
-    LogitsRow row(bool whole, TokenSpan tokens);
+    LogitsRow row(bool whole);
     TokenSelector::SpanLogits span_logits();
     void count_strategy_of_one_path();
     bool run_tree(TokenTrie::Node from);

@@ -98,7 +98,7 @@ private:
             read.children.resize(children.size);
             row.gather(children, read.children.data());
             if (read.whole) {
-                log_total = is_known ? log_total : log_sum_exp(row.whole(), n_vocab);
+                log_total = is_known ? log_total : finite_total(log_sum_exp(row.whole(), n_vocab));
                 is_known = true;
                 read.log_total = log_total;
             }

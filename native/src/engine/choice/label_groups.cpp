@@ -20,6 +20,9 @@ LabelGroups::LabelGroups(const TokenTrie & trie, const std::vector<int32_t> & of
         return;
     }
     n_groups_ = static_cast<size_t>(*std::max_element(of_label.begin(), of_label.end())) + 1;
+    in_use_ = of_label;
+    std::sort(in_use_.begin(), in_use_.end());
+    in_use_.erase(std::unique(in_use_.begin(), in_use_.end()), in_use_.end());
     below_.assign(trie.n_nodes(), unknown);
     // Children have higher numbers than their parents.
     for (auto node = static_cast<TokenTrie::Node>(trie.n_nodes()); node-- > 0;) {
@@ -50,11 +53,11 @@ LabelGroups::Ranked LabelGroups::rank(const std::vector<Found> & found, const st
             add(most, group, prefix.logprob);
         }
     }
-    std::vector<int32_t> order = of_label_;
-    std::sort(order.begin(), order.end());
-    order.erase(std::unique(order.begin(), order.end()), order.end());
-    std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-        return known[static_cast<size_t>(a)] > known[static_cast<size_t>(b)];
+    std::vector<int32_t> order = in_use_;
+    const auto end_of_best = order.begin() + static_cast<std::ptrdiff_t>(std::min(n, order.size()));
+    std::partial_sort(order.begin(), end_of_best, order.end(), [&](int32_t a, int32_t b) {
+        const double of_a = known[static_cast<size_t>(a)], of_b = known[static_cast<size_t>(b)];
+        return of_a > of_b || (of_a == of_b && a < b);
     });
 
     Ranked ranked;

@@ -66,7 +66,8 @@ private:
 
     const TokenTrie & trie_;
     const std::vector<int32_t> & of_label_;
-    std::vector<int32_t> below_;  // by node
+    std::vector<int32_t> in_use_;  // the groups, ascending
+    std::vector<int32_t> below_;   // by node
     size_t n_groups_ = 0;
     std::unordered_map<TokenTrie::Node, std::vector<int32_t>> groups_below_;  // of the nodes asked for so far
 };

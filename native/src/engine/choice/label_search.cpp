@@ -326,8 +326,8 @@ void LabelSearch::keep(Node node, const LogitsRow & logits) {
     std::vector<float> of_children(children.size);
     logits.gather(children, of_children.data());
     const auto n_vocab = static_cast<size_t>(sequence_.decoder().model().n_vocab());
-    const double all =
-        needs_vocabulary(trie(), node) || place_.rule == LabelRule::joint ? log_sum_exp(logits.whole(), n_vocab) : 0.0;
+    const bool needs_all = needs_vocabulary(trie(), node) || place_.rule == LabelRule::joint;
+    const double all = needs_all ? finite_total(log_sum_exp(logits.whole(), n_vocab)) : 0.0;
     const BranchTotal total = place_.rule == LabelRule::joint
                                   ? BranchTotal{all, nothing}
                                   : total_of_branch(trie(), node, {of_children.data(), all});

@@ -26,9 +26,9 @@ bool needs_vocabulary(const TokenTrie & trie, TokenTrie::Node node) {
 BranchTotal total_of_branch(const TokenTrie & trie, TokenTrie::Node node, const NodeLogits & logits) {
     const double of_children = log_sum_exp(logits.children, trie.children(node).size);
     if (needs_vocabulary(trie, node)) {
-        return {logits.log_total, log_of_rest(of_children - logits.log_total)};
+        return {logits.log_total, log_of_rest(of_children - finite_total(logits.log_total))};
     }
-    return {of_children, -std::numeric_limits<double>::infinity()};
+    return {finite_total(of_children), -std::numeric_limits<double>::infinity()};
 }
 
 std::vector<double> legal_logprobs(const TokenTrie & trie, const LogitsAt & at) {

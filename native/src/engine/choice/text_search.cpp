@@ -209,6 +209,7 @@ void TextSearch::expand(const Prefix & prefix, const LogitsRow & row, std::vecto
         }
         ended.push_back({trie().leaf(prefix.state), prefix.logprob + ending});
     }
+    finite_total(log_total);
     for (size_t i = 0; i < n_longer; ++i) {
         Prefix longer{prefix.tokens, prefix.state, prefix.logprob + logits[i] - log_total};
         longer.tokens.push_back(tokens[i]);

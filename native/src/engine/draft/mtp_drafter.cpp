@@ -70,7 +70,7 @@ void MtpDrafter::start_anew() {
     params.draft.n_max = most_;
     params.draft.ctx_tgt = decoder_.context();
     params.draft.ctx_dft = context_.get();
-    params.draft.backend_sampling = !reads_cells() && decoder_.runner().can_gather(1);  // an assistant serves many
+    params.draft.backend_sampling = false;
     speculative_.reset();  // first, because its samplers are attached to the context
     speculative_.reset(common_speculative_init(params, static_cast<uint32_t>(sequence_) + 1));
     llama_memory_seq_rm(llama_get_memory(context_.get()), sequence_, -1, -1);

@@ -13,6 +13,7 @@
 #include "llama-arch.h"
 #include "llama-ext.h"
 #include "llama-model.h"
+#include "llama-vocab.h"
 #include "log.h"
 #include "platform/files.h"
 #include "platform/process.h"
@@ -64,9 +65,12 @@ std::string fingerprint_of(const std::vector<GgufFile> & files, const std::vecto
     return fingerprint;
 }
 
-bool report_progress(float fraction, void * progress) {
-    (*static_cast<const Progress *>(progress))("load", fraction);
-    return true;
+// Returns false to stop loading.
+bool report_progress(float fraction, void * callback) {
+    if (const Progress & progress = *static_cast<const Progress *>(callback)) {
+        progress("load", fraction);
+    }
+    return !WorkBeforeExit::must_stop();
 }
 
 int32_t checked_size(size_t size, const char * what) {
@@ -92,9 +96,16 @@ std::shared_ptr<Model> Model::load(const std::string & path, const ModelSettings
                                    const Progress & progress) {
     init_backend();
     const std::lock_guard<std::mutex> lock(registry().mutex);
-    Loaded & known = registry().models[{path, settings}];
-    if (auto model = known.model.lock(); model != nullptr && first_changed(known.files) == nullptr) {
-        return model;
+    std::map<Key, Loaded> & models = registry().models;
+    const Key key{path, settings};
+    if (const auto known = models.find(key); known != models.end()) {
+        if (auto model = known->second.model.lock();
+            model != nullptr && first_changed(known->second.files) == nullptr) {
+            return model;
+        }
+    }
+    for (auto known = models.begin(); known != models.end();) {  // forget models that are no longer open
+        known = known->second.model.expired() ? models.erase(known) : std::next(known);
     }
 
     std::vector<GgufFile> files = check_model_file(path);
@@ -112,13 +123,12 @@ std::shared_ptr<Model> Model::load(const std::string & path, const ModelSettings
         opened.push_back(nullptr);
         params.devices = opened.data();
     }
-    if (progress) {
-        params.progress_callback = report_progress;
-        params.progress_callback_user_data = const_cast<Progress *>(&progress);
-    }
+    params.progress_callback = report_progress;
+    params.progress_callback_user_data = const_cast<Progress *>(&progress);
     const LlamaErrorCapture capture;
     llama_model * raw = [&] {
         const AbortGuard guard;
+        const WorkBeforeExit work;
         return llama_model_load_from_file(path_of(path).u8string().c_str(), params);
     }();
     if (raw == nullptr) {
@@ -134,7 +144,7 @@ std::shared_ptr<Model> Model::load(const std::string & path, const ModelSettings
     if (const GgufFile * changed = first_changed(files)) {
         throw Error(ELIZA_ERR_BUNDLE_INVALID, changed->path + " was changed while it was loaded: load the model again");
     }
-    known = {model, std::move(files)};
+    models[key] = {model, std::move(files)};
     return model;
 }
 
@@ -273,7 +283,18 @@ void Model::require_fit(const Model & assistant) const {
     }
 }
 
+// Some files ask for an end token after every text. It is right for embeddings, but a prompt is to be continued.
 std::vector<llama_token> Model::tokenize(std::string_view text, bool add_special, bool parse_special) const {
+    std::vector<llama_token> tokens = tokenize_whole(text, add_special, parse_special);
+    const bool has_end =
+        add_special && llama_vocab_get_add_eos(vocab()) && !tokens.empty() && tokens.back() == llama_vocab_eos(vocab());
+    if (has_end) {
+        tokens.pop_back();
+    }
+    return tokens;
+}
+
+std::vector<llama_token> Model::tokenize_whole(std::string_view text, bool add_special, bool parse_special) const {
     const int32_t length = checked_size(text.size(), "the text's length in bytes");
     // Every token has at least one byte, except for special tokens added at the ends.
     std::vector<llama_token> tokens(text.size() + 2);
@@ -301,23 +322,25 @@ std::vector<llama_token> Model::tokenize(std::string_view text, bool add_special
     return tokens;
 }
 
+// As llama_detokenize(), except for one step: for many vocabularies, that function then removes spaces before
+// punctuation
+// ("clean up tokenization spaces"), so that the text is not the text of the tokens.
 std::string Model::detokenize(const llama_token * tokens, size_t n, bool remove_special, bool unparse_special) const {
     check_tokens(tokens, n);
-    std::string text(n * 8 + 16, '\0');
-    const auto run = [&] {
-        return llama_detokenize(vocab(), tokens, static_cast<int32_t>(n), text.data(),
-                                checked_size(text.size(), "the text's length in bytes"), remove_special,
-                                unparse_special);
-    };
-    int32_t size = run();
-    if (size < 0) {
-        text.resize(static_cast<size_t>(-size));
-        size = run();
+    const llama_token * end = tokens + n;
+    bool has_space_prefix = vocab()->get_add_space_prefix();
+    if (remove_special && n > 0 && llama_vocab_get_add_bos(vocab()) && *tokens == llama_vocab_bos(vocab())) {
+        ++tokens;
+        has_space_prefix = false;
     }
-    if (size < 0) {
-        throw Error(ELIZA_ERR_FFI_FAULT, "llama.cpp could not detokenize " + std::to_string(n) + " tokens");
+    if (remove_special && tokens < end && llama_vocab_get_add_eos(vocab()) && *(end - 1) == llama_vocab_eos(vocab())) {
+        --end;
     }
-    text.resize(static_cast<size_t>(size));
+    std::string text;
+    for (; tokens < end; ++tokens) {
+        text += token_piece(vocab(), *tokens, unparse_special, has_space_prefix ? 1 : 0);
+        has_space_prefix = false;
+    }
     return text;
 }
 
@@ -326,7 +349,7 @@ std::string Model::piece(llama_token token) const { return token_piece(vocab(), 
 std::optional<std::vector<llama_token>> Model::tokens_inside(std::string_view text) const {
     // SentencePiece adds a space at the beginning. In that case the text is tokenized after a line break,
     // whose tokens are then removed.
-    static const std::string anchor = "\n";
+    constexpr std::string_view anchor = "\n";
     const auto spells_text = [&](const std::vector<llama_token> & tokens) {
         std::string spelled;
         for (const llama_token token : tokens) {
@@ -340,7 +363,7 @@ std::optional<std::vector<llama_token>> Model::tokens_inside(std::string_view te
             return tokens;
         }
         const std::vector<llama_token> before = tokenize(anchor, false, false);
-        tokens = tokenize(anchor + std::string(text), false, false);
+        tokens = tokenize(std::string(anchor).append(text), false, false);
         if (tokens.size() > before.size() && std::equal(before.begin(), before.end(), tokens.begin())) {
             tokens.erase(tokens.begin(), tokens.begin() + static_cast<ptrdiff_t>(before.size()));
             if (spells_text(tokens)) {

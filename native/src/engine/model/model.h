@@ -120,7 +120,12 @@ public:
     // Throws an Error if this assistant cannot read the KV cache of this model.
     void require_fit(const Model & assistant) const;
 
+    // Tokenizes a text that is to be continued. With add_special, adds the tokens that belong before a text.
     std::vector<llama_token> tokenize(std::string_view text, bool add_special, bool parse_special) const;
+
+    // Tokenizes a whole text. With add_special, adds the tokens that belong before and after it.
+    std::vector<llama_token> tokenize_whole(std::string_view text, bool add_special, bool parse_special) const;
+
     std::string detokenize(const llama_token * tokens, size_t n, bool remove_special, bool unparse_special) const;
 
     // Returns the tokens of a text as it would be tokenized in the middle of another one, or nothing if no tokens spell

@@ -19,14 +19,15 @@ int32_t lanes_for(const Model & model, const Options & options) {
     return options.kv_unified && !model.is_recurrent() ? max_lanes : 0;
 }
 
-int32_t most_rows(const Model & model) {
+int32_t rows_within_memory(const Model & model) {
     const size_t row_bytes = static_cast<size_t>(model.n_vocab()) * sizeof(float);
     return static_cast<int32_t>(std::max<size_t>(1, max_row_bytes / row_bytes));
 }
 
 // The pass of a tree also decodes the token before the tree, so the tree has one token less than a batch.
 TreeLimits limits_for(const PassRunner & runner, int32_t n_lanes) {
-    return n_lanes > 0 ? TreeLimits{runner.n_batch() - 1, most_rows(runner.model()), n_lanes} : TreeLimits{0, 0, 0};
+    return n_lanes > 0 ? TreeLimits{runner.n_batch() - 1, rows_within_memory(runner.model()), n_lanes}
+                       : TreeLimits{0, 0, 0};
 }
 
 }  // namespace
@@ -34,12 +35,14 @@ TreeLimits limits_for(const PassRunner & runner, int32_t n_lanes) {
 Decoder::Decoder(const std::shared_ptr<Model> & model, std::shared_ptr<ComputeThreads> threads, const Options & options,
                  const DecoderSettings & settings)
     : runner_(model, std::move(threads), options, settings.types, settings.n_snapshots, lanes_for(*model, options)),
-      cache_(*model, context(), settings.types, options.n_slots, lanes_for(*model, options), options.park_after),
+      cache_(*model, context(), settings.types, options.n_slots, lanes_for(*model, options), options.parks),
       tree_limits_(limits_for(runner_, lanes_for(*model, options))),
       queue_(runner_, cache_, options.share_passes && model->can_share_passes(),
-             std::max(most_rows(*model), options.n_slots)) {}
+             std::max(rows_within_memory(*model), options.n_slots)) {}
 
-int32_t Decoder::most_ahead() const { return std::min(cache_.most_revocable(n_batch()), most_rows(model()) - 1); }
+int32_t Decoder::most_rows() const { return std::min(n_batch(), rows_within_memory(model())); }
+
+int32_t Decoder::most_ahead() const { return std::min(cache_.most_revocable(n_batch()), most_rows() - 1); }
 
 std::shared_ptr<llama_context> Decoder::context_of_assistant(const std::shared_ptr<Model> & assistant) {
     const auto found = assistants_.find(assistant);
@@ -120,7 +123,6 @@ PassCost Decoder::measure_cost(CancelFlag & cancelled) {
     const KvCache::Fork fork(cache_, nullptr, 1);
     const llama_seq_id lane = fork.lanes().front();
     llama_memory_t memory = llama_get_memory(context());
-    const PassRunner::Wanted some_logits{/*whole=*/false, {}};
     const auto time = [&](int32_t n_tokens, int32_t n_rows) {
         Batch batch;
         for (int32_t i = 0; i < n_tokens; ++i) {
@@ -129,9 +131,9 @@ PassCost Decoder::measure_cost(CancelFlag & cancelled) {
         double best = std::numeric_limits<double>::infinity();
         for (int repeat = 0; repeat < 3; ++repeat) {  // the first repetition also builds the graph
             const int64_t start = llama_time_us();
-            PassRunner::Result result = runner_.run(batch, some_logits);
+            PassRunner::Result result = runner_.run(batch, Rows::some);
             while (result == PassRunner::no_room && cache_.make_room()) {
-                result = runner_.run(batch, some_logits);
+                result = runner_.run(batch, Rows::some);
             }
             if (result == PassRunner::no_room) {
                 throw ContextFull("the KV cache has no room to measure a pass");

@@ -43,6 +43,9 @@ public:
     int32_t n_batch() const { return runner_.n_batch(); }
     int32_t n_ctx() const { return static_cast<int32_t>(llama_n_ctx_seq(context())); }
 
+    // Returns how many rows of logits a pass may compute for one sequence.
+    int32_t most_rows() const;
+
     // Returns how many drafted tokens a pass may decode: all of them may have to be removed from the cache again, and
     // their rows of logits are kept.
     int32_t most_ahead() const;

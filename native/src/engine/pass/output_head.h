@@ -62,32 +62,27 @@ private:
     std::vector<HiddenState> rows_;
 };
 
-// One row of logits, in one of three forms: all logits, the logits of some tokens, or a hidden state and the output
-// head that computes logits on request.
+// How much of a row of logits is needed.
+enum class Rows {
+    whole,  // the logits of all tokens
+    some    // the logits of some tokens: the pass may stop before the output head
+};
+
+// One row of logits, in one of two forms: all logits, or a hidden state and the output head that computes logits on
+// request.
 class LogitsRow {
 public:
     explicit LogitsRow(const float * whole) : whole_(whole) {}
-    // Makes a row of the logits of some tokens. gather() must then be called with the same tokens in the same order.
-    static LogitsRow of_tokens(const float * gathered) {
-        LogitsRow row(nullptr);
-        row.gathered_ = gathered;
-        return row;
-    }
     LogitsRow(const OutputHead & head, const HiddenState & hidden) : head_(&head), hidden_(&hidden) {}
 
     // Returns all logits, or nullptr if the row has another form.
     const float * whole() const { return whole_; }
 
-    // Return the hidden state or the logits of some tokens, or nullptr if the row has another form.
+    // Returns the hidden state, or nullptr if the row has another form.
     const HiddenState * hidden() const { return hidden_; }
-    const float * gathered() const { return gathered_; }
 
     // Writes the logits of some tokens to `out`.
     void gather(TokenSpan tokens, float * out) const {
-        if (gathered_ != nullptr) {
-            std::copy(gathered_, gathered_ + tokens.size, out);
-            return;
-        }
         if (whole_ == nullptr) {
             head_->logits(*hidden_, tokens, out);
             return;
@@ -99,7 +94,6 @@ public:
 
 private:
     const float * whole_ = nullptr;
-    const float * gathered_ = nullptr;
     const OutputHead * head_ = nullptr;
     const HiddenState * hidden_ = nullptr;
 };

@@ -9,6 +9,15 @@ namespace eliza {
 
 using Kind = PassRequest::Kind;
 
+namespace {
+
+// If all requests wait for room in the cache, how often to look for it, and how long streams that have tokens there may
+// take until their next request. Streams usually ask for the next pass within a millisecond.
+constexpr std::chrono::milliseconds look_again{5};
+constexpr int64_t most_idle_us = 100 * 1000;
+
+}  // namespace
+
 PassQueue::PassQueue(PassRunner & runner, KvCache & cache, bool share, int32_t max_rows)
     : runner_(runner),
       scheduler_(runner, cache, max_rows, share),
@@ -202,11 +211,12 @@ void PassQueue::lead(std::unique_lock<std::mutex> & lock, PassRequest & me) {
     const int64_t start = llama_time_us();
     Wakes wakes;
     std::vector<PassRequest *> held;
+    const bool may_evict = start - last_progress_us_ > most_idle_us;
     try {
         wakes.reserve(waiting_.size());  // now, because nothing may throw once requests are held
         held = hold_candidates();
         lock.unlock();
-        const PassScheduler::Pass pass = scheduler_.select(held);
+        const PassScheduler::Pass pass = scheduler_.select(held, may_evict);
         lock.lock();
         runner_.clear_stop();
         running_ = &pass;
@@ -229,6 +239,10 @@ void PassQueue::lead(std::unique_lock<std::mutex> & lock, PassRequest & me) {
         me.fail(std::current_exception());
     }
     const int64_t microseconds = llama_time_us() - start;
+    const bool all_wait = std::all_of(held.begin(), held.end(), [](const PassRequest * request) {
+        return request->part.outcome == PassRequest::Part::Outcome::waits;
+    });
+    last_progress_us_ = all_wait ? last_progress_us_ : llama_time_us();
     for (PassRequest * request : held) {
         note_outcome(*request, microseconds);
         if (request != &me && (request->is_done || request->cancelled.is_set() || request->progress)) {
@@ -253,6 +267,9 @@ void PassQueue::lead(std::unique_lock<std::mutex> & lock, PassRequest & me) {
     lock.lock();
     if (!me.is_done) {
         is_led_ = false;  // only after lock(), so that this thread leads the next pass, too
+        if (all_wait && !me.error) {
+            wake_of(me).wait_for(lock, look_again);
+        }
     }
 }
 
@@ -291,14 +308,20 @@ void PassQueue::wait_for_companions(std::unique_lock<std::mutex> & lock, const P
 // Holds the requests that may go through the model together now.
 std::vector<PassRequest *> PassQueue::hold_candidates() {
     std::vector<PassRequest *> candidates;
+    bool is_first = true;
     for (PassRequest * request : waiting_) {
         if (request->cancelled.is_set()) {
             continue;
         }
+        if (request->is_suspended) {
+            candidates.push_back(request);
+            continue;
+        }
         const bool is_alone = request->kind == Kind::alone || !request->may_share || !share_;
-        if (is_alone && (request->kind == Kind::alone || !candidates.empty())) {
+        if (is_alone && (request->kind == Kind::alone || !is_first)) {
             break;  // the requests before it go first
         }
+        is_first = false;
         candidates.push_back(request);
         if (is_alone) {
             break;

@@ -89,6 +89,7 @@ private:
     int32_t n_expected_ = 0;
     std::condition_variable companion_came_;
     int64_t last_pass_us_ = 0;
+    int64_t last_progress_us_ = 0;  // when a request last got something from a pass
 };
 
 }  // namespace eliza

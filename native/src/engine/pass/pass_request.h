@@ -27,12 +27,6 @@ struct PassCounts {
     int64_t bytes_copied = 0;   // bytes of logits and hidden states copied from the device
 };
 
-// How much of a row of logits is needed.
-enum class Rows {
-    whole,  // the logits of all tokens
-    some    // the logits of some tokens: the pass may stop before the output head
-};
-
 struct PassRequest {
     enum class Kind {
         text,    // decode a text into the slot, and a tree of tokens after it if there is one; report rows of logits
@@ -61,8 +55,7 @@ struct PassRequest {
     size_t n_rows = 0;
     const TreeBatch * tree = nullptr;
     Rows rows = Rows::whole;
-    TokenSpan gather{nullptr, 0};  // with Rows::some: only these tokens, if the device can select their logits
-    bool may_share = true;         // false: the passes must not contain tokens of other requests
+    bool may_share = true;  // false: the passes must not contain tokens of other requests
 
     // The next four are called by the thread that runs the pass, while all other requests wait.
 
@@ -95,8 +88,9 @@ struct PassRequest {
     // ---- State of PassScheduler, used by the thread that runs passes ----------------------------
 
     bool is_prepared = false;
-    size_t n_matched = 0;    // tokens that the cache held when the request was prepared
-    size_t n_to_decode = 0;  // tokens that it did not hold
+    bool is_suspended = false;  // its tokens have left the full cache, and it waits until there is room
+    size_t n_matched = 0;       // tokens that the cache held when the request was prepared
+    size_t n_to_decode = 0;     // tokens that it did not hold
 
     // The request's part of the current pass.
     struct Part {

@@ -90,7 +90,6 @@ PassRunner::PassRunner(std::shared_ptr<Model> model, std::shared_ptr<ComputeThre
     if (llama_get_memory(context_.get()) == nullptr) {
         throw Error(ELIZA_ERR_BUNDLE_INVALID, "the model keeps no KV cache: it cannot generate text");
     }
-    may_gather_ = options.backend_sampling;
     threads_->attach_to(context_.get());
     n_batch_ = std::min(options.n_batch, static_cast<int32_t>(llama_n_batch(context_.get())));
 }
@@ -104,7 +103,8 @@ void PassRunner::set_layout_of_cells(llama_context_params & params) const {
 }
 
 bool PassRunner::is_stopped(void * runner) {
-    return static_cast<PassRunner *>(runner)->is_stopped_.load(std::memory_order_relaxed);
+    return static_cast<PassRunner *>(runner)->is_stopped_.load(std::memory_order_relaxed) ||
+           WorkBeforeExit::must_stop();
 }
 
 void PassRunner::compute_logits(const std::vector<const HiddenState *> & hidden,
@@ -113,23 +113,19 @@ void PassRunner::compute_logits(const std::vector<const HiddenState *> & hidden,
     head_.all_logits(hidden, turn.n_threads(), threads_->pool(), out);
 }
 
-PassRunner::Result PassRunner::run(Batch & batch, const Wanted & wanted) {
-    attach_gathers(wanted);
-    const bool stop_before_head = !wanted.whole && head_.can_stop();
-    row_kind_ = !wanted.gather.empty() && n_gathered_ > 0 ? RowKind::gathered
-                : stop_before_head                        ? RowKind::hidden
-                                                          : RowKind::whole;
+PassRunner::Result PassRunner::run(Batch & batch, Rows rows) {
+    has_hidden_rows_ = rows == Rows::some && head_.can_stop();
     const llama_batch tokens = batch.get(all_rows_);
     if (const bool keep = n_readers_ > 0; keep != keeps_hidden_states_) {
         llama_set_embeddings_nextn(context_.get(), keep, /*masked=*/false);
         keeps_hidden_states_ = keep;
     }
     check_rpc_connections(model_->rpc_servers());
-    head_.begin_pass(row_kind_ == RowKind::hidden);
+    head_.begin_pass(has_hidden_rows_);
     const LlamaErrorCapture capture(/*failure_is_usual=*/true);  // if the cache is full, the caller makes room
     const int32_t result = [&] {
         const auto n_tokens = static_cast<size_t>(tokens.n_tokens);
-        const size_t n_rows = row_kind_ == RowKind::hidden ? 0 : all_rows_ ? n_tokens : batch.n_rows();
+        const size_t n_rows = has_hidden_rows_ ? 0 : all_rows_ ? n_tokens : batch.n_rows();
         ComputeThreads::Turn turn(*threads_, context_.get(), model_->n_products(n_tokens, n_rows));
         turn.watch();
         const int32_t status = llama_decode(context_.get(), tokens);
@@ -140,7 +136,7 @@ PassRunner::Result PassRunner::run(Batch & batch, const Wanted & wanted) {
     if (result != done && result != no_room && result != stopped) {
         throw capture.error(ELIZA_ERR_FFI_FAULT, "llama_decode failed with " + std::to_string(result));
     }
-    if (result == done && row_kind_ == RowKind::hidden && head_.rows().size() != batch.n_rows()) {
+    if (result == done && has_hidden_rows_ && head_.rows().size() != batch.n_rows()) {
         // This graph has another form than the graph that look_at() has seen.
         log(LogLevel::warning,
             "eliza: a forward pass did not stop before the output head; later passes compute it, too");
@@ -148,19 +144,14 @@ PassRunner::Result PassRunner::run(Batch & batch, const Wanted & wanted) {
         if (!head_.rows().empty()) {
             return stopped;  // it stopped, but with other rows: the caller runs the pass again
         }
-        row_kind_ = RowKind::whole;  // it ran to its end: all logits are available
+        has_hidden_rows_ = false;  // it ran to its end: all logits are available
     }
     return static_cast<Result>(result);
 }
 
 LogitsRow PassRunner::take_row(size_t n, int32_t place_in_batch) {
-    if (row_kind_ == RowKind::hidden) {
+    if (has_hidden_rows_) {
         return LogitsRow(head_, head_.rows()[n]);
-    }
-    if (row_kind_ == RowKind::gathered) {
-        if (const float * logits = llama_get_sampled_logits_ith(context_.get(), place_in_batch)) {
-            return LogitsRow::of_tokens(logits);
-        }
     }
     float * logits = llama_get_logits_ith(context_.get(), place_in_batch);
     if (logits != nullptr) {
@@ -170,45 +161,9 @@ LogitsRow PassRunner::take_row(size_t n, int32_t place_in_batch) {
 }
 
 size_t PassRunner::bytes_of_row() const {
-    if (row_kind_ == RowKind::gathered) {
-        return sizeof(float) * n_gathered_;
-    }
     // If a pass stops before the head, llama.cpp still copies its row of logits, whose values are not used.
-    const int32_t n_hidden = row_kind_ == RowKind::hidden ? llama_model_n_embd_out(model_->get()) : 0;
+    const int32_t n_hidden = has_hidden_rows_ ? llama_model_n_embd_out(model_->get()) : 0;
     return sizeof(float) * static_cast<size_t>(model_->n_vocab() + n_hidden);
-}
-
-void PassRunner::attach_gathers(const Wanted & wanted) {
-    n_gathered_ = 0;
-    if (wanted.gather.empty()) {
-        for (const auto & attached : gathers_) {
-            llama_set_sampler(context_.get(), attached.first, nullptr);
-        }
-        gathers_.clear();
-        return;
-    }
-    size_t n_most = 0;
-    for (const auto & [sequence, tokens] : wanted.gather) {
-        n_most = std::max<size_t>(n_most, tokens.size);
-    }
-    uint32_t width = LogitGather::least_width;
-    while (width < n_most) {
-        width *= 2;
-    }
-    for (const auto & [sequence, tokens] : wanted.gather) {
-        auto & attached = gathers_[sequence];
-        if (attached == nullptr || attached->width() < width) {
-            llama_set_sampler(context_.get(), sequence, nullptr);
-            attached = std::make_unique<LogitGather>(width);
-            if (!llama_set_sampler(context_.get(), sequence, attached->chain()) || !attached->is_supported()) {
-                may_gather_ = false;  // from this pass on, all logits are copied
-                attach_gathers({});
-                return;
-            }
-        }
-        attached->set_tokens(tokens);
-        n_gathered_ = attached->width();
-    }
 }
 
 }  // namespace eliza

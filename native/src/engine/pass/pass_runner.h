@@ -5,9 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "engine/cache/kv_cache.h"
@@ -17,7 +15,6 @@
 #include "engine/pass/batch.h"
 #include "engine/pass/output_head.h"
 #include "llama-cpp.h"
-#include "sampling/logit_gather.h"
 
 namespace eliza {
 
@@ -37,19 +34,12 @@ public:
     // Sets the parameters of a context that reads the KV cache of this one.
     void set_layout_of_cells(llama_context_params & params) const;
 
-    // The logits that a pass must compute in each row.
-    struct Wanted {
-        // All logits. If false, only the logits of some tokens, so the pass may stop before the output head.
-        bool whole = true;
-        std::vector<std::pair<llama_seq_id, TokenSpan>> gather;  // if not empty: only these tokens of each sequence
-    };
-
     // The results of llama_decode that are not an Error. After `stopped`, the caller must remove the pass's tokens from
     // the cache.
     enum Result : int32_t { done = 0, no_room = 1, stopped = 2 };
 
     // Runs llama_decode and waits until its results are complete.
-    Result run(Batch & batch, const Wanted & wanted);
+    Result run(Batch & batch, Rows rows);
 
     // Returns the n-th row of the last pass, counted from 0, which belongs to the token with index `place_in_batch`.
     // The row is valid until the next pass.
@@ -64,10 +54,6 @@ public:
 
     // Computes all logits of some hidden states.
     void compute_logits(const std::vector<const HiddenState *> & hidden, const std::vector<std::vector<float> *> & out);
-
-    // Returns whether the device can select the logits of n_tokens tokens, so that only these are copied to the host.
-    // Safe from any thread.
-    bool can_gather(size_t n_tokens) const { return may_gather_ && n_tokens <= LogitGather::most_width; }
 
     ComputeThreads & threads() { return *threads_; }
 
@@ -86,9 +72,6 @@ public:
 private:
     static bool is_stopped(void * runner);
 
-    // Makes the next passes gather the wanted logits, or none.
-    void attach_gathers(const Wanted & wanted);
-
     std::shared_ptr<Model> model_;
     const bool all_rows_;  // every token of a batch must want logits, which some architectures require
     const Model::TokenRange image_tokens_;
@@ -96,13 +79,9 @@ private:
     const KvTypes types_;
     const std::shared_ptr<ComputeThreads> threads_;  // must outlive the context, like the next two members
     OutputHead head_;
-    std::map<llama_seq_id, std::unique_ptr<LogitGather>> gathers_;
-    std::atomic<bool> may_gather_{false};
     std::atomic<int32_t> n_readers_{0};  // HiddenStateReader objects
     bool keeps_hidden_states_ = false;
-    enum class RowKind { whole, hidden, gathered };
-    RowKind row_kind_ = RowKind::whole;  // in the last pass
-    uint32_t n_gathered_ = 0;            // logits in a gathered row of the last pass
+    bool has_hidden_rows_ = false;  // the last pass stopped before the output head
     std::atomic<bool> is_stopped_{false};
     llama_context_ptr context_;
 };

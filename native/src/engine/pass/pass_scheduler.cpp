@@ -81,7 +81,7 @@ void PassScheduler::learn_piece(size_t n_tokens, double microseconds) {
                         std::max(first_piece, static_cast<size_t>(runner_.n_batch())));
 }
 
-PassScheduler::Pass PassScheduler::select(const Requests & waiting) {
+PassScheduler::Pass PassScheduler::select(const Requests & waiting, bool may_evict) {
     Requests texts, logits;
     for (PassRequest * request : waiting) {
         request->part = {};
@@ -90,6 +90,7 @@ PassScheduler::Pass PassScheduler::select(const Requests & waiting) {
     if (!logits.empty()) {
         return {PassRequest::Kind::logits, logits};
     }
+    texts = admitted(texts, may_evict);
     for (PassRequest * request : texts) {
         try {
             prepare(*request, /*may_copy=*/request == texts.front());  // the first is in the pass
@@ -100,6 +101,48 @@ PassScheduler::Pass PassScheduler::select(const Requests & waiting) {
     const auto has_failed = [](const PassRequest * request) { return request->error != nullptr; };
     texts.erase(std::remove_if(texts.begin(), texts.end(), has_failed), texts.end());
     return {PassRequest::Kind::text, texts.empty() ? texts : select_texts(texts)};
+}
+
+// Leaves out the suspended requests for which there is no room yet, and the new requests of streams that were opened
+// after a suspended one: otherwise short requests could keep a long one waiting for ever.
+PassScheduler::Requests PassScheduler::admitted(const Requests & texts, bool may_evict) {
+    PassRequest * first = nullptr;  // the suspended request whose stream was opened first
+    for (PassRequest * request : texts) {
+        if (request->is_suspended && (first == nullptr || request->slot.opened < first->slot.opened)) {
+            first = request;
+        }
+    }
+    if (first == nullptr) {
+        return texts;
+    }
+    if (has_room_for(*first)) {
+        first->is_suspended = false;
+        return {first};
+    }
+    const auto is_admitted = [&](const PassRequest * request) {
+        const bool is_new = request->n_known == 0 && request->slot.cached.empty();
+        return !request->is_suspended && (!is_new || request->slot.opened <= first->slot.opened);
+    };
+    Requests found;
+    std::copy_if(texts.begin(), texts.end(), std::back_inserter(found), is_admitted);
+    if (!found.empty() || !may_evict) {
+        return found;
+    }
+    for (Slot * idle; !has_room_for(*first) && (idle = cache_.slots().last_opened(first->slot)) != nullptr;) {
+        cache_.evict(*idle);
+    }
+    first->is_suspended = false;
+    return {first};
+}
+
+// Returns whether a suspended request can continue. The other streams need cells for their next tokens, too: a request
+// that continues too early would soon be suspended again.
+bool PassScheduler::has_room_for(const PassRequest & request) const {
+    constexpr size_t spare = 16;  // cells for each stream
+    const size_t n_streams = static_cast<size_t>(cache_.slots().n_taken());
+    const size_t n_needed = cache_.n_needed_cells(request.slot, request.text, request.n_text) + request.n_nodes();
+    const bool is_only_one = n_needed == request.n_text + request.n_nodes();
+    return is_only_one || n_needed + spare * n_streams <= llama_n_ctx(runner_.context());
 }
 
 // First the request that has waited longest, if there is room for all of it. Then all requests that need no more than
@@ -166,11 +209,6 @@ PassScheduler::Requests PassScheduler::select_texts(const Requests & waiting) {
 }
 
 void PassScheduler::run(const Pass & pass) {
-    size_t n_tokens = 0;
-    for (const PassRequest * request : pass.members) {
-        n_tokens += request->n_in_pass();
-    }
-    cache_.count_pass(n_tokens);
     if (pass.kind == PassRequest::Kind::logits) {
         compute_logits(pass.members);
     } else {
@@ -206,9 +244,9 @@ void PassScheduler::decode(Requests members) {
             for (PassRequest * member : members) {
                 add_to(batch, *member);
             }
-            const PassRunner::Wanted wanted = wanted_by(members);
+            const Rows rows = rows_for(members);
             do {
-                result = runner_.run(batch, wanted);
+                result = runner_.run(batch, rows);
             } while (result == PassRunner::no_room && cache_.is_unified() && cache_.make_room());
         } catch (...) {
             for (PassRequest * member : members) {
@@ -231,16 +269,42 @@ void PassScheduler::decode(Requests members) {
         if (result == PassRunner::stopped) {
             return;  // requests that are not cancelled go into the next pass
         }
-        // The request with the most tokens in the pass fills the context; among equals, the request with the most
-        // tokens in the cache. Dropping its tokens makes room for the others. If each slot has its own cells, a pass
-        // has one request or one token of each.
-        const auto fills =
-            std::max_element(members.begin(), members.end(), [](const PassRequest * a, const PassRequest * b) {
-                return std::make_pair(a->n_in_pass(), a->part.begin) < std::make_pair(b->n_in_pass(), b->part.begin);
-            });
-        (*fills)->fail(std::make_exception_ptr(context_full(**fills)));
-        cache_.truncate((*fills)->slot, (*fills)->n_matched);
-        members.erase(fills);
+        give_up_cells(members);
+    }
+}
+
+// Makes room in the full cache by removing the tokens of one stream, or one request from the pass.
+//
+// Streams that were opened first go first. The stream that was opened last loses its tokens, and waits until others
+// have ended. It then decodes its tokens again, so nothing is lost but time. A request fails only if the cache is too
+// small for it alone. A tree fails, too: its caller can decode one path at a time.
+void PassScheduler::give_up_cells(Requests & members) {
+    const auto n_all = [](const PassRequest & request) { return request.n_text + request.n_nodes(); };
+    const auto largest =
+        std::max_element(members.begin(), members.end(), [](const PassRequest * a, const PassRequest * b) {
+            return std::make_pair(a->n_in_pass(), a->part.begin) < std::make_pair(b->n_in_pass(), b->part.begin);
+        });
+    const auto last =
+        std::max_element(members.begin(), members.end(),
+                         [](const PassRequest * a, const PassRequest * b) { return a->slot.opened < b->slot.opened; });
+    PassRequest & loser = **last;
+    const bool is_too_large = n_all(**largest) > llama_n_ctx_seq(runner_.context());
+    if (!cache_.is_unified() || is_too_large || (*largest)->n_nodes() > 0) {
+        (*largest)->fail(std::make_exception_ptr(context_full(**largest)));
+        cache_.truncate((*largest)->slot, (*largest)->n_matched);
+        members.erase(largest);
+    } else if (Slot * other = cache_.slots().last_opened(loser.slot);
+               other != nullptr && other->opened > loser.slot.opened) {
+        cache_.evict(*other);
+    } else if (members.size() > 1 || cache_.n_needed_cells(loser.slot, loser.text, loser.n_text) > loser.n_text) {
+        loser.is_suspended = true;
+        loser.is_prepared = false;
+        cache_.evict(loser.slot);
+        members.erase(last);
+    } else {
+        loser.fail(std::make_exception_ptr(context_full(loser)));
+        cache_.truncate(loser.slot, loser.n_matched);
+        members.erase(last);
     }
 }
 
@@ -282,28 +346,15 @@ void PassScheduler::add_to(Batch & batch, PassRequest & request) {
     slot.cached.insert(slot.cached.end(), request.text + part.begin, request.text + part.begin + part.n);
 }
 
-// The pass may leave out the output head, or gather logits, only if that is enough for all requests.
-PassRunner::Wanted PassScheduler::wanted_by(const Requests & members) const {
-    PassRunner::Wanted wanted;
-    bool any_whole = false, any_row = false, all_gather = true;
-    for (const PassRequest * member : members) {
-        if (!member->part.is_last) {
-            continue;
-        }
-        any_row = true;
-        any_whole = any_whole || member->rows == Rows::whole;
-        const bool gathers = member->tree == nullptr && member->n_rows == 1 && !member->gather.empty() &&
-                             runner_.can_gather(member->gather.size);
-        all_gather = all_gather && gathers;
-        if (gathers) {
-            wanted.gather.emplace_back(member->slot.id, member->gather);
-        }
-    }
-    if (!any_row || !all_gather) {
-        wanted.gather.clear();
-    }
-    wanted.whole = !any_row || any_whole;
-    return wanted;
+// The pass may leave out the output head only if no request needs all logits.
+Rows PassScheduler::rows_for(const Requests & members) {
+    const auto has_rows = [](const PassRequest * member) { return member->part.is_last; };
+    const auto needs_all = [](const PassRequest * member) {
+        return member->part.is_last && member->rows == Rows::whole;
+    };
+    const bool any_row = std::any_of(members.begin(), members.end(), has_rows);
+    const bool any_whole = std::any_of(members.begin(), members.end(), needs_all);
+    return any_row && !any_whole ? Rows::some : Rows::whole;
 }
 
 void PassScheduler::hand_out(PassRequest & request, size_t n_members, int64_t microseconds) {

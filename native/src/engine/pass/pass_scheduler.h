@@ -31,8 +31,10 @@ public:
         std::vector<PassRequest *> members;
     };
 
-    // Selects requests for the next pass from the waiting ones, which are in the order of the queue.
-    Pass select(const std::vector<PassRequest *> & waiting);
+    // Selects requests for the next pass from the waiting ones, which are in the order of the queue. Suspended requests
+    // are selected once there is room for them. Returns no requests if all have to wait for that. With `may_evict`,
+    // the cells of streams that have no request are taken for the first suspended request.
+    Pass select(const std::vector<PassRequest *> & waiting, bool may_evict);
 
     // Runs the pass. The outcome of each request, and its error, are in the request.
     void run(const Pass & pass);
@@ -55,11 +57,14 @@ private:
     bool is_better_held_back(const PassRequest & request, const Requests & members) const;
     size_t room(const Requests & waiting) const;
     void learn_piece(size_t n_tokens, double microseconds);
+    Requests admitted(const Requests & texts, bool may_evict);
+    bool has_room_for(const PassRequest & request) const;
+    void give_up_cells(Requests & members);
     Requests select_texts(const Requests & waiting);
     void compute_logits(const Requests & requests);
     void decode(Requests members);
     void add_to(Batch & batch, PassRequest & request);
-    PassRunner::Wanted wanted_by(const Requests & members) const;
+    static Rows rows_for(const Requests & members);
     void count_pass(const Requests & members, size_t n_tokens, int64_t microseconds);
     void hand_out(PassRequest & request, size_t n_members, int64_t microseconds);
     void hand_out_rows(PassRequest & request);

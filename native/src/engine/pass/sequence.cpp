@@ -52,7 +52,6 @@ void Sequence::forget_outputs() {
 void Sequence::forget_row() {
     has_logits_ = false;
     hidden_.reset();
-    gathered_.reset();
 }
 
 // Fills in a request for the row after the last token.
@@ -83,7 +82,21 @@ void Sequence::decode(Rows rows, const Progress & progress) {
     if (progress) {
         wanted.progress = [&](float fraction) { progress("prefill", fraction); };
     }
-    wanted.on_row = [&](int32_t, const LogitsRow & row) { keep(row, {nullptr, 0}); };
+    wanted.on_row = [&](int32_t, const LogitsRow & row) { keep(row); };
+    run(wanted);
+}
+
+void Sequence::decode_rows(size_t n, const std::function<void(size_t i, const LogitsRow & row)> & on_row) {
+    PassRequest wanted(slot_, cancelled_, counts_);
+    ask_for_row(wanted);
+    wanted.n_rows = n;
+    wanted.on_row = [&](int32_t place, const LogitsRow & row) {
+        const size_t i = n - static_cast<size_t>(-place);
+        on_row(i, row);
+        if (i + 1 == n) {
+            keep(row);
+        }
+    };
     run(wanted);
 }
 
@@ -104,11 +117,9 @@ void Sequence::decode_each(const std::function<bool(const float * logits)> & cho
     decoder_->queue().run(wanted);
 }
 
-// Keeps the row after the last token. `gathered` are the tokens whose logits the device was asked to select.
-void Sequence::keep(const LogitsRow & row, TokenSpan gathered) {
-    if (row.gathered() != nullptr) {
-        gathered_ = Gathered{{gathered.begin(), gathered.end()}, {row.gathered(), row.gathered() + gathered.size}};
-    } else if (row.hidden() != nullptr) {
+// Keeps the row after the last token.
+void Sequence::keep(const LogitsRow & row) {
+    if (row.hidden() != nullptr) {
         hidden_ = *row.hidden();
     } else {
         logits_.assign(row.whole(), row.whole() + decoder_->model().n_vocab());
@@ -119,11 +130,6 @@ void Sequence::keep(const LogitsRow & row, TokenSpan gathered) {
 const float * Sequence::logits() {
     decode(Rows::whole);
     if (!has_logits_) {
-        if (!hidden_) {  // only the logits of some tokens were copied
-            forget_row();
-            decode(Rows::whole);
-            return logits_.data();
-        }
         PassRequest wanted(slot_, cancelled_, counts_);
         wanted.kind = PassRequest::Kind::logits;
         wanted.hidden = &*hidden_;
@@ -134,35 +140,16 @@ const float * Sequence::logits() {
     return logits_.data();
 }
 
-LogitsRow Sequence::row_of(TokenSpan tokens, const Options & options) {
+LogitsRow Sequence::row_of_few(const Options & options) {
     if (options.restricts_head() && decoder_->runner().head().can_stop()) {
         decode(Rows::some);
         return row();
-    }
-    if (options.strategy != Strategy::token_by_token && decoder_->runner().can_gather(tokens.size)) {
-        return gathered_row(tokens);
     }
     return LogitsRow(logits());
 }
 
 LogitsRow Sequence::row() {
     return hidden_ && !has_logits_ ? LogitsRow(decoder_->runner().head(), *hidden_) : LogitsRow(logits());
-}
-
-LogitsRow Sequence::gathered_row(TokenSpan tokens) {
-    if (has_logits_ || hidden_) {
-        return row();
-    }
-    if (!gathered_ || !std::equal(tokens.begin(), tokens.end(), gathered_->tokens.begin(), gathered_->tokens.end())) {
-        gathered_.reset();
-        PassRequest wanted(slot_, cancelled_, counts_);
-        ask_for_row(wanted);
-        wanted.rows = Rows::some;
-        wanted.gather = tokens;
-        wanted.on_row = [&](int32_t, const LogitsRow & row) { keep(row, tokens); };
-        run(wanted);
-    }
-    return gathered_ ? LogitsRow::of_tokens(gathered_->logits.data()) : row();
 }
 
 void Sequence::decode_tree(const TreeBatch & tree, Rows rows,
@@ -216,7 +203,9 @@ void Sequence::drop_ahead() {
 std::vector<uint8_t> Sequence::copy_state() {
     std::vector<uint8_t> state;
     while (state.empty()) {
-        decode(Rows::some);
+        if (n_decoded_ < tokens_.size()) {
+            decode(Rows::some);
+        }
         drop_ahead();
         run_alone([&] {
             if (decoder_->cache().truncate(slot_, tokens_.size()) == tokens_.size()) {

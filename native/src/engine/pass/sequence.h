@@ -38,7 +38,7 @@ public:
     void truncate(size_t n);
 
     // True if the logits after the last token have not been computed.
-    bool has_undecoded() const { return !has_logits_ && !hidden_ && !gathered_; }
+    bool has_undecoded() const { return !has_logits_ && !hidden_; }
 
     // The number of undecoded tokens.
     size_t n_waiting() const {
@@ -49,6 +49,10 @@ public:
     // computes only the logits that it needs. The sequence must not be empty. This function and all later ones may
     // throw an Error. After an error the tokens are unchanged, and tokens that were already decoded stay decoded.
     void decode(Rows rows, const Progress & progress = {});
+
+    // Decodes the last n tokens in one pass, even if the cache holds them, and calls `on_row` with the row after each
+    // of them: with 0 for the first. n is at most Decoder::most_rows().
+    void decode_rows(size_t n, const std::function<void(size_t i, const LogitsRow & row)> & on_row);
 
     // Decodes all undecoded tokens and calls `choose` with the logits after the last token, which are valid during the
     // call. If `choose` returns true, it has appended a token; that token is decoded in the next pass and `choose` is
@@ -62,9 +66,8 @@ public:
     // Returns the row that decode() has left: all logits, or a hidden state from which logits are computed.
     LogitsRow row();
 
-    // Returns a row that has at least the logits of these tokens. It is computed in the cheapest way that the options
-    // and the device allow.
-    LogitsRow row_of(TokenSpan tokens, const Options & options);
+    // Returns the row of a choice among a few tokens, computed in the cheapest way that the options allow.
+    LogitsRow row_of_few(const Options & options);
 
     // Decodes all undecoded tokens and, after them, the tree in one pass; see PassRequest for on_row and kept. Logits
     // after the last token that were already computed stay valid.
@@ -104,8 +107,7 @@ public:
 private:
     void ask_for_row(PassRequest & request);
     void run(PassRequest & request);
-    LogitsRow gathered_row(TokenSpan tokens);
-    void keep(const LogitsRow & row, TokenSpan gathered);
+    void keep(const LogitsRow & row);
     void drop_ahead();
     void forget_row();
     void forget_outputs();
@@ -119,16 +121,10 @@ private:
     size_t appended_from_ = 0;  // index of the first token of the latest append()
     size_t n_decoded_ = 0;      // tokens_[0, n_decoded_) are known to be in the slot
 
-    // After the last token: all logits, or the hidden state if the pass stopped before the head, or the logits of some
-    // tokens if only these were copied.
+    // After the last token: all logits, or the hidden state if the pass stopped before the head.
     bool has_logits_ = false;
     std::vector<float> logits_;
     std::optional<HiddenState> hidden_;
-    struct Gathered {
-        std::vector<Token> tokens;
-        std::vector<float> logits;
-    };
-    std::optional<Gathered> gathered_;
 
     struct Ahead {
         std::vector<llama_token> tokens;

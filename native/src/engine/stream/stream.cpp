@@ -57,6 +57,54 @@ void Stream::require_prompt() const {
 }
 
 void Stream::prefill(const llama_token * tokens, size_t n) {
+    append_prompt(tokens, n, [&] {
+        sequence_.append(tokens, n);
+        sequence_.decode(options_.restricts_head() ? Rows::some : Rows::whole, progress_);
+    });
+}
+
+void Stream::prefill_logprobs(const llama_token * tokens, size_t n, int32_t n_top, eliza_token_logprob_t * out,
+                              size_t cap) {
+    const int32_t n_vocab = decoder_->model().n_vocab();
+    TokenLogprobs logprobs;
+    logprobs.set(n_top, n_vocab);
+    if (n_top < 0) {
+        throw invalid_argument("n_top: expected 0 or more, got " + std::to_string(n_top));
+    }
+    if (const size_t n_entries = static_cast<size_t>(n_top) + 1; n > cap / n_entries) {
+        throw invalid_argument("cap: expected room for " + std::to_string(n) + " times " + std::to_string(n_entries) +
+                               " entries, got " + std::to_string(cap));
+    }
+    const auto keep = [&](const float * row, llama_token token) {
+        logprobs.look_at(row, n_vocab, token);
+        logprobs.keep(token);
+    };
+    append_prompt(tokens, n, [&] {
+        if (sequence_.tokens().empty()) {
+            logprobs.keep(tokens[0]);
+        } else {
+            keep(sequence_.logits(), tokens[0]);
+        }
+        const auto most = static_cast<size_t>(decoder_->most_rows());
+        for (size_t begin = 0; begin < n; begin += most) {
+            const size_t n_rows = std::min(most, n - begin);
+            sequence_.append(tokens + begin, n_rows);
+            sequence_.decode_rows(n_rows, [&](size_t i, const LogitsRow & row) {
+                if (begin + i + 1 < n) {
+                    keep(row.whole(), tokens[begin + i + 1]);
+                }
+            });
+            if (progress_) {
+                progress_("prefill", static_cast<float>(begin + n_rows) / static_cast<float>(n));
+            }
+        }
+    });
+    logprobs.tell();
+    logprobs.take(out, cap);
+}
+
+// Appends a prompt with a function that also decodes it.
+void Stream::append_prompt(const llama_token * tokens, size_t n, const std::function<void()> & append_and_decode) {
     cancelled_.throw_if_set();
     if (n == 0) {
         return;
@@ -76,9 +124,8 @@ void Stream::prefill(const llama_token * tokens, size_t n) {
     decoder_->model().check_tokens(tokens, n);
     const PassCounts before = sequence_.counts();
     draft_.drop();
-    sequence_.append(tokens, n);
     try {
-        sequence_.decode(options_.restricts_head() ? Rows::some : Rows::whole, progress_);
+        append_and_decode();
     } catch (...) {
         sequence_.truncate(n_before);
         throw;
@@ -242,6 +289,11 @@ Stream::Step Stream::compute_step() {
         return {std::nullopt, utf8_.finish(), true};
     }
     require_prompt();
+    // A token that was chosen after a full context is the last one. Forced tokens need no pass, which would notice it.
+    if (const size_t n = sequence_.tokens().size(); n > static_cast<size_t>(decoder_->n_ctx())) {
+        throw ContextFull("no room for 1 more tokens after " + std::to_string(n - 1) + " (option n_ctx is " +
+                          std::to_string(decoder_->n_ctx()) + ")");
+    }
     settle_fixed_text(sequence_.tokens().size());
     if (config_.max_tokens > 0 && generated_since_prefill_ >= config_.max_tokens) {
         return finish(ELIZA_FINISH_LENGTH);
@@ -342,7 +394,7 @@ llama_token Stream::choose_from_mask() {
     }
     const bool whole = is_large || logprobs_.is_on();
     const TokenSpan few = is_large ? TokenSpan{nullptr, 0} : mask_->tokens();
-    const LogitsRow row = whole ? LogitsRow(sequence_.logits()) : sequence_.row_of(few, options_);
+    const LogitsRow row = whole ? LogitsRow(sequence_.logits()) : sequence_.row_of_few(options_);
     choice_.take_drawn();  // discard it: it was drawn without this restriction
     llama_token token = LLAMA_TOKEN_NULL;
     {
@@ -464,7 +516,7 @@ void Stream::decode() {
     if (steps_.empty() && finish_reason_ == ELIZA_FINISH_NONE && sequence_.has_undecoded()) {
         // The mask of the next token, which may be computed meanwhile, decides which logits are needed.
         const Rows rows = options_.restricts_head() && !logprobs_.is_on() ? Rows::some : Rows::whole;
-        noting_a_full_context([&] { sequence_.decode(rows); });
+        sequence_.decode(rows);
     }
 }
 
@@ -472,7 +524,7 @@ const std::vector<double> & Stream::leaf_scores() {
     if (choice_.is_active()) {
         require_prompt();
     }
-    return noting_a_full_context([&]() -> const std::vector<double> & { return choice_.leaf_scores(); });
+    return choice_.leaf_scores();
 }
 
 // `name` names the ending in errors.
@@ -517,7 +569,7 @@ Ranking Stream::rank(const Ending & ending, LabelRule rule, const RankWish & wis
     if (!search_ || !search_->is_for(place)) {
         search_.emplace(sequence_, options_, counts_, std::move(place));
     }
-    return noting_a_full_context([&] { return search_->rank(wish); });
+    return search_->rank(wish);
 }
 
 std::shared_ptr<const TextChoices> Stream::parse_texts(std::string_view json) const {
@@ -586,7 +638,7 @@ void Stream::save_slot(const std::string & path) {
         throw invalid_argument("a span that replaces the prompt's last token has no token yet: clear it before saving");
     }
     SlotFile file{slot_fingerprint(), sequence_.tokens(), {}};
-    file.state = noting_a_full_context([&] { return sequence_.copy_state(); });
+    file.state = sequence_.copy_state();
     draft_.drop();  // the tokens that were decoded ahead are gone
     write_slot_file(path, file);
 }

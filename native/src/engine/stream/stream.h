@@ -48,6 +48,10 @@ public:
     // Appends tokens and decodes them. After an error the conversation is unchanged.
     void prefill(const llama_token * tokens, size_t n);
 
+    // The same, and writes the log-probability of each token and of the n_top most probable tokens at its position to
+    // `out`, which has room for `cap` entries.
+    void prefill_logprobs(const llama_token * tokens, size_t n, int32_t n_top, eliza_token_logprob_t * out, size_t cap);
+
     // How far a call may generate.
     struct StepLimits {
         size_t n_steps;
@@ -183,6 +187,7 @@ private:
     void settle_fixed_text(size_t end);
     template <typename Use>
     decltype(auto) noting_a_full_context(const Use & use);
+    void append_prompt(const llama_token * tokens, size_t n, const std::function<void()> & append_and_decode);
     void require_prompt() const;
     void require_own(const PreparedChoices & choices) const;
     void require_fit(const Ending & ending, const std::string & name) const;

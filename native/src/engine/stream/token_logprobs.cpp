@@ -27,7 +27,7 @@ void TokenLogprobs::forget() {
 }
 
 void TokenLogprobs::look_at(const float * row, int32_t n_vocab, llama_token token) {
-    const double total = log_sum_exp(row, static_cast<size_t>(n_vocab));
+    const double total = finite_total(log_sum_exp(row, static_cast<size_t>(n_vocab)));
     const auto entry = [&](llama_token of) { return eliza_token_logprob_t{of, static_cast<float>(row[of] - total)}; };
     const auto is_likelier = [&](llama_token a, llama_token b) { return row[a] != row[b] ? row[a] > row[b] : a < b; };
 
