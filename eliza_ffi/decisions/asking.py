@@ -327,7 +327,6 @@ def score_work(session: Session, args: ScoreArgs, at_once: int | None = None) ->
     return Work(
         partial(ScoreRun, session.binding, session.ctx, args),
         ScoreRun.steps,
-        n_tokens=args.n_tokens,
         slot_id=args.slot_id,
         at_most=session.decisions_at_once(at_once),
     )

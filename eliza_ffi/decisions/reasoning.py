@@ -144,7 +144,6 @@ def reasoning_work(
     return Work(
         partial(ReasoningRun, session, request, settings.think),
         ReasoningRun.steps,
-        n_tokens=len(request.prompt_tokens) + settings.think,
         slot_id=request.slot_id,
     )
 

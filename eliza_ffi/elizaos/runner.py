@@ -145,7 +145,6 @@ class FfiStreamingRunner(_Runner):
             Work(
                 lambda: self.filling(args),
                 _steps_and_result,
-                n_tokens=len(args.generation.prompt_tokens),
                 slot_id=args.generation.slot_id,
             ),
             True,
@@ -156,7 +155,6 @@ class FfiStreamingRunner(_Runner):
         return Work(
             lambda: self.generation(args),
             _steps_and_result,
-            n_tokens=len(args.prompt_tokens),
             slot_id=args.slot_id,
         )
 

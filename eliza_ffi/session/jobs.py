@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
@@ -48,7 +47,7 @@ from .requests import (
     token_logprobs,
 )
 from .session import Session
-from .thinking import Request, generation_in, thinking_work
+from .thinking import generation_in, thinking_work
 from .tool_calls import (
     CallPiece,
     TextAnswer,
@@ -176,7 +175,7 @@ class Jobs:
                     yield result.text
                 yield result
 
-        return Work(make, steps, *_size_of(request))
+        return Work(make, steps, slot_id=generation_in(request).slot_id)
 
     def ranking(
         self, prompt: AnyPrompt, labels: Any, *, method: str, think: int = 0, **settings: Any
@@ -190,7 +189,7 @@ class Jobs:
 
         def work(request: RankRequest) -> Work[RankResult[Any]]:
             make = partial(RankRun, session.binding, session.ctx, request)
-            return Work(make, RankRun.steps, *_size_of(request))
+            return Work(make, RankRun.steps, slot_id=generation_in(request).slot_id)
 
         return thinking_work(self.session, request, think, work)
 
@@ -244,7 +243,11 @@ class Jobs:
                 latest = latest.again()
                 current.follow(self._begin(latest.args))
 
-        return Work(lambda: Current(self._begin(request.args)), steps, *_size_of(request))
+        return Work(
+            lambda: Current(self._begin(request.args)),
+            steps,
+            slot_id=generation_in(request).slot_id,
+        )
 
     def tools(
         self,
@@ -265,7 +268,7 @@ class Jobs:
 
         def work(request: ToolRequest) -> Work[str | CallPiece | ToolCall | ToolCalls | TextAnswer]:
             make = partial(ToolRun, request, self._begin, _run_steps, with_steps, ends_at_limit)
-            return Work(make, ToolRun.steps, *_size_of(request))
+            return Work(make, ToolRun.steps, slot_id=generation_in(request).slot_id)
 
         return thinking_work(self.session, request, think, work, settings.get("sampling"))
 
@@ -291,7 +294,7 @@ class Jobs:
             yield score()
 
         make = partial(Lifecycle, session.binding, session.ctx, "scoring")
-        return Work(make, steps, n_tokens=len(prompt))
+        return Work(make, steps)
 
     def save(
         self, path: str | os.PathLike[str], prompt: AnyPrompt, cache: CacheOptions | None
@@ -307,7 +310,7 @@ class Jobs:
             yield n_saved
 
         make = partial(Lifecycle, session.binding, session.ctx, "saving")
-        return Work(make, steps, *_size_of(request))
+        return Work(make, steps, slot_id=generation_in(request).slot_id)
 
     def restore(self, path: str | os.PathLike[str], cache: CacheOptions | None) -> Work[int]:
         """Return a request that loads a saved prompt, as :meth:`~eliza_ffi.Model.restore`."""
@@ -330,7 +333,7 @@ class Jobs:
         # The number of tokens in the file is unknown, so a second run might find the context full
         # even if it ran alone. With infinity, the scheduler never starts a second run.
         make = partial(Lifecycle, session.binding, session.ctx, "restoring")
-        return Work(make, steps, n_tokens=math.inf, slot_id=options.slot)
+        return Work(make, steps, slot_id=options.slot)
 
     def _work(
         self,
@@ -351,7 +354,7 @@ class Jobs:
                     yield from take(step)
 
         make = partial(self._begin, request, at_once=at_once)
-        return Work(make, steps, *_size_of(request))
+        return Work(make, steps, slot_id=generation_in(request).slot_id)
 
     def _begin(
         self, request: GenerationRequest | FillRequest, *, at_once: bool = False
@@ -391,9 +394,3 @@ def _texts(
                 yield text
 
     return take
-
-
-def _size_of(request: Request) -> tuple[int, int]:
-    """Return the number of prompt tokens of a request, and its slot."""
-    generation = generation_in(request)
-    return len(generation.prompt_tokens), generation.slot_id

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -15,6 +16,14 @@ __all__ = ["Current", "Lifecycle", "Work", "open_stream"]
 
 Run = TypeVar("Run", bound="Cancellable")
 Step = TypeVar("Step")
+Result = TypeVar("Result")
+
+LONG_CALL = 128
+"""The least number of tokens for which a call of the main thread is made interruptible. Starting
+the thread takes about 0.1 ms."""
+
+JOIN_SECONDS = 0.1
+"""On Windows, Ctrl-C does not end a wait for a thread, so the wait must be short."""
 
 
 @contextmanager
@@ -68,8 +77,6 @@ class Work(Generic[Step]):
         Returns the steps of a run, the last of which is the result of the request. It must leave
         out steps that the caller does not need, because a request that has yielded a step cannot
         run again.
-    n_tokens
-        Minimum number of context tokens that the request needs.
     slot_id
         The slot that the request names; -1 = any slot.
     at_most
@@ -80,12 +87,10 @@ class Work(Generic[Step]):
         self,
         make: Callable[[], Run],
         steps: Callable[[Run], Generator[Step, None, None]],
-        n_tokens: float,
         slot_id: int = -1,
         *,
         at_most: int | None = None,
     ) -> None:
-        self.n_tokens = n_tokens
         self.slot_id = slot_id
         self.at_most = at_most
         self._make: Callable[[], Cancellable] = make
@@ -139,8 +144,36 @@ class Lifecycle:
         with self.opened(config) as stream:
             if sampling is not None:
                 self._binding.set_sampling(stream, sampling)
-            self._binding.prefill(stream, tokens)
+            self.run(lambda: self._binding.prefill(stream, tokens), len(tokens))
             yield stream
+
+    def run(self, call: Callable[[], Result], n_tokens: int) -> Result:
+        """Run a native call that decodes about `n_tokens` tokens, and return its result.
+
+        Python handles Ctrl-C in the main thread, and only between two lines of Python. So a long
+        call of the main thread runs in another thread, and an interrupt cancels it.
+        """
+        is_main = threading.current_thread() is threading.main_thread()
+        if n_tokens < LONG_CALL or not is_main:
+            return call()
+        future: Future[Result] = Future()
+
+        def complete() -> None:
+            try:
+                future.set_result(call())
+            except BaseException as error:
+                future.set_exception(error)
+
+        thread = threading.Thread(target=complete, name="eliza-ffi-call", daemon=True)
+        thread.start()
+        try:
+            while thread.is_alive():
+                thread.join(JOIN_SECONDS)
+        except BaseException:
+            self.cancel()
+            thread.join()
+            raise
+        return future.result()
 
     def cancel(self) -> None:
         """Cancel the stream; a running native call returns soon."""

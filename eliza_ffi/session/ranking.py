@@ -6,6 +6,7 @@ import time
 from collections.abc import Generator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -163,11 +164,14 @@ class RankRun:
         labels = self._request.tokens
         max_passes = self._request.max_passes if is_new else 0
         if isinstance(labels, TextChoices):
-            return self._binding.rank_texts(
-                stream, labels.texts, k=k, groups=groups, max_passes=max_passes
-            )
-        assert isinstance(labels, PreparedChoices)
-        return self._binding.rank(stream, labels, k=k, groups=groups, max_passes=max_passes)
+            rank = partial(self._binding.rank_texts, stream, labels.texts)
+            n_labels = len(labels.texts)
+        else:
+            assert isinstance(labels, PreparedChoices)
+            rank, n_labels = partial(self._binding.rank, stream, labels), labels.n
+        return self._lifecycle.run(
+            partial(rank, k=k, groups=groups, max_passes=max_passes), n_labels
+        )
 
     def _levels(self, stream: Any, found: Ranking) -> tuple[RankLevel, ...]:
         """Return the levels of the first label or group, without further forward passes."""

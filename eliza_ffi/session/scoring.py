@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -75,12 +76,6 @@ class ScoredPrompt:
         n_endings = sum(len(ending.tokens) for ending in self.endings)
         return len(self.generation.prompt_tokens) + n_endings
 
-    @property
-    def n_longest(self) -> int:
-        """The number of tokens of the prompt and its longest ending, without labels."""
-        longest = max((len(ending.tokens) for ending in self.endings), default=0)
-        return len(self.generation.prompt_tokens) + longest
-
 
 @dataclass(frozen=True, eq=False)
 class ScoreArgs:
@@ -103,11 +98,6 @@ class ScoreArgs:
     def endings(self) -> list[Ending]:
         """The endings of all prompts, in order."""
         return [ending for prompt in self.prompts for ending in prompt.endings]
-
-    @property
-    def n_tokens(self) -> int:
-        """The number of tokens of the longest prompt with its longest ending, without labels."""
-        return max(prompt.n_longest for prompt in self.prompts)
 
     @property
     def slot_id(self) -> int:
@@ -201,9 +191,15 @@ class ScoreRun:
         ]
         with self._lifecycle.prefilled(generation.config(), generation.prompt_tokens) as stream:
             if scored:
-                scores += self._binding.score_endings(
-                    stream, scored, joint=args.joint, option_mass=args.option_mass
+                score = partial(
+                    self._binding.score_endings,
+                    stream,
+                    scored,
+                    joint=args.joint,
+                    option_mass=args.option_mass,
                 )
+                n_tokens = sum(len(tokens) + choices.longest for tokens, choices in scored)
+                scores += self._lifecycle.run(score, n_tokens)
             rankings += [
                 self._search(stream, ending.tokens, ending.choices, ending.k)
                 for ending in prompt.endings
@@ -213,7 +209,8 @@ class ScoreRun:
 
     def _search(self, stream: Any, tokens: Tokens, choices: PreparedChoices, k: int) -> Ranking:
         self._lifecycle.check()
-        return self._binding.rank(stream, choices, k=min(k, choices.n), after=tokens)
+        rank = partial(self._binding.rank, stream, choices, k=min(k, choices.n), after=tokens)
+        return self._lifecycle.run(rank, len(tokens) + choices.n)
 
     def _score_one_by_one(
         self, prompt: ScoredPrompt, counts: _Counts, scores: list[EndingScores]

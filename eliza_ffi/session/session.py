@@ -162,7 +162,6 @@ class Session:
         self.scheduler = Scheduler(
             self.turns,
             self.workers,
-            n_ctx=partial(_n_ctx, self.binding, self._ctx),
             slots_wait=not has_options,
         )
 

@@ -101,7 +101,6 @@ def thinking_work(
     return Work(
         make,
         steps,
-        n_tokens=len(generation.prompt_tokens) + n_tokens,
         slot_id=generation.slot_id,
     )
 

@@ -102,7 +102,6 @@ class Turns:
     def _entered(
         self,
         *,
-        alone: bool = False,
         at_most: int | None = None,
         slot_id: int = -1,
         after: Turn | None = None,
@@ -112,8 +111,6 @@ class Turns:
 
         Parameters
         ----------
-        alone
-            Wait until no other caller is running, and let no other caller run during this turn.
         at_most
             Wait until fewer than `at_most` callers that also set `at_most` are running. Other
             callers may overtake this one.
@@ -125,7 +122,7 @@ class Turns:
             had named no slot. The new turn takes over its place in the queue, and begins when
             another caller has ended.
         """
-        turn = Turn(next(self._numbers), alone, at_most, slot_id, thread)
+        turn = Turn(next(self._numbers), at_most, slot_id, thread)
         self._enter(turn, after)
         try:
             yield turn
@@ -237,7 +234,7 @@ class Turns:
             if not queue:
                 del self._waiting[kind]
         for turn in sorted((each[0] for each in self._waiting.values()), key=attrgetter("number")):
-            if len(self._running) >= self._room_for(turn):
+            if len(self._running) >= self.n:
                 return None
             is_blocked = self._is_at_limit(turn) or self._slot_is_taken(turn)
             if not is_blocked and not self._is_early(turn):
@@ -264,11 +261,6 @@ class Turns:
         n_limited = sum(one.at_most is not None for one in self._running_turns())
         return n_limited >= turn.at_most
 
-    def _room_for(self, turn: Turn) -> int:
-        """Return how many callers may run if this turn begins, including this one."""
-        is_alone = turn.alone or any(one.alone for one in self._running_turns())
-        return 1 if is_alone else self.n
-
 
 class Turn(Future[None]):
     """A caller's place in the queue, and then its turn. The future is done when the turn begins.
@@ -279,11 +271,10 @@ class Turn(Future[None]):
     """
 
     def __init__(
-        self, number: int, alone: bool, at_most: int | None, slot_id: int, thread: int | None = None
+        self, number: int, at_most: int | None, slot_id: int, thread: int | None = None
     ) -> None:
         super().__init__()
         self.number = number
-        self.alone = alone
         self.at_most = at_most
         self.slot_id = slot_id
         self.thread = thread

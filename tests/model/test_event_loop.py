@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import aclosing, suppress
+from contextlib import AsyncExitStack, aclosing, suppress
 from pathlib import Path
 from typing import Any, Literal
 
@@ -296,13 +296,16 @@ def test_a_cancelled_call_returns_when_its_slot_is_free(
 def test_a_call_cancelled_while_waiting_takes_no_slot(model: Model, saved: Path) -> None:
     async def story() -> None:
         face = AsyncModel.of(model)
-        async with model.session.turns.one_async(True, alone=True):
+        turns = model.session.turns
+        async with AsyncExitStack() as slots:
+            for _ in range(turns.n):
+                await slots.enter_async_context(turns.one_async(True))
             tasks = [
                 asyncio.ensure_future(call(face, saved))
                 for name, (_, call) in CANCELLED.items()
                 if name != "embed"  # embedding needs no slot
             ]
-            while model.session.turns.n_waiting < len(tasks):
+            while turns.n_waiting < len(tasks):
                 await asyncio.sleep(0.001)
             for task in tasks:
                 task.cancel()

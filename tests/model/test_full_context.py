@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import inspect
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +14,7 @@ import pytest
 from eliza_ffi.async_model import AsyncModel
 from eliza_ffi.decisions import Choice, Predicate
 from eliza_ffi.elizaos import ActionSkeleton
-from eliza_ffi.errors import ContextFullError, FillError
+from eliza_ffi.errors import ContextFullError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import Model
@@ -71,15 +69,16 @@ def test_an_input_that_never_fits_fails_in_its_place(model: Model) -> None:
     assert [isinstance(each, ContextFullError) for each in decisions] == [False, True, False]
 
 
-def test_without_waiting_a_full_context_raises_at_once(model: Model) -> None:
+def test_a_request_takes_the_cells_of_an_idle_stream(model: Model) -> None:
+    alone = model.decide(INPUTS[1], QUESTIONS)
     with open_stream(model.binding, model.session.ctx, StreamConfig()) as stream:
         model.binding.prefill(stream, model.prompt_tokens(INPUTS[0]))
-        with pytest.raises(ContextFullError):
-            model.decide(INPUTS[1], QUESTIONS, wait=False)
+        decision = model.decide(INPUTS[1], QUESTIONS, wait=False)
+        assert model.binding.next(stream).tokens  # decodes its prompt again
+    assert decision["late"].probability == pytest.approx(alone["late"].probability, abs=0.02)
 
 
-def test_a_request_that_never_fits_fails_without_a_second_run(model: Model) -> None:
-    before = model.session.turns.n_moves
+def test_a_request_that_never_fits_fails(model: Model) -> None:
     with open_stream(model.binding, model.session.ctx, StreamConfig()):
         for request in (
             lambda: model.decide(WORDS * 4, QUESTIONS),
@@ -88,17 +87,9 @@ def test_a_request_that_never_fits_fails_without_a_second_run(model: Model) -> N
         ):
             with pytest.raises(ContextFullError):
                 request()
-    assert model.session.turns.n_moves == before + 6  # three requests, one turn each
 
 
-def test_a_request_that_fails_alone_does_not_run_again(model: Model) -> None:
-    before = model.session.turns.n_moves
-    with pytest.raises(ContextFullError):
-        model.decide(WORDS * 4, QUESTIONS)
-    assert model.session.turns.n_moves == before + 2
-
-
-# ---- The second run, for every method -----------------------------------------------------------
+# ---- Every method beside a stream that fills the context -----------------------------------------
 
 SHORT = "nobody knows where the parcel is. "
 ANSWER = WORDS[:520]  # fits after SHORT, but not while one of INPUTS is in the context
@@ -150,58 +141,35 @@ def answer_of(method: str, face: Model | AsyncModel) -> Any:
     return getattr(last, "text", getattr(last, "probability", last))
 
 
-def in_a_full_context(model: Model, call: Callable[[], Any]) -> Any:
-    """Run a call while another request fills the context; end that request when the call waits."""
-    turns = model.session.turns
+@contextmanager
+def full_context(model: Model) -> Iterator[None]:
+    """Fill most of the context with a stream, which continues afterwards as if it were alone."""
+    alone = model.generate(INPUTS[0], 5).text
     other = model.stream(INPUTS[0], 5)
-    next(other)
-    with ThreadPoolExecutor(1) as thread:
-        try:
-            called = thread.submit(call)
-            while not called.done() and not turns.n_waiting:
-                time.sleep(0.001)
-        finally:
-            other.close()  # type: ignore[attr-defined]
-        return called.result()
+    text = next(other)
+    yield
+    assert text + "".join(other) == alone
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_every_method_runs_again_when_other_requests_have_ended(
+def test_every_method_gets_room(
     model: Model, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     alone = answer_of(method, model)
     for face in (model, AsyncModel.of(model)):
-        before = model.session.turns.n_moves
-        found = in_a_full_context(model, functools.partial(answer_of, method, face))
-        assert found == pytest.approx(alone, abs=0.02)
-        assert model.session.turns.n_moves == before + 6  # the other request, and two runs
+        with full_context(model):
+            assert answer_of(method, face) == pytest.approx(alone, abs=0.02)
 
 
-def test_a_request_that_has_yielded_output_does_not_run_again(model: Model) -> None:
+def test_output_before_the_context_is_full_is_not_repeated(model: Model) -> None:
     received: list[Any] = []
-
-    def choose() -> Any:
-        return model.choose(SHORT, LONG_LABELS, mode="greedy", on_text=received.append)
-
-    alone = choose().text
+    alone = model.choose(SHORT, LONG_LABELS, mode="greedy").text
+    with full_context(model):
+        model.choose(SHORT, LONG_LABELS, mode="greedy", on_text=received.append)
     assert "".join(received) == alone
-    for call in (
-        choose,
-        lambda: asyncio.run(
-            AsyncModel.of(model).choose(SHORT, LONG_LABELS, mode="greedy", on_text=received.append)
-        ),
-    ):
-        received.clear()
-        with pytest.raises(ContextFullError):
-            in_a_full_context(model, call)
-        assert received and alone.startswith("".join(received))
 
     received.clear()
-    with pytest.raises(FillError) as full:
-        in_a_full_context(model, lambda: model.fill(SHORT, SKELETON, on_span=received.append))
-    assert isinstance(full.value.__cause__, ContextFullError)
-    assert [span.key for span in received] == ["first"]
-
-    with pytest.raises(FillError):
-        in_a_full_context(model, lambda: list(model.fill_stream(SHORT, SKELETON)))
+    with full_context(model):
+        model.fill(SHORT, SKELETON, on_span=received.append)
+    assert [span.key for span in received if span.key] == ["first", "last"]

@@ -131,65 +131,13 @@ def test_a_cancelled_waiting_caller_does_not_block_the_queue() -> None:
 
 def test_a_garbage_collected_turn_frees_its_place() -> None:
     turns = Turns(1, 60.0)
-    turn = Turn(0, alone=False, at_most=None, slot_id=-1)
+    turn = Turn(0, at_most=None, slot_id=-1)
     turns._enter(turn)
     assert turn.done()
     del turn
     gc.collect()
     with turns.one(False):
         pass
-
-
-def test_an_exclusive_turn_waits_for_the_others_and_blocks_later_ones() -> None:
-    turns, order, running = Turns(3, 60.0), [], threading.Semaphore(0)
-    leave = threading.Event()
-
-    def stay() -> None:
-        with turns.one(True):
-            running.release()
-            leave.wait()
-            order.append("first")
-
-    def go_alone() -> None:
-        with turns.one(True, alone=True):
-            order.append("alone")
-            time.sleep(0.01)
-            order.append("still alone")
-
-    def follow() -> None:
-        with turns.one(True):
-            order.append("later")
-
-    with ThreadPoolExecutor(4) as threads:
-        threads.submit(stay)
-        running.acquire()
-        done = []
-        for n, visit in enumerate((go_alone, follow)):
-            done.append(threads.submit(visit))
-            while turns.n_waiting <= n:
-                time.sleep(0.001)
-        leave.set()
-        for each in done:
-            each.result()
-    assert order == ["first", "alone", "still alone", "later"]
-
-
-def test_an_exclusive_turn_is_exclusive_for_tasks() -> None:
-    turns = Turns(2, 60.0)
-
-    async def both() -> None:
-        async with turns.one_async(True):
-            with pytest.raises(BusyError):
-                async with turns.one_async(0.01, alone=True):
-                    pass
-            async with turns.one_async(0.01):
-                pass
-        async with turns.one_async(False, alone=True):
-            with pytest.raises(BusyError):
-                async with turns.one_async(False):
-                    pass
-
-    asyncio.run(both())
 
 
 def test_callers_at_their_limit_wait_and_others_overtake_them() -> None:
