@@ -98,7 +98,7 @@ def settings_of_prompts(
     if order == "auto":
         order = named_order or _order_of(session, asked, settings, inputs)
     if prior == "auto":
-        prior = "options" if form == "plain" and labels == "text" and not shots else "none"
+        prior = "options" if form == "plain" and labels == "text" else "none"
     settings = PromptSettings(labels, orders, None, order, form, shots, prior)
     if shots:
         _check_room(session, asked, settings)
