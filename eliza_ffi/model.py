@@ -279,8 +279,8 @@ class Model:
         messages
             The conversation, as in :meth:`~eliza_ffi.chat.ChatTemplate.render`.
         **more
-            Further arguments of :meth:`~eliza_ffi.chat.ChatTemplate.render`, such as ``tools``
-            or ``enable_thinking``.
+            Further arguments of :meth:`~eliza_ffi.chat.ChatTokenizer.tokens`, such as ``tools``,
+            ``enable_thinking`` or ``continue_final_message``.
 
         Raises
         ------

@@ -35,8 +35,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..checks import check_callable, check_kind
-from ..errors import InvalidArgumentError
+from ..checks import check_callable, check_flag, check_kind
+from ..errors import ChatTemplateError, InvalidArgumentError
 from .template import ChatTemplate, Messages
 from .vocabulary import PRIVATE_USE, Detokenize, Tokenize, Vocabulary
 
@@ -64,13 +64,18 @@ class ChatTokenizer:
         self._tokenize = tokenize
         self._vocabulary = Vocabulary(tokenize, detokenize)
 
-    def tokens(self, messages: Messages, **more: Any) -> list[int]:
+    def tokens(
+        self, messages: Messages, *, continue_final_message: bool = False, **more: Any
+    ) -> list[int]:
         """Return the tokens of a conversation.
 
         Parameters
         ----------
         messages, **more
             As in :meth:`ChatTemplate.render`.
+        continue_final_message
+            Whether the model will continue the last message, which must be the assistant's. The
+            tokens then end with its content, and ``add_generation_prompt`` is False.
 
         Raises
         ------
@@ -78,18 +83,24 @@ class ChatTokenizer:
             If the messages do not have the expected form, or if they spell a control token that
             cannot be distinguished from the template's own.
         ChatTemplateError
-            If the template fails or rejects the messages.
+            If the template fails or rejects the messages, or does not write the content of a
+            message to continue.
         """
         messages = self.template.fit(messages)  # parses JSON arguments, before they are marked
+        end = ""
+        if check_flag("continue_final_message", continue_final_message):
+            messages, end = self._with_end(messages)
+            more = {**more, "add_generation_prompt": False}
         given = [messages, more]
-        text = self.template.render(messages, **more)
+        whole = self.template.render(messages, **more)
+        text = _before(whole, end)
         tokens = self._vocabulary.read(self._bos(text) + text)
         controls = self._vocabulary.controls(tokens)
-        guard = _Guard(set(controls.values()), self.template.looked_for, text)
+        guard = _Guard(set(controls.values()), self.template.looked_for, whole)
         guarded_messages, guarded_more = guard.cover(given)
         if not guard.used:
             return tokens
-        guarded = self.template.render(guarded_messages, **guarded_more)
+        guarded = _before(self.template.render(guarded_messages, **guarded_more), end)
         if guard.uncover(guarded) == text:
             bos = self._bos(guarded)
             if bos != self._bos(text):  # the text begins with a content that spells BOS
@@ -98,6 +109,24 @@ class ChatTokenizer:
         if forged := self._spelled(given):
             raise _indistinct(forged)
         return tokens
+
+    def _with_end(self, messages: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], str]:
+        """Mark the end of the last message; return the messages and the mark."""
+        *earlier, last = messages
+        content = last.get("content")
+        if last["role"] != "assistant" or last.get("tool_calls") or content is None:
+            raise InvalidArgumentError(
+                "continue_final_message needs a last message of the assistant with a content and "
+                "without tool calls"
+            )
+        present = set().union(*_texts(messages))
+        end = next(char for char in map(chr, PRIVATE_USE) if char not in present)
+        if isinstance(content, str):
+            content += end
+        else:
+            *parts, part = content or [{"type": "text", "text": ""}]
+            content = [*parts, {**part, "text": part["text"] + end}]
+        return [*earlier, {**last, "content": content}], end
 
     def around(self, roles: Sequence[str], **more: Any) -> list[str] | None:
         """Return the template text around the contents of a conversation with these roles.
@@ -167,6 +196,19 @@ class ChatTokenizer:
         """Return BOS if the model expects it and `text` lacks it; an empty string otherwise."""
         bos = self.template.bos_token
         return bos if self.template.add_bos and not text.startswith(bos) else ""
+
+
+def _before(text: str, end: str) -> str:
+    """Return the text before a mark, or the whole text if there is no mark."""
+    if not end:
+        return text
+    before, found, _ = text.rpartition(end)
+    if not found:
+        raise ChatTemplateError(
+            "the chat template does not write the content of the last message as it is, so the "
+            "message cannot be continued"
+        )
+    return before
 
 
 def _indistinct(forged: str) -> InvalidArgumentError:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import count
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -96,6 +97,7 @@ class ChatMessage(Body):
     tool_calls: list[FunctionCall] | None = None
     tool_call_id: str | None = None
     reasoning_content: str | None = None
+    reasoning: str | None = Field(None, description="vLLM's name of reasoning_content")
     function_call: None = None
     audio: None = None
 
@@ -183,6 +185,34 @@ class ChatRequest(CompletionFields, ConversationFields):
         None, description="a variable of the chat template; none = enable_thinking is false"
     )
     modalities: list[Literal["text"]] | None = None
+    add_generation_prompt: bool | None = Field(
+        None, description="false = the conversation does not end with the assistant's turn"
+    )
+    continue_final_message: bool | None = Field(
+        None, description="continue the last message, which must be the assistant's"
+    )
+
+    def ending(self) -> dict[str, bool]:
+        """Return how the prompt ends, if it does not end with a new turn of the assistant.
+
+        Raises
+        ------
+        Refusal
+            If the last message cannot be continued, or the fields contradict each other.
+        """
+        if not self.continue_final_message:
+            return {} if self.add_generation_prompt in (None, True) else _WITHOUT_TURN
+        field = "continue_final_message"
+        if self.add_generation_prompt:
+            raise unfit(field, "not supported together with add_generation_prompt: true")
+        last = self.messages[-1]
+        if last.role != "assistant" or last.tool_calls or last.content is None:
+            expected = "a last message of the assistant, with a content and without tool calls"
+            raise unfit(field, f"expected {expected}, got one of the role {last.role}")
+        return {field: True}
+
+
+_WITHOUT_TURN = {"add_generation_prompt": False}
 
 
 # ---- The response -------------------------------------------------------------------------------
@@ -277,6 +307,7 @@ async def _chat(request: ChatRequest, running: Running) -> Answer:
         length_field="max_completion_tokens" if request.max_completion_tokens else "max_tokens",
         has_logprobs=bool(request.logprobs),
         stop=request.stops,
+        ending=request.ending(),
     )
     writings = request.several(writing)
     n = len(writings)
@@ -301,6 +332,7 @@ async def chat_writing(
     length_field: str,
     has_logprobs: bool,
     stop: tuple[str, ...] = (),
+    ending: Mapping[str, bool] | None = None,
 ) -> Writing:
     """Return the request for an answer to a conversation.
 
@@ -318,6 +350,8 @@ async def chat_writing(
         None = no limit except the context.
     has_logprobs
         Whether to report log-probabilities.
+    ending
+        As in :func:`~eliza_ffi.session.tool_calls.conversation_tokens`.
 
     Raises
     ------
@@ -338,6 +372,8 @@ async def chat_writing(
         raise unfit("tools", "tools cannot be combined with an exact choice; leave one out")
     if has_logprobs and (has_tools or isinstance(limit, ExactLabels)):
         raise unfit("logprobs", "not supported with tools or choices, which have `probabilities`")
+    if has_tools and ending:
+        raise unfit(next(iter(ending)), "not supported with tools; set tool_choice to none")
     variables = template_variables(request.chat_template_kwargs or {}, effort)
     session = running.model.session
     tokens: Sequence[int] = ()
@@ -346,7 +382,8 @@ async def chat_writing(
         is_parallel = request.parallel_tool_calls is not False
         use = ToolUse(messages, variables, listed, tool_choice or "auto", is_parallel)
     else:
-        tokens = await session.helpers.run(conversation_tokens, session, messages, variables)
+        write = partial(conversation_tokens, session, messages, variables, **(ending or {}))
+        tokens = await session.helpers.run(write)
     is_free = limit is None and not has_tools
     if is_free:
         reasoning = await session.helpers.run(written_reasoning, session, tokens)
@@ -376,9 +413,13 @@ def _message(message: ChatMessage) -> dict[str, Any]:
     fields = {"role": role, "content": content}
     if calls:
         fields["tool_calls"] = calls
-    for name in ("name", "tool_call_id", "reasoning_content"):
-        if getattr(message, name) is not None:
-            fields[name] = getattr(message, name)
+    reasoning = message.reasoning_content
+    more = {
+        "name": message.name,
+        "tool_call_id": message.tool_call_id,
+        "reasoning_content": message.reasoning if reasoning is None else reasoning,
+    }
+    fields.update({name: value for name, value in more.items() if value is not None})
     return fields
 
 

@@ -387,14 +387,18 @@ def tool_request(
 
 
 def conversation_tokens(
-    session: Session, messages: Messages, variables: Mapping[str, Any]
+    session: Session, messages: Messages, variables: Mapping[str, Any], **ending: bool
 ) -> list[int]:
-    """Return the prompt of a conversation that may contain tool calls, without offering tools."""
+    """Return the prompt of a conversation that may contain tool calls, without offering tools.
+
+    `ending` may have ``add_generation_prompt`` or ``continue_final_message``, as in
+    :meth:`~eliza_ffi.chat.ChatTokenizer.tokens`.
+    """
     talk = _with_mappings(messages)
     with naming("messages"):
         if any(message.get("tool_calls") or message.get("role") == "tool" for message in talk):
             talk = list(messages_with_calls(session.call_format(variables), talk))
-        return session.chat().tokens(talk, **variables)
+        return session.chat().tokens(talk, **variables, **ending)
 
 
 @naming("messages")

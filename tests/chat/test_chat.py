@@ -821,3 +821,34 @@ def test_contradictory_chat_options_are_a_usage_error(
     words = [str(file) if word == "FILE" else word for word in arguments]
     assert run("tokenize", *words) == 2
     assert message in capsys.readouterr().err
+
+
+TURNS = "{% for m in messages %}<u>{{ m.role }}:{{ m.content }}<e>{% endfor %}<u>next:"
+
+
+def test_a_final_message_can_be_continued() -> None:
+    controls = ("<u>", "<e>")
+    talk = [user("hi<e>"), assistant("Yes, <e>and ")]
+    expected = ["[<u>]", "user:hi<e>", "[<e>]", "[<u>]", "assistant:Yes, <e>and "]
+    assert shown(TURNS, talk, *controls, continue_final_message=True) == expected
+    assert shown(TURNS, talk, *controls) == [*expected, "[<e>]", "[<u>]", "next:"]
+    assert shown(TURNS, [assistant("")], *controls, continue_final_message=True)[-1] == "assistant:"
+    same = [assistant("a"), user("a"), assistant("a")]
+    found = shown(TURNS, same, *controls, continue_final_message=True)
+    assert found.count("[<u>]") == 3 and found[-1] == "assistant:a"
+
+
+def test_a_final_message_of_parts_can_be_continued() -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    template = "{% for p in messages[0].content %}<{{ p.text }}>{% endfor %}<e>"
+    found = shown(template, [{"role": "assistant", "content": parts}], continue_final_message=True)
+    assert "".join(found) == "<a><b"
+
+
+def test_only_a_written_message_of_the_assistant_can_be_continued() -> None:
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": {}}}
+    for last in (user("a"), {"role": "assistant", "content": "", "tool_calls": [call]}):
+        with pytest.raises(InvalidArgumentError, match="needs a last message of the assistant"):
+            shown(TURNS, [user("x"), last], continue_final_message=True)
+    with pytest.raises(ChatTemplateError, match="cannot be continued"):
+        shown("{{ messages[0].content[:1] }}", [assistant("abc")], continue_final_message=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from real_templates import REJECTS_TEXT, real_templates
 
+from eliza_ffi.chat import ChatTokenizer
 from eliza_ffi.errors import ChatTemplateError
 
 pytestmark = pytest.mark.slow
@@ -140,3 +142,23 @@ def test_a_result_without_a_call_gets_an_id_of_the_right_form() -> None:
     for name in SHORT_IDS:
         (_, result) = real_templates()[name].fit(orphan)
         assert len(result["tool_call_id"]) == 9
+
+
+def test_the_final_message_of_every_template_can_be_continued() -> None:
+    """The text ends with the content, and begins as if the message were complete."""
+    talk = [*ASKED, {"role": "assistant", "content": "It is "}]
+
+    def tokenize(text: str, *_: bool) -> list[int]:
+        return list(map(ord, text))
+
+    def detokenize(tokens: Sequence[int], **_: bool) -> str:
+        return "".join(map(chr, tokens))
+
+    for name, template in real_templates().items():
+        if name == REJECTS_TEXT:
+            continue
+        chat = ChatTokenizer(template, tokenize, detokenize)
+        text = detokenize(chat.tokens(talk, continue_final_message=True))
+        assert text.endswith("It is ") and QUESTION in text, name
+        whole = detokenize(chat.tokens(talk, add_generation_prompt=False))
+        assert whole.startswith(text.rstrip()), name

@@ -13,6 +13,7 @@ import pytest
 from served import ROUNDING, Order, Served, rejected
 
 from eliza_ffi import Model
+from eliza_ffi.serve.chat import ChatMessage, _message
 
 pytestmark = pytest.mark.slow
 
@@ -420,3 +421,28 @@ def test_metrics_count_chat_and_its_tokens(server: Served) -> None:
     assert more('eliza_tokens_total{source="reused"}') == n_cached
     assert more('eliza_tokens_total{source="read"}') == usage["prompt_tokens"] - n_cached
     assert more('eliza_requests_total{code="200",endpoint="/v1/chat/completions"}') == 1
+
+
+def test_the_final_message_is_continued(create: Any, tiny_model: Model) -> None:
+    talk = [*HELLO, {"role": "assistant", "content": "I am Eliza, a"}]
+    more = {"continue_final_message": True, "add_generation_prompt": False}
+    found = create(messages=talk, temperature=0, extra_body=more)
+    whole = tiny_model.generate(HELLO)
+    assert whole.text == "I am Eliza, a" + found.choices[0].message.content
+    tokens = tiny_model.chat_tokens(talk, continue_final_message=True)
+    assert found.usage.prompt_tokens == len(tokens)
+    shorter = create(messages=talk, temperature=0, extra_body={"continue_final_message": True})
+    assert shorter.choices[0].message.content == found.choices[0].message.content
+
+
+def test_the_prompt_may_end_without_a_new_turn(create: Any, tiny_model: Model) -> None:
+    found = create(temperature=0, max_tokens=1, extra_body={"add_generation_prompt": False})
+    tokens = tiny_model.chat_tokens(HELLO, add_generation_prompt=False)
+    assert found.usage.prompt_tokens == len(tokens) < len(tiny_model.chat_tokens(HELLO))
+
+
+def test_earlier_reasoning_may_have_vllms_name() -> None:
+    for name in ("reasoning", "reasoning_content"):
+        message = ChatMessage(role="assistant", content="a", **{name: "thought"})
+        assert _message(message)["reasoning_content"] == "thought"
+        assert "reasoning" not in _message(message)

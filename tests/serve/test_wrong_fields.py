@@ -28,6 +28,10 @@ ENDLESS = {
 BROKEN = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{bad"}}
 SCHEMA_FORMAT = {"type": "json_schema", "json_schema": {"schema": {"type": "x"}}}
 FLAT_FORMAT = {"type": "json_schema", "name": "a", "schema": {"type": "x"}}
+CONTINUED = [
+    {"role": "user", "content": "Hello."},
+    {"role": "assistant", "content": "I am"},
+]
 IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,AA=="}
 OUTPUT = {"type": "function_call_output", "call_id": "1"}
 PREDICATES = "expected predicate, choice, score or labels"
@@ -199,6 +203,24 @@ WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
         ),
         ({"chat_template_kwargs": {"messages": []}}, "messages cannot be set"),
         ({"tools": [TOOL], "guided_choice": ["a"]}, "tools cannot be combined"),
+        ({"continue_final_message": True}, "expected a last message of the assistant"),
+        (
+            {"continue_final_message": True, "messages": [*CONTINUED, *CONTINUED[:1]]},
+            "got one of the role user",
+        ),
+        (
+            {
+                "continue_final_message": True,
+                "add_generation_prompt": True,
+                "messages": CONTINUED,
+            },
+            "not supported together with add_generation_prompt: true",
+        ),
+        (
+            {"continue_final_message": True, "messages": CONTINUED, "tools": [TOOL]},
+            "not supported with tools",
+        ),
+        ({"add_generation_prompt": False, "tools": [TOOL]}, "not supported with tools"),
         (
             {"response_format": {"type": "json_schema"}},
             "response_format.json_schema: this field is missing",
