@@ -956,7 +956,7 @@ class Model:
         prior : str
             ``"options"``: divide the probabilities by their mean over inputs that favour no option
             (:mod:`eliza_ffi.decisions.option_prior`). ``"none"``: leave them as they are.
-            ``"auto"``, the default: ``"options"`` for plain prompts without examples. The path of a
+            ``"auto"``, the default: ``"options"`` for plain prompts. The path of a
             calibration that ``prior="inputs"`` of :meth:`decide_many` has fitted means the
             same as `calibration`.
         labels : str

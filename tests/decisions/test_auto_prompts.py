@@ -182,12 +182,12 @@ def test_samples_are_evenly_spaced() -> None:
 # ---- prior and errors --------------------------------------------------------------------------
 
 
-def test_only_plain_prompts_with_texts_and_without_examples_have_a_prior(
+def test_only_plain_prompts_with_texts_have_a_prior(
     plain_model: Model,
 ) -> None:
     assert resolved(plain_model).prior == "options"
     assert resolved(plain_model, labels="letters").prior == "none"
-    assert resolved(plain_model, examples=[("x", "sales")]).prior == "none"
+    assert resolved(plain_model, examples=[("x", "sales")]).prior == "options"
     assert resolved(plain_model, prior="none").prior == "none"
     assert resolved(plain_model, labels="letters", prior="options").prior == "options"
 
