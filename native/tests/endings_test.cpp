@@ -263,6 +263,33 @@ TEST_P(EndingsOfModels, HaveTheScoresOfSeparateStreams) {
 INSTANTIATE_TEST_SUITE_P(Models, EndingsOfModels, testing::Values("glm4moe", "qwen35", "step35"),
                          [](const auto & model) { return std::string(model.param); });
 
+// A recurrent state cannot step back over a branch, so it is copied before the first one.
+TEST(Branches, OfARecurrentModelDoNotReadThePromptAgain) {
+    const std::string model = mtp_model_path({"qwen35", MtpHead::random});
+    Tokens text(320);
+    std::mt19937 random{17};
+    for (int32_t & token : text) token = 310 + static_cast<int32_t>(random() % 200);
+    Leaves leaves;
+    for (int32_t first = 0; first < 6; ++first) {
+        for (int32_t second = 0; second < 3; ++second) leaves.push_back({400 + first, 500 + second});
+    }
+    constexpr int64_t n_branches = 7;
+    std::vector<double> scores[2];
+    for (const char * strategy : {"auto", "token-by-token"}) {
+        const ContextHandle context = make_context(strategy, model, "32");
+        const StreamHandle stream = open(context, full_precision_config());
+        prefill(stream, text);
+        const int64_t passes = stats(stream).forward_passes;
+        ASSERT_GE(passes, 10);
+        set_trie(stream, payload(leaves), ELIZA_TRIE_ARGMAX);
+        std::vector<double> & found = scores[strategy == std::string("auto") ? 0 : 1];
+        found.resize(leaves.size());
+        ASSERT_EQ(eliza_inference_token_trie_scores(stream.get(), found.data(), found.size()), 18);
+        EXPECT_LE(stats(stream).forward_passes - passes, 2 * n_branches) << strategy;
+    }
+    expect_near(scores[0], scores[1], 1e-3);
+}
+
 class RefusedEndings : public testing::Test {
 protected:
     ContextHandle context = make_context("auto");

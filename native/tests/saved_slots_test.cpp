@@ -435,6 +435,17 @@ TEST_F(SavedSlots, MakeRoomByRemovingUnneededTokens) {
     EXPECT_EQ(pull(restored, 2).status, 0);
 }
 
+TEST_F(SavedSlots, ARestoredConversationIsSavedWithoutAPass) {
+    save(prompted(), path);
+    const std::string first = read();
+    const StreamHandle stream = open(context);
+    ASSERT_EQ(restore(stream, path), 0);
+    std::string text;
+    EXPECT_EQ(save(stream, path, &text), 0) << text;
+    EXPECT_EQ(stats(stream).forward_passes, 0);
+    EXPECT_EQ(read(), first);
+}
+
 TEST_F(SavedSlots, AShortNameBesideSimilarNames) {
     const StreamHandle stream = prompted();
     for (const char * other : {"a.", "a.1", "a.123-4", "a.-", "a.part", "a.1.part.old", "a"}) {
