@@ -485,7 +485,7 @@ def token_logprobs(entries: Sequence[TokenLogprob]) -> list[dict[str, Any]]:
 
 
 def _token(entry: TokenLogprob) -> dict[str, Any]:
-    return {"token": entry.text, "logprob": entry.logprob, "bytes": list(entry.text.encode())}
+    return {"token": entry.text, "logprob": entry.logprob, "bytes": list(entry.bytes)}
 
 
 class _Deltas:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from pydantic import Discriminator, Field, Tag
 from typing_extensions import NotRequired, TypedDict
 
 from ..errors import InvalidArgumentError
-from ..session.requests import TextPiece, TokenLogprob, prompt_tokens
+from ..session.requests import TextPiece, TokenLogprob, prompt_tokens, token_logprob
 from ..session.session import Session
 from ..session.tool_calls import Beginning
 from .chat import ChatUsage
@@ -120,13 +121,15 @@ class _Prompt:
             return written
         assert written.logprobs is not None
         n_forced = len(self.tokens) - 1
-        first = session.detokenize(self.tokens[:1], True)
+        first = token_logprob(session, (self.tokens[0], math.nan))
         return replace(
             written,
-            text="".join(each.text for each in written.logprobs[n_forced:]),
+            text=b"".join(each.bytes for each in written.logprobs[n_forced:]).decode(
+                "utf-8", "replace"
+            ),
             prompt_tokens=len(self.tokens),
             generated_tokens=written.generated_tokens - n_forced,
-            logprobs=(TokenLogprob(self.tokens[0], first, math.nan), *written.logprobs),
+            logprobs=(first, *written.logprobs),
         )
 
 
@@ -205,7 +208,7 @@ def _writing(request: CompletionRequest) -> Writing:
 def _choice(text: str, answer: Written) -> dict[str, Any]:
     choice = {
         "text": text,
-        "logprobs": None if answer.logprobs is None else _logprobs(answer.logprobs),
+        "logprobs": None if answer.logprobs is None else _logprobs(answer.logprobs, _Offsets()),
         "finish_reason": answer.finish_reason,
     }
     if answer.probabilities is None:
@@ -213,21 +216,59 @@ def _choice(text: str, answer: Written) -> dict[str, Any]:
     return {**choice, "probabilities": answer.probabilities}
 
 
-def _logprobs(entries: Sequence[TokenLogprob], offset: int = 0) -> dict[str, Any]:
-    """Return log-probabilities of tokens; `offset` is where the first one begins in the text."""
-    offsets, end = [], offset
-    for each in entries:
-        offsets.append(end)
-        end += len(each.text)
+class _Offsets:
+    """Finds where tokens begin in the text of one answer.
+
+    Parameters
+    ----------
+    begin
+        Where the first token begins, in characters.
+    """
+
+    def __init__(self, begin: int = 0) -> None:
+        self._n_chars = begin
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def next(self, entry: TokenLogprob) -> int:
+        """Return the index of the first character that a token writes, wholly or in part."""
+        begin = self._n_chars
+        self._n_chars += len(self._decoder.decode(entry.bytes))
+        return begin
+
+
+def _logprobs(entries: Sequence[TokenLogprob], offsets: _Offsets) -> dict[str, Any]:
+    """Return log-probabilities of tokens in OpenAI's form."""
+    found = [_named(each) for each in entries]
     return {
-        "tokens": [each.text for each in entries],
+        "tokens": [name for name, _ in found],
         "token_logprobs": [None if math.isnan(each.logprob) else each.logprob for each in entries],
-        "top_logprobs": [
-            {other.text: other.logprob for other in each.top} if each.top else None
-            for each in entries
-        ],
-        "text_offset": offsets,
+        "top_logprobs": [top for _, top in found],
+        "text_offset": [offsets.next(each) for each in entries],
     }
+
+
+def _named(entry: TokenLogprob) -> tuple[str, dict[str, float] | None]:
+    """Return the name of a token, and the log-probabilities of the alternatives by their names.
+
+    Two tokens may have the same text, for example a letter and the token for its byte. The less
+    probable one is named ``token_id:N``, as in vLLM.
+    """
+    name, top = _name(entry), {}
+    for other in entry.top:
+        key = _name(other)
+        key = f"token_id:{other.token}" if key in top else key
+        top[key] = other.logprob
+        if other.token == entry.token:
+            name = key
+    return name, top or None
+
+
+def _name(entry: TokenLogprob) -> str:
+    """Return the text of a token; as bytes, in OpenAI's form, if it is not a whole character."""
+    try:
+        return entry.bytes.decode() if entry.bytes else entry.text
+    except UnicodeDecodeError:
+        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in entry.bytes)
 
 
 class _StreamedTexts:
@@ -241,7 +282,7 @@ class _StreamedTexts:
 
     def __init__(self, beginnings: list[str]) -> None:
         self._beginnings = beginnings
-        self._n_chars = [0] * len(beginnings)  # of each answer, so far
+        self._offsets = [_Offsets(len(text)) for text in beginnings]
 
     def of(self, index: int, step: Step) -> Iterator[dict[str, Any]]:
         """Return the choice for a step of an answer."""
@@ -252,8 +293,7 @@ class _StreamedTexts:
         if isinstance(step, Written):
             choice, logged = _choice(text, step), step.unsent
         if logged is not None:
-            choice["logprobs"] = _logprobs(logged, self._n_chars[index])
-        self._n_chars[index] += len(text)
+            choice["logprobs"] = _logprobs(logged, self._offsets[index])
         yield choice
 
 

@@ -5,6 +5,7 @@ A request is a checked description of the work. A run executes it on a stream of
 
 from __future__ import annotations
 
+import builtins
 import json
 import math
 import os
@@ -86,6 +87,7 @@ __all__ = [
     "lora_option",
     "prompt_tokens",
     "shape_request",
+    "token_logprob",
     "token_logprobs",
 ]
 
@@ -103,18 +105,23 @@ class TokenLogprob:
     ----------
     token : int
     text : str
-        The token's text. Bytes that do not form a whole character are replaced by U+FFFD.
+        The token's text. Bytes that do not form a whole character are replaced by U+FFFD. For a
+        control token, its name.
     logprob : float
         The natural logarithm of the token's probability among all tokens, before any sampling; nan
         for the tokens of labels.
     top : tuple of TokenLogprob
         The `logprobs` most probable tokens at this position, the most probable first.
+    bytes : bytes
+        The bytes that the token adds to the text; empty for a control token. A token may end inside
+        a character, so only the bytes of several tokens together are valid UTF-8.
     """
 
     token: int
     text: str
     logprob: float
     top: tuple[TokenLogprob, ...] = ()
+    bytes: builtins.bytes = b""
 
 
 class TextPiece(str):
@@ -598,21 +605,31 @@ def generation_of(session: Session, result: RunResult) -> GenerationResult:
 
 def token_logprobs(session: Session, rows: NDArray[np.void]) -> tuple[TokenLogprob, ...]:
     """Return the rows of `CffiBinding.take_logprobs` with the texts of their tokens."""
-    # Some tokenizers drop a space at the beginning, so each token is detokenized after an anchor.
-    anchor = session.tokenize(ANCHOR)
-    n_anchor = len(session.detokenize(anchor, True))
-    text_of: dict[int, str] = {}
-
-    def with_text(entry: tuple[int, float], top: tuple[TokenLogprob, ...] = ()) -> TokenLogprob:
-        token, logprob = entry
-        if token not in text_of:
-            text_of[token] = session.detokenize([*anchor, token], True)[n_anchor:]
-        return TokenLogprob(token, text_of[token], logprob, top)
-
     return tuple(
-        with_text(own, tuple(with_text(other) for other in others if other[0] >= 0))
+        token_logprob(
+            session,
+            own,
+            tuple(token_logprob(session, other) for other in others if other[0] >= 0),
+        )
         for own, *others in rows.tolist()
     )
+
+
+def token_logprob(
+    session: Session, entry: tuple[int, float], top: tuple[TokenLogprob, ...] = ()
+) -> TokenLogprob:
+    """Return a token and its log-probability with the token's text."""
+    token, logprob = entry
+    if not session.binding.supports("vocabulary"):  # an older library
+        # Some tokenizers drop a space at the beginning, so the token is read after an anchor.
+        anchor = session.tokenize(ANCHOR)
+        text = session.detokenize([*anchor, token], True)
+        text = text[len(session.detokenize(anchor, True)) :]
+        return TokenLogprob(token, text, logprob, top, text.encode("utf-8", "surrogatepass"))
+    vocabulary = session.token_texts()
+    spelled = vocabulary.texts[token]
+    added = b"" if token in vocabulary.controls else spelled
+    return TokenLogprob(token, spelled.decode("utf-8", "replace"), logprob, top, added)
 
 
 def choice_of(

@@ -137,7 +137,7 @@ def written_reasoning(session: Session, prompt: Tokens) -> WrittenReasoning | No
         return None
     last = session.detokenize(prompt[-LONGEST_MARKS:], unparse_special=True)
     marks = session.tokenize(format.start + format.end, False, True)
-    control = frozenset(marks).intersection(session.token_texts().control)
+    control = session.token_texts().controls.intersection(marks)
     return WrittenReasoning(format, format.is_open(last), control)
 
 

@@ -308,7 +308,7 @@ class ToolRequest:
         parts: list[str | int] = []
         plain: list[int] = []
         for token in [*self.read(text), -1]:
-            if token >= 0 and token not in self.control:
+            if token >= 0 and token not in self.vocabulary.controls:
                 plain.append(token)
                 continue
             if plain:
@@ -316,11 +316,6 @@ class ToolRequest:
             parts += [token] if token >= 0 else []
             plain = []
         return parts
-
-    @lazy_property
-    def control(self) -> frozenset[int]:
-        """The control tokens of the vocabulary."""
-        return frozenset(self.vocabulary.control)
 
 
 def tool_request(
@@ -849,9 +844,8 @@ class ToolRun:
         arguments.
         """
         request, tokens = self.request, start.tokens
-        n_fixed = max(
-            [n_decided, *(i for i, token in enumerate(tokens, 1) if token in request.control)]
-        )
+        controls = request.vocabulary.controls
+        n_fixed = max([n_decided, *(i for i, token in enumerate(tokens, 1) if token in controls)])
         for n in range(n_fixed, len(tokens)):
             rest = start.text.encode()[len(request.text(tokens[:n])) :]
             with suppress(UnicodeDecodeError):

@@ -115,12 +115,17 @@ class TokenTexts:
     @lazy_property
     def token_of(self) -> dict[bytes, int]:
         """For each byte that a token spells alone, the first such token."""
-        control = set(self.control)
+        control = self.controls
         found: dict[bytes, int] = {}
         for token, text in enumerate(self.texts):
             if len(text) == 1 and token not in control:
                 found.setdefault(text, token)
         return found
+
+    @lazy_property
+    def controls(self) -> frozenset[int]:
+        """The tokens in `control`, for fast membership tests."""
+        return frozenset(self.control)
 
     @property
     def n_vocab(self) -> int:

@@ -16,6 +16,7 @@ from eliza_ffi._resources import default_model_path
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.library import Library
 from eliza_ffi.session.stop_texts import StopTexts
+from eliza_ffi.structured import Regex
 
 PROMPT = "message: good morning\naction: "
 # The model answers this question with a sentence.
@@ -140,6 +141,32 @@ def test_token_strings_join_to_the_generated_text(
         )
         assert found.logprobs is not None and " hello" in found.text
         assert "".join(entry.text for entry in found.logprobs) == found.text
+
+
+@pytest.mark.parametrize("vocab", ["llama-spm", "llama-bpe", "gpt-2"])
+def test_token_bytes_join_to_the_generated_text(
+    vocab: str, library: Library, random_model_path: Callable[..., Path]
+) -> None:
+    """These characters have several tokens, whose text is U+FFFD."""
+    path = random_model_path(vocab, n_embd=64, n_layers=2, seed=1)
+    written = " \U0001f389\U0001f389 \u1e9e\u13a0 x"
+    with Model(path, library=library, n_threads=1, n_ctx=256) as model:
+        found = model.generate("x:", logprobs=3, shape=Regex(written))
+        assert found.logprobs is not None and found.text == written
+        assert b"".join(entry.bytes for entry in found.logprobs).decode() == written
+        assert any(entry.text == "\ufffd" for entry in found.logprobs)
+        texts, control = model.token_texts().texts, model.token_texts().control
+        for entry in found.logprobs:
+            for each in (entry, *entry.top):
+                assert each.bytes == (b"" if each.token in control else texts[each.token])
+
+
+def test_control_tokens_have_a_name_and_no_bytes(tiny_model: Model) -> None:
+    (mark,) = tiny_model.tokenize("<|im_start|>", parse_special=True)
+    sampling = Sampling(logit_bias=((mark, 100.0),))
+    found = tiny_model.generate(PROMPT, 2, logprobs=0, sampling=sampling)
+    assert found.logprobs is not None and found.text == ""
+    assert [(each.text, each.bytes) for each in found.logprobs] == [("<|im_start|>", b"")] * 2
 
 
 def test_log_probabilities_are_computed_before_sampling(tiny_model: Model) -> None:

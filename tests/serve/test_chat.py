@@ -446,3 +446,37 @@ def test_earlier_reasoning_may_have_vllms_name() -> None:
         message = ChatMessage(role="assistant", content="a", **{name: "thought"})
         assert _message(message)["reasoning_content"] == "thought"
         assert "reasoning" not in _message(message)
+
+
+EMOJI = {"guided_regex": "(\U0001f389\u1e9e){3} x"}
+"""Characters whose tokens are no whole characters."""
+
+
+def read_bytes(entries: Any) -> str:
+    return b"".join(bytes(each["bytes"]) for each in entries).decode()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_bytes_of_tokens_join_to_the_content(server: Served, stream: bool) -> None:
+    """Tokens that end inside a character had the bytes of U+FFFD."""
+    body = {"messages": HELLO, "logprobs": True, "top_logprobs": 3, "stream": stream, **EMOJI}
+    answer = httpx.post(server.url + PATH, json=body, timeout=60)
+    if stream:
+        events = [json.loads(each[6:]) for each in answer.text.split("\n\n")[:-2]]
+        choices = [event["choices"][0] for event in events]
+        content = "".join(each["delta"].get("content") or "" for each in choices)
+        entries = [e for each in choices if each["logprobs"] for e in each["logprobs"]["content"]]
+    else:
+        (choice,) = answer.json()["choices"]
+        content, entries = choice["message"]["content"], choice["logprobs"]["content"]
+    assert content == "\U0001f389\u1e9e" * 3 + " x" == read_bytes(entries)
+    for entry in entries:
+        for each in (entry, *entry["top_logprobs"]):
+            assert each["bytes"] != [239, 191, 189]
+
+
+def test_the_bytes_of_tokens_join_to_the_text_of_a_response(server: Served) -> None:
+    body = {"input": "Hello.", "include": ["message.output_text.logprobs"], **EMOJI}
+    answer = httpx.post(f"{server.url}/v1/responses", json=body, timeout=60).json()
+    (part,) = answer["output"][0]["content"]
+    assert read_bytes(part["logprobs"]) == part["text"] == "\U0001f389\u1e9e" * 3 + " x"

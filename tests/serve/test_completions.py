@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import math
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
-from served import ROUNDING
+from served import ROUNDING, Served
 
-from eliza_ffi import Model
+from eliza_ffi import Model, TokenLogprob
+from eliza_ffi.serve.completions import _named
 
 pytestmark = pytest.mark.slow
 
@@ -104,3 +108,64 @@ def test_embeddings_match_the_model_in_process(client: Any, tiny_model: Model) -
         assert found.usage.prompt_tokens == sum(map(len, tokens))
     one = client.embeddings.create(model="any", input=texts[0])
     assert np.array(one.data[0].embedding) == pytest.approx(expected[0], abs=1e-5)
+
+
+def check_logprobs(text: str, found: dict[str, Any], n_top: int) -> None:
+    """Check the offsets and names of tokens, some of which end inside a character."""
+    n_whole = 0
+    for token, logprob, top, offset in zip(*found.values(), strict=True):
+        if token.startswith("<|"):
+            continue
+        if token.startswith("bytes:"):
+            raw = bytes.fromhex(token.removeprefix("bytes:").replace("\\x", ""))
+            character = text[offset].encode()
+            assert raw in character or raw[-1:] in character
+        else:
+            assert text.startswith(token, offset)
+            n_whole += 1
+        if top is not None:
+            assert len(top) == n_top and top.get(token, logprob) == logprob
+    assert n_whole and any(each.startswith("bytes:") for each in found["tokens"])
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_tokens_that_end_inside_a_character_are_named_by_their_bytes(
+    server: Served, stream: bool
+) -> None:
+    """These tokens shared the name U+FFFD, so their log-probabilities replaced each other."""
+    written = "\U0001f389\u1e9e\U0001f389 x"
+    body = {"prompt": "a", "guided_regex": written, "logprobs": 20, "stream": stream}
+    answer = httpx.post(f"{server.url}/v1/completions", json=body, timeout=60)
+    if stream:
+        events = [json.loads(each[6:]) for each in answer.text.split("\n\n")[:-2]]
+        parts = [each["choices"][0]["logprobs"] for each in events]
+        assert "".join(each["choices"][0]["text"] for each in events) == written
+        parts = [each for each in parts if each]
+        names = ("tokens", "token_logprobs", "top_logprobs", "text_offset")
+        found = {name: [item for part in parts for item in part[name]] for name in names}
+    else:
+        (choice,) = answer.json()["choices"]
+        found, text = choice["logprobs"], choice["text"]
+        assert text == written
+    check_logprobs(written, found, 20)
+
+
+def test_offsets_of_an_echo_count_characters(server: Served) -> None:
+    prompt = "\xdcn\xefc\xf6d\xe9 \u65e5\u672c\u8a9e"
+    for max_tokens in (0, 4):
+        body = {"prompt": prompt, "max_tokens": max_tokens, "echo": True, "logprobs": 2}
+        answer = httpx.post(f"{server.url}/v1/completions", json=body, timeout=60)
+        (choice,) = answer.json()["choices"]
+        check_logprobs(choice["text"], choice["logprobs"], 2)
+        offsets = dict(
+            zip(choice["logprobs"]["tokens"], choice["logprobs"]["text_offset"], strict=True)
+        )
+        assert offsets["n"] == 1
+
+
+def test_tokens_with_the_same_text_keep_their_log_probabilities() -> None:
+    """A letter, and the token for its byte."""
+    letter, byte = (TokenLogprob(token, "a", -token / 10, (), b"a") for token in (5, 7))
+    for chosen, name in ((letter, "a"), (byte, "token_id:7")):
+        entry = replace(chosen, top=(letter, byte))
+        assert _named(entry) == (name, {"a": -0.5, "token_id:7": -0.7})
