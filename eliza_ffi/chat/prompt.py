@@ -11,13 +11,15 @@ tokens, template text and plain text are joined and tokenized together, without 
 tokens. A tokenizer treats a string in the same way. A prompt whose plain text spells no control
 token therefore has the same tokens as the equivalent string.
 
-Some vocabularies have tokens that are special to the model but not marked as control tokens, such
-as ``<think>`` and ``<tool_call>``. These are recognized in any text, as in conversations.
+Some vocabularies have tokens that are special to the model but not marked as control tokens. Those
+that begin and end turns in the chat template follow the same rule. Others, such as ``<tool_call>``,
+are recognized in any text, as in conversations.
 """
 
 from __future__ import annotations
 
 import string
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -143,16 +145,21 @@ class PromptTokenizer:
     ----------
     tokenize, detokenize
         As in :class:`~eliza_ffi.chat.ChatTokenizer`.
+    frame
+        Returns the text that the model's chat template writes around contents. Its tokens that
+        begin and end turns are recognized only in template text.
     """
 
-    def __init__(self, tokenize: Tokenize, detokenize: Detokenize) -> None:
+    def __init__(
+        self, tokenize: Tokenize, detokenize: Detokenize, frame: Callable[[], str] = str
+    ) -> None:
         check_callable("tokenize", tokenize)
         check_callable("detokenize", detokenize)
         self._tokenize = tokenize
-        self._vocabulary = Vocabulary(tokenize, detokenize)
+        self._vocabulary = Vocabulary(tokenize, detokenize, frame)
 
     def tokens(self, prompt: str | Prompt) -> list[int]:
-        """Return the tokens of a prompt, with BOS (and EOS) if the model's tokenizer adds them.
+        """Return the tokens of a prompt, with BOS if the model's tokenizer adds it.
 
         BOS is not repeated if the prompt's template text already begins with it.
 
@@ -197,7 +204,7 @@ class PromptTokenizer:
         for piece, control in self._vocabulary.pieces(marked, written):
             first, *others = piece.split(mark)
             plain = first + "".join(next(hidden) + other for other in others)
-            read = self._tokenize(plain, False, False) if plain else []
+            read = self._vocabulary.plain(plain) if plain else []
             if strange := self._vocabulary.controls([t for t in read if t not in unknown]):
                 raise InvalidArgumentError(
                     f"plain text of the prompt contains {next(iter(strange.values()))!r}, which "

@@ -24,8 +24,10 @@ Limits:
   contents differently. In this case, contents that spell a control token are an error. Other
   conversations are tokenized as one text, and a control token that the template assembles from
   several pieces of content is not detected.
-- Some vocabularies have tokens that are special to the model but not marked as control tokens, such
-  as ``<think>`` and ``<tool_call>``. Tokenizers recognize these in any text.
+- Some vocabularies have tokens that are special to the model but not marked as control tokens.
+  Tokenizers recognize these in any text. Those that the template writes around the contents of a
+  plain conversation, such as ``<|START_OF_TURN_TOKEN|>``, are treated like control tokens. Others,
+  such as ``<tool_call>``, are recognized in contents.
 - Roles are treated like contents, but a template may build a control token around a role, such as
   ``<|user|>``.
 """
@@ -33,6 +35,7 @@ Limits:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ..checks import check_callable, check_flag, check_kind
@@ -40,7 +43,7 @@ from ..errors import ChatTemplateError, InvalidArgumentError
 from .template import ChatTemplate, Messages
 from .vocabulary import PRIVATE_USE, Detokenize, Tokenize, Vocabulary
 
-__all__ = ["ChatTokenizer"]
+__all__ = ["ChatTokenizer", "frame_of"]
 
 
 class ChatTokenizer:
@@ -62,7 +65,7 @@ class ChatTokenizer:
         check_callable("tokenize", tokenize)
         check_callable("detokenize", detokenize)
         self._tokenize = tokenize
-        self._vocabulary = Vocabulary(tokenize, detokenize)
+        self._vocabulary = Vocabulary(tokenize, detokenize, partial(frame_of, template))
 
     def tokens(
         self, messages: Messages, *, continue_final_message: bool = False, **more: Any
@@ -147,24 +150,7 @@ class ChatTokenizer:
         ChatTemplateError
             If the template fails or rejects messages with these roles.
         """
-        mark = next(mark for mark in map(chr, PRIVATE_USE) if mark not in self.template.source)
-        # A template that escapes HTML changes these contents.
-        contents = [f"{mark}{i}: some words, 1 2 <b>{mark}" for i in range(len(roles))]
-        messages = [
-            {"role": role, "content": content}
-            for role, content in zip(roles, contents, strict=True)
-        ]
-        text = self.template.render(messages, **more)
-        rest = self._bos(text) + text
-        texts = []
-        for content in contents:
-            before, _, rest = rest.partition(content)
-            texts.append(before)
-        texts.append(rest)
-        is_unchanged = text.count(mark) == 2 * len(roles) and not any(
-            mark in each for each in texts
-        )
-        return texts if is_unchanged else None
+        return _around(self.template, roles, **more)
 
     def _apart(self, tokens: list[int], guarded: str, guard: _Guard) -> list[int]:
         """Return the tokens of a conversation, with control tokens only from the template.
@@ -177,7 +163,7 @@ class ChatTokenizer:
             return tokens
         apart: list[int] = []
         for plain, control in vocabulary.pieces(guarded, written):
-            apart += self._tokenize(guard.uncover(plain), False, False) if plain else []
+            apart += vocabulary.plain(guard.uncover(plain)) if plain else []
             apart += control
         strange = vocabulary.controls(written).keys() - vocabulary.controls(tokens).keys()
         if strange or vocabulary.in_order(apart) != vocabulary.in_order(written):
@@ -193,9 +179,44 @@ class ChatTokenizer:
         return ""
 
     def _bos(self, text: str) -> str:
-        """Return BOS if the model expects it and `text` lacks it; an empty string otherwise."""
-        bos = self.template.bos_token
-        return bos if self.template.add_bos and not text.startswith(bos) else ""
+        return _bos(self.template, text)
+
+
+def frame_of(template: ChatTemplate) -> str:
+    """Return the text that a template writes around the contents of a conversation.
+
+    The prompt for the next answer is left out: it may contain marks of reasoning, which must stay
+    recognizable in contents. The result is empty if the template rejects an ordinary conversation.
+    """
+    roles = ["user", "assistant", "user"]
+    try:
+        return "\n".join(_around(template, roles, add_generation_prompt=False) or ())
+    except ChatTemplateError:
+        return ""
+
+
+def _around(template: ChatTemplate, roles: Sequence[str], **more: Any) -> list[str] | None:
+    mark = next(mark for mark in map(chr, PRIVATE_USE) if mark not in template.source)
+    # A template that escapes HTML changes these contents.
+    contents = [f"{mark}{i}: some words, 1 2 <b>{mark}" for i in range(len(roles))]
+    messages = [
+        {"role": role, "content": content} for role, content in zip(roles, contents, strict=True)
+    ]
+    text = template.render(messages, **more)
+    rest = _bos(template, text) + text
+    texts = []
+    for content in contents:
+        before, _, rest = rest.partition(content)
+        texts.append(before)
+    texts.append(rest)
+    is_unchanged = text.count(mark) == 2 * len(roles) and not any(mark in each for each in texts)
+    return texts if is_unchanged else None
+
+
+def _bos(template: ChatTemplate, text: str) -> str:
+    """Return BOS if the model expects it and `text` lacks it; an empty string otherwise."""
+    bos = template.bos_token
+    return bos if template.add_bos and not text.startswith(bos) else ""
 
 
 def _before(text: str, end: str) -> str:

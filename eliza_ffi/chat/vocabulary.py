@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
+
+from .._lazy import lazy_property
 
 __all__ = ["ASCII_SPACE", "PRIVATE_USE", "Detokenize", "Tokenize", "Vocabulary"]
 
 PRIVATE_USE = range(0xF0000, 0xFFFFE)
 ASCII_SPACE = " \t\n\v\f\r"
+
+MARK = re.compile(r"[^\w\s](?=.*[^\W\d_]).+[^\w\s]", re.DOTALL)
+"""The form of a token that begins or ends a turn: a word between punctuation marks."""
 
 Tokenize = Callable[[str, bool, bool], list[int]]
 """Returns the tokens of ``(text, add_special, parse_special)``."""
@@ -17,13 +23,62 @@ Detokenize = Callable[..., str]
 
 
 class Vocabulary:
-    """A tokenizer and its control tokens."""
+    """A tokenizer and its control tokens.
 
-    def __init__(self, tokenize: Tokenize, detokenize: Detokenize) -> None:
+    Some vocabularies do not mark the tokens that begin and end turns as control tokens, and their
+    tokenizers recognize these tokens in any text. Here they count as control tokens, too.
+
+    Parameters
+    ----------
+    frame
+        Returns the text that the chat template writes around the contents of a conversation. Its
+        tokens that look like ``<|user|>`` or ``[INST]`` are those that begin and end turns.
+    """
+
+    def __init__(
+        self, tokenize: Tokenize, detokenize: Detokenize, frame: Callable[[], str] = str
+    ) -> None:
         self._tokenize = tokenize
         self._detokenize = detokenize
+        self._frame = frame
         self._known: dict[int, str] = {}
         self._taking_space: dict[int, tuple[bool, bool]] = {}
+
+    def plain(self, text: str) -> list[int]:
+        """Return the tokens of `text` without any control token.
+
+        The name of a token that the tokenizer recognizes in any text is divided after its first
+        character, and the parts are tokenized one by one.
+        """
+        parts, begin = [], 0
+        while (found := self._next_mark(text, begin)) >= 0:
+            parts.append(text[begin : found + 1])
+            begin = found + 1
+        first, *others = [*parts, text[begin:]]
+        tokens = self._tokenize(first, False, False)
+        for part in others:
+            tokens += self._inside(part)
+        return tokens
+
+    def _next_mark(self, text: str, begin: int) -> int:
+        """Return where the next mark of a turn begins in `text`, or -1."""
+        places = [text.find(mark, begin) for mark in self._marks.values()]
+        return min((place for place in places if place >= 0), default=-1)
+
+    def _inside(self, text: str) -> list[int]:
+        """Return the tokens of a text in the middle of another one, without a space before it."""
+        anchor = self._tokenize("\n", False, False)
+        tokens = self._tokenize("\n" + text, False, False)
+        if tokens[: len(anchor)] == anchor:
+            return tokens[len(anchor) :]
+        return self._tokenize(text, False, False)
+
+    @lazy_property
+    def _marks(self) -> dict[int, str]:
+        """The tokens that begin and end turns but are not control tokens, with their texts."""
+        tokens = self._tokenize(self._frame(), False, False)
+        texts = {token: self._detokenize([token], unparse_special=False) for token in set(tokens)}
+        return {token: text for token, text in texts.items() if MARK.fullmatch(text)}
 
     def read(self, text: str) -> list[int]:
         """Return the tokens of `text`; control tokens that it spells out are recognized."""
@@ -65,5 +120,5 @@ class Vocabulary:
         if token not in self._known:
             plain = self._detokenize([token], unparse_special=False)
             spelled = self._detokenize([token], unparse_special=True)
-            self._known[token] = "" if plain else spelled
+            self._known[token] = spelled if not plain or token in self._marks else ""
         return self._known[token]

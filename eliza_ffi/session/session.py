@@ -18,7 +18,7 @@ from ..chat.call_finder import find_call_format
 from ..chat.call_format import CallFormat
 from ..chat.prompt import Prompt, PromptTokenizer
 from ..chat.template import template_of_model
-from ..chat.tokens import ChatTokenizer
+from ..chat.tokens import ChatTokenizer, frame_of
 from ..checks import (
     check_callback,
     check_number,
@@ -29,7 +29,7 @@ from ..checks import (
 )
 from ..choices.label_set import LabelSet
 from ..choices.prepared_labels import ChoiceCache, ChoiceTokens
-from ..errors import ElizaError, NotSupportedError
+from ..errors import ChatTemplateError, ElizaError, NotSupportedError
 from ..hub import find_model
 from ..library.binding import CffiBinding
 from ..library.loading import Library
@@ -128,7 +128,9 @@ class Session:
         # Bind the library's functions here. If this session referred to its own bound methods, the
         # reference cycle would keep it alive until the garbage collector runs.
         self._prompts = PromptTokenizer(
-            partial(self.binding.tokenize, self._ctx), partial(self.binding.detokenize, self._ctx)
+            partial(self.binding.tokenize, self._ctx),
+            partial(self.binding.detokenize, self._ctx),
+            partial(_frame, self.binding, self._ctx),
         )
         self._speller = TokenSpeller(partial(self.binding.tokenize, self._ctx))
         # The vocabulary is read once, at its first use.
@@ -336,6 +338,14 @@ def _check_settings(settings: Mapping[str, object]) -> None:
             check_number(f"the option {name}", value)
         elif not isinstance(value, str | bool | None):
             raise wrong(f"the option {name}", "a string or a number", value)
+
+
+def _frame(binding: CffiBinding, ctx: Any) -> str:
+    """Return the text around the contents of a conversation; empty without a chat template."""
+    try:
+        return frame_of(template_of_model(binding.describe(ctx)["model"]))
+    except (ChatTemplateError, NotSupportedError):
+        return ""
 
 
 def _n_ctx(binding: CffiBinding, ctx: Any) -> int | None:
