@@ -354,8 +354,8 @@ def tool_request(
         offered, may_answer = _offered(choice, closed)
     talk = _with_mappings(messages)
     extra = dict(variables or {})
-    format = session.call_format(extra)
     with naming("messages"):
+        format = session.call_format(extra)
         prompt, definitions = tool_messages(format, talk, listed)
         tokens = _prompt(session, prompt, definitions, extra)
     args = generate_request(session, tokens, max_tokens=max_tokens, method=method, **more)

@@ -16,9 +16,11 @@ from typing import Any
 
 import httpx
 import pytest
+from real_templates import real_templates
 from served import DECISIONS, ROUNDING, SYSTEMONE, decisions_body
 
 from eliza_ffi import AsyncModel, Model, cli
+from eliza_ffi.chat import ChatTemplate, ChatTokenizer
 from eliza_ffi.chat.thinking import ThinkingFormat
 from eliza_ffi.errors import (
     BusyError,
@@ -316,3 +318,68 @@ def test_further_requests_are_prepared_while_others_run(n_decided: int, n_places
         return n_running
 
     assert asyncio.run(n_admitted()) == n_places
+
+
+def with_template(model: Model, template: ChatTemplate, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return an application whose model has another chat template."""
+    session = model.session
+    chat = ChatTokenizer(template, session.tokenize, session.detokenize)
+    monkeypatch.setattr(session, "_chat", chat)
+    monkeypatch.setattr(session, "_call_formats", {})
+    return make_app(AsyncModel.of(model), ServeSettings("tiny"))
+
+
+CALL_OF_ANOTHER_SERVER = {
+    "id": "call_abc123DEF456ghi789",
+    "type": "function",
+    "function": {"name": "f", "arguments": "{}"},
+}
+FUNCTION = {"name": "f", "parameters": {"type": "object", "properties": {}}}
+
+
+@pytest.mark.parametrize("with_tools", [False, True])
+def test_calls_of_other_servers_are_read_with_mistrals_template(
+    tiny_model: Model, monkeypatch: pytest.MonkeyPatch, with_tools: bool
+) -> None:
+    template = real_templates()["mistralai-Mistral-Nemo-Instruct-2407"]
+    app = with_template(tiny_model, template, monkeypatch)
+    id = CALL_OF_ANOTHER_SERVER["id"]
+    call: dict[str, Any] = CALL_OF_ANOTHER_SERVER["function"]  # type: ignore[assignment]
+    talk = [
+        {"role": "user", "content": "a"},
+        {"role": "assistant", "content": None, "tool_calls": [CALL_OF_ANOTHER_SERVER]},
+        {"role": "tool", "tool_call_id": id, "content": "x"},
+    ]
+    items = [
+        {"role": "user", "content": "a"},
+        {"type": "function_call", "call_id": id, **call},
+        {"type": "function_call_output", "call_id": id, "output": "x"},
+    ]
+    tools = [{"type": "function", "function": FUNCTION}] if with_tools else None
+    flat = [{"type": "function", **FUNCTION}] if with_tools else None
+    answers = ask(
+        app,
+        ("POST", "/v1/chat/completions", {"messages": talk, "tools": tools, "max_tokens": 5}),
+        ("POST", "/v1/responses", {"input": items, "tools": flat, "max_output_tokens": 5}),
+    )
+    for answer in answers:
+        assert answer.status_code == 200, answer.text
+
+
+def test_messages_that_the_template_rejects_are_named(
+    tiny_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    template = ChatTemplate("{{ raise_exception('roles must alternate') }}")
+    app = with_template(tiny_model, template, monkeypatch)
+    messages = [{"role": "user", "content": "a"}]
+    tools = [{"type": "function", "function": FUNCTION}]
+    for path, body, param in (
+        ("/v1/chat/completions", {"messages": messages}, "messages"),
+        ("/v1/chat/completions", {"messages": messages, "tools": tools}, "messages"),
+        ("/v1/responses", {"input": "a"}, "input"),
+        ("/v1/responses", {"input": "a", "stream": True}, "input"),
+    ):
+        (answer,) = ask(app, ("POST", path, body))
+        assert answer.status_code == 400, answer.text
+        error = answer.json()["error"]
+        assert error["param"] == param and "roles must alternate" in error["message"]
