@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import codecs
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Discriminator, Field, Tag
 from typing_extensions import NotRequired, TypedDict
 
 from ..errors import InvalidArgumentError
-from ..session.requests import TextPiece, TokenLogprob, prompt_tokens, token_logprob
+from ..session.requests import TextPiece, TokenLogprob, prompt_tokens
 from ..session.session import Session
-from ..session.tool_calls import Beginning
 from .chat import ChatUsage
 from .endpoint import Answer, Endpoint, Running
 from .refusals import unfit
@@ -93,44 +94,17 @@ class CompletionResponse(TypedDict):
 
 @dataclass(frozen=True)
 class _Prompt:
-    """A prompt: its text, its tokens, and whether the log-probabilities of its tokens are wanted.
-
-    The library reports log-probabilities only for generated tokens. If those of the prompt are
-    wanted, only the first token is passed as a prompt, and the others are forced.
-    """
+    """A prompt: its text and its tokens."""
 
     given: str | Sequence[int]
     text: str
     tokens: Sequence[int]
-    is_forced: bool
 
-    def writing(self, session: Session, writing: Writing) -> Writing:
+    def writing(self, writing: Writing) -> Writing:
         """Return the request for an answer to this prompt."""
         if isinstance(writing.limit, ExactLabels):
             return replace(writing, prompt=self.given)  # as text, its last spaces join the label
-        if not self.is_forced:
-            return replace(writing, prompt=self.tokens)
-        first, *others = self.tokens
-        masks = Beginning(session.token_texts().n_words, forced=others)
-        most = len(others) + writing.max_tokens
-        return replace(writing, prompt=[first], limit=masks, max_tokens=most)
-
-    def answer(self, session: Session, written: Written) -> Written:
-        """Return the answer without the forced tokens, but with their log-probabilities."""
-        if not self.is_forced:
-            return written
-        assert written.logprobs is not None
-        n_forced = len(self.tokens) - 1
-        first = token_logprob(session, (self.tokens[0], math.nan))
-        return replace(
-            written,
-            text=b"".join(each.bytes for each in written.logprobs[n_forced:]).decode(
-                "utf-8", "replace"
-            ),
-            prompt_tokens=len(self.tokens),
-            generated_tokens=written.generated_tokens - n_forced,
-            logprobs=(first, *written.logprobs),
-        )
+        return replace(writing, prompt=self.tokens)
 
 
 async def _complete(request: CompletionRequest, running: Running) -> Answer:
@@ -143,18 +117,19 @@ async def _complete(request: CompletionRequest, running: Running) -> Answer:
         raise unfit("n", f"expected at most {MOST_ANSWERS} answers, got {len(prompts)}")
     plain = _writing(request)
     head = running.head("cmpl", "text_completion")
-    if request.max_tokens == 0 and not prompts[0].is_forced:
+    scored = await _scored(request, running, given)
+    if request.max_tokens == 0:
         answers = [Written("", "length", len(prompt.tokens), 0, 0) for prompt in prompts]
     else:
-        writings = [
-            each for prompt in given for each in request.several(prompt.writing(session, plain))
-        ]
+        writings = [each for prompt in given for each in request.several(prompt.writing(plain))]
         if request.stream:
             texts = _StreamedTexts([each.text if request.echo else "" for each in prompts])
             return await chunks(running, writings, head, texts.of, n, request.with_usage)
-        written = await all_written(running, writings)
+        answers = await all_written(running, writings)
+    if scored:
         answers = [
-            prompt.answer(session, each) for prompt, each in zip(prompts, written, strict=True)
+            replace(each, logprobs=(*scored[i // n], *(each.logprobs or ())))
+            for i, each in enumerate(answers)
         ]
     choices = [
         {"index": i, **_choice(prompt.text + each.text if request.echo else each.text, each)}
@@ -163,10 +138,19 @@ async def _complete(request: CompletionRequest, running: Running) -> Answer:
     return {**head, "choices": choices, "usage": usage_of(answers, n)}
 
 
+async def _scored(
+    request: CompletionRequest, running: Running, prompts: Sequence[_Prompt]
+) -> list[tuple[TokenLogprob, ...]]:
+    """Return the log-probabilities of the prompts' tokens, if they are part of the answer."""
+    if not request.echo or request.logprobs is None:
+        return []
+    score = partial(running.model.prompt_logprobs, top=request.logprobs, wait=running.deadline.left)
+    return await asyncio.gather(*(score(prompt.tokens) for prompt in prompts))
+
+
 def _prompts(session: Session, request: CompletionRequest) -> list[_Prompt]:
     given = request.prompt
     listed: Any = [given] if isinstance(given, str) or isinstance(given[0], int) else given
-    is_forced = bool(request.echo) and request.logprobs is not None
     prompts = []
     for each in listed:
         try:
@@ -174,7 +158,7 @@ def _prompts(session: Session, request: CompletionRequest) -> list[_Prompt]:
             text = each if isinstance(each, str) else session.detokenize(tokens, True)
         except InvalidArgumentError as error:
             raise unfit("prompt", str(error)) from error
-        prompts.append(_Prompt(each, text, tokens, is_forced))
+        prompts.append(_Prompt(each, text, tokens))
     return prompts
 
 
@@ -185,12 +169,8 @@ def _writing(request: CompletionRequest) -> Writing:
         raise unfit("max_tokens", "expected at least 1 without echo, got 0")
     if has_logprobs and isinstance(limit, ExactLabels):
         raise unfit("logprobs", "not supported with exact choices, which have `probabilities`")
-    if has_logprobs and request.echo:
-        for name in ("stop", "stream"):
-            if getattr(request, name):
-                raise unfit(name, "not supported together with echo and logprobs")
-        if limit is not None:
-            raise unfit("logprobs", "not supported together with echo and a limit on the answer")
+    if has_logprobs and request.echo and request.stream:
+        raise unfit("stream", "not supported together with echo and logprobs")
     if request.max_tokens == 0 and request.stream:
         raise unfit("stream", "not supported with max_tokens 0")
     default = 0 if limit is not None else DEFAULT_TOKENS

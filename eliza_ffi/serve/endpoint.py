@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from typing import Any, Generic, TypeAlias, TypeVar
 from urllib.parse import quote
 
@@ -225,8 +226,9 @@ async def _read(kind: type[B], body: bytes) -> B:
 
 def _ignored(request: Body) -> dict[str, str]:
     """Return the header that names the fields of a request that have no effect."""
-    names = [quote(name[:MAX_NAME_LENGTH]) for name in request.model_extra or ()]
-    return {"x-ignored-fields": ", ".join(names[:MOST_IGNORED])} if names else {}
+    first = islice(request.model_extra or (), MOST_IGNORED)
+    names = ", ".join(quote(name[:MAX_NAME_LENGTH]) for name in first)
+    return {"x-ignored-fields": names} if names else {}
 
 
 def _refusal(error: ElizaError, running: Running) -> Refusal | None:
