@@ -339,6 +339,9 @@ class AsyncModel:
     end_of_turn = _awaited(Model.end_of_turn)
     """Run :meth:`Model.end_of_turn <eliza_ffi.model.Model.end_of_turn>` on a thread."""
 
+    prompt_logprobs = _awaited(Model.prompt_logprobs)
+    """Run :meth:`Model.prompt_logprobs <eliza_ffi.model.Model.prompt_logprobs>` on a thread."""
+
     generate = _awaited(Model.generate)
     """Run :meth:`Model.generate <eliza_ffi.model.Model.generate>` on a thread."""
 

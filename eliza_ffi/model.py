@@ -37,7 +37,13 @@ from .session.filling import Fillable
 from .session.jobs import STEPS, Jobs
 from .session.lifecycle import Work
 from .session.options import AnyPrompt, CacheOptions, ChoiceMode, Speculation, Tokenization
-from .session.requests import MOST_TOKENS, GenerationResult, check_prompts, lora_option
+from .session.requests import (
+    MOST_TOKENS,
+    GenerationResult,
+    TokenLogprob,
+    check_prompts,
+    lora_option,
+)
 from .session.session import Session
 from .session.text_stream import TextStream
 from .session.tool_calls import MOST_CALLS, TextAnswer, ToolCall, ToolCalls, one_call
@@ -366,6 +372,42 @@ class Model:
             As :meth:`generate`.
         """
         return cast(EotScore, self._run(self._jobs.end_of_turn(prompt, end), True))
+
+    def prompt_logprobs(
+        self,
+        prompt: AnyPrompt,
+        top: int = 0,
+        *,
+        cache: CacheOptions | None = None,
+        wait: bool | float = True,
+    ) -> tuple[TokenLogprob, ...]:
+        """Return the log-probability of each token of a prompt after the tokens before it.
+
+        A forward pass scores as many tokens as fit into a batch.
+
+        Parameters
+        ----------
+        prompt, cache, wait
+            As :meth:`generate`.
+        top
+            How many of the most probable tokens at each position to report as well.
+
+        Returns
+        -------
+        tuple of TokenLogprob
+            One item per token, BOS included. The first one has the log-probability nan.
+
+        Raises
+        ------
+        ContextFullError
+            If the prompt does not fit into the context.
+        NotSupportedError
+            If the library is an older version.
+        BusyError, InvalidArgumentError
+            As :meth:`generate`.
+        """
+        work = self._jobs.prompt_logprobs(prompt, top, cache)
+        return cast("tuple[TokenLogprob, ...]", self._run(work, wait))
 
     # ---- Text -----------------------------------------------------------------------------------
 

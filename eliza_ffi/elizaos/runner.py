@@ -79,7 +79,6 @@ class FfiStreamingRunner(_Runner):
         self._scheduler = scheduler or Scheduler(
             Turns(MOST_SLOTS, math.inf),
             Threads(MOST_SLOTS, "eliza-ffi"),
-            n_ctx=lambda: None,
             slots_wait=True,
         )
 

@@ -25,7 +25,7 @@ from ..session.lifecycle import Work
 from ..session.requests import GenerationResult, TextPiece, TokenLogprob
 from ..session.session import Session
 from ..session.thinking import WrittenReasoning
-from ..session.tool_calls import MOST_CALLS, Beginning, CallPiece, ToolCall, ToolCalls
+from ..session.tool_calls import MOST_CALLS, CallPiece, ToolCall, ToolCalls
 from ..structured.fill_result import FillResult
 from ..structured.shape import Gbnf, Regex, shape_of
 from .endpoint import Running, context_full
@@ -53,9 +53,8 @@ class ExactLabels:
     texts: tuple[str, ...]
 
 
-Limit: TypeAlias = ExactLabels | Mapping[str, Any] | Regex | Gbnf | Beginning
-"""A limit on the answer: labels, a JSON schema, a regular expression, a grammar in GBNF, or fixed
-first tokens."""
+Limit: TypeAlias = ExactLabels | Mapping[str, Any] | Regex | Gbnf
+"""A limit on the answer: labels, a JSON schema, a regular expression, or a grammar in GBNF."""
 
 
 @dataclass(frozen=True)
@@ -418,7 +417,7 @@ async def _text(
             if isinstance(step, FillResult):
                 step = Written(step.text, "stop", *_counts(step.stats, len(step.tokens)))
             elif isinstance(step, GenerationResult):
-                if limit is not None and not isinstance(limit, Beginning):
+                if limit is not None:
                     await session.helpers.run(_check_whole, running, writing, step)
                 step = _written(step)
             yield step

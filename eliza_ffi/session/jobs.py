@@ -15,7 +15,7 @@ from ..chat.template import Messages
 from ..checks import check_whole
 from ..choices.label_set import ChoiceResult, LabelSet, as_label_set
 from ..choices.rank_result import RankResult
-from ..errors import InvalidAnswerError, InvalidArgumentError
+from ..errors import InvalidAnswerError, InvalidArgumentError, NotSupportedError
 from ..library.binding import EotScore
 from ..library.protocol import StreamConfig, StreamStep, Tokens
 from ..structured.fill_result import FillResult, SpanFill
@@ -27,7 +27,7 @@ from .lifecycle import Current, Lifecycle, Work
 from .options import AnyPrompt, CacheOptions, RankSettings
 from .ranking import RankRequest, RankRun, rank_request
 from .reading import Reading
-from .request import GenerationRequest, RunResult, TextChoices
+from .request import MOST_LOGPROBS, GenerationRequest, RunResult, TextChoices
 from .requests import (
     GenerationResult,
     ShapeRequest,
@@ -296,6 +296,29 @@ class Jobs:
         make = partial(Lifecycle, session.binding, session.ctx, "scoring")
         return Work(make, steps)
 
+    def prompt_logprobs(
+        self, prompt: AnyPrompt, top: int, cache: CacheOptions | None
+    ) -> Work[tuple[TokenLogprob, ...]]:
+        """Return a request that scores a prompt, as :meth:`~eliza_ffi.Model.prompt_logprobs`."""
+        session = self.session
+        if not session.binding.supports("prefill_logprobs"):
+            raise NotSupportedError(
+                "this library cannot compute the log-probabilities of a prompt: it has no "
+                "eliza_inference_llm_stream_prefill_logprobs"
+            )
+        check_whole("top", top, 0, MOST_LOGPROBS)
+        request = generate_request(session, prompt, method="prompt_logprobs", cache=cache)
+        tokens = request.prompt_tokens
+
+        def steps(life: Lifecycle) -> Generator[tuple[TokenLogprob, ...], None, None]:
+            with life.opened(request.config()) as stream:
+                score = partial(session.binding.prefill_logprobs, stream, tokens, top)
+                rows = life.run(score, len(tokens))
+            yield token_logprobs(session, rows)
+
+        make = partial(Lifecycle, session.binding, session.ctx, "scoring")
+        return Work(make, steps, slot_id=request.slot_id)
+
     def save(
         self, path: str | os.PathLike[str], prompt: AnyPrompt, cache: CacheOptions | None
     ) -> Work[int]:
@@ -330,8 +353,6 @@ class Jobs:
                 n_restored = session.binding.stats(stream).n_past
             yield n_restored
 
-        # The number of tokens in the file is unknown, so a second run might find the context full
-        # even if it ran alone. With infinity, the scheduler never starts a second run.
         make = partial(Lifecycle, session.binding, session.ctx, "restoring")
         return Work(make, steps, slot_id=options.slot)
 

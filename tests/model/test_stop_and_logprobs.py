@@ -211,3 +211,20 @@ def test_invalid_numbers_of_log_probabilities_are_rejected(tiny_model: Model) ->
             tiny_model.generate(PROMPT, 2, logprobs=bad)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="keyword argument 'logprobs'"):
         tiny_model.choose(PROMPT, ["A", "B"], logprobs=1)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("prompt", ["The cat sat on the mat. " * 12, "One.<|im_end|>Two", "a"])
+def test_a_prompt_is_scored_in_few_passes(tiny_model: Model, prompt: str) -> None:
+    tokens = tiny_model.prompt_tokens(prompt)
+    before = tiny_model.describe()["passes"]["run"]
+    found = tiny_model.prompt_logprobs(prompt, top=1024)
+    assert tiny_model.describe()["passes"]["run"] - before <= 2 + len(tokens) // 200
+    assert [each.token for each in found] == list(tokens)
+    assert math.isnan(found[0].logprob) and not found[0].top
+    for i in range(1, len(tokens), max(1, len(tokens) // 8)):
+        (entry,) = tiny_model.generate(tokens[:i], 1, logprobs=1024).logprobs or ()
+        expected = {each.token: each.logprob for each in entry.top}
+        assert found[i].top[0].token == entry.top[0].token
+        if tokens[i] in expected:
+            assert found[i].logprob == pytest.approx(expected[tokens[i]], abs=0.05)
+    assert asyncio.run(AsyncModel.of(tiny_model).prompt_logprobs(prompt))[-1].top == ()

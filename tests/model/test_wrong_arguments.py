@@ -194,6 +194,7 @@ def of_model(model: Model) -> Iterator[Subject]:
         yield of(face.chat_tokens, messages=CONVERSATION)
         yield of(face.embed, text="a")
         yield of(face.end_of_turn, prompt="a", end=5)
+        yield of(face.prompt_logprobs, prompt="a", top=1)
         yield of(face.generate, prompt="a", max_tokens=1)
         yield of(face.stream, prompt="a", max_tokens=1)
         yield of(face.generate_many, prompts=["a"], max_tokens=1)

@@ -75,6 +75,36 @@ def test_echo_reports_the_log_probabilities_of_the_prompt(
     assert plain.choices[0].text == choice.text
 
 
+def test_an_echo_goes_on_after_an_end_token(create: Any, tiny_model: Model) -> None:
+    prompt = "One.<|im_end|>\nTwo three"
+    tokens = tiny_model.prompt_tokens(prompt)
+    found = create(prompt=prompt, temperature=0, echo=True, logprobs=2, max_tokens=0)
+    (choice,) = found.choices
+    assert choice.text == prompt
+    assert len(choice.logprobs.tokens) == len(tokens)
+    assert found.usage.completion_tokens == 0
+    assert found.usage.prompt_tokens == len(tokens)
+    expected = tiny_model.prompt_logprobs(prompt, 2)
+    assert choice.logprobs.token_logprobs[1:] == pytest.approx(
+        [each.logprob for each in expected[1:]], abs=ROUNDING
+    )
+
+
+def test_an_echo_of_one_token_generates_nothing(create: Any, tiny_model: Model) -> None:
+    tokens = tiny_model.prompt_tokens(PROMPT)[:1]
+    found = create(prompt=tokens, temperature=0, echo=True, logprobs=1, max_tokens=0)
+    assert found.usage.completion_tokens == 0
+    assert found.choices[0].logprobs.token_logprobs == [None]
+
+
+def test_an_echo_with_log_probabilities_may_stop_at_a_string(create: Any) -> None:
+    whole = create(temperature=0, logprobs=1, max_tokens=8).choices[0].text
+    stop = whole[len(whole) // 2 :][:3]
+    found = create(temperature=0, echo=True, logprobs=1, max_tokens=8, stop=stop).choices[0]
+    assert found.finish_reason == "stop"
+    assert found.text == PROMPT + whole[: whole.index(stop)]
+
+
 def test_logprobs_of_a_continuation_have_alternatives(create: Any) -> None:
     found = create(temperature=0, logprobs=2, max_tokens=4)
     logprobs = found.choices[0].logprobs
