@@ -266,7 +266,7 @@ WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"max_tokens": 0}, "max_tokens: expected at least 1 without echo"),
         ({"suffix": "b"}, f"suffix: {NOT_SUPPORTED}"),
         ({"best_of": 2}, f"best_of: {NOT_SUPPORTED}"),
-        ({"stop": "x", "echo": True, "logprobs": 0}, "stop: not supported"),
+        ({"stream": True, "echo": True, "logprobs": 0}, "stream: not supported"),
     ],
     EMBEDDINGS: [
         ({"dimensions": 8}, f"dimensions: {NOT_SUPPORTED}"),
