@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,11 @@ import pytest
 import eliza_ffi
 
 PACKAGE = Path(eliza_ffi.__file__).parent
+NATIVE = Path(__file__).resolve().parent.parent / "native" / "src"
+
+# From the top to the bottom. A file includes headers only of its own place and of lower ones.
+LAYERS = ("abi", "engine", "sampling", "grammar", "constraint", "byte_trie", "token_trie")
+ENGINE_ROOMS = ("", "stream", "answer", "choice", "draft", "pass", "base", "cache", "model")
 
 # From the bottom to the top. A room imports only from lower floors, not from its own floor.
 FLOORS = (
@@ -130,3 +136,35 @@ def test_class_names_are_unique() -> None:
                 files_of.setdefault(node.name, []).append(str(file.relative_to(PACKAGE)))
     repeated = {name: files for name, files in files_of.items() if len(files) > 1}
     assert repeated == {}
+
+
+def native_place(file: str) -> tuple[int, int] | None:
+    """Return the place of a native file in the order of layers and rooms; None if it is free."""
+    layer, *rest = file.split("/")
+    if layer not in LAYERS:
+        return None
+    room = rest[0] if layer == "engine" and len(rest) == 2 else ""
+    return LAYERS.index(layer), ENGINE_ROOMS.index(room)
+
+
+def test_native_files_include_only_lower_layers_and_rooms() -> None:
+    upward = []
+    for path in sorted(NATIVE.rglob("*.h")) + sorted(NATIVE.rglob("*.cpp")):
+        name = path.relative_to(NATIVE).as_posix()
+        here = native_place(name)
+        included = re.findall(r'^#include "(.+)"$', path.read_text(encoding="utf-8"), re.MULTILINE)
+        places = {other: native_place(other) for other in included if (NATIVE / other).exists()}
+        upward += [
+            f"{name} includes {other}"
+            for other, place in places.items()
+            if here is not None and place is not None and place < here
+        ]
+    assert not upward
+
+
+def test_the_native_orders_are_those_of_contributing() -> None:
+    text = (NATIVE.parent.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    assert "`" + " → ".join(LAYERS) + "`" in text
+    table = text.partition("### The engine")[2].partition("### The package")[0]
+    assert re.findall(r"^\| `(\w+)/` \|", table, re.MULTILINE) == list(ENGINE_ROOMS[1:])
+

@@ -1,6 +1,6 @@
 // The number of threads for a pass.
 
-#include "engine/compute_threads.h"
+#include "engine/base/compute_threads.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 
 #include "eliza/eliza_inference.h"
 #include "engine/pass/sequence.h"
-#include "engine/stream/stream_counts.h"
+#include "engine/pass/stream_counts.h"
 #include "sampling/token_selector.h"
 #include "test_model.h"
 

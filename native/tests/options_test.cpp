@@ -1,4 +1,4 @@
-#include "engine/options.h"
+#include "engine/base/options.h"
 
 #include <gtest/gtest.h>
 

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "engine/threads.h"
+#include "engine/base/threads.h"
 #include "log.h"
 #include "posix.h"
 #include "test_session.h"

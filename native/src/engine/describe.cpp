@@ -94,6 +94,9 @@ Json library_facts(int32_t n_threads) {
     facts.add("backend", ELIZA_BACKEND);
     facts.add("system_info", llama_print_system_info());
     facts.add("threads", n_threads);
+    if (const double quota = cpu_quota(); quota > 0.0) {
+        facts.add("cpu_quota", quota);
+    }
     facts.add("gpu_offload", llama_supports_gpu_offload());
     facts.add("devices", devices());
     return facts;

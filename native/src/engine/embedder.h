@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/compute_threads.h"
+#include "cancel_flag.h"
+#include "engine/base/compute_threads.h"
 #include "engine/model/model.h"
-#include "engine/pass/cancel_flag.h"
 
 namespace eliza {
 

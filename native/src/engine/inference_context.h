@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "engine/base/options.h"
 #include "engine/choice/prepared_choices.h"
 #include "engine/embedder.h"
 #include "engine/model/model.h"
-#include "engine/options.h"
 #include "engine/pass/decoder.h"
 #include "engine/stream/stream.h"
 

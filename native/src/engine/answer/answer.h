@@ -13,10 +13,10 @@
 
 #include "constraint/text_constraint.h"
 #include "engine/answer/span_spec.h"
+#include "engine/base/options.h"
 #include "engine/choice/choice.h"
-#include "engine/options.h"
 #include "engine/pass/sequence.h"
-#include "engine/stream/stream_counts.h"
+#include "engine/pass/stream_counts.h"
 #include "sampling/token_selector.h"
 
 namespace eliza {

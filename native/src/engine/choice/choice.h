@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/options.h"
 #include "engine/choice/prepared_choices.h"
 #include "engine/choice/span.h"
-#include "engine/options.h"
 #include "engine/pass/sequence.h"
-#include "engine/stream/stream_counts.h"
+#include "engine/pass/stream_counts.h"
 #include "sampling/token_selector.h"
 
 namespace eliza {

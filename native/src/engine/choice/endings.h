@@ -5,10 +5,10 @@
 #include <memory>
 #include <vector>
 
+#include "engine/base/options.h"
 #include "engine/choice/prepared_choices.h"
-#include "engine/options.h"
 #include "engine/pass/sequence.h"
-#include "engine/stream/stream_counts.h"
+#include "engine/pass/stream_counts.h"
 
 namespace eliza {
 

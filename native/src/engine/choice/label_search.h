@@ -13,11 +13,11 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/options.h"
 #include "engine/choice/label_groups.h"
 #include "engine/choice/tree_plan.h"
-#include "engine/options.h"
 #include "engine/pass/sequence.h"
-#include "engine/stream/stream_counts.h"
+#include "engine/pass/stream_counts.h"
 #include "token_trie/trie_cache.h"
 
 namespace eliza {

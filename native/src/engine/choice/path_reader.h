@@ -4,10 +4,10 @@
 #include <functional>
 #include <vector>
 
+#include "engine/base/options.h"
 #include "engine/choice/tree_plan.h"
-#include "engine/options.h"
 #include "engine/pass/sequence.h"
-#include "engine/stream/stream_counts.h"
+#include "engine/pass/stream_counts.h"
 
 namespace eliza {
 

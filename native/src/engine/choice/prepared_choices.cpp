@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "engine/threads.h"
+#include "engine/base/threads.h"
 #include "error.h"
 #include "json_input.h"
 #include "platform/machine.h"

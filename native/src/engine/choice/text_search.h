@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "constraint/text_choices_constraint.h"
+#include "engine/base/options.h"
 #include "engine/choice/label_groups.h"
 #include "engine/choice/tree_plan.h"
-#include "engine/options.h"
 #include "engine/pass/sequence.h"
-#include "engine/stream/stream_counts.h"
+#include "engine/pass/stream_counts.h"
 
 namespace eliza {
 

@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "engine/base/options.h"
 #include "engine/draft/drafter.h"
 #include "engine/draft/verifier_hook.h"
-#include "engine/options.h"
 #include "engine/pass/sequence.h"
-#include "engine/stream/stream_counts.h"
+#include "engine/pass/stream_counts.h"
 
 namespace eliza {
 

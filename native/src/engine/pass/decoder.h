@@ -8,9 +8,9 @@
 #include <optional>
 #include <tuple>
 
+#include "engine/base/options.h"
 #include "engine/cache/kv_cache.h"
 #include "engine/model/model.h"
-#include "engine/options.h"
 #include "engine/pass/pass_cost.h"
 #include "engine/pass/pass_queue.h"
 #include "engine/pass/pass_runner.h"

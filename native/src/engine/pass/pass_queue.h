@@ -17,8 +17,8 @@
 #include <mutex>
 #include <vector>
 
+#include "cancel_flag.h"
 #include "engine/cache/kv_cache.h"
-#include "engine/pass/cancel_flag.h"
 #include "engine/pass/pass_request.h"
 #include "engine/pass/pass_runner.h"
 #include "engine/pass/pass_scheduler.h"

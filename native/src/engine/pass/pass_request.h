@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "cancel_flag.h"
 #include "engine/cache/kv_cache.h"
-#include "engine/pass/cancel_flag.h"
 #include "engine/pass/output_head.h"
 #include "engine/pass/tree_batch.h"
 

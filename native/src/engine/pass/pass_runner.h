@@ -8,10 +8,10 @@
 #include <memory>
 #include <vector>
 
+#include "engine/base/compute_threads.h"
+#include "engine/base/options.h"
 #include "engine/cache/kv_cache.h"
-#include "engine/compute_threads.h"
 #include "engine/model/model.h"
-#include "engine/options.h"
 #include "engine/pass/batch.h"
 #include "engine/pass/output_head.h"
 #include "llama-cpp.h"

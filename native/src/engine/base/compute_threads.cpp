@@ -1,4 +1,4 @@
-#include "engine/compute_threads.h"
+#include "engine/base/compute_threads.h"
 
 #include <algorithm>
 #include <iterator>

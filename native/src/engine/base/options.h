@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "cancel_flag.h"
 #include "constraint/constraint.h"
 #include "engine/model/devices.h"
 #include "engine/model/lora.h"
-#include "engine/pass/cancel_flag.h"
 #include "grammar/states_grammar.h"
 #include "llama.h"
 #include "sampling/token_selector.h"

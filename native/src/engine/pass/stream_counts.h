@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "engine/options.h"
+#include "engine/base/options.h"
 #include "engine/pass/sequence.h"
 
 namespace eliza {

@@ -9,7 +9,7 @@
 #include <mutex>
 #include <vector>
 
-#include "engine/threads.h"
+#include "engine/base/threads.h"
 #include "ggml-cpu.h"
 #include "llama.h"
 #include "platform/process.h"
