@@ -8,7 +8,7 @@ from typing import Any
 
 from ..chat import ChatTemplate
 from ..chat.call_finder import find_call_format
-from ..decisions.models.gguf_metadata import MetadataValue, read_metadata
+from ..decisions.models.gguf_metadata import MetadataValue, is_truncated, read_metadata
 from ..errors import ElizaError
 from ..hub import CachedModel, cached_models
 from ..terminal import printable, terminal_width, text_table
@@ -52,6 +52,8 @@ def _facts(model: CachedModel) -> dict[str, Any]:
     }
     try:
         entries = read_metadata(model.path, _is_wanted)
+        if is_truncated(model.path):
+            facts["problem"] = "the file is incomplete: download it again"
     except ElizaError as error:
         return {**facts, "problem": str(error)}
     if model.missing:

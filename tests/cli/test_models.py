@@ -39,6 +39,16 @@ def listed(eliza: Run) -> dict[str, dict[str, Any]]:
     return {facts["name"]: facts for facts in eliza("models", "--json").json}
 
 
+@pytest.mark.parametrize("share", [0.3, 0.9])
+def test_models_names_incomplete_files(share: float, eliza: Run, snapshot: Path) -> None:
+    data = default_model_path().read_bytes()
+    (snapshot / "whole-Q8_0.gguf").write_bytes(data)
+    (snapshot / "part-F16.gguf").write_bytes(data[: int(len(data) * share)])
+    facts = listed(eliza)
+    assert facts["org/repo:Q8_0"]["problem"] is None
+    assert facts["org/repo:F16"]["problem"] == "the file is incomplete: download it again"
+
+
 def test_models_lists_what_each_model_can_do(eliza: Run, snapshot: Path) -> None:
     templates = source_tree() / "models" / "templates"
     template = (templates / "Qwen-Qwen2.5-7B-Instruct.jinja").read_text(encoding="utf-8")

@@ -14,11 +14,12 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from pathlib import Path
+from typing import Any, TypeAlias, TypeVar
 
 from ...errors import ModelError
 
-__all__ = ["MAX_METADATA", "MetadataValue", "read_metadata"]
+__all__ = ["MAX_METADATA", "MetadataValue", "is_truncated", "read_metadata"]
 
 MAX_METADATA = 32 * 2**20
 """The largest size of metadata, in bytes."""
@@ -27,8 +28,11 @@ MAX_ENTRIES = 65_536
 MAX_NAME = 65_535  # bytes; the format's own limit
 MAX_TEXT = 2**20  # bytes of a requested string
 
+T = TypeVar("T")
 MetadataValue: TypeAlias = "str | int | float | bool"
 """A value that is not an array."""
+
+ALIGNMENT, DEFAULT_ALIGNMENT = "general.alignment", 32
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -59,6 +63,21 @@ def read_metadata(
         If the file cannot be read, is not a GGUF file of version 2 or 3, or is damaged. The message
         contains the position of the damage.
     """
+    return _read(path, lambda entries: entries.read(wanted))
+
+
+def is_truncated(path: str | os.PathLike[str]) -> bool:
+    """Return whether a GGUF file ends before its last tensor begins, as after a broken download.
+
+    Raises
+    ------
+    ModelError
+        As :func:`read_metadata`.
+    """
+    return Path(path).stat().st_size <= _read(path, _Entries.begin_of_last_tensor)
+
+
+def _read(path: str | os.PathLike[str], read: Callable[[_Entries], T]) -> T:
     # Not memory-mapped: a mapped file that another process truncates would crash this process.
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - accepts every path of a model
@@ -69,7 +88,7 @@ def read_metadata(
         raise ModelError(f"{os.fspath(path)} is not a GGUF file")
     entries = _Entries(data)
     try:
-        return entries.read(wanted)
+        return read(entries)
     except _Damaged as damage:
         raise ModelError(
             f"the metadata of {os.fspath(path)} is damaged at byte {entries.at}: {damage}"
@@ -88,7 +107,7 @@ class _Entries:
         version = self._number(KIND)
         if version not in VERSIONS:
             raise _Damaged(f"expected version 2 or 3, got {version}")
-        self._number(LENGTH)  # of tensors
+        self._n_tensors = self._number(LENGTH)
         count = self._number(LENGTH)
         if count > MAX_ENTRIES:
             raise _Damaged(f"expected at most {MAX_ENTRIES} entries, got {count}")
@@ -103,6 +122,21 @@ class _Entries:
                 raise _Damaged(f"{name} occurs twice")
             found[name] = self._text(MAX_TEXT) if kind == STRING else self._number(_layout(kind))
         return found
+
+    def begin_of_last_tensor(self) -> int:
+        """Return the position in the file at which the last tensor's values begin."""
+        found = self.read(lambda name: name == ALIGNMENT)
+        last = -1
+        for _ in range(self._n_tensors):
+            self._text(MAX_NAME)
+            self._skip(LENGTH.size * self._number(KIND))  # its sizes
+            self._number(KIND)  # its type
+            last = max(last, self._number(LENGTH))
+        alignment = found.get(ALIGNMENT, DEFAULT_ALIGNMENT)
+        if not isinstance(alignment, int) or alignment < 1:
+            raise _Damaged(f"expected an alignment of at least 1, got {alignment}")
+        begin = -(-self.at // alignment) * alignment
+        return begin + last if self._n_tensors else 0
 
     def _number(self, layout: struct.Struct) -> Any:
         start = self.at
