@@ -273,6 +273,7 @@ class ChatChoice(TypedDict):
     message: AssistantMessage
     logprobs: ChatLogprobs | None
     finish_reason: Literal["stop", "length", "tool_calls"]
+    stop_reason: NotRequired[Literal["context_full"]]
     probabilities: NotRequired[dict[str, float]]
 
 
@@ -452,7 +453,7 @@ def _choice(answer: Written, index: int) -> dict[str, Any]:
         "index": index,
         "message": message,
         "logprobs": _logprobs(answer.logprobs),
-        "finish_reason": answer.finish_reason,
+        **answer.reasons,
     }
     return {**choice, **named_probabilities(answer)}
 
@@ -511,7 +512,7 @@ class _Deltas:
                 call = {"id": step.id, "type": "function", "function": opened}
             yield _delta({"tool_calls": [{"index": self._n_calls[index] - 1, **call}]})
         elif isinstance(step, Written):
-            ended = {"logprobs": _logprobs(step.unsent), "finish_reason": step.finish_reason}
+            ended = {"logprobs": _logprobs(step.unsent), **step.reasons}
             yield _delta({}, **ended, **named_probabilities(step))
 
 

@@ -79,6 +79,7 @@ class CompletionChoice(TypedDict):
     text: str
     logprobs: CompletionLogprobs | None
     finish_reason: Literal["stop", "length"]
+    stop_reason: NotRequired[Literal["context_full"]]
     probabilities: NotRequired[dict[str, float]]
 
 
@@ -189,7 +190,7 @@ def _choice(text: str, answer: Written) -> dict[str, Any]:
     choice = {
         "text": text,
         "logprobs": None if answer.logprobs is None else _logprobs(answer.logprobs, _Offsets()),
-        "finish_reason": answer.finish_reason,
+        **answer.reasons,
     }
     if answer.probabilities is None:
         return choice

@@ -122,6 +122,8 @@ class Written:
     ----------
     finish_reason : str
         ``"stop"``, ``"length"`` or ``"tool_calls"``.
+    is_context_full : bool
+        Whether the answer ended because its tokens fill the context.
     is_calls : bool
         Whether the model has decided to call tools. There is no call if none fits into the limit.
     logprobs, unsent : tuple of TokenLogprob, or None
@@ -144,6 +146,13 @@ class Written:
     probabilities: Mapping[Any, float] | None = None
     reasoning: str | None = None
     reasoning_tokens: int = 0
+    is_context_full: bool = False
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """The fields of an answer that say why it ended."""
+        reasons = {"finish_reason": self.finish_reason}
+        return {**reasons, "stop_reason": "context_full"} if self.is_context_full else reasons
 
 
 Step: TypeAlias = str | CallPiece | ToolCall | Written
@@ -541,6 +550,7 @@ def _written(result: GenerationResult) -> Written:
         result.stats.prompt_tokens_reused if result.stats else 0,
         len(result.tokens),
         logprobs=result.logprobs,
+        is_context_full=result.finish_reason == "context_full",
     )
 
 

@@ -210,3 +210,24 @@ def test_an_incomplete_answer_names_the_field_that_ended_it(
         assert "on_limit" not in error["message"] and "n_ctx" not in error["message"]
 
     asyncio.run(scene())
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS])
+def test_an_answer_that_fills_the_context_says_so(
+    app: Any, tiny_model: Model, path: str, stream: bool
+) -> None:
+    controls = sorted(tiny_model.token_texts().controls)
+    endless = {"temperature": 0, "logit_bias": {str(token): -100 for token in controls}}
+    text = "word " * 1985
+    prompt = {"messages": [{"role": "user", "content": text}]} if path == CHAT else {"prompt": text}
+
+    async def reasons(**body: Any) -> tuple[str, str | None]:
+        exchange = Exchange(app, path, {**body, "stream": stream})
+        await exchange.task
+        *events, last = [each for each in exchange.text.rstrip().split("\n\n") if "{" in each]
+        (choice,) = json.loads(last.split("data: ")[-1])["choices"]
+        return choice["finish_reason"], choice.get("stop_reason")
+
+    assert asyncio.run(reasons(**prompt, **endless, max_tokens=1000)) == ("length", "context_full")
+    assert asyncio.run(reasons(**BODIES[path], **endless)) == ("length", None)
