@@ -14,7 +14,7 @@ import check_architectures
 import pytest
 from backend_suite.apart import DiedError, run_apart
 from backend_suite.comparing import Comparison, Subject
-from backend_suite.every_use import FASTEST, STRATEGIES, Findings
+from backend_suite.every_use import FASTEST, WAYS, Findings
 from backend_suite.judging import Verdict
 from check_architectures import check, report_of
 
@@ -77,4 +77,4 @@ def test_one_architecture_is_checked_in_every_way(
     assert (report.verdict, report.why) == ("exact", "")
     # Five questions in all strategies; in four rounds together, in two ways; as endings; with
     # masks, in two ways. Three prompts are restored.
-    assert report.n_choices == 5 * len(STRATEGIES) + 4 * 2 * 5 + 3 + 5 + 2 * 5
+    assert report.n_choices == 5 * len(WAYS) + 4 * 2 * 5 + 3 + 5 + 2 * 5

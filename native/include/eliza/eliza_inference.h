@@ -37,6 +37,9 @@ extern "C" {
 
 /* ---- Status, handles, memory ------------------------------------------------------------------ */
 
+/* Structs that the library fills never change: additional results have functions of their own. Structs of options begin
+ * with their size, and may get more fields. */
+
 typedef enum {
     ELIZA_OK = 0,
     ELIZA_ERR_NOT_IMPLEMENTED = -1,
@@ -514,7 +517,8 @@ ELIZA_API int eliza_inference_token_trie_scores(EliLlmStream * stream, double * 
 /* ---- Choosing in one call ---------------------------------------------------------------------- */
 
 typedef struct {
-    uint32_t size;          /* sizeof(eliza_choose_options_t); all other fields may be 0 */
+    uint32_t size;          /* sizeof(eliza_choose_options_t); all other fields may be 0. Later versions may add
+                             * fields at the end, and take them as 0 from programs that pass a smaller size */
     int32_t mode;           /* an eliza_trie_mode, without ELIZA_TRIE_STOP_AT_LEAF */
     float temperature;      /* for ELIZA_TRIE_SAMPLE; 0 = 1.0 */
     int32_t plain_prompt;   /* 1 = the names of control tokens in the prompt are plain text */
@@ -610,7 +614,7 @@ typedef enum {
 } eliza_rank_rule;
 
 typedef struct {
-    uint32_t size;          /* sizeof(eliza_rank_options_t); all other fields may be 0 */
+    uint32_t size;          /* sizeof(eliza_rank_options_t), as in eliza_choose_options_t; all other fields may be 0 */
     uint32_t k;             /* how many labels to return; 0 = 1 */
     int32_t rule;           /* an eliza_rank_rule */
     int32_t max_passes;     /* stop after this number of forward passes, proven or not; 0 = no limit, -1 = run none */
@@ -639,7 +643,7 @@ typedef struct {
 /* Finds the k most probable labels that may follow the conversation and then the tokens of `after`, most probable
  * first. It does not compute the probability of every label: a label is at most as probable as each prefix of it, so
  * prefixes that are less probable than the k-th label need not be read. `ranked_out` has room for `cap` entries, k or
- * more. The stream stays unchanged. It keeps the rows that it has read until its conversation changes, so another
+ * more. Leaves with identical tokens are one label, the first of them. The stream stays unchanged. It keeps the rows that it has read until its conversation changes, so another
  * ranking of the same labels needs fewer passes, or none. On failure nothing is written. */
 ELIZA_API int32_t eliza_inference_llm_stream_rank(EliLlmStream * stream, const eliza_ending_t * after,
                                                   const eliza_rank_options_t * options, eliza_ranked_t * ranked_out,
