@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from ..errors import ModelError
 from .names import HubName, models_in, parts_of, pick_file, quantization_of
@@ -122,10 +124,35 @@ def _cached_repo(repo: str) -> Iterator[dict[str, Path]]:
     """Yield the files of a repository in each cache, with their paths."""
     for cache in _hub_caches():
         yield from _snapshots(cache / f"{REPO_PREFIX}{repo.replace('/', '--')}")
-    # In the flat cache, the file FILE of org/repo is called org_repo_FILE.
+    # In the flat cache, the file FILE of org/repo is called org_repo_FILE. A file org_repo_v2_FILE
+    # can belong to org/repo or to org/repo_v2.
     prefix = f"{repo.replace('/', '_')}_"
     flat = model_files(_flat_cache(), "*.gguf").items()
-    yield {file.removeprefix(prefix): path for file, path in flat if file.startswith(prefix)}
+    yield {
+        file.removeprefix(prefix): path
+        for file, path in flat
+        if file.startswith(prefix) and _repo_of(path) in (None, repo)
+    }
+
+
+def _repo_of(path: Path) -> str | None:
+    """Return the repository of a file in the flat cache, if llama.cpp has noted it.
+
+    llama.cpp notes the address of a file in ``FILE.json``, and the selected file of a repository in
+    ``manifest=ORG=REPO=TAG.json``.
+    """
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        url = json.loads(path.with_name(path.name + ".json").read_bytes())["url"]
+        return "/".join(urlsplit(url).path.strip("/").split("/")[:2])
+    found = set()
+    for manifest in path.parent.glob("manifest=*=*=*.json"):
+        org, name = manifest.name.split("=")[1:3]
+        with suppress(OSError, ValueError, KeyError, TypeError):
+            first = json.loads(manifest.read_bytes())["ggufFile"]["rfilename"]
+            files = [each.replace("/", "_") for each in parts_of(first)]
+            if path.name in {f"{org}_{name}_{file}" for file in files}:
+                found.add(f"{org}/{name}")
+    return found.pop() if len(found) == 1 else None
 
 
 def _snapshots(folder: Path) -> Iterator[dict[str, Path]]:

@@ -135,7 +135,11 @@ def json_bytes(cells: Mapping[str, Any]) -> bytes:
 
 def is_unicode(text: str) -> bool:
     """Return whether a string has no lone surrogates, which stand for bytes that are not UTF-8."""
-    return text.isascii() or not any("\ud800" <= each <= "\udfff" for each in text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _as_unicode(text: str) -> str:

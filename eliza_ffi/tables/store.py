@@ -174,17 +174,23 @@ class JobStore:
             return self._output.exists() and self._noted_output() == (self.n_rows,)
 
     def _open(self, overwrite: bool) -> sqlite3.Connection:
-        try:
-            return self._connect()
-        except sqlite3.DatabaseError as error:
-            if "not a database" not in str(error):
-                raise ElizaError(f"{self.path}: {error}") from error
-        if not overwrite:
-            raise InvalidArgumentError(
-                f"{self.path} is damaged or from another version of eliza-ffi: expected an SQLite "
-                f"database of decided rows; give another output, or --overwrite"
-            )
-        self.path.unlink()
+        """Open the database. With `overwrite`, empty it, or replace it if it is damaged."""
+        with self._named_errors():
+            try:
+                database = self._connect()
+                if not overwrite:
+                    return database
+                try:
+                    _drop_tables(database)
+                except BaseException:
+                    database.close()
+                    raise
+                return database
+            except sqlite3.DatabaseError as error:
+                if not (overwrite and _is_damage(error)):
+                    raise
+        for suffix in ("", "-wal", "-journal"):
+            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
         return self._open(overwrite=False)
 
     def _connect(self) -> sqlite3.Connection:
@@ -213,7 +219,6 @@ class JobStore:
     def _begin(self, overwrite: bool) -> None:
         if overwrite:
             self._output.unlink(missing_ok=True)
-            self._drop_tables()
         (version,) = self._database.execute("PRAGMA user_version").fetchone()
         if version not in (0, FORMAT):
             raise InvalidArgumentError(
@@ -236,14 +241,6 @@ class JobStore:
         self._database.execute("DELETE FROM job")
         self._database.execute("DELETE FROM priors")
         self._database.execute("INSERT INTO job VALUES (?)", [json.dumps(self._description)])
-
-    def _drop_tables(self) -> None:
-        with self._database:
-            self._database.execute("BEGIN")
-            for table in ("job", "rows", "retried", "outputs", "priors"):
-                self._database.execute(f"DROP TABLE IF EXISTS {table}")
-            self._database.execute("PRAGMA user_version = 0")
-        self._database.execute("VACUUM")  # returns the space to the file system
 
     def _check(self) -> None:
         """Raise InvalidArgumentError if the rows belong to another job."""
@@ -282,4 +279,23 @@ class JobStore:
         try:
             yield
         except sqlite3.Error as error:
+            if _is_damage(error):
+                raise InvalidArgumentError(
+                    f"{self.path} is damaged or from another version of eliza-ffi: expected an "
+                    f"SQLite database of decided rows; give another output, or --overwrite"
+                ) from error
             raise ElizaError(f"{self.path}: {error}; run the job again") from error
+
+
+def _drop_tables(database: sqlite3.Connection) -> None:
+    with database:
+        database.execute("BEGIN")
+        for table in ("job", "rows", "retried", "outputs", "priors"):
+            database.execute(f"DROP TABLE IF EXISTS {table}")
+        database.execute("PRAGMA user_version = 0")
+    database.execute("VACUUM")  # returns the space to the file system
+
+
+def _is_damage(error: sqlite3.Error) -> bool:
+    """Return whether a file is not an intact database; a full disk, for example, is no damage."""
+    return type(error) is sqlite3.DatabaseError

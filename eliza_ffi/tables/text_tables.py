@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Collection, Generator, Iterable, Iterator
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -75,6 +75,7 @@ class CsvTable:
                         f"expected {len(self.columns)} fields as in the header, got {len(cells)}"
                     )
                 fields = {} if error else dict(zip(self.columns, cells, strict=True))
+                error = error or _not_utf8(fields, columns)
                 place = _place(self.path, first, lines.number)
                 yield TableRow(number, place, fields, error, lines.offset / size)
 
@@ -133,6 +134,8 @@ class JsonlTable:
                         continue
                     if number >= after:
                         fields = _object(line)
+                        # Escapes such as \ud800 are no invalid bytes, so check the line, too.
+                        error = None if is_unicode(line) else _not_utf8(fields, columns)
                 except StopIteration:
                     return
                 except (ValueError, RecursionError) as found:  # includes LongLineError
@@ -141,6 +144,18 @@ class JsonlTable:
                 if number > after:
                     place = _place(self.path, lines.number, lines.number)
                     yield TableRow(number, place, fields, error, lines.offset / size)
+
+
+def _not_utf8(fields: Mapping[str, Any], columns: Collection[str] | None) -> str | None:
+    """Return the error of a row if a required column has bytes that are not UTF-8."""
+    for name, value in fields.items():
+        if columns is not None and name not in columns:
+            continue
+        if not is_unicode(
+            value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        ):
+            return f"column {name!r} is not UTF-8"
+    return None
 
 
 def _names(rows: Iterable[TableRow]) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from eliza_ffi.errors import ModelError
 from eliza_ffi.hub import cached_models, find_model
+from eliza_ffi.hub.caches import cached_names
 
 Put = Callable[..., Path]
 
@@ -71,6 +73,25 @@ def test_files_of_older_versions_of_llama_cpp_are_found(tmp_path: Path, cache: P
     file.write_bytes(b"GGUF")
     assert found("org/repo:Q8_0") == file
     assert [(model.name, model.path) for model in cached_models()] == [(str(file), file)]
+
+
+@pytest.mark.parametrize("note", ["address", "manifest"])
+def test_a_file_of_a_repository_with_a_longer_name_is_not_found(
+    tmp_path: Path, cache: Path, note: str
+) -> None:
+    """Before, org/repo opened the file of org/repo_v2."""
+    folder = tmp_path / "llama.cpp"
+    folder.mkdir()
+    file = folder / "org_repo_v2_m-Q8_0.gguf"
+    file.write_bytes(b"GGUF")
+    if note == "address":
+        url = "https://huggingface.co/org/repo_v2/resolve/main/m-Q8_0.gguf"
+        (folder / f"{file.name}.json").write_text(json.dumps({"url": url}), encoding="utf-8")
+    else:
+        text = json.dumps({"ggufFile": {"rfilename": "m-Q8_0.gguf"}})
+        (folder / "manifest=org=repo_v2=latest.json").write_text(text, encoding="utf-8")
+    assert cached_names("org/repo") == []
+    assert found("org/repo_v2:Q8_0") == file
 
 
 def test_each_cached_model_is_listed_by_a_name_that_opens_it(put: Put, gguf: bytes) -> None:

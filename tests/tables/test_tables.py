@@ -187,14 +187,32 @@ def test_a_row_nested_too_deeply_has_an_error(tmp_path: Path) -> None:
 
 
 def test_invalid_utf8_is_an_error_only_in_its_row(tmp_path: Path) -> None:
+    """Before, bytes in a column that is only copied were replaced without an error."""
     path = tmp_path / "in.csv"
     path.write_bytes(b"id,body\n1,caf\xe9\ncaf\xe9,x\n2,y\n")
     run(path, tmp_path / "out.jsonl")
     rows = read_rows(tmp_path / "out.jsonl")
     assert rows[0]["error"] == "in.csv, line 2: column 'body' is not UTF-8"
     assert rows[0]["body"] == "caf\ufffd"
-    assert [row["error"] for row in rows[1:]] == [None, None]
+    errors = [row["error"] for row in rows[1:]]
+    assert errors == ["in.csv, line 3: column 'id' is not UTF-8", None]
     assert rows[1]["id"] == "caf\ufffd"
+    run(path, tmp_path / "body.jsonl", keep=["body"])
+    assert [row["error"] is None for row in read_rows(tmp_path / "body.jsonl")] == [
+        False,
+        True,
+        True,
+    ]
+
+
+def test_invalid_utf8_in_nested_json_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(
+        b'{"body": "x", "meta": {"name": "caf\xe9"}}\n{"body": "x", "meta": {"name": "\\ud800"}}\n'
+    )
+    run(path, tmp_path / "out.jsonl")
+    errors = [row["error"] for row in read_rows(tmp_path / "out.jsonl")]
+    assert errors == ["in.jsonl, line 1: column 'meta' is not UTF-8", None]
 
 
 @pytest.mark.parametrize("end", ["\n", ""])
@@ -1345,3 +1363,19 @@ def test_a_malformed_parquet_file_is_named(tmp_path: Path) -> None:
         open_table(tmp_path / "in.parquet")
     with pytest.raises(FileNotFoundError):
         open_table(tmp_path / "none.parquet")
+
+
+@pytest.mark.parametrize("begin", [100, 4096, 8192])
+def test_overwrite_replaces_a_job_file_with_damaged_pages(tmp_path: Path, begin: int) -> None:
+    """Before, the output was deleted first, and this run and all later ones failed."""
+    table, output = table_of(tmp_path, ".csv", 40), tmp_path / "out.csv"
+    run(table, output)
+    data = bytearray(job_of(output).read_bytes())
+    data[begin:] = b"\xff" * (len(data) - begin)
+    job_of(output).write_bytes(data)
+    before = content(output)
+    with pytest.raises(InvalidArgumentError, match=r"out\.csv\.job is damaged"):
+        run(table, output)
+    assert content(output) == before
+    assert run(table, output, overwrite=True).new_rows == 40
+    assert run(table, output).new_rows == 0
