@@ -108,11 +108,16 @@ class Asking:
         ]
         every = list(itertools.chain.from_iterable(self._asked))
         self._known = KnownPriors.of(session)
+        # The priors of this request. Other requests may remove them meanwhile.
+        self._priors = {
+            key: self._known.get(key)
+            for key in (self._key(asked, joint) for asked in every if self._has_prior(asked))
+        }
         # The questions whose prior this request computes.
         self._unknown = [
             asked
             for asked in every
-            if self._has_prior(asked) and self._known.get(self._key(asked, joint)) is None
+            if self._has_prior(asked) and self._priors[self._key(asked, joint)] is None
         ]
         text = input_text(given)
         prompts = [
@@ -153,16 +158,16 @@ class Asking:
         each, rankings = zip(scored, result.scores, strict=True), iter(result.rankings)
         for asked in self._unknown:
             read = [self._in_own_order(asked, *next(each)) for _ in inputs_for(asked)]
-            self._known.put(self._key(asked, self._joint), OptionPriorScores(read))
+            key, prior = self._key(asked, self._joint), OptionPriorScores(read)
+            self._priors[key] = prior
+            self._known.put(key, prior)
         found: list[QuestionScores | Ranking] = []
         for orders in self._asked:
             if not orders[0].options:
                 found.append(next(rankings))
                 continue
             has_prior = self._has_prior(orders[0])
-            priors = [
-                self._known.get(self._key(asked, self._joint)) for asked in orders if has_prior
-            ]
+            priors = [self._priors[self._key(asked, self._joint)] for asked in orders if has_prior]
             found.append(
                 QuestionScores(
                     tuple(self._in_own_order(asked, *next(each)) for asked in orders),

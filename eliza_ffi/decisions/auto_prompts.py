@@ -39,6 +39,9 @@ PROBES = (
 """Inputs, questions and options that show whether a model answers in its chat format."""
 
 _FORMATS: weakref.WeakKeyDictionary[Session, PromptFormat] = weakref.WeakKeyDictionary()
+_DECLARED: weakref.WeakKeyDictionary[Session, tuple[PromptFormat | None, PromptOrder | None]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
 def settings_of_prompts(
@@ -55,8 +58,8 @@ def settings_of_prompts(
     Parameters
     ----------
     given
-        The keyword arguments of :class:`PromptArguments`. An argument that is missing or None comes
-        from the calibration; without one it has its default.
+        The keyword arguments of :class:`PromptArguments`. An argument that is missing, None or
+        ``"auto"`` comes from the calibration; without a calibration it has its default.
     examples
         As for :func:`as_examples`. None takes those of the calibration.
     inputs
@@ -74,7 +77,11 @@ def settings_of_prompts(
 
     def argument(name: str, default: Any) -> Any:
         value = arguments.get(name)
-        return fitted.get(name, default) if value is None else value
+        return (
+            fitted.get(name, default)
+            if value is None or (isinstance(value, str) and value == "auto")
+            else value
+        )
 
     asked = [question for _, question in named_questions(questions)]
     labels, orders, prompt = argument("labels", "text"), argument("orders", 1), given.get("prompt")
@@ -91,7 +98,9 @@ def settings_of_prompts(
                 raise InvalidArgumentError(f"{name} has no effect with {kind}: leave it out")
         shots = as_examples(questions, examples)  # not those of the calibration
         return PromptSettings(labels, orders, prompt, examples=shots)
-    named_format, named_order = declared(session)
+    if session not in _DECLARED:
+        _DECLARED[session] = declared(session)
+    named_format, named_order = _DECLARED[session]
     if form == "auto":
         form = named_format or _format_of(session)
     settings = PromptSettings(labels, orders, format=form, examples=shots)

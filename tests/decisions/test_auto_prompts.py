@@ -41,6 +41,7 @@ def undeclared(tiny_model: Model, monkeypatch: pytest.MonkeyPatch) -> Model:
     """Return the embedded model without the format and the order in its file."""
     monkeypatch.setattr(auto_prompts, "declared", lambda session: (None, None))
     monkeypatch.setattr(auto_prompts, "_FORMATS", weakref.WeakKeyDictionary())
+    monkeypatch.setattr(auto_prompts, "_DECLARED", weakref.WeakKeyDictionary())
     return tiny_model
 
 
@@ -73,6 +74,7 @@ def test_an_unknown_format_or_order_in_a_file_is_rejected(
 ) -> None:
     describe = tiny_model.session.describe
     facts = {"model": {**describe()["model"], name: "poem"}}
+    monkeypatch.setattr(auto_prompts, "_DECLARED", weakref.WeakKeyDictionary())
     monkeypatch.setattr(tiny_model.session, "describe", lambda: facts)
     with pytest.raises(InvalidArgumentError, match=f"eliza.{name} must be one of .*'poem'"):
         resolved(tiny_model)
@@ -335,3 +337,35 @@ def test_the_error_of_too_many_examples_says_how_many_fit(tiny_model: Model, for
     assert len(ask_with(n_fit - 1)()) == 1
     with pytest.raises(ContextFullError, match=f"{n_fit + 1} examples do not fit"):
         ask_with(n_fit + 1)()
+
+
+def test_the_description_of_a_model_is_read_once(
+    tiny_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, every decision read it again."""
+    monkeypatch.setattr(auto_prompts, "_DECLARED", weakref.WeakKeyDictionary())
+    described: list[Session] = []
+
+    def read(session: Session) -> tuple[None, None]:
+        described.append(session)
+        return None, None
+
+    monkeypatch.setattr(auto_prompts, "declared", read)
+    for _ in range(3):
+        resolved(tiny_model, prompt_format="plain")
+    assert described == [tiny_model.session]
+
+
+def test_an_explicit_auto_keeps_the_settings_of_a_calibration(tiny_model: Model) -> None:
+    """Before, "auto" replaced them by the model's own, and the calibration was rejected."""
+    settings: Any = {
+        "prompt_format": "plain",
+        "prompt_order": "question-first",
+        "prior": "none",
+    }
+    examples = [(f"Parcel {i} is late.", {"team": "billing"}) for i in range(10)]
+    fitted = calibrate(tiny_model, TEAM, examples, method="batch", **settings)
+    auto: Any = dict.fromkeys(settings, "auto")
+    how = settings_of_prompts(tiny_model.session, (TEAM,), auto, calibration=fitted)
+    assert (how.format, how.order, how.prior) == ("plain", "question-first", "none")
+    assert tiny_model.decide("hello", TEAM, calibration=fitted, **auto).calibrated

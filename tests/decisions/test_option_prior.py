@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 import numpy as np
@@ -191,3 +192,15 @@ def test_the_least_recently_used_prior_is_forgotten(monkeypatch: pytest.MonkeyPa
     assert known.get("a") is prior
     known.put("c", prior)
     assert [known.get(key) is prior for key in "abc"] == [True, False, True]
+
+
+def test_a_request_keeps_its_priors_if_other_requests_replace_them(
+    plain_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, the answers of such a request were not divided by the prior."""
+    settings: Any = {"prompt_format": "plain", "prior": "options", **F32}
+    expected = plain_model.decide(INPUT, TEAM, **settings)["team"].distribution
+    monkeypatch.setattr(option_prior, "MOST_KNOWN", 0)
+    monkeypatch.setattr(option_prior, "_KNOWN", weakref.WeakKeyDictionary())
+    found = plain_model.decide(INPUT, TEAM, **settings)["team"].distribution
+    assert found == pytest.approx(expected, abs=CLOSE)
