@@ -25,8 +25,13 @@ MAX_BAR_LENGTH = 40
 INDENT = "  "
 
 
-def decision_text(questions: Sequence[Question], decision: Decision, width: int) -> str:
-    """Format a decision as text, at most `width` columns wide."""
+def decision_text(
+    questions: Sequence[Question], decision: Decision, width: int, *, has_prior: bool = False
+) -> str:
+    """Format a decision as text, at most `width` columns wide.
+
+    `has_prior` says that the decision is divided by a prior, which is no full calibration.
+    """
     parts = []
     if decision.reasoning is not None:
         parts.append(wrap(f"reasoning: {printable(' '.join(decision.reasoning.split()))}", width))
@@ -35,9 +40,11 @@ def decision_text(questions: Sequence[Question], decision: Decision, width: int)
         text = " ".join(_answer_text(answer).split())
         parts.append(f"{headline(title, text, width)}\n{_bars(answer, width)}")
     usage = decision.usage
-    kind = "calibrated" if decision.calibrated else "uncalibrated"
+    kind = "calibrated" if decision.calibrated and not has_prior else "uncalibrated"
+    prior = " divided by a prior" if has_prior else ""
     figures = (
-        f"{kind} probabilities; {usage.input_tokens} tokens, {usage.cached_tokens} of them cached, "
+        f"{kind} probabilities{prior}; {usage.input_tokens} tokens, "
+        f"{usage.cached_tokens} of them cached, "
         f"{usage.passes} passes, {usage.seconds * 1e3:.1f} ms"
     )
     return "\n\n".join([*parts, wrap(figures, width)])

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from ..decisions.calibration import METHODS, Calibration
 from ..decisions.examples import named_questions
 from ..decisions.fitting import calibrate
 from ..terminal import terminal_width, text_table
-from .console import add_model_arguments
+from .console import add_model_arguments, print_json
 from .files import check_output
 from .labelled import add_labelled_arguments, open_for_rows, read_labelled
 from .questions import read_asking, read_questions
@@ -47,7 +46,7 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     names = [name for name, _ in named_questions(questions)]
     if arguments.json:
         fitted = {name: _facts(calibration, place) for place, name in enumerate(names)}
-        print(json.dumps(fitted, ensure_ascii=False))
+        print_json(fitted)
     else:
         print(_table(calibration, names))
     calibration.save(arguments.output)

@@ -27,6 +27,7 @@ __all__ = [
     "at_least_one",
     "model_options",
     "open_model",
+    "print_json",
     "read_given",
     "read_labels",
     "read_messages",
@@ -255,6 +256,13 @@ def _text_of_labels(arguments: argparse.Namespace, path: str) -> str:
     if sys.stdin is None:
         raise UsageError("no labels: standard input is closed")
     return read_standard_input()
+
+
+def print_json(value: Any) -> None:
+    """Print a value as a line of JSON that any encoding of standard output can carry."""
+    encoding = (getattr(sys.stdout, "encoding", None) or "").lower().replace("-", "")
+    # Other encodings would escape characters in Python's way, such as \U0001f600.
+    print(json.dumps(value, ensure_ascii=encoding != "utf8"))
 
 
 @contextmanager

@@ -33,6 +33,7 @@ from .console import (
     add_model_arguments,
     at_least_one,
     open_model,
+    print_json,
     read_given,
     read_messages,
     whole_number,
@@ -186,9 +187,11 @@ def run_decide(arguments: argparse.Namespace) -> int:
             return 0
         decision = model.decide(given, questions, **settings)
     if arguments.json:
-        print(json.dumps({**decision.to_dict(), "model": model.path}, ensure_ascii=False))
+        print_json({**decision.to_dict(), "model": model.path})
     else:
-        print(decision_text(questions, decision, max(terminal_width() or 80, 40)))
+        has_prior = decision.calibrated and arguments.calibration is None
+        width = max(terminal_width() or 80, 40)
+        print(decision_text(questions, decision, width, has_prior=has_prior))
     return 0
 
 
@@ -282,7 +285,7 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
     for reason in doubts:
         print(printable(f"eliza-ffi: warning: {reason}"), file=sys.stderr)
     if arguments.json:
-        print(json.dumps({**_summary(result, output), "warnings": doubts}, ensure_ascii=False))
+        print_json({**_summary(result, output), "warnings": doubts})
     else:
         print(_summary_text(result, output, arguments.min_confidence is not None))
     return 1 if result.counts.rows and result.counts.errors == result.counts.rows else 0

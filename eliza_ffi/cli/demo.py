@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from ..async_model import AsyncModel
 from ..model import Model
 from ..terminal import terminal_width, text_table, wrap
-from .console import open_model, run_interruptibly
+from .console import open_model, print_json, run_interruptibly
 from .demo_cases import DemoCase, demo_cases
 from .demo_decisions import decide_all, decision_summary, decision_table
 
@@ -136,7 +135,7 @@ async def _run(model: Model, *, as_json: bool) -> int:
             "total": asdict(total),
             "decisions": [asdict(row) for row in decided],
         }
-        print(json.dumps(report, ensure_ascii=False))
+        print_json(report)
     else:
         print(_wrapped(summary_line("total", total)))
     return 1 if total.invalid_outputs else 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
 import platform
 import sys
 from collections.abc import Mapping
@@ -19,7 +18,7 @@ from ..library.capabilities import InferenceCapabilities, detect_capabilities
 from ..library.loading import Library
 from ..model import Model
 from ..terminal import fact_table, terminal_width
-from .console import model_options
+from .console import model_options, print_json
 
 __all__ = ["examine", "missing_gpu", "run_doctor"]
 
@@ -69,7 +68,7 @@ def run_doctor(arguments: argparse.Namespace) -> int:
     """Print the findings. Return 1 if there are problems, otherwise 0."""
     findings, problems = examine(arguments)
     if arguments.json:
-        print(json.dumps({**findings, "problems": problems}, ensure_ascii=False))
+        print_json({**findings, "problems": problems})
         return 1 if problems else 0
     facts = {name.replace("_", " "): _lines(name, value) for name, value in findings.items()}
     if problems:

@@ -9,7 +9,7 @@ from pathlib import Path
 from ..decisions.pictures import load_matplotlib
 from ..decisions.report import evaluate
 from ..terminal import terminal_width
-from .console import UsageError, add_model_arguments
+from .console import UsageError, add_model_arguments, print_json
 from .files import check_output
 from .labelled import add_labelled_arguments, open_for_rows, read_labelled
 from .questions import read_asking, read_questions
@@ -77,7 +77,7 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
     summary = {**report.to_json(), "left_out": rows.left_out}
     # Print before writing files, so that the report is not lost if the disk is full.
     if arguments.json:
-        print(json.dumps(summary, ensure_ascii=False))
+        print_json(summary)
     else:
         print(report.text(terminal_width()))
     if arguments.output is not None:

@@ -99,4 +99,5 @@ def describe_os_error(error: OSError) -> str:
 
 def _text(data: bytes, what: str) -> str:
     check_utf8(data, what)
-    return data.decode().replace("\r\n", "\n").replace("\r", "\n")
+    # Windows Notepad begins UTF-8 files with a byte order mark, which utf-8-sig removes.
+    return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")

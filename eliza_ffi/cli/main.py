@@ -10,7 +10,6 @@ import argparse
 import difflib
 import errno
 import io
-import json
 import os
 import re
 import sys
@@ -34,6 +33,7 @@ from .console import (
     add_prompt_arguments,
     add_tokenization,
     open_model,
+    print_json,
     read_labels,
     read_question,
     run_interruptibly,
@@ -346,7 +346,7 @@ def run_choose(arguments: argparse.Namespace) -> int:
             }
             if choice.probabilities is not None:
                 facts["probabilities"] = dict(choice.probabilities)
-            print(json.dumps(facts, ensure_ascii=False))
+            print_json(facts)
         elif choice.probabilities is not None:
             for value, probability in choice.ranked():
                 mark = "*" if value == choice.value else " "
@@ -417,7 +417,7 @@ def run_tokenize(arguments: argparse.Namespace) -> int:
             tokens = model.tokenize(question, arguments.add_special, arguments.parse_special)
         if arguments.json:
             pieces = [model.detokenize([token], unparse_special=True) for token in tokens]
-            print(json.dumps({"tokens": tokens, "pieces": pieces}, ensure_ascii=False))
+            print_json({"tokens": tokens, "pieces": pieces})
         else:
             print(*tokens)
     return 0

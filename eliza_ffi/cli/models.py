@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from typing import Any
 
 from ..chat import ChatTemplate
@@ -12,6 +11,7 @@ from ..decisions.models.gguf_metadata import MetadataValue, is_truncated, read_m
 from ..errors import ElizaError
 from ..hub import CachedModel, cached_models
 from ..terminal import printable, terminal_width, text_table
+from .console import print_json
 
 __all__ = ["run_models"]
 
@@ -27,7 +27,7 @@ def run_models(arguments: argparse.Namespace) -> int:
     """Print the models."""
     models = [_facts(model) for model in cached_models()]
     if arguments.json:
-        print(json.dumps(models, ensure_ascii=False))
+        print_json(models)
     elif not models:
         print("no models found in the caches of Hugging Face and llama.cpp")
     else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 
 from ..async_model import AsyncModel
 from ..choices.rank_result import RankResult
@@ -18,6 +17,7 @@ from .console import (
     add_tokenization,
     at_least_one,
     open_model,
+    print_json,
     read_labels,
     read_question,
     run_interruptibly,
@@ -89,7 +89,7 @@ def run_rank(arguments: argparse.Namespace) -> int:
             )
         )
     if arguments.json:
-        print(json.dumps({**ranking.to_dict(), "model": model.path}, ensure_ascii=False))
+        print_json({**ranking.to_dict(), "model": model.path})
     else:
         print(_ranking_text(ranking, max(terminal_width() or 80, 40)))
     return 0

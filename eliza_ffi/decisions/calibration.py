@@ -471,7 +471,7 @@ def _digest(content: Mapping[str, Any]) -> str:
 def _content(raw: bytes) -> dict[str, Any]:
     """Return the contents of a file after checking its format, version and hash."""
     try:
-        file = read_json(raw.decode())
+        file = read_json(raw.decode("utf-8-sig"))  # Notepad adds a byte order mark
     except UnicodeDecodeError as error:
         raise InvalidArgumentError(f"not UTF-8 text: {error}") from None
     if not isinstance(file, dict) or file.get("format") != FORMAT:

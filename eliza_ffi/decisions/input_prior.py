@@ -48,9 +48,9 @@ def fit_input_prior(
     Raises
     ------
     InvalidArgumentError
-        If no input can be used, or for the reasons of `calibrate`.
+        If there are fewer than 10 inputs, or for the reasons of `calibrate`.
     """
-    from .fitting import calibrate  # later, because most decisions do not need it
+    from .fitting import LEAST_EXAMPLES, calibrate  # later: most decisions do not need it
 
     prompts: Any = {
         name: settings[name]
@@ -60,17 +60,27 @@ def fit_input_prior(
     examples: list[tuple[Any, dict[str, Any]]] = [
         (each, {}) for each in sample_of(inputs, N_INPUTS)
     ]
-    return calibrate(
-        model,
-        questions,
-        examples,
-        method="batch",
-        rule=settings.get("scoring") or "legal",
-        strength=STRENGTH,
-        on_skip=lambda place, reason: None,
-        prompt_examples=settings.get("examples"),
-        **prompts,
-    )
+    skipped: list[int] = []
+    try:
+        return calibrate(
+            model,
+            questions,
+            examples,
+            method="batch",
+            rule=settings.get("scoring") or "legal",
+            strength=STRENGTH,
+            on_skip=lambda place, reason: skipped.append(place),
+            prompt_examples=settings.get("examples"),
+            **prompts,
+        )
+    except InvalidArgumentError as error:
+        n = len(examples) - len(skipped)
+        if not 0 < n < LEAST_EXAMPLES:
+            raise
+        raise InvalidArgumentError(
+            f'prior="inputs" needs at least {LEAST_EXAMPLES} usable inputs, got {n}; pass more '
+            f'inputs, or prior="options"'
+        ) from error
 
 
 def with_input_prior(

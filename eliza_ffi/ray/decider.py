@@ -154,7 +154,15 @@ class DeciderActor:
 
     @property
     def described(self) -> dict[str, Any]:
-        """The model's fingerprint, and the settings that affect the answers, as JSON."""
+        """The model's fingerprint, and the settings that affect the answers, as JSON.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If the rows have their own questions, because each then has its own settings.
+        """
+        if not self._questions:
+            raise InvalidArgumentError("described requires questions, not questions_column")
         return {"model": fingerprint_of(self._model), **self._settings.described()}
 
     def decide(self, inputs: Sequence[Any]) -> list[Outcome]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import io
+import json
 import os
 import re
 import signal
@@ -126,6 +127,59 @@ def test_prompt_and_labels_can_come_from_files_and_standard_input(
         facts = run("choose", *source, *listed).json
         answers.append((facts["value"], round(facts["logprob"], 3)))
     assert answers[0] == answers[1] == answers[2]
+
+
+def test_a_byte_order_mark_is_no_part_of_a_file(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Windows Notepad writes it. Before, it became part of the first label and of the prompt."""
+
+    def written(name: str, text: str) -> str:
+        (tmp_path / name).write_text(text, encoding="utf-8-sig")
+        return str(tmp_path / name)
+
+    labels = written("labels.txt", "A\nB\nC\n")
+    expected = run("choose", "--prompt", "Now?", "--labels-file", labels, "--json").json
+    assert expected["value"] in {"A", "B", "C"}
+    prompt = written("prompt.txt", "Now?\n")
+    found = run("choose", "--prompt-file", prompt, "--labels-file", labels, "--json").json
+    assert found["logprob"] == pytest.approx(expected["logprob"], abs=1e-3)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("Now?\n".encode("utf-8-sig"))))
+    found = run("choose", "--labels-file", labels, "--json").json
+    assert found["logprob"] == pytest.approx(expected["logprob"], abs=1e-3)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_json_file(run: Run, tmp_path: Path) -> None:
+    def written(name: str, text: str) -> str:
+        (tmp_path / name).write_text(text, encoding="utf-8-sig")
+        return str(tmp_path / name)
+
+    asked = {"team": {"type": "choice", "instructions": "Which?", "choices": ["A", "B"]}}
+    questions = written("q.json", json.dumps(asked))
+    table = written("in.csv", "text,team\n" + "".join(f"mail {i},A\n" for i in range(10)))
+    calibration, examples = tmp_path / "c.json", written("e.jsonl", '{"text": "x", "team": "A"}\n')
+    options = ["--questions", questions, "--column", "text"]
+    run("calibrate", table, *options, "--output", str(calibration), "--method", "batch")
+    written("c.json", calibration.read_text(encoding="utf-8"))
+    one = ["decide", "--input", "hello", "--questions", questions, "--json"]
+    assert run(*one, "--calibration", str(calibration)).json["calibrated"]
+    prior = run(*one[:-1], "--prior", str(calibration)).out
+    assert "uncalibrated probabilities divided by a prior; " in " ".join(prior.split())
+    assert not run(*one, "--examples", examples, "--examples-column", "text").json["calibrated"]
+
+
+def test_json_is_valid_on_a_terminal_that_is_not_utf8(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, Python escaped the emoji as ``\\U0001f600``, which is not JSON."""
+    data = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(data, encoding="cp1252"))
+    run("choose", "--prompt", "Now?", "--choice", "\U0001f600", "--choice", "\U0001f600!", "--json")
+    run("tokenize", "--prompt", "\U0001f600", "--json")
+    sys.stdout.flush()
+    choice, tokens = data.getvalue().decode("ascii").splitlines()
+    assert json.loads(choice)["value"].startswith("\U0001f600")
+    assert json.loads(tokens)["tokens"]
 
 
 def test_sampling_with_a_seed_is_reproducible(run: Run) -> None:

@@ -129,9 +129,13 @@ def test_a_prior_and_a_calibration_cannot_be_combined(tiny_model: Model) -> None
 
 
 def test_a_prior_needs_ten_usable_inputs(tiny_model: Model) -> None:
-    with pytest.raises(InvalidArgumentError, match="at least 10 .*, got 9"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"prior=.inputs. needs at least 10 usable inputs, got 9"
+    ):
         tiny_model.decide_many(INPUTS[:9], TEAM, prior="inputs")
-    with pytest.raises(InvalidArgumentError, match="at least 10 .*, got 9"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"prior=.inputs. needs at least 10 usable inputs, got 9"
+    ):
         tiny_model.decide_many([*INPUTS[:9], b"bytes"], TEAM, prior="inputs")
     with pytest.raises(InvalidArgumentError, match="can be used"):
         tiny_model.decide_many([b"bytes"] * 12, TEAM, prior="inputs")

@@ -179,6 +179,13 @@ def test_a_cancelled_batch_leaves_the_model_open(
     assert decision["urgent"].value in (True, False)
 
 
+def test_an_actor_with_questions_in_rows_has_no_single_description(library: object) -> None:
+    """Before, the property raised AttributeError."""
+    actor = DeciderActor("body", questions_column="q", model_options=OPTIONS)
+    with pytest.raises(InvalidArgumentError, match="requires questions, not questions_column"):
+        actor.described  # noqa: B018
+
+
 def test_questions_can_be_structs_with_fields_of_other_rows(library: object) -> None:
     own = [
         {"type": "choice", "instructions": "Which?", "choices": ["a", "b"]},
