@@ -45,7 +45,7 @@ def decision_text(
     figures = (
         f"{kind} probabilities{prior}; {usage.input_tokens} tokens, "
         f"{usage.cached_tokens} of them cached, "
-        f"{usage.passes} passes, {usage.seconds * 1e3:.1f} ms"
+        f"{usage.passes} {'pass' if usage.passes == 1 else 'passes'}, {usage.seconds * 1e3:.1f} ms"
     )
     return "\n\n".join([*parts, wrap(figures, width)])
 

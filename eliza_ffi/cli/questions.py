@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -216,6 +217,8 @@ def read_asking(arguments: argparse.Namespace) -> dict[str, Any]:
 def read_table(arguments: argparse.Namespace) -> InputTable:
     """Open the table of the command line."""
     if arguments.column is None:
+        if hasattr(arguments, "input") and not Path(arguments.table).exists():
+            raise UsageError(f"there is no table {arguments.table!r}: give a text with --input")
         raise UsageError("a table needs a --column: the column with the inputs")
     if arguments.limit is not None and arguments.limit < 1:
         raise UsageError(f"--limit must be 1 or more, got {arguments.limit}")
@@ -259,6 +262,8 @@ def _question(kind: str, text: str, parts: Mapping[str, list[str]]) -> Question:
     if len(names) > 1:
         raise UsageError(f"--name {names[1]!r}: the question is already named {names[0]!r}")
     name = names[0] if names else None
+    for given in (text, *itertools.chain.from_iterable(parts.values())):
+        check_utf8(given, f"--{kind} or one of its options")
     if kind == "predicate":
         return Predicate(text, name)
     if kind == "ask":
