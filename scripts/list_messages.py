@@ -76,8 +76,8 @@ class Helpers:
     Parameters
     ----------
     source
-        The text of the module. The function ``wrong`` must return an exception with an f-string,
-        which gives the wording of all these messages.
+        The text of the module. The function ``wrong`` makes an InvalidArgumentError from an
+        f-string, which is the wording of all these messages.
     """
 
     def __init__(self, source: str) -> None:
@@ -85,9 +85,11 @@ class Helpers:
         named = {each.name: [arg.arg for arg in each.args.args] for each in functions}
         self.parameters = {name: names for name, names in named.items() if "expected" in names}
         (wrong,) = (each for each in functions if each.name == "wrong")
-        (returned,) = (each for each in wrong.body if isinstance(each, ast.Return))
-        assert isinstance(returned.value, ast.Call)
-        self._wording = returned.value.args[0]
+        (self._wording,) = (
+            each.args[0]
+            for each in ast.walk(wrong)
+            if isinstance(each, ast.Call) and _name_of(each.func) == "InvalidArgumentError"
+        )
 
     def message(self, call: ast.Call) -> str | None:
         """Return the message of a call, or None if it is not a call of such a helper."""

@@ -86,7 +86,7 @@ def measure_cells(
         cell: dict[str, Any] = {"model": name, "data": data.name, "method": method.name}
         cell |= {"n_labels": method.labels_used(data), "n_rows": n_rows}
         if method.name in problems:
-            cell["problem"] = problems[method.name]
+            cell["problem"] = problems[method.name].replace(str(path), path.name)
         else:
             cell |= runs[method.name].figures(targets, default)
         cells.append(cell)
