@@ -69,9 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if failed else 0
 
 
-def run(
-    reference: Subject, subject: Subject, *, quick: bool
-) -> list[Comparison]:
+def run(reference: Subject, subject: Subject, *, quick: bool) -> list[Comparison]:
     """Compare on all models, and print each model's placement to standard error."""
     prompts = dict(list(PROMPTS.items())[:2]) if quick else PROMPTS
     answers = dict(list(ANSWERS.items())[:2]) if quick else ANSWERS

@@ -167,4 +167,3 @@ def test_the_native_orders_are_those_of_contributing() -> None:
     assert "`" + " → ".join(LAYERS) + "`" in text
     table = text.partition("### The engine")[2].partition("### The package")[0]
     assert re.findall(r"^\| `(\w+)/` \|", table, re.MULTILINE) == list(ENGINE_ROOMS[1:])
-

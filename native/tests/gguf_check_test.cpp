@@ -297,7 +297,8 @@ const Case cases[] = {
          h.short_number("split.count", 3);
      },
      "is file 3 of a model of 3 files: pass the path of the first file"},
-    {"AnAdapter", [](Header & h) { h.text("general.type", "adapter"); }, "is a LoRA adapter: pass the path of the model"},
+    {"AnAdapter", [](Header & h) { h.text("general.type", "adapter"); },
+     "is a LoRA adapter: pass the path of the model"},
     {"AnImportanceMatrix",
      [](Header & h) {
          h.remove("general.architecture");

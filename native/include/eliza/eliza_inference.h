@@ -643,8 +643,9 @@ typedef struct {
 /* Finds the k most probable labels that may follow the conversation and then the tokens of `after`, most probable
  * first. It does not compute the probability of every label: a label is at most as probable as each prefix of it, so
  * prefixes that are less probable than the k-th label need not be read. `ranked_out` has room for `cap` entries, k or
- * more. Leaves with identical tokens are one label, the first of them. The stream stays unchanged. It keeps the rows that it has read until its conversation changes, so another
- * ranking of the same labels needs fewer passes, or none. On failure nothing is written. */
+ * more. Leaves with identical tokens are one label, the first of them. The stream stays unchanged. It keeps the rows
+ * that it has read until its conversation changes, so another ranking of the same labels needs fewer passes, or none.
+ * On failure nothing is written. */
 ELIZA_API int32_t eliza_inference_llm_stream_rank(EliLlmStream * stream, const eliza_ending_t * after,
                                                   const eliza_rank_options_t * options, eliza_ranked_t * ranked_out,
                                                   uint64_t cap, eliza_ranking_t * ranking_out, char ** err);

@@ -102,8 +102,8 @@ public:
                                           [](const ggml_tensor * source) { return source == nullptr; });
         const bool has_usual_mask = mask_ == nullptr || (mask_->type == GGML_TYPE_F16 && mask_->ne[2] == 1);
         const bool is_one_to_one = k_.ne[2] == v_.ne[2] && k_.ne[3] == q_.ne[3] && v_.ne[3] == q_.ne[3];
-        return is_known && !params_.use_ref && q_.type == GGML_TYPE_F32 && is_readable(q_) && is_readable(k_) && is_readable(v_) &&
-               has_usual_mask && is_one_to_one &&
+        return is_known && !params_.use_ref && q_.type == GGML_TYPE_F32 && is_readable(q_) && is_readable(k_) &&
+               is_readable(v_) && has_usual_mask && is_one_to_one &&
                static_cast<size_t>(n_scratch() * params_.nth) * sizeof(float) <= params_.wsize;
     }
 
