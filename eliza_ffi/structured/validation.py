@@ -96,6 +96,7 @@ def _validator(schema_text: str) -> Any:
 @functools.cache
 def _exact_draft(draft: Any) -> Any:
     """Return a draft's validator class, with this module's versions of some keywords."""
+    import attrs  # of jsonschema
     import jsonschema
 
     checker = draft.TYPE_CHECKER
@@ -107,21 +108,42 @@ def _exact_draft(draft: Any) -> Any:
         "pattern": _pattern,
         "patternProperties": _pattern_properties,
     }
+    if "unevaluatedProperties" in draft.VALIDATORS:
+        keywords["unevaluatedProperties"] = _unevaluated_properties
     for name in _REFERENCES & draft.VALIDATORS.keys():
         keywords[name] = _counted(draft.VALIDATORS[name])
-    return jsonschema.validators.extend(draft, keywords, type_checker=checker)
+    exact = jsonschema.validators.extend(draft, keywords, type_checker=checker)
+    evolve = exact.evolve
+
+    def evolve_exactly(self: Any, **changes: Any) -> Any:
+        found = evolve(self, **changes)
+        if hasattr(type(found), "is_exact"):
+            return found
+        # A part of the schema names another draft, for which jsonschema has taken its own class.
+        fields = [field for field in attrs.fields(type(found)) if field.init]
+        return _exact_draft(type(found))(
+            **{field.alias: getattr(found, field.name) for field in fields}
+        )
+
+    exact.evolve = evolve_exactly
+    exact.is_exact = True
+    return exact
 
 
 def _counted(follow: Callable[..., Any]) -> Callable[..., Iterator[Any]]:
     """Wrap a reference keyword, so that it raises once too many references were followed."""
 
     def check(validator: Any, reference: Any, value: Any, schema: Any) -> Iterator[Any]:
-        _of_thread.n_followed += 1
-        if _of_thread.n_followed > MOST_REFERENCES:
-            raise ValueError(f"expected at most {MOST_REFERENCES} references to follow, got more")
+        _count_reference()
         yield from follow(validator, reference, value, schema) or ()
 
     return check
+
+
+def _count_reference() -> None:
+    _of_thread.n_followed += 1
+    if _of_thread.n_followed > MOST_REFERENCES:
+        raise ValueError(f"expected at most {MOST_REFERENCES} references to follow, got more")
 
 
 def _exact(text: str) -> Any:
@@ -166,6 +188,54 @@ def _additional_properties(validator: Any, rest: Any, value: Any, schema: Any) -
     for name, each in value.items():
         if name not in known and not any(_matches(pattern, name) for pattern in patterns):
             yield from validator.descend(each, rest, path=name)
+
+
+def _unevaluated_properties(validator: Any, rest: Any, value: Any, schema: Any) -> Iterator[Any]:
+    if not validator.is_type(value, "object"):
+        return
+    known = set(_evaluated(validator, value, schema))
+    for name, each in value.items():
+        if name not in known:
+            yield from validator.descend(each, rest, path=name)
+
+
+def _evaluated(validator: Any, value: dict[str, Any], schema: Any) -> Iterator[str]:
+    """Yield the names of an object that the keywords of a schema evaluate, some more than once.
+
+    As jsonschema does it, except that jsonschema matches the patterns with `re`, which a hostile
+    pattern blocks for ever.
+    """
+    if not isinstance(schema, dict):
+        return
+    _count_reference()
+
+    def is_valid(part: Any, given: Any) -> bool:
+        return next(validator.descend(given, part), None) is None
+
+    def inside(part: Any) -> Iterator[str]:
+        return _evaluated(validator, value, part)
+
+    for reference in _REFERENCES & schema.keys():
+        found = validator._resolver.lookup(schema[reference])
+        there = validator.evolve(schema=found.contents, _resolver=found.resolver)
+        yield from _evaluated(there, value, found.contents)
+    yield from schema.get("properties", {}).keys() & value.keys()
+    for pattern in schema.get("patternProperties", {}):
+        yield from (name for name in value if _matches(pattern, name))
+    for keyword in ("additionalProperties", "unevaluatedProperties"):
+        if keyword in schema:
+            yield from (name for name in value if is_valid(schema[keyword], value[name]))
+    for name, part in schema.get("dependentSchemas", {}).items():
+        if name in value:
+            yield from inside(part)
+    for keyword in ("allOf", "oneOf", "anyOf"):
+        for part in schema.get(keyword, ()):
+            if is_valid(part, value):
+                yield from inside(part)
+    if "if" in schema:
+        holds = is_valid(schema["if"], value)
+        yield from inside(schema["if"]) if holds else ()
+        yield from inside(schema.get("then" if holds else "else", {}))
 
 
 def _matches(pattern: str, text: str) -> bool:
