@@ -120,10 +120,9 @@ def _exact_draft(draft: Any) -> Any:
         if hasattr(type(found), "is_exact"):
             return found
         # A part of the schema names another draft, for which jsonschema has taken its own class.
-        fields = [field for field in attrs.fields(type(found)) if field.init]
-        return _exact_draft(type(found))(
-            **{field.alias: getattr(found, field.name) for field in fields}
-        )
+        other: Any = type(found)
+        fields = [field for field in attrs.fields(other) if field.init]
+        return _exact_draft(other)(**{field.alias: getattr(found, field.name) for field in fields})
 
     exact.evolve = evolve_exactly
     exact.is_exact = True

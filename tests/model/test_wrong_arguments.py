@@ -515,6 +515,7 @@ def of_library(model: Model) -> Iterator[Subject]:
     yield on_stream("token_trie_leaf")
     yield on_stream("token_trie_scores")
     yield on_stream("prefill", tokens=[1])
+    yield on_stream("prefill_logprobs", tokens=[1], n_top=1)
     yield on_stream("generate", max_tokens=1, on_token=anything)
     yield on_stream("save_slot", path="slot")
     yield on_stream("restore_slot", path="saved")
