@@ -83,7 +83,7 @@ JSON_STYLES = [
 ]
 
 
-def find_call_format(template: ChatTemplate, **extra: Any) -> CallFormat:
+def find_call_format(template: ChatTemplate, /, **extra: Any) -> CallFormat:
     """Return how a model writes tool calls.
 
     Parameters

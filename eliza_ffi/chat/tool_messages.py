@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..checks import found
 from ..errors import InvalidArgumentError
 from .call_format import Call, CallFormat, Hole, render_call
 from .call_reader import STRICT_JSON
@@ -106,11 +107,18 @@ def read_call(call: Any) -> Call:
     if isinstance(arguments, str):
         try:
             arguments = STRICT_JSON.decode(arguments or "{}")
-        except ValueError:
+        except (RecursionError, ValueError):
             arguments = None
     if not isinstance(name, str) or not isinstance(arguments, Mapping):
         raise InvalidArgumentError(
             'expected a tool call {"function": {"name": ..., "arguments": ...}} with arguments '
-            f"as a mapping or as JSON, got {json.dumps(call, default=str)[:200]}"
+            f"as a mapping or as JSON, got {_written(call)}"
         )
     return Call(name, arguments, call.get("id"))
+
+
+def _written(call: Any) -> str:
+    try:
+        return json.dumps(call, default=str)[:200]
+    except (RecursionError, TypeError, ValueError):
+        return found(call)

@@ -12,6 +12,7 @@ from typing import Any
 
 from ..checks import wrong
 from ..errors import InvalidArgumentError
+from .meta_schema import check_keywords
 
 __all__ = [
     "DEEPEST",
@@ -66,14 +67,16 @@ def checked_schema(schema: Any) -> str:
     Raises
     ------
     InvalidArgumentError
-        If the schema is not JSON or exceeds a limit. The message names the limit and the location.
+        If the schema is not JSON, a keyword's value has a wrong form, or a limit is exceeded. The
+        message names the place.
     """
     _Walk().check(schema)
     try:
-        text = json.dumps(schema, ensure_ascii=False)
+        text = json.dumps(schema, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(f"the schema is not JSON: {error}") from None
     _check_bytes("the schema", text, MOST_SCHEMA_BYTES)
+    check_keywords(text)
     return text
 
 

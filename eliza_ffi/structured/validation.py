@@ -19,6 +19,7 @@ from typing import Any
 
 from ..errors import InvalidArgumentError
 from .json_text import json_text, read_json
+from .meta_schema import draft_of
 from .patterns import split_pattern
 from .schema import COMPACT
 
@@ -85,12 +86,10 @@ def _problem(schema_text: str, text: str) -> str | None:
 
 @functools.lru_cache(maxsize=128)
 def _validator(schema_text: str) -> Any:
-    import jsonschema
     from jsonschema_specifications import REGISTRY
 
     schema = _exact(schema_text)
-    draft = jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator)
-    return _exact_draft(draft)(schema, registry=REGISTRY)
+    return _exact_draft(draft_of(schema))(schema, registry=REGISTRY)
 
 
 @functools.cache

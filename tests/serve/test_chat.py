@@ -383,6 +383,18 @@ def test_a_tool_may_be_named_like_a_choice(create: Any) -> None:
         assert call.function.name == name
 
 
+@pytest.mark.parametrize(
+    "name", ["template", "format", "name", "context", "cls", "loop", "no name"]
+)
+def test_variables_of_the_template_may_have_any_name(create: Any, name: str) -> None:
+    found = create(
+        tools=[WEATHER],
+        tool_choice="required",
+        extra_body={"chat_template_kwargs": {name: 1}},
+    )
+    assert found.choices[0].message.tool_calls
+
+
 def test_fields_without_effect_are_accepted(create: Any) -> None:
     create(
         max_tokens=1,

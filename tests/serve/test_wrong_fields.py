@@ -26,6 +26,7 @@ ENDLESS = {
     },
 }
 BROKEN = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "{bad"}}
+DEEP = {"id": "a", "type": "function", "function": {"name": "f", "arguments": "[" * 100_000}}
 SCHEMA_FORMAT = {"type": "json_schema", "json_schema": {"schema": {"type": "x"}}}
 FLAT_FORMAT = {"type": "json_schema", "name": "a", "schema": {"type": "x"}}
 CONTINUED = [
@@ -168,9 +169,14 @@ WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
             {"messages": [{"role": "assistant", "tool_calls": [BROKEN]}]},
             "messages[0].tool_calls[0].function.arguments: expected a JSON object, got '{bad'",
         ),
+        (
+            {"messages": [{"role": "assistant", "tool_calls": [DEEP]}]},
+            "messages[0].tool_calls[0].function.arguments: expected a JSON object, got '[[[[",
+        ),
+        ({"guided_json": {"propertyNames": 5}}, "guided_json: JSON schema at #/propertyNames: 5"),
         ({"logit_bias": {"9999999": 1}}, "logit_bias: the token 9999999 is not in the model's"),
-        ({"response_format": SCHEMA_FORMAT}, "response_format: unsupported JSON schema at #/type"),
-        ({"guided_json": {"type": "x"}}, "guided_json: unsupported JSON schema at #/type"),
+        ({"response_format": SCHEMA_FORMAT}, "response_format: JSON schema at #/type"),
+        ({"guided_json": {"type": "x"}}, "guided_json: JSON schema at #/type"),
         ({"guided_regex": "("}, "guided_regex: llguidance rejected"),
         ({"guided_regex": "(", "tools": [TOOL]}, "guided_regex: llguidance rejected"),
         ({"grammar": "root"}, "grammar: "),
@@ -244,7 +250,7 @@ WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
             {"tool_choice": {"type": "function", "name": "x"}, "tools": [FLAT_TOOL]},
             "tool_choice: expected the name of a tool (get_weather), got 'x'",
         ),
-        ({"text": {"format": FLAT_FORMAT}}, "text: unsupported JSON schema at #/type"),
+        ({"text": {"format": FLAT_FORMAT}}, "text: JSON schema at #/type"),
         ({"stream_options": {}}, "stream_options: this field needs stream: true"),
         (
             {"input": [{"type": "function_call", "name": "f", "arguments": "[]", "call_id": "a"}]},

@@ -154,7 +154,7 @@ def test_a_schema_at_all_limits_passes_the_check() -> None:
     schema = {
         "properties": fields(MOST_FIELDS),
         "enum": list(range(MOST_VALUES)),
-        "items": nested(DEEPEST - 1, lambda inner: [inner])[0],
+        "items": nested(DEEPEST - 1, lambda inner: {"items": inner})["items"],
     }
     assert json.loads(checked_schema(schema)) == schema
     assert checked_text("text", "a" * MOST_BYTES) == "a" * MOST_BYTES

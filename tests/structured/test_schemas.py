@@ -92,11 +92,11 @@ def test_each_relaxation_names_its_location(schema: Any, places: tuple[str, ...]
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
-        ({"type": "strin"}, "at #/type: Invalid type: strin"),
+        ({"type": "strin"}, "at #/type: 'strin' is not one of"),
         (an(a=an(b={"pattern": "(?=a)"})), "at #/properties/a/properties/b/pattern: .*look-around"),
         (
             {"$defs": {"q": {"maxLength": -1}}, "items": {"$ref": "#/$defs/q"}},
-            r"at #/\$defs/q/maxLength: Expected positive integer",
+            r"at #/\$defs/q/maxLength: -1 is less than the minimum",
         ),
         (an(a={"$ref": "https://example.org/x"}), r"at #/properties/a/\$ref: .*not present"),
         ({"enum": []}, "at #/enum: Unsatisfiable"),

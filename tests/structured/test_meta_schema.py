@@ -1,0 +1,79 @@
+"""Every keyword of a schema is checked before the schema is compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jsonschema
+import pytest
+
+from eliza_ffi.errors import InvalidArgumentError
+from eliza_ffi.structured.limits import checked_schema
+from eliza_ffi.structured.shape import shape_of
+
+DRAFTS = (jsonschema.Draft7Validator, jsonschema.Draft202012Validator)
+WRONG: tuple[Any, ...] = (None, True, 5, 1.5, -1, "text", [], [5], {}, {"a": 5}, {"a": "text"})
+
+
+def keywords(draft: Any) -> list[str]:
+    meta = draft.META_SCHEMA
+    parts = [meta, *(_part(one["$ref"]) for one in meta.get("allOf", []))]
+    return sorted({name for part in parts for name in part.get("properties", {})})
+
+
+def _part(reference: str) -> Any:
+    from jsonschema_specifications import REGISTRY
+
+    return REGISTRY.contents(f"https://json-schema.org/draft/2020-12/{reference}")
+
+
+@pytest.mark.parametrize("draft", DRAFTS)
+def test_a_keyword_with_a_value_of_a_wrong_type_is_named(draft: Any) -> None:
+    """jsonschema decides, as the oracle, which values are right."""
+    names = keywords(draft)
+    assert {"$id", "propertyNames", "required", "items", "minimum", "pattern"} <= set(names)
+    n_wrong = 0
+    for name in set(names) - {"$schema"}:
+        for value in WRONG:
+            schema = {"$schema": draft.META_SCHEMA["$id"], name: value}
+            try:
+                draft.check_schema(schema)
+            except jsonschema.SchemaError:
+                n_wrong += 1
+                with pytest.raises(
+                    InvalidArgumentError, match=f"^JSON schema at #/{name.replace('$', '.')}"
+                ):
+                    shape_of(schema)
+                with pytest.raises(InvalidArgumentError, match="JSON schema at #/properties/x/"):
+                    checked_schema(
+                        {"$schema": schema["$schema"], "properties": {"x": {name: value}}}
+                    )
+            else:
+                checked_schema(schema)
+    assert n_wrong > 100
+
+
+@pytest.mark.parametrize("named", [5, [], {}, True])
+def test_a_draft_is_named_by_a_string(named: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"JSON schema at #/\$schema: expected a string"):
+        checked_schema({"$schema": named})
+
+
+@pytest.mark.parametrize("given", ["strin", ["string", "strin"]])
+def test_an_unknown_type_is_named(given: Any) -> None:
+    with pytest.raises(
+        InvalidArgumentError, match=r"at #/type(/1)?: 'strin' is not one of \['array'"
+    ):
+        checked_schema({"type": given})
+
+
+def test_numbers_that_json_cannot_write_are_rejected() -> None:
+    with pytest.raises(InvalidArgumentError, match="the schema is not JSON"):
+        checked_schema({"maximum": float("nan")})
+
+
+def test_a_long_value_is_shortened_in_the_message() -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        checked_schema({"items": ["text"] * 10_000})
+    assert "is not of type" in str(caught.value)
+    assert len(str(caught.value)) < 300
