@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .async_model import AsyncModel
     from .chat import Prompt
     from .choices import ChoiceResult, PreparedLabels, RankResult
-    from .decisions import Calibration, Decision, Labels, Predicate, Score
+    from .decisions import Calibration, Choice, Decision, Labels, Predicate, Score
     from .errors import (
         BusyError,
         ChatTemplateError,
@@ -58,6 +58,7 @@ __all__ = [
     "CacheOptions",
     "Calibration",
     "ChatTemplateError",
+    "Choice",
     "ChoiceResult",
     "ContextFullError",
     "Decision",

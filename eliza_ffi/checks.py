@@ -223,6 +223,13 @@ def check_several(name: str, value: Any, expected: str, hint: str = "") -> Itera
     return value
 
 
+def check_ordered(name: str, value: Any, expected: str) -> Iterable[Any]:
+    """Check that a value is an iterable, but not a set, whose order changes from run to run."""
+    if isinstance(value, set | frozenset):
+        raise wrong(name, expected, value, "sort it first, because a set has no fixed order")
+    return check_several(name, value, expected)
+
+
 def check_each(
     name: str, value: Any, kind: type[Any] | tuple[type[Any], ...], expected: str
 ) -> tuple[Any, ...]:

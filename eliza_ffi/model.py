@@ -666,7 +666,7 @@ class Model:
             exceptions that use ``"greedy"``: `tokenization` is ``"any"`` together with
             `heal_prompt` or `max_tokens`, or the library does not support ``"best"``.
         temperature
-            The sampling temperature of ``mode="sample"``.
+            The sampling temperature of ``mode="sample"``. Other modes accept only 0 and 1.
         probabilities
             Also compute the probability of every label. This usually takes one more forward pass.
         tokenization

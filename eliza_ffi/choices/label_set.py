@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar, get_args, get_origin
 
-from ..checks import check_callable, check_several, check_text, short_repr, wrong
+from ..checks import check_callable, check_ordered, check_several, check_text, short_repr, wrong
 from ..errors import InvalidArgumentError
 from ..library.protocol import StreamStats
 from .hierarchy import Hierarchy
@@ -242,7 +242,7 @@ class LabelSet(Generic[T]):
 
 def string_choices(texts: Iterable[str]) -> LabelSet[str]:
     """Return the label set of strings."""
-    listed = list(check_several("labels", texts, EXPECTED))
+    listed = list(check_ordered("labels", texts, EXPECTED))
     return LabelSet(listed, listed)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from .._lazy import lazy_property
-from ..checks import check_kind, check_several, check_whole, wrong
+from ..checks import check_kind, check_ordered, check_whole, wrong
 from ..choices.label_set import LabelSet
 from ..errors import InvalidArgumentError
 from ..structured.json_text import check_unicode
@@ -365,7 +365,7 @@ def _set(question: Any, **fields: Any) -> None:
 
 def _listed(given: Any, kind: type[Any], what: str) -> list[Any]:
     items = given.items() if isinstance(given, Mapping) else given
-    check_several(what, items, f"a list of {what}, or a mapping from them to descriptions")
+    check_ordered(what, items, f"a list of {what}, or a mapping from them to descriptions")
     made = []
     for item in items:
         if isinstance(item, kind):

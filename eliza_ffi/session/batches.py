@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar
 
-from ..checks import check_callback, check_flag, check_several
+from ..checks import check_callback, check_flag, check_ordered
 from ..choices.label_set import LabelSet, as_label_set
 from ..errors import GenerationCancelled, InvalidArgumentError
 from .threads import tell
@@ -67,7 +67,7 @@ def labels_for(prompts: Iterable[Item], labels: Any) -> Iterable[tuple[Item, Any
     if isinstance(labels, str | type | Mapping | LabelSet) or not isinstance(labels, Iterable):
         one_set = as_label_set(labels)
     else:
-        sets = iter(check_several("labels", labels, "labels, or one label set for each prompt"))
+        sets = iter(check_ordered("labels", labels, "labels, or one label set for each prompt"))
         first = list(itertools.islice(sets, 1))
         if first and not isinstance(first[0], str):
             return _pairs(prompts, itertools.chain(first, sets))

@@ -50,7 +50,7 @@ from ..library.protocol import (
     StreamStats,
     Tokens,
 )
-from ..sampling.params import Sampling
+from ..sampling.params import MAX_SEED, Sampling
 from ..structured.masks import Masks
 from ..structured.shape import Gbnf, Shape, is_shape, shape_of
 from ..structured.skeleton import Skeleton, SpanSamplerPlan
@@ -374,7 +374,14 @@ def choice_request(
     if not trie_modes & STOP_AT_LEAF:
         raise NotSupportedError(f"{session.binding.library.path} has no token-trie sampler")
     check_keywords(method, more, CHOICE_KEYWORDS)
+    if heal_prompt and tokenization != "any":
+        raise InvalidArgumentError('heal_prompt=True needs tokenization="any"')
     if more.get("sampling") is None:
+        check_number("temperature", temperature, 0)
+        if mode != "sample" and temperature not in (0, 1):
+            raise InvalidArgumentError(
+                f'temperature={temperature} needs mode="sample", because other modes do not sample'
+            )
         more["temperature"] = temperature
     _ = session.ctx  # raises if the model is closed or belongs to the parent process
     constraint: Constraint
@@ -517,16 +524,20 @@ RETRY_TEMPERATURE = 0.7
 """The temperature of retries, unless the request has its own temperature."""
 
 RETRY_SEED = 1_000_003
-"""The seed of a retry is this number plus the number of retries left. Retries are reproducible."""
+"""The seed from which the seeds of retries are computed, unless the request has its own seed."""
 
 
 def _sampled(args: GenerationRequest, n_left: int) -> GenerationRequest:
-    """Return a request that samples, with a seed that depends on the retries left."""
-    temperature = args.temperature or RETRY_TEMPERATURE
+    """Return a request that samples, with a seed that depends on the retries left.
+
+    So the same request with the same seed has the same retries.
+    """
+    plain = {name: getattr(args, name) for name in PLAIN_SAMPLING}
+    sampling = args.sampling or Sampling(**plain)
     # With the model's own seed, if it has one, the retry would sample the same tokens again.
-    sampling = Sampling(
-        temperature=temperature, top_k=args.top_k, top_p=args.top_p, seed=RETRY_SEED + n_left
-    )
+    seed = (RETRY_SEED if sampling.seed is None else sampling.seed) + n_left
+    temperature = sampling.temperature or RETRY_TEMPERATURE
+    sampling = replace(sampling, temperature=temperature, seed=seed % (MAX_SEED + 1))
     return replace(args, temperature=temperature, sampling=sampling)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from eliza_ffi import AsyncModel, Gbnf, Model, Skeleton
-from eliza_ffi.decisions import Calibration, Choice, Predicate, calibrate, evaluate
+from eliza_ffi.decisions import Calibration, Choice, Labels, Predicate, Score, calibrate, evaluate
 from eliza_ffi.elizaos import ActionSkeleton
 from eliza_ffi.errors import InvalidArgumentError, ModelError
 from eliza_ffi.library.loading import Library
@@ -364,3 +364,31 @@ def test_a_bundle_is_opened_by_its_folder(
     (tmp_path / "text" / "model.gguf").symlink_to(tiny_model.path)
     with Model(tmp_path, library=library, n_ctx=128, n_threads=1) as model:
         assert model.choose("hello", ["a", "b"]).value in ("a", "b")
+
+
+# ---- Settings and collections that would have no effect, or another one in each run --------------
+
+
+def test_a_setting_of_choose_without_effect_is_rejected(face: Face) -> None:
+    labels = ["a", "b"]
+    for mode in (None, "best", "greedy"):
+        message = said(lambda mode=mode: face.choose("x", labels, mode=mode, temperature=2.0))
+        assert message.startswith('temperature=2.0 needs mode="sample"')
+    assert run(face.choose("x", labels, mode="sample", temperature=2.0)).value in labels
+    assert said(lambda: face.choose("x", labels, heal_prompt=True)) == (
+        'heal_prompt=True needs tokenization="any"'
+    )
+
+
+def test_a_set_is_no_list_of_options(face: Face) -> None:
+    options = {"a", "b"}
+    for call in (
+        lambda: face.choose("x", options),
+        lambda: face.choose_many(["x"], frozenset(options)),
+        lambda: face.rank("x", options),
+        lambda: Choice("Which?", options),
+        lambda: Labels("Which?", options),
+        lambda: Score("How much?", options),
+    ):
+        assert said(call).endswith("sort it first, because a set has no fixed order")
+    assert run(face.choose("x", {"a": 1, "b": 2}.keys())).value in options

@@ -8,6 +8,7 @@ import json
 import random
 import re
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, Literal, Optional
 
 import jsonschema
@@ -22,6 +23,9 @@ from eliza_ffi.async_model import AsyncModel
 from eliza_ffi.errors import FillError, InvalidAnswerError, InvalidArgumentError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
+from eliza_ffi.sampling.params import MAX_SEED, Sampling
+from eliza_ffi.session.request import GenerationRequest
+from eliza_ffi.session.requests import _sampled
 from eliza_ffi.structured import Lark, Regex, shape_of
 from eliza_ffi.structured import schema as schema_module
 from eliza_ffi.structured.closed import closed_skeleton
@@ -348,6 +352,26 @@ def test_after_the_last_retry_the_error_is_raised(tiny_model: Model) -> None:
     with pytest.raises(InvalidAnswerError, match="never good"):
         tiny_model.fill("x", Never, retries=3)
     assert len(tried) == 4
+
+
+def test_retries_keep_the_sampling_and_follow_the_seed() -> None:
+    def retried(**given: Any) -> list[Sampling]:
+        request = GenerationRequest(prompt_tokens=[1], **given)
+        found = []
+        for n_left in (3, 2, 1):
+            request = _sampled(request, n_left)
+            assert request.sampling is not None
+            found.append(request.sampling)
+        assert len({each.seed for each in found}) == 3
+        return found
+
+    given = Sampling(temperature=2.0, min_p=0.3, top_k=7, dry_multiplier=0.5, seed=MAX_SEED)
+    for each in retried(sampling=given):
+        assert replace(each, seed=given.seed) == given
+    assert retried(sampling=given) == retried(sampling=given)
+    assert retried(sampling=given) != retried(sampling=replace(given, seed=5))
+    for each in retried(top_p=0.5, repeat_penalty=1.5):
+        assert (each.temperature, each.top_p, each.repeat_penalty) == (0.7, 0.5, 1.5)
 
 
 def test_retries_are_checked(tiny_model: Model) -> None:
