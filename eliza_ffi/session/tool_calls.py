@@ -16,6 +16,7 @@ Each request begins with the tokens of the previous request, which are already i
 from __future__ import annotations
 
 import codecs
+import itertools
 import json
 import math
 import random
@@ -736,12 +737,7 @@ class ToolRun:
         """
         if len(ways) == 1:
             return [1.0]
-        decided = [
-            dict.fromkeys(
-                _decided(row, [each for j in ways if j is not way for each in j]) for row in way
-            )
-            for way in ways
-        ]
+        decided = [dict.fromkeys(way) for way in _decided_ways(ways)]
         n_common = len(commonprefix([row for way in decided for row in way]))
         way_of = {row[n_common:]: i for i, way in enumerate(decided) for row in way}
         leaves = tuple(TokenTreeLeaf(str(i), row) for i, row in enumerate(way_of))
@@ -906,3 +902,18 @@ def _decided(row: Row, others: Sequence[Row]) -> Row:
     """Return the shortest beginning of a row that no other row shares, or else the whole row."""
     n_common = max((len(commonprefix([row, other])) for other in others), default=-1)
     return row[: n_common + 1]
+
+
+def _decided_ways(ways: Sequence[Sequence[Row]]) -> list[list[Row]]:
+    """Apply :func:`_decided` to each row of each way; the other rows are those of the other ways.
+
+    In lexicographic order, a row shares most with the nearest row of another way, before or after.
+    """
+    ordered = sorted((row, i) for i, way in enumerate(ways) for row in way)
+    runs = [list(run) for _, run in itertools.groupby(ordered, key=lambda each: each[1])]
+    n_decided = dict.fromkeys(ordered, 0)
+    for before, after in itertools.pairwise(runs):
+        for run, neighbour in ((before, after[0]), (after, before[-1])):
+            for each in run:
+                n_decided[each] = max(n_decided[each], len(_decided(each[0], [neighbour[0]])))
+    return [[row[: n_decided[row, i]] for row in way] for i, way in enumerate(ways)]

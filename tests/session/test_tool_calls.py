@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 from effort import share
+from hypothesis import given
+from hypothesis import strategies as st
 from real_templates import real_templates, template_names
 
 from eliza_ffi import AsyncModel, GenerationResult, Model, TextAnswer, ToolCall, ToolCalls
@@ -23,7 +25,7 @@ from eliza_ffi.chat.tools import read_tools
 from eliza_ffi.errors import FillError, InvalidAnswerError, InvalidArgumentError
 from eliza_ffi.library import Library
 from eliza_ffi.session.jobs import _run_steps
-from eliza_ffi.session.tool_calls import ToolRun, tool_request
+from eliza_ffi.session.tool_calls import ToolRun, _decided, _decided_ways, tool_request
 
 Message = dict[str, Any]
 WithTemplate = Callable[[str | ChatTemplate], Model]
@@ -219,6 +221,22 @@ def test_a_name_that_is_a_prefix_of_another_can_be_called(
 
 
 # ---- Arguments ---------------------------------------------------------------------------------
+
+
+ROWS = st.lists(
+    st.lists(st.integers(0, 2), min_size=1, max_size=5).map(tuple), min_size=1, max_size=3
+)
+
+
+@given(st.lists(ROWS, min_size=2, max_size=6))
+def test_the_tokens_that_decide_are_found_as_by_comparing_all_pairs(
+    ways: list[list[tuple[int, ...]]],
+) -> None:
+    def others(i: int) -> list[tuple[int, ...]]:
+        return [row for j, way in enumerate(ways) if j != i for row in way]
+
+    expected = [[_decided(row, others(i)) for row in way] for i, way in enumerate(ways)]
+    assert _decided_ways(ways) == expected
 
 
 def test_arguments_match_the_schema(model: Model) -> None:
