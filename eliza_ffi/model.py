@@ -293,7 +293,7 @@ class Model:
         ChatTemplateError
             If the model has no template, or its template fails or rejects the messages.
         NotSupportedError
-            If Jinja2 is not installed, or the library does not report the template.
+            If the library does not report the template.
 
         Notes
         -----

@@ -15,8 +15,7 @@ its thread, plus 5 ms for each message, and 100 million units. A step costs 100 
 costs 100 units, and one more for each of its bytes. Compilation executes no part of the template,
 so it needs no budget: the limit on the template's size also limits its time.
 
-This module needs Jinja2, which is an optional dependency of the package. Import the module only to
-create an environment.
+Importing Jinja2 takes time, so import this module only to create an environment.
 """
 
 from __future__ import annotations

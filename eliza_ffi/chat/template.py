@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from types import ModuleType
 from typing import Any, TypeAlias
 
 from .._lazy import lazy_property
@@ -43,8 +42,6 @@ class ChatTemplate:
     ------
     ChatTemplateError
         If the template is not valid or is too long.
-    NotSupportedError
-        If Jinja2 is not installed.
     """
 
     def __init__(
@@ -57,7 +54,9 @@ class ChatTemplate:
         self.bos_token = bos_token
         self.eos_token = eos_token
         self.add_bos = add_bos
-        self._sandbox = _import_sandbox()
+        from . import sandbox  # imports Jinja2, which takes time
+
+        self._sandbox = sandbox
         if len(source) > MAX_SOURCE:
             raise ChatTemplateError(
                 f"the chat template is too long: expected at most {MAX_SOURCE:,} characters, "
@@ -197,8 +196,7 @@ def template_of_model(facts: Mapping[str, Any]) -> ChatTemplate:
     ChatTemplateError
         If the template is not valid.
     NotSupportedError
-        If the library is an older version that cannot return the template, or if Jinja2 is not
-        installed.
+        If the library is an older version that cannot return the template.
     """
     source = check_kind("facts", facts, Mapping, "a mapping").get("chat_template")
     if source:
@@ -255,19 +253,11 @@ def _check_part(part: Any, name: str) -> None:
         raise wrong(f"each part of the content of {name}", '{"type": "text", "text": "..."}', part)
 
 
-def _import_sandbox() -> ModuleType:
-    try:
-        from . import sandbox
-    except ImportError as error:
-        raise NotSupportedError(
-            "chat messages need Jinja2 3.1.6 or newer: pip install 'jinja2>=3.1.6'"
-        ) from error
-    return sandbox
-
-
 @functools.cache
 def _environment() -> Any:
-    return _import_sandbox().BoundedEnvironment()
+    from . import sandbox
+
+    return sandbox.BoundedEnvironment()
 
 
 def _summary(error: Exception) -> str:

@@ -289,7 +289,7 @@ class Session:
         ChatTemplateError
             If the model has no chat template.
         NotSupportedError
-            If Jinja2 is not installed, or the library does not report the template.
+            If the library does not report the template.
         """
         context = self.ctx
         if self._chat is None:
@@ -321,7 +321,7 @@ class Session:
         Raises
         ------
         NotSupportedError
-            If llguidance is not installed, or the library does not support token masks.
+            If the library does not support token masks.
         """
         _ = self.ctx
         if not self.binding.supports("set_forced_tokens"):

@@ -203,7 +203,7 @@ class DecisionModel:
     Raises
     ------
     NotSupportedError
-        If the type is not supported, or Jinja2 is not installed.
+        If the type is not supported.
     ModelError
         If labels are missing from the vocabulary, or a temperature is not a number above 0.
     ChatTemplateError
