@@ -125,6 +125,23 @@ def check_text(name: str, value: Any) -> str:
     return value
 
 
+def check_unicode(text: str, what: str) -> None:
+    """Check that a string can be encoded as UTF-8.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If the string contains a lone surrogate. The message begins with `what`.
+    """
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InvalidArgumentError(
+            f"{what} has a lone surrogate, U+{ord(text[error.start]):04X}, at character "
+            f"{error.start}: {short_repr(text)}"
+        ) from None
+
+
 def check_flag(name: str, value: Any) -> bool:
     """Check that a value is a bool of Python or numpy."""
     if value is True or value is False:

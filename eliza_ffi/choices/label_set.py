@@ -8,7 +8,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar, get_args, get_origin
 
-from ..checks import check_callable, check_ordered, check_several, check_text, short_repr, wrong
+from ..checks import (
+    check_callable,
+    check_ordered,
+    check_several,
+    check_text,
+    check_unicode,
+    short_repr,
+    wrong,
+)
 from ..errors import InvalidArgumentError
 from ..library.protocol import StreamStats
 from .hierarchy import Hierarchy
@@ -189,6 +197,7 @@ class LabelSet(Generic[T]):
         for i, text in enumerate(texts):
             if not isinstance(text, str) or not text:
                 raise wrong(f"labels[{i}]", "a non-empty string", text)
+            check_unicode(text, f"labels[{i}]")
             if text in seen:
                 raise InvalidArgumentError(
                     f"labels[{i}] is {text!r}, the same as labels[{seen[text]}]"

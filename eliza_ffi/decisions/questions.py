@@ -14,10 +14,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
 
 from .._lazy import lazy_property
-from ..checks import check_kind, check_ordered, check_whole, wrong
+from ..checks import check_kind, check_ordered, check_unicode, check_whole, wrong
 from ..choices.label_set import LabelSet
 from ..errors import InvalidArgumentError
-from ..structured.json_text import check_unicode
 
 __all__ = [
     "MAX_CHOICES",

@@ -15,11 +15,12 @@ from ..checks import (
     check_one_of,
     check_several,
     check_text,
+    check_unicode,
     found,
     wrong,
 )
 from ..errors import InvalidArgumentError
-from ..structured.json_text import check_unicode, json_text
+from ..structured.json_text import json_text
 from ..structured.placed_span import PlacedSpan
 from ..structured.spans import Scalar, SkeletonSpan
 

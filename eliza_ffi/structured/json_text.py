@@ -6,13 +6,12 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from ..checks import check_kind
+from ..checks import check_kind, check_unicode
 from ..errors import InvalidArgumentError
 
 __all__ = [
     "LONGEST_INTEGER",
     "JsonScanner",
-    "check_unicode",
     "json_text",
     "read_json",
     "string_body",
@@ -72,23 +71,6 @@ def read_json(text: str) -> Any:
         return json.loads(text, parse_int=_integer, parse_constant=_reject_constant)
     except (ValueError, RecursionError) as error:
         raise InvalidArgumentError(f"not JSON: {error}") from None
-
-
-def check_unicode(text: str, what: str) -> None:
-    """Check that a string can be encoded as UTF-8.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the string contains a lone surrogate. The message begins with `what`.
-    """
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise InvalidArgumentError(
-            f"{what} has a lone surrogate, U+{ord(text[error.start]):04X}, at character "
-            f"{error.start}: {text!r}"
-        ) from None
 
 
 @dataclass

@@ -6,9 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from ..checks import check_flag, check_kind, check_known, check_one_of, check_several, wrong
+from ..checks import (
+    check_flag,
+    check_kind,
+    check_known,
+    check_one_of,
+    check_several,
+    check_unicode,
+    wrong,
+)
 from ..errors import InvalidArgumentError
-from .json_text import check_unicode, json_text, string_body
+from .json_text import json_text, string_body
 
 __all__ = [
     "KINDS",

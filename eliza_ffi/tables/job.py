@@ -159,7 +159,8 @@ class TableJob:
             load_pyarrow()  # fail now if it is missing, not after hours of work
         self.table = table
         self.column = column
-        self.output = output
+        # If the output is a link, the file that it points to is replaced, not the link.
+        self.output = output.resolve() if output.is_symlink() else output
         kept = list(dict.fromkeys(table.all_columns() if keep is None else keep))
         self.columns = OutputColumns(
             questions,

@@ -380,6 +380,17 @@ def test_a_setting_of_choose_without_effect_is_rejected(face: Face) -> None:
     )
 
 
+@pytest.mark.parametrize("labels", [["b", "a\ud800"], {"b": 1, "a\ud800": 2}])
+def test_a_label_with_a_lone_surrogate_is_named(face: Face, labels: Any) -> None:
+    for call in (
+        lambda: face.choose("x", labels),
+        lambda: face.choose("x", labels, tokenization="any"),
+        lambda: face.rank("x", labels),
+        lambda: face.choose_many(["x"], labels),
+    ):
+        assert said(call).startswith("labels[1] has a lone surrogate, U+D800, at character 1")
+
+
 def test_a_set_is_no_list_of_options(face: Face) -> None:
     options = {"a", "b"}
     for call in (

@@ -932,6 +932,18 @@ def test_a_deleted_output_is_written_again_without_deciding_a_row(
     assert content(output) == before
 
 
+@ANY_SUFFIX
+def test_a_link_to_the_output_stays_a_link(tmp_path: Path, suffix: str) -> None:
+    table, target = table_of(tmp_path, ".csv", 20), tmp_path / "elsewhere" / f"target{suffix}"
+    target.parent.mkdir()
+    target.write_text("old")
+    link = tmp_path / f"out{suffix}"
+    link.symlink_to(target)
+    run(table, link, overwrite=True)
+    assert link.is_symlink()
+    assert content(target) == content(link) != "old"
+
+
 OTHER_JOBS: dict[str, dict[str, Any]] = {
     "model": {"settings": {"model": "another"}},
     "questions": {"questions": QUESTIONS[:1]},
