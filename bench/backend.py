@@ -4,10 +4,10 @@
     $ python -m bench.backend cpu --quick
 
 The library in ``build/BACKEND`` is used, with all layers on the backend's device. The model chooses
-among thirty names with backend sampling off and on, with the restricted head off and on, and with
-llama.cpp's own grammar. It also decodes the same number of tokens without any constraint. All
-methods take turns, so a slow moment of the machine affects them all. The models have random weights
-and real vocabularies, because the time depends on shapes, not on what a model has learned.
+among thirty names with the restricted head off and on, and with llama.cpp's own grammar. It also
+decodes the same number of tokens without any constraint. All methods take turns, so a slow moment
+of the machine affects them all. The models have random weights and real vocabularies, because the
+time depends on shapes, not on what a model has learned.
 
 Exit codes: 0 = measured; 2 = not measured, because there is no library or it put no layers on a
 device.
