@@ -15,12 +15,15 @@ def draft_of(schema: Any) -> Any:
     """Return jsonschema's class for the draft that ``$schema`` names; the default is 2020-12."""
     import jsonschema
 
-    named = schema.get("$schema") if isinstance(schema, dict) else None
+    default = jsonschema.Draft202012Validator
+    if not isinstance(schema, dict):
+        return default
+    named = schema.get("$schema")
     if named is not None and not isinstance(named, str):
         raise InvalidArgumentError(
             f"JSON schema at #/$schema: expected a string, got {named!r:.80}"
         )
-    return jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator)
+    return jsonschema.validators.validator_for(schema, default)
 
 
 @functools.lru_cache(maxsize=128)

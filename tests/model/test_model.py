@@ -155,7 +155,8 @@ def test_every_label_can_be_chosen(model: Model) -> None:
 
 @pytest.mark.parametrize("mode", ["best", "sample"])
 def test_probabilities_of_all_labels_sum_to_one(model: Model, mode: str) -> None:
-    choice = model.choose("Hello", ACTIONS, probabilities=True, mode=mode, temperature=5.0)
+    temperature = 5.0 if mode == "sample" else 1.0
+    choice = model.choose("Hello", ACTIONS, probabilities=True, mode=mode, temperature=temperature)
     assert choice.probabilities is not None
     assert list(choice.probabilities) == ACTIONS
     assert math.isclose(sum(choice.probabilities.values()), 1, abs_tol=1e-6)

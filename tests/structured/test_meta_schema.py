@@ -53,6 +53,12 @@ def test_a_keyword_with_a_value_of_a_wrong_type_is_named(draft: Any) -> None:
     assert n_wrong > 100
 
 
+@pytest.mark.parametrize("schema", [None, 5, "text", []])
+def test_a_schema_is_an_object_or_a_bool(schema: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="JSON schema at #: .* is not of type 'object'"):
+        checked_schema(schema)
+
+
 @pytest.mark.parametrize("named", [5, [], {}, True])
 def test_a_draft_is_named_by_a_string(named: Any) -> None:
     with pytest.raises(InvalidArgumentError, match=r"JSON schema at #/\$schema: expected a string"):
