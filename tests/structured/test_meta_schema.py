@@ -2,49 +2,50 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
+from urllib.parse import urljoin
 
 import jsonschema
 import pytest
+from jsonschema_specifications import REGISTRY
 
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.structured.limits import checked_schema
 from eliza_ffi.structured.shape import shape_of
 
-DRAFTS = (jsonschema.Draft7Validator, jsonschema.Draft202012Validator)
+DRAFTS = (
+    jsonschema.Draft4Validator,
+    jsonschema.Draft7Validator,
+    jsonschema.Draft201909Validator,
+    jsonschema.Draft202012Validator,
+)
 WRONG: tuple[Any, ...] = (None, True, 5, 1.5, -1, "text", [], [5], {}, {"a": 5}, {"a": "text"})
 
 
 def keywords(draft: Any) -> list[str]:
     meta = draft.META_SCHEMA
-    parts = [meta, *(_part(one["$ref"]) for one in meta.get("allOf", []))]
-    return sorted({name for part in parts for name in part.get("properties", {})})
-
-
-def _part(reference: str) -> Any:
-    from jsonschema_specifications import REGISTRY
-
-    return REGISTRY.contents(f"https://json-schema.org/draft/2020-12/{reference}")
+    parts = [REGISTRY.contents(urljoin(meta["$id"], one["$ref"])) for one in meta.get("allOf", [])]
+    return sorted({name for part in [meta, *parts] for name in part.get("properties", {})})
 
 
 @pytest.mark.parametrize("draft", DRAFTS)
 def test_a_keyword_with_a_value_of_a_wrong_type_is_named(draft: Any) -> None:
     """jsonschema decides, as the oracle, which values are right."""
     names = keywords(draft)
-    assert {"$id", "propertyNames", "required", "items", "minimum", "pattern"} <= set(names)
+    assert {"required", "items", "minimum", "pattern"} <= set(names)
     n_wrong = 0
     for name in set(names) - {"$schema"}:
         for value in WRONG:
-            schema = {"$schema": draft.META_SCHEMA["$id"], name: value}
+            schema = {"$schema": draft.META_SCHEMA["$schema"], name: value}
             try:
                 draft.check_schema(schema)
             except jsonschema.SchemaError:
                 n_wrong += 1
-                with pytest.raises(
-                    InvalidArgumentError, match=f"^JSON schema at #/{name.replace('$', '.')}"
-                ):
+                named = re.escape(name)  # draft 4 has keywords that need another one
+                with pytest.raises(InvalidArgumentError, match=f"at #(/{named}|: .*'{named}')"):
                     shape_of(schema)
-                with pytest.raises(InvalidArgumentError, match="JSON schema at #/properties/x/"):
+                with pytest.raises(InvalidArgumentError, match="JSON schema at #/properties/x"):
                     checked_schema(
                         {"$schema": schema["$schema"], "properties": {"x": {name: value}}}
                     )
