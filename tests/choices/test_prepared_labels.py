@@ -27,7 +27,7 @@ class Action(enum.Enum):
 
 
 def test_prepared_labels_give_the_same_results_as_plain_labels(tiny_model: Model) -> None:
-    for choices in (Action, bool, {"yes": 1, "no": 0}, ["STOP", "REPLY", "RESPOND"], {"A", "B"}):
+    for choices in (Action, bool, {"yes": 1, "no": 0}, ["STOP", "REPLY", "RESPOND"], ("A", "B")):
         for mode in ("greedy", "best"):
             plain = tiny_model.choose(PROMPT, choices, mode=mode, probabilities=True)
             prepared = tiny_model.choose(
