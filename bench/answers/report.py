@@ -65,7 +65,7 @@ def plot(results: dict[str, Any], file: Path) -> None:
     cells = _measured(results["cells"])
     models, data_sets = _groups(cells, "model"), [*_groups(cells, "data")]
     families = dict.fromkeys(_family(cell) for cell in cells)
-    colours = {family: f"C{i % 10}" for i, family in enumerate(families)}
+    styles = {family: (f"C{i % 10}", "osD"[i // 10]) for i, family in enumerate(families)}
     size = (2.6 * len(data_sets), 2.9 * len(models) + 0.8)
     picture = Picture(len(models), len(data_sets), size, sharey=True)
     for axes, (model, of_model) in zip(picture.axes, models.items(), strict=True):
@@ -73,14 +73,15 @@ def plot(results: dict[str, Any], file: Path) -> None:
         for axis, data in zip(axes, data_sets, strict=True):
             shown = [cell for cell in of_model if cell["data"] == data]
             labels = sorted({cell["n_labels"] for cell in shown})
-            for family, colour in colours.items():
+            for family, (colour, marker) in styles.items():
                 points = sorted(
                     (labels.index(cell["n_labels"]), cell["accuracy"])
                     for cell in shown
                     if _family(cell) == family
                 )
                 if points:
-                    axis.plot(*zip(*points, strict=True), "o-", ms=4, label=family, color=colour)
+                    style = {"color": colour, "marker": marker, "ms": 4}
+                    axis.plot(*zip(*points, strict=True), label=family, **style)
             axis.set(title=data, xlabel="labelled rows")
             axis.set_xticks(range(len(labels)), list(map(str, labels)))
             plain(axis)
