@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -12,10 +13,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from ..errors import ModelError
-from .names import HubName, models_in, parts_of, pick_file, quantization_of
+from .names import HubName, models_in, parts_of, pick_file, quantization_of, stem_of
 
 __all__ = [
     "CachedModel",
+    "ambiguous_files",
     "cached_file",
     "cached_models",
     "cached_names",
@@ -24,6 +26,12 @@ __all__ = [
 ]
 
 REPO_PREFIX = "models--"
+
+QUANTIZATION = re.compile(
+    r"(?<=[-._])(?:I?Q\d(?:_(?:\d|K|NL|X{0,3}[SML]))*|TQ\d_\d|MXFP4_MOE|B?F16|F32)$",
+    flags=re.ASCII | re.IGNORECASE,
+)
+"""A quantization at the end of a file's name, whose underscores separate nothing else."""
 
 
 @dataclass(frozen=True)
@@ -124,15 +132,41 @@ def _cached_repo(repo: str) -> Iterator[dict[str, Path]]:
     """Yield the files of a repository in each cache, with their paths."""
     for cache in _hub_caches():
         yield from _snapshots(cache / f"{REPO_PREFIX}{repo.replace('/', '--')}")
-    # In the flat cache, the file FILE of org/repo is called org_repo_FILE. A file org_repo_v2_FILE
-    # can belong to org/repo or to org/repo_v2.
-    prefix = f"{repo.replace('/', '_')}_"
-    flat = model_files(_flat_cache(), "*.gguf").items()
+    prefix = _flat_prefix(repo)
     yield {
         file.removeprefix(prefix): path
-        for file, path in flat
-        if file.startswith(prefix) and _repo_of(path) in (None, repo)
+        for file, path in _flat_files(repo).items()
+        if (_repo_of(path) or _only_repo_of(file)) == repo
     }
+
+
+def ambiguous_files(repo: str) -> list[Path]:
+    """Return the files of the flat cache that can belong to a repository or to another one."""
+    return [
+        path
+        for file, path in _flat_files(repo).items()
+        if _repo_of(path) is None and _only_repo_of(file) is None
+    ]
+
+
+def _flat_files(repo: str) -> dict[str, Path]:
+    """Return the files of the flat cache whose names can be those of a repository's files."""
+    flat = model_files(_flat_cache(), f"{_flat_prefix(repo)}*.gguf")
+    return {file: path for file, path in flat.items() if file.startswith(_flat_prefix(repo))}
+
+
+def _flat_prefix(repo: str) -> str:
+    return f"{repo.replace('/', '_')}_"
+
+
+def _only_repo_of(file: str) -> str | None:
+    """Return the only repository that a file in the flat cache can belong to by its name.
+
+    The file FILE of org/repo is called ``org_repo_FILE``. The result is None for a name such as
+    ``org_repo_v2_FILE``, which can belong to org/repo or to org/repo_v2.
+    """
+    parts = QUANTIZATION.sub("", stem_of(file)).split("_")
+    return "/".join(parts[:2]) if len(parts) == 3 else None
 
 
 def _repo_of(path: Path) -> str | None:

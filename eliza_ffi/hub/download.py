@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import ModelError, NotSupportedError
-from .caches import cached_names, hub_cache
+from .caches import ambiguous_files, cached_names, hub_cache
 from .names import HubName, listed, parts_of, pick_file
 
 __all__ = ["download"]
@@ -80,7 +80,13 @@ def _explained(name: HubName) -> Iterator[None]:
 def _absent(name: HubName) -> str:
     cached = cached_names(name.repo)
     there = f", which have {listed(cached)} of this repository" if cached else ""
-    return f"{name} is neither a local file nor a model in the caches{there}"
+    absent = f"{name} is neither a local file nor a model in the caches{there}"
+    if unclear := ambiguous_files(name.repo):
+        absent += (
+            f"; {listed([str(path) for path in unclear])} can belong to this repository or to "
+            "another one: to open it, pass its path"
+        )
+    return absent
 
 
 def _bar_class(progress: Callable[[str, float], None], done: int, parts: int) -> type[Any]:

@@ -21,6 +21,7 @@ __all__ = [
     "quantization_of",
     "read_name",
     "select",
+    "stem_of",
 ]
 
 SCHEME = "hf://"
@@ -174,17 +175,18 @@ def parts_of(file: str) -> list[str]:
 
 def quantization_of(file: str) -> str:
     """Return the quantization in a file's name, in capitals; empty if the name has none."""
-    match = re.search(r"[-.]([a-z]{1,5}\d\w*)$", _stem(file), flags=re.ASCII | re.IGNORECASE)
+    match = re.search(r"[-.]([a-z]{1,5}\d\w*)$", stem_of(file), flags=re.ASCII | re.IGNORECASE)
     return match[1].upper() if match else ""
 
 
 def _has_quantization(file: str, quantization: str) -> bool:
     # model-UD-Q4_K_XL matches both Q4_K_XL and UD-Q4_K_XL. The names of folders match, too.
     wanted = rf"(?:^|[-./]){re.escape(quantization)}(?:[-./]|$)"
-    return re.search(wanted, _stem(file), flags=re.IGNORECASE) is not None
+    return re.search(wanted, stem_of(file), flags=re.IGNORECASE) is not None
 
 
-def _stem(file: str) -> str:
+def stem_of(file: str) -> str:
+    """Return a file's name without its extension and without the number of its part."""
     stem = file.removesuffix(SUFFIX)
     match = PART.fullmatch(stem)
     return match["stem"] if match else stem

@@ -94,6 +94,40 @@ def test_a_file_of_a_repository_with_a_longer_name_is_not_found(
     assert found("org/repo_v2:Q8_0") == file
 
 
+@pytest.mark.parametrize(
+    ("file", "repos"),
+    [
+        ("acme_model_v2_Q4.gguf", ("acme/model", "acme/model_v2", "acme_model/v2")),
+        ("acme_model_v2_m-Q4_K_M.gguf", ("acme/model", "acme/model_v2")),
+        ("acme_model_v2_m-Q8_0-00001-of-00001.gguf", ("acme/model", "acme/model_v2")),
+    ],
+)
+def test_a_file_that_can_belong_to_two_repositories_is_named_and_not_opened(
+    tmp_path: Path, cache: Path, file: str, repos: tuple[str, ...]
+) -> None:
+    """Before, acme/model opened a file of acme/model_v2 if llama.cpp had not noted its repository."""
+    path = tmp_path / "llama.cpp" / file
+    path.parent.mkdir()
+    path.write_bytes(b"GGUF")
+    for repo in repos:
+        assert cached_names(repo) == []
+        with pytest.raises(ModelError) as caught:
+            found(repo)
+        assert f"; {path} can belong to this repository or to another one" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "file", ["m-Q4_K_M", "m.IQ3_XXS", "Q8_0", "m-UD-Q4_K_XL", "m-MXFP4_MOE", "m-f16", "m"]
+)
+def test_a_file_that_can_belong_to_one_repository_is_found_without_a_note(
+    tmp_path: Path, cache: Path, file: str
+) -> None:
+    path = tmp_path / "llama.cpp" / f"acme_model_{file}.gguf"
+    path.parent.mkdir()
+    path.write_bytes(b"GGUF")
+    assert found("acme/model") == path
+
+
 def test_each_cached_model_is_listed_by_a_name_that_opens_it(put: Put, gguf: bytes) -> None:
     put("org/b", "b-Q8_0.gguf", "mmproj-b.gguf", "x/b-Q2_K.gguf", "y/b-Q2_K.gguf")
     put("org/a", "a-00001-of-00002.gguf", "a-00002-of-00002.gguf")
