@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from .held_text import n_held
 
-__all__ = ["ReasoningReader", "ThinkingFormat", "known_thinking_format", "thinking_format"]
+__all__ = [
+    "ReasoningReader",
+    "ThinkingFormat",
+    "WrittenReasoning",
+    "known_thinking_format",
+    "thinking_format",
+]
 
 
 @dataclass(frozen=True)
@@ -75,6 +82,29 @@ def thinking_format(template: str) -> ThinkingFormat:
 def known_thinking_format(template: str) -> ThinkingFormat | None:
     """Return the format of a chat template's reasoning; None if the template has no reasoning."""
     return next((each for each in (*_FORMATS, _THINK) if each.mark in template), None)
+
+
+@dataclass(frozen=True)
+class WrittenReasoning:
+    """How a model marks reasoning that was not requested with `think`.
+
+    Attributes
+    ----------
+    format : ThinkingFormat
+    is_open : bool
+        Whether the prompt already contains the mark at the beginning of the reasoning.
+    control : mapping from int to str
+        The control tokens in the marks around the reasoning, with their texts. The library leaves
+        control tokens out of the generated text.
+    """
+
+    format: ThinkingFormat
+    is_open: bool
+    control: Mapping[int, str]
+
+    def reader(self) -> ReasoningReader:
+        """Return a reader for one answer."""
+        return ReasoningReader(self.format, self.is_open)
 
 
 class ReasoningReader:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
+from ..chat.thinking import WrittenReasoning
 from ..checks import naming, short_repr
 from ..errors import (
     ContextFullError,
@@ -22,9 +23,8 @@ from ..library.protocol import StreamStats, Tokens
 from ..sampling.params import Sampling
 from ..session.jobs import Jobs
 from ..session.lifecycle import Work
-from ..session.requests import GenerationResult, TextPiece, TokenLogprob
+from ..session.requests import GenerationResult, ReasoningPiece, TextPiece, TokenLogprob
 from ..session.session import Session
-from ..session.thinking import WrittenReasoning
 from ..session.tool_calls import MOST_CALLS, CallPiece, ToolCall, ToolCalls
 from ..structured.fill_result import FillResult
 from ..structured.shape import Gbnf, Regex, shape_of
@@ -108,10 +108,6 @@ class Writing:
     length_field: str = "max_tokens"
     tools: ToolUse | None = None
     reasoning: WrittenReasoning | None = None
-
-
-class ReasoningPiece(TextPiece):
-    """A piece of the model's reasoning."""
 
 
 @dataclass(frozen=True)
@@ -269,7 +265,7 @@ def _work(session: Session, writing: Writing, with_steps: bool) -> Work[Any]:
         writing.prompt,
         method="generate",
         with_steps=with_steps,
-        spelled=() if writing.reasoning is None else writing.reasoning.control,
+        reasoning=writing.reasoning,
         sampling=sampling,
         logprobs=writing.logprobs,
         shape=limit,
@@ -418,9 +414,6 @@ async def _text(
     with_steps: bool,
 ) -> AsyncGenerator[Step, None]:
     limit, session = writing.limit, running.model.session
-    if writing.reasoning is not None:
-        has_logprobs = writing.logprobs is not None
-        steps = _reasoned(session, writing.reasoning, steps, with_steps, has_logprobs)
     async with aclosing(steps):
         async for step in steps:
             if isinstance(step, FillResult):
@@ -428,46 +421,10 @@ async def _text(
             elif isinstance(step, GenerationResult):
                 if limit is not None:
                     await session.helpers.run(_check_whole, running, writing, step)
-                step = _written(step)
+                thought = step.reasoning
+                thoughts = await session.helpers.run(session.tokenize, thought) if thought else ()
+                step = _written(step, len(thoughts))
             yield step
-
-
-async def _reasoned(
-    session: Session,
-    reasoning: WrittenReasoning,
-    steps: AsyncGenerator[str | GenerationResult, None],
-    with_steps: bool,
-    has_logprobs: bool,
-) -> AsyncGenerator[Step, None]:
-    """Separate the reasoning from the answer."""
-    reader = reasoning.reader()
-    waiting: list[TokenLogprob] = []
-
-    def pieces(text: str, is_last: bool = False) -> Iterator[TextPiece]:
-        thought, answer = reader.push(text, is_last)
-        for piece in (ReasoningPiece(thought), TextPiece(answer)):
-            if piece:
-                piece.logprobs = tuple(waiting) if has_logprobs else None
-                waiting.clear()
-                yield piece
-
-    async with aclosing(steps):
-        async for step in steps:
-            if isinstance(step, str):
-                waiting += (step.logprobs if isinstance(step, TextPiece) else None) or ()
-                for piece in pieces(step):
-                    yield piece
-                continue
-            for piece in pieces("" if with_steps else step.text, is_last=True):
-                if with_steps:
-                    yield piece
-            thoughts = await session.helpers.run(session.tokenize, reader.reasoning)
-            yield replace(
-                _written(step),
-                text=reader.answer,
-                reasoning=reader.reasoning or None,
-                reasoning_tokens=len(thoughts),
-            )
 
 
 def _check_whole(running: Running, writing: Writing, result: GenerationResult) -> None:
@@ -542,7 +499,7 @@ async def _calls(
                 )
 
 
-def _written(result: GenerationResult) -> Written:
+def _written(result: GenerationResult, reasoning_tokens: int = 0) -> Written:
     return Written(
         result.text,
         "stop" if result.finish_reason in ("end", "stop") else "length",
@@ -550,6 +507,8 @@ def _written(result: GenerationResult) -> Written:
         result.stats.prompt_tokens_reused if result.stats else 0,
         len(result.tokens),
         logprobs=result.logprobs,
+        reasoning=result.reasoning or None,
+        reasoning_tokens=reasoning_tokens,
         is_context_full=result.finish_reason == "context_full",
     )
 

@@ -28,7 +28,7 @@ from ..library.protocol import (
 )
 from .lifecycle import Lifecycle
 from .masking import MaskedSteps
-from .request import GenerationRequest, RunResult, TextChoices
+from .request import AnswerStep, GenerationRequest, RunResult, TextChoices
 from .stop_texts import StopTexts
 
 __all__ = ["GenerationRun"]
@@ -88,6 +88,7 @@ class GenerationRun:
         self._drafted = 0
         self._accepted = 0
         self._stop = StopTexts(args.stop) if args.stop else None
+        self._reader = None if args.reasoning is None else args.reasoning.reader()
         self._logprobs: list[NDArray[np.void]] = []
         self._done = False
         self._context_full = False
@@ -108,7 +109,8 @@ class GenerationRun:
             lifecycle.check()
             if args.logprobs is not None:
                 self._binding.set_logprobs(stream, args.logprobs)
-            if args.stop and self._binding.supports("set_stops"):
+            # The library does not know where the reasoning ends, in which a stop has no effect.
+            if args.stop and not args.reasoning and self._binding.supports("set_stops"):
                 self._binding.set_stops(stream, args.stop)
             has_trie = self._set_trie(stream)
             try:
@@ -142,6 +144,7 @@ class GenerationRun:
             leaf=self._leaf,
             leaf_logprobs=self._leaf_logprobs,
             logprobs=np.concatenate(self._logprobs) if self._logprobs else None,
+            reasoning=None if self._reader is None else self._reader.reasoning,
         )
 
     def _set_trie(self, stream: Any) -> bool:
@@ -203,7 +206,9 @@ class GenerationRun:
         return self._stop is not None and self._stop.has_come
 
     def _count(self, step: StreamStep) -> StreamStep:
-        """Add a step to the result, and return the step without stop strings."""
+        """Add a step to the result, and return the step without reasoning and stop strings."""
+        if self._reader is not None:
+            step = self._divided(step)
         if self._stop is not None:
             text = self._stop.push(step.text, step.done)
             step = replace(step, text=text, done=step.done or self._is_stopped)
@@ -213,6 +218,15 @@ class GenerationRun:
         self._accepted += step.accepted
         self._done = step.done
         return step
+
+    def _divided(self, step: StreamStep) -> AnswerStep:
+        """Return a step whose reasoning is separated from its text."""
+        assert self.args.reasoning is not None and self._reader is not None
+        control = self.args.reasoning.control
+        marks = "".join(control[token] for token in step.tokens if token in control)
+        reasoning, answer = self._reader.push(step.text + marks, step.done)
+        counts = (step.drafted, step.accepted)
+        return AnswerStep(step.tokens, answer, step.done, *counts, reasoning=reasoning)
 
     def _take_logprobs(self, stream: Any, n_top: int) -> NDArray[np.void]:
         """Return the log-probabilities of the tokens since the last call."""

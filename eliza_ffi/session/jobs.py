@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from ..chat.prompt import Prompt
 from ..chat.template import Messages
+from ..chat.thinking import WrittenReasoning
 from ..checks import check_whole
 from ..choices.label_set import ChoiceResult, LabelSet, as_label_set
 from ..choices.rank_result import RankResult
@@ -27,9 +28,10 @@ from .lifecycle import Current, Lifecycle, Work
 from .options import AnyPrompt, CacheOptions, RankSettings
 from .ranking import RankRequest, RankRun, rank_request
 from .reading import Reading
-from .request import MOST_LOGPROBS, GenerationRequest, RunResult, TextChoices
+from .request import MOST_LOGPROBS, AnswerStep, GenerationRequest, RunResult, TextChoices
 from .requests import (
     GenerationResult,
+    ReasoningPiece,
     ShapeRequest,
     TextPiece,
     TokenLogprob,
@@ -82,7 +84,7 @@ class Jobs:
         *,
         method: str,
         with_steps: bool | None = None,
-        spelled: Collection[int] = (),
+        reasoning: WrittenReasoning | None = None,
         **settings: Any,
     ) -> Work[str | GenerationResult]:
         """Return a request that generates text; parameters as :meth:`~eliza_ffi.Model.generate`.
@@ -94,45 +96,42 @@ class Jobs:
         with_steps
             Whether to yield the pieces of text before the result; None = only if the request has a
             callback for them.
-        spelled
-            Control tokens to include in the generated text; other control tokens are left out.
+        reasoning
+            How the model writes reasoning; None = do not separate it from the text.
         """
         request = generate_request(self.session, prompt, method=method, **settings)
+        is_read_slowly = False
+        if reasoning is not None:
+            request = replace(request, reasoning=reasoning)
+            # A text of many tokens does not say where its control tokens are.
+            is_read_slowly = bool(reasoning.control or request.stop)
         with_text = request.on_text is not None if with_steps is None else with_steps
-        begin = partial(self._pieces, with_text, spelled)
-        return self._work(request, begin, at_once=not with_text and not spelled)
+        begin = partial(self._pieces, with_text)
+        return self._work(request, begin, at_once=not with_text and not is_read_slowly)
 
-    def _pieces(
-        self, with_text: bool, spelled: Collection[int]
-    ) -> Callable[[Any], Iterator[str | GenerationResult]]:
+    def _pieces(self, with_text: bool) -> Callable[[Any], Iterator[str | GenerationResult]]:
         """Return a function that turns the steps of a run into pieces of text and a result.
 
-        The pieces have log-probabilities, and the text of the control tokens in `spelled`.
+        The pieces have log-probabilities.
         """
         waiting: list[TokenLogprob] = []
-        texts: list[str] = []
         session = self.session
 
         def take(step: StreamStep | RunResult) -> Iterator[str | GenerationResult]:
             if isinstance(step, RunResult):
-                result = generation_of(session, step)
-                yield replace(result, text="".join(texts)) if spelled else result
+                yield generation_of(session, step)
                 return
-            marks = [token for token in step.tokens if token in spelled]
-            text = step.text + (session.detokenize(marks, unparse_special=True) if marks else "")
-            texts.append(text)
             if not with_text:
                 return
-            if step.logprobs is None:
-                if text:
-                    yield text
-                return
-            waiting.extend(token_logprobs(session, step.logprobs))
-            if text:
-                piece = TextPiece(text)
-                piece.logprobs = tuple(waiting)
-                waiting.clear()
-                yield piece
+            if step.logprobs is not None:
+                waiting.extend(token_logprobs(session, step.logprobs))
+            thought = step.reasoning if isinstance(step, AnswerStep) else ""
+            for piece in (ReasoningPiece(thought), TextPiece(step.text)):
+                if piece:
+                    if step.logprobs is not None:
+                        piece.logprobs = tuple(waiting)
+                        waiting.clear()
+                    yield piece
 
         return take
 

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from ..chat.thinking import WrittenReasoning
 from ..checks import (
     FieldChecks,
     check_callable,
@@ -30,13 +31,21 @@ from ..library.protocol import (
     PreparedChoices,
     StreamConfig,
     StreamStats,
+    StreamStep,
     Tokens,
     TrieLeaf,
 )
 from ..sampling.params import Sampling
 from ..structured.masks import Masks
 
-__all__ = ["REQUEST_FIELDS", "Constraint", "GenerationRequest", "RunResult", "TextChoices"]
+__all__ = [
+    "REQUEST_FIELDS",
+    "AnswerStep",
+    "Constraint",
+    "GenerationRequest",
+    "RunResult",
+    "TextChoices",
+]
 
 MOST_LOGPROBS = 1024
 
@@ -98,6 +107,10 @@ REQUEST_FIELDS: FieldChecks = {
     "constraint": (NONE, _check_constraint),
     "score_choices": (bool, check_flag),
     "stop": (tuple, partial(check_each, kind=str, expected="a string")),
+    "reasoning": (
+        NONE,
+        partial(check_kind, kind=WrittenReasoning, expected="a WrittenReasoning or None"),
+    ),
     "logprobs": (NONE, partial(check_whole, least=0, most=MOST_LOGPROBS)),
     "on_refused_choices": (NONE, partial(check_one_of, allowed=("raise", "grammar"))),
     "on_text": (NONE, check_callable),
@@ -134,6 +147,9 @@ class GenerationRequest:
         Whether to compute the probability of every label before the choice.
     stop : tuple of str
         Strings that end the generation. The stop string and all text after it are left out.
+    reasoning : WrittenReasoning or None
+        How the model writes reasoning. The results then separate it from the text, and `stop` has
+        no effect on it. None = the text includes the reasoning.
     logprobs : int or None
         If this is a number n, compute the log-probability of every generated token, and of the n
         most probable tokens at the same position.
@@ -177,6 +193,7 @@ class GenerationRequest:
     lead: str = ""
     score_choices: bool = False
     stop: tuple[str, ...] = ()
+    reasoning: WrittenReasoning | None = None
     logprobs: int | None = None
     slot_id: int = -1
     cache_key: str | None = None
@@ -233,6 +250,18 @@ class GenerationRequest:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class AnswerStep(StreamStep):
+    """A step whose text is separated from the reasoning before it.
+
+    Attributes
+    ----------
+    reasoning : str
+    """
+
+    reasoning: str = ""
+
+
 @dataclass(frozen=True, eq=False)
 class RunResult:
     """The result of a run of a request.
@@ -257,6 +286,8 @@ class RunResult:
     logprobs : array of (token, logprob), shape [tokens, 1 + n], or None
         If the request's `logprobs` is n: in each row the generated token, then the n most probable
         tokens at its position. Unknown entries are -1 and nan.
+    reasoning : str or None
+        The reasoning before the text; None if the request's `reasoning` is None.
     """
 
     text: str
@@ -269,3 +300,4 @@ class RunResult:
     leaf: TrieLeaf | None
     leaf_logprobs: NDArray[np.float64] | None = None
     logprobs: NDArray[np.void] | None = None
+    reasoning: str | None = None

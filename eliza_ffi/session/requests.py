@@ -71,6 +71,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GenerationResult",
+    "ReasoningPiece",
     "ShapeRequest",
     "TextPiece",
     "TokenLogprob",
@@ -125,7 +126,7 @@ class TokenLogprob:
 
 
 class TextPiece(str):
-    """A piece of generated text.
+    """A piece of generated text, without reasoning that is separated from it.
 
     Attributes
     ----------
@@ -135,6 +136,10 @@ class TextPiece(str):
     """
 
     logprobs: tuple[TokenLogprob, ...] | None = None
+
+
+class ReasoningPiece(TextPiece):
+    """A piece of the model's reasoning."""
 
 
 @dataclass(frozen=True)
@@ -155,6 +160,8 @@ class GenerationResult:
         None if the library does not report statistics.
     logprobs : tuple of TokenLogprob, or None
         One item per token; None if the argument `logprobs` was None.
+    reasoning : str or None
+        The reasoning before the text; None if it was not separated from the text.
     """
 
     text: str
@@ -163,6 +170,7 @@ class GenerationResult:
     prompt_tokens: int
     stats: StreamStats | None
     logprobs: tuple[TokenLogprob, ...] | None = None
+    reasoning: str | None = None
 
     def __repr__(self) -> str:
         size = f"{len(self.tokens)} tokens"
@@ -611,6 +619,7 @@ def generation_of(session: Session, result: RunResult) -> GenerationResult:
         prompt_tokens=result.prompt_tokens,
         stats=result.stats,
         logprobs=None if result.logprobs is None else token_logprobs(session, result.logprobs),
+        reasoning=result.reasoning,
     )
 
 

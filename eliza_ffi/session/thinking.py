@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..chat.thinking import (
-    ReasoningReader,
     ThinkingFormat,
+    WrittenReasoning,
     known_thinking_format,
     thinking_format,
 )
@@ -32,7 +32,6 @@ __all__ = [
     "FinishedReasoning",
     "ReasoningRun",
     "Request",
-    "WrittenReasoning",
     "generation_in",
     "thinking_work",
     "written_reasoning",
@@ -105,28 +104,6 @@ def thinking_work(
     )
 
 
-@dataclass(frozen=True)
-class WrittenReasoning:
-    """How a model marks reasoning that was not requested with `think`.
-
-    Attributes
-    ----------
-    format : ThinkingFormat
-    is_open : bool
-        Whether the prompt already contains the mark at the beginning of the reasoning.
-    control : frozenset of int
-        The control tokens in the marks around the reasoning.
-    """
-
-    format: ThinkingFormat
-    is_open: bool
-    control: frozenset[int]
-
-    def reader(self) -> ReasoningReader:
-        """Return a reader for one answer."""
-        return ReasoningReader(self.format, self.is_open)
-
-
 def written_reasoning(session: Session, prompt: Tokens) -> WrittenReasoning | None:
     """Return how the model writes reasoning; None if its chat template has no reasoning.
 
@@ -136,8 +113,11 @@ def written_reasoning(session: Session, prompt: Tokens) -> WrittenReasoning | No
     if format is None:
         return None
     last = session.detokenize(prompt[-LONGEST_MARKS:], unparse_special=True)
-    marks = session.tokenize(format.start + format.end, False, True)
-    control = session.token_texts().controls.intersection(marks)
+    vocabulary = session.token_texts()
+    marks = vocabulary.controls.intersection(
+        session.tokenize(format.start + format.end, False, True)
+    )
+    control = {token: vocabulary.texts[token].decode("utf-8", "replace") for token in marks}
     return WrittenReasoning(format, format.is_open(last), control)
 
 

@@ -21,7 +21,7 @@ from served import DECISIONS, ROUNDING, SYSTEMONE, decisions_body
 
 from eliza_ffi import AsyncModel, Model, cli
 from eliza_ffi.chat import ChatTemplate, ChatTokenizer
-from eliza_ffi.chat.thinking import ThinkingFormat
+from eliza_ffi.chat.thinking import ThinkingFormat, WrittenReasoning
 from eliza_ffi.errors import (
     BusyError,
     ContextFullError,
@@ -202,6 +202,47 @@ def test_reasoning_is_separate_from_the_answer(
     assert "".join(tokens) == text
 
 
+@pytest.mark.parametrize(
+    ("stop", "reasoning", "content"),
+    [
+        (",", "Eliza, a small", "I can choose actions and answer briefly."),
+        ("a", "Eliza, a small", "I c"),
+        (["z", "answer "], "Eliza, a small", "I can choose actions and "),
+        ("small assistant", "Eliza, a small", "I can choose actions and answer briefly."),
+        (". I", "Eliza, a small", "I can choose actions and answer briefly."),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+def test_stop_strings_apply_only_to_the_answer(
+    tiny_model: Model,
+    monkeypatch: pytest.MonkeyPatch,
+    stream: bool,
+    stop: Any,
+    reasoning: str,
+    content: str,
+) -> None:
+    """The marks are words that the embedded model writes."""
+    format = ThinkingFormat("", "I am", "assistant.", "assistant.")
+    monkeypatch.setattr(thinking, "known_thinking_format", lambda _: format)
+    app = make_app(AsyncModel.of(tiny_model), ServeSettings("tiny"))
+    messages = [{"role": "user", "content": "Hello, who are you?"}]
+    body = {"messages": messages, "temperature": 0, "stop": stop, "stream": stream}
+    (answer,) = ask(app, ("POST", "/v1/chat/completions", body))
+    if stream:
+        chunks = [json.loads(each[6:]) for each in answer.text.split("\n\n")[:-2]]
+        deltas = [chunk["choices"][0]["delta"] for chunk in chunks]
+        found = [
+            "".join(each.get(name) or "" for each in deltas)
+            for name in ("reasoning_content", "content")
+        ]
+        assert chunks[-1]["choices"][0]["finish_reason"] == "stop"
+    else:
+        (choice,) = answer.json()["choices"]
+        found = [choice["message"]["reasoning_content"], choice["message"]["content"]]
+        assert choice["finish_reason"] == "stop"
+    assert found == [reasoning, content]
+
+
 def test_reasoning_is_an_item_of_a_response(
     tiny_model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -241,9 +282,11 @@ def test_control_tokens_can_be_a_part_of_the_text(tiny_model: Model) -> None:
     (mark,) = tiny_model.tokenize("<|im_start|>", parse_special=True)
     sampling = Sampling(logit_bias=((mark, 100.0),))
     jobs = Jobs(tiny_model.session)
-    for spelled, text in ((set[int](), ""), ({mark}, "<|im_start|>" * 3)):
+    format = ThinkingFormat("", "", "<|im_start|>", "<|im_start|>")
+    reasoning = WrittenReasoning(format, True, {mark: "<|im_start|>"})
+    for given, text in ((None, ""), (reasoning, "<|im_start|>" * 2)):
         work = jobs.text(
-            "hello", method="generate", max_tokens=3, sampling=sampling, spelled=spelled
+            "hello", method="generate", max_tokens=3, sampling=sampling, reasoning=given
         )
         result: Any = next(work.steps())
         assert result.text == text
