@@ -105,7 +105,7 @@ def test_a_file_of_a_repository_with_a_longer_name_is_not_found(
 def test_a_file_that_can_belong_to_two_repositories_is_named_and_not_opened(
     tmp_path: Path, cache: Path, file: str, repos: tuple[str, ...]
 ) -> None:
-    """Before, acme/model opened a file of acme/model_v2 if llama.cpp had not noted its repository."""
+    """Before, acme/model opened a file of acme/model_v2 whose repository was not noted."""
     path = tmp_path / "llama.cpp" / file
     path.parent.mkdir()
     path.write_bytes(b"GGUF")
