@@ -4,7 +4,7 @@ The figures are the passes that drafts save, and the cost of wrong drafts. The f
 model: it goes through existing documents token by token, and compares each draft with the tokens
 that follow. In the second part, the embedded model generates text with and without drafts.
 
-    $ python -m bench.guessing --docs docs/drop-in.md
+    $ python -m bench.guessing
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ and tokens. Warm and cold masks are measured separately. The benchmark also meas
 build the vocabulary's trie, its size, and the time for each node of a walk. Writes JSON, Markdown
 and a plot into ``bench/results``.
 
-    $ python -m bench.masks --docs docs/develop/toktrie.md
+    $ python -m bench.masks
     $ python -m bench.masks --quick                       # under 40 seconds
-    $ python -m bench.masks --render --docs docs/develop/toktrie.md     # measure nothing
+    $ python -m bench.masks --render                      # measure nothing
 
 Requires the ``bench`` extra and a build with the test hooks. Libraries that are not installed are
 left out.

@@ -2,7 +2,7 @@
 
 Both run in one process on the same logits with the same settings, and take turns.
 
-    $ python -m bench.sampling --docs docs/sampling.md
+    $ python -m bench.sampling
 """
 
 from __future__ import annotations
