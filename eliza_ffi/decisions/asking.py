@@ -7,6 +7,7 @@ The text of the prompts comes from :mod:`eliza_ffi.decisions.layout`, its tokens
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -18,7 +19,7 @@ from ..checks import wrong
 from ..choices.label_set import tokenize_choice
 from ..choices.token_tree import TokenTreePayload
 from ..errors import ChatTemplateError, ContextFullError, ElizaError, InvalidArgumentError
-from ..library.protocol import EndingScores, Ranking
+from ..library.protocol import EndingScores, PreparedChoices, Ranking
 from ..session.batches import Job, RunJob, length_of, run_many
 from ..session.lifecycle import Work
 from ..session.requests import generate_request
@@ -30,7 +31,7 @@ from .prompt_settings import PromptSettings
 from .prompt_tokens import QuestionTokens, tokens_of_prompts
 from .prompts import Asked, AskedQuestion, ask, input_text, option_count
 from .questions import Choice, Score
-from .scoring import OptionScores, QuestionScores
+from .scoring import Array, OptionScores, QuestionScores
 
 if TYPE_CHECKING:
     from ..session.session import Session
@@ -52,6 +53,8 @@ Found = TypeVar("Found")
 
 N_MASSES = 20
 """How many inputs of a batch show whether the prompt works, by their option mass."""
+
+_TOKEN_COUNTS: weakref.WeakKeyDictionary[PreparedChoices, Array] = weakref.WeakKeyDictionary()
 
 
 class Asking:
@@ -184,17 +187,25 @@ class Asking:
             place = np.array([names.index(asked.options[i].label) for i in place])
         if scores.joint is None:
             return OptionScores(scores.legal[place], option_mass=scores.option_mass)
-        labels = [asked.options[i].label for i in place]
-        tokenize, detokenize = self._session.tokenize, self._session.detokenize
-        spelled = [ending.lead + label for label in labels]
-        n_tokens = [len(tokenize_choice(each, tokenize, detokenize)) for each in spelled]
+        labels = [option.label for option in asked.options]
+        n_bytes = np.array([len(label.encode()) for label in labels], dtype=np.float64)
         return OptionScores(
             legal=scores.legal[place],
             joint=scores.joint[place],
-            n_tokens=np.array(n_tokens, dtype=np.float64),
-            n_bytes=np.array([len(label.encode()) for label in labels], dtype=np.float64),
+            n_tokens=self._n_tokens(ending, labels)[place],
+            n_bytes=n_bytes[place],
             option_mass=scores.option_mass,
         )
+
+    def _n_tokens(self, ending: Ending, labels: Sequence[str]) -> Array:
+        """Return the number of tokens of each label, which is kept as long as the label set."""
+        assert isinstance(ending.choices, PreparedChoices)  # joint scores need them
+        if ending.choices not in _TOKEN_COUNTS:
+            tokenize, detokenize = self._session.tokenize, self._session.detokenize
+            spelled = (ending.lead + label for label in labels)
+            counts = [len(tokenize_choice(each, tokenize, detokenize)) for each in spelled]
+            _TOKEN_COUNTS[ending.choices] = np.array(counts, dtype=np.float64)
+        return _TOKEN_COUNTS[ending.choices]
 
 
 def asking_of(

@@ -64,7 +64,7 @@ ProgressCallback = Callable[[str, float], None]
 """Called with a stage, ``"load"`` or ``"prefill"``, and the fraction done, 0 to 1."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@dataclass(frozen=True, eq=False)
 class PreparedChoices:
     """Choices that a library has tokenized for a model. They are freed with this object.
 

@@ -192,6 +192,36 @@ def test_the_scoring_rules_give_different_probabilities(model: Model) -> None:
         assert all(np.abs(np.subtract(one, other)).max() > 1e-3 for other in found[:i])
 
 
+@pytest.mark.parametrize("settings", [{"orders": 2}, {"prior": "none"}, {"prior": "options"}])
+def test_a_second_decision_does_not_tokenize_the_labels_again(
+    model: Model, monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any]
+) -> None:
+    """Before, a decision with 100 options and a rule over whole rows tokenized all of them."""
+    question = Choice("Which one?", [f"{settings}, number {i}" for i in range(26)], "which")
+    settings = {"scoring": "mean", "prompt_format": "plain", **settings}
+    calls: list[Any] = []
+
+    def recorded(name: str) -> Callable[..., Any]:
+        call = getattr(type(model.binding), name)
+
+        def record(*arguments: Any, **more: Any) -> Any:
+            calls.append((name, *arguments[1:]))
+            return call(model.binding, *arguments, **more)
+
+        return record
+
+    for name in ("tokenize", "detokenize", "prepare_choices"):
+        monkeypatch.setattr(model.binding, name, recorded(name))
+    first = model.decide("one", question, **settings)
+    assert len(calls) > 2 * 26
+    calls.clear()
+    second = model.decide("two", question, **settings)
+    assert calls == []
+    assert first["which"].distribution != second["which"].distribution
+    again = model.decide("one", question, **settings)
+    assert again["which"].distribution == pytest.approx(first["which"].distribution, abs=1e-3)
+
+
 @pytest.mark.parametrize("orders", [1, 2])
 def test_option_mass_is_the_probability_of_the_first_tokens(model: Model, orders: int) -> None:
     how = PromptSettings(orders=orders, format="plain")
