@@ -5,10 +5,10 @@ prompt at a time; `choose_many` and `generate_many`; and one task per prompt on 
 (`asyncio.gather` over `AsyncModel`). All take turns, so a slow moment of the machine affects them
 all. The important figures are the ratios within a round.
 
-    $ python -m bench.batches --docs docs/performance.md              # a quarter of an hour
-    $ python -m bench.batches --quick                                 # embedded model, a minute
-    $ python -m bench.batches --only embedded --merge                 # measure one model again
-    $ python -m bench.batches --render --docs docs/performance.md     # measure nothing
+    $ python -m bench.batches                          # a quarter of an hour
+    $ python -m bench.batches --quick                  # embedded model, a minute
+    $ python -m bench.batches --only embedded --merge  # measure one model again
+    $ python -m bench.batches --render                 # measure nothing
 """
 
 from __future__ import annotations

@@ -13,11 +13,11 @@ One call of `Model.decide` with all questions is compared with:
 All methods take turns for each input, and every input is new to all of them. Writes JSON, Markdown
 and a picture into ``bench/results``.
 
-    $ python -m bench.decisions --quick                               # small models, a few minutes
-    $ python -m bench.decisions                                       # everything, an hour
-    $ python -m bench.decisions --only 'wide F16 32k' --merge         # measure one model again
+    $ python -m bench.decisions --quick                        # small models, a few minutes
+    $ python -m bench.decisions                                # everything, an hour
+    $ python -m bench.decisions --only 'wide F16 32k' --merge  # measure one model again
     $ python -m bench.decisions --only 'small decision model' --questions 5 --merge
-    $ python -m bench.decisions --render --docs docs/performance.md   # measure nothing
+    $ python -m bench.decisions --render                       # measure nothing
 
 Requires the ``bench`` extra. llama-server is the program in the variable ``LLAMA_SERVER``, or the
 program that ``make peers`` builds.

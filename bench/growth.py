@@ -4,7 +4,7 @@ The parameters are the vocabulary, the number and the length of the labels, the 
 the model, and the threads. Every point is measured like a cell of ``bench/peers.py``. Writes JSON,
 Markdown and a plot into ``bench/results``.
 
-    $ python -m bench.growth --docs docs/performance.md
+    $ python -m bench.growth
     $ python -m bench.growth --only choices --only threads --merge    # measure these again
 """
 

@@ -2,7 +2,7 @@
 
 Linux on x86-64 only. If the library's symbols were stripped, only the total is counted.
 
-    $ python -m bench.instructions --docs docs/performance.md
+    $ python -m bench.instructions
 """
 
 from __future__ import annotations

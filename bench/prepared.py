@@ -3,7 +3,7 @@
 For comparison, the same sets are prepared from Python, with one call to tokenize each name and one
 to check its tokens.
 
-    $ python -m bench.prepared --docs docs/performance.md    # a minute
+    $ python -m bench.prepared    # a minute
 """
 
 from __future__ import annotations

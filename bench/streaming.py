@@ -5,7 +5,7 @@ over ``eliza_inference_llm_stream_next``, the same loop through cffi, `SyncStrea
 `FfiStreamingRunner`. A model that takes about 20 ms per token shows the loss in tokens per second.
 A model that takes some ten microseconds per token shows the time of a pull beyond the C call.
 
-    $ python -m bench.streaming --docs docs/performance.md
+    $ python -m bench.streaming
 """
 
 from __future__ import annotations

@@ -16,11 +16,11 @@ figures of choices are kept. All methods take turns, so a slow moment of the mac
 all. A cell that other programs disturbed is measured again. Writes JSON, Markdown and a picture
 into ``bench/results``.
 
-    $ make bench-streams                                              # everything, two hours
-    $ python -m bench.streams --quick                                 # one model, a few minutes
-    $ python -m bench.streams --busy --only 'F16 32k'                 # with another busy process
-    $ python -m bench.streams --only 'F16 32k' --streams 8 --merge    # measure one cell again
-    $ python -m bench.streams --render --docs docs/performance.md     # measure nothing
+    $ make bench-streams                                            # everything, two hours
+    $ python -m bench.streams --quick                               # one model, a few minutes
+    $ python -m bench.streams --busy --only 'F16 32k'               # with another busy process
+    $ python -m bench.streams --only 'F16 32k' --streams 8 --merge  # measure one cell again
+    $ python -m bench.streams --render                              # measure nothing
 
 Requires a build with the tests, which ``make`` creates. llama-server is the program in the
 variable ``LLAMA_SERVER``, or the program that ``make peers`` builds. Without it, the report lists

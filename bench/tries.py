@@ -3,7 +3,7 @@
 All times are times of C calls. Calls of several threads come from a loop in C (compiled here),
 so that threads do not wait for Python's global interpreter lock. All other calls come from Python.
 
-    $ python -m bench.tries --docs docs/performance.md
+    $ python -m bench.tries
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Both versions and llama-server run in their own processes, and take turns. Three
 measured: one answer for each schema, the first answer of a process, and several answers at once.
 
     $ git worktree add /tmp/older v0.2.0    # then build the library there
-    $ python -m bench.fills --older /tmp/older --docs docs/performance.md    # half an hour
+    $ python -m bench.fills --older /tmp/older    # half an hour
 """
 
 from __future__ import annotations
