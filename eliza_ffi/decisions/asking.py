@@ -262,6 +262,7 @@ def ask_many(
     whole: bool,
     failed: Callable[[int, ElizaError], Any],
     progress: Callable[[int, int | None], Any] | None = None,
+    stream: Mapping[str, Any] | None = None,
 ) -> list[Any]:
     """Ask questions about many inputs. :meth:`Session.decisions_at_once` limits the concurrency.
 
@@ -278,6 +279,8 @@ def ask_many(
     progress
         Called with the number of finished inputs and the number of all inputs, or None if that is
         unknown.
+    stream
+        The settings of the stream: slot and cache.
 
     Returns
     -------
@@ -291,7 +294,9 @@ def ask_many(
 
     def ready(place: int, given: Any) -> RunJob[Any]:
         option_mass = can_have_mass and place < N_MASSES
-        asking = asking_of(session, given, questions, how, joint=whole, option_mass=option_mass)
+        asking = asking_of(
+            session, given, questions, how, joint=whole, option_mass=option_mass, stream=stream
+        )
         return score_job(session, asking.args, asking.scores)
 
     def start(numbered: tuple[int, Any]) -> Job[Any]:

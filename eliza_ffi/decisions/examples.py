@@ -184,6 +184,7 @@ def ask_examples(
     called: str = "example",
     progress: Progress | None = None,
     on_skip: OnSkip | None = None,
+    stream: Mapping[str, Any] | None = None,
 ) -> tuple[list[list[QuestionScores]], NDArray[np.bool_]]:
     """Ask questions about inputs; not every question is asked about every input.
 
@@ -202,6 +203,8 @@ def ask_examples(
     on_skip
         Called with the index of each input that cannot be used, and with the reason. No question is
         asked about such an input. None raises an error instead, which stops the other inputs.
+    stream
+        The settings of the stream: slot and cache.
 
     Returns
     -------
@@ -242,6 +245,7 @@ def ask_examples(
             whole=whole,
             progress=_after(len(answers), total, progress),
             failed=partial(failed, rows),
+            stream=stream,
         )
         for row, scores in zip(rows, answered, strict=True):
             is_skipped = isinstance(scores, str)

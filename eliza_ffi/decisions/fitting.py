@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -32,6 +33,7 @@ from .calibration import (
 )
 from .examples import (
     UNTOLD,
+    Examples,
     OnSkip,
     Progress,
     ask_examples,
@@ -41,7 +43,8 @@ from .examples import (
 )
 from .fingerprint import fingerprint_of
 from .option_prior import CONTENT_FREE
-from .prompt_settings import PromptArguments
+from .prompt_settings import PromptArguments, PromptSettings
+from .questions import Question
 from .scoring import (
     Array,
     QuestionScores,
@@ -57,7 +60,7 @@ from .wire import as_questions, question_to
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["CONTENT_FREE", "EMPTY", "LEAST_EXAMPLES", "calibrate"]
+__all__ = ["CONTENT_FREE", "EMPTY", "LEAST_EXAMPLES", "calibrate", "fit"]
 
 EMPTY = ""
 """The input that the method ``unconditional`` compares other inputs with."""
@@ -136,11 +139,7 @@ def calibrate(
     check_callback("progress", progress)
     check_callback("on_skip", on_skip)
     asked = as_questions(questions)
-    named = named_questions(asked)
     labelled = read_examples(asked, examples)
-    wanted = (
-        np.full(labelled.targets.shape, True) if method == "batch" else labelled.targets != UNTOLD
-    )
     strength = check_number("strength", strength, 0, 1)
     check_keywords("calibrate", prompts, PromptArguments.__annotations__.keys())
     how = settings_of_prompts(
@@ -149,6 +148,29 @@ def calibrate(
         prompts,
         examples=prompt_examples,
         inputs=sample_of(labelled.inputs, N_SAMPLE),
+    )
+    return fit(model, asked, labelled, how, method, rule, strength, progress, on_skip)
+
+
+def fit(
+    model: Any,
+    questions: Sequence[Question],
+    labelled: Examples,
+    how: PromptSettings,
+    method: CalibrationMethod | Literal["auto"],
+    rule: Rule,
+    strength: float,
+    progress: Progress | None = None,
+    on_skip: OnSkip | None = None,
+    stream: Mapping[str, Any] | None = None,
+) -> Calibration:
+    """Fit a calibration with checked arguments of :func:`calibrate`.
+
+    `stream` has the settings of the streams: slot and cache.
+    """
+    named = named_questions(questions)
+    wanted = (
+        np.full(labelled.targets.shape, True) if method == "batch" else labelled.targets != UNTOLD
     )
     tried = METHODS if method == "auto" else (method,)
     if method == "auto" and is_made(model, how):
@@ -159,16 +181,15 @@ def calibrate(
     if is_fitted:
         _check_enough(method, names, wanted)
     whole = rule != "legal" or "unconditional" in bases
-    seen, asked_about = ask_examples(
-        model, labelled.inputs, every, wanted, how, whole=whole, progress=progress, on_skip=on_skip
+    asking = partial(ask_examples, model, whole=whole, stream=stream)
+    seen, asked_about = asking(
+        labelled.inputs, every, wanted, how, progress=progress, on_skip=on_skip
     )
     if is_fitted:
         _check_enough(method, names, asked_about)
     plain = CONTENT_FREE if "contextual" in bases else (EMPTY,) if "unconditional" in bases else ()
     everywhere = np.full((len(plain), len(named)), True)
-    plain_scores, _ = ask_examples(
-        model, plain, every, everywhere, how, whole=whole, called="content-free input"
-    )
+    plain_scores, _ = asking(plain, every, everywhere, how, called="content-free input")
     fitted = []
     for place, (name, question) in enumerate(named):
         targets = labelled.targets[asked_about[:, place], place]

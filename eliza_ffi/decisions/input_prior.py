@@ -16,10 +16,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import InvalidArgumentError
-from .auto_prompts import sample_of
+from .auto_prompts import N_SAMPLE, sample_of, settings_of_prompts
 from .calibration import Calibration
+from .examples import read_examples
 from .prompt_settings import PromptArguments
 from .questions import Question
+from .scoring import check_rule
 
 if TYPE_CHECKING:
     from .deciding import DecideSettings
@@ -43,38 +45,43 @@ def fit_input_prior(
     model
         An open model.
     settings
-        The arguments of `decide`. Those for the prompts and the scoring rule are used.
+        The arguments of `decide`. Those for the prompts, the scoring rule and the cache are used.
 
     Raises
     ------
     InvalidArgumentError
         If there are fewer than 10 inputs, or for the reasons of `calibrate`.
     """
-    from .fitting import LEAST_EXAMPLES, calibrate  # later: most decisions do not need it
+    from .fitting import LEAST_EXAMPLES, fit  # later: most decisions do not need it
 
     prompts: Any = {
         name: settings[name]
         for name in PromptArguments.__annotations__
         if name in settings and name != "prior"
     }
-    examples: list[tuple[Any, dict[str, Any]]] = [
-        (each, {}) for each in sample_of(inputs, N_INPUTS)
-    ]
+    sample = sample_of(inputs, N_INPUTS)
+    how = settings_of_prompts(
+        model.session,
+        questions,
+        prompts,
+        examples=settings.get("examples"),
+        inputs=sample_of(sample, N_SAMPLE),
+    )
     skipped: list[int] = []
     try:
-        return calibrate(
+        return fit(
             model,
             questions,
-            examples,
+            read_examples(questions, [(each, {}) for each in sample]),
+            how,
             method="batch",
-            rule=settings.get("scoring") or "legal",
+            rule=check_rule(settings.get("scoring") or "legal"),
             strength=STRENGTH,
             on_skip=lambda place, reason: skipped.append(place),
-            prompt_examples=settings.get("examples"),
-            **prompts,
+            stream={"cache": settings.get("cache")},
         )
     except InvalidArgumentError as error:
-        n = len(examples) - len(skipped)
+        n = len(sample) - len(skipped)
         if not 0 < n < LEAST_EXAMPLES:
             raise
         raise InvalidArgumentError(

@@ -15,9 +15,10 @@ from eliza_ffi.decisions.input_prior import STRENGTH, fit_input_prior
 from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Score
 from eliza_ffi.decisions.wire import as_questions
 from eliza_ffi.errors import InvalidArgumentError
+from eliza_ffi.library.protocol import StreamConfig
 
 F32: Any = {"cache": CacheOptions(type_k="f32", type_v="f32")}
-CLOSE = 2e-4  # the prior is fitted with the model's own KV cache, which is less precise
+CLOSE = 2e-5
 
 INPUTS = [
     *("I was charged twice.", "Where is my parcel?", "A table, please.", "Thanks!"),
@@ -71,7 +72,7 @@ def test_a_saved_prior_gives_the_same_probabilities(plain_model: Model, tmp_path
     examples = [("I cannot pay.", "billing"), ("A lamp, please.", "sales")]
     settings: Any = {"prompt_order": "input-first", "examples": examples, "labels": "letters"}
     found = plain_model.decide_many(INPUTS, TEAM, prior="inputs", **settings, **F32)
-    prior = fit_input_prior(plain_model, as_questions(TEAM), INPUTS, settings)
+    prior = fit_input_prior(plain_model, as_questions(TEAM), INPUTS, {**settings, **F32})
     prior.save(tmp_path / "prior.json")
     for given in (tmp_path / "prior.json", str(tmp_path / "prior.json"), prior):
         again = plain_model.decide_many(INPUTS, TEAM, prior=given, **F32)
@@ -90,6 +91,25 @@ def test_the_prompts_of_a_saved_prior_can_be_shown(plain_model: Model, tmp_path:
     expected = plain_model.decision_prompts("hello", TEAM, **settings)
     found = plain_model.decision_prompts("hello", TEAM, prior=str(tmp_path / "prior.json"))
     assert found == expected
+
+
+def test_the_prior_uses_the_slot_and_the_cache_of_the_decisions(
+    plain_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, the prior ignored `cache`."""
+    configs = []
+    open_stream = plain_model.binding.open
+
+    def recorded(ctx: Any, config: StreamConfig) -> Any:
+        configs.append(config)
+        return open_stream(ctx, config)
+
+    monkeypatch.setattr(plain_model.binding, "open", recorded)
+    cache = CacheOptions(slot=1, type_k="f32", type_v="f32")
+    plain_model.decide_many(INPUTS, TEAM, prior="inputs", cache=cache)
+    assert len(configs) >= 2 * len(INPUTS)
+    used = {(config.slot_id, config.cache_type_k, config.cache_type_v) for config in configs}
+    assert used == {(1, "f32", "f32")}
 
 
 def test_inputs_that_cannot_be_used_are_left_out(plain_model: Model) -> None:
