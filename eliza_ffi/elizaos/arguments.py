@@ -58,15 +58,16 @@ RENAMED = {
 NAMES = {
     each.name: RENAMED.get(each.name, each.name)
     for each in fields(GenerationRequest)
-    if each.name not in ("constraint", "lead")
+    if each.name not in ("constraint", "lead", "reasoning")
 }
 """The elizaOS names of a request's fields. A constraint has a field for each of its kinds there.
-The lead is left out, because tokens of payloads have none."""
+Tokens of payloads have no lead, and elizaOS separates reasoning itself."""
 
 NONE = type(None)
 
 FIELDS: FieldChecks = {
-    **{NAMES.get(name, "masks"): check for name, check in REQUEST_FIELDS.items()},
+    **{NAMES[name]: check for name, check in REQUEST_FIELDS.items() if name in NAMES},
+    "masks": REQUEST_FIELDS["constraint"],
     "token_tree_payload": (
         NONE,
         partial(check_kind, kind=TokenTreePayload, expected="a TokenTreePayload or None"),

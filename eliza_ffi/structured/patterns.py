@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["SplitPattern", "split_pattern"]
+__all__ = ["SplitPattern", "in_rust", "split_pattern"]
 
 MOST_CONDITIONS = 16
 LONGEST_BEGINNING = 256
@@ -29,7 +29,12 @@ _ATOM = re.compile(
 )
 _NO_MORE = r"(?![\s\S])"
 _PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
-_TOKEN = re.compile(rf"{re.escape(_NO_MORE)}|{_PAIR}|\\.|.", re.DOTALL)
+_BRACES = r"\\[pPux]\{[^{}]+\}|\{\d+(?:,\d*)?\}"
+_TOKEN = re.compile(rf"{re.escape(_NO_MORE)}|{_PAIR}|{_BRACES}|\\c[A-Za-z]|\\.|.", re.DOTALL)
+_EMPTY_CLASS = re.compile(r"\[\^?\]")
+_ANY, _NONE = r"[\s\S]", r"[^\s\S]"
+_LITERALS = "<>aeghijlmoqy"
+"""Characters that mean themselves in JavaScript after a backslash, but not in other dialects."""
 
 
 @dataclass(frozen=True)
@@ -54,10 +59,10 @@ class SplitPattern:
 def split_pattern(pattern: str) -> SplitPattern:
     """Split the conditions of a pattern from the rest.
 
-    Syntax that llguidance does not support is translated: ``\\Z``, ``(?![\\s\\S])``, and pairs of
-    surrogates.
+    JavaScript's syntax is translated to llguidance's, which is Rust's. ``\\A``, ``\\z`` and ``\\Z``
+    keep the meaning that they have in most other dialects: the beginning and the end of the text.
     """
-    whole = "".join(map(_translated, _TOKEN.findall(pattern)))
+    whole = in_rust(pattern)
     begun = _START.match(whole)
     conditions: list[tuple[bool, str]] = []
     main, rest = ("^", whole[begun.end() :]) if begun else ("", whole)
@@ -86,13 +91,45 @@ def split_pattern(pattern: str) -> SplitPattern:
     return SplitPattern(main, tuple(conditions))
 
 
+def in_rust(pattern: str) -> str:
+    """Translate a pattern from JavaScript's dialect to Rust's."""
+    found: list[str] = []
+    at, in_class, last = 0, False, ""
+    while at < len(pattern):
+        if not in_class and (empty := _EMPTY_CLASS.match(pattern, at)):
+            found.append(_NONE if empty.group() == "[]" else _ANY)
+            at = empty.end()
+            continue
+        match = _TOKEN.match(pattern, at)
+        assert match is not None
+        token, at = match.group(), match.end()
+        if not in_class:
+            in_class, last = token == "[", token
+            found.append(r"\{" if token == "{" else _translated(token))
+            continue
+        in_class = token != "]"
+        # Rust's classes may contain classes, and have operators of two characters.
+        is_literal = token == "[" or (token in "&~-" and last == token)
+        is_first = token == "-" and last in ("[", "[^")
+        last = "[^" if (last, token) == ("[", "^") else token
+        found.append(rf"\{token}" if is_literal or is_first else _translated(token))
+        if is_literal or is_first:
+            last = found[-1]
+    return "".join(found)
+
+
 def _translated(token: str) -> str:
     if token in (r"\Z", _NO_MORE):
         return r"\z"
     if len(token) == 12:  # a pair of surrogates, which is one character
         high, low = int(token[2:6], 16), int(token[8:], 16)
         return rf"\U{0x10000 + ((high - 0xD800) << 10) + low - 0xDC00:08x}"
-    return token
+    if token.startswith(r"\c") and len(token) == 3:
+        return rf"\x{ord(token[2]) % 32:02x}"
+    if token == r"\0":
+        return r"\x00"
+    is_literal = len(token) == 2 and token[0] == "\\" and token[1] in _LITERALS
+    return token[1] if is_literal else token
 
 
 def _depths(pattern: str) -> Iterator[tuple[int, str, int]]:

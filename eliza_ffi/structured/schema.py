@@ -19,7 +19,7 @@ from urllib.parse import quote
 from ..errors import InvalidArgumentError
 from .limits import checked_schema, pointer_part
 from .number_limit import longest_number
-from .patterns import split_pattern
+from .patterns import in_rust, split_pattern
 
 __all__ = [
     "ANNOTATIONS",
@@ -131,6 +131,7 @@ def grammar_of_text(text: str) -> SchemaGrammar:
         raise InvalidArgumentError(f"expected a JSON schema as an object, got {text:.80}")
     most_digits, relaxed = longest_number(schema), _without_lowest_bounds(schema)
     _limit_times(schema)
+    _translate_patterns(schema)
     trial, trials, errors = _best(schema), _Trials(), set[str]()
     while trial.error:
         changed = None
@@ -331,6 +332,15 @@ def _limit_times(schema: dict[str, Any]) -> None:
     for _, part in _parts(schema):
         if part.get("format") in _TIME_FORMATS and _LIMITS_OF_TEXT.isdisjoint(part):
             part["maxLength"] = LONGEST_TIME
+
+
+def _translate_patterns(schema: dict[str, Any]) -> None:
+    """Replace patterns by patterns of the same meaning in llguidance's dialect."""
+    for _, part in list(_parts(schema)):
+        if isinstance(part.get("pattern"), str):
+            part["pattern"] = in_rust(part["pattern"])
+        if isinstance(named := part.get("patternProperties"), dict):
+            part["patternProperties"] = {in_rust(name): each for name, each in named.items()}
 
 
 # ---- approximation -----------------------------------------------------------------------------

@@ -195,6 +195,41 @@ def test_patterns_with_lookaround_match_like_pythons_patterns(pattern: str) -> N
                 assert re.search(pattern, text), text
 
 
+@pytest.mark.parametrize(
+    ("pattern", "matching", "other"),
+    [
+        (r"^[[(]$", ["[", "("], ["", "[("]),
+        (r"^[^]$", ["a", "\n"], ["", "ab"]),
+        (r"^a[^]b$", ["a\nb"], ["ab"]),
+        (r"^[^[]$", ["a", "]"], ["["]),
+        (r"^\cJ$", ["\n"], ["cJ", "J"]),
+        (r"^[\cI]$", ["\t"], ["c", "I"]),
+        (r"^\0$", ["\0"], ["0"]),
+        (r"^[a&&b]$", ["a", "&", "b"], []),
+        (r"^[a~~b]$", ["~"], ["c"]),
+        (r"^[--a]$", ["-", "A", "a"], ["+", "b"]),
+        (r"^[+--]$", ["+", ",", "-"], ["."]),
+        (r"^{a}$", ["{a}"], ["a"]),
+        (r"^a{2}$", ["aa"], ["a{2}", "a"]),
+        (r"^a{,2}$", ["a{,2}"], ["aa"]),
+        (r"^\a\<\>$", ["a<>"], ["\a<>"]),
+        (r"^\p{Lu}\z", ["A"], ["a", "Ab"]),
+    ],
+)
+def test_patterns_have_the_meaning_of_javascript(
+    tiny_model: Model, pattern: str, matching: list[str], other: list[str]
+) -> None:
+    """Node.js gave the expected results, except for ``\\z``."""
+    validate = schema_validator(json.dumps({"pattern": pattern}))
+    for text in matching:
+        assert validate(json.dumps(text)) == text
+    for text in other:
+        with pytest.raises(InvalidArgumentError, match="does not match"):
+            validate(json.dumps(text))
+    filled = tiny_model.fill("x", {"type": "string", "pattern": pattern}, retries=9)
+    assert json.loads(filled.text) == filled.value
+
+
 def test_lookaround_is_validated_in_answers(tiny_model: Model) -> None:
     result = tiny_model.fill("x", an(a={"pattern": "^(?!b)a$", "type": "string"}))
     assert result.value == {"a": "a"}
