@@ -1223,8 +1223,8 @@ class Model:
               The ending comes on top of ``max_tokens``.
             - ``retries``: how many times to try again, with sampling, if the answer is invalid; 0
               by default.
-            - ``temperature``, ``top_k``, ``top_p`` and ``seed``: sampling settings, as in
-              :meth:`generate`; greedy by default.
+            - ``temperature``, ``top_k``, ``top_p``, ``min_p``, ``seed`` and ``sampling``: sampling
+              settings, as in :meth:`generate`; greedy by default.
             - ``think``: as in :meth:`choose`.
             - ``cache``: as in :meth:`generate`.
 

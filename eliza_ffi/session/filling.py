@@ -105,8 +105,8 @@ class FillRequest:
     @lazy_property
     def sampling(self) -> SpanSampling:
         """The sampling settings of the free spans."""
-        call = self.generation
-        return SpanSampling(call.temperature, call.top_k, call.top_p)
+        given = self.generation.sampling or self.generation
+        return SpanSampling(given.temperature, given.top_k, given.top_p)
 
 
 class FillRun:

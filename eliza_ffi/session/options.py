@@ -183,7 +183,9 @@ class FillSettings(TypedDict, total=False):
     temperature: float
     top_k: int
     top_p: float
+    min_p: float
     seed: int | None
+    sampling: Sampling | None
     logprobs: bool
     heal_prompt: bool
     sampler_plan: SpanSamplerPlan | Mapping[str, Any] | None

@@ -27,6 +27,7 @@ from eliza_ffi.errors import (
 )
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
+from eliza_ffi.sampling import Sampling
 from eliza_ffi.structured import FieldFill, Lark, Regex, ShapedResult, SpanFill, shape_of
 
 pydantic = pytest.importorskip("pydantic", reason="the extra schema is not installed")
@@ -383,3 +384,25 @@ def test_threads_can_fill_the_same_shape_concurrently(tiny_model: Model, masks_o
     for thread in threads:
         thread.join()
     assert found == [expected] * 12
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {"enum": [f"name {i}" for i in range(30)]},
+        {"type": "object", "properties": {"a": {"type": "string", "maxLength": 20}}},
+        {"spans": [{"kind": "pattern", "pattern": "[a-c]{3,9}"}]},
+    ],
+    ids=["closed", "open", "skeleton"],
+)
+def test_all_sampling_settings_apply(tiny_model: Model, shape: dict[str, Any]) -> None:
+    def text(**settings: Any) -> str:
+        return tiny_model.fill("x", shape, **settings).text
+
+    named: dict[str, Any] = {"temperature": 0.9, "top_k": 40, "top_p": 0.9, "seed": 3}
+    assert text(sampling=Sampling(**named)) == text(**named)
+    only_the_best = Sampling(temperature=3.0, min_p=1.0, seed=5)
+    assert text(sampling=only_the_best) == text(temperature=3.0, min_p=1.0, seed=5) == text()
+    assert len({text(sampling=Sampling(temperature=3.0, seed=n)) for n in range(9)}) > 1
+    with pytest.raises(InvalidArgumentError, match="temperature is given twice"):
+        text(temperature=0.5, sampling=only_the_best)
