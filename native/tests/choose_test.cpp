@@ -119,7 +119,7 @@ TEST_F(ChooseTest, TheLabelOfATrieIsTheIndexOfItsLeaf) {
                                                       tokenize(context, "IGNORE", false, false),
                                                       tokenize(context, "STOP", false, false)};
     std::vector<int32_t> found;
-    for (const std::vector<std::string> names :
+    for (const std::vector<std::string> & names :
          {std::vector<std::string>{"a", "b", "c"}, {"7up", "7up2", "9 lives"}, {"2", "0", "1"}, {"", "-1", "9e9"}}) {
         std::string leaves;
         for (size_t i = 0; i < names.size(); ++i) {

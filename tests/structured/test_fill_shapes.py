@@ -390,7 +390,12 @@ def test_threads_can_fill_the_same_shape_concurrently(tiny_model: Model, masks_o
     "shape",
     [
         {"enum": [f"name {i}" for i in range(30)]},
-        {"type": "object", "properties": {"a": {"type": "string", "maxLength": 20}}},
+        {
+            "type": "object",
+            "properties": {"a": {"type": "string", "maxLength": 20}},
+            "required": ["a"],
+            "additionalProperties": False,
+        },
         {"spans": [{"kind": "pattern", "pattern": "[a-c]{3,9}"}]},
     ],
     ids=["closed", "open", "skeleton"],

@@ -76,11 +76,19 @@ def ask_scripted(
     whole: bool,
     failed: Callable[[int, ElizaError], Any],
     progress: Callable[[int, int | None], Any] | None = None,
+    stream: Mapping[str, Any] | None = None,
 ) -> list[tuple[QuestionScores, ...]]:
     """Replace ``ask_many`` for a ScriptedModel; call it for other models."""
     if not isinstance(model, ScriptedModel):
         return ask_many(
-            model, inputs, questions, how, whole=whole, progress=progress, failed=failed
+            model,
+            inputs,
+            questions,
+            how,
+            whole=whole,
+            progress=progress,
+            failed=failed,
+            stream=stream,
         )
     model.calls.append((list(inputs), [question.instructions for question in questions], whole))
     answered = []
