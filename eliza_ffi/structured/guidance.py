@@ -31,6 +31,10 @@ CLOSING = (b"}", b"]", b",", b"0", b"n", b"t", b"f", b'"', b"{", b"[")
 
 CLOSING_IN_STRING = (b'"',)
 
+TOO_COMPLEX = ("Stop: LexerTooComplex", "Stop: ParserTooComplex")
+"""llguidance's reasons for giving up because of the constraint, which it may find only during a
+text. Its error texts contain them; `stop_reason` returns only "InternalError"."""
+
 
 class GuidanceSource:
     """Computes the token masks of one text.
@@ -93,8 +97,14 @@ class GuidanceSource:
             self._numbers.push(self._vocabulary.texts[token])
 
     def _check(self) -> None:
-        if self._matcher.is_error():
-            raise NativeFault(f"llguidance failed: {self._matcher.get_error()}")
+        if not self._matcher.is_error():
+            return
+        said, _, state = self._matcher.get_error().partition("<state>")
+        said = said.strip()
+        is_rejected = "doesn't satisfy the grammar" in said  # a token: also "too complex" in `state`
+        if not is_rejected and any(reason in state for reason in TOO_COMPLEX):
+            raise InvalidArgumentError(f"the shape of the answer is too complex: {said}")
+        raise NativeFault(f"llguidance failed: {said}")
 
     def ending(self) -> list[int] | None:
         """Append a short ending to the text, and return its tokens; None if none was found.
@@ -327,8 +337,7 @@ def _check_begins(kind: str, masks: GuidanceMasks) -> None:
         source.mask()
         source.forced()
     except NativeFault as error:
-        said = str(error).partition("<state>")[0].strip()
-        raise InvalidArgumentError(f"no text can match the {kind}: {said}") from None
+        raise InvalidArgumentError(f"no text can match the {kind}: {error}") from None
 
 
 def _rejected(kind: str, said: str) -> InvalidArgumentError:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from eliza_ffi.errors import InvalidArgumentError, NativeFault
+from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.model import Model
+from eliza_ffi.structured import Lark, Regex
 from eliza_ffi.structured.limits import (
     DEEPEST,
     MOST_BYTES,
@@ -133,8 +134,29 @@ def test_nested_repetitions_are_compiled_or_rejected(tiny_model: Model) -> None:
     for pattern in ("(a|b|cd){100000}", "((a{1000}){1000}){1000}", "(a|b)*a(a|b){2000}"):
         try:
             assert guidance.regex(pattern).start().mask().any()
-        except (InvalidArgumentError, NativeFault) as error:
+        except InvalidArgumentError as error:
             assert "too many expressions" in str(error)
+
+
+N_RULES = 3000
+MANY_RULES = "\n".join(
+    [
+        "start: " + " | ".join(f"r{i}" for i in range(N_RULES)),
+        *(f'r{i}: "x" r{(7 * i + 1) % N_RULES} | "x"' for i in range(N_RULES)),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    "shape", [Regex("]{1000}" * 1000), Lark(MANY_RULES)], ids=["expressions", "items"]
+)
+def test_a_shape_that_is_too_complex_is_an_error_of_its_author(
+    tiny_model: Model, shape: Regex | Lark
+) -> None:
+    """llguidance can find this only when it computes masks during a generation."""
+    with pytest.raises(InvalidArgumentError, match=r"too complex: .* (too many expr|max is 2000)"):
+        tiny_model.fill("Hello.", shape, max_tokens=20)
+    assert tiny_model.fill("Hello.", Regex("a|b")).text in ("a", "b")
 
 
 def test_constraints_within_the_limits_are_accepted(tiny_model: Model) -> None:
