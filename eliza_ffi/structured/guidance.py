@@ -101,7 +101,7 @@ class GuidanceSource:
             return
         said, _, state = self._matcher.get_error().partition("<state>")
         said = said.strip()
-        is_rejected = "doesn't satisfy the grammar" in said  # a token: also "too complex" in `state`
+        is_rejected = "doesn't satisfy the grammar" in said  # about a token
         if not is_rejected and any(reason in state for reason in TOO_COMPLEX):
             raise InvalidArgumentError(f"the shape of the answer is too complex: {said}")
         raise NativeFault(f"llguidance failed: {said}")
