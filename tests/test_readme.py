@@ -16,7 +16,6 @@ from pages import (
     differences,
     links_of,
     output_shown_by,
-    programs_of,
     run_block,
 )
 
@@ -37,9 +36,10 @@ OURS = sorted({command for command in COMMANDS if command.startswith("eliza-ffi 
 @pytest.mark.parametrize(
     "program",
     [
-        program
+        block.text
         for page in (README, PYTHON, DECISIONS, SKELETONS, DROP_IN)
-        for program in programs_of(page)
+        for block in blocks_of(page)
+        if block.language == "python" and block.why_not_run is None
     ],
 )
 def test_the_python_examples_run(
