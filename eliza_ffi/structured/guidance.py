@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import json
+import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,7 +16,7 @@ from ..checks import check_callable, check_each, check_several, check_whole
 from ..errors import ElizaError, InvalidArgumentError, NativeFault, NotSupportedError
 from .limits import checked_schema, checked_text
 from .number_limit import MOST_DIGITS, NumberLimit, NumberTokens
-from .schema import grammar_of_text
+from .schema import grammar_of_text, without_large_multiples
 from .token_texts import TokenTexts
 
 __all__ = ["Guidance", "GuidanceMasks", "GuidanceSource"]
@@ -270,7 +272,7 @@ class Guidance:
         after = tuple(map(str.encode, check_each("json_after", json_after, str, "a string")))
         check_whole("most_digits", most_digits, 1)
         kind = "Lark grammar"
-        checked_text(kind, grammar)
+        _check_schemas_of(checked_text(kind, grammar))
         limit = (most_digits, after) if after else None
         return self._masks(kind, LLMatcher.grammar_from_lark(grammar), limit)
 
@@ -338,6 +340,17 @@ def _check_begins(kind: str, masks: GuidanceMasks) -> None:
         source.forced()
     except NativeFault as error:
         raise InvalidArgumentError(f"no text can match the {kind}: {error}") from None
+
+
+def _check_schemas_of(grammar: str) -> None:
+    """Raise if a ``%json`` of a Lark grammar has a schema that takes long to compile."""
+    for each in re.finditer(r"%json\s*", grammar):
+        try:
+            schema, _ = json.JSONDecoder().raw_decode(grammar, each.end())
+        except (ValueError, RecursionError):
+            continue  # llguidance rejects it, or it is inside a string
+        if isinstance(schema, dict) and (places := without_large_multiples(schema)):
+            raise InvalidArgumentError(f"Lark grammar: %json {places[0]}, because it is too large")
 
 
 def _rejected(kind: str, said: str) -> InvalidArgumentError:

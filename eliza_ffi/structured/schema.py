@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,11 +29,15 @@ __all__ = [
     "grammar_of_text",
     "reference_target",
     "schema_grammar",
+    "without_large_multiples",
 ]
 
 COMPACT = {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}
 """Options for JSON without white space, so that most of the fixed text is forced. A schema's own
 ``x-guidance`` takes precedence."""
+
+MOST_STATES = 10**5
+"""The maximum number of states for all ``multipleOf`` of a schema, which compile in a second."""
 
 MOST_TRIAL_BYTES = 2**22
 """The maximum size of all parts together that are compiled separately, for example to find the
@@ -130,6 +135,7 @@ def grammar_of_text(text: str) -> SchemaGrammar:
     if not isinstance(schema, dict):
         raise InvalidArgumentError(f"expected a JSON schema as an object, got {text:.80}")
     most_digits, relaxed = longest_number(schema), _without_lowest_bounds(schema)
+    relaxed += without_large_multiples(schema)
     _limit_times(schema)
     _translate_patterns(schema)
     trial, trials, errors = _best(schema), _Trials(), set[str]()
@@ -368,6 +374,28 @@ def _without_lowest_bounds(schema: Any, place: str = "") -> tuple[str, ...]:
                     f"unsupported JSON schema at #{place}/{name}: expected numbers that round to "
                     "64-bit floats above -2^63, got a lower number"
                 )
+    return tuple(removed)
+
+
+def without_large_multiples(schema: dict[str, Any]) -> tuple[str, ...]:
+    """Remove each ``multipleOf`` that llguidance would compile for seconds; return their places.
+
+    llguidance's automaton of the multiples of n has about n states, and that of several multiples
+    their least common multiple.
+    """
+    removed: list[str] = []
+    n_states = 1
+    for place, part in _parts(schema):
+        value = part.get("multipleOf")
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            continue
+        digits = str(value).partition("e")[0].replace(".", "").strip("0")
+        joined = math.lcm(n_states, int(digits or 1)) if len(digits) < 20 else MOST_STATES + 1
+        if joined <= MOST_STATES:
+            n_states = joined
+        else:
+            del part["multipleOf"]
+            removed.append(f"#{place}/multipleOf: multipleOf {_NOT_ENFORCED}")
     return tuple(removed)
 
 

@@ -118,6 +118,7 @@ def test_a_hostile_schema_is_rejected_with_the_reason(tiny_model: Model, name: s
         ("lark", 'start: "a\0"', "rejected the Lark grammar"),
         ("lark", "start: start", "no text can match the Lark grammar"),
         ("lark", "", "rejected the Lark grammar"),
+        ("lark", 'start: %json {"multipleOf": 2147483648}', "#/multipleOf: .* too large"),
     ],
 )
 def test_hostile_expressions_and_grammars_are_rejected_with_the_reason(

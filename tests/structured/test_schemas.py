@@ -84,6 +84,10 @@ RELAXED: list[tuple[Any, tuple[str, ...]]] = [
     ),
     ({"properties": {"b": {"$ref": "#/$defs/\u00f6 b"}}, "$defs": {"\u00f6 b": STRING}}, ()),
     ({"type": "array", "minItems": 2.0, "maxItems": 3.0}, ()),
+    ({"type": "integer", "multipleOf": 2**31}, ("#/multipleOf",)),
+    ({"type": "integer", "multipleOf": 99991.1}, ("#/multipleOf",)),
+    ({"allOf": [{"multipleOf": 9973}, {"multipleOf": 9967}]}, ("#/allOf/1/multipleOf",)),
+    (an(a={"multipleOf": 10**9}, b={"multipleOf": 0.01}, c={"multipleOf": 999.5}), ()),
 ]
 
 
