@@ -15,7 +15,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["bar", "fact_table", "headline", "printable", "terminal_width", "text_table", "wrap"]
+__all__ = [
+    "bar",
+    "counted",
+    "fact_table",
+    "headline",
+    "printable",
+    "terminal_width",
+    "text_table",
+    "wrap",
+]
 
 NARROWEST = 20
 """Minimum width of a terminal and of a table, in columns: enough for two wrapped cells."""
@@ -47,6 +56,11 @@ def printable(text: str) -> str:
         character if _is_harmless(character, before) else ascii(character)[1:-1]
         for before, character in zip("\n" + text, text, strict=False)
     )
+
+
+def counted(n: int, noun: str, plural: str = "") -> str:
+    """Return a number with its noun; the default plural of the noun has an ``s``."""
+    return f"{n:,} {noun if n == 1 else plural or noun + 's'}"
 
 
 def terminal_width() -> int | None:

@@ -13,7 +13,7 @@ from ..decisions.answers import (
     ScoreAnswer,
 )
 from ..decisions.questions import Question, text_of
-from ..terminal import bar, headline, printable, text_table, wrap
+from ..terminal import bar, counted, headline, printable, text_table, wrap
 
 __all__ = ["bar_lines", "decision_text"]
 
@@ -42,10 +42,10 @@ def decision_text(
     usage = decision.usage
     kind = "calibrated" if decision.calibrated and not has_prior else "uncalibrated"
     prior = " divided by a prior" if has_prior else ""
+    passes = f"{counted(usage.passes, 'pass', 'passes')}, " if usage.passes >= 0 else ""
     figures = (
-        f"{kind} probabilities{prior}; {usage.input_tokens} tokens, "
-        f"{usage.cached_tokens} of them cached, "
-        f"{usage.passes} {'pass' if usage.passes == 1 else 'passes'}, {usage.seconds * 1e3:.1f} ms"
+        f"{kind} probabilities{prior}; {counted(usage.input_tokens, 'token')}, "
+        f"{usage.cached_tokens:,} of them cached, {passes}{usage.seconds * 1e3:.1f} ms"
     )
     return "\n\n".join([*parts, wrap(figures, width)])
 
@@ -61,7 +61,8 @@ def _answer_text(answer: Answer) -> str:
         text = f"{answer.score:.2f} of 0 to {len(answer.levels) - 1}, {printable(answer.label)}"
     else:
         text = printable(text_of(answer.choice))
-    text += f" (confidence {answer.confidence:.0%}"
+    # A predicate's `probability` is that of true; the headline shows that of the given answer.
+    text += f" (probability {max(answer.distribution):.0%}"
     if answer.option_mass is not None:
         text += f", option mass {answer.option_mass:.0%}"
     return text + ")"

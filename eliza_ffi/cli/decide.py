@@ -22,11 +22,11 @@ from ..decisions.questions import Question, with_top
 from ..decisions.reasoning import with_reasoning
 from ..errors import InvalidArgumentError
 from ..model import Model
-from ..tables import TableJob, TableResult, decide_rows
+from ..tables import AnswerCounts, TableJob, TableResult, decide_rows
 from ..tables.job import DecideAll, input_of, inputs_of
 from ..tables.row_decider import RowDecider
-from ..tables.rows import InputTable, check_column
-from ..terminal import fact_table, printable, terminal_width
+from ..tables.rows import InputTable
+from ..terminal import counted, fact_table, printable, terminal_width
 from .bars import decision_text
 from .console import (
     UsageError,
@@ -149,7 +149,8 @@ def add_decide_arguments(parser: argparse.ArgumentParser) -> None:
         "--min-confidence",
         type=_probability,
         metavar="C",
-        help="mark a row for review if an answer has a confidence below C, 0 to 1",
+        help="mark a row for review if an answer has a confidence below C: how far it is above "
+        "chance, from 0 to 1, as in the column NAME_confidence",
     )
     group.add_argument(
         "--top",
@@ -197,7 +198,6 @@ def run_decide(arguments: argparse.Namespace) -> int:
 
 def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -> int:
     table = read_table(arguments)
-    check_column(table, arguments.column)
     questions = with_top(questions, arguments.top)
     settings = _settings(arguments, questions)
     if arguments.workers is not None and arguments.ray is None:
@@ -357,7 +357,7 @@ def _print_prompts(
     checked = settings_for(model.session, questions, own)
     every = [each for question in questions for each in expand(question)]
     if checked.think:
-        given = with_reasoning(given, f"(up to {checked.think} tokens of reasoning)")
+        given = with_reasoning(given, f"(up to {counted(checked.think, 'token')} of reasoning)")
     prompts = prompt_texts(model.session, given, every, checked.how, joint=checked.needs_joint)
     for number, prompt in enumerate(prompts, 1):
         print(f"---- prompt {number} of {len(prompts)}")
@@ -405,6 +405,7 @@ def _summary(result: TableResult, output: Path) -> dict[str, Any]:
         "seconds": round(result.seconds, 3),
         "rows_per_second": _rate(result),
         "answers": {name: dict(found.most_common()) for name, found in counts.answers.items()},
+        "unanswered": dict(counts.unanswered),
     }
 
 
@@ -416,15 +417,18 @@ def _summary_text(result: TableResult, output: Path, is_reviewed: bool) -> str:
         "errors": f"{counts.errors:,}",
         "for review": f"{counts.review:,}" if is_reviewed else "",
         "rows/s": f"{_rate(result):,.1f}" if result.new_rows else "",
-        **{
-            name: ", ".join(
-                f"{answer} {n:,}" for answer, n in found.most_common(MAX_ANSWERS_COUNTED)
-            )
-            for name, found in counts.answers.items()
-        },
+        **{name: _answers_text(counts, name) for name in counts.answers},
         "output": str(output) + ("" if result.is_whole else ", up to the limit"),
     }
     return fact_table({name: [fact] for name, fact in facts.items() if fact}, terminal_width())
+
+
+def _answers_text(counts: AnswerCounts, name: str) -> str:
+    """Return how often each answer to a question was given, and how often none."""
+    found = counts.answers[name].most_common(MAX_ANSWERS_COUNTED)
+    if counts.unanswered[name]:
+        found.append(("no answer", counts.unanswered[name]))
+    return ", ".join(f"{answer} {n:,}" for answer, n in found)
 
 
 def _rate(result: TableResult) -> float:

@@ -17,7 +17,7 @@ from ..library.binding import CffiBinding
 from ..library.capabilities import InferenceCapabilities, detect_capabilities
 from ..library.loading import Library
 from ..model import Model
-from ..terminal import fact_table, terminal_width
+from ..terminal import counted, fact_table, terminal_width
 from .console import model_options, print_json
 
 __all__ = ["examine", "missing_gpu", "run_doctor"]
@@ -175,7 +175,7 @@ def _check_chat(model: Model) -> str:
         n_tokens = len(model.chat_tokens(PROBE_MESSAGES))
     except NoChatTemplateError:
         return "the model has no chat template; use prompts instead of messages"
-    return f"wrote 1 message as {n_tokens} tokens"
+    return f"wrote 1 message as {counted(n_tokens, 'token')}"
 
 
 def _other_capabilities(capabilities: InferenceCapabilities) -> dict[str, Any]:
@@ -207,8 +207,8 @@ def _pass_lines(passes: dict[str, Any]) -> list[str]:
     sharing = "shared by" if passes["batching"] == "auto" else "one request per pass,"
     run, sequences = passes["run"], passes["sequences"]
     return [
-        f"{sharing} {passes['n_slots']} slots (batching: {passes['batching']}), "
-        f"up to {passes['n_batch']} tokens each",
+        f"{sharing} {counted(passes['n_slots'], 'slot')} (batching: {passes['batching']}), "
+        f"up to {counted(passes['n_batch'], 'token')} each",
         f"a stream waits up to {passes['slot_wait_ms']} ms for a slot",
         f"{run} run so far, {sequences / run if run else 0:.1f} sequences each",
     ]
@@ -240,7 +240,7 @@ def _lines(name: str, value: Any) -> list[str]:
         flags = [part.split(" = ") for part in value.replace(" : ", " | ").split(" | ")]
         return [" ".join(flag[0].strip() for flag in flags if flag[1:] != ["0"])]
     if name == "chat_template":
-        return [f"{len(value):,} characters" if value else "none"]
+        return [f"{counted(len(value), 'character')}" if value else "none"]
     if isinstance(value, bool):
         return ["yes" if value else "no"]
     if isinstance(value, list):

@@ -57,6 +57,16 @@ EXIT_INTERRUPTED = 130
 
 MAX_DRAFT_TOKENS = 256
 
+OTHER_NAMES = {
+    "--label": "--choice",
+    "--option": "--choice",
+    "--input": "--prompt",
+    "--input-file": "--prompt-file",
+    "--prompt": "--input",
+    "--prompt-file": "--input-file",
+}
+"""Options of one command that have another name in another command."""
+
 EXAMPLES = """\
 Examples (the --help of every command shows more):
 
@@ -115,7 +125,8 @@ def _unknown_argument(given: str, parser: argparse.ArgumentParser) -> str:
     known = re.findall(r"--[a-z-]+", parser.format_help())
     if given.startswith("-"):
         given = given.partition("=")[0]  # without the value, which may be a key
-    near = difflib.get_close_matches(given, known, n=1)
+    near = [OTHER_NAMES[given]] if OTHER_NAMES.get(given) in known else []
+    near = near or difflib.get_close_matches(given, known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"see {parser.prog} --help"
     return f"{parser.prog} has no argument {given!r}: {hint}"
 

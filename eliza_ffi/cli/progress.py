@@ -9,7 +9,7 @@ import time
 from typing import TextIO
 
 from ..tables import TableStep
-from ..terminal import bar
+from ..terminal import bar, counted
 
 __all__ = ["ProgressBar", "RowProgress"]
 
@@ -109,7 +109,7 @@ class RowProgress(_ProgressLine):
             done = max(done, step.rows / self._limit)
             before = max(before, (step.rows - step.new_rows) / self._limit)
         done = min(done, 1.0)
-        line = f"{step.rows:,} rows  {done:4.0%}  {step.new_rows / seconds:,.1f} rows/s"
+        line = f"{counted(step.rows, 'row')}  {done:4.0%}  {step.new_rows / seconds:,.1f} rows/s"
         if done > before:
             line += f"  {_clock(seconds * (1.0 - done) / (done - before))} left"
         return f"{line}  {bar(done, WIDTH)}"

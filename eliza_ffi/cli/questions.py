@@ -20,6 +20,7 @@ from ..errors import InvalidArgumentError, NotSupportedError
 from ..tables import InputTable, open_table
 from ..tables.file_formats import FORMATS
 from ..tables.labels import LabelledRows
+from ..tables.rows import check_column, other_delimiter
 from .console import UsageError, whole_number
 from .files import check_utf8, read_bytes, read_text
 
@@ -147,6 +148,11 @@ def read_examples_file(
     names = [name_of(question.name, place) for place, question in enumerate(questions)]
     for name in names:
         if name not in columns:
+            if (delimiter := other_delimiter(table, name)) is not None:
+                raise InvalidArgumentError(
+                    f"{arguments.examples} has no column {name!r}: {delimiter!r} seems to separate "
+                    f"its fields; separate them by commas, or by tabs in a .tsv file"
+                )
             raise InvalidArgumentError(
                 f"{arguments.examples} has no column {name!r} with right answers: give the "
                 f"question the name of its column (--name); its columns are "
@@ -215,14 +221,16 @@ def read_asking(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def read_table(arguments: argparse.Namespace) -> InputTable:
-    """Open the table of the command line."""
+    """Open the table of the command line, which has the column of the inputs."""
     if arguments.column is None:
         if hasattr(arguments, "input") and not Path(arguments.table).exists():
             raise UsageError(f"there is no table {arguments.table!r}: give a text with --input")
         raise UsageError("a table needs a --column: the column with the inputs")
     if arguments.limit is not None and arguments.limit < 1:
         raise UsageError(f"--limit must be 1 or more, got {arguments.limit}")
-    return open_table(Path(arguments.table), _delimiter(arguments))
+    table = open_table(Path(arguments.table), _delimiter(arguments))
+    check_column(table, arguments.column)
+    return table
 
 
 def _delimiter(arguments: argparse.Namespace) -> str | None:
@@ -264,6 +272,13 @@ def _question(kind: str, text: str, parts: Mapping[str, list[str]]) -> Question:
     name = names[0] if names else None
     for given in (text, *itertools.chain.from_iterable(parts.values())):
         check_utf8(given, f"--{kind} or one of its options")
+    for option in ("choice", "level"):
+        values = parts.get(option, [])
+        if len(values) == 1 and "," in values[0]:
+            raise UsageError(
+                f"expected 2 or more --{option} options, got one, {values[0]!r}: repeat --{option} "
+                f"for each"
+            )
     if kind == "predicate":
         return Predicate(text, name)
     if kind == "ask":

@@ -6,7 +6,7 @@ import argparse
 
 from ..async_model import AsyncModel
 from ..choices.rank_result import RankResult
-from ..terminal import printable, terminal_width, wrap
+from ..terminal import counted, printable, terminal_width, wrap
 from .bars import bar_lines
 from .console import (
     UsageError,
@@ -116,6 +116,6 @@ def _ranking_text(ranking: RankResult[str], width: int) -> str:
         else "not proven: the limit of passes ended the search"
     )
     if ranking.passes >= 0:
-        figures += f"; {ranking.passes} pass{'' if ranking.passes == 1 else 'es'}"
+        figures += f"; {counted(ranking.passes, 'pass', 'passes')}"
     parts.append("\n" + wrap(f"{figures}, {ranking.elapsed * 1e3:.1f} ms", width))
     return "\n".join(parts)

@@ -157,6 +157,9 @@ class AnswerCounts:
     answers : dict of str to Counter
         For each question, the number of rows with each answer: true or false, the choice, the most
         probable level of a score, or a label that fits.
+    unanswered : Counter
+        For each question, the number of rows without an error whose answer is empty, because the
+        model abstained or no label fits.
     """
 
     def __init__(self, columns: OutputColumns) -> None:
@@ -164,6 +167,7 @@ class AnswerCounts:
         self.rows = self.errors = self.review = 0
         self.first_error: str | None = None
         self.answers: dict[str, Counter[str]] = {name: Counter() for name in columns.questions}
+        self.unanswered: Counter[str] = Counter()
 
     def add(self, cells: Mapping[str, Any]) -> None:
         """Count a row from :meth:`OutputColumns.cells`."""
@@ -171,14 +175,15 @@ class AnswerCounts:
         if cells[ERROR] is not None:
             self.errors += 1
             self.first_error = self.first_error or cells[ERROR]
+            return
         if REVIEW in self._columns.types:
             self.review += bool(cells[REVIEW])
         for name, question in self._columns.questions.items():
             answer = cells[name]
             # If the model abstained, the answer is empty, but the label column contains a level.
-            if answer is None:
-                continue
-            if isinstance(question, Labels):
+            if answer is None or answer == []:
+                self.unanswered[name] += 1
+            elif isinstance(question, Labels):
                 self.answers[name].update(map(cell_text, answer))
             elif isinstance(question, Score):
                 self.answers[name][cells[f"{name}_label"]] += 1

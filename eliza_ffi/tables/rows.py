@@ -22,7 +22,10 @@ __all__ = [
     "is_unicode",
     "json_bytes",
     "json_value",
+    "other_delimiter",
 ]
+
+DELIMITERS = ",;\t|"
 
 MOST_LISTED = 20
 """The maximum number of columns that a message lists."""
@@ -89,10 +92,34 @@ def check_column(table: InputTable, column: str) -> None:
         listed = ", ".join(map(repr, table.columns[:MOST_LISTED])) or "none"
         if len(table.columns) > MOST_LISTED:
             listed += f" and {len(table.columns) - MOST_LISTED:,} more"
-        hint = did_you_mean(column, table.columns)
+        other = other_delimiter(table, column)
+        parts = [part.strip() for part in column.split(",")]
+        if other:
+            hint = f"if {other!r} separates the fields of the file, pass --delimiter {other!r}"
+        elif len(parts) > 1 and set(parts) <= set(table.columns):
+            hint = f"{column!r} names several: name one, and repeat --keep to copy more"
+        else:
+            hint = did_you_mean(column, table.columns)
         raise InvalidArgumentError(
             f"{table.path} has no column {column!r}; its columns are {listed}{hint and f'; {hint}'}"
         )
+
+
+def other_delimiter(table: InputTable, column: str) -> str | None:
+    """Return the delimiter with which a CSV table would have a column that it lacks.
+
+    For a table with a single column, this is any delimiter in the column's name. None = there is no
+    such delimiter, or the table is no CSV file.
+    """
+    own = getattr(table, "delimiter", None)
+    if own is None:
+        return None
+    header = own.join(table.columns)
+    for each in DELIMITERS.replace(own, ""):
+        names = [name.strip(' "') for name in header.split(each)]
+        if column in names or (len(names) > 1 and len(table.columns) == 1):
+            return each
+    return None
 
 
 def check_unchanged(path: Path, columns: tuple[str, ...], found: tuple[str, ...]) -> None:

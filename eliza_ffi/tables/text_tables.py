@@ -39,7 +39,7 @@ class CsvTable:
 
     def __init__(self, path: Path, delimiter: str = ",") -> None:
         self.path = path
-        self._delimiter = delimiter
+        self.delimiter = delimiter
         with Lines(path) as lines:
             self.columns = tuple(self._header(lines))
 
@@ -104,7 +104,7 @@ class CsvTable:
     def _reader(self, lines: Lines) -> Iterator[list[str]]:
         # The limit is global to the process, and other code may have set a higher one.
         csv.field_size_limit(max(csv.field_size_limit(), MOST_BYTES))
-        return csv.reader(lines, delimiter=self._delimiter, strict=True)
+        return csv.reader(lines, delimiter=self.delimiter, strict=True)
 
 
 class JsonlTable:

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,9 @@ def test_a_question_file_can_be_toml(tmp_path: Path) -> None:
             "--name 'b': the question is already named 'a'",
         ),
         (["--ask", "x", "--choice", "a"], "2 to 100000 options"),
+        (["--ask", "x", "--choice", "a,b"], "got one, 'a,b': repeat --choice for each"),
+        (["--score", "x", "--level", "a,b"], "got one, 'a,b': repeat --level for each"),
+        (["--predicate", "x", "--prompt", "y"], "no argument '--prompt': did you mean --input?"),
         (
             ["--predicate", "x", "--questions", "q.json"],
             "--predicate cannot be combined with --questions",
@@ -314,7 +318,7 @@ def test_a_decision_is_shown_with_bars_sorted_by_probability() -> None:
     decision = decision_of((CHOICE, [[0.25, 0.75]]), (PREDICATE, [[0.1, 0.9]]))
     blocks = decision_text((CHOICE, PREDICATE), decision, 40).split("\n\n")
     team, urgent = ([line.split() for line in block.splitlines()] for block in blocks[:2])
-    assert team[0] == ["team:", "sales", "(confidence", "50%)"]
+    assert team[0] == ["team:", "sales", "(probability", "75%)"]
     assert [line[:2] for line in team[1:]] == [["sales", "75.0%"], ["billing", "25.0%"]]
     assert len(team[1][2]) > 2 * len(team[2][2])
     starts = [line.index("%") + 3 for line in blocks[0].splitlines()[1:]]
@@ -322,7 +326,7 @@ def test_a_decision_is_shown_with_bars_sorted_by_probability() -> None:
         line.index(bar)
         for line, bar in zip(blocks[0].splitlines()[1:], (team[1][2], team[2][2]), strict=True)
     ]
-    assert urgent[0] == ["urgent:", "no", "(confidence", "80%)"]
+    assert urgent[0] == ["urgent:", "no", "(probability", "90%)"]
     assert [line[:2] for line in urgent[1:]] == [["yes", "10.0%"], ["no", "90.0%"]]
     assert " ".join(blocks[2].split()) == (
         "uncalibrated probabilities; 12 tokens, 3 of them cached, 2 passes, 12.3 ms"
@@ -333,10 +337,20 @@ def test_levels_keep_their_order_and_all_labels_are_shown() -> None:
     labels = Labels("About?", ["a", "b"], "tags")
     decision = decision_of((SCORE, [[0.25, 0.75]]), (labels, [[0.9, 0.1], [0.2, 0.8]]))
     lines = decision_text((SCORE, labels), decision, 60).splitlines()
-    assert lines[0] == "anger: 0.75 of 0 to 1, cross (confidence 50%)"
+    assert lines[0] == "anger: 0.75 of 0 to 1, cross (probability 75%)"
     assert [line.split()[0] for line in lines[1:3]] == ["calm", "cross"]
     assert lines[4] == "tags: a"
     assert [line.split()[:2] for line in lines[5:7]] == [["a", "90.0%"], ["b", "20.0%"]]
+
+
+@pytest.mark.parametrize(
+    ("tokens", "passes", "expected"),
+    [(1, 1, "1 token, 0 of them cached, 1 pass, "), (2, -1, "2 tokens, 0 of them cached, 12.3 ms")],
+)
+def test_numbers_have_nouns_in_the_right_form(tokens: int, passes: int, expected: str) -> None:
+    decision = decision_of((CHOICE, [[0.25, 0.75]]))
+    decision = replace(decision, usage=DecisionUsage(tokens, 0, passes, 0.0123))
+    assert expected in decision_text((CHOICE,), decision, 200)
 
 
 def test_options_beyond_the_limit_are_summed_up() -> None:
@@ -348,7 +362,7 @@ def test_options_beyond_the_limit_are_summed_up() -> None:
 def test_option_mass_and_abstention_are_shown() -> None:
     with_mass = decision_of((CHOICE, [[0.5, 0.5]]), option_mass=0.1)
     shown = decision_text((CHOICE,), with_mass, 80)
-    assert shown.startswith("team: billing (confidence 0%, option mass 10%)\n")
+    assert shown.startswith("team: billing (probability 50%, option mass 10%)\n")
     abstained = decision_of((CHOICE, [[0.5, 0.5]]), abstain_below=0.6)
     assert decision_text((CHOICE,), abstained, 80).startswith("team: abstained\n")
 
@@ -394,6 +408,52 @@ def test_a_table_is_decided_and_summarized(
     summary = eliza(*command, "--json").json
     assert (summary["rows"], summary["new_rows"], summary["errors"]) == (12, 0, 2)
     assert summary["answers"]["team"]["sales"] == teams.count("sales")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "options", "message"),
+    [
+        (
+            "in.csv",
+            "id;body\n1;x\n",
+            [],
+            "if ';' separates the fields of the file, pass --delimiter",
+        ),
+        ("in.csv", "id\tbody\n1\tx\n", [], r"pass --delimiter '\t'"),
+        ("in.csv", "id|body\n1|x\n", [], "pass --delimiter '|'"),
+        ("in.csv", "id;a, b;body\n1;x;y\n", [], "pass --delimiter ';'"),
+        ("in.tsv", "id,body\n1,x\n", [], "pass --delimiter ','"),
+        ("in.csv", "id,body\n1,x\n", ["--delimiter", ";"], "pass --delimiter ','"),
+        ("in.csv", "id,body\n1,x\n", ["--keep", "id, body"], "'id, body' names several: name one"),
+    ],
+)
+@pytest.mark.parametrize("command", ["decide", "evaluate", "calibrate"])
+def test_a_wrong_delimiter_or_list_of_columns_is_explained(
+    eliza: Run,
+    model: FakeDecider,
+    tmp_path: Path,
+    command: str,
+    name: str,
+    text: str,
+    options: list[str],
+    message: str,
+) -> None:
+    if command != "decide" and "--keep" in options:
+        pytest.skip("only decide has --keep")
+    table = tmp_path / name
+    table.write_text(text, encoding="utf-8")
+    asked = ["--column", "body", "--predicate", "x", "--output", str(tmp_path / "out.csv")]
+    assert message in eliza(command, str(table), *asked, *options, code=1).err
+
+
+def test_examples_with_another_delimiter_are_explained(
+    eliza: Run, model: FakeDecider, tmp_path: Path
+) -> None:
+    examples = tmp_path / "examples.csv"
+    examples.write_text("input;urgent\nx;yes\n", encoding="utf-8")
+    command = ["decide", "--input", "x", "--predicate", "It is urgent.", "--name", "urgent"]
+    said = eliza(*command, "--examples", str(examples), code=1).err
+    assert "';' seems to separate its fields; separate them by commas" in said
 
 
 def test_think_adds_the_reasoning_to_answers_and_tables(

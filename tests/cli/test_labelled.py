@@ -63,8 +63,8 @@ def test_a_decision_is_the_same_as_text_and_as_json(
     assert all(len(line) <= 70 for line in lines)
     assert "uncalibrated probabilities; " in out
     silent, wanted = run(*command, "--json").json["answers"]
-    assert lines[0].startswith(f"silent: {'yes' if silent['probability'] >= 0.5 else 'no'} (conf")
-    assert lines[4].startswith(f"wanted: {wanted['choice']} (confidence ")
+    assert lines[0].startswith(f"silent: {'yes' if silent['probability'] >= 0.5 else 'no'} (prob")
+    assert lines[4].startswith(f"wanted: {wanted['choice']} (probability ")
     assert 0.0 < wanted["option_mass"] <= 1.0
     assert sum(each["probability"] for each in wanted["probabilities"]) == pytest.approx(1.0)
 

@@ -30,8 +30,8 @@ from hypothesis import strategies as st
 from job_rows import stored
 from table_work import QUESTIONS, SETTINGS, decide
 
-from eliza_ffi.decisions.answers import Decision, DecisionUsage, answer_of
-from eliza_ffi.decisions.questions import Choice, Predicate
+from eliza_ffi.decisions.answers import Decision, DecisionUsage, answer_of, collect, expand
+from eliza_ffi.decisions.questions import Choice, Labels, Predicate
 from eliza_ffi.errors import (
     ChatTemplateError,
     ContextFullError,
@@ -462,6 +462,22 @@ def test_an_abstention_is_an_empty_answer_marked_for_review() -> None:
     counts = AnswerCounts(columns)
     counts.add(cells)
     assert counts.answers["q"] == {}
+    counts.add(columns.cells(TableRow(2, "x", {}), None, "too long"))
+    assert counts.unanswered == {"q": 1}
+
+
+def test_a_row_that_no_label_fits_counts_as_unanswered() -> None:
+    question = Labels("?", ["a", "b"], "q")
+    columns = OutputColumns([question])
+    counts = AnswerCounts(columns)
+    for low, high in ((0.1, 0.9), (0.1, 0.2)):
+        each = [
+            answer_of(predicate, [p, 1 - p])
+            for predicate, p in zip(expand(question), (low, high), strict=True)
+        ]
+        decision = Decision((collect(question, each),), DecisionUsage(0, 0, 0, 0.0))
+        counts.add(columns.cells(TableRow(1, "x", {}), decision))
+    assert (counts.answers["q"], counts.unanswered) == ({"b": 1}, {"q": 1})
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".tsv"])
