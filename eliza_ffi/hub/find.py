@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
+from difflib import get_close_matches
 from pathlib import Path
 
 from ..errors import ModelError
-from .caches import cached_file, model_files
+from .caches import cached_file, cached_models, model_files
 from .download import download
-from .names import HubName, listed, read_name, select
+from .names import SUFFIX, HubName, listed, read_name, select, stem_of
 
-__all__ = ["find_model", "name_for_workers"]
+__all__ = ["check_exists", "find_model", "name_for_workers"]
+
+MOST_NEAR = 3
+"""How many similar models the message about a missing one lists."""
 
 
 def find_model(
@@ -53,6 +58,29 @@ def find_model(
             f"the folder {read} has {len(found)} models: pass the path of one: {listed(found)}"
         )
     return str(files[found[0]]) if found else read
+
+
+def check_exists(read: str) -> None:
+    """Raise ModelError if a path does not exist. The message lists similar models."""
+    if os.path.lexists(read):
+        return
+    if address := re.search(r"(?:huggingface|hf)\.co/([\w.-]+/[\w.-]+)", read):
+        raise ModelError(
+            f"expected the name of a model without its site: {address[1]!r}, got {read!r}"
+        )
+    path = Path(read)
+    files = model_files(path.parent, f"*{SUFFIX}")
+    known = {stem_of(file): str(path.with_name(file)) for file in files}
+    for model in cached_models():
+        known.setdefault(stem_of(model.name.rpartition("/")[2]), model.name)
+    stem = stem_of(path.name.partition(":")[0])  # Ollama writes tags after a colon
+    near = [known[each] for each in known if stem.lower() in each.lower()]
+    near = (near or [known[each] for each in get_close_matches(stem, known)])[:MOST_NEAR]
+    hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
+    raise ModelError(
+        f"no such file or directory: {path.absolute()}; expected a {SUFFIX} file, a folder with "
+        f"one, or a model on Hugging Face, as org/repo or org/repo:QUANTIZATION{hint}"
+    )
 
 
 def name_for_workers(name: str | os.PathLike[str]) -> str:

@@ -12,6 +12,7 @@ from ..checks import check_path, check_text, wrong
 from ..errors import ModelError
 
 __all__ = [
+    "SUFFIX",
     "HubName",
     "hub_path",
     "listed",

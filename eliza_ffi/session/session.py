@@ -29,13 +29,14 @@ from ..checks import (
 )
 from ..choices.label_set import LabelSet
 from ..choices.prepared_labels import ChoiceCache, ChoiceTokens
-from ..errors import ChatTemplateError, ElizaError, NotSupportedError
-from ..hub import find_model
+from ..errors import ChatTemplateError, ElizaError, ModelError, NotSupportedError
+from ..hub import check_exists, find_model
 from ..library.binding import CffiBinding
 from ..library.loading import Library
 from ..library.protocol import Tokens
 from ..structured.guidance import Guidance
 from ..structured.token_texts import TokenSpeller, TokenTexts
+from ..terminal import counted
 from .lifecycle import Work
 from .scheduler import Scheduler
 from .threads import MOST_SLOTS, Threads
@@ -119,7 +120,11 @@ class Session:
         self._has_warned = False
         self._process = os.getpid()
         # Absolute, because the file may be opened again after the working directory has changed.
-        self._ctx = self.binding.create(str(Path(self.path).absolute()))
+        try:
+            self._ctx = self.binding.create(str(Path(self.path).absolute()))
+        except ModelError:
+            check_exists(self.path)
+            raise
         self.choices = ChoiceCache(partial(_label_tokens, self.binding, self._ctx))
         # The finalizer must not refer to the binding: the binding holds the callbacks, and a
         # callback may refer to an object that holds this session.
@@ -177,7 +182,7 @@ class Session:
         if model:
             n_params, size = model["n_params"] / 1e6, model["size_bytes"] / 2**20
             described = [str(model["description"]), f"{n_params:.3g} M weights, {size:.3g} MiB"]
-        return ", ".join([name, *described, f"{self.turns.n} slots"])
+        return ", ".join([name, *described, counted(self.turns.n, "slot")])
 
     def at_once(self, asked: int | None) -> int:
         """Return the maximum number of requests of a batch that run at the same time."""
