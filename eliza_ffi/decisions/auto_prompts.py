@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from ..checks import check_one_of, check_several
+from ..checks import check_one_of
 from ..errors import ChatTemplateError, ContextFullError, InvalidArgumentError
 from .asking import Asking, orders_of, score_work
 from .examples import UNTOLD, Examples, named_questions, read_examples
@@ -132,7 +132,7 @@ def as_examples(
     """
     if given is None or _is_read(given):
         return given or ()
-    examples: Examples = read_examples(questions, _pairs(questions, given))
+    examples: Examples = read_examples(questions, given)
     for i, row in enumerate(examples.targets):
         if (row == UNTOLD).all():
             raise InvalidArgumentError(f"example {i} answers none of the questions")
@@ -157,23 +157,6 @@ def _is_read(given: Any) -> bool:
         and all(isinstance(shot, Shot) for shot in each[1])
         for each in given
     )
-
-
-def _pairs(questions: Sequence[Question], given: Any) -> Any:
-    """Return examples whose answers are mappings from names to answers."""
-    if len(questions) != 1:
-        return given
-    given = check_several("examples", given, "a list of pairs of an input and a right answer")
-    name = questions[0].name or "0"
-    return [
-        (each[0], {name: each[1]})
-        if isinstance(each, Sequence)
-        and not isinstance(each, str)
-        and len(each) == 2
-        and not isinstance(each[1], Mapping)
-        else each
-        for each in given
-    ]
 
 
 def sample_of(inputs: Sequence[Any], n: int) -> list[Any]:

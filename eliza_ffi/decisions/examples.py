@@ -123,16 +123,15 @@ def level_of(question: Score, answer: Any) -> int:
     )
 
 
-def read_examples(
-    questions: Sequence[Question], examples: Iterable[tuple[Any, Mapping[str, Any]]]
-) -> Examples:
+def read_examples(questions: Sequence[Question], examples: Iterable[tuple[Any, Any]]) -> Examples:
     """Read labelled examples.
 
     Parameters
     ----------
     examples
         Pairs of an input and a mapping from question names to right answers. The name of an unnamed
-        question is its place, ``"0"`` for the first. The answer to a predicate is a bool, to a
+        question is its place, ``"0"`` for the first. If there is only one question, its right
+        answer can take the place of the mapping. The answer to a predicate is a bool, to a
         choice the value of the option, to a score the level in a form that :func:`level_of`
         accepts, and to labels a list of the labels that fit. A question is unanswered if its name
         is missing or its answer is None.
@@ -146,11 +145,12 @@ def read_examples(
     inputs, targets = [], []
     listed = check_several("examples", examples, "a list of pairs of an input and right answers")
     for place, example in enumerate(listed):
-        given, answers = _pair(place, example)
+        given, answers = _pair(place, example, list(by_name))
         unknown = [name for name in answers if name not in by_name]
         if unknown:
             raise InvalidArgumentError(
-                f"example {place} answers {unknown[0]!r}, but no question has that name"
+                f"example {place} answers {unknown[0]!r}, but no question has that name; the "
+                f"questions are {', '.join(map(repr, by_name))}"
             )
         inputs.append(given)
         row: list[int] = []
@@ -271,14 +271,22 @@ def _after(before: int, total: int, progress: Progress | None) -> Progress | Non
     return None if progress is None else lambda done, _: progress(before + done, total)
 
 
-def _pair(place: int, example: Any) -> tuple[Any, Mapping[str, Any]]:
+def _pair(place: int, example: Any, names: Sequence[str]) -> tuple[Any, Mapping[str, Any]]:
     is_pair = isinstance(example, Sequence) and not isinstance(example, str | bytes)
-    if not is_pair or len(example) != 2 or not isinstance(example[1], Mapping):
+    if not is_pair or len(example) != 2:
         raise InvalidArgumentError(
-            f"example {place} must be a pair of an input and a mapping from question names to "
-            f"right answers, got {found(example)}"
+            f"example {place} must be a pair of an input and "
+            f"{'a right answer' if len(names) == 1 else 'right answers'}, got {found(example)}"
         )
-    return example[0], example[1]
+    given, answers = example
+    if isinstance(answers, Mapping):
+        return given, answers
+    if len(names) == 1:
+        return given, {names[0]: answers}
+    raise InvalidArgumentError(
+        f"example {place}: expected a mapping from the questions {', '.join(map(repr, names))} to "
+        f"right answers, got {found(answers)}"
+    )
 
 
 def _targets(question: Question, answer: Any) -> list[int]:

@@ -74,7 +74,7 @@ MOST_FOLDS = 5
 def calibrate(
     model: Any,
     questions: Any,
-    examples: Iterable[tuple[Any, Mapping[str, Any]]],
+    examples: Iterable[tuple[Any, Any]],
     *,
     method: CalibrationMethod | Literal["auto"] = "temperature",
     rule: Rule = "legal",

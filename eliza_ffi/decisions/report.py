@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..checks import check_callback, check_path, check_whole
 from ..errors import InvalidArgumentError
 from ..session.requests import check_keywords
-from ..terminal import printable, text_table, wrap
+from ..terminal import counted, printable, text_table, wrap
 from .asking import check_model
 from .auto_prompts import N_SAMPLE, sample_of, settings_of_prompts
 from .calibration import DEFAULT_PROMPT, Calibration, as_calibration, prompt_name, rule_of
@@ -138,7 +138,7 @@ class DecisionReport:
             return self.prompt
         parts = [self.prompt_format, self.prompt_order, f"prior {self.prior}"]
         if self.n_examples:
-            parts.append(f"{self.n_examples} examples")
+            parts.append(counted(self.n_examples, "example"))
         return f"{self.prompt} ({', '.join(parts)})"
 
     def to_json(self) -> dict[str, Any]:
@@ -176,7 +176,7 @@ class DecisionReport:
 def evaluate(
     model: Any,
     questions: Any,
-    examples: Iterable[tuple[Any, Mapping[str, Any]]],
+    examples: Iterable[tuple[Any, Any]],
     *,
     calibration: Calibration | str | os.PathLike[str] | None = None,
     rule: Rule | None = None,

@@ -310,7 +310,7 @@ def test_malformed_examples_are_rejected(tiny_model: Model, examples: Any, messa
 
 
 def test_examples_of_several_questions_need_mappings(tiny_model: Model) -> None:
-    with pytest.raises(InvalidArgumentError, match="a mapping from question names"):
+    with pytest.raises(InvalidArgumentError, match="a mapping from the questions"):
         tiny_model.decide("x", [TEAM, ANGRY], examples=[("x", "sales")])
 
 

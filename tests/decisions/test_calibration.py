@@ -248,13 +248,25 @@ def test_right_answers_become_indices_of_options() -> None:
         ({"topics": "sport"}, "to labels must be a list of the labels that fit, got 'sport'"),
         ({"topics": ["art"]}, "expected one of 'sport', 'money', got 'art'"),
         ({"tune": "sad"}, "example 1 answers 'tune', but no question has that name"),
-        ("calm", "example 1 must be a pair of an input and a mapping"),
+        (
+            "calm",
+            "example 1: expected a mapping from the questions 'urgent', 'tone', 'mood', 'topi",
+        ),
     ],
 )
 def test_malformed_answers_are_rejected(answers: Any, reason: str) -> None:
     with pytest.raises(InvalidArgumentError) as raised:
         read_examples([URGENT, TONE, MOOD, TOPICS], [("w", {}), ("x", answers)])
     assert reason in str(raised.value)
+
+
+def test_a_single_question_takes_right_answers_without_its_name() -> None:
+    for question, answer in ((TONE, "sad"), (URGENT, True), (MOOD, 2), (TOPICS, ["money"])):
+        name = question.name
+        assert name is not None
+        alone = read_examples([question], [("w", answer), ("x", None)])
+        by_name = read_examples([question], [("w", {name: answer}), ("x", {})])
+        assert alone.targets.tolist() == by_name.targets.tolist()
 
 
 @pytest.mark.parametrize("example", ["x", ("x", {}, {})])
