@@ -125,6 +125,8 @@ def _unknown_argument(given: str, parser: argparse.ArgumentParser) -> str:
     known = re.findall(r"--[a-z-]+", parser.format_help())
     if given.startswith("-"):
         given = given.partition("=")[0]  # without the value, which may be a key
+    elif "--prompt" in known:
+        return f"{parser.prog} has no argument {given!r}: give a prompt with --prompt"
     near = [OTHER_NAMES[given]] if OTHER_NAMES.get(given) in known else []
     near = near or difflib.get_close_matches(given, known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"see {parser.prog} --help"

@@ -272,13 +272,10 @@ def _question(kind: str, text: str, parts: Mapping[str, list[str]]) -> Question:
     name = names[0] if names else None
     for given in (text, *itertools.chain.from_iterable(parts.values())):
         check_utf8(given, f"--{kind} or one of its options")
-    for option in ("choice", "level"):
-        values = parts.get(option, [])
-        if len(values) == 1 and "," in values[0]:
-            raise UsageError(
-                f"expected 2 or more --{option} options, got one, {values[0]!r}: repeat --{option} "
-                f"for each"
-            )
+    for option in parts.keys() - {"name"}:
+        if (n := len(parts[option])) < 2:
+            hint = f": repeat --{option} for each" if "," in "".join(parts[option]) else ""
+            raise UsageError(f"--{kind} {text!r} needs 2 or more --{option} options, got {n}{hint}")
     if kind == "predicate":
         return Predicate(text, name)
     if kind == "ask":

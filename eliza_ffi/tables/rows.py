@@ -97,7 +97,7 @@ def check_column(table: InputTable, column: str) -> None:
         if other:
             hint = f"if {other!r} separates the fields of the file, pass --delimiter {other!r}"
         elif len(parts) > 1 and set(parts) <= set(table.columns):
-            hint = f"{column!r} names several: name one, and repeat --keep to copy more"
+            hint = f"{column!r} names several columns: name one (--keep can be repeated)"
         else:
             hint = did_you_mean(column, table.columns)
         raise InvalidArgumentError(

@@ -411,6 +411,10 @@ ONE_LABEL = ["choose", "--prompt", "x", "--choice", "a"]
         (["decide", "--output"], "--output: expected one argument; see eliza-ffi decide --help"),
         (["decide", "--inptu", "x"], "decide has no argument '--inptu': did you mean --input?"),
         (["choose", "--chioce=a"], "choose has no argument '--chioce': did you mean --choice?"),
+        (
+            ["choose", "Hello!", "--choice", "a"],
+            "no argument 'Hello!': give a prompt with --prompt",
+        ),
         (["choose", "--label", "a"], "no argument '--label': did you mean --choice?"),
         (["rank", "--input=x"], "no argument '--input': did you mean --prompt?"),
         (["demo", "--xyz"], "demo has no argument '--xyz': see eliza-ffi demo --help"),

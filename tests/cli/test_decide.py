@@ -126,9 +126,9 @@ def test_a_question_file_can_be_toml(tmp_path: Path) -> None:
             ["--predicate", "x", "--name", "a", "--name", "b"],
             "--name 'b': the question is already named 'a'",
         ),
-        (["--ask", "x", "--choice", "a"], "2 to 100000 options"),
-        (["--ask", "x", "--choice", "a,b"], "got one, 'a,b': repeat --choice for each"),
-        (["--score", "x", "--level", "a,b"], "got one, 'a,b': repeat --level for each"),
+        (["--ask", "x"], "--ask 'x' needs 2 or more --choice options, got 0"),
+        (["--ask", "x", "--choice", "a,b"], "--choice options, got 1: repeat --choice for each"),
+        (["--score", "x", "--level", "a,b"], "--level options, got 1: repeat --level for each"),
         (["--predicate", "x", "--prompt", "y"], "no argument '--prompt': did you mean --input?"),
         (
             ["--predicate", "x", "--questions", "q.json"],
@@ -424,7 +424,12 @@ def test_a_table_is_decided_and_summarized(
         ("in.csv", "id;a, b;body\n1;x;y\n", [], "pass --delimiter ';'"),
         ("in.tsv", "id,body\n1,x\n", [], "pass --delimiter ','"),
         ("in.csv", "id,body\n1,x\n", ["--delimiter", ";"], "pass --delimiter ','"),
-        ("in.csv", "id,body\n1,x\n", ["--keep", "id, body"], "'id, body' names several: name one"),
+        (
+            "in.csv",
+            "id,body\n1,x\n",
+            ["--keep", "id, body"],
+            "'id, body' names several columns: name one",
+        ),
     ],
 )
 @pytest.mark.parametrize("command", ["decide", "evaluate", "calibrate"])

@@ -69,6 +69,17 @@ def test_a_decision_is_the_same_as_text_and_as_json(
     assert sum(each["probability"] for each in wanted["probabilities"]) == pytest.approx(1.0)
 
 
+def test_the_summary_of_a_table_counts_abstentions(run: Run, table: str) -> None:
+    command = ["decide", table, "--column", "body", *ASKED, "--output", "out.csv"]
+    command += ["--abstain-below", "1"]
+    facts = dict(line.split(None, 1) for line in run(*command).out.splitlines())
+    assert (facts["rows"], facts["errors"]) == ("25", "1")
+    assert facts["silent"] == facts["wanted"] == "no answer 24"
+    summary = run(*command, "--json").json
+    assert summary["answers"] == {"silent": {}, "wanted": {}}
+    assert summary["unanswered"] == {"silent": 24, "wanted": 24}
+
+
 def test_a_dry_run_prints_the_prompts_without_asking_the_model(
     run: Run, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
