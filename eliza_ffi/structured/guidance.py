@@ -6,6 +6,8 @@ import functools
 import json
 import re
 import threading
+import time
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -24,6 +26,10 @@ __all__ = ["Guidance", "GuidanceMasks", "GuidanceSource"]
 MOST_KEPT = 64
 """The maximum number of compiled constraints in a model's cache. The cache drops the least recently
 used constraint."""
+
+MOST_KEPT_SECONDS = 10.0
+"""The maximum CPU time that compiling all constraints in the cache took, except the newest one. It
+bounds their memory, which llguidance does not report: about 130 MB for each second."""
 
 LONGEST_ENDING = 256
 """The search for a short ending stops after this many tokens."""
@@ -205,7 +211,7 @@ class Guidance:
         self._read_vocabulary = vocabulary
         self._tokenizer: Any = None
         self._number_tokens: NumberTokens | None = None
-        self._kept = functools.lru_cache(MOST_KEPT)(self._compiled)
+        self._kept: OrderedDict[Any, tuple[GuidanceMasks, float]] = OrderedDict()
         self._lock = threading.Lock()
 
     def json_schema(self, schema: Mapping[str, Any] | bool) -> GuidanceMasks:
@@ -283,8 +289,20 @@ class Guidance:
         limit: tuple[int, tuple[bytes, ...]] | None = None,
         relaxed: tuple[str, ...] = (),
     ) -> GuidanceMasks:
+        key = kind, grammar, limit, relaxed
         with self._lock:
-            return self._kept(kind, grammar, limit, relaxed)
+            if key not in self._kept:
+                begin = time.thread_time()
+                masks = self._compiled(*key)
+                self._kept[key] = masks, time.thread_time() - begin
+            self._kept.move_to_end(key)
+            while len(self._kept) > 1 and not self._fits():
+                self._kept.popitem(last=False)
+            return self._kept[key][0]
+
+    def _fits(self) -> bool:
+        seconds = sum(seconds for _, seconds in self._kept.values())
+        return len(self._kept) <= MOST_KEPT and seconds <= MOST_KEPT_SECONDS
 
     def _compiled(
         self,

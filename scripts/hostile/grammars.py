@@ -1,4 +1,4 @@
-"""Ambiguous, large and deep grammars, and the triggers of lazy grammars."""
+"""Ambiguous, large and deep grammars and shapes, and the triggers of lazy grammars."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from stage import CHAT, PROMPT, Stage
 from eliza_ffi import Gbnf, Sampling
 from eliza_ffi.errors import ElizaError, GenerationCancelled
 from eliza_ffi.library.protocol import StreamConfig
+from eliza_ffi.structured import Lark, Regex
 
 from .case import Broken, Case, Must
 
@@ -68,6 +69,45 @@ PATTERNS = {
     "a long alternation": "|".join(f"word{i}" for i in range(20_000)),
     "an invalid expression": "[",
 }
+
+
+NUMBERS = {"2^31": 2**31, "2^63": 2**63, "10^30": 10**30, "a tiny number": 5e-324}
+TYPE_OF = {
+    **dict.fromkeys(("multipleOf", "minimum", "maximum", "exclusiveMinimum"), "number"),
+    **dict.fromkeys(("minLength", "maxLength"), "string"),
+    **dict.fromkeys(("minItems", "maxItems", "minContains"), "array"),
+    **dict.fromkeys(("minProperties", "maxProperties"), "object"),
+}
+SHAPES: dict[str, Any] = {
+    **{name: Regex(pattern) for name, pattern in PATTERNS.items()},
+    **{
+        f"{keyword} of {name}": {"type": kind, keyword: number}
+        for keyword, kind in TYPE_OF.items()
+        for name, number in NUMBERS.items()
+    },
+    "two multiples without a common factor": {
+        "allOf": [{"multipleOf": 9973}, {"multipleOf": 9967}]
+    },
+    "a multiple in a Lark grammar": Lark('start: %json {"multipleOf": 2147483648}'),
+    "7,000 long repetitions": Regex("a{1000}" * 7000),
+    "3,000 rules at the same place": Lark(
+        "start: "
+        + " | ".join(f"r{i}" for i in range(3000))
+        + "".join(f'\nr{i}: "x" r{(7 * i + 1) % 3000} | "x"' for i in range(3000))
+    ),
+    "30 references, each to two others": {
+        "$ref": "#/$defs/0",
+        "$defs": {
+            **{str(i): {"anyOf": [{"$ref": f"#/$defs/{i + 1}"}] * 2} for i in range(30)},
+            "30": {"type": "null"},
+        },
+    },
+}
+
+
+def _filled(shape: Any, stage: Stage) -> str:
+    text: str = stage.model.fill(PROMPT, shape, max_tokens=20, on_limit="close").text
+    return text
 
 
 def _one_token(grammar: str, stage: Stage) -> str:
@@ -226,18 +266,13 @@ CASES = (
         }.items()
     ),
     *(
-        Case(
-            f"trigger: {name}",
-            partial(_triggered, "pattern", pattern),
-            seconds=3,
-            neighbour=True,
-        )
-        for name, pattern in PATTERNS.items()
+        Case(f"shape: {name}", partial(_filled, shape), seconds=3, mib=300, neighbour=True)
+        for name, shape in SHAPES.items()
     ),
     *(
         Case(
-            f"trigger: {name}, on a small stack",
-            partial(_on_small_stack, partial(_triggered, "pattern", PATTERNS[name])),
+            f"shape: {name}, on a small stack",
+            partial(_on_small_stack, partial(_filled, SHAPES[name])),
             seconds=3,
         )
         for name in (

@@ -17,6 +17,7 @@ from eliza_ffi._resources import default_model_path
 from eliza_ffi.errors import NativeFault
 from eliza_ffi.model import Model
 from eliza_ffi.structured import Guidance
+from eliza_ffi.structured import guidance as guidance_module
 
 SCHEMA = {
     "type": "object",
@@ -119,6 +120,19 @@ def test_compiled_constraints_are_cached(tiny_model: Model) -> None:
     guidance = tiny_model.session.guidance()
     assert guidance.json_schema(SCHEMA) is guidance.json_schema(dict(SCHEMA))
     assert guidance.regex("x+") is not guidance.lark('start: "x"')
+
+
+def test_the_memory_of_cached_constraints_is_bounded(
+    tiny_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The cache drops constraints that took long to compile, because they take much memory."""
+    guidance = tiny_model.session.guidance()
+    first = guidance.regex("a{50}{1000}")
+    assert guidance.regex("a{50}{1000}") is first
+    monkeypatch.setattr(guidance_module, "MOST_KEPT_SECONDS", 1e-6)
+    newest = guidance.regex("a{51}{1000}")
+    assert guidance.regex("a{51}{1000}") is newest
+    assert guidance.regex("a{50}{1000}") is not first
 
 
 def test_all_constraints_share_one_tokenizer(
