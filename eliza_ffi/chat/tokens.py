@@ -235,8 +235,8 @@ def _before(text: str, end: str) -> str:
 def _indistinct(forged: str) -> InvalidArgumentError:
     return InvalidArgumentError(
         f"the messages spell the control token {forged!r}, and with this chat template it cannot "
-        "be distinguished from the template's own control tokens: remove it from the messages; if "
-        "it is meant as a control token, pass Model.chat_template.render(messages) as the prompt"
+        "be distinguished from the template's own control tokens: remove it from the "
+        "messages, or put a space into it"
     )
 
 

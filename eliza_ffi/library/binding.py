@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -511,7 +511,8 @@ class CffiBinding:
             If `texts` is empty, has an empty or repeated string, or has a string that the tokenizer
             cannot represent exactly.
         """
-        return self._prepared(ctx, "prepare_choices", _json_of("texts", texts), len(texts))
+        prepared = self._prepared(ctx, "prepare_choices", _json_of("texts", texts), len(texts))
+        return replace(prepared, texts=texts)
 
     def prepare_token_trie(self, ctx: Any, payload: str | bytes, n: int) -> PreparedChoices:
         """Parse a payload with `n` leaves once, for use in any number of spans.

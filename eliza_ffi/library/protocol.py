@@ -76,11 +76,14 @@ class PreparedChoices:
         The number of tokens of the longest choice.
     n : int
         The number of choices.
+    texts : sequence of str
+        The choices; empty if they come from a payload.
     """
 
     handle: Any
     longest: int
     n: int
+    texts: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

@@ -160,7 +160,8 @@ class GenerationRun:
             )
             return False
         try:
-            getattr(self._binding, setter)(stream, labels, mode)
+            with self._lifecycle.naming_label((0, labels)):
+                getattr(self._binding, setter)(stream, labels, mode)
         except TokenTrieError as error:
             if self.args.on_refused_choices == "raise":
                 raise

@@ -8,11 +8,12 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any, Generic, Protocol, TypeVar
 
-from ..errors import GenerationCancelled
+from ..checks import short_repr
+from ..errors import ContextFullError, GenerationCancelled, TokenTrieError
 from ..library.binding import CffiBinding
-from ..library.protocol import StreamConfig, Tokens
+from ..library.protocol import PreparedChoices, StreamConfig, Tokens
 
-__all__ = ["Current", "Lifecycle", "Work", "open_stream"]
+__all__ = ["Current", "Lifecycle", "Work", "n_ctx_of", "open_stream"]
 
 Run = TypeVar("Run", bound="Cancellable")
 Step = TypeVar("Step")
@@ -34,6 +35,14 @@ def open_stream(binding: CffiBinding, ctx: Any, config: StreamConfig) -> Iterato
         yield stream
     finally:
         binding.close(stream)
+
+
+def n_ctx_of(binding: CffiBinding, ctx: Any) -> int | None:
+    """Return the length of a context in tokens; None if the library does not report it."""
+    if not binding.supports("describe"):
+        return None
+    n = binding.describe(ctx).get("passes", {}).get("n_ctx", 0)
+    return int(n) or None
 
 
 class Cancellable(Protocol):
@@ -146,6 +155,33 @@ class Lifecycle:
                 self._binding.set_sampling(stream, sampling)
             self.run(lambda: self._binding.prefill(stream, tokens), len(tokens))
             yield stream
+
+    @contextmanager
+    def naming_label(self, *labels: tuple[int, Any]) -> Iterator[None]:
+        """Name the longest label in the error if labels do not fit into the context.
+
+        `labels` are pairs of the number of tokens before the labels, and the tokenized labels.
+        """
+        try:
+            yield
+        except (ContextFullError, TokenTrieError) as error:
+            n_ctx = n_ctx_of(self._binding, self._ctx) or 0
+            for n_before, each in labels:
+                if not isinstance(each, PreparedChoices) or not each.texts:
+                    continue
+                if n_before < n_ctx < n_before + each.longest:
+                    size = f"{each.longest:,} tokens"
+                    if n_before:
+                        size += f" after a prompt of {n_before:,}"
+                    raise type(error)(
+                        f"the label {self._longest(each)} has {size}, which do not fit the context "
+                        f"of {n_ctx:,} tokens"
+                    ) from error
+            raise
+
+    def _longest(self, labels: PreparedChoices) -> str:
+        tokenize = self._binding.tokenize
+        return short_repr(max(labels.texts, key=lambda text: len(tokenize(self._ctx, text))))
 
     def run(self, call: Callable[[], Result], n_tokens: int) -> Result:
         """Run a native call that decodes about `n_tokens` tokens, and return its result.

@@ -169,9 +169,10 @@ class RankRun:
         else:
             assert isinstance(labels, PreparedChoices)
             rank, n_labels = partial(self._binding.rank, stream, labels), labels.n
-        return self._lifecycle.run(
-            partial(rank, k=k, groups=groups, max_passes=max_passes), n_labels
-        )
+        rank = partial(rank, k=k, groups=groups, max_passes=max_passes)
+        n_before = len(self._request.generation.prompt_tokens)
+        with self._lifecycle.naming_label((n_before, labels)):
+            return self._lifecycle.run(rank, n_labels)
 
     def _levels(self, stream: Any, found: Ranking) -> tuple[RankLevel, ...]:
         """Return the levels of the first label or group, without further forward passes."""

@@ -674,7 +674,7 @@ def choice_of(
     # Check the finish reason first, because a truncated label may be equal to a shorter label.
     if result.finish_reason == "context_full":
         raise ContextFullError(
-            f"the context was full inside a label, after {result.text!r}: "
+            f"the context was full inside a label, after {short_repr(result.text)}: "
             f"shorten the prompt or raise n_ctx"
         )
     if result.finish_reason == "length":
@@ -682,13 +682,13 @@ def choice_of(
         room = "" if longest is None else f", or raise it to {longest}, the longest label's length"
         raise InvalidArgumentError(
             f"max_tokens={args.max_tokens} ended the generation inside a label, after "
-            f"{result.text!r}: leave it at 0{room}"
+            f"{short_repr(result.text)}: leave it at 0{room}"
         )
     index = _chosen(labels, args, result)
     if index is None:
         raise NativeFault(
             f"the generated text must be one of the {len(labels.texts)} labels, got "
-            f"{result.text!r} (finish reason {result.finish_reason})"
+            f"{short_repr(result.text)} (finish reason {result.finish_reason})"
         )
     stats = result.stats
     logprob = math.nan if result.leaf is None else result.leaf.logprob

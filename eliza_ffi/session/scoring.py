@@ -189,7 +189,12 @@ class ScoreRun:
             for ending in prompt.endings
             if ending.k is None and isinstance(ending.choices, PreparedChoices)
         ]
-        with self._lifecycle.prefilled(generation.config(), generation.prompt_tokens) as stream:
+        n_prompt = len(generation.prompt_tokens)
+        labels = [(n_prompt + len(each.tokens), each.choices) for each in prompt.endings]
+        with (
+            self._lifecycle.prefilled(generation.config(), generation.prompt_tokens) as stream,
+            self._lifecycle.naming_label(*labels),
+        ):
             if scored:
                 score = partial(
                     self._binding.score_endings,

@@ -37,7 +37,7 @@ from ..library.protocol import Tokens
 from ..structured.guidance import Guidance
 from ..structured.token_texts import TokenSpeller, TokenTexts
 from ..terminal import counted
-from .lifecycle import Work
+from .lifecycle import Work, n_ctx_of
 from .scheduler import Scheduler
 from .threads import MOST_SLOTS, Threads
 from .turns import Turns
@@ -228,7 +228,7 @@ class Session:
 
     def n_ctx(self) -> int | None:
         """Return the length of the context in tokens; None if the library does not report it."""
-        return _n_ctx(self.binding, self.ctx)
+        return n_ctx_of(self.binding, self.ctx)
 
     def close(self) -> None:
         """Free the model and cancel running generations. Closing twice is harmless."""
@@ -351,13 +351,6 @@ def _frame(binding: CffiBinding, ctx: Any) -> str:
         return frame_of(template_of_model(binding.describe(ctx)["model"]))
     except (ChatTemplateError, NotSupportedError):
         return ""
-
-
-def _n_ctx(binding: CffiBinding, ctx: Any) -> int | None:
-    if not binding.supports("describe"):
-        return None
-    n = binding.describe(ctx).get("passes", {}).get("n_ctx", 0)
-    return int(n) or None
 
 
 def _token_texts(speller: TokenSpeller, binding: CffiBinding, ctx: Any) -> TokenTexts:

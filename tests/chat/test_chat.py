@@ -549,8 +549,10 @@ def test_indistinguishable_control_tokens_are_an_error() -> None:
     # This template examines single characters, so the markers change its output.
     source = "<u>{% if messages[0].content[0] == '<' %}tag {% endif %}{{ messages[0].content }}<e>"
     assert shown(source, [user("<b>")], "<u>", "<e>") == ["[<u>]", "tag <b>", "[<e>]"]
-    with pytest.raises(InvalidArgumentError, match="spell the control token '<e>'"):
+    with pytest.raises(InvalidArgumentError, match="spell the control token '<e>'") as raised:
         shown(source, [user("<e>")], "<u>", "<e>")
+    # The message also reaches clients over HTTP, which cannot call Python methods.
+    assert str(raised.value).endswith("remove it from the messages, or put a space into it")
 
 
 def test_control_tokens_that_overlap_are_an_error() -> None:

@@ -15,7 +15,12 @@ import pytest
 from eliza_ffi import AsyncModel, Gbnf, Model, Skeleton
 from eliza_ffi.decisions import Calibration, Choice, Labels, Predicate, Score, calibrate, evaluate
 from eliza_ffi.elizaos import ActionSkeleton
-from eliza_ffi.errors import InvalidArgumentError, ModelError
+from eliza_ffi.errors import (
+    ContextFullError,
+    InvalidArgumentError,
+    ModelError,
+    TokenTrieError,
+)
 from eliza_ffi.library.loading import Library
 from eliza_ffi.sampling import Sampling
 
@@ -403,3 +408,38 @@ def test_a_set_is_no_list_of_options(face: Face) -> None:
     ):
         assert said(call).endswith("sort it first, because a set has no fixed order")
     assert run(face.choose("x", {"a": 1, "b": 2}.keys())).value in options
+
+
+def test_a_label_longer_than_the_context_is_named(library: Library) -> None:
+    long = "too long " * 100
+    labels = ["short", long]
+    question = Choice("Which?", labels)
+
+    def write(given: str, asked: Any) -> str:
+        return given
+
+    with Model(library=library, n_ctx=256, n_threads=1) as model:
+        n = len(model.tokenize(long))
+        for call, kind in (
+            (lambda: model.choose("x", labels), TokenTrieError),
+            (lambda: model.choose("x", labels, mode="greedy"), TokenTrieError),
+            (lambda: model.choose_many(["x"], labels, probabilities=True), TokenTrieError),
+            (lambda: model.rank("x", labels, 1), ContextFullError),
+            (lambda: model.decide("x", question, prompt=write), ContextFullError),
+        ):
+            text = said(call, kind)
+            assert text.startswith(f"the label 'too long too long {'too long ' * 4}"[:60])
+            assert f"has {n} tokens" in text
+            assert text.endswith("which do not fit the context of 256 tokens")
+        # A prompt that does not fit even without a label is another error.
+        assert "label" not in said(lambda: model.rank("x " * 400, labels, 1), ContextFullError)
+
+
+def test_an_error_inside_a_label_is_short(library: Library) -> None:
+    labels = ["a" * 1000 + "b", "a" * 1000 + "c"]
+    with Model(library=library, n_ctx=256, n_threads=1) as model:
+        text = said(
+            lambda: model.choose("x", labels, tokenization="any", mode="greedy"), ContextFullError
+        )
+    assert "the context was full inside a label" in text
+    assert len(text) < 200
