@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ..checks import check_flag
@@ -14,7 +13,6 @@ from ..decisions.calibration import as_calibration
 from ..decisions.deciding import DecideSettings, settings_for
 from ..decisions.fingerprint import fingerprint_of
 from ..decisions.input_prior import with_input_prior
-from ..decisions.prompts import check_one_input
 from ..decisions.questions import Question, with_top
 from ..decisions.reasoning import decision_job, inputs_at_once
 from ..decisions.wire import as_questions
@@ -24,6 +22,7 @@ from ..session.batches import Job, run_many
 from ..tables.columns import ERROR, ROW, OutputColumns, answer_parts, cell_text
 from ..tables.job import input_of
 from ..tables.parquet import load_pyarrow
+from ..tables.row_decider import RowDecider
 from ..tables.rows import TableRow, json_value
 from .batch import (
     arrow_table,
@@ -45,8 +44,6 @@ Outcome = Decision | Exception
 """A decision, or the error of a single row."""
 
 ANSWERS = "answers"
-
-TEST_INPUT = "a test"
 
 
 class DeciderActor:
@@ -145,12 +142,7 @@ class DeciderActor:
             "calibration": as_calibration(own.get("calibration")),
         }
         if self._questions:
-            # Wrong questions or settings would fail in every row, so fail before the first one.
-            self._settings = settings_for(
-                self._model.session, self._questions, self._given, inputs=sample
-            )
-            test = replace(self._settings, think=min(self._settings.think, 1))
-            decision_job(self._model.session, TEST_INPUT, self._questions, test).run()
+            self._rows = RowDecider(self._model, self._questions, self._given, sample)
 
     @property
     def described(self) -> dict[str, Any]:
@@ -163,7 +155,7 @@ class DeciderActor:
         """
         if not self._questions:
             raise InvalidArgumentError("described requires questions, not questions_column")
-        return {"model": fingerprint_of(self._model), **self._settings.described()}
+        return {"model": fingerprint_of(self._model), **self._rows.described}
 
     def decide(self, inputs: Sequence[Any]) -> list[Outcome]:
         """Return a decision for each input, or the error of this input.
@@ -175,13 +167,8 @@ class DeciderActor:
         ElizaError
             If a failure does not concern a single input.
         """
-
-        def job(given: Any) -> Job[Decision]:
-            check_one_input(given)
-            return decision_job(self._model.session, given, self._questions, self._settings)
-
         good = [each for each in inputs if not isinstance(each, Exception)]
-        found = iter(_run_each(self._model, good, job, self._settings.think))
+        found = iter(_run_each(good, self._rows.job, self._rows.at_once))
         return [each if isinstance(each, Exception) else or_raised(next(found)) for each in inputs]
 
     def __call__(self, batch: Any) -> Any:
@@ -231,18 +218,18 @@ def decide_each(
         return decision_job(model.session, given, own, checked)
 
     pairs = zip(inputs, questions, strict=True)
-    found = _run_each(model, pairs, start, settings.get("think", 0))
+    found = _run_each(pairs, start, inputs_at_once(model.session, settings.get("think", 0), None))
     return [or_raised(each) for each in found]
 
 
 def _run_each(
-    model: Model, items: Iterable[Any], start: Callable[[Any], Job[Decision]], think: int
+    items: Iterable[Any], start: Callable[[Any], Job[Decision]], at_once: int
 ) -> list[Any]:
     """Run the jobs of all items, and return their results or exceptions."""
     return run_many(
         items,
         start,
-        at_once=inputs_at_once(model.session, think, None),
+        at_once=at_once,
         total=None,
         progress=None,
         return_exceptions=True,

@@ -15,6 +15,7 @@ from ..decisions.input_prior import fit_input_prior, with_input_prior
 from ..decisions.prompts import as_one_input
 from ..decisions.questions import Question
 from ..decisions.reasoning import decision_job, inputs_at_once
+from ..session.batches import Job
 
 __all__ = ["RowDecider"]
 
@@ -22,7 +23,7 @@ TEST_INPUT = "a test"
 
 
 class RowDecider:
-    """Answer the same questions about one input after the other, on several threads.
+    """Answer the same questions about many inputs, several at the same time.
 
     Parameters
     ----------
@@ -30,7 +31,7 @@ class RowDecider:
         The keyword arguments of :meth:`~eliza_ffi.Model.decide`. With ``prior="inputs"``, call
         :meth:`fit_prior` or :meth:`use_prior` before the first row.
     sample
-        Some of the inputs, whose tokens are counted for ``prompt_order="auto"``.
+        Some of the inputs, whose tokens are counted for ``prompt_order="auto"``; None = unknown.
 
     Attributes
     ----------
@@ -52,7 +53,7 @@ class RowDecider:
         model: Any,
         questions: Sequence[Question],
         settings: DecideSettings | Mapping[str, Any],
-        sample: Sequence[Any],
+        sample: Sequence[Any] | None,
     ) -> None:
         self._model = model
         self._questions = questions
@@ -64,7 +65,7 @@ class RowDecider:
         self._use({**settings, "prior": None} if is_from_inputs else settings)
         self.described = self._settings.described()
         self.at_once = inputs_at_once(model.session, self._settings.think, None)
-        self._decide(TEST_INPUT, replace(self._settings, think=min(self._settings.think, 1)))
+        self._job(TEST_INPUT, replace(self._settings, think=min(self._settings.think, 1))).run()
 
     def fit_prior(self, inputs: Sequence[Any]) -> None:
         """Divide the probabilities of all rows by a prior of these inputs."""
@@ -73,15 +74,19 @@ class RowDecider:
     def use_prior(self, prior: Calibration) -> None:
         """Divide the probabilities of all rows by a prior that was fitted before."""
         self.prior = prior
-        own = ("option_mass", "abstain_below", "think")
+        own = ("option_mass", "abstain_below", "think", "cache")
         kept = {name: self._given[name] for name in own if name in self._given}
         self._use({"calibration": prior, **kept})
 
     def decide(self, given: Any) -> Decision:
         """Answer the questions about the input of a row. Several threads may call this."""
         settings = self._doubts.settings_of(next(self._numbers), self._settings)
-        decision: Decision = self._doubts.seen(self._decide(as_one_input(given), settings))
+        decision: Decision = self._doubts.seen(self._job(given, settings).run())
         return decision
+
+    def job(self, given: Any) -> Job[Decision]:
+        """Return the job that answers the questions about the input of a row."""
+        return self._job(given, self._settings)
 
     def reasons_to_doubt(self) -> list[str]:
         """Return what suggests that the prompt does not work."""
@@ -96,5 +101,5 @@ class RowDecider:
         )
         self._doubts = Doubts(session, self._questions, self._settings)
 
-    def _decide(self, given: Any, settings: Settings) -> Decision:
-        return decision_job(self._model.session, given, self._questions, settings).run()
+    def _job(self, given: Any, settings: Settings) -> Job[Decision]:
+        return decision_job(self._model.session, as_one_input(given), self._questions, settings)

@@ -16,6 +16,7 @@ from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Score
 from eliza_ffi.decisions.wire import as_questions
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.library.protocol import StreamConfig
+from eliza_ffi.tables.row_decider import RowDecider
 
 F32: Any = {"cache": CacheOptions(type_k="f32", type_v="f32")}
 CLOSE = 2e-5
@@ -93,10 +94,14 @@ def test_the_prompts_of_a_saved_prior_can_be_shown(plain_model: Model, tmp_path:
     assert found == expected
 
 
+@pytest.mark.parametrize("method", ["decide", "decide_many", "rows of a table"])
 def test_the_prior_uses_the_slot_and_the_cache_of_the_decisions(
-    plain_model: Model, monkeypatch: pytest.MonkeyPatch
+    plain_model: Model, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
-    """Before, the prior ignored `cache`."""
+    """Before, the prior of decide_many ignored `cache`, and so did the rows of a table."""
+    cache = CacheOptions(slot=1, type_k="f32", type_v="f32")
+    questions = as_questions(TEAM)
+    fitted = fit_input_prior(plain_model, questions, INPUTS, {"cache": cache})
     configs = []
     open_stream = plain_model.binding.open
 
@@ -105,9 +110,17 @@ def test_the_prior_uses_the_slot_and_the_cache_of_the_decisions(
         return open_stream(ctx, config)
 
     monkeypatch.setattr(plain_model.binding, "open", recorded)
-    cache = CacheOptions(slot=1, type_k="f32", type_v="f32")
-    plain_model.decide_many(INPUTS, TEAM, prior="inputs", cache=cache)
-    assert len(configs) >= 2 * len(INPUTS)
+    if method == "decide":
+        plain_model.decide(INPUTS[0], TEAM, prior=fitted, cache=cache)
+    elif method == "decide_many":
+        plain_model.decide_many(INPUTS, TEAM, prior="inputs", cache=cache)
+        assert len(configs) >= 2 * len(INPUTS)
+    else:
+        settings: Any = {"prior": "inputs", "cache": cache}
+        rows = RowDecider(plain_model, questions, settings, INPUTS)
+        rows.fit_prior(INPUTS)
+        assert len(configs) >= len(INPUTS)
+        rows.decide(INPUTS[0])
     used = {(config.slot_id, config.cache_type_k, config.cache_type_v) for config in configs}
     assert used == {(1, "f32", "f32")}
 

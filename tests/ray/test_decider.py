@@ -70,6 +70,17 @@ def test_think_lets_the_model_reason_about_every_row(alone: Model) -> None:
     assert isinstance(own[0], Decision) and own[0].reasoning
 
 
+def test_a_list_of_strings_in_a_row_is_one_input(alone: Model) -> None:
+    """As in a table without Ray. Before, such a row had an error."""
+    found = DeciderActor("body", QUESTIONS[0], model_options=OPTIONS)(
+        pa.table({"body": [["I was charged twice.", "Please help."]]})
+    )
+    (row,) = found.to_pylist()
+    wanted = alone.decide(("I was charged twice.", "Please help."), QUESTIONS[0])["team"]
+    assert row["error"] is None
+    assert row["team_probability"] == pytest.approx(wanted.probability, abs=0.05)
+
+
 def test_answer_columns_follow_the_columns_of_the_batch(alone: Model) -> None:
     found = DeciderActor("body", QUESTIONS, model_options=OPTIONS)(batch())
     assert found.column_names == [

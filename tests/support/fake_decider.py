@@ -6,9 +6,8 @@ Run as a program, this module is the command with the fake decider.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -51,18 +50,6 @@ class FakeDecider:
         self.is_closed = True
 
 
-@dataclass(frozen=True)
-class FakeSettings:
-    """Replaces the package's ``Settings`` for a FakeDecider: the arguments of `decide`."""
-
-    given: Mapping[str, Any]
-    think: int = 0
-
-    def described(self) -> dict[str, Any]:
-        fitted = self.given.get("calibration")
-        return {**self.given, "calibration": None if fitted is None else fitted.digest}
-
-
 class FakeRowDecider:
     """Replaces the package's ``RowDecider`` for a FakeDecider."""
 
@@ -71,11 +58,15 @@ class FakeRowDecider:
 
     def __init__(self, model: FakeDecider, questions: Any, settings: Any, sample: Any) -> None:
         self._model, self._questions, self._settings = model, questions, settings
-        self.described = FakeSettings(settings).described()
+        fitted = settings.get("calibration")
+        self.described = {**settings, "calibration": None if fitted is None else fitted.digest}
         self.decide("a test")
 
     def decide(self, given: Any) -> Decision:
         return self._model.decide(given, self._questions, **self._settings)
+
+    def job(self, given: Any) -> RunJob[Decision]:
+        return RunJob(partial(self.decide, given), lambda: None)
 
     def reasons_to_doubt(self) -> list[str]:
         return []
@@ -83,17 +74,7 @@ class FakeRowDecider:
 
 def work_in_actors(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let Ray's actors ask a FakeDecider, whose fingerprint is ``1-abc``."""
-
-    def job(session: Any, given: Any, questions: Any, settings: FakeSettings) -> RunJob[Decision]:
-        decide = partial(session.model.decide, given, questions, **settings.given)
-        return RunJob(decide, lambda: None)
-
-    monkeypatch.setattr(
-        decider_module,
-        "settings_for",
-        lambda session, questions, given, **more: FakeSettings(given),
-    )
-    monkeypatch.setattr(decider_module, "decision_job", job)
+    monkeypatch.setattr(decider_module, "RowDecider", FakeRowDecider)
     monkeypatch.setattr(decider_module, "fingerprint_of", lambda model: "1-abc")
 
 
