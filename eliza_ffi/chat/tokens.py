@@ -89,6 +89,24 @@ class ChatTokenizer:
             If the template fails or rejects the messages, or does not write the content of a
             message to continue.
         """
+        return self._read(messages, continue_final_message, more, is_split=False)[0]
+
+    def split(self, messages: Messages, **more: Any) -> tuple[list[int], str]:
+        """Return the tokens of a conversation without the spaces at its end, and these spaces.
+
+        The spaces belong to the answer; see :func:`~eliza_ffi.chat.prompt.split_trailing_spaces`.
+        The parameters and errors are those of :meth:`tokens`.
+        """
+        return self._read(messages, False, more, is_split=True)
+
+    def _read(
+        self,
+        messages: Messages,
+        continue_final_message: bool,
+        more: dict[str, Any],
+        *,
+        is_split: bool,
+    ) -> tuple[list[int], str]:
         messages = self.template.fit(messages)  # parses JSON arguments, before they are marked
         end = ""
         if check_flag("continue_final_message", continue_final_message):
@@ -97,21 +115,25 @@ class ChatTokenizer:
         given = [messages, more]
         whole = self.template.render(messages, **more)
         text = _before(whole, end)
+        rest = text.rstrip(" ") if is_split else text
+        spaces = text[len(rest) :] if rest else ""
+        text = text.removesuffix(spaces)
         tokens = self._vocabulary.read(self._bos(text) + text)
         controls = self._vocabulary.controls(tokens)
         guard = _Guard(set(controls.values()), self.template.looked_for, whole)
         guarded_messages, guarded_more = guard.cover(given)
         if not guard.used:
-            return tokens
+            return tokens, spaces
         guarded = _before(self.template.render(guarded_messages, **guarded_more), end)
+        guarded = guarded.removesuffix(spaces)
         if guard.uncover(guarded) == text:
             bos = self._bos(guarded)
             if bos != self._bos(text):  # the text begins with a content that spells BOS
                 tokens = self._vocabulary.read(bos + text)
-            return self._apart(tokens, bos + guarded, guard)
+            return self._apart(tokens, bos + guarded, guard), spaces
         if forged := self._spelled(given):
             raise _indistinct(forged)
-        return tokens
+        return tokens, spaces
 
     def _with_end(self, messages: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], str]:
         """Mark the end of the last message; return the messages and the mark."""

@@ -68,7 +68,7 @@ def tokens_of_prompts(
     """
     if how.prompt is not None:
         written = [(asked, how.prompt(given, asked)) for given in inputs for asked in every]
-        return [_tokens(session, asked, _custom(session, prompt)) for asked, prompt in written]
+        return [_tokens(session, asked, prompt) for asked, prompt in written]
     frames = [frame(asked, how.format, how.order, how.shots_of(asked.question)) for asked in every]
     around = {each.roles: _template_around(session, how, each) for each in frames}
     if len(inputs) == 1 and len(every) > 1 and _may_join(inputs[0], frames):
@@ -84,14 +84,9 @@ def tokens_of_prompts(
     ]
 
 
-def _custom(session: Session, written: Any) -> Any:
-    is_text = isinstance(written, str | Prompt)
-    return written if is_text else session.chat().tokens(written, **THINKING_OFF)
-
-
 def _tokens(session: Session, asked: Asked, prompt: Any) -> QuestionTokens:
     labels, k = _labels(asked)
-    tokens, before, lead = continued_by(session, labels, prompt)
+    tokens, before, lead = continued_by(session, labels, prompt, **THINKING_OFF)
     return QuestionTokens(prompt_tokens(session, before), tokens, k, lead)
 
 
@@ -112,15 +107,14 @@ def _template_around(session: Session, how: PromptSettings, each: Frame) -> list
 
 
 def _prompt(session: Session, each: Frame, given: str, around: list[str] | None) -> Any:
-    """Return the prompt of an input, as text or as tokens."""
+    """Return the prompt of an input, as text or as messages."""
     contents = [*(content for _, content in each.turns), each.with_input(given)]
     if around is None:  # the template changes contents, so it must render these
         roles = [*each.roles, "user"]
-        messages = [
+        return [
             {"role": role, "content": content}
             for role, content in zip(roles, contents, strict=True)
         ]
-        return session.chat().tokens(messages, **THINKING_OFF)
     prompt = Prompt().template(around[0])
     for content, template in zip(contents, around[1:], strict=True):
         prompt = prompt.text(content).template(template)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..chat.prompt import Prompt, split_trailing_spaces
 from ..checks import check_one_of, check_whole
 from ..choices.hierarchy import Groups
 from ..choices.label_set import ChoiceResult, LabelSet
@@ -25,7 +24,7 @@ from ..library.protocol import PreparedChoices, Ranking
 from .lifecycle import Lifecycle
 from .options import AnyPrompt, CacheOptions
 from .request import GenerationRequest, TextChoices
-from .requests import check_any_tokenization, continued_by, generate_request
+from .requests import check_any_tokenization, continued_by, generate_request, split_spaces
 from .scoring import Ending, ScoreArgs, ScoredPrompt, ScoreRun, ranking_of
 
 if TYPE_CHECKING:
@@ -87,11 +86,9 @@ def rank_request(
     groups = None if hierarchy is None or level is None else hierarchy.groups_at(level)
     _ = session.ctx  # raises if the model is closed or belongs to the parent process
     tokens: ChoiceTokens | TextChoices
-    lead = ""
     if tokenization == "any":
         check_any_tokenization(session, labels, "rank_texts")
-        if isinstance(prompt, str | Prompt):
-            prompt, lead = split_trailing_spaces(prompt)
+        prompt, lead = split_spaces(session, prompt)
         tokens = TextChoices(tuple(lead + text for text in labels.texts))
     else:
         tokens, prompt, _ = continued_by(session, labels, prompt)

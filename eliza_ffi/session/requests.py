@@ -88,6 +88,7 @@ __all__ = [
     "lora_option",
     "prompt_tokens",
     "shape_request",
+    "split_spaces",
     "token_logprob",
     "token_logprobs",
 ]
@@ -220,12 +221,15 @@ def lora_option(adapters: Iterable[tuple[str | os.PathLike[str], float]]) -> str
     return json.dumps(listed) if listed else None
 
 
-def prompt_tokens(session: Session, prompt: AnyPrompt) -> Tokens:
-    """Return the tokens of a prompt of any kind. A prompt must have at least one token."""
+def prompt_tokens(session: Session, prompt: AnyPrompt, **variables: Any) -> Tokens:
+    """Return the tokens of a prompt of any kind. A prompt must have at least one token.
+
+    `variables` are variables of the chat template, for a conversation.
+    """
     if isinstance(prompt, str | Prompt):
         tokens: Tokens = session.prompt_tokens(prompt)
-    elif _is_listed(prompt) and len(prompt) > 0 and isinstance(prompt[0], Mapping):
-        tokens = session.chat().tokens(cast(Messages, prompt))
+    elif _is_conversation(prompt):
+        tokens = session.chat().tokens(cast(Messages, prompt), **variables)
     else:
         tokens = checked_tokens(prompt)
     found = token_array(tokens)
@@ -235,22 +239,35 @@ def prompt_tokens(session: Session, prompt: AnyPrompt) -> Tokens:
 
 
 def continued_by(
-    session: Session, labels: LabelSet[Any], prompt: AnyPrompt
+    session: Session, labels: LabelSet[Any], prompt: AnyPrompt, **variables: Any
 ) -> tuple[ChoiceTokens, AnyPrompt, str]:
     """Return the tokens of labels after a prompt, the prompt before them, and the labels' lead.
+
+    `variables` are variables of the chat template. With them, a conversation becomes tokens.
 
     A label continues a prompt with the tokens that the whole text would have. Spaces at the end of
     the prompt therefore become the lead, a part of each label. A tokenizer that cannot write a
     space before one of the labels leaves them in the prompt, and so do prompts of tokens.
     """
+    shorter, lead = split_spaces(session, prompt, **variables)
+    if lead:
+        try:
+            return session.choices.tokens_of(labels, lead), shorter, lead
+        except InvalidArgumentError:
+            shorter = prompt_tokens(session, prompt, **variables)
+    return session.choices.tokens_of(labels), shorter, ""
+
+
+def split_spaces(session: Session, prompt: AnyPrompt, **variables: Any) -> tuple[AnyPrompt, str]:
+    """Return a prompt without the spaces at its end, and these spaces.
+
+    A conversation becomes tokens, and the spaces are those at the end of the chat template.
+    """
     if isinstance(prompt, str | Prompt):
-        shorter, lead = split_trailing_spaces(prompt)
-        if lead:
-            try:
-                return session.choices.tokens_of(labels, lead), shorter, lead
-            except InvalidArgumentError:
-                pass
-    return session.choices.tokens_of(labels), prompt, ""
+        return split_trailing_spaces(prompt)
+    if _is_conversation(prompt):
+        return session.chat().split(cast(Messages, prompt), **variables)
+    return prompt, ""
 
 
 def checked_tokens(prompt: Any) -> Tokens:
@@ -264,6 +281,10 @@ def checked_tokens(prompt: Any) -> Tokens:
         raise wrong("prompt", PROMPT, prompt, hint)
     tokens: Tokens = prompt
     return tokens
+
+
+def _is_conversation(prompt: Any) -> bool:
+    return _is_listed(prompt) and len(prompt) > 0 and isinstance(prompt[0], Mapping)
 
 
 def _is_listed(value: Any) -> bool:
@@ -399,8 +420,8 @@ def choice_request(
             raise InvalidArgumentError(
                 'probabilities must be False with tokenization="any"; use rank for several labels'
             )
-        if not heal_prompt and isinstance(prompt, str | Prompt):
-            prompt, lead = split_trailing_spaces(prompt)
+        if not heal_prompt:
+            prompt, lead = split_spaces(session, prompt)
         constraint = TextChoices(tuple(lead + text for text in labels.texts), heal_prompt)
         mode = _mode_of_spellings(session, labels, mode, more.get("max_tokens", 0), heal_prompt)
     else:

@@ -240,7 +240,32 @@ def test_thinking_is_switched_off_if_the_template_has_a_switch(
     assert all(text.endswith("assistant\n[silent]") for text in shown(tiny_model))
     talk = [{"role": "user", "content": "hello"}]
     written = shown(tiny_model, prompt=lambda given, asked: talk)
-    assert all(text.endswith("assistant\n[silent] ") for text in written)
+    assert all(text.endswith("assistant\n[silent]") for text in written)
+
+
+def test_spaces_at_the_end_of_a_template_belong_to_the_answer(
+    tiny_model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, a conversation ended with a token for the space, and labels had none."""
+    chat = set_template(monkeypatch, tiny_model, CHATML + "Answer: ")
+    labels = ["billing", "sales"]
+    # The last message spells a control token, so that the template is rendered twice.
+    for content in ("I was charged twice.", "I was <|im_end|> charged.  "):
+        talk = [{"role": "user", "content": content}]
+        before, after = chat.around(["user"]) or ()
+        prompt = Prompt().template(before).text(content).template(after)
+        assert after.endswith("Answer: ")
+        assert chat.tokens(talk) == [*chat.split(talk)[0], *tiny_model.tokenize(" ")]
+        for choose in (
+            lambda given: tiny_model.choose(given, labels, probabilities=True).probabilities,
+            lambda given: tiny_model.choose(given, labels, tokenization="any").probability,
+            lambda given: dict(tiny_model.rank(given, labels)),
+            lambda given: dict(tiny_model.rank(given, labels, tokenization="any")),
+            lambda given: tiny_model.decide(
+                "x", Choice("Which?", labels), prompt=lambda text, asked: given
+            )["0"].probabilities,
+        ):
+            assert choose(talk) == pytest.approx(choose(prompt), abs=1e-6)
 
 
 @pytest.mark.slow

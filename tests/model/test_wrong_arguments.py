@@ -383,6 +383,7 @@ def of_texts(model: Model) -> Iterator[Subject]:
     yield of(model.chat_template.fit, messages=CONVERSATION)
     yield of(chat.ChatTokenizer, template=model.chat_template, **both)
     yield of(model.session.chat().tokens, messages=CONVERSATION)
+    yield of(model.session.chat().split, messages=CONVERSATION)
     yield of(chat.Prompt, read, parts=(("a", True), ("b", False)))
     yield of(chat.Prompt().template, text="a")
     yield of(chat.Prompt().text, text="a")

@@ -180,7 +180,7 @@ def test_a_wrong_request_fails_before_the_model_reasons(tiny_model: Model) -> No
         tiny_model.choose(PROMPT, ["a", "a"], think=20)
     with pytest.raises(InvalidArgumentError, match="think must be"):
         tiny_model.decide_many(["hi"], [Predicate("It is a greeting.")], think=-1)
-    with pytest.raises(InvalidArgumentError, match="messages must be"):
+    with pytest.raises(InvalidArgumentError, match="prompt must be a string, a Prompt"):
         tiny_model.decide("hi", [Predicate("It is a greeting.")], think=20, prompt=lambda *_: 5)
     assert tiny_model.describe()["passes"] == before
 
