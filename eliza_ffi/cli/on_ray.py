@@ -56,7 +56,7 @@ def ray_workers(
 
 def _report_waiting(n_ready: int, n_workers: int) -> None:
     print(
-        f"eliza-ffi: {n_ready} of {n_workers} workers have loaded the model; the others are "
+        f"eliza-ffi: workers with a loaded model: {n_ready} of {n_workers}; the others are "
         f"loading it or waiting for free CPUs or GPUs in the cluster",
         file=sys.stderr,
     )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..checks import check_one_of
 from ..errors import ChatTemplateError, ContextFullError, InvalidArgumentError
+from ..terminal import counted
 from .asking import Asking, orders_of, score_work
 from .examples import UNTOLD, Examples, named_questions, read_examples
 from .layout import PROMPT_FORMATS, PROMPT_ORDERS, PromptFormat, PromptOrder, Shot, frame
@@ -236,9 +237,9 @@ def _check_room(session: Session, asked: Sequence[AskedQuestion], settings: Prom
         if sizes and sizes[1] >= n_ctx:
             n_fit = _n_fitting(session, question, settings, shots, n_ctx)
             raise ContextFullError(
-                f"{len(shots)} examples do not fit into the context: expected fewer than "
-                f"{n_ctx} tokens, got {sizes[1]}; {n_fit} of them fit, without room for an input; "
-                f"pass fewer examples, or raise n_ctx"
+                f"the context is too short for {counted(len(shots), 'example')}: expected fewer "
+                f"than {n_ctx} tokens, got {sizes[1]}; {n_fit} of them fit, without room for an "
+                f"input; pass fewer examples, or raise n_ctx"
             )
 
 

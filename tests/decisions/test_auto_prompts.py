@@ -329,13 +329,15 @@ def test_the_error_of_too_many_examples_says_how_many_fit(tiny_model: Model, for
         settings: Any = {"prompt_format": form, "prior": "none"}
         return lambda: tiny_model.decide(given, TEAM, examples=examples[:n], **settings)
 
-    with pytest.raises(ContextFullError, match="20 examples do not fit into the context") as raised:
+    with pytest.raises(
+        ContextFullError, match="the context is too short for 20 examples"
+    ) as raised:
         ask_with(20)()
     assert "pass fewer examples" in str(raised.value)
     n_fit = int(str(raised.value).split("; ")[1].split()[0])
     assert 2 < n_fit < 20
     assert len(ask_with(n_fit - 1)()) == 1
-    with pytest.raises(ContextFullError, match=f"{n_fit + 1} examples do not fit"):
+    with pytest.raises(ContextFullError, match=f"too short for {n_fit + 1} examples"):
         ask_with(n_fit + 1)()
 
 

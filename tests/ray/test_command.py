@@ -64,7 +64,7 @@ def test_the_output_on_ray_equals_the_local_output(
     for end in ("", ".job"):
         found = (tmp_path / f"ray.csv{end}").read_bytes()
         assert found == (tmp_path / f"here.csv{end}").read_bytes()
-    assert "0 of 2 workers have loaded the model" in capsys.readouterr().err
+    assert "workers with a loaded model: 0 of 2" in capsys.readouterr().err
     assert [each["num_cpus"] for each in ray.asked_for] == [1, 1]
 
 

@@ -256,7 +256,8 @@ def test_the_error_of_a_table_names_the_node_without_the_model(
     assert cli.main(command) == 1
     error = capsys.readouterr().err.splitlines()[-1]  # a progress message may come first
     assert error.startswith("eliza-ffi: node ")
-    assert "no.gguf; every node needs the model's file" in error
+    assert "no such file or directory: " in error and "no.gguf; expected a " in error
+    assert error.endswith("; every node needs the model's file at the same path")
     assert not (tmp_path / "out.csv").exists()
 
 
