@@ -140,6 +140,21 @@ TEST_P(FullCache, StreamsInTurnsOfOneThreadGoOn) {
     for (size_t i = 0; i < stories.size(); ++i) expect_same(writers[i]->written(), stories[i]);
 }
 
+TEST_P(FullCache, TokensThatAreFoundAgainCountOnce) {
+    const std::shared_ptr<Decoder> small = small_decoder();
+    const std::vector<llama_token> common(100, 40), other(150, 50);
+    std::vector<llama_token> longer = common;
+    longer.resize(120, 60);
+    Sequence first(small, {}, cancelled), second(small, {}, cancelled), third(small, {}, cancelled);
+    first.append(common.data(), common.size());
+    first.logits();
+    second.append(other.data(), other.size());
+    second.logits();
+    third.append(longer.data(), longer.size());  // do not fit: the stream loses the common tokens, and finds them again
+    third.logits();
+    EXPECT_EQ(third.counts().tokens_reused, 100);
+}
+
 TEST_P(FullCache, AWaitingStreamCanBeCancelled) {
     const std::shared_ptr<Decoder> small = small_decoder();
     Sequence first(small, {}, cancelled);

@@ -20,9 +20,10 @@ void PassScheduler::prepare(PassRequest & request, bool may_copy) {
     const size_t n_before = request.is_prepared ? n_held : std::min(request.n_known, n_held);
     const size_t n = n_before < most ? cache_.take_prefix(request.slot, request.text, most, may_copy)
                                      : cache_.truncate(request.slot, most);
-    if (const size_t known = std::max(n_before, request.appended_from); n > known) {
+    if (const size_t known = std::max({n_before, request.appended_from, request.n_reached}); n > known) {
         request.counts.tokens_reused += static_cast<int64_t>(n - known);
     }
+    request.n_reached = std::max(request.n_reached, n);
     if (!request.is_prepared) {
         request.is_prepared = true;
         request.n_matched = n;
@@ -366,6 +367,7 @@ void PassScheduler::hand_out(PassRequest & request, size_t n_members, int64_t mi
     counts.pass_us += microseconds;
     request.slot.n_revocable =
         std::min(std::max<size_t>(part.n, 1) - 1, static_cast<size_t>(cache_.most_revocable(runner_.n_batch())));
+    request.n_reached = std::max(request.n_reached, part.begin + part.n);
     part.outcome = part.is_last ? Outcome::done : Outcome::served;
     try {
         if (request.on_pass) {
