@@ -245,7 +245,7 @@ def test_a_wait_for_a_named_slot_times_out_and_blocks_no_other_slot(model: Model
             lambda m: m.fill("x", SKELETON, max_token=5),
             r"fill\(\) has no keyword 'max_token'; did you mean 'max_tokens'\?$",
         ),
-        (lambda m: m.fill("x", SKELETON, sampling=None), r"fill\(\) has no keyword 'sampling'"),
+        (lambda m: m.fill("x", SKELETON, sample=None), r"fill\(\) has no keyword 'sample'"),
         (lambda m: m.fill("x", SKELETON, on_text=print), r"fill\(\) has no keyword"),
     ],
 )
