@@ -26,17 +26,12 @@ bool is_readable(const ggml_tensor & weights) {
 
 }  // namespace
 
-bool OutputHead::on_tensor(ggml_tensor * tensor, bool ask, void * head) {
-    auto & self = *static_cast<OutputHead *>(head);
-    if (!ask) {
-        self.keep_rows(*tensor);
-        return false;  // stops the pass
+bool OutputHead::wants(const ggml_tensor & tensor) {
+    if (is_stopping_) {
+        return std::strcmp(tensor.name, hidden_name) == 0;
     }
-    if (self.is_stopping_) {
-        return std::strcmp(tensor->name, hidden_name) == 0;
-    }
-    if (!self.has_looked_ && std::strcmp(tensor->name, logits_name) == 0) {
-        self.look_at(*tensor);
+    if (!has_looked_ && std::strcmp(tensor.name, logits_name) == 0) {
+        look_at(tensor);
     }
     return false;
 }
@@ -55,7 +50,7 @@ void OutputHead::look_at(const ggml_tensor & tensor) {
     }
 }
 
-void OutputHead::keep_rows(const ggml_tensor & tensor) {
+void OutputHead::take(const ggml_tensor & tensor) {
     const auto n_embd = static_cast<size_t>(tensor.ne[0]);
     const ggml_type type = ggml_get_type_traits_cpu(weights_.load()->type)->vec_dot_type;
     for (int64_t row = 0; row < tensor.ne[1]; ++row) {

@@ -26,8 +26,9 @@ struct HiddenState {
 
 class OutputHead {
 public:
-    // The eval callback of ggml's scheduler; `head` is the OutputHead of the context.
-    static bool on_tensor(ggml_tensor * tensor, bool ask, void * head);
+    // For ggml's eval callback: whether the head needs the tensor's values; and copies them, after which the pass stops.
+    bool wants(const ggml_tensor & tensor);
+    void take(const ggml_tensor & tensor);
 
     // Returns whether an earlier pass has shown that the head is one plain matrix product. Safe from any thread.
     bool can_stop() const { return weights_ != nullptr && !has_given_up_; }
@@ -53,7 +54,6 @@ public:
 
 private:
     void look_at(const ggml_tensor & tensor);
-    void keep_rows(const ggml_tensor & tensor);
 
     bool has_looked_ = false;
     std::atomic<const ggml_tensor *> weights_{nullptr};  // the output matrix, [n_embd, n_vocab]

@@ -57,6 +57,11 @@ struct PassRequest {
     Rows rows = Rows::whole;
     bool may_share = true;  // false: the passes must not contain tokens of other requests
 
+    // Hidden states of these layers are wanted after each of the last n_rows tokens, instead of logits. The pass may stop
+    // after the deepest layer; the slot then loses the tokens of that pass.
+    std::vector<int32_t> layers;
+    std::function<void(int32_t place, int32_t layer, const float * values)> on_hidden;
+
     // The next four are called by the thread that runs the pass, while all other requests wait.
 
     // Called with each wanted row, in the order of the batch, while the row is in llama.cpp's buffer. `place` is the

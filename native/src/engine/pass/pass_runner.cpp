@@ -58,7 +58,8 @@ PassRunner::PassRunner(std::shared_ptr<Model> model, std::shared_ptr<ComputeThre
       all_rows_(model_->computes_all_rows()),
       image_tokens_(model_->image_tokens()),
       types_(types),
-      threads_(std::move(threads)) {
+      threads_(std::move(threads)),
+      layers_(llama_model_n_layer(model_->get()), llama_model_n_embd(model_->get())) {
     require_usable(*model_, options, types);
 
     llama_context_params params = llama_context_default_params();
@@ -79,9 +80,10 @@ PassRunner::PassRunner(std::shared_ptr<Model> model, std::shared_ptr<ComputeThre
     params.kv_unified = options.kv_unified;
     params.no_perf = true;
     // With an eval callback, ggml's scheduler waits for each part of the graph. Set it only if passes may stop early.
-    if (is_on_cpu(model_->get()->dev_output()) && !all_rows_) {
-        params.cb_eval = OutputHead::on_tensor;
-        params.cb_eval_user_data = &head_;
+    always_watches_ = is_on_cpu(model_->get()->dev_output()) && !all_rows_;
+    if (always_watches_) {
+        params.cb_eval = on_tensor;
+        params.cb_eval_user_data = this;
     }
     params.abort_callback = is_stopped;
     params.abort_callback_data = this;
@@ -107,14 +109,42 @@ bool PassRunner::is_stopped(void * runner) {
            WorkBeforeExit::must_stop();
 }
 
+bool PassRunner::on_tensor(ggml_tensor * tensor, bool ask, void * runner) {
+    auto & self = *static_cast<PassRunner *>(runner);
+    const bool is_for_head = self.always_watches_ && self.head_.wants(*tensor);
+    const bool is_for_layers = self.layers_.wants(*tensor);
+    if (ask) {
+        return is_for_head || is_for_layers;
+    }
+    if (is_for_head) {
+        self.head_.take(*tensor);
+    }
+    return (!is_for_layers || self.layers_.take(*tensor)) && !is_for_head;
+}
+
+// Sets the callback of this context for one pass. llama.cpp copies it to ggml's scheduler when it builds a graph, but not
+// when it uses the last graph again.
+void PassRunner::watch_tensors(bool watch) {
+    const ggml_backend_sched_eval_callback callback = watch ? on_tensor : nullptr;
+    auto & params = const_cast<llama_cparams &>(context_->get_cparams());
+    params.cb_eval = callback;
+    params.cb_eval_user_data = this;
+    ggml_backend_sched_set_eval_callback(context_->get_sched(), callback, this);
+}
+
 void PassRunner::compute_logits(const std::vector<const HiddenState *> & hidden,
                                 const std::vector<std::vector<float> *> & out) {
     const ComputeThreads::Turn turn(*threads_, model_->n_products(0, hidden.size()));
     head_.all_logits(hidden, turn.n_threads(), threads_->pool(), out);
 }
 
-PassRunner::Result PassRunner::run(Batch & batch, Rows rows) {
-    has_hidden_rows_ = rows == Rows::some && head_.can_stop();
+bool PassRunner::leaves_out_layers(const Layers & layers) const {
+    const auto deepest = std::max_element(layers.wanted.begin(), layers.wanted.end());
+    return layers.stops && *deepest < llama_model_n_layer(model_->get());
+}
+
+PassRunner::Result PassRunner::run(Batch & batch, Rows rows, const Layers & layers) {
+    has_hidden_rows_ = rows == Rows::some && head_.can_stop() && !layers.stops;
     const llama_batch tokens = batch.get(all_rows_);
     if (const bool keep = n_readers_ > 0; keep != keeps_hidden_states_) {
         llama_set_embeddings_nextn(context_.get(), keep, /*masked=*/false);
@@ -122,6 +152,11 @@ PassRunner::Result PassRunner::run(Batch & batch, Rows rows) {
     }
     check_rpc_connections(model_->rpc_servers());
     head_.begin_pass(has_hidden_rows_);
+    layers_.begin_pass(layers.wanted, layers.stops);
+    n_tokens_ = static_cast<size_t>(tokens.n_tokens);
+    if (!always_watches_ && !layers.wanted.empty()) {
+        watch_tensors(true);
+    }
     const LlamaErrorCapture capture(/*failure_is_usual=*/true);  // if the cache is full, the caller makes room
     const int32_t result = [&] {
         const auto n_tokens = static_cast<size_t>(tokens.n_tokens);
@@ -132,6 +167,9 @@ PassRunner::Result PassRunner::run(Batch & batch, Rows rows) {
         llama_synchronize(context_.get());
         return status;
     }();
+    if (!always_watches_ && !layers.wanted.empty()) {
+        watch_tensors(false);
+    }
     check_rpc_connections(model_->rpc_servers());  // a connection may have broken during the pass
     if (result != done && result != no_room && result != stopped) {
         throw capture.error(ELIZA_ERR_FFI_FAULT, "llama_decode failed with " + std::to_string(result));
@@ -158,6 +196,16 @@ LogitsRow PassRunner::take_row(size_t n, int32_t place_in_batch) {
         std::fill(logits + image_tokens_.first, logits + image_tokens_.end, -FLT_MAX);
     }
     return LogitsRow(logits);
+}
+
+const float * PassRunner::hidden_row(int32_t layer, size_t n, int32_t place_in_batch) const {
+    const float * values = layers_.row(layer, n_tokens_, static_cast<size_t>(place_in_batch), n);
+    if (values == nullptr) {
+        throw Error(ELIZA_ERR_NOT_IMPLEMENTED, "llama.cpp's graph of the architecture " + model_->architecture() +
+                                                   " does not name the hidden states of layer " +
+                                                   std::to_string(layer));
+    }
+    return values;
 }
 
 size_t PassRunner::bytes_of_row() const {

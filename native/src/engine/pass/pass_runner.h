@@ -13,6 +13,7 @@
 #include "engine/cache/kv_cache.h"
 #include "engine/model/model.h"
 #include "engine/pass/batch.h"
+#include "engine/pass/layer_rows.h"
 #include "engine/pass/output_head.h"
 #include "llama-cpp.h"
 
@@ -38,12 +39,26 @@ public:
     // the cache.
     enum Result : int32_t { done = 0, no_room = 1, stopped = 2 };
 
+    // The hidden states that a pass copies. With `stops`, it ends after the deepest layer. If that leaves out layers, the
+    // tokens have no keys and values there, so the caller must remove them from the cache.
+    struct Layers {
+        std::vector<int32_t> wanted{};
+        bool stops = false;
+    };
+
+    bool leaves_out_layers(const Layers & layers) const;
+
     // Runs llama_decode and waits until its results are complete.
-    Result run(Batch & batch, Rows rows);
+    Result run(Batch & batch, Rows rows, const Layers & layers);
+    Result run(Batch & batch, Rows rows) { return run(batch, rows, Layers()); }
 
     // Returns the n-th row of the last pass, counted from 0, which belongs to the token with index `place_in_batch`.
     // The row is valid until the next pass.
     LogitsRow take_row(size_t n, int32_t place_in_batch);
+
+    // Returns the hidden state of the token of that row in a wanted layer. Throws an Error if llama.cpp's graph of this
+    // architecture does not name it.
+    const float * hidden_row(int32_t layer, size_t n, int32_t place_in_batch) const;
 
     // Returns how many bytes of each row of the last pass were copied to the host.
     size_t bytes_of_row() const;
@@ -71,6 +86,8 @@ public:
 
 private:
     static bool is_stopped(void * runner);
+    static bool on_tensor(ggml_tensor * tensor, bool ask, void * runner);
+    void watch_tensors(bool watch);
 
     std::shared_ptr<Model> model_;
     const bool all_rows_;  // every token of a batch must want logits, which some architectures require
@@ -79,6 +96,9 @@ private:
     const KvTypes types_;
     const std::shared_ptr<ComputeThreads> threads_;  // must outlive the context, like the next two members
     OutputHead head_;
+    LayerRows layers_;
+    bool always_watches_ = false;  // passes may stop before the output head
+    size_t n_tokens_ = 0;          // of the last pass
     std::atomic<int32_t> n_readers_{0};  // HiddenStateReader objects
     bool keeps_hidden_states_ = false;
     bool has_hidden_rows_ = false;  // the last pass stopped before the output head

@@ -241,13 +241,16 @@ void PassScheduler::decode(Requests members) {
         const int64_t start = llama_time_us();
         Batch batch;
         PassRunner::Result result = PassRunner::done;
+        bool is_incomplete = false;
         try {
             for (PassRequest * member : members) {
                 add_to(batch, *member);
             }
             const Rows rows = rows_for(members);
+            const PassRunner::Layers layers = layers_for(members);
+            is_incomplete = runner_.leaves_out_layers(layers);
             do {
-                result = runner_.run(batch, rows);
+                result = runner_.run(batch, rows, layers);
             } while (result == PassRunner::no_room && cache_.is_unified() && cache_.make_room());
         } catch (...) {
             for (PassRequest * member : members) {
@@ -261,6 +264,9 @@ void PassScheduler::decode(Requests members) {
             count_pass(members, static_cast<size_t>(batch.n_tokens()), microseconds);
             for (PassRequest * member : members) {
                 hand_out(*member, members.size(), microseconds);
+                if (is_incomplete) {
+                    take_back(*member, /*was_begun=*/true);
+                }
             }
             return;
         }
@@ -358,6 +364,20 @@ Rows PassScheduler::rows_for(const Requests & members) {
     return any_row && !any_whole ? Rows::some : Rows::whole;
 }
 
+// The pass may stop after some layer only if no request needs logits or the keys and values of all layers.
+PassRunner::Layers PassScheduler::layers_for(const Requests & members) {
+    PassRunner::Layers layers;
+    layers.stops = true;
+    for (const PassRequest * member : members) {
+        const bool wants_layers = member->part.is_last && !member->layers.empty();
+        layers.stops = layers.stops && wants_layers;
+        if (wants_layers) {
+            layers.wanted.insert(layers.wanted.end(), member->layers.begin(), member->layers.end());
+        }
+    }
+    return layers;
+}
+
 void PassScheduler::hand_out(PassRequest & request, size_t n_members, int64_t microseconds) {
     PassCounts & counts = request.counts;
     PassRequest::Part & part = request.part;
@@ -393,8 +413,13 @@ void PassScheduler::hand_out_rows(PassRequest & request) {
     request.counts.bytes_copied += static_cast<int64_t>(request.n_all_rows() * runner_.bytes_of_row());
     size_t row = part.first_row;
     const int32_t end_of_text = part.first_in_batch + static_cast<int32_t>(part.n);
-    for (int32_t place = -static_cast<int32_t>(request.n_rows); place < 0; ++place) {
-        request.on_row(place, runner_.take_row(row++, end_of_text + place));
+    for (int32_t place = -static_cast<int32_t>(request.n_rows); place < 0; ++place, ++row) {
+        for (const int32_t layer : request.layers) {
+            request.on_hidden(place, layer, runner_.hidden_row(layer, row, end_of_text + place));
+        }
+        if (request.on_row) {
+            request.on_row(place, runner_.take_row(row, end_of_text + place));
+        }
     }
     if (request.tree == nullptr) {
         return;

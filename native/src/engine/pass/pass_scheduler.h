@@ -65,6 +65,7 @@ private:
     void decode(Requests members);
     void add_to(Batch & batch, PassRequest & request);
     static Rows rows_for(const Requests & members);
+    static PassRunner::Layers layers_for(const Requests & members);
     void count_pass(const Requests & members, size_t n_tokens, int64_t microseconds);
     void hand_out(PassRequest & request, size_t n_members, int64_t microseconds);
     void hand_out_rows(PassRequest & request);

@@ -100,6 +100,31 @@ void Sequence::decode_rows(size_t n, const std::function<void(size_t i, const Lo
     run(wanted);
 }
 
+void Sequence::read_ahead(const std::vector<llama_token> & ahead, size_t n_rows, const std::vector<int32_t> & layers,
+                          const std::function<void(size_t i, int32_t layer, const float * values)> & on_hidden) {
+    std::vector<llama_token> text = tokens_;
+    text.insert(text.end(), ahead.begin(), ahead.end());
+    PassRequest wanted(slot_, cancelled_, counts_);
+    wanted.text = text.data();
+    wanted.n_text = text.size();
+    wanted.n_known = n_decoded_;
+    wanted.appended_from = tokens_.size();
+    wanted.n_rows = n_rows;
+    wanted.rows = Rows::some;
+    wanted.layers = layers;
+    wanted.on_hidden = [&](int32_t place, int32_t layer, const float * values) {
+        on_hidden(n_rows - static_cast<size_t>(-place), layer, values);
+    };
+    slot_.n_wanted = text.size();
+    try {
+        decoder_->queue().run(wanted);
+    } catch (...) {
+        slot_.n_wanted = tokens_.size();
+        throw;
+    }
+    slot_.n_wanted = tokens_.size();
+}
+
 void Sequence::decode_each(const std::function<bool(const float * logits)> & choose) {
     PassRequest wanted(slot_, cancelled_, counts_);
     ask_for_row(wanted);

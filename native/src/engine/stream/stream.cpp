@@ -103,6 +103,47 @@ void Stream::prefill_logprobs(const llama_token * tokens, size_t n, int32_t n_to
     logprobs.take(out, cap);
 }
 
+void Stream::hidden_states(const llama_token * tokens, size_t n, const std::vector<int32_t> & layers, size_t n_rows,
+                           float * out, size_t cap) {
+    const Model & model = decoder_->model();
+    const int32_t n_layers = llama_model_n_layer(model.get());
+    const auto n_embd = static_cast<size_t>(llama_model_n_embd(model.get()));
+    const auto most = std::min(n, static_cast<size_t>(decoder_->most_rows()));
+    if (n_rows == 0 || n_rows > most) {
+        throw invalid_argument("n_rows: expected 1 to " + std::to_string(most) + ", got " + std::to_string(n_rows));
+    }
+    for (size_t i = 0; i < layers.size(); ++i) {
+        if (layers[i] < 1 || layers[i] > n_layers || (i > 0 && layers[i] <= layers[i - 1])) {
+            throw invalid_argument("layers[" + std::to_string(i) + "]: expected ascending numbers from 1 to " +
+                                   std::to_string(n_layers) + ", got " + std::to_string(layers[i]));
+        }
+    }
+    if (const size_t size = layers.size() * n_rows * n_embd; layers.empty() || cap < size) {
+        throw invalid_argument(layers.empty() ? std::string("layers: expected at least 1, got none")
+                                              : "cap: expected room for " + std::to_string(size) + " values, got " +
+                                                    std::to_string(cap));
+    }
+    cancelled_.throw_if_set();
+    check_prompt(tokens, n);
+    std::vector<float> found(layers.size() * n_rows * n_embd);
+    sequence_.read_ahead({tokens, tokens + n}, n_rows, layers, [&](size_t i, int32_t layer, const float * values) {
+        const auto place = std::find(layers.begin(), layers.end(), layer) - layers.begin();
+        std::copy_n(values, n_embd, found.data() + (static_cast<size_t>(place) * n_rows + i) * n_embd);
+    });
+    std::copy(found.begin(), found.end(), out);
+}
+
+void Stream::check_prompt(const llama_token * tokens, size_t n) const {
+    const size_t n_before = sequence_.tokens().size();
+    const auto n_ctx = static_cast<size_t>(decoder_->n_ctx());
+    if (n > n_ctx - std::min(n_before, n_ctx)) {
+        throw ContextFull("a prompt of " + std::to_string(n) + " tokens" +
+                          (n_before > 0 ? " after " + std::to_string(n_before) : "") + " does not fit the context of " +
+                          std::to_string(n_ctx) + " (option n_ctx)");
+    }
+    decoder_->model().check_tokens(tokens, n);
+}
+
 // Appends a prompt with a function that also decodes it.
 void Stream::append_prompt(const llama_token * tokens, size_t n, const std::function<void()> & append_and_decode) {
     cancelled_.throw_if_set();
@@ -114,14 +155,8 @@ void Stream::append_prompt(const llama_token * tokens, size_t n, const std::func
             "a span that replaces the prompt's last token has no token yet: before prefilling, generate the span's "
             "first token or clear the span");
     }
+    check_prompt(tokens, n);
     const size_t n_before = sequence_.tokens().size();
-    const auto n_ctx = static_cast<size_t>(decoder_->n_ctx());
-    if (n > n_ctx - std::min(n_before, n_ctx)) {
-        throw ContextFull("a prompt of " + std::to_string(n) + " tokens" +
-                          (n_before > 0 ? " after " + std::to_string(n_before) : "") + " does not fit the context of " +
-                          std::to_string(n_ctx) + " (option n_ctx)");
-    }
-    decoder_->model().check_tokens(tokens, n);
     const PassCounts before = sequence_.counts();
     draft_.drop();
     try {

@@ -52,6 +52,11 @@ public:
     // `out`, which has room for `cap` entries.
     void prefill_logprobs(const llama_token * tokens, size_t n, int32_t n_top, eliza_token_logprob_t * out, size_t cap);
 
+    // Writes the hidden states of the last n_rows of these tokens, as if they were appended, in ascending layers:
+    // out[layer][row][n_embd], with room for `cap` values. The conversation is unchanged.
+    void hidden_states(const llama_token * tokens, size_t n, const std::vector<int32_t> & layers, size_t n_rows,
+                       float * out, size_t cap);
+
     // How far a call may generate.
     struct StepLimits {
         size_t n_steps;
@@ -187,6 +192,7 @@ private:
     void settle_fixed_text(size_t end);
     template <typename Use>
     decltype(auto) noting_a_full_context(const Use & use);
+    void check_prompt(const llama_token * tokens, size_t n) const;
     void append_prompt(const llama_token * tokens, size_t n, const std::function<void()> & append_and_decode);
     void require_prompt() const;
     void require_own(const PreparedChoices & choices) const;

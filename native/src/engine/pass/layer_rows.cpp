@@ -1,0 +1,60 @@
+#include "engine/pass/layer_rows.h"
+
+#include <charconv>
+#include <cstring>
+#include <string_view>
+
+#include "ggml-backend.h"
+
+namespace eliza {
+
+void LayerRows::begin_pass(const std::vector<int32_t> & layers, bool stops) {
+    rows_.clear();
+    for (const int32_t layer : layers) {
+        rows_[layer] = {};
+    }
+    stops_ = stops;
+}
+
+int32_t LayerRows::layer_of(const ggml_tensor & tensor) const {
+    constexpr std::string_view output_of_block = "l_out-";
+    const std::string_view name = tensor.name;
+    if (name == "result_norm") {
+        return n_layers_;
+    }
+    int32_t block = -1;
+    if (name.substr(0, output_of_block.size()) != output_of_block ||
+        std::from_chars(name.data() + output_of_block.size(), name.data() + name.size(), block).ec != std::errc()) {
+        return -1;
+    }
+    return block + 1 < n_layers_ ? block + 1 : -1;
+}
+
+bool LayerRows::wants(const ggml_tensor & tensor) const {
+    return !rows_.empty() && tensor.type == GGML_TYPE_F32 && static_cast<size_t>(tensor.ne[0]) == n_embd_ &&
+           rows_.count(layer_of(tensor)) > 0;
+}
+
+// A pass with several parts has the tensor once for each part.
+bool LayerRows::take(const ggml_tensor & tensor) {
+    const int32_t layer = layer_of(tensor);
+    std::vector<float> & values = rows_[layer];
+    for (int64_t i = 0; i < tensor.ne[1]; ++i) {
+        values.resize(values.size() + n_embd_);
+        ggml_backend_tensor_get(&tensor, values.data() + values.size() - n_embd_, static_cast<size_t>(i) * tensor.nb[1],
+                                n_embd_ * sizeof(float));
+    }
+    return !stops_ || layer != rows_.rbegin()->first;
+}
+
+const float * LayerRows::row(int32_t layer, size_t n_tokens, size_t place, size_t row) const {
+    const auto found = rows_.find(layer);
+    if (found == rows_.end()) {
+        return nullptr;
+    }
+    const size_t n = found->second.size() / n_embd_;
+    const size_t i = n == n_tokens ? place : row;
+    return i < n ? found->second.data() + i * n_embd_ : nullptr;
+}
+
+}  // namespace eliza

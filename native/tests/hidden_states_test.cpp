@@ -1,0 +1,177 @@
+// The hidden states of a prompt's tokens are those of llama.cpp alone, whatever else happens in the same forward pass.
+
+#include <algorithm>
+#include <cmath>
+#include <thread>
+
+#include "test_model.h"
+#include "test_session.h"
+
+// Of llama.cpp's header llama-ext.h, which is not installed.
+LLAMA_API void llama_set_embeddings_layer_inp(llama_context * context, uint32_t layer, bool value);
+LLAMA_API float * llama_get_embeddings_layer_inp(llama_context * context, uint32_t layer);
+
+namespace eliza::test {
+namespace {
+
+class HiddenStates : public testing::Test {
+protected:
+    ContextHandle context = create({{"n_threads", "1"}, {"n_batch", "64"}, {"n_ctx", "512"}}, f32_model_path());
+    const std::shared_ptr<Model> model = Model::load(f32_model_path(), {});
+    const int32_t n_layers = llama_model_n_layer(model->get());
+    const size_t n_embd = static_cast<size_t>(llama_model_n_embd(model->get()));
+    const std::vector<int32_t> prompt =
+        tokenize(context, "The quick brown fox jumps over the lazy dog, and the dog sleeps on.", true);
+    ErrorText error;
+
+    std::vector<int32_t> all_layers() const {
+        std::vector<int32_t> layers(static_cast<size_t>(n_layers));
+        for (size_t i = 0; i < layers.size(); ++i) layers[i] = static_cast<int32_t>(i) + 1;
+        return layers;
+    }
+
+    std::vector<float> of(const StreamHandle & stream, const std::vector<int32_t> & tokens,
+                          const std::vector<int32_t> & layers, size_t n_rows) {
+        std::vector<float> out(layers.size() * n_rows * n_embd);
+        ErrorText own;
+        EXPECT_EQ(eliza_inference_llm_stream_hidden_states(stream.get(), tokens.data(), tokens.size(), layers.data(),
+                                                           layers.size(), n_rows, out.data(), out.size(), own.out()),
+                  0)
+            << own.text();
+        return out;
+    }
+
+    // llama.cpp's own copies of its tensors: [layer][row][n_embd].
+    std::vector<float> reference(const std::vector<int32_t> & tokens, const std::vector<int32_t> & layers,
+                                 size_t n_rows) const {
+        llama_context_params params = llama_context_default_params();
+        params.n_ctx = params.n_batch = params.n_ubatch = 512;
+        params.n_threads = params.n_threads_batch = 1;
+        params.embeddings = true;
+        params.pooling_type = LLAMA_POOLING_TYPE_NONE;
+        params.type_k = params.type_v = GGML_TYPE_F32;
+        params.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
+        const llama_context_ptr alone(llama_init_from_model(model->get(), params));
+        for (int32_t layer = 1; layer < n_layers; ++layer) {
+            llama_set_embeddings_layer_inp(alone.get(), static_cast<uint32_t>(layer), true);
+        }
+        std::vector<int32_t> copy = tokens;
+        EXPECT_EQ(llama_decode(alone.get(), llama_batch_get_one(copy.data(), static_cast<int32_t>(copy.size()))), 0);
+        std::vector<float> found;
+        for (const int32_t layer : layers) {
+            for (size_t i = tokens.size() - n_rows; i < tokens.size(); ++i) {
+                const float * row =
+                    layer == n_layers
+                        ? llama_get_embeddings_ith(alone.get(), static_cast<int32_t>(i))
+                        : llama_get_embeddings_layer_inp(alone.get(), static_cast<uint32_t>(layer)) + i * n_embd;
+                found.insert(found.end(), row, row + n_embd);
+            }
+        }
+        return found;
+    }
+
+    static void expect_near(const std::vector<float> & got, const std::vector<float> & expected) {
+        ASSERT_EQ(got.size(), expected.size());
+        for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], 1e-3) << "value " << i;
+    }
+};
+
+TEST_F(HiddenStates, OfAllLayersAreThoseOfLlamaCppAlone) {
+    ASSERT_GE(n_layers, 2);
+    for (const size_t n_rows : {size_t{1}, size_t{5}, prompt.size()}) {
+        const StreamHandle stream = open(context, full_precision_config());
+        expect_near(of(stream, prompt, all_layers(), n_rows), reference(prompt, all_layers(), n_rows));
+    }
+}
+
+TEST_F(HiddenStates, OfOneLayerLeaveTheStreamAsItWas) {
+    const auto middle = prompt.begin() + 6;
+    const std::vector<int32_t> begin(prompt.begin(), middle), rest(middle, prompt.end());
+    const StreamHandle fresh = open(context, full_precision_config());
+    prefill(fresh, prompt);
+    const std::vector<int32_t> expected = pull(fresh, 12).tokens;
+    for (int32_t layer = 1; layer <= n_layers; ++layer) {
+        const StreamHandle stream = open(context, full_precision_config());
+        prefill(stream, begin);
+        expect_near(of(stream, rest, {layer}, 2), reference(prompt, {layer}, 2));
+        EXPECT_EQ(stats(stream).n_past, 6);
+        prefill(stream, rest);  // a pass that stopped early has no keys and values in the deeper layers
+        EXPECT_EQ(pull(stream, 12).tokens, expected) << "layer " << layer;
+    }
+}
+
+TEST_F(HiddenStates, InSharedPassesAreTheSame) {
+    constexpr int n_streams = 6;
+    std::vector<StreamHandle> streams;
+    for (int i = 0; i < n_streams; ++i) streams.push_back(open(context, full_precision_config()));
+    const std::vector<int32_t> layers = all_layers();
+    std::vector<std::vector<float>> found(n_streams);
+    std::vector<std::vector<int32_t>> written(n_streams), prompts;
+    for (int i = 0; i < n_streams; ++i) {
+        prompts.push_back(tokenize(context, "Number " + std::to_string(i) + ": what a day!", true));
+    }
+    for (int round = 0; round < 4; ++round) {
+        std::vector<std::thread> threads;
+        for (int i = 0; i < n_streams; ++i) {
+            threads.emplace_back([&, i] {
+                const auto at = static_cast<size_t>(i);
+                if (i % 3 == 0) {  // generates meanwhile
+                    eliza_inference_llm_stream_reset(streams[at].get());
+                    prefill(streams[at], prompts[at]);
+                    written[at] = pull(streams[at], 10).tokens;
+                } else if (i % 3 == 1) {
+                    found[at] = of(streams[at], prompts[at], layers, 1);
+                } else {
+                    found[at] = of(streams[at], prompts[at], {layers[0]}, 1);  // may stop early
+                }
+            });
+        }
+        for (std::thread & thread : threads) thread.join();
+        for (size_t at = 0; at < n_streams; ++at) {
+            if (at % 3 == 0) {
+                const ContextHandle other = create({{"n_threads", "1"}}, f32_model_path());
+                const StreamHandle alone = open(other, full_precision_config());
+                prefill(alone, prompts[at]);
+                EXPECT_EQ(written[at], pull(alone, 10).tokens);
+            } else {
+                expect_near(found[at],
+                            reference(prompts[at], at % 3 == 1 ? layers : std::vector<int32_t>{layers[0]}, 1));
+            }
+        }
+    }
+}
+
+TEST_F(HiddenStates, OfAPromptOfSeveralBatchesAreThoseOfLlamaCppAlone) {
+    std::vector<int32_t> tokens;
+    while (tokens.size() < 200) tokens.insert(tokens.end(), prompt.begin() + 1, prompt.end());
+    const StreamHandle stream = open(context, full_precision_config());
+    expect_near(of(stream, tokens, {1, n_layers}, 3), reference(tokens, {1, n_layers}, 3));
+}
+
+TEST_F(HiddenStates, ARejectedCallNamesTheArgument) {
+    const StreamHandle stream = open(context, full_precision_config());
+    std::vector<float> room(8 * n_embd);
+    const auto call = [&](const std::vector<int32_t> & tokens, const std::vector<int32_t> & layers, size_t n_rows,
+                          size_t cap) {
+        return eliza_inference_llm_stream_hidden_states(stream.get(), tokens.data(), tokens.size(), layers.data(),
+                                                        layers.size(), n_rows, room.data(), cap, error.out());
+    };
+    EXPECT_EQ(call(prompt, {0}, 1, room.size()), ELIZA_ERR_INVALID_ARG);
+    EXPECT_EQ(error.text().rfind("layers[0]: expected ascending numbers from 1 to", 0), 0u) << error.text();
+    EXPECT_EQ(call(prompt, {n_layers + 1}, 1, room.size()), ELIZA_ERR_INVALID_ARG);
+    EXPECT_EQ(call(prompt, {2, 2}, 1, room.size()), ELIZA_ERR_INVALID_ARG);
+    EXPECT_EQ(error.text().rfind("layers[1]:", 0), 0u) << error.text();
+    EXPECT_EQ(call(prompt, {}, 1, room.size()), ELIZA_ERR_INVALID_ARG);
+    EXPECT_EQ(call(prompt, {1}, 0, room.size()), ELIZA_ERR_INVALID_ARG);
+    EXPECT_EQ(error.text().rfind("n_rows:", 0), 0u) << error.text();
+    EXPECT_EQ(call(prompt, {1}, prompt.size() + 1, room.size()), ELIZA_ERR_INVALID_ARG);
+    EXPECT_EQ(call(prompt, {1}, 2, n_embd), ELIZA_ERR_INVALID_ARG);
+    EXPECT_EQ(error.text().rfind("cap:", 0), 0u) << error.text();
+    EXPECT_EQ(call({-5}, {1}, 1, room.size()), ELIZA_ERR_INVALID_ARG);
+    EXPECT_EQ(call(std::vector<int32_t>(600, 5), {1}, 1, room.size()), ELIZA_ERR_CONTEXT_FULL);
+    EXPECT_EQ(call({}, {1}, 1, room.size()), ELIZA_ERR_INVALID_ARG);
+    EXPECT_EQ(call(prompt, {1}, 1, room.size()), 0) << error.text();
+}
+
+}  // namespace
+}  // namespace eliza::test
