@@ -12,7 +12,7 @@ from typing import Any
 
 from ..checks import wrong
 from ..errors import InvalidArgumentError
-from .meta_schema import check_keywords
+from .meta_schema import checked_draft
 
 __all__ = [
     "DEEPEST",
@@ -76,7 +76,7 @@ def checked_schema(schema: Any) -> str:
     except (TypeError, ValueError) as error:
         raise InvalidArgumentError(f"the schema is not JSON: {error}") from None
     _check_bytes("the schema", text, MOST_SCHEMA_BYTES)
-    check_keywords(text)
+    checked_draft(text)
     return text
 
 

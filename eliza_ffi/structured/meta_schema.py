@@ -9,27 +9,16 @@ from urllib.parse import urljoin
 
 from ..errors import InvalidArgumentError
 
-__all__ = ["check_keywords", "draft_of"]
-
-
-def draft_of(schema: Any) -> Any:
-    """Return jsonschema's class for the draft that ``$schema`` names; the default is 2020-12."""
-    import jsonschema
-
-    default = jsonschema.Draft202012Validator
-    if not isinstance(schema, dict):
-        return default
-    named = schema.get("$schema")
-    if named is not None and not isinstance(named, str):
-        raise InvalidArgumentError(
-            f"JSON schema at #/$schema: expected a string, got {named!r:.80}"
-        )
-    return jsonschema.validators.validator_for(schema, default)
+__all__ = ["checked_draft"]
 
 
 @functools.lru_cache(maxsize=128)
-def check_keywords(schema_text: str) -> None:
-    """Check that every keyword has a value of the form that the draft's meta-schema demands.
+def checked_draft(schema_text: str) -> Any:
+    """Return jsonschema's class for a schema's draft, after a check of all keywords.
+
+    Each keyword must have a value of the form that the draft's meta-schema demands. A schema
+    without ``$schema`` is of draft 2020-12, unless it has a form of older drafts that many programs
+    write: lists in ``items`` (draft 7), or flags in ``exclusiveMinimum`` (draft 4).
 
     Parameters
     ----------
@@ -41,19 +30,52 @@ def check_keywords(schema_text: str) -> None:
     InvalidArgumentError
         With the keyword's JSON pointer.
     """
-    from jsonschema.exceptions import best_match
+    import jsonschema
 
     schema = json.loads(schema_text)
-    draft = draft_of(schema)
+    draft = _named_draft(schema)
+    errors = _errors(draft or jsonschema.Draft202012Validator, schema)
+    if errors and draft is None and (draft := _older_draft(errors)):
+        errors = _errors(draft, schema)
+    if not errors:
+        return draft or jsonschema.Draft202012Validator
+    error = jsonschema.exceptions.best_match(errors)
+    while error.context:  # of the alternatives, the one that the value comes closest to
+        error = max(error.context, key=lambda e: (len(e.absolute_path), e.validator == "enum"))
+    place = "".join(f"/{part}" for part in error.absolute_path)
+    raise InvalidArgumentError(f"JSON schema at #{place}: {_shortened(error.message)}")
+
+
+def _named_draft(schema: Any) -> Any:
+    """Return jsonschema's class for the draft that ``$schema`` names; None = not named."""
+    import jsonschema
+
+    named = schema.get("$schema") if isinstance(schema, dict) else None
+    if named is not None and not isinstance(named, str):
+        raise InvalidArgumentError(
+            f"JSON schema at #/$schema: expected a string, got {named!r:.80}"
+        )
+    return jsonschema.validators.validator_for(schema, None) if named is not None else None
+
+
+def _older_draft(errors: list[Any]) -> Any:
+    """Return the older draft in which keywords have the forms that the errors are about."""
+    import jsonschema
+
+    for error in errors:
+        name = error.absolute_path[-1] if error.absolute_path else ""
+        if name == "items" and isinstance(error.instance, list):
+            return jsonschema.Draft7Validator
+        if name in ("exclusiveMinimum", "exclusiveMaximum") and isinstance(error.instance, bool):
+            return jsonschema.Draft4Validator
+    return None
+
+
+def _errors(draft: Any, schema: Any) -> list[Any]:
     try:
-        error = best_match(draft(_meta_schema(draft)).iter_errors(schema))
+        return list(draft(_meta_schema(draft)).iter_errors(schema))
     except RecursionError:  # the caller's own calls are deep, too
         raise InvalidArgumentError("the JSON schema is nested too deeply to be checked") from None
-    if error is not None:
-        while error.context:  # of the alternatives, the one that the value comes closest to
-            error = max(error.context, key=lambda e: (len(e.absolute_path), e.validator == "enum"))
-        place = "".join(f"/{part}" for part in error.absolute_path)
-        raise InvalidArgumentError(f"JSON schema at #{place}: {_shortened(error.message)}")
 
 
 @functools.cache

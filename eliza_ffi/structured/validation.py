@@ -19,7 +19,7 @@ from typing import Any
 
 from ..errors import InvalidArgumentError
 from .json_text import json_text, read_json
-from .meta_schema import draft_of
+from .meta_schema import checked_draft
 from .patterns import split_pattern
 from .schema import COMPACT
 
@@ -89,7 +89,7 @@ def _validator(schema_text: str) -> Any:
     from jsonschema_specifications import REGISTRY
 
     schema = _exact(schema_text)
-    return _exact_draft(draft_of(schema))(schema, registry=REGISTRY)
+    return _exact_draft(checked_draft(schema_text))(schema, registry=REGISTRY)
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 from urllib.parse import urljoin
@@ -13,6 +14,7 @@ from jsonschema_specifications import REGISTRY
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.structured.limits import checked_schema
 from eliza_ffi.structured.shape import shape_of
+from eliza_ffi.structured.validation import schema_validator
 
 DRAFTS = (
     jsonschema.Draft4Validator,
@@ -84,3 +86,23 @@ def test_a_long_value_is_shortened_in_the_message() -> None:
         checked_schema({"items": ["text"] * 10_000})
     assert "is not of type" in str(caught.value)
     assert len(str(caught.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("schema", "right", "wrong"),
+    [
+        ({"items": [{"enum": [0]}, {"enum": [1]}], "minItems": 2, "maxItems": 2}, [0, 1], [1, 0]),
+        ({"properties": {"a": {"items": [{"type": "null"}]}}}, {"a": [None]}, {"a": [1]}),
+        ({"minimum": 3, "exclusiveMinimum": True, "type": "integer"}, 4, 3),
+    ],
+)
+def test_forms_of_older_drafts_need_no_name(schema: Any, right: Any, wrong: Any) -> None:
+    """Many programs write such schemas without ``$schema``."""
+    validated = schema_validator(json.dumps(schema))
+    assert validated(json.dumps(right)) == right
+    with pytest.raises(InvalidArgumentError):
+        validated(json.dumps(wrong))
+    with pytest.raises(InvalidArgumentError, match="JSON schema at #/"):
+        checked_schema({**schema, "required": 5})
+    with pytest.raises(InvalidArgumentError, match="JSON schema at #/"):
+        checked_schema({"$schema": jsonschema.Draft202012Validator.META_SCHEMA["$id"], **schema})
