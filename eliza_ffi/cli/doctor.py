@@ -11,7 +11,6 @@ from importlib import metadata
 from typing import Any
 
 from .. import _resources
-from ..chat import ChatTemplate
 from ..errors import ElizaError, NoChatTemplateError
 from ..library.binding import CffiBinding
 from ..library.capabilities import InferenceCapabilities, detect_capabilities
@@ -59,10 +58,6 @@ GPU_REQUIREMENTS = {
 PROBE_MESSAGES = [{"role": "user", "content": "Hello"}]
 """The conversation for checking chat templates."""
 
-PLAIN_TEMPLATE = (
-    "{% for message in messages %}{{ message.role }}: {{ message.content }}{% endfor %}"
-)
-
 
 def run_doctor(arguments: argparse.Namespace) -> int:
     """Print the findings. Return 1 if there are problems, otherwise 0."""
@@ -84,10 +79,8 @@ def examine(arguments: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
     problems: list[str] = []
     findings["needed"] = _examine_dependencies(problems)
     findings["extras"] = {extra: _examine_extra(extra) for extra in EXTRAS}
-    try:
-        ChatTemplate(PLAIN_TEMPLATE).render(PROBE_MESSAGES)
-    except ElizaError as error:
-        problems.append(str(error))
+    if problems:
+        return findings, problems  # everything below needs the dependencies
     try:
         findings["header"] = str(_resources.header_path())
         library = Library(arguments.library, bundle=arguments.model)

@@ -320,7 +320,7 @@ def test_an_interrupt_exits_with_130_and_no_traceback(statement: str, name: str)
     assert (done.returncode, done.stderr) == (130, "")
 
 
-@pytest.mark.parametrize("name", ["cffi", "jinja2", "numpy"])
+@pytest.mark.parametrize("name", ["cffi", "jinja2", "jsonschema", "llguidance", "numpy"])
 def test_a_missing_dependency_is_named(name: str) -> None:
     script = f"import sys; sys.modules[{name!r}] = None\nfrom eliza_ffi.cli import main\n"
     script += "sys.exit(main(['doctor']))"

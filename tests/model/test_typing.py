@@ -147,7 +147,7 @@ WRONG = {
     'Speculation(max_tokens="4")': "max_tokens",
     "Gbnf(1)": "Gbnf",
     "Model(n_gpu_layers=0)": "n_gpu_layers",
-    'model.fill("x", {}, sampling=None)': "overload",
+    'model.fill("x", {}, sample=None)': "overload",
     'model.fill("x", "text")': "overload",
     'model.choose_many(["x"], ["a"], probs=True)': "probs",
     'model.decide("x", [], scoring="best")': "scoring",
