@@ -339,6 +339,9 @@ class AsyncModel:
     end_of_turn = _awaited(Model.end_of_turn)
     """Run :meth:`Model.end_of_turn <eliza_ffi.model.Model.end_of_turn>` on a thread."""
 
+    hidden_states = _awaited(Model.hidden_states)
+    """Run :meth:`Model.hidden_states <eliza_ffi.model.Model.hidden_states>` on a thread."""
+
     prompt_logprobs = _awaited(Model.prompt_logprobs)
     """Run :meth:`Model.prompt_logprobs <eliza_ffi.model.Model.prompt_logprobs>` on a thread."""
 

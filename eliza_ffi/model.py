@@ -409,6 +409,46 @@ class Model:
         work = self._jobs.prompt_logprobs(prompt, top, cache)
         return cast("tuple[TokenLogprob, ...]", self._run(work, wait))
 
+    def hidden_states(
+        self,
+        prompt: AnyPrompt,
+        layers: Sequence[int] = (-1,),
+        n_rows: int = 1,
+        *,
+        cache: CacheOptions | None = None,
+        wait: bool | float = True,
+    ) -> NDArray[np.float32]:
+        """Return the hidden states of a prompt's last tokens, for example to train a classifier.
+
+        Parameters
+        ----------
+        prompt, cache, wait
+            As :meth:`generate`.
+        layers
+            Layer i is the input of the model's block i, counted from 0. The last layer, also -1, is
+            the output of the final norm, and -2 the input of the last block. The forward pass stops
+            after the deepest of these layers if it has no other requests.
+        n_rows
+            The number of tokens at the end of the prompt.
+
+        Returns
+        -------
+        array of float32, shape [len(layers), n_rows, n_embd]
+            Not normalized to unit length.
+
+        Raises
+        ------
+        ContextFullError
+            If the prompt does not fit into the context.
+        NotSupportedError
+            If the library is an older version, or llama.cpp does not name the layers of this
+            model's architecture.
+        BusyError, InvalidArgumentError
+            As :meth:`generate`.
+        """
+        work = self._jobs.hidden_states(prompt, layers, n_rows, cache)
+        return cast("NDArray[np.float32]", self._run(work, wait))
+
     # ---- Text -----------------------------------------------------------------------------------
 
     def generate(

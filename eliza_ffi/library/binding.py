@@ -91,6 +91,10 @@ MOST_TOKENS = 2**24
 MOST_TOP = 1024
 """Maximum number of alternatives per token whose log-probabilities the library reports."""
 
+MOST_LAYERS = 2**16
+MOST_EMBD = 2**20
+"""Larger numbers are mistakes: no model has as many layers, or values in a hidden state."""
+
 ENDINGS = "a list of (tokens, PreparedChoices) tuples"
 
 RANK_LEGAL, RANK_JOINT = 0, 1
@@ -450,6 +454,48 @@ class CffiBinding:
             len(ids),
             n_top,
             entries,
+            found.size,
+        )
+        return found
+
+    def hidden_states(
+        self, stream: CffiStream, tokens: Tokens, layers: Sequence[int], n_rows: int, n_embd: int
+    ) -> NDArray[np.float32]:
+        """Return hidden states of tokens as if they followed the stream's tokens.
+
+        Parameters
+        ----------
+        stream, tokens
+        layers
+            Ascending. Layer i is the input of block i, counted from 0; the model's number of layers
+            is the output of the final norm.
+        n_rows
+            The number of tokens, at the end of `tokens`.
+        n_embd
+            The number of values in a hidden state of the model.
+
+        Returns
+        -------
+        array of float32, shape [n_layers, n_rows, n_embd]
+        """
+        ids = token_array(tokens)
+        numbers = check_each("layers", layers, int, "a whole number")
+        for i, layer in enumerate(numbers):
+            check_whole(f"layers[{i}]", layer, 1, MOST_LAYERS)
+        wanted = np.asarray(numbers, np.int32)
+        check_whole("n_rows", n_rows, 1, max(len(ids), 1))
+        check_whole("n_embd", n_embd, 1, MOST_EMBD)
+        found = np.empty((len(wanted), n_rows, n_embd), np.float32)
+        self._call_on(
+            stream,
+            "llm_stream_hidden_states",
+            f"read hidden states of {n_rows} of {len(ids)} tokens",
+            self._ffi.from_buffer("int32_t[]", ids),
+            len(ids),
+            self._ffi.from_buffer("int32_t[]", wanted),
+            len(wanted),
+            n_rows,
+            self._ffi.from_buffer("float[]", found, require_writable=True),
             found.size,
         )
         return found

@@ -10,10 +10,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ..chat.prompt import Prompt
 from ..chat.template import Messages
 from ..chat.thinking import WrittenReasoning
-from ..checks import check_whole
+from ..checks import check_each, check_whole, wrong
 from ..choices.label_set import ChoiceResult, LabelSet, as_label_set
 from ..choices.rank_result import RankResult
 from ..errors import InvalidAnswerError, InvalidArgumentError, NotSupportedError
@@ -318,6 +321,33 @@ class Jobs:
         make = partial(Lifecycle, session.binding, session.ctx, "scoring")
         return Work(make, steps, slot_id=request.slot_id)
 
+    def hidden_states(
+        self, prompt: AnyPrompt, layers: Sequence[int], n_rows: int, cache: CacheOptions | None
+    ) -> Work[NDArray[np.float32]]:
+        """Return a request for hidden states, as :meth:`~eliza_ffi.Model.hidden_states`."""
+        session = self.session
+        n_layers, n_embd = session.hidden_shape
+        wanted = _checked_layers(layers, n_layers)
+        check_whole("n_rows", n_rows, 1)
+        request = generate_request(session, prompt, method="hidden_states", cache=cache)
+        tokens = request.prompt_tokens
+        if n_rows > len(tokens):
+            raise InvalidArgumentError(
+                f"n_rows: expected at most the prompt's {len(tokens)} tokens, got {n_rows}"
+            )
+        ascending = sorted(set(wanted))
+
+        def steps(life: Lifecycle) -> Generator[NDArray[np.float32], None, None]:
+            with life.opened(request.config()) as stream:
+                read = partial(
+                    session.binding.hidden_states, stream, tokens, ascending, n_rows, n_embd
+                )
+                found = life.run(read, len(tokens))
+            yield found[[ascending.index(layer) for layer in wanted]]
+
+        make = partial(Lifecycle, session.binding, session.ctx, "hidden states")
+        return Work(make, steps, slot_id=request.slot_id)
+
     def save(
         self, path: str | os.PathLike[str], prompt: AnyPrompt, cache: CacheOptions | None
     ) -> Work[int]:
@@ -414,3 +444,16 @@ def _texts(
                 yield text
 
     return take
+
+
+def _checked_layers(layers: Sequence[int], n_layers: int) -> list[int]:
+    """Check layers, and convert negative numbers, which count from the end."""
+    found = []
+    for i, layer in enumerate(check_each("layers", layers, int, "a whole number")):
+        if not (1 <= layer <= n_layers or -n_layers <= layer <= -1):
+            expected = f"a layer from 1 to {n_layers}, or from -{n_layers} to -1"
+            raise wrong(f"layers[{i}]", expected, layer)
+        found.append(layer if layer > 0 else n_layers + 1 + layer)
+    if not found:
+        raise InvalidArgumentError("layers: expected at least one layer, got none")
+    return found

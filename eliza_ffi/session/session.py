@@ -207,6 +207,23 @@ class Session:
         placement = facts.get("model", {}).get("placement", [])
         return bool(placement) and all(each["device"] == "CPU" for each in placement)
 
+    @lazy_property
+    def hidden_shape(self) -> tuple[int, int]:
+        """The model's number of layers, and of values in a hidden state.
+
+        Raises
+        ------
+        NotSupportedError
+            If the library cannot return hidden states.
+        """
+        if not self.binding.supports("llm_stream_hidden_states"):
+            raise NotSupportedError(
+                "this library cannot return hidden states: it has no "
+                "eliza_inference_llm_stream_hidden_states"
+            )
+        facts = self.describe()["model"]
+        return int(facts["n_layer"]), int(facts["n_embd"])
+
     def warn_once(self, reason: str) -> None:
         """Log a warning unless this session has logged one before."""
         if not self._has_warned:

@@ -96,6 +96,7 @@ CALLS: dict[str, Callable[[CffiBinding, Any, Any], Any]] = {
     "set_choices": lambda b, ctx, s: b.set_choices(s, PreparedChoices(None, 1, 1), 0),
     "llm_stream_set_logprobs": lambda b, ctx, s: b.set_logprobs(s, 1),
     "llm_stream_take_logprobs": lambda b, ctx, s: b.take_logprobs(s, 1, 1),
+    "llm_stream_hidden_states": lambda b, ctx, s: b.hidden_states(s, [65], [1], 1, 64),
     "llm_stream_prefill_logprobs": lambda b, ctx, s: b.prefill_logprobs(s, [65], 1),
     "llm_stream_describe_chain": lambda b, ctx, s: b.describe_chain(s),
     "set_option": lambda b, ctx, s: b.set_option(ctx, "n_ctx", "8"),

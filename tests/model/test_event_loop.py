@@ -74,6 +74,7 @@ CALLS: dict[str, Call] = {
     "describe": lambda m: m.describe(),
     "tokenize": lambda m: m.tokenize(LONG),
     "prompt_tokens": lambda m: m.prompt_tokens(LONG),
+    "hidden_states": lambda m: m.hidden_states("x"),
     "prompt_logprobs": lambda m: m.prompt_logprobs("x", 1),
     "detokenize": lambda m: m.detokenize([5] * 50_000),
     "token_texts": lambda m: m.token_texts(),

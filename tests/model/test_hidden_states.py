@@ -1,0 +1,92 @@
+"""Hidden states, checked against embeddings, which llama.cpp computes in another context."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from eliza_ffi import AsyncModel, Model
+from eliza_ffi.errors import ContextFullError, InvalidArgumentError
+
+TEXT = "The quick brown fox jumps over the lazy dog."
+
+
+def n_layers_of(model: Model) -> int:
+    return int(model.describe()["model"]["n_layer"])
+
+
+def test_the_last_layer_is_that_of_embeddings(tiny_model: Model) -> None:
+    found = tiny_model.hidden_states(TEXT)
+    assert found.dtype == np.float32
+    assert found.shape == (1, 1, tiny_model.describe()["model"]["n_embd"])
+    row = found[0, 0] / np.linalg.norm(found[0, 0])
+    assert row @ tiny_model.embed(TEXT, "last") > 0.999
+    rows = tiny_model.hidden_states(TEXT, n_rows=len(tiny_model.prompt_tokens(TEXT)))[0]
+    assert np.allclose(rows[-1], found[0, 0], atol=0.02)
+    mean = rows.mean(0)
+    assert mean / np.linalg.norm(mean) @ tiny_model.embed(TEXT) > 0.999
+
+
+def test_layers_are_in_the_wanted_order(tiny_model: Model) -> None:
+    n = n_layers_of(tiny_model)
+    first, last = (tiny_model.hidden_states(TEXT, [layer])[0] for layer in (1, n))
+    assert not np.allclose(first, last)
+    found = tiny_model.hidden_states(TEXT, [-1, 1, n, -n])
+    for row, expected in zip(found, (last, first, last, first), strict=True):
+        assert np.allclose(row, expected, atol=0.02)
+
+
+def test_they_are_the_same_whatever_the_cache_holds(tiny_model: Model) -> None:
+    expected = tiny_model.hidden_states(TEXT, [1, -1], 3)
+    for begin in ("The quick brown", TEXT, f"{TEXT} It sleeps."):
+        tiny_model.generate(begin, 1)
+        found = tiny_model.hidden_states(TEXT, [1, -1], 3)
+        assert np.allclose(found, expected, atol=0.05)
+    written = tiny_model.generate(TEXT, 8).tokens
+    for layer in (1, -1):  # a pass that stopped early must leave no tokens in the cache
+        tiny_model.hidden_states(TEXT, [layer])
+        assert tiny_model.generate(TEXT, 8).tokens == written
+
+
+def test_they_can_be_awaited_beside_other_requests(tiny_model: Model) -> None:
+    async def run() -> list[Any]:
+        model = AsyncModel.of(tiny_model)
+        texts = [f"Number {i} is here." for i in range(8)]
+        calls = [model.hidden_states(text) for text in texts]
+        return await asyncio.gather(
+            *calls, model.generate("Hello", 5), model.choose("a", ["b", "c"])
+        )
+
+    found = asyncio.run(run())
+    for i in range(8):
+        alone = tiny_model.hidden_states(f"Number {i} is here.")
+        assert np.allclose(found[i], alone, atol=0.05)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"layers": [0]}, r"layers[0] must be a layer from 1 to"),
+        ({"layers": [99]}, r"layers[0] must be a layer from 1 to"),
+        ({"layers": [1, -99]}, r"layers[1] must be a layer from 1 to"),
+        ({"layers": ["a"]}, "layers[0]"),
+        ({"layers": []}, "layers: expected at least one layer, got none"),
+        ({"layers": 1}, "layers"),
+        ({"n_rows": 0}, "n_rows"),
+        ({"n_rows": 500}, "n_rows: expected at most the prompt's"),
+    ],
+)
+def test_wrong_arguments_are_named(
+    tiny_model: Model, arguments: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=re.escape(reason)):
+        tiny_model.hidden_states(TEXT, **arguments)
+
+
+def test_a_prompt_that_is_too_long_is_named(tiny_model: Model) -> None:
+    with pytest.raises(ContextFullError, match="does not fit the context"):
+        tiny_model.hidden_states("word " * 20_000)
