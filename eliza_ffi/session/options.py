@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
@@ -38,7 +38,7 @@ ChoiceMode = Literal["greedy", "sample", "best"]
 Tokenization = Literal["own", "any"]
 OnLimit = Literal["error", "close"]
 
-Strings: TypeAlias = "Sequence[str] | Set[str] | Iterator[str]"
+Strings: TypeAlias = "Sequence[str] | Iterator[str]"
 """Labels as strings. Not `Iterable[str]`, because an enum class is iterable, too."""
 
 MOST_DRAFTED = 256

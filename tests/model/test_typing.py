@@ -42,7 +42,6 @@ slot = CacheOptions(slot=1, key=None)
 
 def ask(model: Model, talk: list[dict[str, str]], values: dict[str, float]) -> None:
     assert_type(model.choose("x", ["a", "b"]), ChoiceResult[str])
-    assert_type(model.choose("x", {"a", "b"}), ChoiceResult[str])
     assert_type(model.choose("x", (name for name in "ab")), ChoiceResult[str])
     assert_type(model.choose([1, 2], Reply), ChoiceResult[Reply])
     assert_type(model.choose("x", bool), ChoiceResult[bool])
