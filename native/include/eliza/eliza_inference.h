@@ -330,11 +330,10 @@ ELIZA_API int32_t eliza_inference_llm_stream_prefill_logprobs(EliLlmStream * str
 ELIZA_API int eliza_inference_llm_hidden_states_supported(void); /* 1 */
 
 /* Writes hidden states of the last n_rows of these tokens, as if they followed the stream's tokens: for each of
- * n_layers layers, for each token, n_embd values. Layer i is the input of block i, counted from 0; the number of layers
- * is the output of the final norm. `layers` is ascending, from 1 to that number. eliza_inference_describe() reports both
- * numbers as "n_layer" and "n_embd". The values are not normalized to unit
- * length. `cap` is the number of values for which `out` has room. The tokens are not appended, and the stream is
- * unchanged, also on failure.
+ * n_layers layers, for each token, n_embd values. Layer i is the input of block i, counted from 0; the number of
+ * layers is the output of the final norm. `layers` is ascending, from 1 to that number. eliza_inference_describe()
+ * reports both numbers as "n_layer" and "n_embd". The values are not normalized to unit length. `cap` is the number
+ * of values for which `out` has room. The tokens are not appended, and the stream is unchanged, also on failure.
  *
  * If no other request is in the same forward pass, it stops after the deepest of these layers. */
 ELIZA_API int32_t eliza_inference_llm_stream_hidden_states(EliLlmStream * stream, const int32_t * tokens, uint64_t n,

@@ -26,7 +26,8 @@ struct HiddenState {
 
 class OutputHead {
 public:
-    // For ggml's eval callback: whether the head needs the tensor's values; and copies them, after which the pass stops.
+    // For ggml's eval callback: whether the head needs the tensor's values; and copies them, after which the pass
+    // stops.
     bool wants(const ggml_tensor & tensor);
     void take(const ggml_tensor & tensor);
 

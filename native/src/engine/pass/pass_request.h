@@ -57,8 +57,8 @@ struct PassRequest {
     Rows rows = Rows::whole;
     bool may_share = true;  // false: the passes must not contain tokens of other requests
 
-    // Hidden states of these layers are wanted after each of the last n_rows tokens, instead of logits. The pass may stop
-    // after the deepest layer; the slot then loses the tokens of that pass.
+    // Hidden states of these layers are wanted after each of the last n_rows tokens, instead of logits. The pass may
+    // stop after the deepest layer; the slot then loses the tokens of that pass.
     std::vector<int32_t> layers;
     std::function<void(int32_t place, int32_t layer, const float * values)> on_hidden;
 

@@ -122,8 +122,8 @@ bool PassRunner::on_tensor(ggml_tensor * tensor, bool ask, void * runner) {
     return (!is_for_layers || self.layers_.take(*tensor)) && !is_for_head;
 }
 
-// Sets the callback of this context for one pass. llama.cpp copies it to ggml's scheduler when it builds a graph, but not
-// when it uses the last graph again.
+// Sets the callback of this context for one pass. llama.cpp copies it to ggml's scheduler when it builds a graph, but
+// not when it uses the last graph again.
 void PassRunner::watch_tensors(bool watch) {
     const ggml_backend_sched_eval_callback callback = watch ? on_tensor : nullptr;
     auto & params = const_cast<llama_cparams &>(context_->get_cparams());

@@ -39,8 +39,8 @@ public:
     // the cache.
     enum Result : int32_t { done = 0, no_room = 1, stopped = 2 };
 
-    // The hidden states that a pass copies. With `stops`, it ends after the deepest layer. If that leaves out layers, the
-    // tokens have no keys and values there, so the caller must remove them from the cache.
+    // The hidden states that a pass copies. With `stops`, it ends after the deepest layer. If that leaves out layers,
+    // the tokens have no keys and values there, so the caller must remove them from the cache.
     struct Layers {
         std::vector<int32_t> wanted{};
         bool stops = false;
@@ -97,8 +97,8 @@ private:
     const std::shared_ptr<ComputeThreads> threads_;  // must outlive the context, like the next two members
     OutputHead head_;
     LayerRows layers_;
-    bool always_watches_ = false;  // passes may stop before the output head
-    size_t n_tokens_ = 0;          // of the last pass
+    bool always_watches_ = false;        // passes may stop before the output head
+    size_t n_tokens_ = 0;                // of the last pass
     std::atomic<int32_t> n_readers_{0};  // HiddenStateReader objects
     bool keeps_hidden_states_ = false;
     bool has_hidden_rows_ = false;  // the last pass stopped before the output head
