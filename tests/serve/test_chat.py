@@ -370,6 +370,7 @@ def test_errors_of_the_model_are_reported_before_a_stream_begins(server: Served)
         ({"guided_json": schema}, "nowhere"),
         ({"guided_regex": "("}, "regex"),
         ({"grammar": "root"}, "gbnf_grammar: expecting ::="),
+        ({"grammar": "root ::= <|im_end|>"}, "the grammar allows no token of the vocabulary here"),
     ):
         error = refused(server, stream=True, **limit)
         assert error["code"] == "invalid_value" and message in error["message"]

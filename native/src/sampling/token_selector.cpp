@@ -166,7 +166,7 @@ llama_token TokenSelector::pick_under_grammar(const float * logits) {
     const bool any = std::any_of(candidates.data, candidates.data + candidates.size,
                                  [](const llama_token_data & c) { return c.logit > -INFINITY; });
     if (!any) {
-        throw Error(ELIZA_ERR_FFI_FAULT, "the grammar allows no token of the vocabulary here");
+        throw invalid_argument("the grammar allows no token of the vocabulary here");
     }
     return chain_.sample(candidates);
 }
@@ -220,8 +220,7 @@ std::optional<llama_token> TokenSelector::select_in_text(const float * logits, T
     }
     const std::vector<Token> legal = text.mask()->tokens.tokens();
     if (legal.empty()) {
-        throw Error(ELIZA_ERR_FFI_FAULT,
-                    "no token of the vocabulary spells the text that must follow \"" + text.value() + "\"");
+        throw invalid_argument("no token of the vocabulary spells the text that must follow \"" + text.value() + "\"");
     }
     return pick_of_legal(logits, {legal.data(), static_cast<uint32_t>(legal.size())});
 }
