@@ -1,0 +1,123 @@
+"""Heads, against the textbook formulas, and on data whose best classifier is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from eliza_ffi.errors import InvalidArgumentError
+from eliza_ffi.learning import heads
+from eliza_ffi.learning.heads import candidate_layers, fit_head, folds_of
+
+Array = heads.Array
+
+
+def blobs(
+    n: int, n_embd: int, n_options: int, seed: int, distance: float = 3.0
+) -> tuple[heads.Floats, np.ndarray]:
+    """Draw rows around one centre for each option."""
+    draw = np.random.default_rng(seed)
+    centers = np.random.default_rng(99).normal(size=(n_options, n_embd))
+    centers *= distance / np.linalg.norm(centers, axis=1, keepdims=True)
+    targets = np.arange(n) % n_options
+    scale = np.linspace(0.2, 5, n_embd)
+    rows = (centers[targets] + draw.normal(size=(n, n_embd)) * 0.7) * scale + 10
+    return rows.astype(np.float32), targets
+
+
+@pytest.mark.parametrize(("n", "n_embd"), [(40, 90), (90, 20)])
+@pytest.mark.parametrize("penalty", [0.01, 10.0])
+def test_ridge_regression_equals_its_primal_form(n: int, n_embd: int, penalty: float) -> None:
+    rows, targets = blobs(n, n_embd, 3, seed=1)
+    x = heads._Standard.of(rows).apply(rows)
+    weights, bias = heads._Candidate("ridge", penalty).fit(x, targets, 3)
+    one_hot = np.eye(3)[targets]
+    primal = np.linalg.solve(
+        x.T @ x + penalty * n_embd * np.eye(n_embd), x.T @ (one_hot - one_hot.mean(0))
+    )
+    assert np.allclose(weights * heads.RIDGE_UNIT, primal, atol=1e-8)
+    assert np.allclose(bias * heads.RIDGE_UNIT, one_hot.mean(0))
+
+
+@pytest.mark.parametrize(("n", "n_embd"), [(40, 90), (90, 20), (300, 5)])
+def test_discriminant_analysis_equals_its_primal_form(n: int, n_embd: int) -> None:
+    rows, targets = blobs(n, n_embd, 3, seed=2)
+    x = heads._Standard.of(rows).apply(rows)
+    weights, bias = heads._Candidate("lda").fit(x, targets, 3)
+    means = np.array([x[targets == k].mean(0) for k in range(3)])
+    z = x - means[targets]
+    sample = z.T @ z / n
+    m = np.trace(sample) / n_embd
+    distance = ((sample - m * np.eye(n_embd)) ** 2).sum()
+    noise = sum(((np.outer(row, row) - sample) ** 2).sum() for row in z) / n**2
+    shrinkage = min(max(noise / distance, 1e-3), 1.0)
+    covariance = (1 - shrinkage) * sample + shrinkage * m * np.eye(n_embd)
+    expected = np.linalg.solve(covariance, means.T)
+    assert np.allclose(weights, expected, rtol=1e-6, atol=1e-8)
+    own = np.log(np.bincount(targets) / n) - 0.5 * np.einsum("kd,dk->k", means, expected)
+    assert np.allclose(bias, own, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["ridge", "lda"])
+def test_a_head_separates_what_can_be_separated(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    candidates = tuple(each for each in heads._CANDIDATES if each.kind == kind)
+    monkeypatch.setattr(heads, "_CANDIDATES", candidates)
+    rows, targets = blobs(120, 64, 4, seed=3)
+    fit = fit_head(rows[None], targets, [7], 4)
+    assert (fit.head.layer, fit.head.kind) == (7, kind)
+    unseen, expected = blobs(400, 64, 4, seed=4)
+    found = fit.head.log_probabilities(unseen)
+    assert np.allclose(np.exp(found).sum(1), 1)
+    assert (found.argmax(1) == expected).mean() > 0.95
+    loss = -found[np.arange(400), expected].mean()
+    assert loss == pytest.approx(fit.nll[7, fit.head.kind], abs=0.1)
+
+
+def test_the_layer_that_knows_the_answer_is_selected() -> None:
+    rows, targets = blobs(100, 32, 2, seed=5)
+    noise = np.random.default_rng(6).normal(size=(2, 100, 32)).astype(np.float32)
+    fit = fit_head(np.stack([noise[0], rows, noise[1]]), targets, [2, 4, 6], 2)
+    assert fit.head.layer == 4
+    assert min(fit.nll[2, "ridge"], fit.nll[2, "lda"]) > 0.6  # a coin has 0.69
+
+
+def test_useless_rows_give_the_shares_of_the_options() -> None:
+    rows = np.random.default_rng(7).normal(size=(1, 150, 40)).astype(np.float32)
+    targets = np.array([0] * 105 + [1] * 45)
+    fit = fit_head(rows, targets, [1], 2)
+    p = np.exp(fit.log_probabilities)
+    assert p[:, 0].mean() == pytest.approx(0.7, abs=0.05)
+    entropy = -0.7 * np.log(0.7) - 0.3 * np.log(0.3)
+    assert min(fit.nll.values()) == pytest.approx(entropy, abs=0.06)
+
+
+def test_rows_that_are_all_the_same_are_no_division_by_zero() -> None:
+    targets = np.arange(20) % 2
+    fit = fit_head(np.ones((1, 20, 8)), targets, [1], 2)
+    assert np.allclose(np.exp(fit.head.log_probabilities(np.ones((1, 8)))), 0.5, atol=0.01)
+
+
+def test_folds_have_the_shares_of_the_options() -> None:
+    targets = np.random.default_rng(8).permutation([0] * 50 + [1] * 25 + [2] * 25)
+    folds = folds_of(targets)
+    for fold in range(5):
+        assert np.bincount(targets[folds == fold]).tolist() == [10, 5, 5]
+
+
+def test_candidate_layers_are_in_the_upper_half_and_end_with_the_norm() -> None:
+    assert candidate_layers(30) == [12, 14, 16, 18, 20, 22, 24, 26, 30]
+    assert candidate_layers(5) == [2, 4, 5]
+    assert candidate_layers(1) == [1]
+
+
+@pytest.mark.parametrize(
+    ("rows", "targets", "reason"),
+    [
+        (np.full((1, 10, 3), np.nan), np.arange(10) % 2, "rows: expected finite"),
+        (np.ones((1, 9, 3)), np.arange(9) % 2, "at least 5 examples of each option, got 4"),
+        (np.ones((1, 10, 3)), np.zeros(10, int), "got 0 of option 1"),
+    ],
+)
+def test_wrong_examples_are_named(rows: Array, targets: np.ndarray, reason: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=reason):
+        fit_head(rows, targets, [1], 2)
