@@ -42,8 +42,9 @@ SWITCH_SECONDS = 5e-4
 """Python's thread switch interval. With the default, a forward pass or a request can wait ten times
 as long for its thread."""
 
-IDLE_SECONDS = 5
-"""A connection that is idle for this long between two requests is closed."""
+IDLE_SECONDS = 75
+"""A connection that is idle for this long between two requests is closed. Longer than the 60 seconds
+after which proxies close theirs: a request on a connection that is being closed is lost."""
 
 CLOSING_SECONDS = 5
 """Time limit for connections to close after the last response."""
