@@ -459,7 +459,13 @@ class CffiBinding:
         return found
 
     def hidden_states(
-        self, stream: CffiStream, tokens: Tokens, layers: Sequence[int], n_rows: int, n_embd: int
+        self,
+        stream: CffiStream,
+        tokens: Tokens,
+        layers: Sequence[int],
+        n_rows: int,
+        n_embd: int,
+        n_kept: int = 0,
     ) -> NDArray[np.float32]:
         """Return hidden states of tokens as if they followed the stream's tokens.
 
@@ -473,6 +479,8 @@ class CffiBinding:
             The number of tokens, at the end of `tokens`.
         n_embd
             The number of values in a hidden state of the model.
+        n_kept
+            The number of tokens at the beginning that stay in the KV cache for later calls.
 
         Returns
         -------
@@ -492,6 +500,7 @@ class CffiBinding:
             f"read hidden states of {n_rows} of {len(ids)} tokens",
             self._ffi.from_buffer("int32_t[]", ids),
             len(ids),
+            check_whole("n_kept", n_kept, 0, MOST_TOKENS),
             self._ffi.from_buffer("int32_t[]", wanted),
             len(wanted),
             n_rows,

@@ -322,9 +322,17 @@ class Jobs:
         return Work(make, steps, slot_id=request.slot_id)
 
     def hidden_states(
-        self, prompt: AnyPrompt, layers: Sequence[int], n_rows: int, cache: CacheOptions | None
+        self,
+        prompt: AnyPrompt,
+        layers: Sequence[int],
+        n_rows: int,
+        cache: CacheOptions | None,
+        n_kept: int = 0,
     ) -> Work[NDArray[np.float32]]:
-        """Return a request for hidden states, as :meth:`~eliza_ffi.Model.hidden_states`."""
+        """Return a request for hidden states, as :meth:`~eliza_ffi.Model.hidden_states`.
+
+        The first `n_kept` tokens stay in the KV cache, even if the pass stops early.
+        """
         session = self.session
         n_layers, n_embd = session.hidden_shape
         wanted = _checked_layers(layers, n_layers)
@@ -340,7 +348,7 @@ class Jobs:
         def steps(life: Lifecycle) -> Generator[NDArray[np.float32], None, None]:
             with life.opened(request.config()) as stream:
                 read = partial(
-                    session.binding.hidden_states, stream, tokens, ascending, n_rows, n_embd
+                    session.binding.hidden_states, stream, tokens, ascending, n_rows, n_embd, n_kept
                 )
                 found = life.run(read, len(tokens))
             yield found[[ascending.index(layer) for layer in wanted]]

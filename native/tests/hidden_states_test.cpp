@@ -31,12 +31,13 @@ protected:
     }
 
     std::vector<float> of(const StreamHandle & stream, const std::vector<int32_t> & tokens,
-                          const std::vector<int32_t> & layers, size_t n_rows) {
+                          const std::vector<int32_t> & layers, size_t n_rows, size_t n_kept = 0) {
         std::vector<float> out(layers.size() * n_rows * n_embd);
         ErrorText own;
-        EXPECT_EQ(eliza_inference_llm_stream_hidden_states(stream.get(), tokens.data(), tokens.size(), layers.data(),
-                                                           layers.size(), n_rows, out.data(), out.size(), own.out()),
-                  0)
+        EXPECT_EQ(
+            eliza_inference_llm_stream_hidden_states(stream.get(), tokens.data(), tokens.size(), n_kept, layers.data(),
+                                                     layers.size(), n_rows, out.data(), out.size(), own.out()),
+            0)
             << own.text();
         return out;
     }
@@ -100,6 +101,20 @@ TEST_F(HiddenStates, OfOneLayerLeaveTheStreamAsItWas) {
     }
 }
 
+TEST_F(HiddenStates, AreReadAfterABeginningThatStaysInTheCache) {
+    std::vector<int32_t> begin(prompt.begin(), prompt.begin() + 12);
+    for (int i = 0; i < 3; ++i) {
+        std::vector<int32_t> text = begin;
+        text.insert(text.end(), {300 + i, 400 + i});
+        const StreamHandle stream = open(context, full_precision_config());
+        expect_near(of(stream, text, {1}, 1, begin.size()), reference(text, {1}, 1));
+        EXPECT_EQ(stats(stream).forward_passes, i == 0 ? 2 : 1);
+    }
+    const StreamHandle stream = open(context, full_precision_config());
+    prefill(stream, prompt);
+    EXPECT_EQ(stats(stream).prompt_tokens_reused, 12);
+}
+
 TEST_F(HiddenStates, InSharedPassesAreTheSame) {
     constexpr int n_streams = 6;
     std::vector<StreamHandle> streams;
@@ -153,7 +168,7 @@ TEST_F(HiddenStates, ARejectedCallNamesTheArgument) {
     std::vector<float> room(8 * n_embd);
     const auto call = [&](const std::vector<int32_t> & tokens, const std::vector<int32_t> & layers, size_t n_rows,
                           size_t cap) {
-        return eliza_inference_llm_stream_hidden_states(stream.get(), tokens.data(), tokens.size(), layers.data(),
+        return eliza_inference_llm_stream_hidden_states(stream.get(), tokens.data(), tokens.size(), 0, layers.data(),
                                                         layers.size(), n_rows, room.data(), cap, error.out());
     };
     EXPECT_EQ(call(prompt, {0}, 1, room.size()), ELIZA_ERR_INVALID_ARG);

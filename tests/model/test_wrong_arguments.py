@@ -517,7 +517,7 @@ def of_library(model: Model) -> Iterator[Subject]:
     yield on_stream("token_trie_leaf")
     yield on_stream("token_trie_scores")
     yield on_stream("prefill", tokens=[1])
-    yield on_stream("hidden_states", tokens=[1], layers=[1], n_rows=1, n_embd=128)
+    yield on_stream("hidden_states", tokens=[1], layers=[1], n_rows=1, n_embd=128, n_kept=0)
     yield on_stream("prefill_logprobs", tokens=[1], n_top=1)
     yield on_stream("generate", max_tokens=1, on_token=anything)
     yield on_stream("save_slot", path="slot")

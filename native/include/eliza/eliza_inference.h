@@ -335,10 +335,11 @@ ELIZA_API int eliza_inference_llm_hidden_states_supported(void); /* 1 */
  * reports both numbers as "n_layer" and "n_embd". The values are not normalized to unit length. `cap` is the number
  * of values for which `out` has room. The tokens are not appended, and the stream is unchanged, also on failure.
  *
- * If no other request is in the same forward pass, it stops after the deepest of these layers. */
+ * If no other request is in the same forward pass, it stops after the deepest of these layers. The KV cache then does
+ * not hold its tokens. The first n_kept of the tokens are decoded completely before, so that later calls find them. */
 ELIZA_API int32_t eliza_inference_llm_stream_hidden_states(EliLlmStream * stream, const int32_t * tokens, uint64_t n,
-                                                           const int32_t * layers, uint64_t n_layers, uint64_t n_rows,
-                                                           float * out, uint64_t cap, char ** err);
+                                                           uint64_t n_kept, const int32_t * layers, uint64_t n_layers,
+                                                           uint64_t n_rows, float * out, uint64_t cap, char ** err);
 
 /* Writes the log-probabilities of the tokens returned since the last call. Each token has 1 + n_top entries: the
  * token itself, then the n_top most probable tokens in descending order. A token of a span of labels has NaN and

@@ -60,6 +60,7 @@ struct PassRequest {
     // Hidden states of these layers are wanted after each of the last n_rows tokens, instead of logits. The pass may
     // stop after the deepest layer; the slot then loses the tokens of that pass.
     std::vector<int32_t> layers;
+    size_t n_complete = 0;  // the first tokens, which no such pass may contain
     std::function<void(int32_t place, int32_t layer, const float * values)> on_hidden;
 
     // The next four are called by the thread that runs the pass, while all other requests wait.

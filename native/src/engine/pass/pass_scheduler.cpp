@@ -166,6 +166,10 @@ PassScheduler::Requests PassScheduler::select_texts(const Requests & waiting) {
         // Tokens whose rows are wanted stay together.
         part.n = part.is_last ? request.n_left()
                               : std::min(room - std::min(room, n_tokens), request.n_left() - request.n_rows);
+        if (part.begin < request.n_complete && !request.layers.empty()) {
+            part.is_last = false;
+            part.n = std::min(part.n, request.n_complete - part.begin);
+        }
         if (part.n == 0 && !part.is_last) {
             return;
         }

@@ -100,7 +100,8 @@ void Sequence::decode_rows(size_t n, const std::function<void(size_t i, const Lo
     run(wanted);
 }
 
-void Sequence::read_ahead(const std::vector<llama_token> & ahead, size_t n_rows, const std::vector<int32_t> & layers,
+void Sequence::read_ahead(const std::vector<llama_token> & ahead, size_t n_kept, size_t n_rows,
+                          const std::vector<int32_t> & layers,
                           const std::function<void(size_t i, int32_t layer, const float * values)> & on_hidden) {
     std::vector<llama_token> text = tokens_;
     text.insert(text.end(), ahead.begin(), ahead.end());
@@ -112,6 +113,7 @@ void Sequence::read_ahead(const std::vector<llama_token> & ahead, size_t n_rows,
     wanted.n_rows = n_rows;
     wanted.rows = Rows::some;
     wanted.layers = layers;
+    wanted.n_complete = tokens_.size() + n_kept;
     wanted.on_hidden = [&](int32_t place, int32_t layer, const float * values) {
         on_hidden(n_rows - static_cast<size_t>(-place), layer, values);
     };

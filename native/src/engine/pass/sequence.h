@@ -55,9 +55,10 @@ public:
     void decode_rows(size_t n, const std::function<void(size_t i, const LogitsRow & row)> & on_row);
 
     // Calls `on_hidden` with the hidden states of the last n_rows of the tokens `ahead`, which would follow this
-    // sequence, in some layers (engine/pass/layer_rows.h). The sequence is unchanged. n_rows is at most
-    // Decoder::most_rows().
-    void read_ahead(const std::vector<llama_token> & ahead, size_t n_rows, const std::vector<int32_t> & layers,
+    // sequence, in some layers (engine/pass/layer_rows.h). The sequence is unchanged, and the cache keeps the first
+    // n_kept of these tokens. n_rows is at most Decoder::most_rows().
+    void read_ahead(const std::vector<llama_token> & ahead, size_t n_kept, size_t n_rows,
+                    const std::vector<int32_t> & layers,
                     const std::function<void(size_t i, int32_t layer, const float * values)> & on_hidden);
 
     // Decodes all undecoded tokens and calls `choose` with the logits after the last token, which are valid during the

@@ -103,8 +103,8 @@ void Stream::prefill_logprobs(const llama_token * tokens, size_t n, int32_t n_to
     logprobs.take(out, cap);
 }
 
-void Stream::hidden_states(const llama_token * tokens, size_t n, const std::vector<int32_t> & layers, size_t n_rows,
-                           float * out, size_t cap) {
+void Stream::hidden_states(const llama_token * tokens, size_t n, size_t n_kept, const std::vector<int32_t> & layers,
+                           size_t n_rows, float * out, size_t cap) {
     const Model & model = decoder_->model();
     const int32_t n_layers = llama_model_n_layer(model.get());
     const auto n_embd = static_cast<size_t>(llama_model_n_embd(model.get()));
@@ -126,10 +126,12 @@ void Stream::hidden_states(const llama_token * tokens, size_t n, const std::vect
     cancelled_.throw_if_set();
     check_prompt(tokens, n);
     std::vector<float> found(layers.size() * n_rows * n_embd);
-    sequence_.read_ahead({tokens, tokens + n}, n_rows, layers, [&](size_t i, int32_t layer, const float * values) {
-        const auto place = std::find(layers.begin(), layers.end(), layer) - layers.begin();
-        std::copy_n(values, n_embd, found.data() + (static_cast<size_t>(place) * n_rows + i) * n_embd);
-    });
+    n_kept = layers.back() == n_layers ? 0 : std::min(n_kept, n - n_rows);  // a complete pass keeps all tokens
+    sequence_.read_ahead(
+        {tokens, tokens + n}, n_kept, n_rows, layers, [&](size_t i, int32_t layer, const float * values) {
+            const auto place = std::find(layers.begin(), layers.end(), layer) - layers.begin();
+            std::copy_n(values, n_embd, found.data() + (static_cast<size_t>(place) * n_rows + i) * n_embd);
+        });
     std::copy(found.begin(), found.end(), out);
 }
 

@@ -53,9 +53,10 @@ public:
     void prefill_logprobs(const llama_token * tokens, size_t n, int32_t n_top, eliza_token_logprob_t * out, size_t cap);
 
     // Writes the hidden states of the last n_rows of these tokens, as if they were appended, in ascending layers:
-    // out[layer][row][n_embd], with room for `cap` values. The conversation is unchanged.
-    void hidden_states(const llama_token * tokens, size_t n, const std::vector<int32_t> & layers, size_t n_rows,
-                       float * out, size_t cap);
+    // out[layer][row][n_embd], with room for `cap` values. The conversation is unchanged. The cache keeps at least the
+    // first n_kept tokens.
+    void hidden_states(const llama_token * tokens, size_t n, size_t n_kept, const std::vector<int32_t> & layers,
+                       size_t n_rows, float * out, size_t cap);
 
     // How far a call may generate.
     struct StepLimits {
