@@ -43,8 +43,8 @@ SWITCH_SECONDS = 5e-4
 as long for its thread."""
 
 IDLE_SECONDS = 75
-"""A connection that is idle for this long between two requests is closed. Longer than the 60 seconds
-after which proxies close theirs: a request on a connection that is being closed is lost."""
+"""A connection that is idle for this long between two requests is closed. Longer than the 60
+seconds of many proxies, because a request on a connection that is being closed is lost."""
 
 CLOSING_SECONDS = 5
 """Time limit for connections to close after the last response."""
