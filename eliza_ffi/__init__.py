@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .async_model import AsyncModel
     from .chat import Prompt
     from .choices import ChoiceResult, PreparedLabels, RankResult
+    from .classifier import Classifier
     from .decisions import Calibration, Choice, Decision, Labels, Predicate, Score
     from .errors import (
         BusyError,
@@ -60,6 +61,7 @@ __all__ = [
     "ChatTemplateError",
     "Choice",
     "ChoiceResult",
+    "Classifier",
     "ContextFullError",
     "Decision",
     "ElizaError",
@@ -107,6 +109,7 @@ _ROOMS = (
     "decisions",
     "model",
     "async_model",
+    "classifier",
 )
 """Where the public names are. A room comes after the rooms that it imports."""
 

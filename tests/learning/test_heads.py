@@ -64,21 +64,39 @@ def test_a_head_separates_what_can_be_separated(kind: str, monkeypatch: pytest.M
     monkeypatch.setattr(heads, "_CANDIDATES", candidates)
     rows, targets = blobs(120, 64, 4, seed=3)
     fit = fit_head(rows[None], targets, [7], 4)
-    assert (fit.head.layer, fit.head.kind) == (7, kind)
+    assert (fit.head.layers, fit.kinds) == ((7,), {7: kind})
     unseen, expected = blobs(400, 64, 4, seed=4)
-    found = fit.head.log_probabilities(unseen)
+    found = fit.head.log_probabilities(unseen[None])
     assert np.allclose(np.exp(found).sum(1), 1)
     assert (found.argmax(1) == expected).mean() > 0.95
     loss = -found[np.arange(400), expected].mean()
-    assert loss == pytest.approx(fit.nll[7, fit.head.kind], abs=0.1)
+    assert loss == pytest.approx(fit.nll[7], abs=0.1)
 
 
-def test_the_layer_that_knows_the_answer_is_selected() -> None:
+def test_layers_that_know_nothing_have_little_weight() -> None:
     rows, targets = blobs(100, 32, 2, seed=5)
     noise = np.random.default_rng(6).normal(size=(2, 100, 32)).astype(np.float32)
     fit = fit_head(np.stack([noise[0], rows, noise[1]]), targets, [2, 4, 6], 2)
-    assert fit.head.layer == 4
-    assert min(fit.nll[2, "ridge"], fit.nll[2, "lda"]) > 0.6  # a coin has 0.69
+    assert min(fit.nll[2], fit.nll[6]) > 0.6  # a coin has 0.69
+    assert fit.nll[4] < 0.2
+    unseen, expected = blobs(200, 32, 2, seed=7)
+    noise = np.random.default_rng(8).normal(size=(2, 200, 32)).astype(np.float32)
+    found = fit.head.log_probabilities(np.stack([noise[0], unseen, noise[1]]))
+    assert (found.argmax(1) == expected).mean() > 0.95
+
+
+def test_the_mean_of_layers_is_the_mean_of_their_logits() -> None:
+    rows, targets = blobs(60, 16, 3, seed=9)
+    other, _ = blobs(60, 16, 3, seed=10)
+    fit = fit_head(np.stack([rows, other]), targets, [1, 2], 3)
+    alone = [fit_head(each[None], targets, [i], 3) for i, each in enumerate((rows, other))]
+    mean = np.mean([each.log_probabilities for each in alone], axis=0)
+    assert (fit.log_probabilities.argmax(1) == mean.argmax(1)).all()
+    logits = [
+        each.head.log_probabilities(x[None]) for each, x in zip(alone, (rows, other), strict=True)
+    ]
+    whole = fit.head.log_probabilities(np.stack([rows, other]))
+    assert (whole.argmax(1) == np.mean(logits, axis=0).argmax(1)).all()
 
 
 def test_useless_rows_give_the_shares_of_the_options() -> None:
@@ -94,7 +112,7 @@ def test_useless_rows_give_the_shares_of_the_options() -> None:
 def test_rows_that_are_all_the_same_are_no_division_by_zero() -> None:
     targets = np.arange(20) % 2
     fit = fit_head(np.ones((1, 20, 8)), targets, [1], 2)
-    assert np.allclose(np.exp(fit.head.log_probabilities(np.ones((1, 8)))), 0.5, atol=0.01)
+    assert np.allclose(np.exp(fit.head.log_probabilities(np.ones((1, 1, 8)))), 0.5, atol=0.01)
 
 
 def test_folds_have_the_shares_of_the_options() -> None:
@@ -105,9 +123,11 @@ def test_folds_have_the_shares_of_the_options() -> None:
 
 
 def test_candidate_layers_are_in_the_upper_half_and_end_with_the_norm() -> None:
-    assert candidate_layers(30) == [12, 14, 16, 18, 20, 22, 24, 26, 30]
-    assert candidate_layers(5) == [2, 4, 5]
+    assert candidate_layers(30) == [12, 14, 16, 18, 21, 23, 25, 27, 30]
+    assert candidate_layers(5) == [2, 3, 4, 5]
+    assert candidate_layers(2) == [1, 2]
     assert candidate_layers(1) == [1]
+    assert len(candidate_layers(80)) == 9
 
 
 @pytest.mark.parametrize(

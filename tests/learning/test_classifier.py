@@ -1,0 +1,179 @@
+"""The classifier, with the embedded model, as scikit-learn's users call it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from eliza_ffi import Classifier, Model
+from eliza_ffi.errors import InvalidArgumentError
+
+ANIMALS = ["cat", "dog", "horse", "cow", "bird", "fish", "sheep", "mouse"]
+TOOLS = ["hammer", "saw", "drill", "nail", "screw", "ladder", "brush", "rope"]
+FRAMES = ["I saw a {}.", "The {} is old.", "She likes this {} a lot.", "Where is my {}?"]
+
+
+def rows(names: list[str]) -> list[str]:
+    return [frame.format(name) for frame in FRAMES for name in names]
+
+
+TEXTS = [*rows(ANIMALS[:6]), *rows(TOOLS[:6])]
+LABELS = ["animal"] * 24 + ["tool"] * 24
+UNSEEN = [*rows(ANIMALS[6:]), *rows(TOOLS[6:])]
+
+
+@pytest.fixture(scope="module")
+def fitted(tiny_model: Model) -> Classifier:
+    return Classifier(tiny_model, instructions="What is the text about?").fit(TEXTS, LABELS)
+
+
+def test_without_labels_the_model_answers_itself(tiny_model: Model) -> None:
+    classifier = Classifier(tiny_model, ["billing", "technical"])
+    p = classifier.predict_proba(["I was charged twice.", "The app crashes."])
+    assert p.shape == (2, 2)
+    assert np.allclose(p.sum(1), 1)
+    assert set(classifier.predict(["I was charged twice."])) <= {"billing", "technical"}
+    assert classifier.classes_.tolist() == ["billing", "technical"]
+    assert classifier.predict([]).shape == (0,)
+
+
+def test_a_head_learns_from_labels(fitted: Classifier) -> None:
+    assert fitted.head_ is not None
+    assert fitted.classes_.tolist() == ["animal", "tool"]
+    assert fitted.score(TEXTS, LABELS) > 0.9
+    assert min(fitted.nll_.values()) < np.log(2)
+    p = fitted.predict_proba(UNSEEN)
+    assert p.shape == (16, 2)
+    assert np.allclose(p.sum(1), 1)
+    assert np.allclose(np.log(p), fitted.predict_log_proba(UNSEEN))
+
+
+def test_few_labels_become_examples_in_the_prompt(tiny_model: Model) -> None:
+    classifier = Classifier(tiny_model).fit(TEXTS[20:28], LABELS[20:28])
+    assert classifier.head_ is None
+    assert classifier.predict_proba(UNSEEN[:2]).shape == (2, 2)
+    uneven = Classifier(tiny_model).fit(TEXTS[:28], LABELS[:28])  # four tools
+    assert uneven.head_ is None
+
+
+def test_labels_may_be_numbers_and_have_descriptions(tiny_model: Model) -> None:
+    numbers = np.array([3] * 24 + [7] * 24)
+    classifier = Classifier(tiny_model).fit(np.array(TEXTS), numbers)
+    assert classifier.classes_.tolist() == [3, 7]
+    assert classifier.predict(TEXTS[:1]).dtype == numbers.dtype
+    described = Classifier(tiny_model, {"tool": "for work", "animal": "alive", "plant": None})
+    assert described.predict_proba(["x"]).shape == (1, 3)
+    assert described.fit(TEXTS, LABELS).head_ is None  # there is no plant
+
+
+def test_a_file_gives_the_same_answers(
+    tiny_model: Model, fitted: Classifier, tmp_path: Path
+) -> None:
+    path = tmp_path / "classifier.json"
+    fitted.save(path)
+    loaded = Classifier.load(path, tiny_model)
+    assert loaded.head_ is not None
+    assert loaded.instructions == fitted.instructions
+    assert np.allclose(loaded.predict_proba(UNSEEN), fitted.predict_proba(UNSEEN), atol=1e-3)
+    few = Classifier(tiny_model).fit(TEXTS[20:28], LABELS[20:28])
+    few.save(path)
+    again = Classifier.load(path, tiny_model).predict_proba(UNSEEN[:2])
+    assert np.allclose(again, few.predict_proba(UNSEEN[:2]), atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"format": "x"}, "expected version 1"),
+        ({"version": 2}, "expected version 1"),
+        ({"model": "1-0"}, "it is for the model 1-0"),
+        ({"labels": [["a", None]]}, "finite numbers, got 1024"),
+        ({"labels": [["a", None]], "head": None}, "expected 2 to 100000 options, got 1"),
+        ({"labels": 5}, "not a usable classifier"),
+        ({"head": {"layers": [1]}}, "'weights' is missing"),
+        ({"head": {"layers": [1], "weights": "AAAA", "bias": ""}}, "finite numbers, got 0"),
+        ({"head": {"layers": 5, "weights": "", "bias": ""}}, "not a usable classifier"),
+    ],
+)
+def test_a_damaged_file_is_rejected(
+    tiny_model: Model, fitted: Classifier, tmp_path: Path, change: dict[str, Any], reason: str
+) -> None:
+    path = tmp_path / "classifier.json"
+    fitted.save(path)
+    path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+    with pytest.raises(InvalidArgumentError, match=reason):
+        Classifier.load(path, tiny_model)
+    path.write_text("{")
+    with pytest.raises(InvalidArgumentError, match="not a usable classifier"):
+        Classifier.load(path, tiny_model)
+
+
+@pytest.mark.parametrize(
+    ("texts", "labels", "reason"),
+    [
+        (["a", "b"], ["x"], "as many labels as texts, got 1 and 2"),
+        (["a", 5], ["x", "y"], r"X\[1\] must be a string"),
+        (["a", "b"], ["x", "x"], "at least two labels"),
+        ([], [], "at least two labels"),
+        ("text", ["x"], "X must be a list"),
+        (np.array([["a", "b"]]), ["x", "y"], "X must be one dimension"),
+    ],
+)
+def test_wrong_examples_are_named(tiny_model: Model, texts: Any, labels: Any, reason: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=reason):
+        Classifier(tiny_model).fit(texts, labels)
+
+
+def test_a_label_that_is_not_an_option_is_named(tiny_model: Model) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"y\[1\]: expected one of .*'b'.*, got 'c'"):
+        Classifier(tiny_model, ["a", "b"]).fit(["x", "y"], ["a", "c"])
+
+
+def test_parameters_follow_the_conventions(tiny_model: Model) -> None:
+    classifier = Classifier(tiny_model, ["a", "b"])
+    params = classifier.get_params()
+    assert params == {
+        "model": tiny_model,
+        "labels": ["a", "b"],
+        "instructions": "".join(params["instructions"]),
+    }
+    assert classifier.set_params(labels=["c", "d"]) is classifier
+    assert classifier.labels == ["c", "d"]
+    with pytest.raises(InvalidArgumentError, match="no parameter 'label'"):
+        classifier.set_params(label=1)
+    assert "Classifier(" in repr(classifier)
+
+
+def test_scikit_learn_can_use_it(tiny_model: Model) -> None:
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+    from sklearn.base import clone, is_classifier
+    from sklearn.model_selection import GridSearchCV, cross_val_score
+    from sklearn.pipeline import Pipeline
+    from sklearn.preprocessing import FunctionTransformer
+
+    classifier = Classifier(tiny_model)
+    assert is_classifier(classifier)
+    copy = clone(classifier)
+    assert copy is not classifier and copy.model is tiny_model
+    scores = cross_val_score(classifier, np.array(TEXTS), np.array(LABELS), cv=2)
+    assert scores.shape == (2,)
+    trimmed = Pipeline(
+        [("trim", FunctionTransformer(lambda x: [t.strip() for t in x])), ("label", classifier)]
+    )
+    assert trimmed.fit(TEXTS, LABELS).predict(UNSEEN).shape == (16,)
+    search = GridSearchCV(
+        classifier, {"instructions": ["What is it?", "Animal or tool?"]}, cv=2, refit=False
+    )
+    search.fit(np.array(TEXTS), np.array(LABELS))
+    assert len(search.cv_results_["mean_test_score"]) == 2
+
+
+@pytest.mark.parametrize("package", ["pandas", "polars"])
+def test_columns_of_tables_are_read(tiny_model: Model, fitted: Classifier, package: str) -> None:
+    frames = pytest.importorskip(package, reason=f"{package} is not installed")
+    column = frames.Series(UNSEEN)
+    assert fitted.predict(column).tolist() == fitted.predict(UNSEEN).tolist()
