@@ -4,6 +4,7 @@
 #include <cmath>
 #include <thread>
 
+#include "engine/pass/layer_rows.h"
 #include "test_model.h"
 #include "test_session.h"
 
@@ -186,6 +187,32 @@ TEST_F(HiddenStates, ARejectedCallNamesTheArgument) {
     EXPECT_EQ(call(std::vector<int32_t>(600, 5), {1}, 1, room.size()), ELIZA_ERR_CONTEXT_FULL);
     EXPECT_EQ(call({}, {1}, 1, room.size()), ELIZA_ERR_INVALID_ARG);
     EXPECT_EQ(call(prompt, {1}, 1, room.size()), 0) << error.text();
+}
+
+// ggml derives names from names: RWKV reshapes the output of each block, which must not count twice.
+TEST(LayerRows, TakesOnlyTheTensorOfALayer) {
+    const std::unique_ptr<ggml_context, decltype(&ggml_free)> context(ggml_init({1 << 16, nullptr, false}), ggml_free);
+    LayerRows rows(/*n_layers=*/3, /*n_embd=*/4);
+    rows.begin_pass({1, 3}, /*stops=*/false);
+    for (const auto & [name, is_wanted] : std::initializer_list<std::pair<const char *, bool>>{
+             {"l_out-0", true},
+             {"result_norm", true},
+             {"l_out-0 (reshaped)", false},
+             {"l_out-1", false},
+             {"l_out-2", false},
+             {"l_out-", false},
+             {"l_out-00x", false},
+             {"result_norm (view)", false},
+             {"", false},
+         }) {
+        ggml_tensor * tensor = ggml_new_tensor_2d(context.get(), GGML_TYPE_F32, 4, 2);
+        ggml_set_name(tensor, name);
+        EXPECT_EQ(rows.wants(*tensor), is_wanted) << name;
+    }
+    ggml_tensor * narrow = ggml_new_tensor_2d(context.get(), GGML_TYPE_F32, 3, 2);
+    ggml_set_name(narrow, "l_out-0");
+    EXPECT_FALSE(rows.wants(*narrow));
+    EXPECT_EQ(rows.row(1, {2, 1}, 1, 0), nullptr);
 }
 
 }  // namespace

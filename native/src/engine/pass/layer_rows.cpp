@@ -22,9 +22,12 @@ int32_t LayerRows::layer_of(const ggml_tensor & tensor) const {
     if (name == "result_norm") {
         return n_layers_;
     }
+    if (name.substr(0, output_of_block.size()) != output_of_block) {
+        return -1;
+    }
     int32_t block = -1;
-    if (name.substr(0, output_of_block.size()) != output_of_block ||
-        std::from_chars(name.data() + output_of_block.size(), name.data() + name.size(), block).ec != std::errc()) {
+    const auto [end, error] = std::from_chars(name.data() + output_of_block.size(), name.data() + name.size(), block);
+    if (error != std::errc() || end != name.data() + name.size()) {  // for example, "l_out-0 (reshaped)"
         return -1;
     }
     return block + 1 < n_layers_ ? block + 1 : -1;
@@ -47,14 +50,13 @@ bool LayerRows::take(const ggml_tensor & tensor) {
     return !stops_ || layer != rows_.rbegin()->first;
 }
 
-const float * LayerRows::row(int32_t layer, size_t n_tokens, size_t place, size_t row) const {
+const float * LayerRows::row(int32_t layer, Batch of, size_t place, size_t row) const {
     const auto found = rows_.find(layer);
-    if (found == rows_.end()) {
+    const size_t n = found == rows_.end() ? 0 : found->second.size() / n_embd_;
+    if (n == 0 || (n != of.n_tokens && n != of.n_rows)) {
         return nullptr;
     }
-    const size_t n = found->second.size() / n_embd_;
-    const size_t i = n == n_tokens ? place : row;
-    return i < n ? found->second.data() + i * n_embd_ : nullptr;
+    return found->second.data() + (n == of.n_tokens ? place : row) * n_embd_;
 }
 
 }  // namespace eliza

@@ -27,9 +27,12 @@ public:
     bool take(const ggml_tensor & tensor);
 
     // Returns the hidden state of a token of the last pass, or nullptr if the graph has no such tensor. Some tensors
-    // have a column for each token of the batch, others only for the tokens that want logits: `place` and `row` are the
+    // have a column for each token of the pass, others only for the tokens that want logits: `place` and `row` are the
     // token's indices among them.
-    const float * row(int32_t layer, size_t n_tokens, size_t place, size_t row) const;
+    struct Batch {
+        size_t n_tokens = 0, n_rows = 0;
+    };
+    const float * row(int32_t layer, Batch of, size_t place, size_t row) const;
 
 private:
     int32_t layer_of(const ggml_tensor & tensor) const;  // -1: none

@@ -153,7 +153,7 @@ PassRunner::Result PassRunner::run(Batch & batch, Rows rows, const Layers & laye
     check_rpc_connections(model_->rpc_servers());
     head_.begin_pass(has_hidden_rows_);
     layers_.begin_pass(layers.wanted, layers.stops);
-    n_tokens_ = static_cast<size_t>(tokens.n_tokens);
+    last_ = {static_cast<size_t>(tokens.n_tokens), batch.n_rows()};
     if (!always_watches_ && !layers.wanted.empty()) {
         watch_tensors(true);
     }
@@ -199,7 +199,7 @@ LogitsRow PassRunner::take_row(size_t n, int32_t place_in_batch) {
 }
 
 const float * PassRunner::hidden_row(int32_t layer, size_t n, int32_t place_in_batch) const {
-    const float * values = layers_.row(layer, n_tokens_, static_cast<size_t>(place_in_batch), n);
+    const float * values = layers_.row(layer, last_, static_cast<size_t>(place_in_batch), n);
     if (values == nullptr) {
         throw Error(ELIZA_ERR_NOT_IMPLEMENTED, "llama.cpp's graph of the architecture " + model_->architecture() +
                                                    " does not name the hidden states of layer " +

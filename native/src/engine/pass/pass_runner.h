@@ -98,7 +98,7 @@ private:
     OutputHead head_;
     LayerRows layers_;
     bool always_watches_ = false;        // passes may stop before the output head
-    size_t n_tokens_ = 0;                // of the last pass
+    LayerRows::Batch last_;              // the last pass
     std::atomic<int32_t> n_readers_{0};  // HiddenStateReader objects
     bool keeps_hidden_states_ = false;
     bool has_hidden_rows_ = false;  // the last pass stopped before the output head
