@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import inspect
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -151,7 +151,7 @@ class Classifier:
         question, values = self._question(labels), list(labels)
         place = {value: i for i, value in enumerate(values)}
         for i, label in enumerate(given):
-            if label not in place:
+            if not isinstance(label, Hashable) or label not in place:
                 raise InvalidArgumentError(
                     f"y[{i}]: expected one of {values!r:.200}, got {label!r}"
                 )
@@ -249,8 +249,9 @@ class Classifier:
         OSError
             If the file cannot be read.
         """
+        source = Path(check_path("path", path))
         try:
-            content = read_json(Path(check_path("path", path)).read_text(encoding="utf-8"))
+            content = read_json(source.read_text(encoding="utf-8"))
             if (content["format"], content["version"]) != (FORMAT, VERSION):
                 raise InvalidArgumentError(f"expected version {VERSION} of {FORMAT!r}")
             labels = dict(content["labels"])
@@ -275,10 +276,10 @@ class Classifier:
             )
         except KeyError as error:
             raise InvalidArgumentError(
-                f"{path} is not a usable classifier: {error} is missing"
+                f"{source} is not a usable classifier: {error} is missing"
             ) from error
         except (TypeError, ValueError) as error:
-            raise InvalidArgumentError(f"{path} is not a usable classifier: {error}") from error
+            raise InvalidArgumentError(f"{source} is not a usable classifier: {error}") from error
         return loaded
 
     # ---- Internal -------------------------------------------------------------------------------
@@ -295,6 +296,9 @@ class Classifier:
         """Return the labels of the constructor or else of `given`, with their descriptions."""
         labels = self.labels
         if labels is None:
+            for i, label in enumerate(given := list(given)):
+                if not isinstance(label, str | int | float):
+                    raise wrong(f"y[{i}]", "a string or a number", label)
             labels = sorted(set(given), key=lambda value: (type(value).__name__, value))
             if len(labels) < 2:
                 raise InvalidArgumentError(

@@ -168,13 +168,13 @@ describe.each(providers)("%s", (_, model) => {
 
   test("an unfinished object is an error, also in a stream", async () => {
     const asked = { model: model(), schema: order, prompt: twoTeas, maxOutputTokens: 2, ...greedy };
-    await expect(generateObject(asked)).rejects.toThrow("the answer has not ended");
+    await expect(generateObject(asked)).rejects.toThrow("before it was complete");
     const errors: any[] = [];
     const stream = streamObject({ ...asked, onError: ({ error }) => void errors.push(error) });
     stream.object.catch(() => {});
     await all(stream.fullStream);
     expect(errors.map((error) => error.message).join()).toContain(
-      "the answer was ended by max_tokens after 2 tokens",
+      " after 2 tokens, before it was complete",
     );
   });
 });

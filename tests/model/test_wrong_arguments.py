@@ -22,7 +22,17 @@ import pytest
 import write_reference
 
 import eliza_ffi
-from eliza_ffi import AsyncModel, Model, chat, choices, decisions, elizaos, session, structured
+from eliza_ffi import (
+    AsyncModel,
+    Classifier,
+    Model,
+    chat,
+    choices,
+    decisions,
+    elizaos,
+    session,
+    structured,
+)
 from eliza_ffi import library as native
 from eliza_ffi.decisions.deciding import DecideSettings
 from eliza_ffi.decisions.prompt_settings import PromptArguments, PromptSettings
@@ -187,6 +197,17 @@ def of_model(model: Model) -> Iterator[Subject]:
     yield of(AsyncModel.open, opened_async, path=None)
     yield of(AsyncModel.of, model=model)
     model.save("saved", PROMPT)
+    classifier = Classifier(model, ["GO", "STAY"]).fit(["a"], ["GO"])
+    classifier.save("classifier.json")
+    yield of(Classifier, model=model, labels=["GO", "STAY"], instructions="Which?")
+    yield of(Classifier.load, path="classifier.json", model=model)
+    for method in (classifier.predict, classifier.predict_proba, classifier.predict_log_proba):
+        yield of(method, X=["a"])
+    yield of(classifier.fit, X=["a"], y=["GO"])
+    yield of(classifier.score, X=["a"], y=["GO"])
+    yield of(classifier.get_params, deep=True)
+    yield of(Classifier(model).set_params, instructions="Which?")
+    yield of(classifier.save, path="classifier again.json")
     for face in (model, AsyncModel.of(model)):
         yield of(face.tokenize, text="a")
         yield of(face.prompt_tokens, prompt="a")
@@ -584,7 +605,7 @@ LEFT_OUT_ROOMS = {
 }
 
 ROOMS = {
-    *("async_model", "chat", "choices", "decisions", "elizaos", "library", "model"),
+    *("async_model", "chat", "choices", "classifier", "decisions", "elizaos", "library", "model"),
     *("sampling", "session", "structured"),
 }
 
