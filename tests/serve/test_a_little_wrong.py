@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import random
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import jsonschema
 import pytest
 from effort import share
+from request_mutations import RIGHT, spoil
 from served import DECISIONS, SYSTEMONE, Served, check_documented
 
 from eliza_ffi.serve.app import ENDPOINTS
@@ -25,154 +24,6 @@ N_REQUESTS = share(120)
 
 N_READ = share(2000)
 """The number of requests that are only read, not answered."""
-
-RIGHT: dict[str, dict[str, Any]] = {
-    DECISIONS: {
-        "model": "any",
-        "input": [
-            {
-                "role": "user",
-                "content": [
-                    {"type": "input_text", "text": "Hello."},
-                    {"type": "input_json", "data": {"a": [1]}},
-                ],
-            },
-            {"type": "function_call", "name": "find", "call_id": "1", "arguments": "{}"},
-            {"role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]},
-        ],
-        "questions": [
-            {
-                "type": "choice",
-                "name": "team",
-                "instructions": [{"type": "input_text", "text": "Which?"}],
-                "choices": [{"value": "a", "description": "d"}, {"value": True}],
-                "none": "neither",
-            },
-            {"type": "predicate", "instructions": "So?", "if_true": "y", "if_false": "n"},
-            {
-                "type": "score",
-                "instructions": "How?",
-                "levels": [{"label": "l", "description": "e"}, {"label": "m"}],
-            },
-            {"type": "labels", "instructions": "Q?", "labels": [{"value": "a"}, {"value": "b"}]},
-        ],
-        "include": ["timings", "option_mass", "prompts"],
-    },
-    SYSTEMONE: {
-        "model": "any",
-        "state": {"a": [1, {"b": None}]},
-        "questions": {
-            "q": {
-                "type": "choice",
-                "instructions": {"ask": 1},
-                "criteria": {"x": None, "y": {"d": 1}},
-            },
-            "n": {"type": "noul", "instructions": "I", "criteria": {"true": "t", "false": "f"}},
-            "s": {"type": "score", "instructions": "I", "criteria": ["l", {"m": 1}, 3]},
-        },
-        "include": ["timings"],
-    },
-    "/v1/chat/completions": {
-        "model": "any",
-        "messages": [
-            {"role": "developer", "content": "Be short."},
-            {"role": "user", "content": [{"type": "text", "text": "Hello."}]},
-            {
-                "role": "assistant",
-                "content": None,
-                "tool_calls": [
-                    {
-                        "id": "a",
-                        "type": "function",
-                        "function": {"name": "find", "arguments": '{"a": 1}'},
-                    }
-                ],
-            },
-            {"role": "tool", "tool_call_id": "a", "content": "found"},
-        ],
-        "tools": [
-            {
-                "type": "function",
-                "function": {
-                    "name": "find",
-                    "description": "Finds.",
-                    "parameters": {"type": "object", "properties": {"a": {"enum": [1, 2]}}},
-                },
-            }
-        ],
-        "tool_choice": {"type": "function", "function": {"name": "find"}},
-        "parallel_tool_calls": False,
-        "temperature": 0.5,
-        "top_p": 0.9,
-        "seed": 1,
-        "stop": ["x"],
-        "n": 2,
-        "max_tokens": 40,
-        "logit_bias": {"5": 1},
-        "chat_template_kwargs": {"enable_thinking": False},
-    },
-    "/v1/completions": {
-        "model": "any",
-        "prompt": ["Hello", "Once"],
-        "guided_json": {"type": "object", "properties": {"a": {"enum": ["b"]}}},
-        "max_tokens": 40,
-        "n": 2,
-        "seed": 3,
-    },
-    "/v1/embeddings": {"model": "any", "input": ["a", "b"], "encoding_format": "base64"},
-    "/v1/responses": {
-        "model": "any",
-        "input": [
-            {"role": "user", "content": [{"type": "input_text", "text": "Hello."}]},
-            {"type": "function_call", "name": "find", "call_id": "1", "arguments": "{}"},
-            {"type": "function_call_output", "call_id": "1", "output": "found"},
-        ],
-        "instructions": "Be short.",
-        "text": {"format": {"type": "json_schema", "name": "n", "schema": {"enum": ["a", "b"]}}},
-        "include": ["message.output_text.logprobs"],
-        "top_logprobs": 2,
-        "reasoning": {"effort": "low"},
-        "max_output_tokens": 40,
-        "metadata": {"a": "b"},
-    },
-}
-VALUES = [
-    *(None, True, False, 0, -1, 1.5, 10**30, [], {}, [[]], {"": ""}),
-    *("", "a", " ", "\0", "\n\n", "true", "é𝄞", "<|im_end|>", "input_image", "text", "A" * 300),
-]
-VALUES += [{"type": "input_image"}, {"type": "input_text", "text": " "}, {"type": "function_call"}]
-KEYS = [
-    *("type", "name", "value", "label", "criteria", "role", "content", "none", "", "x"),
-    *("images", "files", "description", "if_true", "instructions", "data", "text", "include"),
-]
-
-
-def places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield every container in JSON with each of its keys."""
-    keys = list(value) if isinstance(value, dict) else range(len(value))
-    for key in keys:
-        yield value, key
-        if isinstance(value[key], dict | list):
-            yield from places(value[key])
-
-
-def spoil(given: dict[str, Any], draw: random.Random) -> dict[str, Any]:
-    changed = copy.deepcopy(given)
-    for _ in range(draw.choice((1, 1, 2, 3))):
-        found = list(places(changed))
-        if not found:
-            break
-        container, key = draw.choice(found)
-        how = draw.random()
-        if how < 0.6:
-            container[key] = copy.deepcopy(draw.choice(VALUES))
-        elif how < 0.8:
-            del container[key]
-        elif isinstance(container, dict):
-            container[draw.choice(KEYS)] = copy.deepcopy(draw.choice(VALUES))
-        else:
-            container.append(copy.deepcopy(draw.choice(VALUES)))
-    return changed
 
 
 def has_json_arguments(call: dict[str, Any]) -> bool:
