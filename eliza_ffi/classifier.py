@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import inspect
 import os
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -158,7 +158,7 @@ class Classifier:
         targets = np.array([place[label] for label in given], dtype=np.intp)
         counts = np.bincount(targets, minlength=len(values))
         if len(texts) < LEAST_LABELS or counts.min() < LEAST_PER_CLASS:
-            self._set(labels, None, [(text, str(label)) for text, label in _pairs(texts, given)])
+            self._set(labels, None, list(zip(texts, map(str, given), strict=True)))
             return self
         reader = self._reader(question, texts)
         layers = candidate_layers(self._model().session.hidden_shape[0])
@@ -327,10 +327,6 @@ class Classifier:
             model.session, [question], {"prompt_order": "question-first"}, inputs=texts
         )
         return RowReader(model, question, how)
-
-
-def _pairs(texts: list[str], given: list[Any]) -> Iterator[tuple[str, Any]]:
-    return zip(texts, given, strict=True)
 
 
 def _texts(given: Any) -> list[str]:

@@ -60,7 +60,7 @@ from .wire import as_questions, question_to
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["CONTENT_FREE", "EMPTY", "LEAST_EXAMPLES", "calibrate", "fit"]
+__all__ = ["CONTENT_FREE", "EMPTY", "LEAST_EXAMPLES", "calibrate", "fit", "folds_of"]
 
 EMPTY = ""
 """The input that the method ``unconditional`` compares other inputs with."""
@@ -323,7 +323,7 @@ def _cross_validated(scored: _Scored, method: CalibrationMethod) -> Array:
 
     Examples without a known right option are left out. The order is the same for all methods.
     """
-    fold_of = _folds(scored.targets)
+    fold_of = folds_of(scored.targets)
     losses = np.zeros(len(scored.targets))
     for fold in range(int(fold_of.max(initial=-1)) + 1):
         held_out = np.flatnonzero(fold_of == fold)
@@ -333,7 +333,7 @@ def _cross_validated(scored: _Scored, method: CalibrationMethod) -> Array:
     return losses[fold_of >= 0]
 
 
-def _folds(targets: NDArray[np.intp]) -> NDArray[np.intp]:
+def folds_of(targets: NDArray[np.intp]) -> NDArray[np.intp]:
     """Return the fold of each example, or -1 if its right option is not known.
 
     The examples are sorted by their right option and then dealt to the folds in turn, so that all

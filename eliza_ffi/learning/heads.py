@@ -33,17 +33,17 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..decisions.fitting import MOST_FOLDS, folds_of
 from ..decisions.scoring import fit_temperature, log_softmax
 from ..errors import InvalidArgumentError
 
-__all__ = ["LEAST_PER_CLASS", "Head", "HeadFit", "Kind", "candidate_layers", "fit_head", "folds_of"]
+__all__ = ["LEAST_PER_CLASS", "Head", "HeadFit", "Kind", "candidate_layers", "fit_head"]
 
 Kind = Literal["ridge", "lda"]
 Array = NDArray[np.float64]
 Floats = NDArray[np.float32]
 
-N_FOLDS = 5
-LEAST_PER_CLASS = N_FOLDS
+LEAST_PER_CLASS = MOST_FOLDS
 """The minimum number of examples of each option: one for each fold."""
 
 MOST_LAYERS = 8
@@ -105,13 +105,6 @@ def candidate_layers(n_layers: int) -> list[int]:
     begin, end = max(1, round(0.4 * n_layers)), round(0.9 * n_layers)
     spread = np.linspace(begin, end, min(MOST_LAYERS, end - begin + 1)).round().astype(int)
     return sorted({*(int(layer) for layer in spread if layer < n_layers), n_layers})
-
-
-def folds_of(targets: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return the fold of each example, with about the same proportions of options in all folds."""
-    folds = np.empty(len(targets), dtype=np.intp)
-    folds[np.argsort(targets, kind="stable")] = np.arange(len(targets)) % N_FOLDS
-    return folds
 
 
 def fit_head(rows: ArrayLike, targets: ArrayLike, layers: Sequence[int], n_options: int) -> HeadFit:
@@ -270,7 +263,7 @@ def _cross_validated(
     """Yield each candidate with its scores of shape [n, n_options], by cross-validation."""
     folds = folds_of(targets)
     scores = {candidate: np.empty((len(targets), n_options)) for candidate in _CANDIDATES}
-    for fold in range(N_FOLDS):
+    for fold in range(MOST_FOLDS):
         inside, outside = folds != fold, folds == fold
         standard = _Standard.of(rows[inside])
         x, held_out = standard.apply(rows[inside]), standard.apply(rows[outside])
