@@ -28,8 +28,8 @@ from .structured.json_text import json_text, read_json
 __all__ = ["LEAST_LABELS", "Classifier"]
 
 LEAST_LABELS = 30
-"""With fewer labelled texts, or fewer than five of a label, a fitted head is worse than the model's
-own answers."""
+"""The minimum number of labelled texts for a head. With fewer, the texts become examples in the
+prompt."""
 
 INSTRUCTIONS = "Which label fits the text best?"
 
@@ -64,8 +64,8 @@ class Classifier:
     head_ : Head or None
         The fitted head.
     nll_ : dict
-        For each layer of the head alone, the mean of -log p of the right labels, by
-        cross-validation.
+        If a head was fitted: for each of its layers, the cross-validated mean of -log p of the
+        right labels if only this layer is used.
 
     Examples
     --------
