@@ -25,9 +25,9 @@
 #include "engine/pass/stream_counts.h"
 #include "engine/stream/stop_strings.h"
 #include "engine/stream/token_logprobs.h"
-#include "engine/stream/utf8_assembler.h"
 #include "sampling/legal_tokens.h"
 #include "sampling/token_selector.h"
+#include "utf8_assembler.h"
 
 namespace eliza {
 
