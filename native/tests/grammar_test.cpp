@@ -90,6 +90,14 @@ TEST_F(GrammarStream, AGrammarThatIsNestedTooDeepIsRejected) {
               "gbnf_grammar: 100002 rules, with repetitions written out, exceed the limit of 10000");
 }
 
+// llama.cpp's parser would take the closing quote for a part of the character.
+TEST_F(GrammarStream, TextThatIsNotUtf8IsRejected) {
+    for (const char * bad : {"root ::= \"a\xff\"b\" (\"c\"){6,4}", "root ::= [a\xe9]", "root ::= \"\xc0\x80\"",
+                             "# \xed\xa0\x80\nroot ::= \"a\""}) {
+        EXPECT_EQ(error_of(bad), "gbnf_grammar: the text is not valid UTF-8, or has a NUL") << bad;
+    }
+}
+
 TEST_F(GrammarStream, TooLargeRepetitionsAreRejectedUnparsed) {
     EXPECT_EQ(error_of("root ::= \"a\"{2,1}"), "gbnf_grammar: the repetition {2,1} has a maximum below its minimum");
     EXPECT_EQ(error_of("root ::= [a-z]{ 1 , 0 }"),
@@ -99,6 +107,9 @@ TEST_F(GrammarStream, TooLargeRepetitionsAreRejectedUnparsed) {
     EXPECT_NE(
         error_of("root ::= a\n" + std::string(500000, 'a') + " ::= (\"x\")* (\"y\")*").find("longer than 256 bytes"),
         std::string::npos);
+    // A quote inside a token is not the beginning of a literal.
+    EXPECT_EQ(error_of("root ::= <|\"|> \"a\"{2,1}"),
+              "gbnf_grammar: the repetition {2,1} has a maximum below its minimum");
     std::string many = "root ::= ";
     for (int i = 0; i < 9000; ++i) many += "\"a\"{0,1999} ";
     EXPECT_EQ(error_of(many), "gbnf_grammar: its rules, with repetitions written out, exceed the limit of 10000");

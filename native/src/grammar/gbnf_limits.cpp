@@ -10,6 +10,7 @@
 
 #include "error.h"
 #include "llama-grammar.h"
+#include "utf8_assembler.h"
 
 namespace eliza {
 namespace {
@@ -42,6 +43,9 @@ private:
             count_symbol(skip_quoted(c == '"' ? '"' : ']'));
         } else if (c == '#') {
             i_ += std::strcspn(text_.c_str() + i_, "\r\n");
+        } else if (c == '<') {  // a token, such as <|"|>
+            i_ += std::strcspn(text_.c_str() + i_, ">");
+            count_symbol(1);
         } else if (c == '(') {
             if (++depth_ > max_group_depth) {
                 throw refused("groups are nested deeper than " + std::to_string(max_group_depth));
@@ -69,7 +73,7 @@ private:
             count_symbol(1);
         } else {
             ++i_;
-            if (c == '.' || c == '>') {
+            if (c == '.') {
                 count_symbol(1);
             }
         }
@@ -321,7 +325,14 @@ private:
 
 }  // namespace
 
-void check_gbnf_text(const std::string & gbnf) { SizeCheck(gbnf).run(); }
+void check_gbnf_text(const std::string & gbnf) {
+    // The parser takes a character's length from its first byte, so an invalid byte would hide a quote from it.
+    Utf8Assembler utf8;
+    if (utf8.push(gbnf) + utf8.finish() != gbnf) {
+        throw refused("the text is not valid UTF-8, or has a NUL");
+    }
+    SizeCheck(gbnf).run();
+}
 
 void check_gbnf_rules(const llama_grammar_parser & parser) {
     if (parser.rules.size() > max_rules) {
