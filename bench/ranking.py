@@ -25,7 +25,7 @@ from typing import Any
 from page_tables import markdown_table, number
 
 from eliza_ffi.choices import PreparedLabels
-from eliza_ffi.decisions.pictures import Picture
+from eliza_ffi.decisions.learning.pictures import Picture
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.model import Model
 

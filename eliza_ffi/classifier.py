@@ -16,12 +16,12 @@ from .checks import check_path, check_text, wrong
 from .decisions.answers import ChoiceAnswer
 from .decisions.auto_prompts import settings_of_prompts
 from .decisions.fingerprint import fingerprint_of
+from .decisions.learning.heads import LEAST_PER_CLASS, Head, candidate_layers, fit_head
+from .decisions.learning.rows import RowReader
 from .decisions.prompt_settings import PromptSettings
 from .decisions.questions import Choice
 from .decisions.scoring import log_softmax
 from .errors import InvalidArgumentError
-from .learning.heads import LEAST_PER_CLASS, Head, candidate_layers, fit_head
-from .learning.rows import RowReader
 from .model import Model
 from .structured.json_text import json_text, read_json
 
@@ -44,7 +44,7 @@ class Classifier:
 
     - Before :meth:`fit`, the model answers a :class:`~eliza_ffi.decisions.Choice` among `labels`.
     - :meth:`fit` with at least 30 labelled texts, and five of each label, trains a linear head on
-      the hidden state after the prompt: see :mod:`eliza_ffi.learning.heads`.
+      the hidden state after the prompt: see :mod:`eliza_ffi.decisions.learning.heads`.
     - :meth:`fit` with fewer texts puts them into the prompt, as examples.
 
     Parameters

@@ -22,7 +22,7 @@ from .decisions.asking import prompt_texts
 from .decisions.auto_prompts import N_SAMPLE, sample_of
 from .decisions.deciding import DecideSettings, Settings, settings_for
 from .decisions.doubts import Doubts
-from .decisions.input_prior import with_input_prior
+from .decisions.learning.input_prior import with_input_prior
 from .decisions.prompts import check_one_input
 from .decisions.questions import Question
 from .decisions.reasoning import decision_job, inputs_at_once
@@ -1125,7 +1125,7 @@ class Model:
         **settings
             As :meth:`decide`; `think` makes the model reason about each input separately. In
             addition, ``prior="inputs"`` divides the probabilities by their mean over a sample of
-            these inputs, which must be a list: see :mod:`eliza_ffi.decisions.input_prior`.
+            these inputs, which must be a list: see :mod:`eliza_ffi.decisions.learning.input_prior`.
 
         Returns
         -------

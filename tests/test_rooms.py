@@ -30,7 +30,7 @@ FLOORS = (
     ("chat",),
     ("session",),
     ("decisions",),
-    ("learning", "tables"),
+    ("tables",),
     ("model",),
     ("async_model", "classifier"),
     ("elizaos", "ray"),

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from eliza_ffi.decisions import Choice
-from eliza_ffi.decisions.metrics import flip_rate
+from eliza_ffi.decisions.learning.metrics import flip_rate
 from eliza_ffi.model import Model
 
 from ..parts.figures import attempt, in_turns

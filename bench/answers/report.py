@@ -9,7 +9,7 @@ from typing import Any
 
 from page_tables import markdown_table, number
 
-from eliza_ffi.decisions.pictures import Picture, plain
+from eliza_ffi.decisions.learning.pictures import Picture, plain
 
 from ..parts.machine import machine_line
 from ..parts.pages import page_of, versions_of

@@ -8,7 +8,7 @@ from typing import Any
 
 from page_tables import markdown_table, number
 
-from eliza_ffi.decisions.pictures import Picture
+from eliza_ffi.decisions.learning.pictures import Picture
 
 from ..methods import (
     CAPPR,

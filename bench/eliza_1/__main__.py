@@ -19,7 +19,7 @@ from pathlib import Path
 
 from eliza_ffi.cli.console import UsageError, open_model
 from eliza_ffi.cli.files import check_output
-from eliza_ffi.decisions.pictures import load_matplotlib
+from eliza_ffi.decisions.learning.pictures import load_matplotlib
 from eliza_ffi.model import Model
 from eliza_ffi.terminal import printable
 

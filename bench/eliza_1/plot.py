@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from eliza_ffi.decisions.pictures import Picture, plain
+from eliza_ffi.decisions.learning.pictures import Picture, plain
 
 from .report import AnswerRates
 

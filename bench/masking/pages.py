@@ -8,7 +8,7 @@ from typing import Any
 
 from page_tables import markdown_table, number
 
-from eliza_ffi.decisions.pictures import Picture, plain
+from eliza_ffi.decisions.learning.pictures import Picture, plain
 
 from ..methods import METHODS, OURS
 from ..parts.machine import disturbance, machine_line

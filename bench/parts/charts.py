@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from eliza_ffi.decisions.pictures import Picture, plain
+from eliza_ffi.decisions.learning.pictures import Picture, plain
 from eliza_ffi.errors import NotSupportedError
 
 from ..methods import colours

@@ -9,7 +9,7 @@ from typing import Any
 
 from page_tables import markdown_table, number
 
-from eliza_ffi.decisions.pictures import Picture
+from eliza_ffi.decisions.learning.pictures import Picture
 
 from ..methods import ALONE, LOOP, LOOP_EQUAL, OURS, SERVER, SERVER_EQUAL, colours
 from ..model.streams import PROMPT_TOKENS

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from ..decisions.calibration import METHODS, Calibration
 from ..decisions.examples import named_questions
-from ..decisions.fitting import calibrate
+from ..decisions.learning.calibration import METHODS, Calibration
+from ..decisions.learning.fitting import calibrate
 from ..terminal import terminal_width, text_table
 from .console import add_model_arguments, print_json
 from .files import check_output

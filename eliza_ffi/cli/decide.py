@@ -13,11 +13,11 @@ from typing import Any, cast
 from ..decisions.answers import expand
 from ..decisions.asking import prompt_texts
 from ..decisions.auto_prompts import N_SAMPLE
-from ..decisions.calibration import Calibration
 from ..decisions.deciding import settings_for
 from ..decisions.doubts import reasons_to_doubt
 from ..decisions.fingerprint import fingerprint_of
-from ..decisions.input_prior import N_INPUTS, with_input_prior
+from ..decisions.learning.calibration import Calibration
+from ..decisions.learning.input_prior import N_INPUTS, with_input_prior
 from ..decisions.questions import Question, with_top
 from ..decisions.reasoning import with_reasoning
 from ..errors import InvalidArgumentError

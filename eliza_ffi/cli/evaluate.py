@@ -6,8 +6,8 @@ import argparse
 import json
 from pathlib import Path
 
-from ..decisions.pictures import load_matplotlib
-from ..decisions.report import evaluate
+from ..decisions.learning.pictures import load_matplotlib
+from ..decisions.learning.report import evaluate
 from ..terminal import terminal_width
 from .console import UsageError, add_model_arguments, print_json
 from .files import check_output

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ..decisions.answers import name_of
-from ..decisions.calibration import Calibration, rule_of
 from ..decisions.layout import PROMPT_FORMATS, PROMPT_ORDERS
+from ..decisions.learning.calibration import Calibration, rule_of
 from ..decisions.questions import Choice, Predicate, Question, Score
 from ..decisions.scoring import RULES
 from ..decisions.wire import as_questions

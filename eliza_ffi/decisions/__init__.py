@@ -29,16 +29,16 @@ from .answers import (
     score_confidence,
     systemone_answer,
 )
-from .calibration import METHODS, Calibration, CalibrationMethod, QuestionCalibration
+from .learning.calibration import METHODS, Calibration, CalibrationMethod, QuestionCalibration
 from .prompt_settings import WritePrompt
 from .prompts import Asked, ShownOption, ask, input_text
 from .questions import Choice, Labels, Level, Option, Predicate, Question, Score
 from .wire import as_questions, question_from, question_to
 
 if TYPE_CHECKING:
-    from .fitting import calibrate
-    from .question_report import QuestionReport
-    from .report import DecisionReport, evaluate
+    from .learning.fitting import calibrate
+    from .learning.question_report import QuestionReport
+    from .learning.report import DecisionReport, evaluate
 
 __all__ = [
     "METHODS",
@@ -78,10 +78,10 @@ __all__ = [
 ]
 
 _ROOM_OF = {
-    "DecisionReport": "report",
-    "QuestionReport": "question_report",
-    "calibrate": "fitting",
-    "evaluate": "report",
+    "DecisionReport": "learning.report",
+    "QuestionReport": "learning.question_report",
+    "calibrate": "learning.fitting",
+    "evaluate": "learning.report",
 }
 
 

@@ -24,7 +24,7 @@ from .questions import Choice, Question
 
 if TYPE_CHECKING:
     from ..session.session import Session
-    from .calibration import Calibration
+    from .learning.calibration import Calibration
 
 __all__ = ["N_SAMPLE", "as_examples", "sample_of", "settings_of_prompts"]
 

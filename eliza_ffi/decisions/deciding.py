@@ -31,8 +31,8 @@ from .answers import (
 )
 from .asking import asking_of
 from .auto_prompts import settings_of_prompts
-from .calibration import Calibration, as_calibration, rule_of, wording_hash
 from .fingerprint import fingerprint_of
+from .learning.calibration import Calibration, as_calibration, rule_of, wording_hash
 from .models.model_asking import decision_model_of
 from .prompt_settings import PromptArguments, PromptSettings
 from .questions import Choice, Question

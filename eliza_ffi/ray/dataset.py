@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..choices.label_set import as_label_set
-from ..decisions.calibration import Calibration, as_calibration
+from ..decisions.learning.calibration import Calibration, as_calibration
 from ..decisions.wire import as_questions
 from ..errors import InvalidArgumentError
 from ..hub import name_for_workers

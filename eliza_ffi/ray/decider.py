@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..checks import check_flag
 from ..decisions.answers import Decision, name_of
-from ..decisions.calibration import as_calibration
 from ..decisions.deciding import DecideSettings, settings_for
 from ..decisions.fingerprint import fingerprint_of
-from ..decisions.input_prior import with_input_prior
+from ..decisions.learning.calibration import as_calibration
+from ..decisions.learning.input_prior import with_input_prior
 from ..decisions.questions import Question, with_top
 from ..decisions.reasoning import decision_job, inputs_at_once
 from ..decisions.wire import as_questions

@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from ..decisions.answers import Decision
-from ..decisions.calibration import Calibration
 from ..decisions.deciding import DecideSettings, Settings, settings_for
 from ..decisions.doubts import Doubts
-from ..decisions.input_prior import fit_input_prior, with_input_prior
+from ..decisions.learning.calibration import Calibration
+from ..decisions.learning.input_prior import fit_input_prior, with_input_prior
 from ..decisions.prompts import as_one_input
 from ..decisions.questions import Question
 from ..decisions.reasoning import decision_job, inputs_at_once

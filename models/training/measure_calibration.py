@@ -25,7 +25,7 @@ from tiny_model.aspects import Split, read_aspect  # noqa: E402
 from tiny_model.inputs import tell  # noqa: E402
 
 from eliza_ffi.decisions import Choice, calibrate, evaluate  # noqa: E402
-from eliza_ffi.decisions.calibration import METHODS  # noqa: E402
+from eliza_ffi.decisions.learning.calibration import METHODS  # noqa: E402
 from eliza_ffi.model import Model  # noqa: E402
 
 ASPECTS = ("topic", "urgency", "mood", "wants", "emotion", "act")

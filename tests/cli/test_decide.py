@@ -33,7 +33,7 @@ from eliza_ffi.cli.console import model_options
 from eliza_ffi.cli.main import build_parser
 from eliza_ffi.cli.questions import read_asking, read_questions
 from eliza_ffi.decisions.answers import Decision, DecisionUsage, answer_of, collect, expand
-from eliza_ffi.decisions.calibration import Calibration
+from eliza_ffi.decisions.learning.calibration import Calibration
 from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Question, Score
 from eliza_ffi.decisions.wire import question_to
 from eliza_ffi.errors import ElizaError

@@ -12,7 +12,7 @@ from command import Run, runner
 from write_decision_models import cached_decision_model
 
 from eliza_ffi.decisions import Choice, Predicate
-from eliza_ffi.decisions.pictures import load_matplotlib
+from eliza_ffi.decisions.learning.pictures import load_matplotlib
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 from eliza_ffi.session.scoring import ScoreRun

@@ -309,7 +309,10 @@ LOADING = (
         (LOADING, "doctor"),
         *((MODEL, name) for name in ("choose", "generate", "tokenize", "doctor", "demo")),
         *((MODEL, name) for name in ("decide", "evaluate")),
-        ("import eliza_ffi.decisions.report as m; m.ask_examples = interrupted", "evaluate"),
+        (
+            "import eliza_ffi.decisions.learning.report as m; m.ask_examples = interrupted",
+            "evaluate",
+        ),
         ("import eliza_ffi.model as m; m.Model.decide = interrupted", "decide"),
         ("import eliza_ffi.model as m; m.Model.choose = interrupted", "doctor"),
         ("import eliza_ffi.model as m; m.Model.tokenize = interrupted", "tokenize"),

@@ -19,16 +19,16 @@ from numpy.typing import NDArray
 from scripted_decisions import MakeModel, ScriptedModel, ask_scripted, scripted_settings
 
 from eliza_ffi.decisions import examples as asked_examples
-from eliza_ffi.decisions import fitting
 from eliza_ffi.decisions import prompts as prompts_module
-from eliza_ffi.decisions import report as reporting
-from eliza_ffi.decisions.calibration import METHODS, Calibration
 from eliza_ffi.decisions.examples import UNTOLD, read_examples
 from eliza_ffi.decisions.fingerprint import fingerprint_of
-from eliza_ffi.decisions.fitting import CONTENT_FREE, EMPTY, LEAST_EXAMPLES, calibrate
+from eliza_ffi.decisions.learning import fitting
+from eliza_ffi.decisions.learning import report as reporting
+from eliza_ffi.decisions.learning.calibration import METHODS, Calibration
+from eliza_ffi.decisions.learning.fitting import CONTENT_FREE, EMPTY, LEAST_EXAMPLES, calibrate
+from eliza_ffi.decisions.learning.report import evaluate
 from eliza_ffi.decisions.prompt_settings import PromptSettings
 from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Score
-from eliza_ffi.decisions.report import evaluate
 from eliza_ffi.decisions.scoring import (
     LEAST_TEMPERATURE,
     MOST_TEMPERATURE,

@@ -19,15 +19,15 @@ from eliza_ffi import AsyncModel, BusyError, CacheOptions, Model
 from eliza_ffi.choices.label_set import tokenize_choice
 from eliza_ffi.decisions.answers import Decision, LabelsAnswer
 from eliza_ffi.decisions.asking import Asking, orders_of
-from eliza_ffi.decisions.calibration import Calibration, QuestionCalibration
 from eliza_ffi.decisions.deciding import DecisionRun, Settings
 from eliza_ffi.decisions.fingerprint import fingerprint_of
-from eliza_ffi.decisions.fitting import calibrate
 from eliza_ffi.decisions.layout import PROMPT_ORDERS, PromptOrder
+from eliza_ffi.decisions.learning.calibration import Calibration, QuestionCalibration
+from eliza_ffi.decisions.learning.fitting import calibrate
+from eliza_ffi.decisions.learning.report import evaluate
 from eliza_ffi.decisions.prompt_settings import PromptSettings
 from eliza_ffi.decisions.prompts import Asked, AskedQuestion, LabelStyle, ask
 from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Score
-from eliza_ffi.decisions.report import evaluate
 from eliza_ffi.decisions.scoring import Rule, log_softmax
 from eliza_ffi.decisions.wire import question_to
 from eliza_ffi.errors import (

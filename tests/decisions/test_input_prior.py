@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from eliza_ffi import CacheOptions, Model
-from eliza_ffi.decisions import input_prior
 from eliza_ffi.decisions.answers import Decision
-from eliza_ffi.decisions.input_prior import STRENGTH, fit_input_prior
+from eliza_ffi.decisions.learning import input_prior
+from eliza_ffi.decisions.learning.input_prior import STRENGTH, fit_input_prior
 from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Score
 from eliza_ffi.decisions.wire import as_questions
 from eliza_ffi.errors import InvalidArgumentError

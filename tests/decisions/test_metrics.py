@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from eliza_ffi.decisions import metrics
+from eliza_ffi.decisions.learning import metrics
 
 ScoredExamples = tuple[NDArray[np.float64], NDArray[np.intp]]
 

@@ -15,17 +15,17 @@ from numpy.typing import NDArray
 from scripted_decisions import MakeModel, ScriptedModel, ask_scripted, scripted_settings
 
 from eliza_ffi.decisions import examples as asked_examples
-from eliza_ffi.decisions import fitting, metrics
-from eliza_ffi.decisions import report as reporting
-from eliza_ffi.decisions.calibration import Calibration
 from eliza_ffi.decisions.fingerprint import fingerprint_of
-from eliza_ffi.decisions.fitting import calibrate
-from eliza_ffi.decisions.pictures import Picture, plain
-from eliza_ffi.decisions.plot import coverage_curve
+from eliza_ffi.decisions.learning import fitting, metrics
+from eliza_ffi.decisions.learning import report as reporting
+from eliza_ffi.decisions.learning.calibration import Calibration
+from eliza_ffi.decisions.learning.fitting import calibrate
+from eliza_ffi.decisions.learning.pictures import Picture, plain
+from eliza_ffi.decisions.learning.plot import coverage_curve
+from eliza_ffi.decisions.learning.report import DecisionReport, evaluate
 from eliza_ffi.decisions.prompt_settings import PromptSettings
 from eliza_ffi.decisions.prompts import Asked
 from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Score
-from eliza_ffi.decisions.report import DecisionReport, evaluate
 from eliza_ffi.errors import ContextFullError, InvalidArgumentError, NotSupportedError
 from eliza_ffi.model import Model
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from eliza_ffi.decisions.fitting import folds_of
+from eliza_ffi.decisions.learning import heads
+from eliza_ffi.decisions.learning.fitting import folds_of
+from eliza_ffi.decisions.learning.heads import candidate_layers, fit_head
 from eliza_ffi.errors import InvalidArgumentError
-from eliza_ffi.learning import heads
-from eliza_ffi.learning.heads import candidate_layers, fit_head
 
 Array = heads.Array
 

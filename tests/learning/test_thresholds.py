@@ -16,8 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from eliza_ffi.errors import InvalidArgumentError
-from eliza_ffi.learning.thresholds import (
+from eliza_ffi.decisions.learning.thresholds import (
     GRID,
     STARTS,
     CertifiedThreshold,
@@ -26,6 +25,7 @@ from eliza_ffi.learning.thresholds import (
     conformal,
     upper_bound,
 )
+from eliza_ffi.errors import InvalidArgumentError
 
 Array = NDArray[np.float64]
 

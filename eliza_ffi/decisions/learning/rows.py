@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..decisions.prompt_settings import PromptSettings
-from ..decisions.prompt_tokens import tokens_of_prompts
-from ..decisions.prompts import AskedQuestion, ask, input_text
-from ..session.batches import RunJob, run_many
+from ...session.batches import RunJob, run_many
+from ..prompt_settings import PromptSettings
+from ..prompt_tokens import tokens_of_prompts
+from ..prompts import AskedQuestion, ask, input_text
 
 __all__ = ["RowReader"]
 

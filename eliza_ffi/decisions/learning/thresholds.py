@@ -73,8 +73,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..checks import check_kind, check_known, check_number, check_whole, naming, wrong
-from ..errors import InvalidArgumentError
+from ...checks import check_kind, check_known, check_number, check_whole, naming, wrong
+from ...errors import InvalidArgumentError
 
 __all__ = [
     "GRID",

@@ -15,16 +15,16 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from ..errors import InvalidArgumentError
-from .auto_prompts import N_SAMPLE, sample_of, settings_of_prompts
+from ...errors import InvalidArgumentError
+from ..auto_prompts import N_SAMPLE, sample_of, settings_of_prompts
+from ..examples import read_examples
+from ..prompt_settings import PromptArguments
+from ..questions import Question
+from ..scoring import check_rule
 from .calibration import Calibration
-from .examples import read_examples
-from .prompt_settings import PromptArguments
-from .questions import Question
-from .scoring import check_rule
 
 if TYPE_CHECKING:
-    from .deciding import DecideSettings
+    from ..deciding import DecideSettings
 
 __all__ = ["N_INPUTS", "STRENGTH", "fit_input_prior", "with_input_prior"]
 

@@ -33,9 +33,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ..decisions.fitting import MOST_FOLDS, folds_of
-from ..decisions.scoring import fit_temperature, log_softmax
-from ..errors import InvalidArgumentError
+from ...errors import InvalidArgumentError
+from ..scoring import fit_temperature, log_softmax
+from .fitting import MOST_FOLDS, folds_of
 
 __all__ = ["LEAST_PER_CLASS", "Head", "HeadFit", "Kind", "candidate_layers", "fit_head"]
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..scoring import Array
 from .metrics import Bin, CoveragePoint
-from .scoring import Array
 
 __all__ = ["QuestionReport"]
 
@@ -18,7 +18,7 @@ __all__ = ["QuestionReport"]
 class QuestionReport:
     """Report the quality of the answers to one question, or to all questions together.
 
-    :mod:`eliza_ffi.decisions.metrics` contains the formulas.
+    :mod:`eliza_ffi.decisions.learning.metrics` contains the formulas.
 
     Attributes
     ----------

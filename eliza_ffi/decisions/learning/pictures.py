@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ..errors import NotSupportedError
+from ...errors import NotSupportedError
 
 __all__ = ["Picture", "load_matplotlib", "plain"]
 

@@ -17,21 +17,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from .._lazy import lazy_property
-from ..checks import check_callback, check_number, check_one_of
-from ..errors import InvalidArgumentError
-from ..session.requests import check_keywords
-from .asking import check_model
-from .auto_prompts import N_SAMPLE, sample_of, settings_of_prompts
-from .calibration import (
-    METHODS,
-    Calibration,
-    CalibrationMethod,
-    QuestionCalibration,
-    prompt_name,
-    wording_hash,
-)
-from .examples import (
+from ..._lazy import lazy_property
+from ...checks import check_callback, check_number, check_one_of
+from ...errors import InvalidArgumentError
+from ...session.requests import check_keywords
+from ..asking import check_model
+from ..auto_prompts import N_SAMPLE, sample_of, settings_of_prompts
+from ..examples import (
     UNTOLD,
     Examples,
     OnSkip,
@@ -41,11 +33,11 @@ from .examples import (
     named_questions,
     read_examples,
 )
-from .fingerprint import fingerprint_of
-from .option_prior import CONTENT_FREE
-from .prompt_settings import PromptArguments, PromptSettings
-from .questions import Question
-from .scoring import (
+from ..fingerprint import fingerprint_of
+from ..option_prior import CONTENT_FREE
+from ..prompt_settings import PromptArguments, PromptSettings
+from ..questions import Question
+from ..scoring import (
     Array,
     QuestionScores,
     Rule,
@@ -55,7 +47,15 @@ from .scoring import (
     relative_to,
     tempered,
 )
-from .wire import as_questions, question_to
+from ..wire import as_questions, question_to
+from .calibration import (
+    METHODS,
+    Calibration,
+    CalibrationMethod,
+    QuestionCalibration,
+    prompt_name,
+    wording_hash,
+)
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -97,7 +97,7 @@ def calibrate(
         :func:`~eliza_ffi.decisions.examples.read_examples` accepts. A question is fitted on the
         examples that answer it. The method ``"batch"`` needs no answers and uses all examples.
     method
-        One of :data:`~eliza_ffi.decisions.calibration.METHODS`, or ``"auto"``. For each question
+        One of :data:`.calibration.METHODS`, or ``"auto"``. For each question
         ``"auto"`` selects the first method whose NLL in cross-validation is at most one standard
         error above the lowest. Cross-validation uses 5 folds, or one for each example if there are
         fewer. All folds have about the same proportions of right answers, and the folds are the

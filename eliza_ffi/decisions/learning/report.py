@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import check_callback, check_path, check_whole
-from ..errors import InvalidArgumentError
-from ..session.requests import check_keywords
-from ..terminal import counted, printable, text_table, wrap
-from .asking import check_model
-from .auto_prompts import N_SAMPLE, sample_of, settings_of_prompts
-from .calibration import DEFAULT_PROMPT, Calibration, as_calibration, prompt_name, rule_of
-from .doubts import LEAST_ROWS, reason_to_doubt_accuracy, reasons_to_doubt
-from .examples import (
+from ...checks import check_callback, check_path, check_whole
+from ...errors import InvalidArgumentError
+from ...session.requests import check_keywords
+from ...terminal import counted, printable, text_table, wrap
+from ..asking import check_model
+from ..auto_prompts import N_SAMPLE, sample_of, settings_of_prompts
+from ..doubts import LEAST_ROWS, reason_to_doubt_accuracy, reasons_to_doubt
+from ..examples import (
     UNTOLD,
     OnSkip,
     Progress,
@@ -31,8 +30,14 @@ from .examples import (
     option_names,
     read_examples,
 )
-from .fingerprint import fingerprint_of
-from .layout import PromptFormat, PromptOrder
+from ..fingerprint import fingerprint_of
+from ..layout import PromptFormat, PromptOrder
+from ..prompt_settings import MAX_ORDERS, OptionPrior, PromptArguments
+from ..prompts import AskedQuestion, LabelStyle
+from ..questions import Score
+from ..scoring import Array, QuestionScores, Rule
+from ..wire import as_questions, question_to
+from .calibration import DEFAULT_PROMPT, Calibration, as_calibration, prompt_name, rule_of
 from .metrics import (
     accuracy,
     brier,
@@ -46,12 +51,7 @@ from .metrics import (
     reliability,
 )
 from .plot import draw_coverage, draw_reliability
-from .prompt_settings import MAX_ORDERS, OptionPrior, PromptArguments
-from .prompts import AskedQuestion, LabelStyle
 from .question_report import QuestionReport
-from .questions import Score
-from .scoring import Array, QuestionScores, Rule
-from .wire import as_questions, question_to
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -2,7 +2,7 @@
 
 A model's own probabilities are uncalibrated. They are usually overconfident, and they favour some
 options regardless of the input. You fit a calibration once, with
-:func:`~eliza_ffi.decisions.fitting.calibrate`, for one model and one list of questions, on labelled
+:func:`~eliza_ffi.decisions.calibrate`, for one model and one list of questions, on labelled
 examples. For each question it changes the probabilities P of the options by one of these methods:
 
 ============================  ==================================================================
@@ -31,9 +31,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from .._lazy import lazy_property
-from ..chat.prompt import Prompt
-from ..checks import (
+from ..._lazy import lazy_property
+from ...chat.prompt import Prompt
+from ...checks import (
     check_each,
     check_kind,
     check_number,
@@ -44,15 +44,15 @@ from ..checks import (
     check_whole,
     wrong,
 )
-from ..errors import InvalidArgumentError
-from ..structured.json_text import json_text, read_json
-from .asking import orders_of
-from .examples import named_questions
-from .layout import PROMPT_FORMATS, PROMPT_ORDERS, PromptFormat, PromptOrder, Shot, frame
-from .prompt_settings import OptionPrior, PromptSettings, WritePrompt
-from .prompts import LABEL_STYLES, Asked, AskedQuestion, LabelStyle, ask, option_count
-from .questions import Choice, Labels, Predicate, Question, Score
-from .scoring import (
+from ...errors import InvalidArgumentError
+from ...structured.json_text import json_text, read_json
+from ..asking import orders_of
+from ..examples import named_questions
+from ..layout import PROMPT_FORMATS, PROMPT_ORDERS, PromptFormat, PromptOrder, Shot, frame
+from ..prompt_settings import OptionPrior, PromptSettings, WritePrompt
+from ..prompts import LABEL_STYLES, Asked, AskedQuestion, LabelStyle, ask, option_count
+from ..questions import Choice, Labels, Predicate, Question, Score
+from ..scoring import (
     LEAST_TEMPERATURE,
     MOST_TEMPERATURE,
     Array,
@@ -62,7 +62,7 @@ from .scoring import (
     relative_to,
     tempered,
 )
-from .wire import question_from, question_to
+from ..wire import question_from, question_to
 
 __all__ = [
     "METHODS",
