@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-import base64
 import inspect
+import math
 import os
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .checks import check_path, check_text, wrong
 from .decisions.answers import ChoiceAnswer
-from .decisions.auto_prompts import settings_of_prompts
 from .decisions.fingerprint import fingerprint_of
-from .decisions.learning.heads import LEAST_PER_CLASS, Head, candidate_layers, fit_head
-from .decisions.learning.rows import RowReader
-from .decisions.prompt_settings import PromptSettings
+from .decisions.learning.calibration import Calibration, CalibrationMethod, replace_file
+from .decisions.learning.fitting import calibrate
+from .decisions.learning.heads import LEAST_PER_CLASS
+from .decisions.models.model_asking import decision_model_of
 from .decisions.questions import Choice
 from .decisions.scoring import log_softmax
+from .decisions.wire import question_to
 from .errors import InvalidArgumentError
 from .model import Model
 from .structured.json_text import json_text, read_json
@@ -43,8 +44,9 @@ class Classifier:
     scikit-learn itself is not needed.
 
     - Before :meth:`fit`, the model answers a :class:`~eliza_ffi.decisions.Choice` among `labels`.
-    - :meth:`fit` with at least 30 labelled texts, and five of each label, trains a linear head on
-      the hidden state after the prompt: see :mod:`eliza_ffi.decisions.learning.heads`.
+    - :meth:`fit` with at least 30 labelled texts, and five of each label, fits a calibration:
+      usually a linear head on the hidden state after the prompt. See
+      :func:`eliza_ffi.decisions.calibrate`.
     - :meth:`fit` with fewer texts puts them into the prompt, as examples.
 
     Parameters
@@ -56,16 +58,18 @@ class Classifier:
         :meth:`fit` is given.
     instructions
         The question, which the prompt contains.
+    method
+        As in :func:`eliza_ffi.decisions.calibrate`.
 
     Attributes
     ----------
     classes_ : array, shape [n_labels]
         The labels, in the order of the columns of :meth:`predict_proba`.
-    head_ : Head or None
-        The fitted head.
+    method_ : str
+        The method of the calibration; ``"examples"`` with examples in the prompt, ``"none"``
+        without labelled texts.
     nll_ : dict
-        If a head was fitted: for each of its layers, the cross-validated mean of -log p of the
-        right labels if only this layer is used.
+        For each method that was tried, the mean of -log p of the right labels, by cross-validation.
 
     Examples
     --------
@@ -82,10 +86,12 @@ class Classifier:
         model: Any = None,
         labels: Sequence[Any] | Mapping[Any, str | None] | None = None,
         instructions: str = INSTRUCTIONS,
+        method: CalibrationMethod | Literal["auto"] = "auto",
     ) -> None:
         self.model = model
         self.labels = labels
         self.instructions = instructions
+        self.method = method
 
     # ---- scikit-learn's interface ---------------------------------------------------------------
 
@@ -155,16 +161,19 @@ class Classifier:
                 raise InvalidArgumentError(
                     f"y[{i}]: expected one of {values!r:.200}, got {label!r}"
                 )
-        targets = np.array([place[label] for label in given], dtype=np.intp)
-        counts = np.bincount(targets, minlength=len(values))
+        texts_and_labels = list(zip(texts, map(str, given), strict=True))
+        counts = np.bincount([place[label] for label in given], minlength=len(values))
         if len(texts) < LEAST_LABELS or counts.min() < LEAST_PER_CLASS:
-            self._set(labels, None, list(zip(texts, map(str, given), strict=True)))
+            self._set(labels, None, texts_and_labels)
             return self
-        reader = self._reader(question, texts)
-        layers = candidate_layers(self._model().session.hidden_shape[0])
-        fitted = fit_head(reader.read(texts, layers), targets, layers, len(values))
-        self.nll_ = fitted.nll
-        self._set(labels, fitted.head, [])
+        calibration = calibrate(
+            self._model(),
+            [question],
+            texts_and_labels,
+            method=self.method,
+            prompt_order=None if self._is_decision_model() else "question-first",
+        )
+        self._set(labels, calibration, [])
         return self
 
     def predict(self, X: Any) -> NDArray[Any]:  # noqa: N803
@@ -181,15 +190,20 @@ class Classifier:
         n_labels = len(self.classes_)
         if not texts:
             return np.empty((0, n_labels))
-        if self.head_ is not None:
-            reader = self._reader(self._asked, texts)
-            return self.head_.log_probabilities(reader.read(texts, self.head_.layers))
-        examples = self._examples or None
-        decisions = self._model().decide_many(texts, [self._asked], examples=examples)
-        values = [option.value for option in self._asked.options]
-        p = [[cast(ChoiceAnswer, each[0]).probabilities[v] for v in values] for each in decisions]
-        with np.errstate(divide="ignore"):
-            return log_softmax(np.maximum(np.log(p), -700.0))
+        decisions = self._model().decide_many(
+            texts,
+            [self._asked],
+            examples=self._examples or None,
+            calibration=self._calibration,
+        )
+        places = {option.value: i for i, option in enumerate(self._asked.options)}
+        log_p = np.empty((len(texts), n_labels))
+        for row, decision in zip(log_p, decisions, strict=True):
+            answer = cast(ChoiceAnswer, decision[0])
+            row[:] = _log(answer.rest / max(1, n_labels - len(answer.options)))
+            for value, p in answer.options:
+                row[places[value]] = _log(p)
+        return log_softmax(log_p)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: N803
         """Return the probability of each label for each text, shape [n, n_labels]."""
@@ -220,7 +234,7 @@ class Classifier:
         target = Path(check_path("path", path))
         if not hasattr(self, "classes_"):
             raise InvalidArgumentError("the classifier is not fitted: call fit() first")
-        head = self.head_
+        calibration = self._calibration
         content = {
             "format": FORMAT,
             "version": VERSION,
@@ -228,15 +242,9 @@ class Classifier:
             "instructions": self.instructions,
             "labels": list(map(list, self._shown.items())),
             "examples": [list(pair) for pair in self._examples],
-            "head": None
-            if head is None
-            else {
-                "layers": list(head.layers),
-                "weights": _packed(head.weights),
-                "bias": _packed(head.bias),
-            },
+            "calibration": None if calibration is None else calibration.to_text(),
         }
-        target.write_text(json_text(content) + "\n", encoding="utf-8")
+        replace_file(target, json_text(content) + "\n")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], model: Any = None) -> Classifier:
@@ -259,21 +267,13 @@ class Classifier:
             fitted_on, own = content["model"], fingerprint_of(loaded._model())
             if fitted_on != own:
                 raise InvalidArgumentError(f"it is for the model {fitted_on}, not {own}")
-            head = content["head"]
-            n_embd = loaded._model().session.hidden_shape[1]
-            layers = () if head is None else tuple(head["layers"])
-            shape = (len(layers), n_embd, len(labels))
-            loaded._set(
-                labels,
-                None
-                if head is None
-                else Head(
-                    layers,
-                    _unpacked(head["weights"], shape),
-                    _unpacked(head["bias"], shape[2:]),
-                ),
-                [(text, label) for text, label in content["examples"]],
-            )
+            calibration = None
+            if content["calibration"] is not None:
+                calibration = Calibration.from_text(content["calibration"])
+                asked = [each.question for each in calibration.questions]
+                if asked != [question_to(loaded._question(labels))]:
+                    raise InvalidArgumentError("its calibration is for other labels")
+            loaded._set(labels, calibration, [(text, label) for text, label in content["examples"]])
         except KeyError as error:
             raise InvalidArgumentError(
                 f"{source} is not a usable classifier: {error} is missing"
@@ -291,6 +291,9 @@ class Classifier:
         if opened is None or opened[0] != self.model:
             opened = self._opened = self.model, Model(self.model)
         return opened[1]
+
+    def _is_decision_model(self) -> bool:
+        return decision_model_of(self._model().session) is not None
 
     def _labels(self, given: Iterable[Any]) -> dict[Any, str | None]:
         """Return the labels of the constructor or else of `given`, with their descriptions."""
@@ -314,19 +317,19 @@ class Classifier:
         return Choice(check_text("instructions", self.instructions), options, "label")
 
     def _set(
-        self, labels: dict[Any, str | None], head: Head | None, examples: list[tuple[str, str]]
+        self,
+        labels: dict[Any, str | None],
+        calibration: Calibration | None,
+        examples: list[tuple[str, str]],
     ) -> None:
         self._asked, self._shown = self._question(labels), labels
-        self.head_, self._examples = head, examples
+        self._calibration, self._examples = calibration, examples
         kinds = {type(value) for value in labels}
         self.classes_ = np.array(list(labels), dtype=None if len(kinds) == 1 else object)
-
-    def _reader(self, question: Choice, texts: Sequence[str]) -> RowReader:
-        model = self._model()
-        how: PromptSettings = settings_of_prompts(
-            model.session, [question], {"prompt_order": "question-first"}, inputs=texts
-        )
-        return RowReader(model, question, how)
+        self.method_, self.nll_ = "examples" if examples else "none", {}
+        if calibration is not None:
+            (fitted,) = calibration.questions
+            self.method_, self.nll_ = fitted.method, dict(fitted.nll)
 
 
 def _texts(given: Any) -> list[str]:
@@ -349,13 +352,5 @@ def _values(given: Any, name: str = "y") -> list[Any]:
     return values
 
 
-def _packed(values: NDArray[np.float32]) -> str:
-    return base64.b64encode(np.ascontiguousarray(values, "<f4").tobytes()).decode("ascii")
-
-
-def _unpacked(text: str, shape: tuple[int, ...]) -> NDArray[np.float32]:
-    packed = base64.b64decode(text, validate=True)
-    values = np.frombuffer(packed[: len(packed) // 4 * 4], "<f4")
-    if values.size != np.prod(shape) or not np.isfinite(values).all():
-        raise InvalidArgumentError(f"expected {shape} finite numbers, got {values.size}")
-    return values.reshape(shape).astype(np.float32)
+def _log(probability: float) -> float:
+    return math.log(max(probability, 1e-300))

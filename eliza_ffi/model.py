@@ -1061,6 +1061,9 @@ class Model:
             options.
         abstain_below : float
             Abstain if the probability of the most probable answer is lower than this.
+        abstain : str
+            ``"risk"``: abstain if the answer is not certified by the calibration, which must have
+            been fitted with `risk`.
         think : int
             Let the model write up to this many tokens of reasoning about the input and all
             questions. The questions are then asked about the input and this text.

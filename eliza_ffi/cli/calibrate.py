@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 
 from ..decisions.examples import named_questions
-from ..decisions.learning.calibration import METHODS, Calibration
+from ..decisions.learning.calibration import METHODS, Calibration, QuestionCalibration
 from ..decisions.learning.fitting import calibrate
-from ..terminal import terminal_width, text_table
-from .console import add_model_arguments, print_json
+from ..terminal import printable, terminal_width, text_table, wrap
+from .console import add_model_arguments, print_json, probability
 from .files import check_output
 from .labelled import add_labelled_arguments, open_for_rows, read_labelled
 from .questions import read_asking, read_questions
@@ -27,6 +27,20 @@ def add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
         "cross-validation (default: auto)",
     )
     parser.add_argument(
+        "--risk",
+        type=probability,
+        metavar="R",
+        help="find the probability above which at most this share of the answers is wrong; uses "
+        "half of the rows for it",
+    )
+    parser.add_argument(
+        "--confidence",
+        type=probability,
+        default=0.9,
+        metavar="C",
+        help="how sure the risk must be (default: 0.9)",
+    )
+    parser.add_argument(
         "--json", action="store_true", help="print JSON: the fitted calibration of each question"
     )
     parser.add_argument(
@@ -42,13 +56,24 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     rows = read_labelled(arguments, questions)
     with open_for_rows(arguments, rows, read_asking(arguments)) as (model, settings):
         settings["rule"] = settings["rule"] or "legal"
-        calibration = calibrate(model, questions, rows, method=arguments.method, **settings)
+        calibration = calibrate(
+            model,
+            questions,
+            rows,
+            method=arguments.method,
+            risk=arguments.risk,
+            confidence=arguments.confidence,
+            **settings,
+        )
     names = [name for name, _ in named_questions(questions)]
     if arguments.json:
         fitted = {name: _facts(calibration, place) for place, name in enumerate(names)}
         print_json(fitted)
     else:
         print(_table(calibration, names))
+        for name, question in zip(names, calibration.questions, strict=True):
+            if question.threshold is not None:
+                print(wrap(printable(f"{name}: {question.threshold}"), terminal_width()))
     calibration.save(arguments.output)
     return 0
 
@@ -61,6 +86,7 @@ def _facts(calibration: Calibration, place: int) -> dict[str, object]:
         "at_bound": fitted.is_at_bound,
         "examples": fitted.n_examples,
         "nll": dict(fitted.nll),
+        "threshold": None if fitted.threshold is None else fitted.threshold.to_dict(),
     }
 
 
@@ -71,13 +97,19 @@ def _table(calibration: Calibration, names: list[str]) -> str:
             [
                 name,
                 fitted.method,
-                f"{fitted.temperature:.2f}" + (", at its bound" if fitted.is_at_bound else ""),
+                _temperature(fitted),
                 str(fitted.n_examples),
                 _number(fitted.nll.get(fitted.method)),
                 _number(fitted.nll.get("none")),
             ]
         )
     return text_table(rows, left=2, width=terminal_width())
+
+
+def _temperature(fitted: QuestionCalibration) -> str:
+    if not fitted.method.endswith("temperature"):
+        return ""
+    return f"{fitted.temperature:.2f}" + (", at its bound" if fitted.is_at_bound else "")
 
 
 def _number(value: float | None) -> str:

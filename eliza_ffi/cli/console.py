@@ -28,6 +28,7 @@ __all__ = [
     "model_options",
     "open_model",
     "print_json",
+    "probability",
     "read_given",
     "read_labels",
     "read_messages",
@@ -310,6 +311,17 @@ def read_messages(path: str) -> Messages:
         raise UsageError(f"{path} is not JSON: {error}") from error
     except InvalidArgumentError as error:
         raise InvalidArgumentError(f"{path}: {error}") from error
+
+
+def probability(text: str) -> float:
+    """Read a number from 0 to 1."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value <= 1.0:
+        raise argparse.ArgumentTypeError(f"expected a number from 0 to 1, got {text!r}")
+    return value
 
 
 def whole_number(text: str) -> int:

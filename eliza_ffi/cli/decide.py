@@ -34,6 +34,7 @@ from .console import (
     at_least_one,
     open_model,
     print_json,
+    probability,
     read_given,
     read_messages,
     whole_number,
@@ -111,10 +112,15 @@ def add_decide_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--abstain-below",
-        type=_probability,
+        type=probability,
         default=0.0,
         metavar="P",
         help="abstain if the most probable answer has a probability below P (default: 0)",
+    )
+    parser.add_argument(
+        "--abstain",
+        choices=("risk",),
+        help="abstain if an answer is not certified; requires a calibration with a --risk",
     )
     parser.add_argument(
         "--think",
@@ -147,7 +153,7 @@ def add_decide_arguments(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--min-confidence",
-        type=_probability,
+        type=probability,
         metavar="C",
         help="mark a row for review if an answer has a confidence below C: how far it is above "
         "chance, from 0 to 1, as in the column NAME_confidence",
@@ -216,7 +222,7 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
         raise UsageError("a table needs an --output: a .jsonl, .csv, .tsv or .parquet file")
     check_output(arguments)
     output = Path(arguments.output)
-    keep = arguments.keep
+    keep, calibration = arguments.keep, settings["calibration"]
 
     def run(
         described: Mapping[str, Any],
@@ -231,6 +237,7 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
             keep=None if keep is None else [name for name in keep if name != "-"],
             settings={**described, "prior_of": arguments.prior},
             option_mass=arguments.option_mass,
+            certified=calibration is not None and calibration.can_certify,
             top=arguments.top,
             reasoning=bool(arguments.think),
             min_confidence=arguments.min_confidence,
@@ -344,6 +351,7 @@ def _settings(arguments: argparse.Namespace, questions: Sequence[Question]) -> d
         "prior": arguments.prior,
         "option_mass": arguments.option_mass,
         "abstain_below": arguments.abstain_below,
+        "abstain": arguments.abstain,
         "think": arguments.think,
     }
 
@@ -433,13 +441,3 @@ def _answers_text(counts: AnswerCounts, name: str) -> str:
 
 def _rate(result: TableResult) -> float:
     return round(result.new_rows / result.seconds, 3) if result.seconds else 0.0
-
-
-def _probability(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
-    if not 0.0 <= value <= 1.0:
-        raise argparse.ArgumentTypeError(f"expected a number from 0 to 1, got {text!r}")
-    return value

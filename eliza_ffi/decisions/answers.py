@@ -23,6 +23,7 @@ __all__ = [
     "LabelsAnswer",
     "PredicateAnswer",
     "ScoreAnswer",
+    "SingleAnswer",
     "answer_of",
     "choice_confidence",
     "decisions_answer",
@@ -45,12 +46,21 @@ class _Answer:
         value means that the model expects a different kind of text after this prompt. None unless
         requested.
     abstained : bool
-        Whether the most probable option is less probable than `abstain_below`.
+        Whether the most probable option is less probable than `abstain_below`, or is not certified
+        with ``abstain="risk"``.
+    certified : bool or None
+        Whether the probability of the most probable option is high enough that few such answers
+        are wrong. None without a calibration that was fitted with a risk.
+    set : tuple or None
+        The options that may be right: with a probability of 1 - risk, the right one is among them.
+        For a score, the labels of its levels. It can be empty. None like `certified`.
     """
 
     name: str | None = None
     option_mass: float | None = None
     abstained: bool = False
+    certified: bool | None = None
+    set: tuple[Value, ...] | None = None
 
     def _described(self, value: object, probability: str) -> str:
         end = ", abstained" if self.abstained else ""
@@ -227,6 +237,12 @@ class LabelsAnswer:
         return any(answer.abstained for _, answer in self.answers)
 
     @property
+    def certified(self) -> bool | None:
+        """Whether the answers for all labels are certified; None if that is unknown."""
+        each = [answer.certified for _, answer in self.answers]
+        return None if None in each else all(each)
+
+    @property
     def confidence(self) -> float:
         """The lowest confidence of all labels."""
         return min(answer.confidence for _, answer in self.answers)
@@ -234,6 +250,9 @@ class LabelsAnswer:
     def __repr__(self) -> str:
         return f"LabelsAnswer({short_repr(self.value)} of {len(self.answers)} labels)"
 
+
+SingleAnswer: TypeAlias = "PredicateAnswer | ChoiceAnswer | ScoreAnswer"
+"""An answer to a question with one answer."""
 
 Answer: TypeAlias = "PredicateAnswer | ChoiceAnswer | ScoreAnswer | LabelsAnswer"
 """An answer of any kind."""
@@ -535,4 +554,8 @@ def _extras(answer: PredicateAnswer | ChoiceAnswer | ScoreAnswer) -> dict[str, A
         fields["option_mass"] = answer.option_mass
     if answer.abstained:
         fields["abstained"] = True
+    if answer.certified is not None:
+        fields["certified"] = answer.certified
+    if answer.set is not None:
+        fields["set"] = list(answer.set)
     return fields

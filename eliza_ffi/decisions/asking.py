@@ -10,6 +10,7 @@ import itertools
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,8 +23,9 @@ from ..errors import ChatTemplateError, ContextFullError, ElizaError, InvalidArg
 from ..library.protocol import EndingScores, PreparedChoices, Ranking
 from ..session.batches import Job, RunJob, length_of, run_many
 from ..session.lifecycle import Work
+from ..session.request import GenerationRequest
 from ..session.requests import generate_request
-from ..session.scoring import Ending, ScoreArgs, ScoredPrompt, ScoreResult, ScoreRun
+from ..session.scoring import Ending, Hidden, ScoreArgs, ScoredPrompt, ScoreResult, ScoreRun
 from .common_prefix import split_common_prefix
 from .models.model_asking import ModelAsking, decision_model_of
 from .option_prior import MOST_OPTIONS, KnownPriors, OptionPriorScores, inputs_for
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 __all__ = [
     "N_MASSES",
     "Asking",
+    "WantedHidden",
     "ask_many",
     "asking_of",
     "check_model",
@@ -57,6 +60,22 @@ N_MASSES = 20
 _TOKEN_COUNTS: weakref.WeakKeyDictionary[PreparedChoices, Array] = weakref.WeakKeyDictionary()
 
 
+@dataclass(frozen=True)
+class WantedHidden:
+    """The questions after whose prompts hidden states are read.
+
+    Attributes
+    ----------
+    layers : mapping of question to tuple of int
+        The layers of each question, ascending, as in :meth:`eliza_ffi.Model.hidden_states`.
+    is_scored : bool
+        Whether the options of these questions are scored, too.
+    """
+
+    layers: Mapping[AskedQuestion, tuple[int, ...]]
+    is_scored: bool = False
+
+
 class Asking:
     """Convert one input and its questions to a scoring request, and read the result.
 
@@ -73,6 +92,8 @@ class Asking:
     may_search
         Whether to find only the most probable options of a question with more than 255 options.
         Otherwise all options are scored.
+    hidden
+        The hidden states to read.
 
     Attributes
     ----------
@@ -85,6 +106,8 @@ class Asking:
         If the input or a prompt is malformed, or the tokenizer has no tokens for a label.
     ChatTemplateError
         If the model's chat template fails.
+    NotSupportedError
+        If the library cannot return hidden states.
     """
 
     def __init__(
@@ -98,16 +121,21 @@ class Asking:
         option_mass: bool = False,
         stream: Mapping[str, Any] | None = None,
         may_search: bool = False,
+        hidden: WantedHidden | None = None,
     ) -> None:
         self._session = session
         self._how = how
         self._stream = stream or {}
         may_search = may_search and session.binding.supports("rank")
+        hidden = hidden or WantedHidden({})
+        self._layers = [hidden.layers.get(question) for question in questions]
         self._asked = [
-            [Asked(question, (), ())]
+            []
+            if layers and not hidden.is_scored
+            else [Asked(question, (), ())]
             if may_search and _is_searched(question, how)
             else [ask(question, how.labels, order) for order in orders_of(question, how.orders)]
-            for question in questions
+            for question, layers in zip(questions, self._layers, strict=True)
         ]
         every = list(itertools.chain.from_iterable(self._asked))
         self._known = KnownPriors.of(session)
@@ -127,15 +155,31 @@ class Asking:
             self._scored(tokens_of_prompts(session, inputs_for(asked), [asked], how), False)
             for asked in self._unknown
         ]
-        if how.order == "input-first" or how.prompt is not None:
-            prompts.append(self._scored(tokens_of_prompts(session, [text], every, how), True))
-        else:
-            prompts += [
-                self._scored(tokens_of_prompts(session, [text], [asked], how), True)
-                for asked in every
-            ]
+        prompts += self._read_prompts(text, questions)
+        is_shared = how.order == "input-first" or how.prompt is not None
+        prompts += [
+            self._scored(tokens_of_prompts(session, [text], group, how), True)
+            for group in ([every] if is_shared else [[asked] for asked in every])
+            if group
+        ]
         self._joint = joint
         self.args = ScoreArgs(prompts, joint, option_mass)
+
+    def _read_prompts(self, text: str, questions: Sequence[AskedQuestion]) -> list[ScoredPrompt]:
+        """Return the requests for hidden states."""
+        read = [
+            (ask(question, self._how.labels), layers)
+            for question, layers in zip(questions, self._layers, strict=True)
+            if layers
+        ]
+        if not read:
+            return []
+        _, n_embd = self._session.hidden_shape
+        written = tokens_of_prompts(self._session, [text], [asked for asked, _ in read], self._how)
+        return [
+            ScoredPrompt(self._generation(list(each.tokens)), hidden=Hidden(layers, n_embd))
+            for each, (_, layers) in zip(written, read, strict=True)
+        ]
 
     def _key(self, asked: Asked, joint: bool) -> Any:
         how = self._how
@@ -148,12 +192,14 @@ class Asking:
     def _scored(self, written: Sequence[QuestionTokens], is_counted: bool) -> ScoredPrompt:
         """Return the request for prompts that begin in the same way."""
         prompt, endings = split_common_prefix([list(each.tokens) for each in written])
-        generation = generate_request(self._session, prompt, method="decide", **self._stream)
         listed = [
             Ending(tokens, each.labels, each.k, each.lead)
             for tokens, each in zip(endings, written, strict=True)
         ]
-        return ScoredPrompt(generation, listed, is_counted)
+        return ScoredPrompt(self._generation(prompt), listed, is_counted)
+
+    def _generation(self, prompt: Sequence[int]) -> GenerationRequest:
+        return generate_request(self._session, prompt, method="decide", **self._stream)
 
     def scores(self, result: ScoreResult) -> tuple[QuestionScores | Ranking, ...]:
         """Return the scores of each question, or a ranking if its best options were searched."""
@@ -165,7 +211,12 @@ class Asking:
             self._priors[key] = prior
             self._known.put(key, prior)
         found: list[QuestionScores | Ranking] = []
-        for orders in self._asked:
+        states = iter(result.hidden)
+        for orders, layers in zip(self._asked, self._layers, strict=True):
+            hidden = next(states) if layers else None
+            if not orders:
+                found.append(QuestionScores((), hidden=hidden))
+                continue
             if not orders[0].options:
                 found.append(next(rankings))
                 continue
@@ -175,6 +226,7 @@ class Asking:
                 QuestionScores(
                     tuple(self._in_own_order(asked, *next(each)) for asked in orders),
                     tuple(prior for prior in priors if prior is not None),
+                    hidden,
                 )
             )
         return tuple(found)
@@ -218,6 +270,7 @@ def asking_of(
     option_mass: bool = False,
     stream: Mapping[str, Any] | None = None,
     may_search: bool = False,
+    hidden: WantedHidden | None = None,
 ) -> Asking | ModelAsking:
     """Prepare the scoring request of an input, with the parameters of :class:`Asking`.
 
@@ -242,11 +295,12 @@ def asking_of(
             option_mass=option_mass,
             stream=stream,
             may_search=may_search,
+            hidden=hidden,
         )
-    if how != PromptSettings() or joint:
+    if how != PromptSettings() or joint or hidden is not None:
         raise InvalidArgumentError(
-            f"a decision model of type {decision_model.type} has its own prompts, labels, orders "
-            "and scoring; omit these settings"
+            f"a decision model of type {decision_model.type} has its own prompts, labels, orders, "
+            "scoring and head; omit these settings"
         )
     return ModelAsking(
         session, decision_model, given, questions, option_mass=option_mass, stream=stream
@@ -263,6 +317,7 @@ def ask_many(
     failed: Callable[[int, ElizaError], Any],
     progress: Callable[[int, int | None], Any] | None = None,
     stream: Mapping[str, Any] | None = None,
+    hidden: WantedHidden | None = None,
 ) -> list[Any]:
     """Ask questions about many inputs. :meth:`Session.decisions_at_once` limits the concurrency.
 
@@ -281,6 +336,8 @@ def ask_many(
         unknown.
     stream
         The settings of the stream: slot and cache.
+    hidden
+        The hidden states to read.
 
     Returns
     -------
@@ -295,7 +352,14 @@ def ask_many(
     def ready(place: int, given: Any) -> RunJob[Any]:
         option_mass = can_have_mass and place < N_MASSES
         asking = asking_of(
-            session, given, questions, how, joint=whole, option_mass=option_mass, stream=stream
+            session,
+            given,
+            questions,
+            how,
+            joint=whole,
+            option_mass=option_mass,
+            stream=stream,
+            hidden=hidden,
         )
         return score_job(session, asking.args, asking.scores)
 

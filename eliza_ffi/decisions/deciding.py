@@ -7,23 +7,22 @@ import os
 import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from ..checks import check_flag, check_number, check_whole
+from ..checks import check_flag, check_number, check_one_of, check_whole
 from ..errors import InvalidArgumentError
 from ..library.protocol import Ranking
 from ..session.options import CacheOptions
 from ..session.requests import check_keywords
 from ..session.scoring import ScoreResult, ranking_of
 from .answers import (
-    ChoiceAnswer,
     Decision,
     DecisionUsage,
-    PredicateAnswer,
     ScoreAnswer,
+    SingleAnswer,
     answer_of,
     collect,
     expand,
@@ -36,7 +35,7 @@ from .learning.calibration import Calibration, as_calibration, rule_of, wording_
 from .models.model_asking import decision_model_of
 from .prompt_settings import PromptArguments, PromptSettings
 from .questions import Choice, Question
-from .scoring import Rule
+from .scoring import Array, Rule
 
 if TYPE_CHECKING:
     from ..session.session import Session
@@ -68,6 +67,7 @@ class Settings:
     abstain_below: float = 0.0
     think: int = 0
     stream: Mapping[str, Any] = field(default_factory=dict)
+    abstain: Literal["risk"] | None = None
 
     @property
     def needs_joint(self) -> bool:
@@ -92,6 +92,7 @@ class Settings:
             "calibration": None if calibration is None else calibration.digest,
             "option_mass": self.option_mass,
             "abstain_below": self.abstain_below,
+            "abstain": self.abstain,
             "think": self.think,
         }
 
@@ -109,6 +110,7 @@ class DecideSettings(PromptArguments, total=False):
     calibration: Calibration | str | os.PathLike[str] | None
     option_mass: bool
     abstain_below: float
+    abstain: Literal["risk"] | None
     think: int
     cache: CacheOptions | None
 
@@ -137,7 +139,8 @@ def settings_for(
     InvalidArgumentError
         If a setting is out of range, or if the calibration is for another model, other questions or
         other settings. Also if `think` is not 0 and there is a calibration (calibrations are fitted
-        without reasoning) or the model is a decision model (it cannot reason).
+        without reasoning) or the model is a decision model (it cannot reason), and if `abstain` is
+        ``"risk"`` without a calibration that was fitted with a risk.
     """
     check_keywords(method, given, DecideSettings.__annotations__.keys(), METHOD_KEYWORDS)
     option_mass = check_flag("option_mass", given.get("option_mass", False))
@@ -157,6 +160,14 @@ def settings_for(
         if session not in _FINGERPRINTS:
             _FINGERPRINTS[session] = fingerprint_of(session)
         calibration.check(_FINGERPRINTS[session], questions, how)
+    abstain = given.get("abstain")
+    if abstain is not None:
+        check_one_of("abstain", abstain, ("risk",))
+        if calibration is None or not calibration.can_certify:
+            raise InvalidArgumentError(
+                'abstain="risk" needs a calibration with a certified threshold: pass risk= to '
+                "calibrate()"
+            )
     think = given.get("think", 0)
     cache = given.get("cache")
     stream = {} if cache is None else {"cache": cache}
@@ -168,7 +179,7 @@ def settings_for(
             )
         if decision_model_of(session) is not None:
             raise InvalidArgumentError("think must be 0 for a decision model, which cannot reason")
-    return Settings(how, rule, calibration, option_mass, abstain_below, think, stream)
+    return Settings(how, rule, calibration, option_mass, abstain_below, think, stream, abstain)
 
 
 class DecisionRun:
@@ -187,15 +198,18 @@ class DecisionRun:
         self._questions = questions
         self._settings = settings
         self._expanded = [expand(question) for question in questions]
+        every = [each for expanded in self._expanded for each in expanded]
+        calibration = settings.calibration
         self._asking = asking_of(
             session,
             given,
-            [each for expanded in self._expanded for each in expanded],
+            every,
             settings.how,
             joint=settings.needs_joint,
             option_mass=settings.option_mass,
             stream=settings.stream,
             may_search=settings.may_search,
+            hidden=None if calibration is None else calibration.wanted_hidden(every),
         )
         self.args = self._asking.args
 
@@ -215,7 +229,7 @@ class DecisionRun:
         )
         return Decision(tuple(answers), usage, settings.calibration is not None)
 
-    def _parts(self, result: ScoreResult) -> Iterator[PredicateAnswer | ChoiceAnswer | ScoreAnswer]:
+    def _parts(self, result: ScoreResult) -> Iterator[SingleAnswer]:
         """Yield the answers to the questions with one answer each."""
         settings, abstain_below = self._settings, self._settings.abstain_below
         every = itertools.chain.from_iterable(self._expanded)
@@ -228,7 +242,28 @@ class DecisionRun:
                 logs = found.log_probabilities(settings.scoring)
             else:
                 logs = settings.calibration.apply(place, found)
+            answer: SingleAnswer
             if isinstance(each, Choice) and each.has_many_options:
-                yield ranked_answer(each, ranking_of(logs, each.top), abstain_below)
+                answer = ranked_answer(each, ranking_of(logs, each.top), abstain_below)
             else:
-                yield answer_of(each, np.exp(logs).tolist(), found.option_mass, abstain_below)
+                answer = answer_of(each, np.exp(logs).tolist(), found.option_mass, abstain_below)
+            yield self._certified(place, answer, np.exp(logs))
+
+    def _certified(self, place: int, answer: SingleAnswer, p: Array) -> SingleAnswer:
+        """Add to an answer what the calibration knows about its risk."""
+        calibration = self._settings.calibration
+        fitted = None if calibration is None else calibration.questions[place]
+        if fitted is None or fitted.threshold is None or fitted.sets is None:
+            return answer
+        least = fitted.threshold.threshold
+        is_certified = least is not None and float(p.max()) >= least
+        abstained = answer.abstained or (self._settings.abstain == "risk" and not is_certified)
+        values = fitted.values
+        inside = fitted.sets.intervals if isinstance(answer, ScoreAnswer) else fitted.sets.sets
+        (places,) = inside(p[None])
+        return replace(
+            answer,
+            abstained=abstained,
+            certified=is_certified,
+            set=tuple(values[i] for i in places),
+        )

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..checks import check_several, found
 from ..errors import ContextFullError, ElizaError, InvalidArgumentError
 from .answers import name_of
-from .asking import ask_many
+from .asking import WantedHidden, ask_many
 from .models.model_asking import decision_model_of
 from .prompt_settings import PromptSettings
 from .prompts import AskedQuestion, input_text
@@ -185,6 +185,7 @@ def ask_examples(
     progress: Progress | None = None,
     on_skip: OnSkip | None = None,
     stream: Mapping[str, Any] | None = None,
+    hidden: WantedHidden | None = None,
 ) -> tuple[list[list[QuestionScores]], NDArray[np.bool_]]:
     """Ask questions about inputs; not every question is asked about every input.
 
@@ -205,6 +206,8 @@ def ask_examples(
         asked about such an input. None raises an error instead, which stops the other inputs.
     stream
         The settings of the stream: slot and cache.
+    hidden
+        The hidden states to read.
 
     Returns
     -------
@@ -246,6 +249,7 @@ def ask_examples(
             progress=_after(len(answers), total, progress),
             failed=partial(failed, rows),
             stream=stream,
+            hidden=hidden,
         )
         for row, scores in zip(rows, answered, strict=True):
             is_skipped = isinstance(scores, str)

@@ -139,14 +139,17 @@ class QuestionScores:
         One for each order that was asked. All of them list the options in the question's order.
     priors : tuple of Prior
         A prior for each order; empty if there is none.
+    hidden : array of float32, shape [n_layers, n_embd], or None
+        The hidden states of the prompt's last token, if they were requested.
     """
 
     orders: tuple[OptionScores, ...]
     priors: tuple[Prior, ...] = ()
+    hidden: NDArray[np.float32] | None = None
 
     def first(self, n: int) -> QuestionScores:
         """Return the scores in the first n orders."""
-        return QuestionScores(self.orders[:n], self.priors[:n])
+        return QuestionScores(self.orders[:n], self.priors[:n], self.hidden)
 
     def by_order(self, rule: Rule) -> list[Array]:
         """Return the log-probabilities in each order, divided by the prior if there is one."""

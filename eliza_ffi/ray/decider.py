@@ -127,10 +127,12 @@ class DeciderActor:
         self._column = column
         self._questions_column = questions_column
         self._questions = () if questions is None else with_top(as_questions(questions), top)
+        calibration = as_calibration(settings.get("calibration"))
         self._columns = OutputColumns(
             self._questions,
             probabilities=probabilities,
             option_mass=settings.get("option_mass", False),
+            certified=calibration is not None and calibration.can_certify,
             top=top,
             reasoning=bool(settings.get("think")),
             min_confidence=min_confidence,

@@ -27,7 +27,7 @@ from ..library.protocol import (
 from .lifecycle import Lifecycle
 from .request import GenerationRequest
 
-__all__ = ["Ending", "ScoreArgs", "ScoreResult", "ScoreRun", "ScoredPrompt", "ranking_of"]
+__all__ = ["Ending", "Hidden", "ScoreArgs", "ScoreResult", "ScoreRun", "ScoredPrompt", "ranking_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +53,22 @@ class Ending:
     lead: str = ""
 
 
+@dataclass(frozen=True)
+class Hidden:
+    """Hidden states to read after a prompt: those of its last token.
+
+    Attributes
+    ----------
+    layers : tuple of int
+        Ascending, as in :meth:`eliza_ffi.Model.hidden_states`.
+    n_embd : int
+        The number of values in a hidden state of the model.
+    """
+
+    layers: tuple[int, ...]
+    n_embd: int
+
+
 @dataclass(frozen=True, eq=False)
 class ScoredPrompt:
     """A prompt, and the endings to score after it.
@@ -64,11 +80,14 @@ class ScoredPrompt:
     endings : sequence of Ending
     is_counted : bool
         Whether its tokens count as tokens of the request.
+    hidden : Hidden or None
+        The hidden states to read.
     """
 
     generation: GenerationRequest
-    endings: Sequence[Ending]
+    endings: Sequence[Ending] = ()
     is_counted: bool = True
+    hidden: Hidden | None = None
 
     @property
     def n_tokens(self) -> int:
@@ -121,6 +140,8 @@ class ScoreResult:
         The number of forward passes for all endings; -1 if the library does not count them.
     rankings : tuple of Ranking
         For the endings with `k`, in their order.
+    hidden : tuple of array of float32, shape [n_layers, n_embd]
+        For the prompts with `hidden`, in their order.
     """
 
     scores: tuple[EndingScores, ...]
@@ -128,6 +149,7 @@ class ScoreResult:
     cached_tokens: int
     forward_passes: int
     rankings: tuple[Ranking, ...] = ()
+    hidden: tuple[NDArray[np.float32], ...] = ()
 
 
 class ScoreRun:
@@ -166,15 +188,37 @@ class ScoreRun:
         counts = _Counts()
         scores: list[EndingScores] = []
         rankings: list[Ranking] = []
+        hidden: list[NDArray[np.float32]] = []
         for prompt in self.args.prompts:
+            if prompt.hidden is not None:
+                hidden.append(self._read_hidden(prompt, prompt.hidden, counts))
+            if not prompt.endings:
+                continue
             if self._together:
                 self._score_together(prompt, counts, scores, rankings)
             else:
                 self._score_one_by_one(prompt, counts, scores)
         n_tokens = sum(prompt.n_tokens for prompt in self.args.prompts if prompt.is_counted)
         yield ScoreResult(
-            tuple(scores), n_tokens, counts.cached_tokens, counts.forward_passes, tuple(rankings)
+            tuple(scores),
+            n_tokens,
+            counts.cached_tokens,
+            counts.forward_passes,
+            tuple(rankings),
+            tuple(hidden),
         )
+
+    def _read_hidden(
+        self, prompt: ScoredPrompt, hidden: Hidden, counts: _Counts
+    ) -> NDArray[np.float32]:
+        tokens = prompt.generation.prompt_tokens
+        with self._lifecycle.opened(prompt.generation.config()) as stream:
+            read = partial(
+                self._binding.hidden_states, stream, tokens, hidden.layers, 1, hidden.n_embd
+            )
+            found = self._lifecycle.run(read, len(tokens))
+            counts.add(self._binding, stream, has_prompt=prompt.is_counted)
+        return found[:, 0]
 
     def _score_together(
         self,

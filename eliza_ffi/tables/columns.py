@@ -37,6 +37,8 @@ class OutputColumns:
     - ``NAME_label``: the most probable level of a score
     - ``NAME_confidence``
     - ``NAME_option_mass``: if `option_mass` is True; not for labels
+    - ``NAME_certified``: if `certified` is True; whether the answer is certified
+    - ``NAME_set``: if `certified` is True; the options that may be right, as JSON; not for labels
     - ``NAME_probabilities``: if `probabilities` is True; maps each option to its probability
     - ``NAME_top``: if `top` is given, the `top` most probable options of a choice with their
       probabilities
@@ -76,6 +78,7 @@ class OutputColumns:
         *,
         probabilities: bool = True,
         option_mass: bool = False,
+        certified: bool = False,
         top: int | None = None,
         reasoning: bool = False,
         min_confidence: float | None = None,
@@ -93,6 +96,10 @@ class OutputColumns:
             added.append((f"{name}_confidence", "float"))
             if option_mass and not isinstance(question, Labels):
                 added.append((f"{name}_option_mass", "float"))
+            if certified:
+                added.append((f"{name}_certified", "bool"))
+            if certified and not isinstance(question, Labels):
+                added.append((f"{name}_set", "text"))
             if probabilities:
                 added.append((f"{name}_probabilities", "text"))
             if top is not None and isinstance(question, Choice):
@@ -226,10 +233,11 @@ def answer_parts(answer: Answer) -> dict[str, Any]:
             "_probability": answer.probability,
             "_confidence": answer.confidence,
             "_option_mass": answer.option_mass,
+            "_set": None if answer.set is None else list(answer.set),
         }
         if isinstance(answer, ScoreAnswer):
             parts["_label"] = answer.label
-    return parts | {"_probabilities": _probabilities(answer)}
+    return parts | {"_certified": answer.certified, "_probabilities": _probabilities(answer)}
 
 
 def _probabilities(answer: Answer) -> dict[str, float]:

@@ -126,7 +126,7 @@ class TableJob:
         Everything that affects the answers, except the table and the questions, as JSON: a
         fingerprint of the model, and the settings for prompts and scoring. A job resumes only with
         the same settings.
-    option_mass, top, reasoning, min_confidence
+    option_mass, certified, top, reasoning, min_confidence
         See :class:`OutputColumns`.
 
     Raises
@@ -146,6 +146,7 @@ class TableJob:
         keep: Sequence[str] | None = None,
         settings: Mapping[str, Any],
         option_mass: bool = False,
+        certified: bool = False,
         top: int | None = None,
         reasoning: bool = False,
         min_confidence: float | None = None,
@@ -167,6 +168,7 @@ class TableJob:
             kept,
             probabilities=self._format == "jsonl",
             option_mass=option_mass,
+            certified=certified,
             top=top,
             reasoning=reasoning,
             min_confidence=min_confidence,

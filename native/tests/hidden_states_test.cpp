@@ -110,6 +110,8 @@ TEST_F(HiddenStates, AreReadAfterABeginningThatStaysInTheCache) {
         const StreamHandle stream = open(context, full_precision_config());
         expect_near(of(stream, text, {1}, 1, begin.size()), reference(text, {1}, 1));
         EXPECT_EQ(stats(stream).forward_passes, i == 0 ? 2 : 1);
+        EXPECT_EQ(stats(stream).prompt_tokens, 14);
+        EXPECT_EQ(stats(stream).prompt_tokens_reused, i == 0 ? 0 : 12);
     }
     const StreamHandle stream = open(context, full_precision_config());
     prefill(stream, prompt);

@@ -42,10 +42,10 @@ def test_without_labels_the_model_answers_itself(tiny_model: Model) -> None:
 
 
 def test_a_head_learns_from_labels(fitted: Classifier) -> None:
-    assert fitted.head_ is not None
+    assert fitted.method_ == "head"
     assert fitted.classes_.tolist() == ["animal", "tool"]
     assert fitted.score(TEXTS, LABELS) > 0.9
-    assert min(fitted.nll_.values()) < np.log(2)
+    assert fitted.nll_["head"] < min(np.log(2), fitted.nll_["temperature"])
     p = fitted.predict_proba(UNSEEN)
     assert p.shape == (16, 2)
     assert np.allclose(p.sum(1), 1)
@@ -54,10 +54,18 @@ def test_a_head_learns_from_labels(fitted: Classifier) -> None:
 
 def test_few_labels_become_examples_in_the_prompt(tiny_model: Model) -> None:
     classifier = Classifier(tiny_model).fit(TEXTS[20:28], LABELS[20:28])
-    assert classifier.head_ is None
+    assert classifier.method_ == "examples"
     assert classifier.predict_proba(UNSEEN[:2]).shape == (2, 2)
     uneven = Classifier(tiny_model).fit(TEXTS[:28], LABELS[:28])  # four tools
-    assert uneven.head_ is None
+    assert uneven.method_ == "examples"
+
+
+def test_all_labels_get_a_probability_even_if_they_are_many(tiny_model: Model) -> None:
+    labels = [f"label {i}" for i in range(300)]
+    p = Classifier(tiny_model, labels).predict_proba(["x", "y"])
+    assert p.shape == (2, 300)
+    assert np.allclose(p.sum(1), 1)
+    assert p.min() > 0
 
 
 def test_labels_may_be_numbers_and_have_descriptions(tiny_model: Model) -> None:
@@ -67,7 +75,7 @@ def test_labels_may_be_numbers_and_have_descriptions(tiny_model: Model) -> None:
     assert classifier.predict(TEXTS[:1]).dtype == numbers.dtype
     described = Classifier(tiny_model, {"tool": "for work", "animal": "alive", "plant": None})
     assert described.predict_proba(["x"]).shape == (1, 3)
-    assert described.fit(TEXTS, LABELS).head_ is None  # there is no plant
+    assert described.fit(TEXTS, LABELS).method_ == "examples"  # there is no plant
 
 
 def test_a_file_gives_the_same_answers(
@@ -76,7 +84,7 @@ def test_a_file_gives_the_same_answers(
     path = tmp_path / "classifier.json"
     fitted.save(path)
     loaded = Classifier.load(path, tiny_model)
-    assert loaded.head_ is not None
+    assert loaded.method_ == "head"
     assert loaded.instructions == fitted.instructions
     assert np.allclose(loaded.predict_proba(UNSEEN), fitted.predict_proba(UNSEEN), atol=1e-3)
     few = Classifier(tiny_model).fit(TEXTS[20:28], LABELS[20:28])
@@ -91,12 +99,11 @@ def test_a_file_gives_the_same_answers(
         ({"format": "x"}, "expected version 1"),
         ({"version": 2}, "expected version 1"),
         ({"model": "1-0"}, "it is for the model 1-0"),
-        ({"labels": [["a", None]]}, "finite numbers, got 1024"),
-        ({"labels": [["a", None]], "head": None}, "expected 2 to 100000 options, got 1"),
+        ({"labels": [["a", None]], "calibration": None}, "expected 2 to 100000 options, got 1"),
+        ({"labels": [["a", None], ["b", None]]}, "its calibration is for other labels"),
         ({"labels": 5}, "not a usable classifier"),
-        ({"head": {"layers": [1]}}, "'weights' is missing"),
-        ({"head": {"layers": [1], "weights": "AAAA", "bias": ""}}, "finite numbers, got 0"),
-        ({"head": {"layers": 5, "weights": "", "bias": ""}}, "not a usable classifier"),
+        ({"calibration": "{}"}, "the field 'format' must be"),
+        ({"calibration": 5}, "text must be a string"),
     ],
 )
 def test_a_damaged_file_is_rejected(
@@ -140,6 +147,7 @@ def test_parameters_follow_the_conventions(tiny_model: Model) -> None:
         "model": tiny_model,
         "labels": ["a", "b"],
         "instructions": "".join(params["instructions"]),
+        "method": "auto",
     }
     assert classifier.set_params(labels=["c", "d"]) is classifier
     assert classifier.labels == ["c", "d"]

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from eliza_ffi.decisions.learning import heads
-from eliza_ffi.decisions.learning.fitting import folds_of
-from eliza_ffi.decisions.learning.heads import candidate_layers, fit_head
+from eliza_ffi.decisions.learning.heads import Head, candidate_layers, fit_head, folds_of
 from eliza_ffi.errors import InvalidArgumentError
 
 Array = heads.Array
@@ -28,10 +27,10 @@ def blobs(
 
 @pytest.mark.parametrize(("n", "n_embd"), [(40, 90), (90, 20)])
 @pytest.mark.parametrize("penalty", [0.01, 10.0])
-def test_ridge_regression_equals_its_primal_form(n: int, n_embd: int, penalty: float) -> None:
+def test_ridge_regression_equals_its_formula(n: int, n_embd: int, penalty: float) -> None:
     rows, targets = blobs(n, n_embd, 3, seed=1)
     x = heads._Standard.of(rows).apply(rows)
-    weights, bias = heads._Candidate("ridge", penalty).fit(x, targets, 3)
+    weights, bias = heads._Candidate("ridge", penalty).fit(heads._Design(x), targets, 3)
     one_hot = np.eye(3)[targets]
     primal = np.linalg.solve(
         x.T @ x + penalty * n_embd * np.eye(n_embd), x.T @ (one_hot - one_hot.mean(0))
@@ -41,10 +40,10 @@ def test_ridge_regression_equals_its_primal_form(n: int, n_embd: int, penalty: f
 
 
 @pytest.mark.parametrize(("n", "n_embd"), [(40, 90), (90, 20), (300, 5)])
-def test_discriminant_analysis_equals_its_primal_form(n: int, n_embd: int) -> None:
+def test_discriminant_analysis_equals_its_formula(n: int, n_embd: int) -> None:
     rows, targets = blobs(n, n_embd, 3, seed=2)
     x = heads._Standard.of(rows).apply(rows)
-    weights, bias = heads._Candidate("lda").fit(x, targets, 3)
+    weights, bias = heads._Candidate("lda").fit(heads._Design(x), targets, 3)
     means = np.array([x[targets == k].mean(0) for k in range(3)])
     z = x - means[targets]
     sample = z.T @ z / n
@@ -129,6 +128,36 @@ def test_candidate_layers_are_in_the_upper_half_and_end_with_the_norm() -> None:
     assert candidate_layers(2) == [1, 2]
     assert candidate_layers(1) == [1]
     assert len(candidate_layers(80)) == 9
+
+
+def test_a_head_is_written_and_read_unchanged() -> None:
+    rows, targets = blobs(60, 16, 3, seed=11)
+    head = fit_head(np.stack([rows, rows]), targets, [1, 2], 3).head
+    again = Head.from_dict(head.to_dict())
+    assert again.layers == head.layers
+    assert np.array_equal(again.weights, head.weights)
+    assert np.array_equal(again.bias, head.bias)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"layers": []}, "layers must be ascending whole numbers from 1"),
+        ({"layers": [2, 1]}, "layers must be ascending"),
+        ({"layers": "12"}, "layers"),
+        ({"weights": "!"}, "weights: not base64 of float32"),
+        ({"weights": "AAA="}, "weights: not base64 of float32"),
+        ({"weights": "AAAAAA=="}, "3 options cannot have 1 weights"),
+        ({"bias": "AACAfw=="}, "bias: expected finite numbers"),
+        ({"bias": ""}, "0 options cannot have"),
+        ({"bias": 5}, "bias must be"),
+    ],
+)
+def test_a_damaged_head_is_rejected(change: dict[str, object], reason: str) -> None:
+    rows, targets = blobs(60, 16, 3, seed=11)
+    content = fit_head(rows[None], targets, [1], 3).head.to_dict()
+    with pytest.raises(InvalidArgumentError, match=reason):
+        Head.from_dict({**content, **change})
 
 
 @pytest.mark.parametrize(

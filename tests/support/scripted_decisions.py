@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from eliza_ffi.decisions.asking import ask_many, orders_of
+from eliza_ffi.decisions.asking import WantedHidden, ask_many, orders_of
 from eliza_ffi.decisions.prompt_settings import PromptSettings
 from eliza_ffi.decisions.prompts import AskedQuestion, option_count
 from eliza_ffi.decisions.scoring import OptionScores, QuestionScores, log_softmax
@@ -77,6 +77,7 @@ def ask_scripted(
     failed: Callable[[int, ElizaError], Any],
     progress: Callable[[int, int | None], Any] | None = None,
     stream: Mapping[str, Any] | None = None,
+    hidden: WantedHidden | None = None,
 ) -> list[tuple[QuestionScores, ...]]:
     """Replace ``ask_many`` for a ScriptedModel; call it for other models."""
     if not isinstance(model, ScriptedModel):
@@ -89,6 +90,7 @@ def ask_scripted(
             progress=progress,
             failed=failed,
             stream=stream,
+            hidden=hidden,
         )
     model.calls.append((list(inputs), [question.instructions for question in questions], whole))
     answered = []

@@ -15,6 +15,10 @@ batch                         P divided by the mean of P over the examples (Zhou
                               valid only if other inputs have the same proportions of options
 unconditional                 scores relative to an empty input (SGLang; Holtzman et al. 2021)
 contextual+temperature, ...   the first method, then a temperature
+head                          replaced by those of a linear classifier on the hidden state after
+                              the prompt (:mod:`.heads`); the options are not scored at all
+frequencies                   replaced by the frequencies of the right options in the examples: a
+                              last resort if everything else is worse
 ============================  ==================================================================
 
 :mod:`eliza_ffi.decisions.scoring` contains the formulas. A temperature changes the confidence of an
@@ -27,9 +31,11 @@ import hashlib
 import os
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Literal, get_args
+
+import numpy as np
 
 from ..._lazy import lazy_property
 from ...chat.prompt import Prompt
@@ -46,12 +52,12 @@ from ...checks import (
 )
 from ...errors import InvalidArgumentError
 from ...structured.json_text import json_text, read_json
-from ..asking import orders_of
+from ..asking import WantedHidden, orders_of
 from ..examples import named_questions
 from ..layout import PROMPT_FORMATS, PROMPT_ORDERS, PromptFormat, PromptOrder, Shot, frame
 from ..prompt_settings import OptionPrior, PromptSettings, WritePrompt
 from ..prompts import LABEL_STYLES, Asked, AskedQuestion, LabelStyle, ask, option_count
-from ..questions import Choice, Labels, Predicate, Question, Score
+from ..questions import Choice, Labels, Predicate, Question, Score, Value
 from ..scoring import (
     LEAST_TEMPERATURE,
     MOST_TEMPERATURE,
@@ -63,6 +69,8 @@ from ..scoring import (
     tempered,
 )
 from ..wire import question_from, question_to
+from .heads import Head
+from .thresholds import CertifiedThreshold, ConformalSets
 
 __all__ = [
     "METHODS",
@@ -71,6 +79,7 @@ __all__ = [
     "QuestionCalibration",
     "as_calibration",
     "prompt_name",
+    "replace_file",
     "rule_of",
     "wording_hash",
 ]
@@ -84,6 +93,8 @@ CalibrationMethod = Literal[
     "batch+temperature",
     "unconditional",
     "unconditional+temperature",
+    "head",
+    "frequencies",
 ]
 """A method that changes the probabilities of a question's options."""
 
@@ -103,7 +114,7 @@ _PROBES: tuple[AskedQuestion, ...] = (
 DEFAULT_PROMPT = "default"
 """The name of the built-in prompts."""
 
-FORMAT, VERSION = "eliza-ffi decision calibration", 2
+FORMAT, VERSION = "eliza-ffi decision calibration", 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,11 +137,17 @@ class QuestionCalibration:
     baseline : tuple of float, or None
         The log-probabilities that are subtracted from the log-probabilities of the options. For
         ``"contextual"`` they are the logarithms of the mean probabilities over content-free inputs,
-        for ``"batch"`` over the examples.
+        for ``"batch"`` over the examples. For ``"frequencies"`` they are the result.
     empty_joint : tuple of tuple of float, or None
         For each order of the options, the joint scores of an empty input.
     examples : tuple of (str, int)
         The examples in the prompt: the texts of inputs, and the indices of the right options.
+    head : Head or None
+        The classifier of the method ``"head"``.
+    threshold : CertifiedThreshold or None
+        The probability above which few answers are wrong, if a risk was given.
+    sets : ConformalSets or None
+        The sets of options that rarely miss the right one, if a risk was given.
     """
 
     question: Mapping[str, Any]
@@ -141,6 +158,9 @@ class QuestionCalibration:
     baseline: tuple[float, ...] | None = None
     empty_joint: tuple[tuple[float, ...], ...] | None = None
     examples: tuple[tuple[str, int], ...] = ()
+    head: Head | None = None
+    threshold: CertifiedThreshold | None = None
+    sets: ConformalSets | None = None
 
     @property
     def shots(self) -> tuple[Shot, ...]:
@@ -157,14 +177,28 @@ class QuestionCalibration:
         """The number of options of the question."""
         return option_count(_asked(self.question))
 
+    @lazy_property
+    def values(self) -> tuple[Value, ...]:
+        """The values of the options: those of answers, or the labels of a score's levels."""
+        question = _asked(self.question)
+        if isinstance(question, Predicate):
+            return True, False
+        if isinstance(question, Score):
+            return tuple(level.label for level in question.levels)
+        return tuple(option.value for option in question.options)
+
     def apply(self, scores: QuestionScores, rule: Rule) -> Array:
         """Return the calibrated log-probabilities; see :meth:`Calibration.apply`."""
         check_kind("scores", scores, QuestionScores, "a QuestionScores")
+        if self.head is not None:
+            return self._of_head(self.head, scores)
         for one in scores.orders:
             if len(one.legal) != self.n_options:
                 raise InvalidArgumentError(
                     f"scores: expected {self.n_options} options, got {len(one.legal)}"
                 )
+        if self.method == "frequencies":
+            return np.array(self.baseline)
         if self.empty_joint is not None:
             values = scores.unconditional_log_probabilities(self.empty_joint)
         else:
@@ -172,6 +206,24 @@ class QuestionCalibration:
         if self.baseline is not None:
             values = relative_to(values, self.baseline)
         return tempered(values, self.temperature)
+
+    def _of_head(self, head: Head, scores: QuestionScores) -> Array:
+        expected = head.weights.shape[:2]
+        if scores.hidden is None or scores.hidden.shape != expected:
+            got = "none" if scores.hidden is None else f"shape {list(scores.hidden.shape)}"
+            raise InvalidArgumentError(
+                f"scores: the head needs hidden states of shape {list(expected)}, got {got}"
+            )
+        result: Array = head.log_probabilities(scores.hidden[:, None])[0]
+        return result
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON data."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        for name in ("head", "threshold", "sets"):
+            if values[name] is not None:
+                values[name] = values[name].to_dict()
+        return values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,6 +282,26 @@ class Calibration:
         return self.rule != "legal" or any(
             question.empty_joint is not None for question in self.questions
         )
+
+    @property
+    def can_certify(self) -> bool:
+        """Whether it was fitted with a risk, so that answers can be certified."""
+        return all(question.threshold is not None for question in self.questions)
+
+    def wanted_hidden(self, questions: Sequence[AskedQuestion]) -> WantedHidden | None:
+        """Return the hidden states that the heads need; None if there is no head.
+
+        Parameters
+        ----------
+        questions
+            The questions that are asked, in the order of `self.questions`.
+        """
+        layers = {
+            asked: each.head.layers
+            for asked, each in zip(questions, self.questions, strict=True)
+            if each.head is not None
+        }
+        return WantedHidden(layers) if layers else None
 
     def apply(self, question_index: int, scores: QuestionScores) -> Array:
         """Return the calibrated log-probabilities of a question's options.
@@ -318,12 +390,17 @@ class Calibration:
     @property
     def digest(self) -> str:
         """A hash of the calibration."""
-        return _digest(asdict(self))
+        return _digest(self.to_dict())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields as JSON data."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return values | {"questions": [each.to_dict() for each in self.questions]}
 
     def to_text(self) -> str:
         """Return the calibration as the text of its file."""
         head = {"format": FORMAT, "version": VERSION, "sha256": self.digest}
-        return json_text({**head, "calibration": asdict(self)})
+        return json_text({**head, "calibration": self.to_dict()})
 
     @classmethod
     def from_text(cls, text: str | bytes) -> Calibration:
@@ -353,17 +430,7 @@ class Calibration:
         OSError
             If the file cannot be written. An existing file is then left unchanged.
         """
-        target = Path(check_path("path", path))
-        text = self.to_text()
-        draft = target.with_name(f"{target.name}.{uuid.uuid4().hex}.tmp")
-        try:
-            with draft.open("x", encoding="utf-8") as file:
-                file.write(text + "\n")
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(target)
-        finally:
-            draft.unlink(missing_ok=True)
+        replace_file(Path(check_path("path", path)), self.to_text() + "\n")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Calibration:
@@ -382,6 +449,19 @@ class Calibration:
             return cls.from_text(raw)
         except InvalidArgumentError as error:
             raise InvalidArgumentError(f"{path} is not a usable calibration: {error}") from error
+
+
+def replace_file(target: Path, text: str) -> None:
+    """Write a text file, or leave an existing one unchanged if that fails."""
+    draft = target.with_name(f"{target.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        with draft.open("x", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def as_calibration(given: Any) -> Calibration | None:
@@ -515,8 +595,14 @@ def _question_calibration(content: Mapping[str, Any], n_orders: int) -> Question
     n_options = option_count(question)
     method: Any = check_one_of("method", content["method"], METHODS)
     baseline, empty_joint = content["baseline"], content["empty_joint"]
-    needed = {"contextual": "baseline", "batch": "baseline", "unconditional": "empty_joint"}
-    for field in ("baseline", "empty_joint"):
+    needed = {
+        "contextual": "baseline",
+        "batch": "baseline",
+        "frequencies": "baseline",
+        "unconditional": "empty_joint",
+        "head": "head",
+    }
+    for field in ("baseline", "empty_joint", "head"):
         is_needed = needed.get(method.partition("+")[0]) == field
         if (content[field] is not None) != is_needed:
             verb = "needs" if is_needed else "does not use"
@@ -529,6 +615,14 @@ def _question_calibration(content: Mapping[str, Any], n_orders: int) -> Question
             )
         empty_joint = tuple(_numbers("empty_joint", one, n_options) for one in empty_joint)
     nll = check_kind("nll", content["nll"], dict, "an object")
+    head, threshold, sets = content["head"], content["threshold"], content["sets"]
+    fitted = None if head is None else Head.from_dict(check_kind("head", head, dict, "an object"))
+    for field, n in (
+        ("head", None if fitted is None else len(fitted.bias)),
+        ("sets", None if sets is None else ConformalSets.from_dict(sets).n_options),
+    ):
+        if n not in (None, n_options):
+            raise InvalidArgumentError(f"{field} must have {n_options} options, got {n}")
     return QuestionCalibration(
         question=content["question"],
         method=method,
@@ -546,6 +640,9 @@ def _question_calibration(content: Mapping[str, Any], n_orders: int) -> Question
             (check_text("an example", text), check_whole("its option", option, 0, n_options - 1))
             for text, option in check_kind("examples", content["examples"], list, "a list")
         ),
+        head=fitted,
+        threshold=None if threshold is None else CertifiedThreshold.from_dict(threshold),
+        sets=None if sets is None else ConformalSets.from_dict(sets),
     )
 
 

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from ..._lazy import lazy_property
 from ...checks import check_callback, check_number, check_one_of
-from ...errors import InvalidArgumentError
+from ...errors import InvalidArgumentError, NotSupportedError
 from ...session.requests import check_keywords
-from ..asking import check_model
+from ..asking import WantedHidden, check_model
 from ..auto_prompts import N_SAMPLE, sample_of, settings_of_prompts
 from ..examples import (
     UNTOLD,
@@ -31,11 +31,13 @@ from ..examples import (
     ask_examples,
     is_made,
     named_questions,
+    option_names,
     read_examples,
 )
 from ..fingerprint import fingerprint_of
 from ..option_prior import CONTENT_FREE
 from ..prompt_settings import PromptArguments, PromptSettings
+from ..prompts import AskedQuestion, option_count
 from ..questions import Question
 from ..scoring import (
     Array,
@@ -56,19 +58,19 @@ from .calibration import (
     prompt_name,
     wording_hash,
 )
+from .heads import LEAST_PER_CLASS, HeadFit, candidate_layers, fit_head, folds_of
+from .thresholds import certify, conformal, inner_fraction
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["CONTENT_FREE", "EMPTY", "LEAST_EXAMPLES", "calibrate", "fit", "folds_of"]
+__all__ = ["CONTENT_FREE", "EMPTY", "LEAST_EXAMPLES", "calibrate", "fit"]
 
 EMPTY = ""
 """The input that the method ``unconditional`` compares other inputs with."""
 
 LEAST_EXAMPLES = 10
 """The minimum number of examples per question for a fitted method. Use 100 or more if possible."""
-
-MOST_FOLDS = 5
 
 
 def calibrate(
@@ -79,6 +81,8 @@ def calibrate(
     method: CalibrationMethod | Literal["auto"] = "temperature",
     rule: Rule = "legal",
     strength: float = 1.0,
+    risk: float | None = None,
+    confidence: float = 0.9,
     progress: Progress | None = None,
     on_skip: OnSkip | None = None,
     prompt_examples: Any = None,
@@ -97,16 +101,24 @@ def calibrate(
         :func:`~eliza_ffi.decisions.examples.read_examples` accepts. A question is fitted on the
         examples that answer it. The method ``"batch"`` needs no answers and uses all examples.
     method
-        One of :data:`.calibration.METHODS`, or ``"auto"``. For each question
-        ``"auto"`` selects the first method whose NLL in cross-validation is at most one standard
-        error above the lowest. Cross-validation uses 5 folds, or one for each example if there are
-        fewer. All folds have about the same proportions of right answers, and the folds are the
-        same in every run. ``"auto"`` needs whole rows of logits, except for a decision model, where
-        it does not try ``"unconditional"``.
+        One of :data:`.calibration.METHODS`, or ``"auto"``. For each question ``"auto"`` selects the
+        first method whose NLL in cross-validation is at most one standard error above the lowest,
+        and not above that of ``"frequencies"``. Cross-validation uses 5 folds, or one for each
+        example if there are fewer. All folds have about the same proportions of right answers, and
+        the folds are the same in every run. ``"auto"`` tries ``"head"`` if each option has at least
+        5 examples, and the library can return hidden states. Otherwise it tries
+        ``"unconditional"``, which needs whole rows of logits. A decision model has neither.
     rule
         The scoring rule. The method ``"unconditional"`` ignores it.
     strength
         The exponent of the baseline that the probabilities are divided by, 0 to 1.
+    risk
+        If given, a random half of the examples is not used for the fit. From these it finds the
+        lowest probability above which at most this share of the answers is wrong, and sets of
+        options that contain the right one with a probability of 1 - risk; see
+        :mod:`.thresholds`. Above 0 and below 1.
+    confidence
+        The lowest probability, over draws of the examples, that the risk is kept.
     progress
         Called with the number of finished inputs and the number of all inputs.
     on_skip
@@ -141,6 +153,9 @@ def calibrate(
     asked = as_questions(questions)
     labelled = read_examples(asked, examples)
     strength = check_number("strength", strength, 0, 1)
+    inner_fraction("confidence", confidence)
+    if risk is not None:
+        inner_fraction("risk", risk)
     check_keywords("calibrate", prompts, PromptArguments.__annotations__.keys())
     how = settings_of_prompts(
         model.session,
@@ -149,7 +164,20 @@ def calibrate(
         examples=prompt_examples,
         inputs=sample_of(labelled.inputs, N_SAMPLE),
     )
-    return fit(model, asked, labelled, how, method, rule, strength, progress, on_skip)
+    return fit(
+        model,
+        asked,
+        labelled,
+        how,
+        method,
+        rule,
+        strength,
+        progress,
+        on_skip,
+        None,
+        risk,
+        confidence,
+    )
 
 
 def fit(
@@ -163,6 +191,8 @@ def fit(
     progress: Progress | None = None,
     on_skip: OnSkip | None = None,
     stream: Mapping[str, Any] | None = None,
+    risk: float | None = None,
+    confidence: float = 0.9,
 ) -> Calibration:
     """Fit a calibration with checked arguments of :func:`calibrate`.
 
@@ -172,21 +202,22 @@ def fit(
     wanted = (
         np.full(labelled.targets.shape, True) if method == "batch" else labelled.targets != UNTOLD
     )
-    tried = METHODS if method == "auto" else (method,)
-    if method == "auto" and is_made(model, how):
-        tried = tuple(each for each in METHODS if _base(each) != "unconditional")
-    bases = {_base(each) for each in tried}
-    is_fitted = any(map(_is_fitted, tried))
     names, every = [name for name, _ in named], [question for _, question in named]
+    hidden = _wanted_hidden(model, method, how, named, labelled.targets)
+    layers_of = {} if hidden is None else hidden.layers
+    tried_for = [_tried(model, method, how, question in layers_of) for question in every]
+    bases = {_base(each) for tried in tried_for for each in tried}
+    least = LEAST_EXAMPLES * (1 if risk is None else 2)
+    is_fitted = any(_is_fitted(each) for tried in tried_for for each in tried)
     if is_fitted:
-        _check_enough(method, names, wanted)
+        _check_enough(method, names, wanted, least)
     whole = rule != "legal" or "unconditional" in bases
     asking = partial(ask_examples, model, whole=whole, stream=stream)
     seen, asked_about = asking(
-        labelled.inputs, every, wanted, how, progress=progress, on_skip=on_skip
+        labelled.inputs, every, wanted, how, progress=progress, on_skip=on_skip, hidden=hidden
     )
     if is_fitted:
-        _check_enough(method, names, asked_about)
+        _check_enough(method, names, asked_about, least)
     plain = CONTENT_FREE if "contextual" in bases else (EMPTY,) if "unconditional" in bases else ()
     everywhere = np.full((len(plain), len(named)), True)
     plain_scores, _ = asking(plain, every, everywhere, how, called="content-free input")
@@ -194,9 +225,27 @@ def fit(
     for place, (name, question) in enumerate(named):
         targets = labelled.targets[asked_about[:, place], place]
         of_plain = dict(zip(plain, plain_scores[place], strict=True))
-        scored = _Scored(name, seen[place], targets, of_plain, rule, strength)
+        scored = _Scored(
+            name,
+            option_count(question),
+            seen[place],
+            targets,
+            of_plain,
+            rule,
+            strength,
+            layers_of.get(question, ()),
+        )
         shots = tuple((shot.text, shot.option) for shot in how.shots_of(question))
-        fitted.append(replace(_fit_best(question_to(question), scored, tried), examples=shots))
+        used, held_out = _split(len(targets), risk is not None)
+        tried = tried_for[place]
+        if "head" in tried and not _has_enough(targets[used], scored.n_options):
+            if method == "head":
+                _check_each_option(question, name, targets[used])
+            tried = tuple(each for each in tried if each != "head")
+        best = _fit_best(question_to(question), scored.at(used), tried)
+        if risk is not None:
+            best = _certified(best, scored.at(held_out), rule, risk, confidence)
+        fitted.append(replace(best, examples=shots))
     return Calibration(
         model=fingerprint_of(model),
         rule=rule,
@@ -223,14 +272,29 @@ class _Scored:
         The index of the right option of each example.
     plain : mapping of str to QuestionScores
         The scores for the content-free inputs that the tried methods need.
+    layers : tuple of int
+        The layers of the hidden states in `scores`; () if there are none.
     """
 
     name: str
+    n_options: int
     scores: Sequence[QuestionScores]
     targets: NDArray[np.intp]
     plain: Mapping[str, QuestionScores]
     rule: Rule
     strength: float = 1.0
+    layers: tuple[int, ...] = ()
+
+    def at(self, places: NDArray[np.intp]) -> _Scored:
+        """Return some of the examples."""
+        scores = [self.scores[place] for place in places.tolist()]
+        return replace(self, scores=scores, targets=self.targets[places])
+
+    @lazy_property
+    def head_fit(self) -> HeadFit:
+        """The head that is fitted to all examples."""
+        rows = np.stack([each.hidden for each in self.scores if each.hidden is not None], axis=1)
+        return fit_head(rows, self.targets, self.layers, self.n_options)
 
     @lazy_property
     def log_p(self) -> Array:
@@ -255,12 +319,20 @@ class _Scored:
             return self.strength * log_mean(free)
         if _base(method) == "batch":
             return self.strength * log_mean(self.log_p[rows])
+        if method == "frequencies":
+            targets = self.targets[rows & (self.targets != UNTOLD)]
+            counts = np.bincount(targets, minlength=self.n_options) + 1.0  # Laplace's rule
+            frequencies: Array = np.log(counts / counts.sum())
+            return frequencies
         return None
 
     def by(self, method: CalibrationMethod, baseline: Array | None) -> Array:
         """Return the log-probabilities before the temperature of a method is applied."""
         if _base(method) == "unconditional":
             return self.unconditional
+        if method == "frequencies":
+            assert baseline is not None
+            return np.tile(baseline, (len(self.targets), 1))
         return self.log_p if baseline is None else relative_to(self.log_p, baseline)
 
     def _finite(self, log_probabilities: Sequence[Array]) -> Array:
@@ -272,42 +344,58 @@ class _Scored:
         return values
 
 
-def _fit(
-    scored: _Scored, method: CalibrationMethod, rows: NDArray[np.bool_]
-) -> tuple[Array | None, float]:
-    """Fit the baseline and the temperature of a method on the examples in `rows`."""
+@dataclass(frozen=True, eq=False)
+class _Fitted:
+    """The parameters of a method, fitted on some of the examples."""
+
+    baseline: Array | None = None
+    temperature: float = 1.0
+
+
+def _fit(scored: _Scored, method: CalibrationMethod, rows: NDArray[np.bool_]) -> _Fitted:
+    """Fit a method without a head on the examples in `rows`."""
     baseline = scored.baseline(method, rows)
     if not method.endswith("temperature"):
-        return baseline, 1.0
+        return _Fitted(baseline)
     rows = rows & (scored.targets != UNTOLD)
-    return baseline, fit_temperature(scored.by(method, baseline)[rows], scored.targets[rows])
+    values = scored.by(method, baseline)[rows]
+    return _Fitted(baseline, fit_temperature(values, scored.targets[rows]))
 
 
 def _fit_best(
     question: Mapping[str, Any], scored: _Scored, tried: Sequence[CalibrationMethod]
 ) -> QuestionCalibration:
     """Select a method by cross-validation, and fit it on all examples."""
-    compared = tried if "none" in tried else ("none", *tried)
+    is_scored = tried != ("head",)
+    compared = ("none", *tried) if is_scored and "none" not in tried else tried
     losses = {each: _cross_validated(scored, each) for each in compared}
     method = _simplest({each: losses[each] for each in tried})
-    baseline, temperature = _fit(scored, method, np.full(len(scored.targets), True))
+    fitted = _Fitted()
+    if method != "head":
+        fitted = _fit(scored, method, np.full(len(scored.targets), True))
+    baseline = fitted.baseline
     return QuestionCalibration(
         question=question,
         method=method,
         n_examples=len(scored.targets),
         nll={each: float(loss.mean()) for each, loss in losses.items() if len(loss)},
-        temperature=temperature,
+        temperature=fitted.temperature,
         baseline=None if baseline is None else tuple(float(each) for each in baseline),
         empty_joint=scored.empty_joint if _base(method) == "unconditional" else None,
+        head=scored.head_fit.head if method == "head" else None,
     )
 
 
 def _simplest(losses: Mapping[CalibrationMethod, Array]) -> CalibrationMethod:
     """Return the first method whose loss is at most one standard error above the lowest.
 
+    A method with a higher loss than ``"frequencies"``, which ignores the input, is not selected.
     All methods were evaluated on the same examples, so the standard error is computed from the
     differences of their losses.
     """
+    if "frequencies" in losses:
+        most = losses["frequencies"].sum()
+        losses = {method: loss for method, loss in losses.items() if loss.sum() <= most}
     best = min(losses.values(), key=lambda loss: loss.sum())
 
     def is_close(loss: Array) -> bool:
@@ -324,33 +412,116 @@ def _cross_validated(scored: _Scored, method: CalibrationMethod) -> Array:
     Examples without a known right option are left out. The order is the same for all methods.
     """
     fold_of = folds_of(scored.targets)
-    losses = np.zeros(len(scored.targets))
-    for fold in range(int(fold_of.max(initial=-1)) + 1):
-        held_out = np.flatnonzero(fold_of == fold)
-        baseline, temperature = _fit(scored, method, fold_of != fold)
-        values = tempered(scored.by(method, baseline)[held_out], temperature)
-        losses[held_out] = -values[np.arange(len(held_out)), scored.targets[held_out]]
-    return losses[fold_of >= 0]
+    log_p = np.zeros((len(scored.targets), scored.n_options))
+    if method == "head":
+        log_p = scored.head_fit.log_probabilities
+    else:
+        for fold in range(int(fold_of.max(initial=-1)) + 1):
+            held_out = fold_of == fold
+            fitted = _fit(scored, method, ~held_out)
+            values = scored.by(method, fitted.baseline)[held_out]
+            log_p[held_out] = tempered(values, fitted.temperature)
+    told = np.flatnonzero(fold_of >= 0)
+    losses: Array = -log_p[told, scored.targets[told]]
+    return losses
 
 
-def folds_of(targets: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return the fold of each example, or -1 if its right option is not known.
+def _split(n: int, is_split: bool) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the places of the examples for the fit, and of those for certifying.
 
-    The examples are sorted by their right option and then dealt to the folds in turn, so that all
-    folds have about the same proportions of right options.
+    The halves are random draws, the same in every run: stratified halves would not be independent,
+    which the guarantees need.
     """
-    labelled = np.flatnonzero(targets != UNTOLD)
-    folds = np.full(len(targets), -1, dtype=np.intp)
-    by_option = labelled[np.argsort(targets[labelled], kind="stable")]
-    folds[by_option] = np.arange(len(labelled)) % MOST_FOLDS
-    return folds
+    if not is_split:
+        return np.arange(n), np.arange(0)
+    shuffled = np.random.default_rng(0).permutation(n)
+    return np.sort(shuffled[: n // 2]), np.sort(shuffled[n // 2 :])
 
 
-def _check_enough(method: str, names: Sequence[str], wanted: NDArray[np.bool_]) -> None:
+def _certified(
+    fitted: QuestionCalibration, held_out: _Scored, rule: Rule, risk: float, confidence: float
+) -> QuestionCalibration:
+    """Return a calibration with the threshold and the sets of examples it was not fitted on."""
+    p = np.exp([fitted.apply(each, rule) for each in held_out.scores])
+    right = p.argmax(axis=1) == held_out.targets
+    return replace(
+        fitted,
+        threshold=certify(p.max(axis=1), right, risk=risk, confidence=confidence),
+        sets=conformal(p, held_out.targets, risk),
+    )
+
+
+def _wanted_hidden(
+    model: Any,
+    method: str,
+    how: PromptSettings,
+    named: Sequence[tuple[str, AskedQuestion]],
+    targets: NDArray[np.intp],
+) -> WantedHidden | None:
+    """Return the hidden states that heads are fitted to; None if no head is tried."""
+    if method not in ("auto", "head"):
+        return None
+    if method == "head":
+        for place, (name, question) in enumerate(named):
+            _check_each_option(question, name, targets[:, place])
+        layers = tuple(candidate_layers(model.session.hidden_shape[0]))
+        return WantedHidden({question: layers for _, question in named})
+    chosen = [
+        question
+        for place, (_, question) in enumerate(named)
+        if _has_enough(targets[:, place], option_count(question))
+    ]
+    found = layers_for(model, how) if chosen else ()
+    return WantedHidden(dict.fromkeys(chosen, found), is_scored=True) if found else None
+
+
+def _tried(
+    model: Any, method: CalibrationMethod | Literal["auto"], how: PromptSettings, has_head: bool
+) -> tuple[CalibrationMethod, ...]:
+    """Return the methods to compare for a question."""
+    if method != "auto":
+        return (method,)
+    without = {"unconditional"} if has_head or is_made(model, how) else set()
+    if not has_head:
+        without.add("head")
+    return tuple(each for each in METHODS if _base(each) not in without)
+
+
+def layers_for(model: Any, how: PromptSettings) -> tuple[int, ...]:
+    """Return the layers for a head; () if hidden states cannot be read."""
+    if is_made(model, how):
+        return ()
+    try:
+        layers = candidate_layers(model.session.hidden_shape[0])
+        model.hidden_states("a", layers=layers)
+    except NotSupportedError:
+        return ()
+    return tuple(layers)
+
+
+def _has_enough(targets: NDArray[np.intp], n_options: int) -> bool:
+    """Return whether there are enough examples of each option for a head."""
+    counts = np.bincount(targets[targets != UNTOLD], minlength=n_options)
+    return bool(counts.min() >= LEAST_PER_CLASS)
+
+
+def _check_each_option(question: AskedQuestion, name: str, targets: NDArray[np.intp]) -> None:
+    """Raise InvalidArgumentError if there are too few examples of an option for a head."""
+    options = option_names(question)
+    counts = np.bincount(targets[targets != UNTOLD], minlength=len(options))
+    if counts.min() < LEAST_PER_CLASS:
+        raise InvalidArgumentError(
+            f"the method head needs at least {LEAST_PER_CLASS} examples of each option of "
+            f"{name!r}, got {counts.min()} of {options[counts.argmin()]!r}"
+        )
+
+
+def _check_enough(method: str, names: Sequence[str], wanted: NDArray[np.bool_], least: int) -> None:
     for name, n in zip(names, wanted.sum(axis=0), strict=True):
-        if n < LEAST_EXAMPLES:
+        if n < least:
+            half = "" if least == LEAST_EXAMPLES else ", half of them for the risk"
             raise InvalidArgumentError(
-                f"the method {method} needs at least {LEAST_EXAMPLES} examples of {name!r}, "
+                f"the method {method} needs at least {least} examples of {name!r}{half}, "
                 f"got {n}; 100 or more are better"
             )
 
@@ -362,4 +533,4 @@ def _base(method: CalibrationMethod) -> str:
 
 def _is_fitted(method: CalibrationMethod) -> bool:
     """Return whether a method has a parameter that is fitted on the examples."""
-    return method.endswith("temperature") or _base(method) == "batch"
+    return method.endswith("temperature") or _base(method) in ("batch", "head", "frequencies")

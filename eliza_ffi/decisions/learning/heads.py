@@ -1,19 +1,22 @@
 r"""Linear classifiers on hidden states, fitted to labelled examples.
 
 A *head* maps the hidden states h of a prompt's last token to log-probabilities of the options:
-log softmax of the mean of h_l W_l + b_l over some layers l. Each layer selects one of these fits:
+log softmax of the mean of h_l W_l + b_l over some layers l. They are mixed with the uniform
+distribution, which gets the weight 1/(n + 2), where n is the number of examples. This is Laplace's
+rule of succession: n right answers leave an error rate of about 1/(n + 2). Each layer selects one
+of these fits:
 
-- **Ridge regression** of one-hot targets Y on standardized states X, in the dual form
-  W = X'(XX' + aI)^-1 (Y - mean Y), for several a.
+- **Ridge regression** of one-hot targets Y on standardized states X,
+  W = (X'X + aI)^-1 X'(Y - mean Y) = X'(XX' + aI)^-1 (Y - mean Y), for several a.
 - **Linear discriminant analysis** with the covariance of Ledoit and Wolf,
   (1 - d) S + d m I, where S is the sample covariance within the classes, m the mean of its
   diagonal, and d the shrinkage that minimizes the expected squared error.
 
-Both need only the n x n matrix of inner products, because a hidden state has more values than there
-are examples. All fits predict all examples by stratified cross-validation, and a temperature is
-fitted to these predictions. A layer selects the fit with the lowest NLL. With 60 to 300 examples,
-the mean over all layers is more accurate than the layer that seems to be the best, and its
-probabilities are better.
+If a hidden state has more values than there are examples, which is usual, both need only the n x n
+matrix of inner products. All fits predict all examples by stratified cross-validation, and a
+temperature is fitted to these predictions. A layer selects the fit with the lowest NLL. With 60 to
+300 examples, the mean over all layers is more accurate than the layer that seems to be the best,
+and its probabilities are better.
 
 References
 ----------
@@ -26,22 +29,29 @@ arXiv:1706.04599.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import base64
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..._lazy import lazy_property
+from ...checks import check_each, check_text, check_whole, wrong
 from ...errors import InvalidArgumentError
+from ..examples import UNTOLD
 from ..scoring import fit_temperature, log_softmax
-from .fitting import MOST_FOLDS, folds_of
 
-__all__ = ["LEAST_PER_CLASS", "Head", "HeadFit", "Kind", "candidate_layers", "fit_head"]
+__all__ = ["LEAST_PER_CLASS", "Head", "HeadFit", "Kind", "candidate_layers", "fit_head", "folds_of"]
 
 Kind = Literal["ridge", "lda"]
 Array = NDArray[np.float64]
 Floats = NDArray[np.float32]
+_Linear: TypeAlias = "tuple[Array, Array]"  # weights and biases
+
+MOST_FOLDS = 5
+"""The number of folds of cross-validation."""
 
 LEAST_PER_CLASS = MOST_FOLDS
 """The minimum number of examples of each option: one for each fold."""
@@ -67,16 +77,52 @@ class Head:
     weights : array of float32, shape [n_layers, n_embd, n_options]
         With standardization, temperature and the mean over the layers included.
     bias : array of float32, shape [n_options]
+    n_examples : int
+        The number of examples that it was fitted to.
     """
 
     layers: tuple[int, ...]
     weights: Floats
     bias: Floats
+    n_examples: int
 
     def log_probabilities(self, rows: ArrayLike) -> Array:
         """Return log-probabilities, shape [n, n_options], for states [n_layers, n, n_embd]."""
         values = np.asarray(rows, dtype=np.float64)
-        return log_softmax(np.einsum("lne,lek->nk", values, self.weights) + self.bias)
+        logits = np.einsum("lne,lek->nk", values, self.weights) + self.bias
+        return _mixed(log_softmax(logits), self.n_examples)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the head as JSON data. The arrays are base64 of little-endian float32."""
+        return {
+            "layers": list(self.layers),
+            "weights": _packed(self.weights),
+            "bias": _packed(self.bias),
+            "n_examples": self.n_examples,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Head:
+        """Read the result of :meth:`to_dict`.
+
+        Raises
+        ------
+        InvalidArgumentError
+            If a field is damaged.
+        KeyError
+            If a field is missing.
+        """
+        layers = check_each("layers", data["layers"], int, "a whole number")
+        if not layers or tuple(sorted(set(layers))) != layers or layers[0] < 1:
+            raise wrong("layers", "ascending whole numbers from 1", layers)
+        bias, weights = (_unpacked(name, data[name]) for name in ("bias", "weights"))
+        if not bias.size or not weights.size or weights.size % (len(layers) * bias.size):
+            raise InvalidArgumentError(
+                f"a head of {len(layers)} layers and {bias.size} options cannot have "
+                f"{weights.size} weights"
+            )
+        n = check_whole("n_examples", data["n_examples"], 0)
+        return cls(layers, weights.reshape(len(layers), -1, bias.size), bias, n)
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,6 +144,19 @@ class HeadFit:
     log_probabilities: Array
     nll: dict[int, float]
     kinds: dict[int, Kind]
+
+
+def folds_of(targets: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return the fold of each example, or -1 if its right option is not known.
+
+    The examples are sorted by their right option and then dealt to the folds in turn, so that all
+    folds have about the same proportions of right options.
+    """
+    labelled = np.flatnonzero(targets != UNTOLD)
+    folds = np.full(len(targets), -1, dtype=np.intp)
+    by_option = labelled[np.argsort(targets[labelled], kind="stable")]
+    folds[by_option] = np.arange(len(labelled)) % MOST_FOLDS
+    return folds
 
 
 def candidate_layers(n_layers: int) -> list[int]:
@@ -144,11 +203,12 @@ def fit_head(rows: ArrayLike, targets: ArrayLike, layers: Sequence[int], n_optio
         tuple(layers),
         np.stack([fit.weights * scale for fit in fits]).astype(np.float32),
         (np.sum([fit.bias for fit in fits], axis=0) * scale).astype(np.float32),
+        len(right),
     )
     every = range(len(right))
     return HeadFit(
         head,
-        log_softmax(predicted / temperature),
+        _mixed(log_softmax(predicted / temperature), len(right)),
         {layer: float(-fit.predicted[every, right].mean()) for layer, fit in _zip(layers, fits)},
         {layer: fit.kind for layer, fit in _zip(layers, fits)},
     )
@@ -176,10 +236,33 @@ def _fit_layer(rows: Floats, targets: NDArray[np.intp], n_options: int) -> _Laye
     assert best is not None
     _, candidate, temperature, predicted = best
     standard = _Standard.of(rows)
-    weights, bias = candidate.fit(standard.apply(rows), targets, n_options)
+    weights, bias = candidate.fit(_Design(standard.apply(rows)), targets, n_options)
     weights = weights / standard.scale[:, None]
     bias = bias - standard.mean @ weights
     return _LayerFit(candidate.kind, weights / temperature, bias / temperature, predicted)
+
+
+def _mixed(log_p: Array, n: int) -> Array:
+    """Mix probabilities with the uniform distribution, which gets the weight 1/(n + 2)."""
+    share = 1 / (n + 2)
+    mixed: Array = np.logaddexp(log_p + np.log1p(-share), np.log(share / log_p.shape[-1]))
+    return mixed
+
+
+def _packed(values: Floats) -> str:
+    return base64.b64encode(np.ascontiguousarray(values, "<f4").tobytes()).decode("ascii")
+
+
+def _unpacked(name: str, text: Any) -> Floats:
+    check_text(name, text)
+    try:
+        raw = base64.b64decode(text, validate=True)
+        values = np.frombuffer(raw, "<f4").astype(np.float32)
+    except ValueError as error:
+        raise InvalidArgumentError(f"{name}: not base64 of float32: {error}") from None
+    if not np.isfinite(values).all():
+        raise InvalidArgumentError(f"{name}: expected finite numbers")
+    return values
 
 
 def _zip(layers: Sequence[int], fits: Sequence[_LayerFit]) -> Iterator[tuple[int, _LayerFit]]:
@@ -211,50 +294,72 @@ class _Candidate:
     kind: Kind
     penalty: float = 0.0
 
-    def fit(self, x: Array, targets: NDArray[np.intp], n_options: int) -> tuple[Array, Array]:
+    def fit(self, design: _Design, targets: NDArray[np.intp], n_options: int) -> _Linear:
         """Return weights of shape [n_embd, n_options], and biases."""
-        dual, bias = self.fit_dual(x @ x.T, x, targets, n_options)
-        return x.T @ dual, bias
-
-    def fit_dual(
-        self, gram: Array, x: Array, targets: NDArray[np.intp], n_options: int
-    ) -> tuple[Array, Array]:
-        """Return V with weights x'V, and biases. `gram` is xx'."""
         member = np.eye(n_options)[targets]
         if self.kind == "lda":
-            return _fit_lda(gram, member, x.shape[1])
+            return _fit_lda(design, member)
         mean = member.mean(axis=0)
-        penalty = self.penalty * x.shape[1]
-        dual = np.linalg.solve(gram + penalty * np.eye(len(x)), member - mean)
-        return dual / RIDGE_UNIT, mean / RIDGE_UNIT
+        weights = design.solve_ridge(self.penalty * design.x.shape[1], member - mean)
+        return weights / RIDGE_UNIT, mean / RIDGE_UNIT
 
 
 _CANDIDATES = (*(_Candidate("ridge", a) for a in RIDGE_PENALTIES), _Candidate("lda"))
 
 
-def _fit_lda(gram: Array, member: Array, n_embd: int) -> tuple[Array, Array]:
-    """Return the dual weights and the biases of linear discriminant analysis.
+@dataclass(frozen=True, eq=False)
+class _Design:
+    """Standardized states, shape [n, n_embd], and the smaller one of XX' and X'X."""
+
+    x: Array
+
+    @lazy_property
+    def is_wide(self) -> bool:
+        """Whether there are fewer states than values in a state."""
+        n, n_embd = self.x.shape
+        return bool(n <= n_embd)
+
+    @lazy_property
+    def gram(self) -> Array:
+        """XX' if it is wide, otherwise X'X."""
+        x = self.x if self.is_wide else self.x.T
+        product: Array = x @ x.T
+        return product
+
+    def solve_ridge(self, penalty: float, y: Array) -> Array:
+        """Return (X'X + penalty I)^-1 X'y, or the same in the dual form."""
+        regular = self.gram + penalty * np.eye(len(self.gram))
+        if self.is_wide:
+            wide: Array = self.x.T @ np.linalg.solve(regular, y)
+            return wide
+        return np.linalg.solve(regular, self.x.T @ y)
+
+
+def _fit_lda(design: _Design, member: Array) -> _Linear:
+    """Return the weights and the biases of linear discriminant analysis.
 
     Z = CX are the states minus the means of their classes. By the Woodbury identity, the inverse
-    covariance times X'u is (X'u - Z' (cI + ZZ')^-1 ZX'u) / (dm), where c = ndm / (1 - d).
+    covariance times u is (u - Z' (cI + ZZ')^-1 Zu) / (dm), where c = ndm / (1 - d).
     """
-    n = len(member)
+    x, (n, n_embd) = design.x, design.x.shape
     counts = member.sum(axis=0)
-    means = member / counts  # the means of the classes are X' times these columns
-    center = np.eye(n) - means @ member.T
-    within = center @ gram @ center  # ZZ'
+    means = x.T @ (member / counts)
+    z = x - member @ means.T
+    within = z @ z.T if design.is_wide else z.T @ z
     m = max(float(np.trace(within)) / (n * n_embd), 1e-12)
     square = float((within**2).sum()) / n**2  # the sum of the squares of S
     distance = square - n_embd * m**2  # that of S - mI
-    noise = (float((np.diag(within) ** 2).sum()) / n - square) / n  # its expected part in S
+    noise = (float(((z**2).sum(axis=1) ** 2).sum()) / n - square) / n  # its expected part in S
     d = min(max(noise / distance if distance > 0 else 1.0, 1e-3), 1.0)
-    dual = means.copy()
-    if d < 1:
+    if not design.is_wide:
+        weights = np.linalg.solve((1 - d) / n * within + d * m * np.eye(n_embd), means)
+    elif d == 1:
+        weights = means / m
+    else:
         c = n * d * m / (1 - d)
-        dual -= center @ np.linalg.solve(within + c * np.eye(n), center @ gram @ means)
-    dual /= d * m
-    bias = np.log(counts / n) - 0.5 * np.einsum("ik,ik->k", means, gram @ dual)
-    return dual, bias
+        weights = (means - z.T @ np.linalg.solve(within + c * np.eye(n), z @ means)) / (d * m)
+    bias = np.log(counts / n) - 0.5 * (means * weights).sum(axis=0)
+    return weights, bias
 
 
 def _cross_validated(
@@ -266,9 +371,8 @@ def _cross_validated(
     for fold in range(MOST_FOLDS):
         inside, outside = folds != fold, folds == fold
         standard = _Standard.of(rows[inside])
-        x, held_out = standard.apply(rows[inside]), standard.apply(rows[outside])
-        gram, cross = x @ x.T, held_out @ x.T
+        design, held_out = _Design(standard.apply(rows[inside])), standard.apply(rows[outside])
         for candidate in _CANDIDATES:
-            dual, bias = candidate.fit_dual(gram, x, targets[inside], n_options)
-            scores[candidate][outside] = cross @ dual + bias
+            weights, bias = candidate.fit(design, targets[inside], n_options)
+            scores[candidate][outside] = held_out @ weights + bias
     yield from scores.items()

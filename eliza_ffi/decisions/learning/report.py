@@ -269,6 +269,9 @@ def evaluate(
         whole=rule != "legal" or (calibration is not None and calibration.needs_whole_rows),
         progress=progress,
         on_skip=on_skip,
+        hidden=None
+        if calibration is None
+        else calibration.wanted_hidden([question for _, question in named]),
     )
     _check_answered(named, asked_about)
     reports = []
@@ -309,7 +312,10 @@ def _check_answered(named: Sequence[tuple[str, AskedQuestion]], wanted: NDArray[
 
 
 def _flips(scores: Sequence[QuestionScores], rule: Rule) -> float | None:
-    """Return the proportion of examples whose answer depends on the order of the options."""
+    """Return the proportion of examples whose answer depends on the order of the options.
+
+    None if the options were not shown in several orders: those of a head have no order.
+    """
     if len(scores[0].orders) < 2:
         return None
     answers = [[int(one.argmax()) for one in each.by_order(rule)] for each in scores]

@@ -84,6 +84,7 @@ __all__ = [
     "ConformalSets",
     "certify",
     "conformal",
+    "inner_fraction",
     "upper_bound",
 ]
 
@@ -202,7 +203,7 @@ class CertifiedThreshold:
         return cls(
             threshold=None if threshold is None else _fraction("threshold", threshold),
             risk=_fraction("risk", given["risk"]),
-            confidence=_inner_fraction("confidence", given["confidence"]),
+            confidence=inner_fraction("confidence", given["confidence"]),
             n=n,
             n_above=n_above,
             n_wrong=check_whole("n_wrong", given["n_wrong"], 0, n_above),
@@ -285,7 +286,7 @@ class ConformalSets:
             names the field.
         """
         given = _read_fields("a ConformalSets", data, cls)
-        n, alpha = check_whole("n", given["n"], 0), _inner_fraction("alpha", given["alpha"])
+        n, alpha = check_whole("n", given["n"], 0), inner_fraction("alpha", given["alpha"])
         threshold = _fraction("threshold", given["threshold"])
         if threshold and _rank(n, alpha) > n:
             raise wrong("threshold", f"0, because {n} rows are too few for alpha", threshold)
@@ -329,7 +330,7 @@ def certify(
             raise InvalidArgumentError(
                 f"right must have one bool for each of {len(p)} probabilities, got {_shape(hit)}"
             )
-    risk, confidence = _fraction("risk", risk), _inner_fraction("confidence", confidence)
+    risk, confidence = _fraction("risk", risk), inner_fraction("confidence", confidence)
     above, wrong_above = _count_above(p), _count_above(p[~hit.astype(bool)])
     of_start = (1 - confidence) / len(STARTS)
     level, lowest = 0.0, None
@@ -384,7 +385,7 @@ def conformal(probabilities: ArrayLike, targets: ArrayLike, alpha: float = 0.1) 
             )
     for i in np.flatnonzero((y < 0) | (y >= n_options))[:1]:
         raise wrong(f"targets[{i}]", f"an option index from 0 to {n_options - 1}", int(y[i]))
-    alpha = _inner_fraction("alpha", alpha)
+    alpha = inner_fraction("alpha", alpha)
     # The probability of the right option is kept instead of the score 1 - p. Rounding in 1 - q
     # could otherwise exclude an option with exactly this probability.
     of_right = np.sort(p[np.arange(n), y.astype(np.intp)])[::-1]
@@ -415,7 +416,7 @@ def upper_bound(n_wrong: int, n: int, delta: float) -> float:
     """
     n = check_whole("n", n, 0)
     n_wrong = check_whole("n_wrong", n_wrong, 0, n)
-    delta = _inner_fraction("delta", delta)
+    delta = inner_fraction("delta", delta)
     low, high = 0.0, 1.0
     for _ in range(60):
         middle = (low + high) / 2
@@ -586,7 +587,8 @@ def _fraction(name: str, value: Any) -> float:
     return float(check_number(name, value, 0, 1))
 
 
-def _inner_fraction(name: str, value: Any) -> float:
+def inner_fraction(name: str, value: Any) -> float:
+    """Check that a value is a number above 0 and below 1."""
     number = _fraction(name, value)
     if not 0 < number < 1:
         raise wrong(name, "above 0 and below 1", value)

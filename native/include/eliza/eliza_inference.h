@@ -421,11 +421,11 @@ typedef enum {
 } eliza_strategy;
 
 typedef struct {
-    int64_t prompt_tokens;        /* tokens passed to prefill */
+    int64_t prompt_tokens;        /* tokens passed to prefill, or read for hidden states */
     int64_t prompt_tokens_reused; /* of those, found in the KV cache */
     int64_t generated_tokens;     /* tokens generated */
     int64_t forward_passes;       /* llama_decode calls, including the prompt's */
-    int64_t prompt_passes;        /* of those, run by prefill */
+    int64_t prompt_passes;        /* of those, run for prompt_tokens */
     int64_t forward_passes_saved; /* tokens that did not need their own forward pass */
     int64_t decisions;            /* selections among two or more allowed tokens, in spans and under masks */
     int64_t candidates_seen;      /* allowed tokens, summed over those decisions */

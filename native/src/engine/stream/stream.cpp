@@ -127,12 +127,20 @@ void Stream::hidden_states(const llama_token * tokens, size_t n, size_t n_kept, 
     check_prompt(tokens, n);
     std::vector<float> found(layers.size() * n_rows * n_embd);
     n_kept = layers.back() == n_layers ? 0 : std::min(n_kept, n - n_rows);  // a complete pass keeps all tokens
+    const PassCounts before = sequence_.counts();
     sequence_.read_ahead(
         {tokens, tokens + n}, n_kept, n_rows, layers, [&](size_t i, int32_t layer, const float * values) {
             const auto place = std::find(layers.begin(), layers.end(), layer) - layers.begin();
             std::copy_n(values, n_embd, found.data() + (static_cast<size_t>(place) * n_rows + i) * n_embd);
         });
     std::copy(found.begin(), found.end(), out);
+    count_prompt(n, before);
+}
+
+void Stream::count_prompt(size_t n, const PassCounts & before) {
+    counts_.prompt_tokens += static_cast<int64_t>(n);
+    counts_.prompt_tokens_reused += sequence_.counts().tokens_reused - before.tokens_reused;
+    counts_.prompt_passes += sequence_.counts().passes - before.passes;
 }
 
 void Stream::check_prompt(const llama_token * tokens, size_t n) const {
@@ -175,9 +183,7 @@ void Stream::append_prompt(const llama_token * tokens, size_t n, const std::func
     }
     n_accepted_ = sequence_.tokens().size();
     answer_.begin_after_prompt(/*from_start=*/false);
-    counts_.prompt_tokens += static_cast<int64_t>(n);
-    counts_.prompt_tokens_reused += sequence_.counts().tokens_reused - before.tokens_reused;
-    counts_.prompt_passes += sequence_.counts().passes - before.passes;
+    count_prompt(n, before);
     resume();
     stops_.forget();
     generated_since_prefill_ = 0;

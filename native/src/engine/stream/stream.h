@@ -194,6 +194,7 @@ private:
     template <typename Use>
     decltype(auto) noting_a_full_context(const Use & use);
     void check_prompt(const llama_token * tokens, size_t n) const;
+    void count_prompt(size_t n, const PassCounts & before);
     void append_prompt(const llama_token * tokens, size_t n, const std::function<void()> & append_and_decode);
     void require_prompt() const;
     void require_own(const PreparedChoices & choices) const;

@@ -1,0 +1,191 @@
+"""Calibrations with heads and certified thresholds, with the embedded model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from eliza_ffi import Model
+from eliza_ffi.decisions import Calibration, Choice, Labels, Predicate, Score, calibrate, evaluate
+from eliza_ffi.decisions.learning import fitting
+from eliza_ffi.decisions.learning.calibration import QuestionCalibration
+from eliza_ffi.errors import InvalidArgumentError, NotSupportedError
+
+NAMES = {
+    "animal": ["cat", "dog", "horse", "cow", "bird", "fish", "sheep", "mouse"],
+    "tool": ["hammer", "saw", "drill", "nail", "screw", "ladder", "brush", "rope"],
+}
+FRAMES = ["I saw a {}.", "The {} is old.", "She likes this {} a lot.", "Where is my {}?", "A {}!"]
+KIND = Choice("What is it about?", {"animal": "it is alive", "tool": "for work"}, name="kind")
+ALIVE = Predicate("It is alive.", name="alive")
+SIZE = Score("How large is it?", ["small", "medium", "large"], name="size")
+
+
+def rows(names: slice) -> list[tuple[str, str]]:
+    pairs = [(name, kind) for kind in NAMES for name in NAMES[kind][names]]
+    return [(frame.format(name), kind) for frame in FRAMES for name, kind in pairs]
+
+
+SEEN, UNSEEN = rows(slice(6)), rows(slice(6, None))
+
+
+@pytest.fixture(scope="module")
+def fitted(tiny_model: Model) -> Calibration:
+    return calibrate(tiny_model, KIND, SEEN, method="auto", risk=0.3)
+
+
+def test_auto_selects_a_head_and_reports_all_methods(tiny_model: Model) -> None:
+    (question,) = calibrate(tiny_model, KIND, SEEN, method="auto").questions
+    assert question.method == "head"
+    assert question.n_examples == len(SEEN)
+    assert question.nll["head"] < question.nll["temperature"] < question.nll["none"]
+    assert not any("unconditional" in method for method in question.nll)
+
+
+def test_a_head_alone_scores_no_options(tiny_model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    binding = tiny_model.session.binding
+    calls: list[str] = []
+    for name in ("score_endings", "rank"):
+        monkeypatch.setattr(binding, name, lambda *_, name=name, **__: calls.append(name))
+    calibration = calibrate(tiny_model, KIND, SEEN, method="head")
+    decision = tiny_model.decide(UNSEEN[0][0], KIND, calibration=calibration)
+    assert calls == []
+    assert decision.usage.passes == 1
+    again = tiny_model.decide(UNSEEN[0][0], KIND, calibration=calibration)
+    assert again.usage.cached_tokens == again.usage.input_tokens - 1
+
+
+def test_all_ways_to_decide_give_the_same_probabilities(
+    tiny_model: Model, fitted: Calibration, tmp_path: Path
+) -> None:
+    path = tmp_path / "kind.json"
+    fitted.save(path)
+    inputs = [text for text, _ in UNSEEN]
+    alone = [tiny_model.decide(each, KIND, calibration=fitted)["kind"] for each in inputs]
+    together = tiny_model.decide_many(inputs, KIND, calibration=path)
+    for one, many in zip(alone, together, strict=True):
+        assert one.distribution == pytest.approx(many["kind"].distribution, abs=1e-3)
+        assert one.set == many["kind"].set
+    report = evaluate(tiny_model, KIND, UNSEEN, calibration=path)
+    right = [each.value == kind for each, (_, kind) in zip(alone, UNSEEN, strict=True)]
+    assert report.overall.accuracy == pytest.approx(np.mean(right))
+    assert report.overall.flips is None  # a head sees no order of the options
+
+
+def test_questions_with_and_without_heads_are_answered_together(tiny_model: Model) -> None:
+    def answers(text: str, kind: str, place: int) -> dict[str, Any]:
+        few = {"size": ["small", "large"][place % 2]} if place < 20 else {}
+        return {"alive": kind == "animal", **few}
+
+    examples = [(text, answers(text, kind, i)) for i, (text, kind) in enumerate(SEEN)]
+    asked = [SIZE, ALIVE]
+    calibration = calibrate(tiny_model, asked, examples, method="auto")
+    size, alive = calibration.questions
+    assert alive.method == "head"
+    assert size.head is None  # "medium" has no example
+    decision = tiny_model.decide("The cow is old.", asked, calibration=calibration)
+    assert decision["alive"].probability == pytest.approx(
+        tiny_model.decide("The cow is old.", asked, calibration=calibration)["alive"].probability
+    )
+    assert sum(decision["size"].distribution) == pytest.approx(1)
+
+
+def test_each_label_has_a_head(tiny_model: Model) -> None:
+    topics = Labels("What is it about?", ["animal", "tool"], name="topics")
+    examples = [(text, [kind]) for text, kind in SEEN]
+    calibration = calibrate(tiny_model, topics, examples, method="head")
+    assert [each.method for each in calibration.questions] == ["head", "head"]
+    found = tiny_model.decide_many([text for text, _ in SEEN], topics, calibration=calibration)
+    right = [each["topics"].value == (kind,) for each, (_, kind) in zip(found, SEEN, strict=True)]
+    assert np.mean(right) > 0.9
+    assert found[0]["topics"].certified is None
+
+
+def test_half_of_the_examples_certifies_and_the_other_half_fits(fitted: Calibration) -> None:
+    (question,) = fitted.questions
+    assert question.n_examples == len(SEEN) // 2
+    assert question.threshold is not None and question.sets is not None
+    assert question.threshold.n == question.sets.n == len(SEEN) - len(SEEN) // 2
+    assert (question.threshold.risk, question.sets.alpha) == (0.3, 0.3)
+
+
+def test_answers_say_whether_they_are_certified(tiny_model: Model, fitted: Calibration) -> None:
+    (question,) = fitted.questions
+    assert question.threshold is not None and question.threshold.threshold is not None
+    least = question.threshold.threshold
+    for text, _ in UNSEEN:
+        answer = tiny_model.decide(text, KIND, calibration=fitted)["kind"]
+        assert answer.certified == (answer.probability >= least)
+        p = dict(answer.options)
+        assert answer.set == tuple(v for v in p if p[v] >= question.sets.threshold)
+        careful = tiny_model.decide(text, KIND, calibration=fitted, abstain="risk")["kind"]
+        assert careful.abstained == (not answer.certified)
+
+
+def test_without_a_certified_threshold_every_answer_abstains(tiny_model: Model) -> None:
+    calibration = calibrate(tiny_model, KIND, SEEN, risk=0.01)  # 30 rows cannot certify 1 %
+    (question,) = calibration.questions
+    assert question.threshold is not None and question.threshold.threshold is None
+    assert "do not certify any threshold" in str(question.threshold)
+    answer = tiny_model.decide("A cow!", KIND, calibration=calibration, abstain="risk")["kind"]
+    assert answer.abstained and answer.certified is False
+
+
+def test_useless_labels_give_their_frequencies(tiny_model: Model) -> None:
+    kinds = ["animal"] * 45 + ["tool"] * 15
+    shuffled = np.random.default_rng(3).permutation(60)
+    examples = [(SEEN[i][0], kinds[place]) for place, i in enumerate(shuffled.tolist())]
+    (question,) = calibrate(tiny_model, KIND, examples, method="auto").questions
+    best = min(question.nll.values())
+    assert question.nll[question.method] <= question.nll["frequencies"]
+    assert question.nll["frequencies"] == pytest.approx(best, abs=0.05)
+    constant = calibrate(tiny_model, KIND, examples, method="frequencies")
+    answer = tiny_model.decide("Anything.", KIND, calibration=constant)["kind"]
+    assert dict(answer.options)["animal"] == pytest.approx(46 / 62)
+
+
+def test_wrong_requests_are_named(tiny_model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    few = [*SEEN[:40], *(("A thing.", "tool"),) * 2]
+    only = [pair for pair in few if pair[1] == "animal"] + [("A saw!", "tool")]
+    with pytest.raises(InvalidArgumentError, match="at least 5 examples .* got 1 of 'tool'"):
+        calibrate(tiny_model, KIND, only, method="head")
+    with pytest.raises(InvalidArgumentError, match="at least 20 examples of 'kind', half of them"):
+        calibrate(tiny_model, KIND, SEEN[:15], method="head", risk=0.1)
+    for risk in (0, 1, "x"):
+        with pytest.raises(InvalidArgumentError, match="risk must be"):
+            calibrate(tiny_model, KIND, SEEN, risk=risk)
+    with pytest.raises(InvalidArgumentError, match="confidence must be"):
+        calibrate(tiny_model, KIND, SEEN, confidence=1)
+    with pytest.raises(InvalidArgumentError, match="a calibration with a certified threshold"):
+        tiny_model.decide("A cow!", KIND, abstain="risk")
+    with pytest.raises(InvalidArgumentError, match="abstain must be"):
+        tiny_model.decide("A cow!", KIND, abstain="maybe")
+
+    def unsupported(*_: Any, **__: Any) -> Any:
+        raise NotSupportedError("no hidden states")
+
+    monkeypatch.setattr(Model, "hidden_states", unsupported)
+    (question,) = calibrate(tiny_model, KIND, SEEN, method="auto").questions
+    assert "head" not in question.nll
+
+
+def test_the_halves_are_the_same_in_every_run() -> None:
+    used, held_out = fitting._split(101, True)
+    again, _ = fitting._split(101, True)
+    assert np.array_equal(used, again)
+    assert sorted([*used, *held_out]) == list(range(101))
+    assert len(used) == 50
+
+
+def test_a_head_needs_hidden_states_of_its_shape(fitted: Calibration) -> None:
+    question: QuestionCalibration = fitted.questions[0]
+    assert question.head is not None
+    from eliza_ffi.decisions.scoring import QuestionScores
+
+    with pytest.raises(InvalidArgumentError, match=r"shape \[4, 128\], got none"):
+        question.apply(QuestionScores(()), "legal")
+    with pytest.raises(InvalidArgumentError, match=r"got shape \[1, 2\]"):
+        question.apply(QuestionScores((), hidden=np.zeros((1, 2), np.float32)), "legal")
