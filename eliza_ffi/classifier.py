@@ -18,7 +18,6 @@ from .decisions.fingerprint import fingerprint_of
 from .decisions.learning.calibration import Calibration, CalibrationMethod, replace_file
 from .decisions.learning.fitting import calibrate
 from .decisions.learning.heads import LEAST_PER_CLASS
-from .decisions.models.model_asking import decision_model_of
 from .decisions.questions import Choice
 from .decisions.scoring import log_softmax
 from .decisions.wire import question_to
@@ -166,13 +165,7 @@ class Classifier:
         if len(texts) < LEAST_LABELS or counts.min() < LEAST_PER_CLASS:
             self._set(labels, None, texts_and_labels)
             return self
-        calibration = calibrate(
-            self._model(),
-            [question],
-            texts_and_labels,
-            method=self.method,
-            prompt_order=None if self._is_decision_model() else "question-first",
-        )
+        calibration = calibrate(self._model(), [question], texts_and_labels, method=self.method)
         self._set(labels, calibration, [])
         return self
 
@@ -291,9 +284,6 @@ class Classifier:
         if opened is None or opened[0] != self.model:
             opened = self._opened = self.model, Model(self.model)
         return opened[1]
-
-    def _is_decision_model(self) -> bool:
-        return decision_model_of(self._model().session) is not None
 
     def _labels(self, given: Iterable[Any]) -> dict[Any, str | None]:
         """Return the labels of the constructor or else of `given`, with their descriptions."""

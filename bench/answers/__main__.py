@@ -8,6 +8,7 @@ with.
 
     $ python -m bench.answers                                         # everything, hours
     $ python -m bench.answers --data trec spam --rows 50 --no-peers   # a first impression
+    $ python -m bench.answers --labels 0 60 150 300 --seeds 5         # what labels bring
     $ python -m bench.answers --render --docs docs/explanation/accuracy.md
 
 Requires the ``bench`` extra. Models and data are downloaded by `scripts/fetch_real_models.py`.
@@ -41,6 +42,8 @@ DATA = [name for name in SOURCES if name != "trec-50"]
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     methods = [*OURS, *(PEERS if options.peers else ())]
+    if options.labels is not None:
+        methods = [each for each in methods if each.n_labels in options.labels]
     if options.methods:
         methods = [each for each in methods if each.name in options.methods]
     results = stored(options.json) if options.json.is_file() else {"cells": []}
@@ -48,8 +51,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         peers = [{"name": each.name, "version": each.version} for each in peers_used()]
         results |= {"machine": machine_facts(), "peers": peers}
         for model in options.models:
-            for data in options.data:
-                _measure(results, model, data, methods, options)
+            for seed in range(options.seeds):
+                for data in options.data:
+                    _measure(results, model, data, seed, methods, options)
     chosen = [
         cell
         for cell in results["cells"]
@@ -70,28 +74,34 @@ def _measure(
     results: dict[str, Any],
     model: str,
     data: str,
+    seed: int,
     methods: Sequence[AnswerMethod],
     options: argparse.Namespace,
 ) -> None:
     """Measure the missing methods on a data set, and store the results."""
-    cells = {(cell["model"], cell["data"], cell["method"]): cell for cell in results["cells"]}
+    cells = {_key(cell): cell for cell in results["cells"]}
     missing = [
         method
         for method in methods
         if options.again
-        or cells.get((model, data, method.name), {"problem": ""}).get("problem") is not None
-        or cells[model, data, method.name]["n_rows"] != options.rows
+        or cells.get((model, data, seed, method.name), {"problem": ""}).get("problem") is not None
+        or cells[model, data, seed, method.name]["n_rows"] != options.rows
     ]
     if not missing:
         return
-    if OURS[0] not in missing:
+    if OURS[0] not in missing and options.labels is None:
         missing.insert(0, OURS[0])  # the default
     path = Path(model) if Path(model).is_file() else fetch(model)
-    for cell in measure_cells(model, path, load(data), missing, options.rows, options.budget):
-        cells[model, data, cell["method"]] = cell
+    rows = load(data, seed)
+    for cell in measure_cells(model, path, rows, seed, missing, options.rows, options.budget):
+        cells[_key(cell)] = cell
     results["cells"] = [*cells.values()]
     options.json.parent.mkdir(parents=True, exist_ok=True)
     options.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+
+
+def _key(cell: dict[str, Any]) -> tuple[str, str, int, str]:
+    return cell["model"], cell["data"], cell.get("seed", 0), cell["method"]
 
 
 def _in_order(cells: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -111,6 +121,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--data", nargs="+", default=DATA, choices=[*SOURCES], metavar="SET", help="data sets")
     add("--methods", nargs="+", default=[], choices=names, metavar="METHOD", help="only these")
     add("--rows", type=int, default=200, metavar="N", help="test rows of each data set (200)")
+    add("--labels", nargs="+", type=int, metavar="N", help="only methods with so many labels")
+    add("--seeds", type=int, default=1, metavar="N", help="draw so many samples of the rows (1)")
     budget = "seconds for each method and data set; slower methods answer fewer rows (300)"
     add("--budget", type=float, default=300.0, metavar="S", help=budget)
     add("--peers", action=argparse.BooleanOptionalAction, default=True, help="also other ways")

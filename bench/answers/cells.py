@@ -39,6 +39,7 @@ def measure_cells(
     name: str,
     path: Path,
     data: DataSet,
+    seed: int,
     methods: Sequence[AnswerMethod],
     n_rows: int,
     budget: float,
@@ -84,6 +85,7 @@ def measure_cells(
     cells = []
     for method in methods:
         cell: dict[str, Any] = {"model": name, "data": data.name, "method": method.name}
+        cell["seed"] = seed
         cell |= {"n_labels": method.labels_used(data), "n_rows": n_rows}
         if method.name in problems:
             cell["problem"] = problems[method.name].replace(str(path), path.name)

@@ -88,11 +88,14 @@ class Source:
     n_train: int = N_TRAIN
 
 
-def load(name: str) -> DataSet:
-    """Return a data set by its name in `SOURCES`; its file is downloaded on first use."""
+def load(name: str, seed: int = 0) -> DataSet:
+    """Return a data set by its name in `SOURCES`; its file is downloaded on first use.
+
+    Another seed draws other rows to learn from and to measure on.
+    """
     source = SOURCES[name]
     drawn = _without_repeats(source.rows())
-    random.Random(20).shuffle(drawn)
+    random.Random(20 + seed).shuffle(drawn)
     if source.balanced:
         drawn = _in_turns(drawn, min(map(len, _by_value(drawn).values())))
     first = _in_turns(drawn, FIRST_OF_EACH)

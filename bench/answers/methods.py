@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from eliza_ffi.decisions import calibrate
 from eliza_ffi.model import Model
 
 from .datasets import DataSet, Question, Row
@@ -21,6 +22,9 @@ from .metrics import Probabilities
 
 Ask: TypeAlias = Callable[[Question, Sequence[str]], Probabilities]
 """Answers a question about some inputs."""
+
+LABELS = (60, 150, 300)
+"""The numbers of labelled rows that methods learn from."""
 
 DEFAULT = "default"
 """The method that the speed of all others is compared with."""
@@ -84,7 +88,11 @@ Settings: TypeAlias = Callable[[Model, DataSet, Question], dict[str, Any]]
 
 
 def our_method(
-    name: str, settings: Settings, n_labels: int = 0, per_option: int = 0
+    name: str,
+    settings: Settings,
+    n_labels: int = 0,
+    per_option: int = 0,
+    reads_options: bool = True,
 ) -> AnswerMethod:
     """Return a method of ours, whose settings are computed once for each question."""
 
@@ -100,7 +108,7 @@ def our_method(
 
         return ask
 
-    return AnswerMethod(name, open_ours, n_labels, per_option)
+    return AnswerMethod(name, open_ours, n_labels, per_option, reads_options)
 
 
 def fixed(**settings: Any) -> Settings:
@@ -113,6 +121,13 @@ def with_examples(per_option: int, **more: Any) -> Settings:
     return lambda model, data, question: {
         "examples": data.train[: per_option * len(data.values)],
         **more,
+    }
+
+
+def learned(n: int) -> Settings:
+    """Return the calibration that `calibrate` selects with the first `n` labelled rows."""
+    return lambda model, data, question: {
+        "calibration": calibrate(model, {"q": question}, data.train[:n], method="auto")
     }
 
 
@@ -133,6 +148,7 @@ def _ours() -> tuple[AnswerMethod, ...]:
         our_method("1 example", with_examples(1), per_option=1),
         our_method("2 examples", with_examples(2), per_option=2),
         our_method("1 example, prior of inputs", with_examples(1, prior="inputs"), per_option=1),
+        *(our_method(f"calibrate, {n} labels", learned(n), n, reads_options=False) for n in LABELS),
     )
 
 

@@ -21,14 +21,11 @@ from eliza_ffi.decisions import Predicate, Score
 from ..choosing.other_libraries import Peer
 from ..together.llama_server import asked, find_llama_server, serving
 from .datasets import DataSet, Question
-from .methods import AnswerMethod, Ask, Subject
+from .methods import LABELS, AnswerMethod, Ask, Subject
 from .metrics import LEAST, Probabilities
 
 MISSING = "llama-server is missing: run 'make peers'"
 N_CTX = 4096
-LABELS = (60, 150, 300)
-"""The numbers of labelled rows that the classifiers learn from."""
-
 MINILM_TOKENS = 256
 """The most tokens of an input that all-MiniLM-L6-v2 was trained for."""
 

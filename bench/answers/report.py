@@ -44,11 +44,12 @@ def markdown(results: dict[str, Any]) -> str:
 
 def details(results: dict[str, Any]) -> str:
     """Return one table with the figures of every cell."""
-    head = ["model", "data", "method", "labels", "rows", "accuracy", "95 % interval"]
+    head = ["model", "data", "seed", "method", "labels", "rows", "accuracy", "95 % interval"]
     head += ["largest share", "NLL", "ECE", "calibrated ECE", "flips", "rows/s", "CPU ms"]
     rows = [
         [
-            *(cell["model"], cell["data"], cell["method"], str(cell["n_labels"])),
+            *(cell["model"], cell["data"], str(cell.get("seed", 0)), cell["method"]),
+            str(cell["n_labels"]),
             *(str(cell["rows"]), _share(cell["accuracy"])),
             "-".join(map(_share, cell["interval"])),
             *(_share(cell["largest_share"]), number(cell["nll"])),
@@ -57,7 +58,7 @@ def details(results: dict[str, Any]) -> str:
         ]
         for cell in _measured(results["cells"])
     ]
-    return markdown_table(head, rows, left=3) + "\n"
+    return markdown_table(head, rows, left=4) + "\n"
 
 
 def plot(results: dict[str, Any], file: Path) -> None:
@@ -74,10 +75,10 @@ def plot(results: dict[str, Any], file: Path) -> None:
             shown = [cell for cell in of_model if cell["data"] == data]
             labels = sorted({cell["n_labels"] for cell in shown})
             for family, (colour, marker) in styles.items():
+                own = [cell for cell in shown if _family(cell) == family]
                 points = sorted(
-                    (labels.index(cell["n_labels"]), cell["accuracy"])
-                    for cell in shown
-                    if _family(cell) == family
+                    (labels.index(n), fmean(cell["accuracy"] for cell in cells))
+                    for n, cells in _groups(own, "n_labels").items()
                 )
                 if points:
                     style = {"color": colour, "marker": marker, "ms": 4}
@@ -92,7 +93,10 @@ def _accuracies(cells: Sequence[Cell]) -> str:
     data_sets = [*_groups(cells, "data")]
     rows = []
     for name, of_method in _groups(_measured(cells), "method").items():
-        by_data = {cell["data"]: _share(cell["accuracy"]) for cell in of_method}
+        by_data = {
+            data: _share(fmean(cell["accuracy"] for cell in cells))
+            for data, cells in _groups(of_method, "data").items()
+        }
         labels = max(of_method, key=lambda cell: int(cell["n_labels"]))["n_labels"]
         rows.append([name, str(labels), *(by_data.get(data, "-") for data in data_sets)])
     return markdown_table(["method", "labels", *data_sets], rows)
@@ -126,8 +130,8 @@ def _measured(cells: Sequence[Cell]) -> list[Cell]:
     return [cell for cell in cells if "problem" not in cell]
 
 
-def _groups(cells: Sequence[Cell], key: str) -> dict[str, list[Cell]]:
-    found: dict[str, list[Cell]] = {}
+def _groups(cells: Sequence[Cell], key: str) -> dict[Any, list[Cell]]:
+    found: dict[Any, list[Cell]] = {}
     for cell in cells:
         found.setdefault(cell[key], []).append(cell)
     return found

@@ -297,10 +297,14 @@ def asking_of(
             may_search=may_search,
             hidden=hidden,
         )
-    if how != PromptSettings() or joint or hidden is not None:
+    if hidden is not None:
         raise InvalidArgumentError(
-            f"a decision model of type {decision_model.type} has its own prompts, labels, orders, "
-            "scoring and head; omit these settings"
+            f"the method head is not available for a decision model of type {decision_model.type}"
+        )
+    if how != PromptSettings() or joint:
+        raise InvalidArgumentError(
+            f"a decision model of type {decision_model.type} has its own prompts, labels, orders "
+            "and scoring; omit these settings"
         )
     return ModelAsking(
         session, decision_model, given, questions, option_mass=option_mass, stream=stream

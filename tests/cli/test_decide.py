@@ -279,6 +279,7 @@ def test_prompt_and_scoring_options_are_passed_to_the_model(eliza: Run, model: F
                 "prior": "none",
                 "option_mass": True,
                 "abstain_below": 0.4,
+                "abstain": None,
                 "think": 5,
             },
         )

@@ -238,7 +238,7 @@ def test_calibrate_and_evaluate_resolve_auto_settings(
         (plain_model, ("plain", "question-first", "options")),
         (tiny_model, ("chat", "input-first", "none")),
     ):
-        calibration = calibrate(model, {"team": TEAM}, examples)
+        calibration = calibrate(model, {"team": TEAM}, examples, method="temperature")
         report = evaluate(model, {"team": TEAM}, examples)
         for each in (calibration, report):
             assert (each.prompt_format, each.prompt_order, each.prior) == expected

@@ -330,7 +330,7 @@ def nll_of(calibration: Calibration, model: ScriptedModel, y: NDArray[np.intp]) 
 def test_a_model_with_tripled_scores_gets_temperature_3(scripted_model: MakeModel) -> None:
     z, y = drawn(2000, 3)
     model = scripted_model(3.0 * z)
-    calibration = calibrate(model, TONE, examples_of(y))
+    calibration = calibrate(model, TONE, examples_of(y), method="temperature")
     (fitted,) = calibration.questions
     assert fitted.temperature == pytest.approx(3.0, rel=0.1)
     assert fitted.temperature == fit_temperature(log_softmax(3.0 * z), y)
@@ -496,7 +496,9 @@ def test_a_method_asks_only_the_inputs_it_needs(scripted_model: MakeModel) -> No
         assert [call[0] for call in model.calls] == [asked, plain][: 1 + bool(plain)]
         assert {call[2] for call in model.calls} == {whole}
     model = scripted_model(z)
-    assert calibrate(model, TONE, examples_of(y), rule="mean").needs_whole_rows
+    assert calibrate(
+        model, TONE, examples_of(y), method="temperature", rule="mean"
+    ).needs_whole_rows
     assert model.calls[0][2]
 
 
@@ -511,7 +513,11 @@ def test_an_example_is_asked_only_the_questions_it_answers(scripted_model: MakeM
         examples.append((str(3 * i + 2), {}))
     counts: list[tuple[int, int | None]] = []
     calibration = calibrate(
-        model, [URGENT, other], examples, progress=lambda done, n: counts.append((done, n))
+        model,
+        [URGENT, other],
+        examples,
+        method="temperature",
+        progress=lambda done, n: counts.append((done, n)),
     )
     assert [each.n_examples for each in calibration.questions] == [20, 10]
     by_questions = {tuple(call[1]): call[0] for call in model.calls}
@@ -530,7 +536,7 @@ def test_each_label_is_calibrated_on_its_own(scripted_model: MakeModel) -> None:
     z, y = drawn(LEAST_EXAMPLES, 2)
     examples = [(str(i), {"topics": ["sport"] if right else []}) for i, right in enumerate(y)]
     model = scripted_model(z)
-    calibration = calibrate(model, TOPICS, examples)
+    calibration = calibrate(model, TOPICS, examples, method="temperature")
     assert len(calibration.questions) == 2
     calibration.check(fingerprint_of(model), [TOPICS], PromptSettings())
     calibration.check(fingerprint_of(model), TOPICS.predicates, PromptSettings())
@@ -559,7 +565,7 @@ def test_unknown_methods_and_rules_are_rejected(scripted_model: MakeModel) -> No
 
 def fitted_on(model: ScriptedModel, **more: Any) -> Calibration:
     _, y = drawn(LEAST_EXAMPLES, 3)
-    return calibrate(model, TONE, examples_of(y), **more)
+    return calibrate(model, TONE, examples_of(y), **{"method": "temperature", **more})
 
 
 def write(given: str, asked: Any) -> str:

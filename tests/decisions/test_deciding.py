@@ -682,7 +682,9 @@ def test_a_calibration_stores_all_settings_of_the_prompts(model: Model, tmp_path
         "prior": "options",
     }
     path = tmp_path / "team.json"
-    calibrate(model, TEAM, FITTED, prompt_examples=SHOWN, **settings).save(path)
+    calibrate(model, TEAM, FITTED, method="temperature", prompt_examples=SHOWN, **settings).save(
+        path
+    )
     calibration = Calibration.load(path)
     assert {name: getattr(calibration, name) for name in settings} == settings
     assert calibration.questions[0].examples == (("I paid twice.", 1), ("A car, please.", 2))
@@ -711,6 +713,7 @@ def test_a_calibration_rejects_other_settings_of_the_prompts(
         tiny_model,
         TEAM,
         FITTED,
+        method="temperature",
         prompt_examples=SHOWN,
         prompt_order="input-first",
         prompt_format="plain",

@@ -228,7 +228,7 @@ def test_a_calibration_improves_held_out_metrics(method: Any, scripted_model: Ma
 def test_a_calibration_with_other_settings_is_rejected(scripted_model: MakeModel) -> None:
     outputs, examples = drawn(20)
     model = scripted_model(outputs)
-    calibration = calibrate(model, TONE, examples)
+    calibration = calibrate(model, TONE, examples, method="temperature")
     for more, reason in (
         ({"orders": 2}, "another number of orders"),
         ({"rule": "mean"}, "another rule: expected 'legal', got 'mean'"),
@@ -242,7 +242,9 @@ def test_a_calibration_with_other_settings_is_rejected(scripted_model: MakeModel
 def test_a_calibration_provides_the_settings_of_the_prompts(scripted_model: MakeModel) -> None:
     outputs, examples = drawn(20)
     model = scripted_model(outputs)
-    calibration = calibrate(model, TONE, examples, rule="bytes", labels="letters", orders=3)
+    calibration = calibrate(
+        model, TONE, examples, method="temperature", rule="bytes", labels="letters", orders=3
+    )
     report = evaluate(model, TONE, examples, calibration=calibration)
     assert (report.rule, report.labels, report.orders) == ("bytes", "letters", 3)
     log_p = [
@@ -412,8 +414,10 @@ def test_long_examples_are_skipped_with_on_skip(small_model: Model) -> None:
     assert report.overall.n == len(without) == 10
     alone = evaluate(small_model, URGENT, without)
     assert report.overall.nll == pytest.approx(alone.overall.nll, abs=1e-6)
-    fitted = calibrate(small_model, URGENT, MANY, on_skip=lambda place, why: None)
-    same = calibrate(small_model, URGENT, without)
+    fitted = calibrate(
+        small_model, URGENT, MANY, method="temperature", on_skip=lambda place, why: None
+    )
+    same = calibrate(small_model, URGENT, without, method="temperature")
     assert fitted.questions[0].n_examples == 10
     assert fitted.questions[0].temperature == pytest.approx(same.questions[0].temperature, rel=1e-4)
 

@@ -287,7 +287,7 @@ def test_unknown_fields_of_actions_are_ignored(tiny_model: Model) -> None:
 @pytest.fixture(scope="module")
 def calibration(tiny_model: Model) -> Calibration:
     examples = [(f"input {i}", {"0": i % 3 > 0}) for i in range(12)]
-    return calibrate(tiny_model, [Predicate("Is it so?")], examples)
+    return calibrate(tiny_model, [Predicate("Is it so?")], examples, method="temperature")
 
 
 @pytest.mark.parametrize("as_path", [str, Path])

@@ -285,7 +285,7 @@ def of_decisions(model: Model) -> Iterator[Subject]:
     question = decisions.Predicate("Is it so?")
     examples = [(f"input {i}", {"0": True}) for i in range(10)]
     decision = model.decide("hello", QUESTIONS)
-    calibration = decisions.calibrate(model, [question], examples)
+    calibration = decisions.calibrate(model, [question], examples, method="temperature")
     calibration.save("calibration.json")
     report = decisions.evaluate(model, [question], examples)
     scores = QuestionScores((OptionScores(np.log([0.25, 0.75])),))

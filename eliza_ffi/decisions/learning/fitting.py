@@ -78,7 +78,7 @@ def calibrate(
     questions: Any,
     examples: Iterable[tuple[Any, Any]],
     *,
-    method: CalibrationMethod | Literal["auto"] = "temperature",
+    method: CalibrationMethod | Literal["auto"] = "auto",
     rule: Rule = "legal",
     strength: float = 1.0,
     risk: float | None = None,
