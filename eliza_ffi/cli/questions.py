@@ -30,7 +30,9 @@ __all__ = [
     "add_question_arguments",
     "add_table_arguments",
     "read_asking",
+    "read_calibration",
     "read_examples_file",
+    "read_question_file",
     "read_questions",
     "read_table",
 ]
@@ -190,13 +192,23 @@ def read_questions(arguments: argparse.Namespace) -> tuple[Question, ...]:
         return _from_options(parts)
     if parts:
         raise UsageError(f"--{parts[0][0]} cannot be combined with --questions")
-    path = Path(arguments.questions)
+    return read_question_file(Path(arguments.questions))
+
+
+def read_question_file(path: Path) -> tuple[Question, ...]:
+    """Return the questions of a file."""
     try:
         return as_questions(_unwrapped(_read_file(path)))
     except NotSupportedError:
         raise
     except (InvalidArgumentError, ValueError, RecursionError) as error:
         raise InvalidArgumentError(f"{path}: {error}") from error
+
+
+def read_calibration(path: str | Path) -> Calibration:
+    """Return the calibration of a file."""
+    check_utf8(read_bytes(str(path)), str(path))
+    return Calibration.load(path)
 
 
 def read_asking(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -206,9 +218,7 @@ def read_asking(arguments: argparse.Namespace) -> dict[str, Any]:
         raise UsageError(f"--orders must be 1 or more, got {arguments.orders}")
     if arguments.n_slots == 0:
         raise UsageError("--n-slots must be 1 or more, got 0")
-    if path is not None:
-        check_utf8(read_bytes(path), path)
-    calibration = None if path is None else Calibration.load(path)
+    calibration = None if path is None else read_calibration(path)
     rule_of(calibration, arguments.scoring)
     return {
         "labels": arguments.labels,

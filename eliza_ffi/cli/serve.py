@@ -9,21 +9,24 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 from .._resources import default_model_path
 from ..errors import InvalidArgumentError, NotSupportedError
 from ..hub import HubName, read_name
-from ..serve.settings import ServeSettings
-from .console import UsageError, add_model_arguments, open_model, whole_number
+from ..serve.settings import QuestionSet, ServeSettings
+from .console import UsageError, add_model_arguments, open_model, probability, whole_number
 from .files import read_text
-from .questions import add_asking_arguments, read_asking
+from .questions import add_asking_arguments, read_asking, read_calibration, read_question_file
 
 __all__ = ["add_serve_arguments", "run_serve"]
 
 KEY_VARIABLE = "ELIZA_API_KEY"
 """The environment variable that may hold an API key."""
+
+T = TypeVar("T")
 
 NEEDED = (
     "starlette",
@@ -110,6 +113,38 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="accept this host name besides localhost; repeat for more",
     )
+    group = parser.add_argument_group(
+        "named questions",
+        "A request to /v1/decisions or /v1/systemone with the name as `model` needs no questions. "
+        "The name is that of the file, up to the first dot: tickets.json and "
+        "tickets.calibration.json belong together. A calibration alone contains its questions.",
+    )
+    group.add_argument(
+        "--questions",
+        action="append",
+        dest="question_files",
+        metavar="FILE",
+        help="questions; repeat for more",
+    )
+    group.add_argument(
+        "--calibration",
+        action="append",
+        dest="calibration_files",
+        metavar="FILE",
+        help="a file written by eliza-ffi calibrate; repeat for more",
+    )
+    group.add_argument(
+        "--abstain-below",
+        type=probability,
+        default=0.0,
+        metavar="P",
+        help="abstain if the most probable answer has a probability below P (default: 0)",
+    )
+    group.add_argument(
+        "--abstain",
+        choices=("risk",),
+        help="abstain if an answer is not certified; requires calibrations with a --risk",
+    )
     add_asking_arguments(parser)
     add_model_arguments(parser)
 
@@ -169,6 +204,7 @@ def _settings(arguments: argparse.Namespace) -> ServeSettings:
     model = read_name(arguments.model or default_model_path())
     name = str(model) if isinstance(model, HubName) else Path(model).stem
     keys = _keys(arguments)
+    asking = read_asking(arguments)
     try:
         return ServeSettings(
             name=name if arguments.alias is None else arguments.alias,
@@ -181,10 +217,38 @@ def _settings(arguments: argparse.Namespace) -> ServeSettings:
             n_waiting=arguments.queue,
             deadline=arguments.deadline,
             logs_requests=arguments.log_requests,
-            asking=read_asking(arguments),
+            asking=asking,
+            sets=_sets(arguments, asking),
         )
     except InvalidArgumentError as error:
         raise UsageError(str(error)) from None
+
+
+def _sets(arguments: argparse.Namespace, asking: Mapping[str, Any]) -> dict[str, QuestionSet]:
+    """Return the named sets of questions."""
+    questions = _by_name(arguments.question_files, read_question_file)
+    calibrations = _by_name(arguments.calibration_files, read_calibration)
+    without = [name for name in questions if name not in calibrations]
+    if arguments.abstain is not None and without:
+        raise UsageError(f"--abstain risk requires a --calibration for the set {without[0]!r}")
+    own = {"abstain_below": arguments.abstain_below, "abstain": arguments.abstain}
+    sets = {}
+    for name in dict.fromkeys((*questions, *calibrations)):
+        calibration = calibrations.get(name)
+        asked = questions[name] if calibration is None or name in questions else calibration.asked
+        sets[name] = QuestionSet(name, asked, {**asking, **own, "calibration": calibration})
+    return sets
+
+
+def _by_name(paths: Sequence[str] | None, read: Callable[[Path], T]) -> dict[str, T]:
+    """Read files, and map the names of their sets to their contents."""
+    found: dict[str, T] = {}
+    for path in map(Path, paths or ()):
+        name = path.name.partition(".")[0]
+        if name in found:
+            raise UsageError(f"two files are named {name!r}: {path} and another one")
+        found[name] = read(path)
+    return found
 
 
 def _keys(arguments: argparse.Namespace) -> tuple[str, ...]:

@@ -14,6 +14,8 @@ from starlette.types import ASGIApp
 
 from .. import __version__
 from ..async_model import AsyncModel
+from ..decisions.answers import name_of
+from ..terminal import counted
 from .admission import Admission
 from .chat import CHAT
 from .completions import COMPLETIONS
@@ -68,21 +70,30 @@ def make_app(
     serving = Serving(model, settings, admission, metrics, fingerprint, generates, n_ctx)
     document = openapi_document(ENDPOINTS)
     started = int(time.time())
-    facts = {"id": settings.name, "object": "model", "created": started, "owned_by": "eliza-ffi"}
-    named = {
-        "name": settings.name,
-        "description": model.session.describe().get("model", {}).get("description", ""),
-        "release_date": time.strftime("%Y-%m-%d", time.gmtime(started)),
+    description = model.session.describe().get("model", {}).get("description", "")
+    described = {settings.name: description} | {
+        each.name: f"{counted(len(each.questions), 'question')}: "
+        + ", ".join(name_of(question.name, i) for i, question in enumerate(each.questions))
+        for each in settings.sets.values()
     }
+    facts = {
+        name: {"id": name, "object": "model", "created": started, "owned_by": "eliza-ffi"}
+        for name in described
+    }
+    date = time.strftime("%Y-%m-%d", time.gmtime(started))
+    named = [
+        {"name": name, "description": text, "release_date": date}
+        for name, text in described.items()
+    ]
 
     async def list_models(_: Request) -> Response:
-        return JSONResponse({"object": "list", "data": [facts], "models": [named]})
+        return JSONResponse({"object": "list", "data": [*facts.values()], "models": named})
 
     async def describe_model(request: Request) -> Response:
         name = request.path_params["name"]
-        if name != settings.name:
+        if name not in facts:
             raise Refusal(404, f"unknown model: {name!r}", "model_not_found", "model")
-        return JSONResponse(facts)
+        return JSONResponse(facts[name])
 
     async def health(_: Request) -> Response:
         admission.check_open()
@@ -116,8 +127,8 @@ def make_app(
         },
     )
     app.router.redirect_slashes = False
-    counted = [route.path for route in routes if "{" not in route.path]
-    return Measured(Guard(app, settings), metrics, counted)
+    paths = [route.path for route in routes if "{" not in route.path]
+    return Measured(Guard(app, settings), metrics, paths)
 
 
 def admission_for(model: AsyncModel, settings: ServeSettings) -> Admission:

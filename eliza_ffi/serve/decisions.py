@@ -25,6 +25,7 @@ from ..errors import InvalidArgumentError
 from .endpoint import Endpoint, Running
 from .fields import BY_TYPE, Body, NoEffect, NotBlank, StringOrArray, by_kind
 from .refusals import SYSTEMONE_PATH, Refusal, unfit
+from .settings import QuestionSet, ServeSettings
 
 __all__ = [
     "DECISIONS",
@@ -81,6 +82,11 @@ def _read_questions(given: Any, check: Callable[[Any], Any]) -> Any:
 def _media(status: int, message: str, field: ValidationInfo) -> Refusal:
     code = "not_supported" if status == 501 else "invalid_value"
     return Refusal(status, message, code, field.field_name)
+
+
+_FROM_SET = "They may be left out if `model` names a set of questions of the server."
+
+_NONE: Any = None  # not a value of the field: null is an error
 
 
 class _Asking(Body):
@@ -243,13 +249,13 @@ class DecisionsRequest(_Asking):
         Field(
             min_length=1,
             max_length=MAX_QUESTIONS,
-            description="The names of questions must be unique; the default name of a question is "
-            "its index. The values of options and the labels of levels must be unique within a "
-            "question. Every label of a question of the type `labels` counts as a question, and "
-            f"`none` counts as an option ({MAX_OPTIONS} at most).",
+            description=f"{_FROM_SET} The names of questions must be unique; the default name of a "
+            "question is its index. The values of options and the labels of levels must be unique "
+            "within a question. Every label of a question of the type `labels` counts as a "
+            f"question, and `none` counts as an option ({MAX_OPTIONS} at most).",
         ),
         WrapValidator(_read_questions),
-    ]
+    ] = _NONE
     prompt_cache_key: NoEffect
     prompt_cache_options: NoEffect
     safety_identifier: NoEffect
@@ -384,10 +390,10 @@ class SystemoneRequest(_Asking):
         Field(
             min_length=1,
             max_length=MAX_QUESTIONS,
-            description="the questions, with their ids as keys",
+            description=f"The questions, with their ids as keys. {_FROM_SET}",
         ),
         WrapValidator(_read_questions),
-    ]
+    ] = _NONE
     images: NoMedia | None = None
     files: NoMedia | None = None
 
@@ -399,6 +405,9 @@ Probability: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 
 class _AnswerJson(TypedDict):
     option_mass: NotRequired[Probability]
+    abstained: NotRequired[bool]
+    certified: NotRequired[bool]
+    set: NotRequired[list[str | bool]]
 
 
 class _NamedJson(_AnswerJson):
@@ -466,6 +475,7 @@ class Timings(TypedDict):
 
 class _Decided(TypedDict):
     model: str
+    calibrated: NotRequired[bool]
     timings: NotRequired[Timings]
     prompts: NotRequired[list[str]]
 
@@ -512,7 +522,7 @@ async def _decisions(request: DecisionsRequest, running: Running) -> dict[str, A
     decision, more = await _decide(request, request.input, running)
     answers = [decisions_answer(answer) for answer in decision.answers]
     counts = token_usage(decision.usage.input_tokens, decision.usage.cached_tokens)
-    return {"model": running.settings.name, "answers": answers, "usage": counts, **more}
+    return {"answers": answers, "usage": counts, **more}
 
 
 async def _systemone(request: SystemoneRequest, running: Running) -> dict[str, Any]:
@@ -528,25 +538,27 @@ async def _systemone(request: SystemoneRequest, running: Running) -> dict[str, A
         for i, answer in enumerate(decision.answers)
     }
     counts = {"input_tokens": decision.usage.input_tokens, "output_tokens": 0}
-    return {"model": running.settings.name, "answers": answers, "usage": counts, **more}
+    return {"answers": answers, "usage": counts, **more}
 
 
 async def _decide(
     request: DecisionsRequest | SystemoneRequest, given: Any, running: Running
 ) -> tuple[Decision, dict[str, Any]]:
-    """Answer the questions of a request; return also the fields that `include` adds."""
-    settings = running.settings
+    """Answer the questions of a request; return also the other fields of the response."""
     include = request.include or ()
-    questions: Any = request.questions  # _read_questions has read them
+    asked = _asked_set(request, running.settings)
+    questions: Any = asked.questions
     decision = await running.model.decide(
         given,
         questions,
-        **settings.asking,
+        **asked.asking,
         option_mass="option_mass" in include,
         wait=running.deadline.left,
     )
     running.metrics.count_decision(questions, decision)
-    more: dict[str, Any] = {}
+    more: dict[str, Any] = {"model": asked.name}
+    if request.questions is None:
+        more["calibrated"] = decision.calibrated
     if "timings" in include:
         more["timings"] = {
             "passes": decision.usage.passes,
@@ -554,8 +566,25 @@ async def _decide(
             "queue_ms": round(running.waited * 1e3, 3),
         }
     if "prompts" in include:
-        more["prompts"] = await running.model.decision_prompts(given, questions, **settings.asking)
+        more["prompts"] = await running.model.decision_prompts(given, questions, **asked.asking)
     return decision, more
+
+
+def _asked_set(
+    request: DecisionsRequest | SystemoneRequest, settings: ServeSettings
+) -> QuestionSet:
+    """Return the questions of a request, or the set that it names."""
+    known = settings.sets.get(request.model or "")
+    if request.questions is not None:
+        if known is not None:
+            raise unfit("questions", f"the set {known.name!r} has its own; leave them out")
+        questions: Any = request.questions  # _read_questions has read them
+        return QuestionSet(settings.name, questions, settings.asking)
+    if known is None:
+        names = ", ".join(map(repr, settings.sets))
+        choose = f", or `model` must name a set of questions: {names}" if names else ""
+        raise unfit("questions", f"this field is missing{choose}")
+    return known
 
 
 def token_usage(n_input: int, n_cached: int, n_output: int = 0, n_reasoning: int = 0) -> TokenUsage:

@@ -16,7 +16,7 @@ import uvicorn
 
 from ..async_model import AsyncModel
 from ..decisions.questions import Predicate
-from ..errors import ElizaError
+from ..errors import ElizaError, InvalidArgumentError
 from ..model import Model
 from .admission import Admission
 from .app import admission_for, make_app
@@ -85,6 +85,8 @@ def listen(settings: ServeSettings) -> socket.socket:
 def check_model(model: Model, settings: ServeSettings) -> bool:
     """Make one decision with the server's settings, so that problems show before the first request.
 
+    It answers the named sets of questions, too. Their prompts are then in the KV cache.
+
     Returns
     -------
     bool
@@ -106,6 +108,12 @@ def check_model(model: Model, settings: ServeSettings) -> bool:
         if not _only_embeds(model):
             raise
         return False
+    for each in settings.sets.values():
+        try:
+            model.decide("A cat sat on the mat.", each.questions, **each.asking)
+        except InvalidArgumentError as error:
+            message = f"the set of questions {each.name!r}: {error}"
+            raise InvalidArgumentError(message) from error
     return True
 
 

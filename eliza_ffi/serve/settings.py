@@ -6,10 +6,29 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..decisions.questions import Question
 from ..errors import InvalidArgumentError
 from .hosts import allowed_host, allowed_origin, is_loopback
 
-__all__ = ["ServeSettings"]
+__all__ = ["QuestionSet", "ServeSettings"]
+
+
+@dataclass(frozen=True)
+class QuestionSet:
+    """Questions that the server knows, so that a request needs only the name and the input.
+
+    Attributes
+    ----------
+    name : str
+        What requests send as ``model``.
+    questions : tuple of Question
+    asking : mapping
+        Keyword arguments of :meth:`~eliza_ffi.Model.decide`, such as the calibration.
+    """
+
+    name: str
+    questions: tuple[Question, ...]
+    asking: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -41,6 +60,8 @@ class ServeSettings:
         Whether to log a line for each request. Failures are always logged.
     asking : mapping
         Settings for prompts and scoring: keyword arguments of :meth:`~eliza_ffi.Model.decide`.
+    sets : mapping of str to QuestionSet
+        The named sets of questions.
 
     Raises
     ------
@@ -60,6 +81,7 @@ class ServeSettings:
     deadline: float = 600.0
     logs_requests: bool = False
     asking: Mapping[str, Any] = field(default_factory=dict)
+    sets: Mapping[str, QuestionSet] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
@@ -69,6 +91,11 @@ class ServeSettings:
         if not 0.0 < self.deadline <= 86_400.0:
             raise InvalidArgumentError(
                 f"--deadline must be above 0 and at most 86400 seconds, got {self.deadline}"
+            )
+        if self.name in self.sets:
+            raise InvalidArgumentError(
+                f"a set of questions has the model's name {self.name!r}: rename its file, or give "
+                "--alias"
             )
         if any(not key.isascii() or not key.isprintable() or " " in key for key in self.keys):
             raise InvalidArgumentError("an API key must be printable ASCII without spaces")

@@ -284,6 +284,11 @@ class Calibration:
         )
 
     @property
+    def asked(self) -> tuple[AskedQuestion, ...]:
+        """The questions that it was fitted for. Labels are a predicate for each label."""
+        return tuple(_asked(each.question) for each in self.questions)
+
+    @property
     def can_certify(self) -> bool:
         """Whether it was fitted with a risk, so that answers can be certified."""
         return all(question.threshold is not None for question in self.questions)

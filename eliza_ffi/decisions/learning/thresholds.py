@@ -160,7 +160,7 @@ class CertifiedThreshold:
         if self.needed is None:
             advice = (
                 "No practical number of rows is enough at the observed error rate of the most "
-                "certain answers."
+                "certain answers. More examples for the fit, or a better model, can lower it."
             )
         elif not self.n:
             advice = f"At least {self.needed:,} rows are needed."

@@ -1,0 +1,183 @@
+"""Questions that the server knows by name, with their calibrations."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from served import DECISIONS, SYSTEMONE, Served, served
+
+from eliza_ffi import Model
+from eliza_ffi.decisions import Calibration, Choice, Predicate, calibrate
+
+TEAM = Choice("Which team?", {"billing": "payments", "technical": "the product"}, name="team")
+BILLING = ["I was charged twice", "Refund my money", "The invoice is wrong", "My card was declined"]
+TECHNICAL = ["The app crashes", "Error on startup", "I cannot log in", "The screen is blank"]
+EXAMPLES = [
+    (f"{text}{end}", team)
+    for end in (".", "!", " today.", " again.", " since May.", " - please help.")
+    for team, texts in (("billing", BILLING), ("technical", TECHNICAL))
+    for text in texts
+]
+OTHERS = {"urgent": {"type": "predicate", "instructions": "The writer needs an answer today."}}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, tiny_model: Model) -> Path:
+    """Return a folder with the questions ``others`` and the calibration ``tickets``."""
+    folder = tmp_path_factory.mktemp("sets")
+    (folder / "others.json").write_text(json.dumps(OTHERS))
+    calibration = calibrate(tiny_model, TEAM, EXAMPLES, method="head", risk=0.2)
+    calibration.save(folder / "tickets.calibration.json")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Served]:
+    files = str(folder / "others.json"), str(folder / "tickets.calibration.json")
+    with served("--questions", files[0], "--calibration", files[1]) as running:
+        yield running
+
+
+def post(server: Served, path: str, body: dict[str, Any]) -> httpx.Response:
+    return httpx.post(server.url + path, json=body, timeout=60)
+
+
+def test_a_calibrated_set_is_answered_by_its_name(
+    server: Served, tiny_model: Model, folder: Path
+) -> None:
+    text = "My card was charged again."
+    path = folder / "tickets.calibration.json"
+    expected = tiny_model.decide(text, TEAM, calibration=path)["team"]
+    response = post(server, DECISIONS, {"model": "tickets", "input": text}).json()
+    (answer,) = response["answers"]
+    assert (response["model"], response["calibrated"]) == ("tickets", True)
+    found = {each["value"]: each["probability"] for each in answer["probabilities"]}
+    assert found == pytest.approx(dict(expected.options), abs=1e-2)
+    assert answer["certified"] == expected.certified
+    assert answer["set"] == list(expected.set)
+    same = post(server, SYSTEMONE, {"model": "tickets", "state": text}).json()
+    assert same["calibrated"] is True
+    assert same["answers"]["team"]["probabilities"] == pytest.approx(found, abs=1e-2)
+
+
+def test_a_set_without_a_calibration_says_so(server: Served) -> None:
+    response = post(server, DECISIONS, {"model": "others", "input": "Call me now!"}).json()
+    assert response["calibrated"] is False
+    (answer,) = response["answers"]
+    assert (answer["type"], answer["name"]) == ("predicate", "urgent")
+    assert "certified" not in answer
+
+
+def test_other_requests_are_as_before(server: Served) -> None:
+    question = {"type": "predicate", "instructions": "It is about money."}
+    for model in ("any", None, "eliza-tiny"):
+        body = {"model": model, "input": "I was charged twice.", "questions": [question]}
+        response = post(server, DECISIONS, body).json()
+        assert response["model"] == "eliza-tiny"
+        assert "calibrated" not in response
+
+
+def test_the_prompts_of_a_set_are_in_the_cache_before_the_first_request(folder: Path) -> None:
+    path = str(folder / "tickets.calibration.json")
+    with served("--calibration", path) as running:
+        first = post(running, DECISIONS, {"model": "tickets", "input": "Hello, who is there?"})
+    usage = first.json()["usage"]
+    assert usage["input_tokens_details"]["cached_tokens"] >= 4
+    with served() as running:
+        question = {"type": "choice", "instructions": "Which team?", "choices": []}
+        question["choices"] = [{"value": "billing"}, {"value": "technical"}]
+        fresh = post(running, DECISIONS, {"input": "Hello", "questions": [question]})
+    assert fresh.json()["usage"]["input_tokens_details"]["cached_tokens"] <= 4
+
+
+def test_sets_are_listed_as_models(server: Served) -> None:
+    listed = httpx.get(f"{server.url}/v1/models").json()
+    assert [each["id"] for each in listed["data"]] == ["eliza-tiny", "others", "tickets"]
+    assert listed["models"][2]["description"] == "1 question: team"
+    assert httpx.get(f"{server.url}/v1/models/tickets").json()["id"] == "tickets"
+    assert httpx.get(f"{server.url}/v1/models/nothing").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "message"),
+    [
+        (
+            DECISIONS,
+            {"model": "nothing", "input": "x"},
+            400,
+            "questions: this field is missing, or `model` must name a set of questions: 'others', "
+            "'tickets'",
+        ),
+        (SYSTEMONE, {"state": "x"}, 422, "questions: this field is missing, or `model`"),
+        (
+            DECISIONS,
+            {"model": "tickets", "input": "x", "questions": [{**OTHERS["urgent"]}]},
+            400,
+            "questions: the set 'tickets' has its own; leave them out",
+        ),
+        (
+            DECISIONS,
+            {"model": "tickets", "input": "x", "questions": None},
+            400,
+            "questions: expected an array, got null",
+        ),
+    ],
+)
+def test_wrong_requests_are_named(
+    server: Served, path: str, body: dict[str, Any], status: int, message: str
+) -> None:
+    response = post(server, path, body)
+    assert response.status_code == status
+    assert response.json()["error"]["message"].startswith(message)
+
+
+def test_uncertain_answers_abstain(folder: Path, tiny_model: Model) -> None:
+    unsure = calibrate(tiny_model, TEAM, EXAMPLES, risk=0.001)
+    unsure.save(folder / "unsure.json")
+    path = str(folder / "unsure.json")
+    with served("--calibration", path, "--abstain", "risk") as running:
+        response = post(running, DECISIONS, {"model": "unsure", "input": "The app crashes."}).json()
+        listed = httpx.get(f"{running.url}/v1/models").json()
+    assert response["answers"][0]["abstained"] is True
+    assert response["answers"][0]["certified"] is False
+    assert [each["id"] for each in listed["data"]] == ["eliza-tiny", "unsure"]
+
+
+def test_wrong_files_are_named_at_the_start(folder: Path, tiny_model: Model) -> None:
+    def message(*options: str) -> str:
+        command = [sys.executable, "-m", "eliza_ffi", "serve", "--port", "0", *options]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        assert ended.returncode in (1, 2)
+        return ended.stderr
+
+    others, tickets = str(folder / "others.json"), str(folder / "tickets.calibration.json")
+    same = folder / "more"
+    same.mkdir(exist_ok=True)
+    (same / "others.toml").write_text('[urgent]\ntype = "predicate"\ninstructions = "It is so."\n')
+    assert "two files are named 'others'" in message(
+        "--questions", others, "--questions", str(same / "others.toml")
+    )
+    assert "--abstain risk requires a --calibration for the set 'others'" in message(
+        "--questions", others, "--abstain", "risk"
+    )
+    assert "has the model's name 'tickets'" in message(
+        "--calibration", tickets, "--alias", "tickets"
+    )
+    assert "not a usable calibration" in message("--calibration", others)
+    (same / "tickets.json").write_text(json.dumps(OTHERS))
+    assert "the set of questions 'tickets': the calibration is for another question" in message(
+        "--questions", str(same / "tickets.json"), "--calibration", tickets
+    )
+
+
+def test_a_calibration_has_its_questions(folder: Path) -> None:
+    calibration = Calibration.load(folder / "tickets.calibration.json")
+    assert calibration.asked == (TEAM,)
+    assert not isinstance(calibration.asked[0], Predicate)
