@@ -29,6 +29,10 @@ def rows(names: slice) -> list[tuple[str, str]]:
     return [(frame.format(name), kind) for frame in FRAMES for name, kind in pairs]
 
 
+ROUNDING = 0.03
+"""How much a probability may change if other requests share the forward pass: the embedded model's
+weights have few bits."""
+
 SEEN, UNSEEN = rows(slice(6)), rows(slice(6, None))
 
 
@@ -67,11 +71,18 @@ def test_all_ways_to_decide_give_the_same_probabilities(
     alone = [tiny_model.decide(each, KIND, calibration=fitted)["kind"] for each in inputs]
     together = tiny_model.decide_many(inputs, KIND, calibration=path)
     for one, many in zip(alone, together, strict=True):
-        assert one.distribution == pytest.approx(many["kind"].distribution, abs=1e-3)
-        assert one.set == many["kind"].set
+        assert one.distribution == pytest.approx(many["kind"].distribution, abs=ROUNDING)
     report = evaluate(tiny_model, KIND, UNSEEN, calibration=path)
-    right = [each.value == kind for each, (_, kind) in zip(alone, UNSEEN, strict=True)]
-    assert report.overall.accuracy == pytest.approx(np.mean(right))
+    (kind,) = report.questions
+    assert kind.probabilities == pytest.approx([each.probability for each in alone], abs=ROUNDING)
+    (question,) = fitted.questions
+    assert question.threshold is not None and question.threshold.threshold is not None
+    assert kind.certified is not None and kind.sets is not None
+    certified = kind.probabilities >= question.threshold.threshold
+    assert kind.certified.coverage == pytest.approx(certified.mean())
+    assert kind.certified.accuracy == (kind.right[certified].mean() if certified.any() else None)
+    assert 0 <= kind.sets.coverage <= 1 and 0 <= kind.sets.size <= 2
+    assert "of the answers are certified (with a probability of at least" in report.text()
     assert report.overall.flips is None  # a head sees no order of the options
 
 

@@ -11,7 +11,23 @@ from numpy.typing import NDArray
 from ..scoring import Array
 from .metrics import Bin, CoveragePoint
 
-__all__ = ["QuestionReport"]
+__all__ = ["QuestionReport", "SetReport"]
+
+
+@dataclass(frozen=True)
+class SetReport:
+    """Summarize the sets of options that may be right.
+
+    Attributes
+    ----------
+    coverage : float
+        The share of sets that contain the right option.
+    size : float
+        The mean number of options in a set.
+    """
+
+    coverage: float
+    size: float
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -48,6 +64,10 @@ class QuestionReport:
     bins : tuple of Bin
         The reliability diagram.
     coverage : tuple of CoveragePoint
+    certified : CoveragePoint or None
+        The answers above the certified threshold of the calibration. None without one.
+    sets : SetReport or None
+        The sets of options. None if the calibration has none.
     warnings : tuple of str
         What suggests that the prompt does not work; see :mod:`eliza_ffi.decisions.doubts`.
     probabilities : array, shape [n]
@@ -71,6 +91,8 @@ class QuestionReport:
     level_error: float | None
     bins: tuple[Bin, ...]
     coverage: tuple[CoveragePoint, ...]
+    certified: CoveragePoint | None = None
+    sets: SetReport | None = None
     warnings: tuple[str, ...]
     probabilities: Array = field(repr=False)
     right: NDArray[np.bool_] = field(repr=False)

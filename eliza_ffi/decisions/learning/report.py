@@ -37,7 +37,14 @@ from ..prompts import AskedQuestion, LabelStyle
 from ..questions import Score
 from ..scoring import Array, QuestionScores, Rule
 from ..wire import as_questions, question_to
-from .calibration import DEFAULT_PROMPT, Calibration, as_calibration, prompt_name, rule_of
+from .calibration import (
+    DEFAULT_PROMPT,
+    Calibration,
+    QuestionCalibration,
+    as_calibration,
+    prompt_name,
+    rule_of,
+)
 from .metrics import (
     accuracy,
     brier,
@@ -51,7 +58,7 @@ from .metrics import (
     reliability,
 )
 from .plot import draw_coverage, draw_reliability
-from .question_report import QuestionReport
+from .question_report import QuestionReport, SetReport
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -118,6 +125,7 @@ class DecisionReport:
             "Answers with at least this probability: their share of all answers, and their accuracy"
         )
         thresholds = [f"{point.threshold:g}" for point in self.overall.coverage]
+        risks = [line for each in self.questions if (line := _risk_line(each))]
         warnings = self.overall.warnings
         coverage_rows = [["question", *thresholds], *map(_coverage_row, shown)]
         return "\n".join(
@@ -128,6 +136,7 @@ class DecisionReport:
                 "",
                 wrap(coverage_caption, width),
                 text_table(coverage_rows, width=width),
+                *(f"\n{wrap(printable(line), width)}" for line in risks),
                 *(f"\n{wrap(printable(f'Warning: {reason}'), width)}" for reason in warnings),
             ]
         )
@@ -288,7 +297,10 @@ def evaluate(
         flips = _flips(scores[place], rule)
         targets = labelled.targets[asked_about[:, place], place]
         masses = [each.option_mass for each in asked_for if each.option_mass is not None]
-        reports.append(_question_report(name, question, log_p, targets, flips, bins, masses))
+        report = _question_report(name, question, log_p, targets, flips, bins, masses)
+        if calibration is not None:
+            report = _with_risk(report, calibration.questions[place], log_p, targets)
+        reports.append(report)
     return DecisionReport(
         model=fingerprint,
         rule=rule,
@@ -364,6 +376,24 @@ def _question_report(
     )
 
 
+def _with_risk(
+    report: QuestionReport,
+    fitted: QuestionCalibration,
+    log_p: Array,
+    targets: NDArray[np.intp],
+) -> QuestionReport:
+    """Add what the evaluated examples say about the certified threshold and the sets."""
+    certified, sets = None, None
+    if fitted.threshold is not None and fitted.threshold.threshold is not None:
+        least = [fitted.threshold.threshold]
+        (certified,) = coverage(report.probabilities, report.right, least)
+    if fitted.sets is not None:
+        found = fitted.sets.sets(np.exp(log_p))
+        has_right = [target in each for each, target in zip(found, targets.tolist(), strict=True)]
+        sets = SetReport(fmean(has_right), fmean(map(len, found)))
+    return replace(report, certified=certified, sets=sets)
+
+
 def _overall(reports: Sequence[QuestionReport], bins: int) -> QuestionReport:
     """Combine the reports of all questions into one."""
     n = sum(each.n for each in reports)
@@ -413,6 +443,21 @@ def _metrics_row(report: QuestionReport) -> list[str]:
         "-" if report.flips is None else f"{report.flips:.1%}",
         "-" if report.level_error is None else f"{report.level_error:.2f}",
     ]
+
+
+def _risk_line(report: QuestionReport) -> str:
+    """Return a sentence about the certified answers and the sets of a question."""
+    found = []
+    if (point := report.certified) is not None:
+        wrong = "" if point.accuracy is None else f", and {1 - point.accuracy:.1%} of these wrong"
+        least = f"with a probability of at least {point.threshold:g}"
+        found.append(f"{point.coverage:.1%} of the answers are certified ({least}){wrong}")
+    if (sets := report.sets) is not None:
+        found.append(
+            f"the sets have {sets.size:.2f} options on average, and {sets.coverage:.1%} of them "
+            "contain the right one"
+        )
+    return f"{report.name}: {'; '.join(found)}." if found else ""
 
 
 def _coverage_row(report: QuestionReport) -> list[str]:
