@@ -346,7 +346,7 @@ def _first_input(table: InputTable, column: str) -> Any:
 def _settings(arguments: argparse.Namespace, questions: Sequence[Question]) -> dict[str, Any]:
     """Return the keyword arguments for :meth:`Model.decide`."""
     return {
-        **read_asking(arguments),
+        **read_asking(arguments, arguments.calibration),
         "examples": read_examples_file(arguments, questions),
         "prior": arguments.prior,
         "option_mass": arguments.option_mass,

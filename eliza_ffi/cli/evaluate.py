@@ -60,7 +60,7 @@ def run_evaluate(arguments: argparse.Namespace) -> int:
     questions = read_questions(arguments)
     check_output(arguments)
     rows = read_labelled(arguments, questions)
-    asked = read_asking(arguments)
+    asked = read_asking(arguments, arguments.calibration)
     if arguments.plots is not None:
         load_matplotlib()  # fail now if it is missing, not after minutes of work
         Path(arguments.plots).mkdir(parents=True, exist_ok=True)

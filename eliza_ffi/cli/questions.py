@@ -211,9 +211,14 @@ def read_calibration(path: str | Path) -> Calibration:
     return Calibration.load(path)
 
 
-def read_asking(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Return the keyword arguments of `decide` for prompts and scoring; None = not given."""
-    path = getattr(arguments, "calibration", None)
+def read_asking(arguments: argparse.Namespace, path: str | None = None) -> dict[str, Any]:
+    """Return the keyword arguments of `decide` for prompts and scoring; None = not given.
+
+    Parameters
+    ----------
+    path
+        The file of a calibration.
+    """
     if arguments.orders is not None and arguments.orders < 1:
         raise UsageError(f"--orders must be 1 or more, got {arguments.orders}")
     if arguments.n_slots == 0:

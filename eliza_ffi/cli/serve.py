@@ -122,16 +122,14 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--questions",
         action="append",
-        dest="question_files",
         metavar="FILE",
-        help="questions; repeat for more",
+        help="read the questions from FILE (repeat for more)",
     )
     group.add_argument(
         "--calibration",
         action="append",
-        dest="calibration_files",
         metavar="FILE",
-        help="a file written by eliza-ffi calibrate; repeat for more",
+        help="apply this calibration, a file written by eliza-ffi calibrate (repeat for more)",
     )
     group.add_argument(
         "--abstain-below",
@@ -143,7 +141,7 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--abstain",
         choices=("risk",),
-        help="abstain if an answer is not certified; requires calibrations with a --risk",
+        help="abstain if an answer is not certified; requires a calibration with a --risk",
     )
     add_asking_arguments(parser)
     add_model_arguments(parser)
@@ -226,8 +224,8 @@ def _settings(arguments: argparse.Namespace) -> ServeSettings:
 
 def _sets(arguments: argparse.Namespace, asking: Mapping[str, Any]) -> dict[str, QuestionSet]:
     """Return the named sets of questions."""
-    questions = _by_name(arguments.question_files, read_question_file)
-    calibrations = _by_name(arguments.calibration_files, read_calibration)
+    questions = _by_name(arguments.questions, read_question_file)
+    calibrations = _by_name(arguments.calibration, read_calibration)
     without = [name for name in questions if name not in calibrations]
     if arguments.abstain is not None and without:
         raise UsageError(f"--abstain risk requires a --calibration for the set {without[0]!r}")

@@ -294,7 +294,8 @@ def test_a_calibration_is_read_and_rejects_another_rule(
         model="any", rule="mean", labels="letters", orders=2, prompt="default", questions=()
     ).save(path)
     command = ["decide", "--input", "x", *AS_OPTIONS, "--calibration", str(path)]
-    calibration = read_asking(build_parser().parse_args(command))["calibration"]
+    arguments = build_parser().parse_args(command)
+    calibration = read_asking(arguments, arguments.calibration)["calibration"]
     assert (calibration.rule, calibration.labels, calibration.orders) == ("mean", "letters", 2)
     message = eliza(*command, "--scoring", "legal", code=1).err
     assert "the calibration is for another rule: expected 'mean', got 'legal'" in message
