@@ -30,6 +30,25 @@ TEST(Threads, StreamsOfOneContextDoNotDisturbEachOther) {
     EXPECT_EQ(together, alone);
 }
 
+TEST(Threads, DescribeTheLibraryAtTheSameTime) {
+    const auto description = [] {
+        ErrorText json, error;
+        EXPECT_EQ(eliza_inference_describe(nullptr, json.out(), error.out()), 0) << error.text();
+        return json.text();
+    };
+    const std::string alone = description();
+    constexpr int n_threads = 4, n_calls = 2000;
+    std::atomic<int> n_same{0};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < n_threads; ++i) {
+        threads.emplace_back([&] {
+            for (int call = 0; call < n_calls; ++call) n_same += description() == alone ? 1 : 0;
+        });
+    }
+    for (std::thread & thread : threads) thread.join();
+    EXPECT_EQ(n_same, n_threads * n_calls);
+}
+
 TEST(Threads, ASecondCallOnOneStreamFailsAndTheFirstContinues) {
     const ContextHandle context = create();
     eliza_llm_stream_config_t cfg = config();

@@ -83,6 +83,13 @@ Json adapters(const Model & model) {
     return list;
 }
 
+// llama.cpp writes this text into a static string on every call. Two threads that did so at the same time would corrupt
+// the heap, so it is called once. The copy is leaked: threads may still run when the process ends.
+const std::string & system_info() {
+    static const auto & text = *new std::string(llama_print_system_info());
+    return text;
+}
+
 Json library_facts(int32_t n_threads) {
     init_backend();
     Json facts = Json::object();
@@ -92,7 +99,7 @@ Json library_facts(int32_t n_threads) {
     llama_cpp.add("version", llama_version());
     llama_cpp.add("commit", ELIZA_LLAMA_CPP_COMMIT);
     facts.add("backend", ELIZA_BACKEND);
-    facts.add("system_info", llama_print_system_info());
+    facts.add("system_info", system_info());
     facts.add("threads", n_threads);
     if (const double quota = cpu_quota(); quota > 0.0) {
         facts.add("cpu_quota", quota);

@@ -104,8 +104,11 @@ void wait_for_ever_if_ending() {
 void end_all_work() {
     constexpr std::chrono::milliseconds step{1};
     constexpr int most_steps = 2000;  // exit() may have been called by a thread in the middle of work
-    exiting_thread = std::this_thread::get_id();
-    is_ending = true;
+    // Registered several times. After the first call, other threads read exiting_thread.
+    if (!is_ending) {
+        exiting_thread = std::this_thread::get_id();
+        is_ending = true;
+    }
     for (int i = 0; i < most_steps && n_working > 0; ++i) {
         std::this_thread::sleep_for(step);
     }

@@ -20,7 +20,8 @@ constexpr size_t longest_breaker = 40;
 constexpr int32_t max_int = std::numeric_limits<int32_t>::max();
 
 const std::vector<std::pair<const char *, SamplerKind>> & kinds() {
-    static const std::vector<std::pair<const char *, SamplerKind>> names = {
+    // Leaked: threads may still run when the process ends.
+    static const auto & names = *new std::vector<std::pair<const char *, SamplerKind>>{
         {"penalties", SamplerKind::penalties},
         {"dry", SamplerKind::dry},
         {"top_n_sigma", SamplerKind::top_n_sigma},
@@ -161,7 +162,8 @@ Param text(const char * key, std::string SamplingParams::*member) {
 
 const std::vector<Param> & table() {
     using P = SamplingParams;
-    static const std::vector<Param> params = {
+    // Leaked: threads may still run when the process ends.
+    static const auto & params = *new std::vector<Param>{
         {"preset", "greedy, balanced, creative, very-creative or code", set_preset},
         {"samplers", "",
          [](P & p, const std::string & v) {

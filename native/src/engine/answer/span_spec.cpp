@@ -63,9 +63,10 @@ std::vector<std::string> parse_choices(const Json & array) {
 }
 
 void check_members(const Json & span) {
-    static const std::set<std::string> known = {"before",     "after",    "choices",     "json",  "dfa",
-                                                "grammar",    "depth",    "temperature", "top_k", "top_p",
-                                                "max_tokens", "logprobs", "heal"};
+    // Leaked: threads may still run when the process ends.
+    static const auto & known =
+        *new std::set<std::string>{"before",      "after", "choices", "json",       "dfa",      "grammar", "depth",
+                                   "temperature", "top_k", "top_p",   "max_tokens", "logprobs", "heal"};
     if (!span.is_object()) {
         throw invalid_argument("span: expected an object, found " + kind_of(span));
     }

@@ -22,7 +22,8 @@ constexpr int32_t max_ctx = 1 << 24;
 
 const std::vector<Option> & table() {
     using S = ContextStage;
-    static const std::vector<Option> options = {
+    // Leaked: threads may still run when the process ends.
+    static const auto & options = *new std::vector<Option>{
         {"n_gpu_layers", S::created, "-1 (all) or a number of layers",
          [](Options & o, const std::string & v) { return parse_number(v, -1, max_int, o.n_gpu_layers); }},
         {"use_mmap", S::created, "0 or 1",

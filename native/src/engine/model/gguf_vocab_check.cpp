@@ -9,7 +9,8 @@ namespace {
 
 using Tokens = std::vector<std::string_view>;
 
-const std::string tokens_key = "tokenizer.ggml.tokens";
+// Leaked: threads may still run when the process ends.
+const std::string & tokens_key = *new std::string("tokenizer.ggml.tokens");
 
 std::string quoted(std::string_view text) {
     constexpr size_t most = 40;

@@ -211,12 +211,13 @@ void PassQueue::lead(std::unique_lock<std::mutex> & lock, PassRequest & me) {
     const int64_t start = llama_time_us();
     Wakes wakes;
     std::vector<PassRequest *> held;
+    PassScheduler::Pass pass{};  // not inside the try block: after an exception, running_ still points to it
     const bool may_evict = start - last_progress_us_ > most_idle_us;
     try {
         wakes.reserve(waiting_.size());  // now, because nothing may throw once requests are held
         held = hold_candidates();
         lock.unlock();
-        const PassScheduler::Pass pass = scheduler_.select(held, may_evict);
+        pass = scheduler_.select(held, may_evict);
         lock.lock();
         runner_.clear_stop();
         running_ = &pass;
