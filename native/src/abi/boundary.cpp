@@ -59,15 +59,13 @@ std::string StreamEntry::last_error() {
     return error_;
 }
 
-HandleTable<InferenceContext, EliInferenceContext> & contexts() {
-    static auto & table = *new HandleTable<InferenceContext, EliInferenceContext>;
-    return table;
-}
+// Static objects as described in platform/process.h.
+static auto & all_contexts = *new HandleTable<InferenceContext, EliInferenceContext>;
+static auto & all_streams = *new HandleTable<StreamEntry, EliLlmStream>;
 
-HandleTable<StreamEntry, EliLlmStream> & streams() {
-    static auto & table = *new HandleTable<StreamEntry, EliLlmStream>;
-    return table;
-}
+HandleTable<InferenceContext, EliInferenceContext> & contexts() { return all_contexts; }
+
+HandleTable<StreamEntry, EliLlmStream> & streams() { return all_streams; }
 
 char * new_c_string(const std::string & text) {
     char * copy = static_cast<char *>(std::malloc(text.size() + 1));

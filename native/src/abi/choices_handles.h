@@ -10,13 +10,11 @@
 
 namespace eliza {
 
-inline HandleTable<const PreparedChoices, EliChoices> & choices_handles() {
-    static auto & table = *new HandleTable<const PreparedChoices, EliChoices>;
-    return table;
-}
+// A static object as described in platform/process.h.
+inline auto & choices_handles = *new HandleTable<const PreparedChoices, EliChoices>;
 
 inline std::shared_ptr<const PreparedChoices> require_choices(EliChoices * handle) {
-    return require_object(choices_handles(), handle, "the choices are NULL",
+    return require_object(choices_handles, handle, "the choices are NULL",
                           "the choices are freed, or their handle is invalid");
 }
 

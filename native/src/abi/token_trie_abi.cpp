@@ -35,7 +35,7 @@ EliChoices * eliza_inference_prepare_choices(EliInferenceContext * ctx, const ch
         const auto texts = parse_strings(require_text(json_array_of_strings, len, "json_array_of_strings"), "choices");
         const auto prepared = context.prepare_choices(texts);
         write_if_asked(longest_out, prepared->longest());
-        handle = choices_handles().add(prepared);
+        handle = choices_handles.add(prepared);
         return ELIZA_OK;
     });
     return handle;
@@ -47,13 +47,13 @@ EliChoices * eliza_inference_prepare_token_trie(EliInferenceContext * ctx, const
     with_context(ctx, err, [&](InferenceContext & context) {
         const auto prepared = context.prepare_payload(require_text(payload, len, "payload"));
         write_if_asked(longest_out, prepared->longest());
-        handle = choices_handles().add(prepared);
+        handle = choices_handles.add(prepared);
         return ELIZA_OK;
     });
     return handle;
 }
 
-void eliza_inference_free_choices(EliChoices * choices) { choices_handles().remove(choices); }
+void eliza_inference_free_choices(EliChoices * choices) { choices_handles.remove(choices); }
 
 int eliza_inference_set_choices(EliLlmStream * stream, EliChoices * choices, int mode) {
     return with_stream(stream, nullptr, [&](Stream & s) {

@@ -7,6 +7,7 @@
 #include "llama-model.h"
 #include "log.h"
 #include "platform/machine.h"
+#include "platform/process.h"
 
 namespace eliza {
 namespace {
@@ -83,11 +84,11 @@ Json adapters(const Model & model) {
     return list;
 }
 
-// llama.cpp writes this text into a static string on every call. Two threads that did so at the same time would corrupt
-// the heap, so it is called once. The copy is leaked: threads may still run when the process ends.
-const std::string & system_info() {
-    static const auto & text = *new std::string(llama_print_system_info());
-    return text;
+GlobalMutex system_info_mutex;  // llama.cpp writes the text into a static string
+
+std::string system_info() {
+    const std::lock_guard<GlobalMutex> lock(system_info_mutex);
+    return llama_print_system_info();
 }
 
 Json library_facts(int32_t n_threads) {

@@ -1,4 +1,8 @@
-// What changes for a process when it is forked.
+// What changes for a process when it is forked, and when it ends.
+//
+// **Static objects** that threads share are created while the library is loaded, not in the first call that uses them.
+// If a process is forked while a thread runs such a first call, its child would wait for this thread for ever. They are
+// never destroyed, because threads may still run when the process ends.
 #pragma once
 
 #include <cstdint>

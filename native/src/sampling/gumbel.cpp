@@ -20,6 +20,8 @@ constexpr float least = 1e-7f;
 
 float noise(float uniform) { return -std::log(-std::log(uniform)); }
 
+const float most_noise = noise(1.0f - least);
+
 struct GumbelSampler {
     uint32_t seed_offset;
     uint32_t position = 0;  // tokens accepted so far, which is the position of the next one
@@ -33,7 +35,6 @@ void accept(llama_sampler * sampler, llama_token) { ++self(sampler).position; }
 
 void apply(llama_sampler * sampler, llama_token_data_array * candidates) {
     const GumbelSampler & gumbel = self(sampler);
-    static const float most_noise = noise(1.0f - least);
     const auto score = [&](size_t i) {
         const llama_token_data & candidate = candidates->data[i];
         return candidate.logit +

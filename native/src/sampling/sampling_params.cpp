@@ -19,27 +19,24 @@ constexpr float largest = 1e6f;
 constexpr size_t longest_breaker = 40;
 constexpr int32_t max_int = std::numeric_limits<int32_t>::max();
 
-const std::vector<std::pair<const char *, SamplerKind>> & kinds() {
-    // Leaked: threads may still run when the process ends.
-    static const auto & names = *new std::vector<std::pair<const char *, SamplerKind>>{
-        {"penalties", SamplerKind::penalties},
-        {"dry", SamplerKind::dry},
-        {"top_n_sigma", SamplerKind::top_n_sigma},
-        {"top_k", SamplerKind::top_k},
-        {"typ_p", SamplerKind::typ_p},
-        {"top_p", SamplerKind::top_p},
-        {"min_p", SamplerKind::min_p},
-        {"xtc", SamplerKind::xtc},
-        {"temperature", SamplerKind::temperature},
-        {"infill", SamplerKind::infill},
-        {"adaptive_p", SamplerKind::adaptive_p},
-    };
-    return names;
-}
+// Static objects as described in platform/process.h.
+const auto & kinds = *new std::vector<std::pair<const char *, SamplerKind>>{
+    {"penalties", SamplerKind::penalties},
+    {"dry", SamplerKind::dry},
+    {"top_n_sigma", SamplerKind::top_n_sigma},
+    {"top_k", SamplerKind::top_k},
+    {"typ_p", SamplerKind::typ_p},
+    {"top_p", SamplerKind::top_p},
+    {"min_p", SamplerKind::min_p},
+    {"xtc", SamplerKind::xtc},
+    {"temperature", SamplerKind::temperature},
+    {"infill", SamplerKind::infill},
+    {"adaptive_p", SamplerKind::adaptive_p},
+};
 
 std::string kind_names() {
     std::string names;
-    for (const auto & [name, kind] : kinds()) {
+    for (const auto & [name, kind] : kinds) {
         names += (names.empty() ? "" : ", ") + std::string(name);
     }
     return names;
@@ -51,7 +48,7 @@ std::vector<SamplerKind> parse_order(const std::string & text) {
         const size_t end = std::min(text.find(';', begin), text.size());
         const std::string name = text.substr(begin, end - begin);
         SamplerKind kind{};
-        if (!parse_name(name, kinds(), kind)) {
+        if (!parse_name(name, kinds, kind)) {
             throw invalid_argument("samplers: \"" + name + "\" is not one of " + kind_names());
         }
         for (const SamplerKind earlier : order) {
@@ -160,75 +157,71 @@ Param text(const char * key, std::string SamplingParams::*member) {
             }};
 }
 
-const std::vector<Param> & table() {
-    using P = SamplingParams;
-    // Leaked: threads may still run when the process ends.
-    static const auto & params = *new std::vector<Param>{
-        {"preset", "greedy, balanced, creative, very-creative or code", set_preset},
-        {"samplers", "",
-         [](P & p, const std::string & v) {
-             p.order = parse_order(v);
-             return true;
-         }},
-        number("temperature", &P::temperature, 0.0f, largest, "0 (greedy) to 1000000"),
-        number("dynatemp_range", &P::dynatemp_range, 0.0f, largest, "0 (off) to 1000000"),
-        number("dynatemp_exponent", &P::dynatemp_exponent, 0.0f, largest, "0 to 1000000"),
-        number("top_k", &P::top_k, 0, max_int, "0 (off) to 2147483647"),
-        number("top_p", &P::top_p, 0.0f, 1.0f, "0 to 1 (off)"),
-        number("min_p", &P::min_p, 0.0f, 1.0f, "0 (off) to 1"),
-        number("typical_p", &P::typical_p, 0.0f, 1.0f, "0 to 1 (off)"),
-        number("top_n_sigma", &P::top_n_sigma, 0.0f, largest, "0 (off) to 1000000"),
-        number("xtc_probability", &P::xtc_probability, 0.0f, 1.0f, "0 (off) to 1"),
-        number("xtc_threshold", &P::xtc_threshold, 0.0f, 1.0f, "0 to 1; above 0.5 is off"),
-        number("repeat_last_n", &P::repeat_last_n, 0, 1 << 24, "0 (off) to 16777216 tokens"),
-        number("repeat_penalty", &P::repeat_penalty, 0.0f, largest, "0 or 1 (off) to 1000000"),
-        number("frequency_penalty", &P::frequency_penalty, -largest, largest, "-1000000 to 1000000"),
-        number("presence_penalty", &P::presence_penalty, -largest, largest, "-1000000 to 1000000"),
-        number("dry_multiplier", &P::dry_multiplier, 0.0f, largest, "0 (off) to 1000000"),
-        number("dry_base", &P::dry_base, 1.0f, largest, "1 to 1000000"),
-        number("dry_allowed_length", &P::dry_allowed_length, 0, max_int, "0 to 2147483647 tokens"),
-        number("dry_penalty_last_n", &P::dry_penalty_last_n, 0, 1 << 24, "0 (off) to 16777216 tokens"),
-        {"dry_sequence_breakers", "",
-         [](P & p, const std::string & v) {
-             p.dry_sequence_breakers = parse_breakers(v, "dry_sequence_breakers");
-             return true;
-         }},
-        number("mirostat", &P::mirostat, 0, 2, "0 (off), 1 or 2"),
-        number("mirostat_tau", &P::mirostat_tau, 0.0f, largest, "0 to 1000000"),
-        number("mirostat_eta", &P::mirostat_eta, 0.0f, 1.0f, "0 to 1"),
-        number("adaptive_target", &P::adaptive_target, -1.0f, 1.0f, "0 to 1, or below 0 (off)"),
-        number("adaptive_decay", &P::adaptive_decay, 0.0f, 0.99f, "0 to 0.99"),
-        {"logit_bias", "",
-         [](P & p, const std::string & v) {
-             p.logit_bias = parse_logit_bias(v);
-             return true;
-         }},
-        {"draw", "cdf or gumbel",
-         [](P & p, const std::string & v) {
-             return parse_name<Draw>(v, {{"cdf", Draw::cdf}, {"gumbel", Draw::gumbel}}, p.draw);
-         }},
-        {"seed", "random, or 0 to 4294967294",
-         [](P & p, const std::string & v) {
-             return parse_name<uint32_t>(v, {{"random", LLAMA_DEFAULT_SEED}}, p.seed) ||
-                    parse_number<uint32_t>(v, 0, LLAMA_DEFAULT_SEED - 1, p.seed);
-         }},
-        number("reasoning_budget", &P::reasoning_budget, -1, max_int, "-1 (no limit) to 2147483647 tokens"),
-        text("reasoning_start", &P::reasoning_start),
-        text("reasoning_end", &P::reasoning_end),
-        text("reasoning_message", &P::reasoning_message),
-        {"disable_thinking", "0 or 1",
-         [](P & p, const std::string & v) {
-             return parse_name<bool>(v, {{"0", false}, {"1", true}, {"false", false}, {"true", true}},
-                                     p.disable_thinking);
-         }},
-    };
-    return params;
-}
+using P = SamplingParams;
+
+const auto & table = *new std::vector<Param>{
+    {"preset", "greedy, balanced, creative, very-creative or code", set_preset},
+    {"samplers", "",
+     [](P & p, const std::string & v) {
+         p.order = parse_order(v);
+         return true;
+     }},
+    number("temperature", &P::temperature, 0.0f, largest, "0 (greedy) to 1000000"),
+    number("dynatemp_range", &P::dynatemp_range, 0.0f, largest, "0 (off) to 1000000"),
+    number("dynatemp_exponent", &P::dynatemp_exponent, 0.0f, largest, "0 to 1000000"),
+    number("top_k", &P::top_k, 0, max_int, "0 (off) to 2147483647"),
+    number("top_p", &P::top_p, 0.0f, 1.0f, "0 to 1 (off)"),
+    number("min_p", &P::min_p, 0.0f, 1.0f, "0 (off) to 1"),
+    number("typical_p", &P::typical_p, 0.0f, 1.0f, "0 to 1 (off)"),
+    number("top_n_sigma", &P::top_n_sigma, 0.0f, largest, "0 (off) to 1000000"),
+    number("xtc_probability", &P::xtc_probability, 0.0f, 1.0f, "0 (off) to 1"),
+    number("xtc_threshold", &P::xtc_threshold, 0.0f, 1.0f, "0 to 1; above 0.5 is off"),
+    number("repeat_last_n", &P::repeat_last_n, 0, 1 << 24, "0 (off) to 16777216 tokens"),
+    number("repeat_penalty", &P::repeat_penalty, 0.0f, largest, "0 or 1 (off) to 1000000"),
+    number("frequency_penalty", &P::frequency_penalty, -largest, largest, "-1000000 to 1000000"),
+    number("presence_penalty", &P::presence_penalty, -largest, largest, "-1000000 to 1000000"),
+    number("dry_multiplier", &P::dry_multiplier, 0.0f, largest, "0 (off) to 1000000"),
+    number("dry_base", &P::dry_base, 1.0f, largest, "1 to 1000000"),
+    number("dry_allowed_length", &P::dry_allowed_length, 0, max_int, "0 to 2147483647 tokens"),
+    number("dry_penalty_last_n", &P::dry_penalty_last_n, 0, 1 << 24, "0 (off) to 16777216 tokens"),
+    {"dry_sequence_breakers", "",
+     [](P & p, const std::string & v) {
+         p.dry_sequence_breakers = parse_breakers(v, "dry_sequence_breakers");
+         return true;
+     }},
+    number("mirostat", &P::mirostat, 0, 2, "0 (off), 1 or 2"),
+    number("mirostat_tau", &P::mirostat_tau, 0.0f, largest, "0 to 1000000"),
+    number("mirostat_eta", &P::mirostat_eta, 0.0f, 1.0f, "0 to 1"),
+    number("adaptive_target", &P::adaptive_target, -1.0f, 1.0f, "0 to 1, or below 0 (off)"),
+    number("adaptive_decay", &P::adaptive_decay, 0.0f, 0.99f, "0 to 0.99"),
+    {"logit_bias", "",
+     [](P & p, const std::string & v) {
+         p.logit_bias = parse_logit_bias(v);
+         return true;
+     }},
+    {"draw", "cdf or gumbel",
+     [](P & p, const std::string & v) {
+         return parse_name<Draw>(v, {{"cdf", Draw::cdf}, {"gumbel", Draw::gumbel}}, p.draw);
+     }},
+    {"seed", "random, or 0 to 4294967294",
+     [](P & p, const std::string & v) {
+         return parse_name<uint32_t>(v, {{"random", LLAMA_DEFAULT_SEED}}, p.seed) ||
+                parse_number<uint32_t>(v, 0, LLAMA_DEFAULT_SEED - 1, p.seed);
+     }},
+    number("reasoning_budget", &P::reasoning_budget, -1, max_int, "-1 (no limit) to 2147483647 tokens"),
+    text("reasoning_start", &P::reasoning_start),
+    text("reasoning_end", &P::reasoning_end),
+    text("reasoning_message", &P::reasoning_message),
+    {"disable_thinking", "0 or 1",
+     [](P & p, const std::string & v) {
+         return parse_name<bool>(v, {{"0", false}, {"1", true}, {"false", false}, {"true", true}}, p.disable_thinking);
+     }},
+};
 
 }  // namespace
 
 const char * sampler_name(SamplerKind kind) {
-    for (const auto & [name, each] : kinds()) {
+    for (const auto & [name, each] : kinds) {
         if (each == kind) {
             return name;
         }
@@ -237,7 +230,7 @@ const char * sampler_name(SamplerKind kind) {
 }
 
 bool set_sampling_param(SamplingParams & params, std::string_view key, const std::string & value) {
-    for (const Param & param : table()) {
+    for (const Param & param : table) {
         if (key != param.key) {
             continue;
         }
@@ -252,7 +245,7 @@ bool set_sampling_param(SamplingParams & params, std::string_view key, const std
 
 std::string sampling_param_names() {
     std::string names;
-    for (const Param & param : table()) {
+    for (const Param & param : table) {
         names += (names.empty() ? "" : ", ") + std::string(param.key);
     }
     return names;

@@ -12,9 +12,9 @@ std::shared_ptr<const CachedTrie> TrieCache::get(std::string_view payload, int32
     });
 }
 
-TrieCache & TrieCache::shared() {
-    static TrieCache & cache = *new TrieCache;  // leaked: threads may still run when the process ends
-    return cache;
-}
+// A static object as described in platform/process.h.
+static TrieCache & cache_of_process = *new TrieCache;
+
+TrieCache & TrieCache::shared() { return cache_of_process; }
 
 }  // namespace eliza

@@ -1,6 +1,8 @@
 #include "engine/answer/span_spec.h"
 
-#include <set>
+#include <algorithm>
+#include <iterator>
+#include <string_view>
 
 #include "error.h"
 #include "json_input.h"
@@ -63,20 +65,18 @@ std::vector<std::string> parse_choices(const Json & array) {
 }
 
 void check_members(const Json & span) {
-    // Leaked: threads may still run when the process ends.
-    static const auto & known =
-        *new std::set<std::string>{"before",      "after", "choices", "json",       "dfa",      "grammar", "depth",
-                                   "temperature", "top_k", "top_p",   "max_tokens", "logprobs", "heal"};
+    constexpr std::string_view known[] = {"after", "before",   "choices",    "depth",       "dfa",   "grammar", "heal",
+                                          "json",  "logprobs", "max_tokens", "temperature", "top_k", "top_p"};
     if (!span.is_object()) {
         throw invalid_argument("span: expected an object, found " + kind_of(span));
     }
     for (const auto & [key, value] : span.members()) {
-        if (known.count(key) > 0) {
+        if (std::find(std::begin(known), std::end(known), key) != std::end(known)) {
             continue;
         }
         std::string names;
-        for (const std::string & name : known) {
-            names += (names.empty() ? "" : ", ") + name;
+        for (const std::string_view name : known) {
+            names += (names.empty() ? "" : ", ") + std::string(name);
         }
         throw invalid_argument("span: unknown member \"" + key + "\"; known members: " + names);
     }

@@ -63,10 +63,10 @@ OwnThreads::Mark OwnThreads::mark() { return n_own_threads > 0 ? ran : n_times_b
 
 bool OwnThreads::ran_since(Mark mark) { return mark == ran || n_times_begun != mark; }
 
-BusyMachineGuard & BusyMachineGuard::of_process() {
-    static BusyMachineGuard & guard = *new BusyMachineGuard;  // leaked: threads may still run when the process ends
-    return guard;
-}
+// A static object as described in platform/process.h.
+static BusyMachineGuard & guard_of_process = *new BusyMachineGuard;
+
+BusyMachineGuard & BusyMachineGuard::of_process() { return guard_of_process; }
 
 int32_t BusyMachineGuard::limit(int32_t n_threads, int64_t now_us) const {
     const std::lock_guard<GlobalMutex> lock(mutex_);

@@ -9,7 +9,7 @@ namespace {
 
 using Tokens = std::vector<std::string_view>;
 
-// Leaked: threads may still run when the process ends.
+// A static object as described in platform/process.h.
 const std::string & tokens_key = *new std::string("tokenizer.ggml.tokens");
 
 std::string quoted(std::string_view text) {

@@ -35,14 +35,12 @@ struct Registry {
     std::map<Key, Loaded> models;
 };
 
-// A forked child starts with an empty registry, because a thread of the parent may have held the mutex.
-Registry & registry() {
-    static Registry * current = [] {
-        reset_after_fork([] { current = new Registry; });
-        return new Registry;
-    }();
-    return *current;
-}
+// A static object as described in platform/process.h. A forked child starts with an empty registry, because a thread of
+// the parent may have held the mutex.
+Registry * registry = [] {
+    reset_after_fork([] { registry = new Registry; });
+    return new Registry;
+}();
 
 const GgufFile * first_changed(const std::vector<GgufFile> & files) {
     const auto found =
@@ -95,8 +93,8 @@ Model::Model(llama_model * model, const ModelSettings & settings, std::string fi
 std::shared_ptr<Model> Model::load(const std::string & path, const ModelSettings & settings,
                                    const Progress & progress) {
     init_backend();
-    const std::lock_guard<std::mutex> lock(registry().mutex);
-    std::map<Key, Loaded> & models = registry().models;
+    const std::lock_guard<std::mutex> lock(registry->mutex);
+    std::map<Key, Loaded> & models = registry->models;
     const Key key{path, settings};
     if (const auto known = models.find(key); known != models.end()) {
         if (auto model = known->second.model.lock();
