@@ -180,6 +180,26 @@ def test_scikit_learn_can_use_it(tiny_model: Model) -> None:
     assert len(search.cv_results_["mean_test_score"]) == 2
 
 
+# Those of scikit-learn's checks that give an estimator no numbers as inputs.
+CHECKS = (
+    "check_estimator_cloneable",
+    "check_estimator_tags_renamed",
+    "check_valid_tag_types",
+    "check_estimator_repr",
+    "check_no_attributes_set_in_init",
+    "check_get_params_invariance",
+    "check_set_params",
+    "check_parameters_default_constructible",
+    "check_mixin_order",
+)
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_the_checks_of_scikit_learn_pass(name: str) -> None:
+    checks = pytest.importorskip("sklearn.utils.estimator_checks", reason="no scikit-learn")
+    getattr(checks, name)("Classifier", Classifier(labels=["a", "b"]))
+
+
 @pytest.mark.parametrize("package", ["pandas", "polars"])
 def test_columns_of_tables_are_read(tiny_model: Model, fitted: Classifier, package: str) -> None:
     frames = pytest.importorskip(package, reason=f"{package} is not installed")
