@@ -99,9 +99,14 @@ class _Requests(Model):
 
         async def run() -> Decision:
             if settings.think:
+                alone = replace(settings, think=0)
+                if settings.thinks_sometimes:
+                    first: Decision = await self._decision(given, questions, alone, wait, at_once)()
+                    if not settings.thinks_after(first):
+                        return first
                 work = await prepared(reasoning_work, session, given, questions, settings)
                 text = (await self._job(work, wait)()).text
-                reasoned, alone = with_reasoning(given, text), replace(settings, think=0)
+                reasoned = with_reasoning(given, text)
                 found: Decision = await self._decision(reasoned, questions, alone, wait, at_once)()
                 return replace(found, reasoning=text)
             decision, scoring = await prepared(prepare, given)

@@ -1067,6 +1067,12 @@ class Model:
         think : int
             Let the model write up to this many tokens of reasoning about the input and all
             questions. The questions are then asked about the input and this text.
+        think_below : float
+            Think only if an answer without reasoning has a lower probability than this.
+            ``decision.reasoning`` is None if the model did not think.
+        think_share : float
+            At most this share of the decisions thinks: of the single decisions of this model, or of
+            one :meth:`decide_many`.
         cache : CacheOptions
             As :meth:`generate`.
 

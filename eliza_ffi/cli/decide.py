@@ -131,6 +131,20 @@ def add_decide_arguments(parser: argparse.ArgumentParser) -> None:
         "questions (default: 0)",
     )
     parser.add_argument(
+        "--think-below",
+        type=probability,
+        default=1.0,
+        metavar="P",
+        help="think only if an answer without reasoning has a probability below P (default: 1)",
+    )
+    parser.add_argument(
+        "--think-share",
+        type=probability,
+        default=1.0,
+        metavar="S",
+        help="let at most this share of the rows think (default: 1)",
+    )
+    parser.add_argument(
         "--json", action="store_true", help="print JSON: the decision, or the summary of a table"
     )
     parser.add_argument(
@@ -353,6 +367,8 @@ def _settings(arguments: argparse.Namespace, questions: Sequence[Question]) -> d
         "abstain_below": arguments.abstain_below,
         "abstain": arguments.abstain,
         "think": arguments.think,
+        "think_below": arguments.think_below,
+        "think_share": arguments.think_share,
     }
 
 

@@ -36,6 +36,7 @@ from .models.model_asking import decision_model_of
 from .prompt_settings import PromptArguments, PromptSettings
 from .questions import Choice, Question
 from .scoring import Array, Rule
+from .think_budget import ThinkBudget, certainty
 
 if TYPE_CHECKING:
     from ..session.session import Session
@@ -56,6 +57,12 @@ class Settings:
     ----------
     think : int
         Maximum number of tokens of the reasoning before the questions; 0 = no reasoning.
+    think_below : float
+        Reason only if an answer has a lower probability than this; 1 = always.
+    think_share : float
+        The largest share of the decisions that may reason.
+    budget : ThinkBudget
+        Counts these decisions.
     stream : mapping
         The settings of the stream: slot and cache.
     """
@@ -68,6 +75,19 @@ class Settings:
     think: int = 0
     stream: Mapping[str, Any] = field(default_factory=dict)
     abstain: Literal["risk"] | None = None
+    think_below: float = 1.0
+    think_share: float = 1.0
+    budget: ThinkBudget = field(default_factory=ThinkBudget, compare=False)
+
+    @property
+    def thinks_sometimes(self) -> bool:
+        """Whether only some decisions reason."""
+        return bool(self.think) and (self.think_below, self.think_share) != (1.0, 1.0)
+
+    def thinks_after(self, decision: Decision) -> bool:
+        """Count a decision without reasoning, and return whether the model should reason."""
+        is_uncertain = self.think_below == 1 or certainty(decision) < self.think_below
+        return self.budget.allows(is_uncertain, self.think_share)
 
     @property
     def needs_joint(self) -> bool:
@@ -94,6 +114,8 @@ class Settings:
             "abstain_below": self.abstain_below,
             "abstain": self.abstain,
             "think": self.think,
+            "think_below": self.think_below,
+            "think_share": self.think_share,
         }
 
     @property
@@ -112,6 +134,8 @@ class DecideSettings(PromptArguments, total=False):
     abstain_below: float
     abstain: Literal["risk"] | None
     think: int
+    think_below: float
+    think_share: float
     cache: CacheOptions | None
 
 
@@ -169,6 +193,8 @@ def settings_for(
                 "calibrate()"
             )
     think = given.get("think", 0)
+    below = check_number("think_below", given.get("think_below", 1.0), 0, 1)
+    share = check_number("think_share", given.get("think_share", 1.0), 0, 1)
     cache = given.get("cache")
     stream = {} if cache is None else {"cache": cache}
     if check_whole("think", think, 0):
@@ -179,7 +205,21 @@ def settings_for(
             )
         if decision_model_of(session) is not None:
             raise InvalidArgumentError("think must be 0 for a decision model, which cannot reason")
-    return Settings(how, rule, calibration, option_mass, abstain_below, think, stream, abstain)
+    elif (below, share) != (1.0, 1.0):
+        raise InvalidArgumentError("think_below and think_share need think: the number of tokens")
+    return Settings(
+        how=how,
+        scoring=rule,
+        calibration=calibration,
+        option_mass=option_mass,
+        abstain_below=abstain_below,
+        think=think,
+        stream=stream,
+        abstain=abstain,
+        think_below=below,
+        think_share=share,
+        budget=ThinkBudget.of(session) if inputs is None else ThinkBudget(),
+    )
 
 
 class DecisionRun:

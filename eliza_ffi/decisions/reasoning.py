@@ -91,6 +91,7 @@ class _ReasonedJob:
         self._session = session
         self._given = given
         self._wait = wait
+        self._settings = settings
         self._reasoning = reasoning_work(session, given, questions, settings)
         self._decide = partial(
             decision_job,
@@ -105,13 +106,23 @@ class _ReasonedJob:
         self._is_cancelled = False
 
     def run(self) -> Decision:
+        if self._settings.thinks_sometimes:
+            decision = self._run(self._decide(self._given))
+            if not self._settings.thinks_after(decision):
+                return decision
+            self._make_current(self._reasoning)
         text = self._session.result(self._reasoning, self._wait).text
-        job = self._decide(with_reasoning(self._given, text))
+        return replace(self._run(self._decide(with_reasoning(self._given, text))), reasoning=text)
+
+    def _run(self, job: Job[Decision]) -> Decision:
+        self._make_current(job)
+        return job.run()
+
+    def _make_current(self, current: Cancellable) -> None:
         with self._lock:
-            self._current = job
+            self._current = current
             if self._is_cancelled:
-                job.cancel()
-        return replace(job.run(), reasoning=text)
+                current.cancel()
 
     def cancel(self) -> None:
         with self._lock:

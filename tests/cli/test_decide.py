@@ -281,6 +281,8 @@ def test_prompt_and_scoring_options_are_passed_to_the_model(eliza: Run, model: F
                 "abstain_below": 0.4,
                 "abstain": None,
                 "think": 5,
+                "think_below": 1.0,
+                "think_share": 1.0,
             },
         )
     ]

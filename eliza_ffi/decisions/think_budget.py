@@ -1,0 +1,58 @@
+"""Which decisions may think: only uncertain ones, and at most a share of all."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import TYPE_CHECKING
+
+from .answers import Answer, Decision, LabelsAnswer
+
+if TYPE_CHECKING:
+    from ..session.session import Session
+
+__all__ = ["ThinkBudget", "certainty"]
+
+MOST_COUNTED = 1000
+"""After this many decisions, all counts are halved, so that recent decisions weigh more."""
+
+
+def certainty(decision: Decision) -> float:
+    """Return the lowest probability that a question's most probable answer has."""
+    return min(map(_certainty, decision.answers))
+
+
+def _certainty(answer: Answer) -> float:
+    if isinstance(answer, LabelsAnswer):
+        return min(_certainty(each) for _, each in answer.answers)
+    return max(answer.distribution)
+
+
+class ThinkBudget:
+    """Counts decisions, and those that think. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._n_decided = self._n_thought = 0
+
+    @classmethod
+    def of(cls, session: Session) -> ThinkBudget:
+        """Return the budget that all single decisions of a session share."""
+        return _BUDGETS.setdefault(session, cls())
+
+    def allows(self, is_uncertain: bool, share: float) -> bool:
+        """Count a decision, and return whether it thinks.
+
+        At any time, at most this share of the counted decisions thinks.
+        """
+        with self._lock:
+            self._n_decided += 1
+            thinks = is_uncertain and self._n_thought + 1 <= share * self._n_decided
+            self._n_thought += thinks
+            if self._n_decided == MOST_COUNTED:
+                self._n_decided //= 2
+                self._n_thought = (self._n_thought + 1) // 2
+            return thinks
+
+
+_BUDGETS: weakref.WeakKeyDictionary[Session, ThinkBudget] = weakref.WeakKeyDictionary()
