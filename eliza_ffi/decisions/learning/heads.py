@@ -14,9 +14,10 @@ of these fits:
 
 If a hidden state has more values than there are examples, which is usual, both need only the n x n
 matrix of inner products. All fits predict all examples by stratified cross-validation, and a
-temperature is fitted to these predictions. A layer selects the fit with the lowest NLL. With 60 to
-300 examples, the mean over all layers is more accurate than the layer that seems to be the best,
-and its probabilities are better.
+temperature is fitted to these predictions. A layer selects the fit with the lowest NLL. The NLL
+that is reported comes from a second cross-validation: for each fold, the fits and temperatures are
+selected with the other folds. With 60 to 300 examples, the mean over all layers is more accurate
+than the layer that seems to be the best, and its probabilities are better.
 
 References
 ----------
@@ -30,7 +31,8 @@ arXiv:1706.04599.
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -60,7 +62,7 @@ MOST_LAYERS = 8
 """The maximum number of layers, without the final norm's output."""
 
 RIDGE_PENALTIES = tuple(10.0**exponent for exponent in range(-2, 5))
-"""The values of a, relative to the mean of the diagonal of XX'/d, which standardizing makes 1."""
+"""The values of a, divided by the number of values in a state."""
 
 RIDGE_UNIT = 0.1
 """Predictions of one-hot targets are divided by this. Their temperature is then near 1."""
@@ -133,17 +135,12 @@ class HeadFit:
     ----------
     head : Head
     log_probabilities : array of float, shape [n, n_options]
-        The predictions for the examples, by cross-validation.
-    nll : mapping of int to float
-        For each layer alone, the mean of -log p of the right options in these predictions.
-    kinds : mapping of int to str
-        The selected fit of each layer.
+        The predictions for the examples, by cross-validation. Nothing that predicts an example was
+        fitted to it or selected with it.
     """
 
     head: Head
     log_probabilities: Array
-    nll: dict[int, float]
-    kinds: dict[int, Kind]
 
 
 def folds_of(targets: NDArray[np.intp]) -> NDArray[np.intp]:
@@ -195,51 +192,88 @@ def fit_head(rows: ArrayLike, targets: ArrayLike, layers: Sequence[int], n_optio
             f"targets: expected at least {LEAST_PER_CLASS} examples of each option, got "
             f"{counts.min()} of option {counts.argmin()}"
         )
-    fits = [_fit_layer(each, right, n_options) for each in states]
-    predicted = log_softmax(np.mean([fit.predicted for fit in fits], axis=0))
-    temperature = fit_temperature(predicted, right)
-    scale = 1 / (temperature * len(fits))
+    scores = [_cross_validated(each, right, n_options) for each in states]
+    every = np.full(len(right), True)
+    chosen = _select(scores, right, every)
+    fits = [
+        _fit_layer(each, one, right, n_options)
+        for each, one in zip(states, chosen.layers, strict=True)
+    ]
+    scale = 1 / (chosen.temperature * len(fits))
     head = Head(
         tuple(layers),
-        np.stack([fit.weights * scale for fit in fits]).astype(np.float32),
-        (np.sum([fit.bias for fit in fits], axis=0) * scale).astype(np.float32),
+        np.stack([weights * scale for weights, _ in fits]).astype(np.float32),
+        (np.sum([bias for _, bias in fits], axis=0) * scale).astype(np.float32),
         len(right),
     )
-    every = range(len(right))
-    return HeadFit(
-        head,
-        _mixed(log_softmax(predicted / temperature), len(right)),
-        {layer: float(-fit.predicted[every, right].mean()) for layer, fit in _zip(layers, fits)},
-        {layer: fit.kind for layer, fit in _zip(layers, fits)},
+    predicted = np.empty((len(right), n_options))
+    folds = folds_of(right)
+    for fold in range(MOST_FOLDS):
+        others = _select(scores, right, folds != fold)  # each example is predicted by others alone
+        predicted[folds == fold] = others.apply(scores)[folds == fold]
+    return HeadFit(head, _mixed(predicted, len(right)))
+
+
+@dataclass(frozen=True)
+class _LayerChoice:
+    """The selected fit of a layer, and its temperature."""
+
+    candidate: _Candidate
+    temperature: float
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """The selected fits of all layers, and the temperature of their mean."""
+
+    layers: tuple[_LayerChoice, ...]
+    temperature: float
+
+    def apply(self, scores: Sequence[dict[_Candidate, Array]]) -> Array:
+        """Return log-probabilities, given the scores of all candidates for each layer."""
+        values = _mean(scores, self.layers)
+        return log_softmax(values / self.temperature)
+
+
+def _select(
+    scores: Sequence[dict[_Candidate, Array]], targets: NDArray[np.intp], rows: NDArray[np.bool_]
+) -> _Choice:
+    """Select a fit for each layer, and fit all temperatures, to predictions of some examples."""
+    right = targets[rows]
+    layers = tuple(_select_of_layer(each, right, rows) for each in scores)
+    return _Choice(layers, fit_temperature(_mean(scores, layers)[rows], right))
+
+
+def _select_of_layer(
+    scores: dict[_Candidate, Array], right: NDArray[np.intp], rows: NDArray[np.bool_]
+) -> _LayerChoice:
+    best = math.inf, _LayerChoice(_CANDIDATES[0], 1.0)
+    for candidate, values in scores.items():
+        temperature = fit_temperature(values[rows], right)
+        predicted = log_softmax(values[rows] / temperature)
+        loss = float(-predicted[range(len(right)), right].mean())
+        if loss < best[0]:
+            best = loss, _LayerChoice(candidate, temperature)
+    return best[1]
+
+
+def _mean(scores: Sequence[dict[_Candidate, Array]], layers: Sequence[_LayerChoice]) -> Array:
+    """Return the mean of the layers' log-probabilities."""
+    pairs = zip(scores, layers, strict=True)
+    return log_softmax(
+        np.mean([log_softmax(each[one.candidate] / one.temperature) for each, one in pairs], axis=0)
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _LayerFit:
-    """The fit of one layer: weights and biases, and log-probabilities by cross-validation."""
-
-    kind: Kind
-    weights: Array
-    bias: Array
-    predicted: Array
-
-
-def _fit_layer(rows: Floats, targets: NDArray[np.intp], n_options: int) -> _LayerFit:
-    every = range(len(targets))
-    best: tuple[float, _Candidate, float, Array] | None = None
-    for candidate, scores in _cross_validated(rows, targets, n_options):
-        temperature = fit_temperature(scores, targets)
-        predicted = log_softmax(scores / temperature)
-        loss = float(-predicted[every, targets].mean())
-        if best is None or loss < best[0]:
-            best = loss, candidate, temperature, predicted
-    assert best is not None
-    _, candidate, temperature, predicted = best
+def _fit_layer(
+    rows: Floats, chosen: _LayerChoice, targets: NDArray[np.intp], n_options: int
+) -> _Linear:
+    """Return the weights and biases of a layer, with its temperature, for states as they are."""
     standard = _Standard.of(rows)
-    weights, bias = candidate.fit(_Design(standard.apply(rows)), targets, n_options)
+    weights, bias = chosen.candidate.fit(_Design(standard.apply(rows)), targets, n_options)
     weights = weights / standard.scale[:, None]
     bias = bias - standard.mean @ weights
-    return _LayerFit(candidate.kind, weights / temperature, bias / temperature, predicted)
+    return weights / chosen.temperature, bias / chosen.temperature
 
 
 def _mixed(log_p: Array, n: int) -> Array:
@@ -263,10 +297,6 @@ def _unpacked(name: str, text: Any) -> Floats:
     if not np.isfinite(values).all():
         raise InvalidArgumentError(f"{name}: expected finite numbers")
     return values
-
-
-def _zip(layers: Sequence[int], fits: Sequence[_LayerFit]) -> Iterator[tuple[int, _LayerFit]]:
-    return zip(layers, fits, strict=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -364,8 +394,8 @@ def _fit_lda(design: _Design, member: Array) -> _Linear:
 
 def _cross_validated(
     rows: NDArray[np.float32], targets: NDArray[np.intp], n_options: int
-) -> Iterator[tuple[_Candidate, Array]]:
-    """Yield each candidate with its scores of shape [n, n_options], by cross-validation."""
+) -> dict[_Candidate, Array]:
+    """Return the scores of each candidate, shape [n, n_options], by cross-validation."""
     folds = folds_of(targets)
     scores = {candidate: np.empty((len(targets), n_options)) for candidate in _CANDIDATES}
     for fold in range(MOST_FOLDS):
@@ -375,4 +405,4 @@ def _cross_validated(
         for candidate in _CANDIDATES:
             weights, bias = candidate.fit(design, targets[inside], n_options)
             scores[candidate][outside] = held_out @ weights + bias
-    yield from scores.items()
+    return scores
