@@ -12,12 +12,11 @@ from typing import Any, Literal, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from .checks import check_path, check_text, wrong
+from .checks import check_one_of, check_path, check_text, wrong
 from .decisions.answers import ChoiceAnswer
 from .decisions.fingerprint import fingerprint_of
-from .decisions.learning.calibration import Calibration, CalibrationMethod, replace_file
+from .decisions.learning.calibration import METHODS, Calibration, CalibrationMethod, replace_file
 from .decisions.learning.fitting import calibrate
-from .decisions.learning.heads import LEAST_PER_CLASS
 from .decisions.questions import Choice
 from .decisions.scoring import log_softmax
 from .decisions.wire import question_to
@@ -43,8 +42,8 @@ class Classifier:
     scikit-learn itself is not needed.
 
     - Before :meth:`fit`, the model answers a :class:`~eliza_ffi.decisions.Choice` among `labels`.
-    - :meth:`fit` with at least 30 labelled texts, and five of each label, fits a calibration:
-      usually a linear head on the hidden state after the prompt. See
+    - :meth:`fit` with at least 30 labelled texts fits a calibration: usually a linear head on the
+      hidden state after the prompt, if there are five texts of each label. See
       :func:`eliza_ffi.decisions.calibrate`.
     - :meth:`fit` with fewer texts puts them into the prompt, as examples.
 
@@ -127,6 +126,10 @@ class Classifier:
             input_tags=InputTags(string=True, one_d_array=True, two_d_array=False),
         )
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out a model that was opened by its path: it is opened again."""
+        return {name: value for name, value in vars(self).items() if name != "_opened"}
+
     def __repr__(self) -> str:
         shown = {name: value for name, value in self.get_params().items() if value is not None}
         return f"Classifier({', '.join(f'{name}={value!r:.60}' for name, value in shown.items())})"
@@ -154,15 +157,14 @@ class Classifier:
             )
         labels = self._labels(given)
         question, values = self._question(labels), list(labels)
-        place = {value: i for i, value in enumerate(values)}
         for i, label in enumerate(given):
-            if not isinstance(label, Hashable) or label not in place:
+            if not isinstance(label, Hashable) or label not in labels:
                 raise InvalidArgumentError(
                     f"y[{i}]: expected one of {values!r:.200}, got {label!r}"
                 )
         texts_and_labels = list(zip(texts, map(str, given), strict=True))
-        counts = np.bincount([place[label] for label in given], minlength=len(values))
-        if len(texts) < LEAST_LABELS or counts.min() < LEAST_PER_CLASS:
+        check_one_of("method", self.method, (*METHODS, "auto"))
+        if len(texts) < LEAST_LABELS and self.method == "auto":
             self._set(labels, None, texts_and_labels)
             return self
         calibration = calibrate(self._model(), [question], texts_and_labels, method=self.method)
@@ -232,7 +234,7 @@ class Classifier:
             "format": FORMAT,
             "version": VERSION,
             "model": fingerprint_of(self._model()),
-            "instructions": self.instructions,
+            "instructions": self._asked.instructions,
             "labels": list(map(list, self._shown.items())),
             "examples": [list(pair) for pair in self._examples],
             "calibration": None if calibration is None else calibration.to_text(),
@@ -298,7 +300,9 @@ class Classifier:
                     f"expected at least two labels, got {labels}: pass labels to the constructor, "
                     "or fit the classifier"
                 )
-        return dict(labels) if isinstance(labels, Mapping) else dict.fromkeys(_values(labels))
+        if isinstance(labels, Mapping):
+            return dict(labels)
+        return dict.fromkeys(_values(labels, "labels"))
 
     def _question(self, labels: Mapping[Any, str | None]) -> Choice:
         options = {str(value): description for value, description in labels.items()}
@@ -339,6 +343,10 @@ def _values(given: Any, name: str = "y") -> list[Any]:
     values = given.tolist() if isinstance(given, np.ndarray) else list(given)
     if isinstance(given, np.ndarray) and given.ndim != 1:
         raise wrong(name, "one dimension", f"an array of {given.ndim} dimensions")
+    values = [value.item() if isinstance(value, np.generic) else value for value in values]
+    for i, value in enumerate(values):
+        if value is None or value != value:  # an empty cell of pandas is NaN
+            raise wrong(f"{name}[{i}]", "a value", value)
     return values
 
 

@@ -73,7 +73,8 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
         print(_table(calibration, names))
         for name, question in zip(names, calibration.questions, strict=True):
             if question.threshold is not None:
-                print(wrap(printable(f"{name}: {question.threshold}"), terminal_width()))
+                text = f"{name}, with the half of the rows that was not used for the fit: "
+                print(wrap(printable(f"{text}{question.threshold}"), terminal_width()))
     calibration.save(arguments.output)
     return 0
 

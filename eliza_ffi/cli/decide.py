@@ -17,7 +17,7 @@ from ..decisions.deciding import settings_for
 from ..decisions.doubts import reasons_to_doubt
 from ..decisions.fingerprint import fingerprint_of
 from ..decisions.learning.calibration import Calibration
-from ..decisions.learning.input_prior import N_INPUTS, with_input_prior
+from ..decisions.learning.input_prior import N_INPUTS, given_calibration, with_input_prior
 from ..decisions.questions import Question, with_top
 from ..decisions.reasoning import with_reasoning
 from ..errors import InvalidArgumentError
@@ -236,7 +236,7 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
         raise UsageError("a table needs an --output: a .jsonl, .csv, .tsv or .parquet file")
     check_output(arguments)
     output = Path(arguments.output)
-    keep, calibration = arguments.keep, settings["calibration"]
+    keep, calibration = arguments.keep, given_calibration(settings)
 
     def run(
         described: Mapping[str, Any],

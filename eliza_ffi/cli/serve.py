@@ -229,11 +229,20 @@ def _sets(arguments: argparse.Namespace, asking: Mapping[str, Any]) -> dict[str,
     without = [name for name in questions if name not in calibrations]
     if arguments.abstain is not None and without:
         raise UsageError(f"--abstain risk requires a --calibration for the set {without[0]!r}")
+    if not questions and not calibrations and (arguments.abstain or arguments.abstain_below):
+        raise UsageError("--abstain and --abstain-below require --questions or --calibration")
     own = {"abstain_below": arguments.abstain_below, "abstain": arguments.abstain}
     sets = {}
     for name in dict.fromkeys((*questions, *calibrations)):
         calibration = calibrations.get(name)
-        asked = questions[name] if calibration is None or name in questions else calibration.asked
+        if calibration is None or name in questions:
+            asked = questions[name]
+        else:
+            asked = calibration.asked
+            if len(asked) > 1 and any(question.name is None for question in asked):
+                raise UsageError(
+                    f"the calibration {name} has questions without a name: give --questions, too"
+                )
         sets[name] = QuestionSet(name, asked, {**asking, **own, "calibration": calibration})
     return sets
 
@@ -243,6 +252,8 @@ def _by_name(paths: Sequence[str] | None, read: Callable[[Path], T]) -> dict[str
     found: dict[str, T] = {}
     for path in map(Path, paths or ()):
         name = path.name.partition(".")[0]
+        if not name:
+            raise UsageError(f"{path}: the name of a set is that of its file up to the first dot")
         if name in found:
             raise UsageError(f"two files are named {name!r}: {path} and another one")
         found[name] = read(path)

@@ -53,7 +53,8 @@ class _Answer:
         are wrong. None without a calibration that was fitted with a risk.
     set : tuple or None
         The options that may be right: with a probability of 1 - risk, the right one is among them.
-        For a score, the labels of its levels. It can be empty. None like `certified`.
+        For a score, the labels of its levels. It can be empty. None without a calibration that was
+        fitted with a risk.
     """
 
     name: str | None = None
@@ -503,7 +504,7 @@ def decisions_answer(answer: Answer) -> dict[str, Any]:
             ],
         }
     else:
-        return {
+        fields = {
             "type": "labels",
             "name": answer.name,
             "labels": list(answer.value),
@@ -548,14 +549,16 @@ def systemone_answer(answer: Answer) -> dict[str, Any]:
     return fields | _extras(answer)
 
 
-def _extras(answer: PredicateAnswer | ChoiceAnswer | ScoreAnswer) -> dict[str, Any]:
+def _extras(answer: Answer) -> dict[str, Any]:
     fields: dict[str, Any] = {}
-    if answer.option_mass is not None:
-        fields["option_mass"] = answer.option_mass
     if answer.abstained:
         fields["abstained"] = True
     if answer.certified is not None:
         fields["certified"] = answer.certified
+    if isinstance(answer, LabelsAnswer):
+        return fields
+    if answer.option_mass is not None:
+        fields["option_mass"] = answer.option_mass
     if answer.set is not None:
         fields["set"] = list(answer.set)
     return fields

@@ -62,7 +62,7 @@ _TOKEN_COUNTS: weakref.WeakKeyDictionary[PreparedChoices, Array] = weakref.WeakK
 
 @dataclass(frozen=True)
 class WantedHidden:
-    """The questions after whose prompts hidden states are read.
+    """Which hidden states to read, for each question.
 
     Attributes
     ----------

@@ -33,7 +33,7 @@ class ThinkBudget:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._n_decided = self._n_thought = 0
+        self._n_decided = self._n_thought = 0.0
 
     @classmethod
     def of(cls, session: Session) -> ThinkBudget:
@@ -49,9 +49,9 @@ class ThinkBudget:
             self._n_decided += 1
             thinks = is_uncertain and self._n_thought + 1 <= share * self._n_decided
             self._n_thought += thinks
-            if self._n_decided == MOST_COUNTED:
-                self._n_decided //= 2
-                self._n_thought = (self._n_thought + 1) // 2
+            if self._n_decided >= max(MOST_COUNTED, 2 / share if share else 0.0):
+                self._n_decided /= 2
+                self._n_thought /= 2
             return thinks
 
 

@@ -12,7 +12,7 @@ from ..decisions.answers import Decision, name_of
 from ..decisions.deciding import DecideSettings, settings_for
 from ..decisions.fingerprint import fingerprint_of
 from ..decisions.learning.calibration import as_calibration
-from ..decisions.learning.input_prior import with_input_prior
+from ..decisions.learning.input_prior import given_calibration, with_input_prior
 from ..decisions.questions import Question, with_top
 from ..decisions.reasoning import decision_job, inputs_at_once
 from ..decisions.wire import as_questions
@@ -127,7 +127,7 @@ class DeciderActor:
         self._column = column
         self._questions_column = questions_column
         self._questions = () if questions is None else with_top(as_questions(questions), top)
-        calibration = as_calibration(settings.get("calibration"))
+        calibration = given_calibration(settings)
         self._columns = OutputColumns(
             self._questions,
             probabilities=probabilities,

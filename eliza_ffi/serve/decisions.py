@@ -89,6 +89,10 @@ _FROM_SET = "They may be left out if `model` names a set of questions of the ser
 _NONE: Any = None  # not a value of the field: null is an error
 
 
+def _without_default(schema: dict[str, Any]) -> None:
+    del schema["default"]
+
+
 class _Asking(Body):
     """The fields of both formats."""
 
@@ -253,6 +257,7 @@ class DecisionsRequest(_Asking):
             "question is its index. The values of options and the labels of levels must be unique "
             "within a question. Every label of a question of the type `labels` counts as a "
             f"question, and `none` counts as an option ({MAX_OPTIONS} at most).",
+            json_schema_extra=_without_default,
         ),
         WrapValidator(_read_questions),
     ] = _NONE
@@ -391,6 +396,7 @@ class SystemoneRequest(_Asking):
             min_length=1,
             max_length=MAX_QUESTIONS,
             description=f"The questions, with their ids as keys. {_FROM_SET}",
+            json_schema_extra=_without_default,
         ),
         WrapValidator(_read_questions),
     ] = _NONE

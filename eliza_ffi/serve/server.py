@@ -15,8 +15,9 @@ from typing import Any
 import uvicorn
 
 from ..async_model import AsyncModel
-from ..decisions.questions import Predicate
-from ..errors import ElizaError, InvalidArgumentError
+from ..decisions.answers import name_of
+from ..decisions.questions import MAX_OPTIONS, Choice, Predicate
+from ..errors import ContextFullError, ElizaError, InvalidArgumentError
 from ..model import Model
 from .admission import Admission
 from .app import admission_for, make_app
@@ -27,7 +28,7 @@ from .connections import (
     connection_limit,
     unsupported_uvicorn,
 )
-from .settings import ServeSettings
+from .settings import QuestionSet, ServeSettings
 
 __all__ = ["check_model", "listen", "serve"]
 
@@ -107,14 +108,26 @@ def check_model(model: Model, settings: ServeSettings) -> bool:
     except ElizaError:
         if not _only_embeds(model):
             raise
+        if settings.sets:
+            raise
         return False
     for each in settings.sets.values():
         try:
+            _check_set(each)
             model.decide("A cat sat on the mat.", each.questions, **each.asking)
-        except InvalidArgumentError as error:
-            message = f"the set of questions {each.name!r}: {error}"
-            raise InvalidArgumentError(message) from error
+        except (InvalidArgumentError, ContextFullError) as error:
+            raise type(error)(f"the set of questions {each.name!r}: {error}") from error
     return True
+
+
+def _check_set(asked: QuestionSet) -> None:
+    """Check that the endpoints can answer the questions."""
+    for i, question in enumerate(asked.questions):
+        name = name_of(question.name, i)
+        if isinstance(question, Choice) and question.has_many_options:
+            raise InvalidArgumentError(
+                f"{name}: {len(question.options)} options, expected at most {MAX_OPTIONS}"
+            )
 
 
 def _only_embeds(model: Model) -> bool:

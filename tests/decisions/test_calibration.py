@@ -281,7 +281,7 @@ def test_an_example_must_be_a_pair(example: Any) -> None:
 @pytest.fixture(autouse=True)
 def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asked_examples, "ask_many", ask_scripted)
-    monkeypatch.setattr(fitting, "layers_for", lambda *_: ())
+    monkeypatch.setattr(fitting, "_layers_for", lambda *_: ())
     for module in (fitting, reporting):
         monkeypatch.setattr(module, "settings_of_prompts", scripted_settings)
 

@@ -50,7 +50,7 @@ EXAMPLES: list[tuple[str, dict[str, Any]]] = [
 @pytest.fixture(autouse=True)
 def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asked_examples, "ask_many", ask_scripted)
-    monkeypatch.setattr(fitting, "layers_for", lambda *_: ())
+    monkeypatch.setattr(fitting, "_layers_for", lambda *_: ())
     for module in (fitting, reporting):
         monkeypatch.setattr(module, "settings_of_prompts", scripted_settings)
 

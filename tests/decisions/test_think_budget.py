@@ -29,6 +29,11 @@ def test_the_share_is_never_exceeded(share: float) -> None:
     assert thought >= min(share * 3 * MOST_COUNTED, uncertain) * 0.98 - 2
 
 
+def test_a_small_share_is_used_too() -> None:
+    budget = ThinkBudget()
+    assert 15 <= sum(budget.allows(True, 0.001) for _ in range(20_000)) <= 20
+
+
 def test_the_share_is_not_exceeded_by_threads() -> None:
     budget, thought = ThinkBudget(), []
 

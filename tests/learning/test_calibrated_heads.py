@@ -183,6 +183,32 @@ def test_wrong_requests_are_named(tiny_model: Model, monkeypatch: pytest.MonkeyP
     assert "head" not in question.nll
 
 
+def test_only_labelled_rows_certify(tiny_model: Model) -> None:
+    unlabelled = [(text, {}) for text, _ in UNSEEN]
+    labelled = [(text, {"kind": kind}) for text, kind in SEEN]
+    calibration = calibrate(tiny_model, KIND, [*labelled, *unlabelled], method="batch", risk=0.4)
+    (question,) = calibration.questions
+    assert question.threshold is not None
+    assert 0 < question.threshold.n < (len(SEEN) + len(UNSEEN)) // 2
+    with pytest.raises(InvalidArgumentError, match="at least 20 examples of 'alive'"):
+        calibrate(tiny_model, [KIND, ALIVE], labelled, method="none", risk=0.2)
+
+
+def test_a_head_needs_no_whole_rows_of_logits(tiny_model: Model) -> None:
+    head = calibrate(tiny_model, KIND, SEEN, method="head", rule="joint")
+    assert not head.needs_whole_rows
+    assert calibrate(tiny_model, KIND, SEEN, method="temperature", rule="joint").needs_whole_rows
+
+
+def test_labels_say_in_json_what_is_known_about_their_risk(tiny_model: Model) -> None:
+    topics = Labels("What is it about?", ["animal", "tool"], name="topics")
+    examples = [(text, [kind]) for text, kind in SEEN]
+    calibration = calibrate(tiny_model, topics, examples, method="head", risk=0.001)
+    decision = tiny_model.decide("A cow!", topics, calibration=calibration, abstain="risk")
+    (answer,) = decision.to_dict()["answers"]
+    assert (answer["labels"], answer["abstained"], answer["certified"]) == ([], True, False)
+
+
 def test_the_halves_are_the_same_in_every_run() -> None:
     used, held_out = fitting._split(101, True)
     again, _ = fitting._split(101, True)

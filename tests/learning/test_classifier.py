@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +57,20 @@ def test_few_labels_become_examples_in_the_prompt(tiny_model: Model) -> None:
     classifier = Classifier(tiny_model).fit(TEXTS[20:28], LABELS[20:28])
     assert classifier.method_ == "examples"
     assert classifier.predict_proba(UNSEEN[:2]).shape == (2, 2)
-    uneven = Classifier(tiny_model).fit(TEXTS[:28], LABELS[:28])  # four tools
-    assert uneven.method_ == "examples"
+    chosen = Classifier(tiny_model, method="frequencies").fit(TEXTS[14:34], LABELS[14:34])
+    assert chosen.method_ == "frequencies"
+
+
+def test_a_rare_label_does_not_fill_the_prompt(tiny_model: Model) -> None:
+    rare = Classifier(tiny_model).fit([*TEXTS[:36], "A vase."], [*LABELS[:36], "other"])
+    assert rare.method_ not in ("examples", "head")
+    assert rare.predict_proba(UNSEEN[:2]).shape == (2, 3)
+
+
+def test_a_fitted_classifier_can_be_pickled_without_its_open_model() -> None:
+    fitted = Classifier().fit(TEXTS, LABELS)
+    again = pickle.loads(pickle.dumps(fitted))
+    assert np.allclose(again.predict_proba(UNSEEN[:3]), fitted.predict_proba(UNSEEN[:3]), atol=1e-3)
 
 
 def test_all_labels_get_a_probability_even_if_they_are_many(tiny_model: Model) -> None:
@@ -75,7 +88,9 @@ def test_labels_may_be_numbers_and_have_descriptions(tiny_model: Model) -> None:
     assert classifier.predict(TEXTS[:1]).dtype == numbers.dtype
     described = Classifier(tiny_model, {"tool": "for work", "animal": "alive", "plant": None})
     assert described.predict_proba(["x"]).shape == (1, 3)
-    assert described.fit(TEXTS, LABELS).method_ == "examples"  # there is no plant
+    assert described.fit(TEXTS, LABELS).method_ != "head"  # there is no plant
+    scalars = Classifier(tiny_model).fit(TEXTS[:4] + TEXTS[-4:], list(numbers[20:28]))
+    assert scalars.classes_.tolist() == [3, 7]
 
 
 def test_a_file_gives_the_same_answers(
@@ -126,6 +141,8 @@ def test_a_damaged_file_is_rejected(
         (["a", 5], ["x", "y"], r"X\[1\] must be a string"),
         (["a", "b"], ["x", "x"], "at least two labels"),
         ([], [], "at least two labels"),
+        (["a", "b"], ["x", float("nan")], r"y\[1\] must be a value, got nan"),
+        (["a", None], ["x", "y"], r"X\[1\] must be a value, got None"),
         ("text", ["x"], "X must be a list"),
         (np.array([["a", "b"]]), ["x", "y"], "X must be one dimension"),
     ],
@@ -151,6 +168,10 @@ def test_parameters_follow_the_conventions(tiny_model: Model) -> None:
     }
     assert classifier.set_params(labels=["c", "d"]) is classifier
     assert classifier.labels == ["c", "d"]
+    with pytest.raises(InvalidArgumentError, match="labels must be a list"):
+        Classifier(tiny_model, "abc").predict(["x"])
+    with pytest.raises(InvalidArgumentError, match="method must be .* got 'magic'"):
+        Classifier(tiny_model, method="magic").fit(TEXTS, LABELS)
     with pytest.raises(InvalidArgumentError, match="no parameter 'label'"):
         classifier.set_params(label=1)
     assert "Classifier(" in repr(classifier)

@@ -171,6 +171,18 @@ def test_wrong_files_are_named_at_the_start(folder: Path, tiny_model: Model) -> 
         "--calibration", tickets, "--alias", "tickets"
     )
     assert "not a usable calibration" in message("--calibration", others)
+    assert "--abstain and --abstain-below require --questions" in message("--abstain-below", "0.5")
+    (same / ".json").write_text(json.dumps(OTHERS))
+    assert "the name of a set is that of its file" in message("--questions", str(same / ".json"))
+    many = {
+        "type": "choice",
+        "instructions": "Which?",
+        "choices": [f"label {i}" for i in range(300)],
+    }
+    (same / "many.json").write_text(json.dumps({"many": many}))
+    assert "'many': many: 300 options, expected at most 255" in message(
+        "--questions", str(same / "many.json")
+    )
     (same / "tickets.json").write_text(json.dumps(OTHERS))
     assert "the set of questions 'tickets': the calibration is for another question" in message(
         "--questions", str(same / "tickets.json"), "--calibration", tickets

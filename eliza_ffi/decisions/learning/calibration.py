@@ -279,8 +279,9 @@ class Calibration:
     @property
     def needs_whole_rows(self) -> bool:
         """Whether it needs scores over the whole vocabulary, which take whole rows of logits."""
-        return self.rule != "legal" or any(
-            question.empty_joint is not None for question in self.questions
+        return any(
+            question.head is None and (self.rule != "legal" or question.empty_joint is not None)
+            for question in self.questions
         )
 
     @property

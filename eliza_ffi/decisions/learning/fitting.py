@@ -111,9 +111,9 @@ def calibrate(
     rule
         The scoring rule. The method ``"unconditional"`` ignores it.
     strength
-        The exponent of the baseline that the probabilities are divided by, 0 to 1.
+        The exponent of the baseline that the probabilities are divided by, 0 to 1. A head has none.
     risk
-        If given, a random half of the examples is not used for the fit. From these it finds the
+        If given, a random half of the examples is not used for the fit. This half determines the
         lowest probability above which at most this share of the answers is wrong, and sets of
         options that contain the right one with a probability of 1 - risk; see
         :mod:`.thresholds`. Above 0 and below 1.
@@ -211,6 +211,8 @@ def fit(
     is_fitted = any(_is_fitted(each) for tried in tried_for for each in tried)
     if is_fitted:
         _check_enough(method, names, wanted, least)
+    if risk is not None:
+        _check_enough(method, names, wanted & (labelled.targets != UNTOLD), least)
     whole = rule != "legal" or "unconditional" in bases
     asking = partial(ask_examples, model, whole=whole, stream=stream)
     seen, asked_about = asking(
@@ -218,6 +220,8 @@ def fit(
     )
     if is_fitted:
         _check_enough(method, names, asked_about, least)
+    if risk is not None:
+        _check_enough(method, names, asked_about & (labelled.targets != UNTOLD), least)
     plain = CONTENT_FREE if "contextual" in bases else (EMPTY,) if "unconditional" in bases else ()
     everywhere = np.full((len(plain), len(named)), True)
     plain_scores, _ = asking(plain, every, everywhere, how, called="content-free input")
@@ -240,7 +244,7 @@ def fit(
         tried = tried_for[place]
         if "head" in tried and not _has_enough(targets[used], scored.n_options):
             if method == "head":
-                _check_each_option(question, name, targets[used])
+                _check_each_option(question, name, targets[used], is_half=risk is not None)
             tried = tuple(each for each in tried if each != "head")
         best = _fit_best(question_to(question), scored.at(used), tried)
         if risk is not None:
@@ -442,6 +446,7 @@ def _certified(
     fitted: QuestionCalibration, held_out: _Scored, rule: Rule, risk: float, confidence: float
 ) -> QuestionCalibration:
     """Return a calibration with the threshold and the sets of examples it was not fitted on."""
+    held_out = held_out.at(np.flatnonzero(held_out.targets != UNTOLD))
     p = np.exp([fitted.apply(each, rule) for each in held_out.scores])
     right = p.argmax(axis=1) == held_out.targets
     return replace(
@@ -471,7 +476,7 @@ def _wanted_hidden(
         for place, (_, question) in enumerate(named)
         if _has_enough(targets[:, place], option_count(question))
     ]
-    found = layers_for(model, how) if chosen else ()
+    found = _layers_for(model, how) if chosen else ()
     return WantedHidden(dict.fromkeys(chosen, found), is_scored=True) if found else None
 
 
@@ -487,7 +492,7 @@ def _tried(
     return tuple(each for each in METHODS if _base(each) not in without)
 
 
-def layers_for(model: Any, how: PromptSettings) -> tuple[int, ...]:
+def _layers_for(model: Any, how: PromptSettings) -> tuple[int, ...]:
     """Return the layers for a head; () if hidden states cannot be read."""
     if is_made(model, how):
         return ()
@@ -505,7 +510,9 @@ def _has_enough(targets: NDArray[np.intp], n_options: int) -> bool:
     return bool(counts.min() >= LEAST_PER_CLASS)
 
 
-def _check_each_option(question: AskedQuestion, name: str, targets: NDArray[np.intp]) -> None:
+def _check_each_option(
+    question: AskedQuestion, name: str, targets: NDArray[np.intp], is_half: bool = False
+) -> None:
     """Raise InvalidArgumentError if there are too few examples of an option for a head."""
     options = option_names(question)
     counts = np.bincount(targets[targets != UNTOLD], minlength=len(options))
@@ -513,6 +520,7 @@ def _check_each_option(question: AskedQuestion, name: str, targets: NDArray[np.i
         raise InvalidArgumentError(
             f"the method head needs at least {LEAST_PER_CLASS} examples of each option of "
             f"{name!r}, got {counts.min()} of {options[counts.argmin()]!r}"
+            + (" in the half that is not for the risk" if is_half else "")
         )
 
 

@@ -21,12 +21,12 @@ from ..examples import read_examples
 from ..prompt_settings import PromptArguments
 from ..questions import Question
 from ..scoring import check_rule
-from .calibration import Calibration
+from .calibration import Calibration, as_calibration
 
 if TYPE_CHECKING:
     from ..deciding import DecideSettings
 
-__all__ = ["N_INPUTS", "STRENGTH", "fit_input_prior", "with_input_prior"]
+__all__ = ["N_INPUTS", "STRENGTH", "fit_input_prior", "given_calibration", "with_input_prior"]
 
 N_INPUTS = 300
 """The most inputs of which the mean is computed, evenly spaced."""
@@ -90,6 +90,18 @@ def fit_input_prior(
         ) from error
 
 
+def given_calibration(settings: Mapping[str, Any]) -> Calibration | None:
+    """Return the calibration that `calibration` or `prior` names; None if there is none."""
+    prior = settings.get("prior")
+    return as_calibration(prior if _is_calibration(prior) else settings.get("calibration"))
+
+
+def _is_calibration(prior: Any) -> bool:
+    return isinstance(prior, Calibration | os.PathLike) or (
+        isinstance(prior, str) and prior not in ("auto", "options", "none", "inputs")
+    )
+
+
 def with_input_prior(
     model: Any, questions: Sequence[Question], inputs: Any, settings: DecideSettings
 ) -> DecideSettings:
@@ -101,9 +113,7 @@ def with_input_prior(
         If the inputs are not a list, or a calibration is given, too.
     """
     prior = settings.get("prior")
-    is_file = isinstance(prior, Calibration | os.PathLike) or (
-        isinstance(prior, str) and prior not in ("auto", "options", "none", "inputs")
-    )
+    is_file = _is_calibration(prior)
     is_of_inputs = isinstance(prior, str) and prior == "inputs"
     if not is_of_inputs and not is_file:
         return settings

@@ -84,7 +84,7 @@ Json adapters(const Model & model) {
     return list;
 }
 
-GlobalMutex system_info_mutex;  // llama.cpp writes the text into a static string
+GlobalMutex & system_info_mutex = *new GlobalMutex;  // llama.cpp writes the text into a static string
 
 std::string system_info() {
     const std::lock_guard<GlobalMutex> lock(system_info_mutex);
