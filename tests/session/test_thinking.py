@@ -141,7 +141,9 @@ def test_many_decisions_reason_separately_and_equal_single_decisions(tiny_model:
         assert [each.reasoning for each in many] == [each.reasoning for each in expected]
         for one, alone in zip(many, expected, strict=True):
             for answer, other in zip(one.answers, alone.answers, strict=True):
-                assert answer.distribution == pytest.approx(other.distribution, rel=0.02)
+                # Small probabilities differ more, because shared passes round differently.
+                near = pytest.approx(other.distribution, rel=0.02, abs=1e-3)
+                assert answer.distribution == near
     assert len({each.reasoning for each in found}) > 1
     assert found[0].to_dict()["reasoning"] == found[0].reasoning
 

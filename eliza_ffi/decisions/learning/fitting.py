@@ -101,9 +101,10 @@ def calibrate(
         :func:`~eliza_ffi.decisions.examples.read_examples` accepts. A question is fitted on the
         examples that answer it. The method ``"batch"`` needs no answers and uses all examples.
     method
-        One of :data:`.calibration.METHODS`, or ``"auto"``. For each question ``"auto"`` selects the
-        first method whose NLL in cross-validation is at most one standard error above the lowest,
-        and not above that of ``"frequencies"``. Cross-validation uses 5 folds, or one for each
+        One of :data:`.calibration.METHODS`, or ``"auto"``. For each question ``"auto"`` selects a
+        head if its NLL in cross-validation is the lowest. Otherwise it selects the first method
+        whose NLL is at most one standard error above the lowest, and not above that of
+        ``"frequencies"``. Cross-validation uses 5 folds, or one for each
         example if there are fewer. All folds have about the same proportions of right answers, and
         the folds are the same in every run. ``"auto"`` tries ``"head"`` if each option has at least
         5 examples, and the library can return hidden states. Otherwise it tries
@@ -393,14 +394,19 @@ def _fit_best(
 def _simplest(losses: Mapping[CalibrationMethod, Array]) -> CalibrationMethod:
     """Return the first method whose loss is at most one standard error above the lowest.
 
-    A method with a higher loss than ``"frequencies"``, which ignores the input, is not selected.
+    A head with the lowest loss is selected even if others are close, because its decisions cost
+    less: they score no options. A method with a higher loss than ``"frequencies"``, which ignores
+    the input, is not selected.
     All methods were evaluated on the same examples, so the standard error is computed from the
     differences of their losses.
     """
     if "frequencies" in losses:
         most = losses["frequencies"].sum()
         losses = {method: loss for method, loss in losses.items() if loss.sum() <= most}
-    best = min(losses.values(), key=lambda loss: loss.sum())
+    lowest = min(losses, key=lambda method: losses[method].sum())
+    best = losses[lowest]
+    if lowest == "head":
+        return lowest
 
     def is_close(loss: Array) -> bool:
         worse = loss - best
