@@ -65,6 +65,11 @@ def _answer_text(answer: Answer) -> str:
     text += f" (probability {max(answer.distribution):.0%}"
     if answer.option_mass is not None:
         text += f", option mass {answer.option_mass:.0%}"
+    if answer.certified is not None:
+        text += f", {'certified' if answer.certified else 'not certified'}"
+    if answer.set is not None and len(answer.set) != 1:
+        several = ", ".join(printable(text_of(value)) for value in answer.set)
+        text += f"; may be {several or 'none of the options'}"
     return text + ")"
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ from eliza_ffi import Model
 from eliza_ffi.decisions import Calibration, Choice, Labels, Predicate, Score, calibrate, evaluate
 from eliza_ffi.decisions.learning import fitting
 from eliza_ffi.decisions.learning.calibration import QuestionCalibration
+from eliza_ffi.decisions.wire import question_to
 from eliza_ffi.errors import InvalidArgumentError, NotSupportedError
 
 NAMES = {
@@ -207,6 +211,26 @@ def test_labels_say_in_json_what_is_known_about_their_risk(tiny_model: Model) ->
     decision = tiny_model.decide("A cow!", topics, calibration=calibration, abstain="risk")
     (answer,) = decision.to_dict()["answers"]
     assert (answer["labels"], answer["abstained"], answer["certified"]) == ([], True, False)
+
+
+def test_the_command_line_shows_what_is_certified(fitted: Calibration, tmp_path: Path) -> None:
+    fitted.save(tmp_path / "kind.json")
+    (tmp_path / "questions.json").write_text(json.dumps([question_to(KIND)]))
+    (tmp_path / "rows.csv").write_text("text\nA cow!\nA saw!\n")
+
+    def run(*options: str) -> str:
+        shared = ["--questions", "questions.json", "--threads", "1", *options]
+        command = [sys.executable, "-m", "eliza_ffi", "decide", *shared]
+        ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout
+
+    assert "certified" in run("--input", "A cow!", "--calibration", "kind.json")
+    for option in ("--calibration", "--prior"):
+        out = f"{option[2:]}.csv"
+        run("rows.csv", "--column", "text", option, "kind.json", "--output", out)
+        head = (tmp_path / out).read_text().splitlines()[0]
+        assert "kind_certified,kind_set" in head
 
 
 def test_the_halves_are_the_same_in_every_run() -> None:
