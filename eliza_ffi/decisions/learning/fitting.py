@@ -104,9 +104,9 @@ def calibrate(
         One of :data:`.calibration.METHODS`, or ``"auto"``. For each question ``"auto"`` selects a
         head if its NLL in cross-validation is the lowest. Otherwise it selects the first method
         whose NLL is at most one standard error above the lowest, and not above that of
-        ``"frequencies"``. Cross-validation uses 5 folds, or one for each
-        example if there are fewer. All folds have about the same proportions of right answers, and
-        the folds are the same in every run. ``"auto"`` tries ``"head"`` if each option has at least
+        ``"frequencies"``. Cross-validation uses 5 folds, or one for each example if there are
+        fewer. All folds have about the same proportions of right answers, and the folds are the
+        same in every run. ``"auto"`` tries ``"head"`` if each option has at least
         5 examples, and the library can return hidden states. Otherwise it tries
         ``"unconditional"``, which needs whole rows of logits. A decision model has neither.
     rule
@@ -175,9 +175,8 @@ def calibrate(
         strength,
         progress,
         on_skip,
-        None,
-        risk,
-        confidence,
+        risk=risk,
+        confidence=confidence,
     )
 
 
@@ -208,21 +207,22 @@ def fit(
     layers_of = {} if hidden is None else hidden.layers
     tried_for = [_tried(model, method, how, question in layers_of) for question in every]
     bases = {_base(each) for tried in tried_for for each in tried}
-    least = LEAST_EXAMPLES * (1 if risk is None else 2)
     is_fitted = any(_is_fitted(each) for tried in tried_for for each in tried)
-    if is_fitted:
-        _check_enough(method, names, wanted, least)
-    if risk is not None:
-        _check_enough(method, names, wanted & (labelled.targets != UNTOLD), least)
+
+    def check_enough(asked_about: NDArray[np.bool_]) -> None:
+        least = LEAST_EXAMPLES * (1 if risk is None else 2)
+        if is_fitted:
+            _check_enough(method, names, asked_about, least)
+        if risk is not None:
+            _check_enough(method, names, asked_about & (labelled.targets != UNTOLD), least)
+
+    check_enough(wanted)
     whole = rule != "legal" or "unconditional" in bases
     asking = partial(ask_examples, model, whole=whole, stream=stream)
     seen, asked_about = asking(
         labelled.inputs, every, wanted, how, progress=progress, on_skip=on_skip, hidden=hidden
     )
-    if is_fitted:
-        _check_enough(method, names, asked_about, least)
-    if risk is not None:
-        _check_enough(method, names, asked_about & (labelled.targets != UNTOLD), least)
+    check_enough(asked_about)
     plain = CONTENT_FREE if "contextual" in bases else (EMPTY,) if "unconditional" in bases else ()
     everywhere = np.full((len(plain), len(named)), True)
     plain_scores, _ = asking(plain, every, everywhere, how, called="content-free input")
@@ -243,7 +243,7 @@ def fit(
         shots = tuple((shot.text, shot.option) for shot in how.shots_of(question))
         used, held_out = _split(len(targets), risk is not None)
         tried = tried_for[place]
-        if "head" in tried and not _has_enough(targets[used], scored.n_options):
+        if "head" in tried and _counts(targets[used], scored.n_options).min() < LEAST_PER_CLASS:
             if method == "head":
                 _check_each_option(question, name, targets[used], is_half=risk is not None)
             tried = tuple(each for each in tried if each != "head")
@@ -325,8 +325,7 @@ class _Scored:
         if _base(method) == "batch":
             return self.strength * log_mean(self.log_p[rows])
         if method == "frequencies":
-            targets = self.targets[rows & (self.targets != UNTOLD)]
-            counts = np.bincount(targets, minlength=self.n_options) + 1.0  # Laplace's rule
+            counts = _counts(self.targets[rows], self.n_options) + 1.0  # Laplace's rule
             frequencies: Array = np.log(counts / counts.sum())
             return frequencies
         return None
@@ -396,9 +395,8 @@ def _simplest(losses: Mapping[CalibrationMethod, Array]) -> CalibrationMethod:
 
     A head with the lowest loss is selected even if others are close, because its decisions cost
     less: they score no options. A method with a higher loss than ``"frequencies"``, which ignores
-    the input, is not selected.
-    All methods were evaluated on the same examples, so the standard error is computed from the
-    differences of their losses.
+    the input, is not selected. All methods were evaluated on the same examples, so the standard
+    error is computed from the differences of their losses.
     """
     if "frequencies" in losses:
         most = losses["frequencies"].sum()
@@ -480,7 +478,7 @@ def _wanted_hidden(
     chosen = [
         question
         for place, (_, question) in enumerate(named)
-        if _has_enough(targets[:, place], option_count(question))
+        if _counts(targets[:, place], option_count(question)).min() >= LEAST_PER_CLASS
     ]
     found = _layers_for(model, how) if chosen else ()
     return WantedHidden(dict.fromkeys(chosen, found), is_scored=True) if found else None
@@ -510,10 +508,9 @@ def _layers_for(model: Any, how: PromptSettings) -> tuple[int, ...]:
     return tuple(layers)
 
 
-def _has_enough(targets: NDArray[np.intp], n_options: int) -> bool:
-    """Return whether there are enough examples of each option for a head."""
-    counts = np.bincount(targets[targets != UNTOLD], minlength=n_options)
-    return bool(counts.min() >= LEAST_PER_CLASS)
+def _counts(targets: NDArray[np.intp], n_options: int) -> NDArray[np.intp]:
+    """Return how many examples each option is the right answer to."""
+    return np.bincount(targets[targets != UNTOLD], minlength=n_options)
 
 
 def _check_each_option(
@@ -521,7 +518,7 @@ def _check_each_option(
 ) -> None:
     """Raise InvalidArgumentError if there are too few examples of an option for a head."""
     options = option_names(question)
-    counts = np.bincount(targets[targets != UNTOLD], minlength=len(options))
+    counts = _counts(targets, len(options))
     if counts.min() < LEAST_PER_CLASS:
         raise InvalidArgumentError(
             f"the method head needs at least {LEAST_PER_CLASS} examples of each option of "
