@@ -43,6 +43,7 @@ from .files import check_output
 from .on_ray import add_ray_arguments, ray_workers
 from .progress import RowProgress
 from .questions import (
+    add_abstain_arguments,
     add_asking_arguments,
     add_example_arguments,
     add_question_arguments,
@@ -110,18 +111,7 @@ def add_decide_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also report how much of the model's own probability fell on the options",
     )
-    parser.add_argument(
-        "--abstain-below",
-        type=probability,
-        default=0.0,
-        metavar="P",
-        help="abstain if the most probable answer has a probability below P (default: 0)",
-    )
-    parser.add_argument(
-        "--abstain",
-        choices=("risk",),
-        help="abstain if an answer is not certified; requires a calibration with a --risk",
-    )
+    add_abstain_arguments(parser)
     parser.add_argument(
         "--think",
         type=whole_number,

@@ -21,10 +21,11 @@ from ..tables import InputTable, open_table
 from ..tables.file_formats import FORMATS
 from ..tables.labels import LabelledRows
 from ..tables.rows import check_column, other_delimiter
-from .console import UsageError, whole_number
+from .console import UsageError, probability, whole_number
 from .files import check_utf8, read_bytes, read_text
 
 __all__ = [
+    "add_abstain_arguments",
     "add_asking_arguments",
     "add_example_arguments",
     "add_question_arguments",
@@ -112,6 +113,22 @@ def add_asking_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="slots: how many inputs the model can hold at the same time (default: 8; 1 with "
         "--batching off)",
+    )
+
+
+def add_abstain_arguments(group: argparse._ActionsContainer) -> None:
+    """Add the options that let the model abstain."""
+    group.add_argument(
+        "--abstain-below",
+        type=probability,
+        default=0.0,
+        metavar="P",
+        help="abstain if the most probable answer has a probability below P (default: 0)",
+    )
+    group.add_argument(
+        "--abstain",
+        choices=("risk",),
+        help="abstain if an answer is not certified; requires a calibration with a --risk",
     )
 
 

@@ -17,9 +17,15 @@ from .._resources import default_model_path
 from ..errors import InvalidArgumentError, NotSupportedError
 from ..hub import HubName, read_name
 from ..serve.settings import QuestionSet, ServeSettings
-from .console import UsageError, add_model_arguments, open_model, probability, whole_number
+from .console import UsageError, add_model_arguments, open_model, whole_number
 from .files import read_text
-from .questions import add_asking_arguments, read_asking, read_calibration, read_question_file
+from .questions import (
+    add_abstain_arguments,
+    add_asking_arguments,
+    read_asking,
+    read_calibration,
+    read_question_file,
+)
 
 __all__ = ["add_serve_arguments", "run_serve"]
 
@@ -131,18 +137,7 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="apply this calibration, a file written by eliza-ffi calibrate (repeat for more)",
     )
-    group.add_argument(
-        "--abstain-below",
-        type=probability,
-        default=0.0,
-        metavar="P",
-        help="abstain if the most probable answer has a probability below P (default: 0)",
-    )
-    group.add_argument(
-        "--abstain",
-        choices=("risk",),
-        help="abstain if an answer is not certified; requires a calibration with a --risk",
-    )
+    add_abstain_arguments(group)
     add_asking_arguments(parser)
     add_model_arguments(parser)
 
