@@ -282,12 +282,13 @@ class DecisionRun:
                 logs = found.log_probabilities(settings.scoring)
             else:
                 logs = settings.calibration.apply(place, found)
+            p = np.exp(logs)
             answer: SingleAnswer
             if isinstance(each, Choice) and each.has_many_options:
                 answer = ranked_answer(each, ranking_of(logs, each.top), abstain_below)
             else:
-                answer = answer_of(each, np.exp(logs).tolist(), found.option_mass, abstain_below)
-            yield self._certified(place, answer, np.exp(logs))
+                answer = answer_of(each, p.tolist(), found.option_mass, abstain_below)
+            yield self._certified(place, answer, p)
 
     def _certified(self, place: int, answer: SingleAnswer, p: Array) -> SingleAnswer:
         """Add to an answer what the calibration knows about its risk."""
