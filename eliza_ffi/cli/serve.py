@@ -123,7 +123,8 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
         "named questions",
         "A request to /v1/decisions or /v1/systemone with the name as `model` needs no questions. "
         "The name is that of the file, up to the first dot: tickets.json and "
-        "tickets.calibration.json belong together. A calibration alone contains its questions.",
+        "tickets.calibration.json belong together. A calibration or a prior contains its "
+        "questions.",
     )
     group.add_argument(
         "--questions",
@@ -136,6 +137,14 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         metavar="FILE",
         help="apply this calibration, a file written by eliza-ffi calibrate (repeat for more)",
+    )
+    group.add_argument(
+        "--prior",
+        action="append",
+        metavar="PRIOR",
+        help="divide the probabilities by a prior: a FILE written by eliza-ffi decide --save-prior "
+        "for the set with its name (repeat for more), or options or none for all questions "
+        "(default: auto)",
     )
     add_abstain_arguments(group)
     add_asking_arguments(parser)
@@ -197,7 +206,8 @@ def _settings(arguments: argparse.Namespace) -> ServeSettings:
     model = read_name(arguments.model or default_model_path())
     name = str(model) if isinstance(model, HubName) else Path(model).stem
     keys = _keys(arguments)
-    asking = read_asking(arguments)
+    priors, prior_files = _priors(arguments.prior or ())
+    asking = {**read_asking(arguments), "prior": priors[0] if priors else None}
     try:
         return ServeSettings(
             name=name if arguments.alias is None else arguments.alias,
@@ -211,34 +221,58 @@ def _settings(arguments: argparse.Namespace) -> ServeSettings:
             deadline=arguments.deadline,
             logs_requests=arguments.log_requests,
             asking=asking,
-            sets=_sets(arguments, asking),
+            sets=_sets(arguments, asking, prior_files),
         )
     except InvalidArgumentError as error:
         raise UsageError(str(error)) from None
 
 
-def _sets(arguments: argparse.Namespace, asking: Mapping[str, Any]) -> dict[str, QuestionSet]:
+def _priors(given: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the names of priors for all questions, at most one, and the files of priors."""
+    names = [each for each in given if each in ("auto", "options", "none")]
+    if "inputs" in given:
+        raise UsageError(
+            "--prior inputs needs a table: write a prior with eliza-ffi decide TABLE --prior "
+            "inputs --save-prior FILE, and pass --prior FILE"
+        )
+    if len(names) > 1:
+        raise UsageError(f"--prior is given twice for all questions: {names[0]} and {names[1]}")
+    return names, [each for each in given if each not in names]
+
+
+def _sets(
+    arguments: argparse.Namespace, asking: Mapping[str, Any], prior_files: Sequence[str]
+) -> dict[str, QuestionSet]:
     """Return the named sets of questions."""
     questions = _by_name(arguments.questions, read_question_file)
     calibrations = _by_name(arguments.calibration, read_calibration)
-    without = [name for name in questions if name not in calibrations]
+    priors = _by_name(prior_files, read_calibration)
+    both = calibrations.keys() & priors.keys()
+    if both:
+        raise UsageError(
+            f"the set {min(both)!r} has a --calibration and a --prior: a calibration contains a "
+            "prior"
+        )
+    learned = calibrations | priors
+    names = dict.fromkeys((*questions, *learned))
+    without = [name for name in names if name not in calibrations]
     if arguments.abstain is not None and without:
         raise UsageError(f"--abstain risk requires a --calibration for the set {without[0]!r}")
-    if not questions and not calibrations and (arguments.abstain or arguments.abstain_below):
-        raise UsageError("--abstain and --abstain-below require --questions or --calibration")
+    if not names and (arguments.abstain or arguments.abstain_below):
+        raise UsageError(
+            "--abstain and --abstain-below require --questions, --calibration or the FILE of a "
+            "--prior"
+        )
     own = {"abstain_below": arguments.abstain_below, "abstain": arguments.abstain}
     sets = {}
-    for name in dict.fromkeys((*questions, *calibrations)):
-        calibration = calibrations.get(name)
-        if calibration is None or name in questions:
-            asked = questions[name]
-        else:
-            asked = calibration.asked
-            if len(asked) > 1 and any(question.name is None for question in asked):
-                raise UsageError(
-                    f"the calibration {name} has questions without a name: give --questions, too"
-                )
-        sets[name] = QuestionSet(name, asked, {**asking, **own, "calibration": calibration})
+    for name in names:
+        asked = questions[name] if name in questions else learned[name].asked
+        if name not in questions and len(asked) > 1 and any(each.name is None for each in asked):
+            raise UsageError(
+                f"the set {name!r} has questions without a name: give --questions, too"
+            )
+        fitted = {"prior" if name in priors else "calibration": learned.get(name)}
+        sets[name] = QuestionSet(name, asked, {**asking, **own, **fitted})
     return sets
 
 

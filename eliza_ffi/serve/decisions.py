@@ -564,7 +564,7 @@ async def _decide(
     running.metrics.count_decision(questions, decision)
     more: dict[str, Any] = {"model": asked.name}
     if request.questions is None:
-        more["calibrated"] = decision.calibrated
+        more["calibrated"] = asked.is_calibrated
     if "timings" in include:
         more["timings"] = {
             "passes": decision.usage.passes,

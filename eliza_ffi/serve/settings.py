@@ -23,12 +23,17 @@ class QuestionSet:
         What requests send as ``model``.
     questions : tuple of Question
     asking : mapping
-        Keyword arguments of :meth:`~eliza_ffi.Model.decide`, such as the calibration.
+        Keyword arguments of :meth:`~eliza_ffi.Model.decide`, such as the calibration or the prior.
     """
 
     name: str
     questions: tuple[Question, ...]
     asking: Mapping[str, Any]
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether the probabilities are calibrated. A prior alone does not calibrate them."""
+        return self.asking.get("calibration") is not None
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from served import DECISIONS, SYSTEMONE, Served, served
 
 from eliza_ffi import Model
 from eliza_ffi.decisions import Calibration, Choice, Predicate, calibrate
+from eliza_ffi.decisions.learning.input_prior import fit_input_prior
 
 TEAM = Choice("Which team?", {"billing": "payments", "technical": "the product"}, name="team")
 BILLING = ["I was charged twice", "Refund my money", "The invoice is wrong", "My card was declined"]
@@ -73,6 +74,18 @@ def test_a_set_without_a_calibration_says_so(server: Served) -> None:
     (answer,) = response["answers"]
     assert (answer["type"], answer["name"]) == ("predicate", "urgent")
     assert "certified" not in answer
+
+
+def test_a_set_can_have_a_prior_of_inputs(folder: Path, tiny_model: Model) -> None:
+    path, text = folder / "hurried.prior.json", "Call me now!"
+    urgent = Predicate(OTHERS["urgent"]["instructions"], name="urgent")
+    fit_input_prior(tiny_model, [urgent], [text for text, _ in EXAMPLES], {}).save(path)
+    expected = tiny_model.decide(text, urgent, prior=path)["urgent"].probability
+    assert expected > tiny_model.decide(text, urgent)["urgent"].probability + 0.1
+    with served("--prior", str(path), "--prior", "none") as running:
+        response = post(running, DECISIONS, {"model": "hurried", "input": text}).json()
+    assert response["answers"][0]["probability"] == pytest.approx(expected, abs=1e-2)
+    assert response["calibrated"] is False
 
 
 def test_other_requests_are_as_before(server: Served) -> None:
@@ -171,6 +184,14 @@ def test_wrong_files_are_named_at_the_start(folder: Path, tiny_model: Model) -> 
         "--calibration", tickets, "--alias", "tickets"
     )
     assert "not a usable calibration" in message("--calibration", others)
+    assert "not a usable calibration" in message("--prior", others)
+    assert "the set 'tickets' has a --calibration and a --prior" in message(
+        "--calibration", tickets, "--prior", tickets
+    )
+    assert "--prior inputs needs a table" in message("--prior", "inputs")
+    assert "--prior is given twice for all questions" in message(
+        "--prior", "none", "--prior", "options"
+    )
     assert "--abstain and --abstain-below require --questions" in message("--abstain-below", "0.5")
     (same / ".json").write_text(json.dumps(OTHERS))
     assert "the name of a set is that of its file" in message("--questions", str(same / ".json"))
