@@ -314,7 +314,6 @@ bench: bench-ready ## measure every figure in the docs (three hours)
 	@$(BIN)/python -m bench.ranking --docs docs/performance.md
 	@$(BIN)/python -m bench.decisions --docs docs/performance.md
 	@$(BIN)/python -m bench.fills --docs docs/performance.md
-	@$(BIN)/python -m bench.masks --docs docs/develop/toktrie.md
 	@$(BIN)/python -m bench.sampling --docs docs/sampling.md
 	@$(MAKE) --no-print-directory bench-streams BENCH_ARGS=
 	@$(BIN)/python -m bench.guessing --docs docs/drop-in.md

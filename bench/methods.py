@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from eliza_ffi.structured.token_texts import TokenTexts
 
@@ -42,8 +41,6 @@ from .deciding.ours import (
     Together,
     TokensAlone,
 )
-from .masking.engines import Eliza, Engine, LlGuidance, XGrammar
-from .masking.vocabularies import TokenBytes
 from .model.together import OurStreams
 from .parts.modes import STRICT_GUIDED, TRIE, UNGUIDED, Method
 from .together.batch_loop import BatchLoop
@@ -99,9 +96,6 @@ class BenchMethod:
         the labels.
     generates : type or None
         Makes choices with its own generation loop.
-    masks : callable or None
-        Creates an `Engine`, whose masks are measured alone, from a vocabulary and the path of the
-        test hooks.
     streams : type or None
         Generates text and chooses labels with many streams at once.
     decides : callable or None
@@ -114,7 +108,6 @@ class BenchMethod:
     choice: WorkbenchSettings | None = None
     picks: Callable[[TokenTexts, Sequence[str]], MaskPicker] | None = None
     generates: type[LlamaCppPython] | None = None
-    masks: Callable[[TokenBytes, Path], Engine] | None = None
     streams: type[OurStreams | BatchLoop | LlamaServer] | None = None
     decides: Callable[[DecidingSetting], Decider] | None = None
 
@@ -150,7 +143,6 @@ _LISTED = (
         "#009E73",
         needs=partial(Peer.find, "llguidance"),
         picks=LlGuidancePicker,
-        masks=lambda vocabulary, hooks: LlGuidance(vocabulary),
         decides=MaskedDecisions,
     ),
     BenchMethod(
@@ -158,7 +150,6 @@ _LISTED = (
         "#CC79A7",
         needs=partial(Peer.find, "xgrammar"),
         picks=XGrammarPicker,
-        masks=lambda vocabulary, hooks: XGrammar(vocabulary),
     ),
     BenchMethod(
         LLAMA_CPP_PYTHON,
@@ -170,7 +161,6 @@ _LISTED = (
     BenchMethod(
         OURS,
         "#D55E00",
-        masks=Eliza,
         streams=OurStreams,
         decides=Together,
     ),
@@ -201,7 +191,7 @@ METHODS = {method.label: method for method in _LISTED}
 
 
 def with_maker(maker: str) -> dict[str, BenchMethod]:
-    """Return the methods that have a factory, such as ``"masks"``."""
+    """Return the methods that have a factory, such as ``"decides"``."""
     return {label: each for label, each in METHODS.items() if getattr(each, maker) is not None}
 
 

@@ -1,6 +1,6 @@
 """Compare the native byte trie and its recognizers with a slow reference implementation.
 
-The reference is a recursive walk over a tree of nodes (``bench.masking.simple_trie``). Its
+The reference is a recursive walk over a tree of nodes (``tests/reference/simple_trie.py``). Its
 recognizers are in this file and read one byte at a time.
 """
 
@@ -19,9 +19,9 @@ import pytest
 from effort import share
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
+from native_vocabulary import NativeVocabulary, NativeWalk
+from simple_trie import PrefixOf, Recognizer, SimpleTrie
 
-from bench.masking.native import NativeVocabulary, NativeWalk
-from bench.masking.simple_trie import PrefixOf, Recognizer, SimpleTrie
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.structured.automata import (
     DEAD,

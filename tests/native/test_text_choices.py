@@ -9,6 +9,7 @@ llama.cpp's grammar.
 from __future__ import annotations
 
 import functools
+import json
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,12 +17,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from effort import share
+from llguidance import LLMatcher, LLTokenizer
+from llguidance._tokenizer import TokenizerWrapper
+from native_vocabulary import NativeVocabulary
+from token_bytes import GreedySpeller, TokenBytes
 
-from bench.choosing.other_libraries import Logits
-from bench.masking.constraints import Constraint
-from bench.masking.engines import LlGuidance, LlGuidanceMatcher
-from bench.masking.native import NativeVocabulary
-from bench.masking.vocabularies import TokenBytes
+from bench.choosing.other_libraries import LlGuidanceTokenizer, Logits
 from bench.model import gbnf_of
 from eliza_ffi import Gbnf
 from eliza_ffi._resources import default_model_path
@@ -52,10 +53,6 @@ def random_choices(dice: random.Random, most: int = 12) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def constraint_of(texts: Sequence[str]) -> Constraint:
-    return Constraint("random", {"choices": texts}, (), choices=tuple(texts))
-
-
 @functools.cache
 def vocabulary_of(name: str | None) -> TokenBytes:
     """Return a vocabulary by name; None = the embedded model's vocabulary."""
@@ -63,13 +60,28 @@ def vocabulary_of(name: str | None) -> TokenBytes:
 
 
 @functools.cache
-def llguidance_of(name: str | None) -> LlGuidance:
-    return LlGuidance(vocabulary_of(name))
+def llguidance_of(name: str | None) -> LLTokenizer:
+    vocabulary = vocabulary_of(name)
+    speller = GreedySpeller(vocabulary.texts)
+    tokenizer = LlGuidanceTokenizer(
+        vocabulary.names, vocabulary.control, vocabulary.eos, speller.spell
+    )
+    return LLTokenizer(TokenizerWrapper(tokenizer))
 
 
-def allowed_by(matcher: LlGuidanceMatcher, control: Sequence[int]) -> list[int]:
-    """Return the allowed tokens, except control tokens, in ascending order."""
-    return np.setdiff1d(matcher.allowed(), control, assume_unique=True).tolist()
+def matcher_of(texts: Sequence[str], tokenizer: LLTokenizer) -> LLMatcher:
+    """Return llguidance's matcher for some strings, with every tokenization allowed."""
+    start = " | ".join(json.dumps(text, ensure_ascii=False) for text in texts)
+    lark = f'%llguidance {{"no_forcing": true}}\nstart: {start}'
+    matcher = LLMatcher(tokenizer, LLMatcher.grammar_from_lark(lark))
+    assert not matcher.is_error(), matcher.get_error()
+    return matcher
+
+
+def allowed_by(matcher: LLMatcher, control: Sequence[int]) -> list[int]:
+    """Return the allowed tokens, except some control tokens, in ascending order."""
+    bits = np.unpackbits(np.frombuffer(matcher.compute_bitmask(), np.uint8), bitorder="little")
+    return np.setdiff1d(np.flatnonzero(bits), control, assume_unique=True).tolist()
 
 
 # ---- allowed tokens ------------------------------------------------------------------------------
@@ -88,28 +100,28 @@ def allowed_by(matcher: LlGuidanceMatcher, control: Sequence[int]) -> list[int]:
 def test_allowed_tokens_match_llguidance_at_every_step(
     hooks_path: Path, name: str | None, n_sets: int
 ) -> None:
-    vocabulary, engine = vocabulary_of(name), llguidance_of(name)
+    vocabulary, tokenizer = vocabulary_of(name), llguidance_of(name)
     native = NativeVocabulary(hooks_path, vocabulary.texts)
     dice = random.Random(11)
     n_steps = n_with_several = 0
     for _ in range(n_sets):
         texts = random_choices(dice)
-        walk, matcher = native.walk({"choices": texts}), engine.compile(constraint_of(texts))
+        walk, matcher = native.walk({"choices": texts}), matcher_of(texts, tokenizer)
         ends = {text.encode() for text in texts}
         place = b""
         while allowed := walk.allowed():
             assert allowed == allowed_by(matcher, vocabulary.control), (texts, place)
-            assert matcher.may_end() == (place in ends), (texts, place)
+            assert matcher.is_accepting() == (place in ends), (texts, place)
             n_steps += 1
             n_with_several += len(allowed) > 1
             token = dice.choice(allowed)
             place += vocabulary.texts[token]
             walk.accept(token)
-            matcher.accept(token)
+            assert matcher.consume_token(token)
         # No token can follow, so both must agree that the string is a complete choice.
         assert place in ends
-        assert matcher.may_end()
-        assert matcher.is_over() or allowed_by(matcher, vocabulary.control) == []
+        assert matcher.is_accepting()
+        assert matcher.is_stopped() or allowed_by(matcher, vocabulary.control) == []
     assert n_steps > 3 * n_sets
     assert n_with_several > n_sets
 
@@ -175,24 +187,25 @@ def without_prefixes(texts: Sequence[str]) -> tuple[str, ...]:
 def test_greedy_tokens_match_llguidances_masks_on_plain_logits(
     library: Library, hooks_path: Path
 ) -> None:
-    vocabulary, engine, logits = vocabulary_of(None), llguidance_of(None), Logits(hooks_path)
+    vocabulary, tokenizer = vocabulary_of(None), llguidance_of(None)
+    logits = Logits(hooks_path)
     dice, n_cases, near_ties = random.Random(13), 150, 0
     # Opens its own model, because cached tokens of other tests change how sums are rounded.
     with Model(library=library, n_threads=1) as model:
         for _ in range(n_cases):
             texts = without_prefixes(random_choices(dice))
             prompt = random_prompt(dice, len(vocabulary.texts))
-            matcher = engine.compile(constraint_of(texts))
+            matcher = matcher_of(texts, tokenizer)
             tokens: list[int] = []
             least = np.inf
-            while not matcher.is_over():
-                allowed = matcher.allowed()
+            while not matcher.is_stopped():
+                allowed = allowed_by(matcher, ())
                 row = logits.after(model.path, [*prompt, *tokens], len(vocabulary.texts))
                 ordered = np.sort(row[allowed])
                 if len(ordered) > 1:
                     least = min(least, ordered[-1] - ordered[-2])
                 token = int(allowed[np.argmax(row[allowed])])
-                matcher.accept(token)
+                assert matcher.consume_token(token)
                 tokens.append(token)
             if least < NEAR_TIE:
                 near_ties += 1

@@ -19,8 +19,8 @@ from native_chain import (
     with_fixtures,
 )
 from numpy_sampler import InfillVocabulary, breaker_sequences
+from token_bytes import TokenBytes
 
-from bench.masking.vocabularies import TokenBytes
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 from eliza_ffi.sampling import Sampling

@@ -21,8 +21,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from skeleton_strategies import Field, actions, has_shape, shaped_skeletons
+from token_bytes import TokenBytes
 
-from bench.masking.vocabularies import TokenBytes
 from eliza_ffi import Gbnf
 from eliza_ffi.async_model import AsyncModel
 from eliza_ffi.cli.demo_prompts import planner_prompt

@@ -11,8 +11,8 @@ from typing import Any
 import llguidance
 import numpy as np
 import pytest
+from token_bytes import TokenBytes
 
-from bench.masking.vocabularies import TokenBytes
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.errors import NativeFault
 from eliza_ffi.model import Model

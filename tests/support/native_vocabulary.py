@@ -14,15 +14,12 @@ from typing import Any
 
 import cffi
 import numpy as np
-from numpy.typing import NDArray
 
 DECLARATIONS = """
     const char * eliza_test_last_error();
     void * eliza_test_vocabulary(const char *, const uint64_t * ends, size_t n, int64_t * build_ns);
     void eliza_test_vocabulary_free(void *);
     int64_t eliza_test_vocabulary_nodes(void *);
-    int64_t eliza_test_vocabulary_bytes(void *);
-    void eliza_test_vocabulary_forget(void *);
     void * eliza_test_walk(void * vocabulary, const char * span, size_t len);
     void eliza_test_walk_free(void *);
     int64_t eliza_test_walk_allowed(void *, int32_t * out, size_t cap);
@@ -30,7 +27,6 @@ DECLARATIONS = """
     void eliza_test_walk_accept(void *, int32_t token);
     int eliza_test_walk_may_end(void *);
     int eliza_test_walk_is_over(void *);
-    int64_t eliza_test_walk_time(void *, const int32_t *, size_t n, int with_accept, int64_t * out);
 """
 
 
@@ -62,28 +58,18 @@ class NativeVocabulary:
         self.ffi, self.lib = _opened(hooks)
         self.n_vocab = len(texts)
         ends = np.cumsum([len(text) for text in texts], dtype=np.uint64)
-        build_ns = self.ffi.new("int64_t *")
-        self.pointer = self.checked(
+        buffer = self.ffi.from_buffer("uint64_t[]", ends)
+        pointer = self.checked(
             self.lib.eliza_test_vocabulary(
-                b"".join(texts), self.ffi.from_buffer("uint64_t[]", ends), len(texts), build_ns
+                b"".join(texts), buffer, len(texts), self.ffi.new("int64_t *")
             )
         )
-        self.pointer = self.ffi.gc(self.pointer, self.lib.eliza_test_vocabulary_free)
-        self.build_seconds: float = build_ns[0] / 1e9
+        self.pointer = self.ffi.gc(pointer, self.lib.eliza_test_vocabulary_free)
 
     @property
     def n_nodes(self) -> int:
         """The number of nodes of the trie, including the root."""
         return int(self.lib.eliza_test_vocabulary_nodes(self.pointer))
-
-    @property
-    def size_bytes(self) -> int:
-        """The size of the nodes and of the token bytes."""
-        return int(self.lib.eliza_test_vocabulary_bytes(self.pointer))
-
-    def forget(self) -> None:
-        """Drop the cached masks."""
-        self.lib.eliza_test_vocabulary_forget(self.pointer)
 
     def walk(self, span: Mapping[str, Any]) -> NativeWalk:
         """Start a walk with the constraint of a span.
@@ -118,17 +104,13 @@ class NativeWalk:
 
     def allowed(self) -> list[int]:
         """Return the allowed tokens in ascending order."""
-        return [int(token) for token in self.allowed_array()]
-
-    def allowed_array(self) -> NDArray[np.int32]:
-        """Return the allowed tokens in ascending order."""
         out = np.empty(self.vocabulary.n_vocab, dtype=np.int32)
         n = self.vocabulary.checked(
             self.vocabulary.lib.eliza_test_walk_allowed(
                 self.pointer, self.vocabulary.ffi.from_buffer("int32_t[]", out), len(out)
             )
         )
-        return out[:n]
+        return [int(token) for token in out[:n]]
 
     def allows(self, token: int) -> bool:
         """Return whether a token is allowed."""
@@ -145,18 +127,3 @@ class NativeWalk:
     def is_over(self) -> bool:
         """Return whether the value is complete and cannot be continued."""
         return bool(self.vocabulary.lib.eliza_test_walk_is_over(self.pointer))
-
-    def time(self, tokens: Sequence[int]) -> NDArray[np.int64]:
-        """Return the nanoseconds of each mask along some tokens, shape ``[len(tokens)]``."""
-        ffi = self.vocabulary.ffi
-        spent = np.zeros(len(tokens), dtype=np.int64)
-        self.vocabulary.checked(
-            self.vocabulary.lib.eliza_test_walk_time(
-                self.pointer,
-                ffi.new("int32_t[]", list(tokens)),
-                len(tokens),
-                0,  # without the time of accepting the token
-                ffi.from_buffer("int64_t[]", spent),
-            )
-        )
-        return spent

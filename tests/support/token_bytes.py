@@ -110,9 +110,3 @@ class GreedySpeller:
             else:
                 raise ValueError(f"no token begins with byte {at} of {text!r}")
         return spelled
-
-
-def tokens_of_texts(vocabulary: TokenBytes, texts: Sequence[str]) -> list[list[int]]:
-    """Return the tokens of each text, with the longest matching token at each place."""
-    speller = GreedySpeller(vocabulary.texts)
-    return [speller.spell(text.encode()) for text in texts]

@@ -1,6 +1,6 @@
 """A slow, obvious trie of a vocabulary: a tree of nodes, walked recursively.
 
-Tests compare the flattened trie with it, and `node_cost` counts visited nodes with it.
+Tests compare the flattened trie with it.
 
 >>> trie = SimpleTrie([b"a", b"b", b"ax", b"ayz", b"b"])
 >>> trie.n_nodes
@@ -46,22 +46,6 @@ class Node:
     children: dict[int, Node] = field(default_factory=dict)
 
 
-@dataclass
-class Walk:
-    """The result of a walk over the tree.
-
-    Attributes
-    ----------
-    tokens : list of int
-        The allowed tokens, in the order of the walk.
-    n_visited : int
-        Nodes whose byte was passed to the recognizer.
-    """
-
-    tokens: list[int] = field(default_factory=list)
-    n_visited: int = 0
-
-
 class SimpleTrie:
     """The bytes of all tokens as a tree. Tokens without bytes are left out.
 
@@ -86,20 +70,18 @@ class SimpleTrie:
             node.tokens.append(token)
 
     def allowed(self, recognizer: Recognizer, state: Any = None) -> list[int]:
-        """Return the tokens that the recognizer allows, in ascending order."""
-        return sorted(self.walk(recognizer, state).tokens)
+        """Return the tokens that the recognizer allows after a state, in ascending order.
 
-    def walk(self, recognizer: Recognizer, state: Any = None) -> Walk:
-        """Walk the tree from a state; None = the recognizer's start state."""
-        walk = Walk()
-        _traverse(self._root, recognizer, recognizer.start if state is None else state, walk)
-        return walk
+        Without a state, the walk begins in the recognizer's start state.
+        """
+        found: list[int] = []
+        _walk(self._root, recognizer, recognizer.start if state is None else state, found)
+        return sorted(found)
 
 
-def _traverse(node: Node, recognizer: Recognizer, state: Any, walk: Walk) -> None:
-    walk.tokens += node.tokens
+def _walk(node: Node, recognizer: Recognizer, state: Any, found: list[int]) -> None:
+    found += node.tokens
     for byte, child in node.children.items():
-        walk.n_visited += 1
         following = recognizer.step(state, byte)
         if following is not None:
-            _traverse(child, recognizer, following, walk)
+            _walk(child, recognizer, following, found)
