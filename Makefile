@@ -306,8 +306,6 @@ release: $(VENV)/with-release ## build and check the sdist and the wheels of a r
 bench: bench-ready ## measure every figure in the docs (three hours)
 	@$(BIN)/python -m bench.peers --docs docs/performance.md --docs README.md
 	@$(BIN)/python -m bench.growth --docs docs/performance.md
-	@$(BIN)/python -m bench.streaming --docs docs/performance.md
-	@$(BIN)/python -m bench.tries --docs docs/performance.md
 	@$(BIN)/python -m bench.batches --docs docs/performance.md
 	@$(BIN)/python -m bench.attention --docs docs/performance.md
 	@$(BIN)/python -m bench.prepared --docs docs/performance.md
@@ -317,7 +315,6 @@ bench: bench-ready ## measure every figure in the docs (three hours)
 	@$(BIN)/python -m bench.sampling --docs docs/sampling.md
 	@$(MAKE) --no-print-directory bench-streams BENCH_ARGS=
 	@$(BIN)/python -m bench.guessing --docs docs/drop-in.md
-	-@$(BIN)/python -m bench.instructions --docs docs/performance.md  # only on Linux on x86-64
 
 bench-quick: bench-ready ## compare the time of a choice with other libraries, in under 3 minutes
 	@$(BIN)/python -m bench.peers --quick

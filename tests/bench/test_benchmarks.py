@@ -1,4 +1,4 @@
-"""The comparison with other libraries, streaming, instructions and the batch loop."""
+"""The comparison with other libraries, and the batch loop."""
 
 from __future__ import annotations
 
@@ -8,18 +8,14 @@ from typing import Any
 
 import pytest
 
-from bench import instructions as bench_instructions
-from bench import streaming as bench_streaming
 from bench.choosing.cells import Others, Workload, measure_cell
 from bench.choosing.other_libraries import Logits, Peer
 from bench.choosing.rounds import CHOOSING, ChoiceEffort
 from bench.model import CHOICES
 from bench.model.streams import RandomPrompts
 from bench.model.together import OurStreams, Written, write_together
-from bench.parts.single_steps import is_supported
 from bench.parts.workload import MODELS, action_names
 from bench.together.batch_loop import DEFAULTS, EQUAL, BatchLoop
-from eliza_ffi._resources import default_model_path
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 
@@ -33,22 +29,6 @@ def test_all_strategies_agree_in_a_cell(hooks_path: Path) -> None:
     assert set(measured["methods"]) == set(CHOOSING)
     assert measured["choices"] == 3
     assert measured["strategies_agree"]
-
-
-def test_all_consumers_of_a_stream_are_measured(library: Library) -> None:
-    measured = bench_streaming.measure(bench_streaming.SMALL.path(), max_tokens=4, rounds=2)
-    assert set(measured["consumers"]) == {
-        *(bench_streaming.C_LOOP_NAME, "cffi loop", "SyncStreamingRunner", "FfiStreamingRunner")
-    }
-
-
-@pytest.mark.skipif(not is_supported(), reason="requires Linux on x86-64")
-def test_the_instructions_of_a_decision_include_its_parts(library: Library) -> None:
-    counted = bench_instructions.count(Path(default_model_path()))
-    assert counted["n_vocab"] == 2048
-    assert counted["parts"].keys() == bench_instructions.PARTS.keys()
-    whole, decision, *parts = (counted["parts"][name] for name in bench_instructions.PARTS)
-    assert whole > decision > sum(parts) > 0
 
 
 @pytest.fixture
