@@ -311,9 +311,7 @@ bench: bench-ready ## measure every figure in the docs (three hours)
 	@$(BIN)/python -m bench.ranking --docs docs/performance.md
 	@$(BIN)/python -m bench.decisions --docs docs/performance.md
 	@$(BIN)/python -m bench.fills --docs docs/performance.md
-	@$(BIN)/python -m bench.sampling --docs docs/sampling.md
 	@$(MAKE) --no-print-directory bench-streams BENCH_ARGS=
-	@$(BIN)/python -m bench.guessing --docs docs/drop-in.md
 
 bench-quick: bench-ready ## compare the time of a choice with other libraries, in under 3 minutes
 	@$(BIN)/python -m bench.peers --quick

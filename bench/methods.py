@@ -4,9 +4,6 @@ The label of a method is its name in tables, pictures and results, and its key i
 method has one factory for each kind of measurement that it takes part in. A benchmark selects the
 methods that have the factory it needs. To compare with another library or program, add a method
 here, and then add its label to the tables.
-
-Comparisons between parts of one method are not listed here, for example two sampler chains
-(``bench/sampling.py``) or four consumers of a stream (``bench/streaming.py``).
 """
 
 from __future__ import annotations
