@@ -1,1 +1,0 @@
-"""The measurements of bench/scale.py: passes, rows in this process, and rows on Ray workers."""
