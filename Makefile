@@ -307,7 +307,6 @@ bench: bench-ready ## measure every figure in the docs (three hours)
 	@$(BIN)/python -m bench.peers --docs docs/performance.md --docs README.md
 	@$(BIN)/python -m bench.ranking --docs docs/performance.md
 	@$(BIN)/python -m bench.decisions --docs docs/performance.md
-	@$(BIN)/python -m bench.fills --docs docs/performance.md
 	@$(MAKE) --no-print-directory bench-streams BENCH_ARGS=
 
 bench-quick: bench-ready ## compare the time of a choice with other libraries, in under 3 minutes

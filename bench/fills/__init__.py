@@ -1,1 +1,0 @@
-"""Compare structured answers with an older version and with llama-server."""
