@@ -10,14 +10,7 @@ from pathlib import Path
 
 import pytest
 from checkout import ROOT
-from pages import (
-    blocks_of,
-    commands_of,
-    differences,
-    links_of,
-    output_shown_by,
-    run_block,
-)
+from pages import blocks_of, commands_of, links_of
 
 from eliza_ffi import cli
 from eliza_ffi._resources import default_model_path
@@ -37,7 +30,7 @@ OURS = sorted({command for command in COMMANDS if command.startswith("eliza-ffi 
     "program",
     [
         block.text
-        for page in (README, PYTHON, DECISIONS, SKELETONS, DROP_IN)
+        for page in (PYTHON, DECISIONS, SKELETONS, DROP_IN)
         for block in blocks_of(page)
         if block.language == "python" and block.why_not_run is None
     ],
@@ -51,25 +44,9 @@ def test_the_python_examples_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(LIBRARY_VARIABLE, str(library.path))
-    code = compile(program, "README.md", "exec", dont_inherit=True)  # without our __future__
+    code = compile(program, "page", "exec", dont_inherit=True)  # without our __future__
     exec(code, {"__name__": "__main__"})
     assert capsys.readouterr().out
-
-
-def test_the_readmes_program_prints_the_output_shown(
-    library: Library,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setenv(LIBRARY_VARIABLE, str(library.path))
-    blocks = blocks_of(README)
-    place = next(i for i, block in enumerate(blocks) if block.language == "python")
-    shown = output_shown_by(blocks, place)
-    assert shown
-    namespace = {"__name__": "__main__"}
-    outputs = run_block(blocks[place], shown, namespace, lambda: capsys.readouterr().out)
-    for expected, actual in outputs:
-        assert differences(expected, actual) == []
 
 
 @pytest.mark.slow

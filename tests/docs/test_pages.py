@@ -33,7 +33,7 @@ PAGES = sorted(DOCS.rglob("*.md"))
 FOLDERS = ("tutorial", "how-to", "reference", "explanation")
 """The folders whose pages are run."""
 
-FILES = ("index.md", "schemas.md")
+FILES = ("schemas.md",)
 """Further pages that are run; the programs on other pages have tests of their own."""
 
 

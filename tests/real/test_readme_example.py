@@ -1,4 +1,4 @@
-"""The README's example with a real model prints the output shown."""
+"""The examples with a real model in README and on the home page print the output shown."""
 
 from __future__ import annotations
 
@@ -12,8 +12,12 @@ from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
 pytestmark = pytest.mark.real
 
 
-def test_the_readmes_example_with_a_real_model_prints_the_output_shown(
-    library: Library, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_an_example_with_a_real_model_prints_the_output_shown(
+    page: str,
+    library: Library,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     try:
         model = fetch("smollm2")
@@ -21,8 +25,9 @@ def test_the_readmes_example_with_a_real_model_prints_the_output_shown(
         pytest.skip(f"cannot download the model: {error}")
     monkeypatch.setenv(LIBRARY_VARIABLE, str(library.path))
     monkeypatch.setenv("MODEL", str(model))
-    blocks = blocks_of((ROOT / "README.md").read_text(encoding="utf-8"))
-    place = next(i for i, block in enumerate(blocks) if 'environ["MODEL"]' in block.text)
+    monkeypatch.chdir(model.parent)
+    blocks = blocks_of((ROOT / page).read_text(encoding="utf-8"))
+    (place,) = (i for i, block in enumerate(blocks) if block.language == "python")
     shown = output_shown_by(blocks, place)
     assert shown
     namespace = {"__name__": "__main__"}

@@ -78,20 +78,6 @@ def test_the_page_lists_all_fields(endpoint: Endpoint[Any]) -> None:
         assert shown in ours or re.search(rf"`{shown}[`.:]", TEXT), shown
 
 
-def test_the_totals_of_llama_servers_tests_match_the_list() -> None:
-    section = TEXT.partition("## llama-server's own tests")[2].partition("\n## ")[0]
-    listed = (ROOT / "docs" / "reference" / "llama-server-tests.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `(\w+)::\w+` \| (\d+) \| (\d+) \| (.*) \|$", listed, re.MULTILINE)
-    assert len(rows) > 60 and all(why or failed == "0" for _, _, failed, why in rows)
-    totals = re.findall(r"^\| `(test_\w+)` \|((?: \d+ \|)+)$", section, re.MULTILINE)
-    assert {file for file, _ in totals} == {file for file, *_ in rows}
-    for file, numbers in totals:
-        n_passed, *n_failed = map(int, re.findall(r"\d+", numbers))
-        mine = [row for row in rows if row[0] == file]
-        assert n_passed == sum(int(passed) for _, passed, _, _ in mine), file
-        assert sum(n_failed) == sum(int(failed) for _, _, failed, _ in mine), file
-
-
 def test_the_limits_match_the_code() -> None:
     section = TEXT.partition("## Limits")[2].partition("\n## ")[0]
     defaults = ServeSettings("tiny")
