@@ -74,10 +74,13 @@ def test_the_make_targets_exist() -> None:
     assert named <= set(targets)
 
 
-def test_the_files_linked_to_exist() -> None:
-    links = [link.partition("#")[0] for link in links_of(README) if not link.startswith("http")]
-    assert links
-    assert [link for link in links if not (ROOT / link).exists()] == []
+@pytest.mark.parametrize(
+    "page", ["README.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "SECURITY.md"]
+)
+def test_the_files_linked_to_exist(page: str) -> None:
+    links = links_of((ROOT / page).read_text(encoding="utf-8"))
+    files = [link.partition("#")[0] for link in links if not link.startswith("http")]
+    assert [file for file in files if not (ROOT / file).exists()] == []
 
 
 def test_the_picture_of_shared_passes_is_up_to_date() -> None:
