@@ -1,4 +1,10 @@
-"""An open model and its requests: scheduling, runs, batches and results."""
+"""An open model and its requests: scheduling, runs, batches and results.
+
+:mod:`session` opens the model. A request is made from arguments (:mod:`requests`,
+:mod:`tool_calls`), becomes a job that can be run or awaited (:mod:`jobs`), waits for a slot
+(:mod:`scheduler`, :mod:`turns`), runs in one stream (:mod:`generation`, :mod:`filling`,
+:mod:`scoring`, :mod:`ranking`), and is read as a result (:mod:`reading`, :mod:`text_stream`).
+"""
 
 from __future__ import annotations
 
