@@ -307,7 +307,7 @@ bench: bench-ready ## measure every figure in the docs (three hours)
 	@$(BIN)/python -m bench.peers --docs docs/performance.md --docs README.md
 	@$(BIN)/python -m bench.ranking --docs docs/performance.md
 	@$(BIN)/python -m bench.decisions --docs docs/performance.md
-	@$(MAKE) --no-print-directory bench-streams BENCH_ARGS=
+	@$(MAKE) --no-print-directory bench-streams
 
 bench-quick: bench-ready ## compare the time of a choice with other libraries, in under 3 minutes
 	@$(BIN)/python -m bench.peers --quick
@@ -333,9 +333,9 @@ peers: $(VENV)/installed ## build llama-server and llama-batched-bench into buil
 	@ls $(PEERS:%=build/peers/bin/%)
 
 # Without llama-server, the other measurements still run. BENCH_ARGS=... is passed to the script, for example --quick
-bench-streams: bench-ready ## measure the cost of many concurrent streams (two hours)
+bench-streams: bench-ready ## measure the cost of many concurrent streams (an hour)
 	-@$(MAKE) --no-print-directory peers
-	@$(BIN)/python -m bench.streams $(or $(BENCH_ARGS),--docs docs/performance.md)
+	@$(BIN)/python -m bench.streams $(BENCH_ARGS)
 
 # If a library to compare with cannot be installed, the benchmark's table lists it as missing.
 .PHONY: bench-ready

@@ -38,10 +38,9 @@ from .deciding.ours import (
     Together,
     TokensAlone,
 )
-from .model.together import OurStreams
 from .parts.modes import STRICT_GUIDED, TRIE, UNGUIDED, Method
-from .together.batch_loop import BatchLoop
 from .together.llama_server import LlamaServer, find_llama_server
+from .together.streams import OurStreams
 
 # The labels.
 AUTO = "eliza-ffi auto"
@@ -58,8 +57,6 @@ XGRAMMAR = "xgrammar"
 LLAMA_CPP_PYTHON = "llama-cpp-python"
 OURS = "eliza-ffi"
 ALONE = "eliza-ffi alone"
-LOOP = "batch loop"
-LOOP_EQUAL = "batch loop, our settings"
 SERVER = "llama-server"
 SERVER_EQUAL = "llama-server, our settings"
 ONE_BY_ONE = "eliza-ffi one by one"
@@ -105,7 +102,7 @@ class BenchMethod:
     choice: WorkbenchSettings | None = None
     picks: Callable[[TokenTexts, Sequence[str]], MaskPicker] | None = None
     generates: type[LlamaCppPython] | None = None
-    streams: type[OurStreams | BatchLoop | LlamaServer] | None = None
+    streams: type[OurStreams | LlamaServer] | None = None
     decides: Callable[[DecidingSetting], Decider] | None = None
 
 
@@ -162,8 +159,6 @@ _LISTED = (
         decides=Together,
     ),
     BenchMethod(ALONE, "#E69F00", streams=OurStreams),
-    BenchMethod(LOOP, "#666666", streams=BatchLoop),
-    BenchMethod(LOOP_EQUAL, streams=BatchLoop),
     BenchMethod(SERVER, "#0072B2", needs=lambda: find_llama_server()[1], streams=LlamaServer),
     BenchMethod(SERVER_EQUAL, needs=lambda: find_llama_server()[1], streams=LlamaServer),
     BenchMethod(ONE_BY_ONE, "#E69F00", decides=OneByOne),

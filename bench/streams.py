@@ -1,162 +1,311 @@
-"""Measure many streams at once, compared with a batch loop and with llama-server.
+"""Measure many streams at once, compared with one stream and with llama-server.
 
-Three things are measured:
+Two things are measured. Text: each stream of one `Model` generates on its own thread. Choices: each
+thread chooses among five labels, after prompts that are new. llama-server runs with its own
+settings, and once more with eliza-ffi's. It has as many slots as there are streams, and one HTTP
+client for each. All methods take turns, so a slow moment of the machine affects them all.
 
-- Text: each stream of one `Model` generates on its own thread. The comparison is with a plain
-  llama.cpp loop that decodes one sequence per stream in one batch (``bench/batch_loop``), and with
-  llama-server and one HTTP client per stream. Both run with their own default settings, and once
-  more with eliza-ffi's settings.
-- Choices among five labels by the same threads, compared with one thread, and with llama-server and
-  a grammar.
-- Choices of one thread while all other streams generate text.
-
-With ``--busy``, only text is measured, and the others run only with their default settings. With
-long prompts, only text is measured. With ``--text --merge``, only text is measured, and the stored
-figures of choices are kept. All methods take turns, so a slow moment of the machine affects them
-all. A cell that other programs disturbed is measured again. Writes JSON, Markdown and a picture
-into ``bench/results``.
-
-    $ make bench-streams                                            # everything, two hours
+    $ make bench-streams                                            # everything, an hour
     $ python -m bench.streams --quick                               # one model, a few minutes
-    $ python -m bench.streams --busy --only 'F16 32k'               # with another busy process
     $ python -m bench.streams --only 'F16 32k' --streams 8 --merge  # measure one cell again
     $ python -m bench.streams --render                              # measure nothing
+    $ python -m bench.streams --model model.gguf --streams 8        # your model; prints the tables
 
-Requires a build with the tests, which ``make`` creates. llama-server is the program in the
-variable ``LLAMA_SERVER``, or the program that ``make peers`` builds. Without it, the report lists
-llama-server as not measured.
+llama-server is the program in the variable ``LLAMA_SERVER``, or the program that ``make peers``
+builds. Without it, the report lists llama-server as not measured.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Any
+from itertools import chain
+from pathlib import Path
+from typing import Any, TypeVar
 
-from .model.streams import PROMPT_TOKENS
-from .parts.charts import draw_if_possible
-from .parts.machine import machine_facts, quietest
-from .parts.pages import add_filter, bench_parser, publish, stored_or_measured
-from .parts.workload import wide
-from .together.batch_loop import BatchLoop
-from .together.cells import MOST_STREAMS, StreamEffort, measure_cell
-from .together.llama_server import find_llama_server
-from .together.report import markdown, plot
+from page_tables import markdown_table, number
 
-MODELS = (
-    wide("F16 32k", "llama-spm"),
-    wide("F16 128k", "llama-bpe"),
-    wide("Q4_K 32k", "llama-spm", "q4_k"),
-    wide("Q4_K 128k", "llama-bpe", "q4_k"),
-    wide("F16 32k after 400 tokens", "llama-spm"),
+from eliza_ffi.decisions.learning.pictures import Picture
+from eliza_ffi.model import Model
+
+from .methods import ALONE, OURS, SERVER, SERVER_EQUAL, colours
+from .parts.charts import draw_if_possible, draw_lines
+from .parts.figures import attempt, in_turns, percentiles, quartiles, ratios
+from .parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
+from .parts.pages import (
+    add_filter,
+    bench_parser,
+    by_method,
+    notes_of,
+    page_of,
+    publish,
+    spread,
+    stored_or_measured,
 )
-LONG_PROMPTS = {"F16 32k after 400 tokens": 400}
-"""Tokens of the prompts before generated text, for models that have longer ones than usual."""
+from .parts.workload import wide
+from .together.llama_server import SETTLING_SECONDS, LlamaServer, find_llama_server, serving
+from .together.streams import (
+    CHOICES,
+    Contender,
+    OurStreams,
+    RandomPrompts,
+    choose_together,
+    write_together,
+)
+
+MODELS = {
+    subject.name: subject.path
+    for subject in (
+        wide("F16 32k", "llama-spm"),
+        wide("F16 128k", "llama-bpe"),
+        wide("Q4_K 32k", "llama-spm", "q4_k"),
+        wide("Q4_K 128k", "llama-bpe", "q4_k"),
+    )
+}
+PROMPT_TOKENS = 32
+"""Length of the prompts before generated text."""
+CHOICE_PROMPT_TOKENS = 64
+MOST_STREAMS = 16
+N_CTX = 8192
+
+METHODS = (OURS, ALONE, SERVER, SERVER_EQUAL)
+SERVERS = {
+    SERVER: (),
+    SERVER_EQUAL: (
+        *("--kv-unified", "--batch-size", "512", "--ubatch-size", "512"),
+        *("--poll", "1", "--poll-batch", "1"),
+    ),
+}
+"""The arguments of llama-server with its own settings and with eliza-ffi's."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class StreamPlan:
-    """The cells to measure, and how long to measure each.
+class StreamEffort:
+    """How long to measure.
 
     Attributes
     ----------
-    attempts : int
-        How often a cell is measured if other programs disturb it.
+    tokens : int
+        Tokens that every stream generates in a round.
+    rounds, choice_rounds : int
+        Rounds of generating text, and of choices.
+    least_choices : int
+        The fewest choices of a round. If twice the number of streams is more, that many are made.
     """
 
-    models: tuple[str, ...]
-    streams: tuple[int, ...]
-    effort: StreamEffort
-    attempts: int
+    tokens: int
+    rounds: int
+    choice_rounds: int
+    least_choices: int
 
 
-FULL = StreamPlan(
-    models=tuple(model.name for model in MODELS),
-    streams=(1, 2, 4, 8, 16),
-    effort=StreamEffort(tokens=48, rounds=7, choice_rounds=5, least_choices=8, choices_beside=6),
-    attempts=3,
-)
-QUICK = StreamPlan(
-    models=(MODELS[0].name,),
-    streams=(1, 8),
-    effort=StreamEffort(tokens=24, rounds=2, choice_rounds=2, least_choices=6, choices_beside=4),
-    attempts=1,
-)
+FULL = StreamEffort(tokens=48, rounds=7, choice_rounds=5, least_choices=8)
+QUICK = StreamEffort(tokens=24, rounds=2, choice_rounds=2, least_choices=6)
 
 
-def run(
-    plan: StreamPlan,
-    only: Sequence[str] = (),
-    streams: Sequence[int] = (),
-    busy: bool = False,
-    text_only: bool = False,
-    measure: Callable[..., dict[str, Any]] = measure_cell,
+def measure_cell(
+    name: str, path: Path, n_streams: int, effort: StreamEffort, program: Path | None
 ) -> dict[str, Any]:
-    """Measure the cells of a plan and return the results.
+    """Measure one model with some streams, with every method.
 
     Parameters
     ----------
-    only, streams
-        Names of models and numbers of streams to measure; empty = all of the plan.
-    busy
-        Whether one other busy process runs all the time.
-    text_only
-        Whether to measure only text.
-    measure
-        A function with the signature of `measure_cell`.
+    program
+        llama-server; None = it is not available.
+
+    Returns
+    -------
+    dict
+        ``writing`` and ``choosing``, with the figures of each method: its rate and the ratio of
+        eliza-ffi's rate to it in the same round, both as quartiles, and the milliseconds of a token
+        or choice; ``problems``, the errors of servers; and the facts about other programs.
     """
-    loop = BatchLoop.find()
+    problems: dict[str, str] = {}
+    cell: dict[str, Any] = {"model": name, "streams": n_streams, "problems": problems}
+    with noting_other_programs(cell, f"{name}, {n_streams} streams"), ExitStack() as opened:
+        model = opened.enter_context(Model(path, n_slots=n_streams, n_ctx=N_CTX))
+        ours = OurStreams(model, CHOICES)
+        contenders: dict[str, tuple[Contender, int]] = {OURS: (ours, n_streams)}
+        if n_streams > 1:
+            contenders[ALONE] = (ours, 1)
+        n_threads = int(model.describe()["threads"])
+        for label, more in SERVERS.items():
+            if program is None:
+                break
+            starting = serving(program, path, n_streams, N_CTX, n_threads, CHOICES, more)
+            server = attempt(problems, label, opened.enter_context, starting)
+            if server is not None:
+                contenders[label] = (server, n_streams)
+        prompts = RandomPrompts(model, seed=n_streams)
+        n_choices = max(effort.least_choices, 2 * n_streams)
+        written = _rounds(
+            contenders,
+            effort.rounds,
+            problems,
+            lambda contender, n: write_together(
+                contender, prompts.draw(n, PROMPT_TOKENS), effort.tokens
+            ),
+        )
+        chosen = _rounds(
+            contenders,
+            effort.choice_rounds,
+            problems,
+            lambda contender, n: choose_together(
+                contender, prompts.draw(n_choices, CHOICE_PROMPT_TOKENS), n
+            ),
+        )
+    cell["writing"] = _figures(written, "token_ms", "tokens_per_second")
+    cell["choosing"] = _figures(chosen, "choice_ms", "choices_per_second")
+    return cell
+
+
+def _rounds(
+    contenders: Mapping[str, tuple[Contender, int]],
+    n_rounds: int,
+    problems: dict[str, str],
+    run: Callable[[Contender, int], T],
+) -> dict[str, list[T]]:
+    """Run all contenders in turns. If a server fails, the others continue without it."""
+    found: dict[str, list[T]] = {name: [] for name in contenders}
+    for name in chain.from_iterable(in_turns(contenders, n_rounds)):
+        contender, n_threads = contenders[name]
+        time.sleep(SETTLING_SECONDS)
+        is_server = isinstance(contender, LlamaServer)
+        tried = partial(attempt, problems, name, run) if is_server else run
+        result = tried(contender, n_threads)
+        if result is not None:
+            found[name].append(result)
+    return {name: listed for name, listed in found.items() if listed}
+
+
+def _figures(rounds: Mapping[str, Sequence[Any]], ms: str, rate: str) -> dict[str, Any]:
+    rates = {name: [getattr(one, rate) for one in listed] for name, listed in rounds.items()}
+    return {
+        name: {
+            rate: quartiles(rates[name]),
+            "times_theirs": quartiles(ratios(rates[OURS], rates[name])),
+            **percentiles([each for one in listed for each in getattr(one, ms)], f"{ms}_*"),
+        }
+        for name, listed in rounds.items()
+    }
+
+
+def run(
+    models: Mapping[str, Callable[[], Path]], streams: Iterable[int], effort: StreamEffort
+) -> dict[str, Any]:
+    """Measure some models, given by functions that return their files."""
     program, peer = find_llama_server()
     return {
         "machine": machine_facts(),
         "peers": [asdict(peer)],
-        "plan": asdict(plan.effort),
-        "busy": busy,
+        "plan": asdict(effort),
         "cells": [
-            quietest(
-                partial(
-                    measure,
-                    *(model, n, plan.effort, loop, program, busy),
-                    LONG_PROMPTS.get(model.name, PROMPT_TOKENS),
-                    text_only,
-                ),
-                plan.attempts,
-            )
-            for model in MODELS
-            if model.name in (only or plan.models)
-            for n in (streams or plan.streams)
+            measure_cell(name, path(), n, effort, program)
+            for name, path in models.items()
+            for n in streams
         ],
     }
 
 
+def markdown(results: Mapping[str, Any]) -> str:
+    """Return the tables: text first, then choices."""
+    plan, cells = results["plan"], results["cells"]
+    named = [(f"{cell['model']}, {cell['streams']} streams", cell) for cell in cells]
+    text = (cells, "writing", METHODS)
+    choices = (cells, "choosing", METHODS)
+    return page_of(
+        f"{machine_line(results['machine'])} Medians of {plan['rounds']} rounds of text "
+        f"({plan['tokens']} tokens per stream, after prompts of {PROMPT_TOKENS} tokens) and "
+        f"{plan['choice_rounds']} of choices. {ALONE} is a single stream." + disturbance(named),
+        "Tokens per second of all streams together, once every stream has its first token: median "
+        "(quartiles)",
+        _table(*text, lambda way: spread(way["tokens_per_second"])),
+        "eliza-ffi's tokens per second divided by those of another method in the same round",
+        _table(*text, lambda way: spread(way["times_theirs"]), others="/ "),
+        "Milliseconds between consecutive tokens of a stream: median (p99)",
+        _table(*text, lambda way: _times(way, "token_ms")),
+        f"Choices among {len(CHOICES)} labels per second, after {CHOICE_PROMPT_TOKENS} new tokens: "
+        "median (quartiles)",
+        _table(*choices, lambda way: spread(way["choices_per_second"])),
+        "eliza-ffi's choices per second divided by those of another method in the same round",
+        _table(*choices, lambda way: spread(way["times_theirs"]), others="/ "),
+        "Milliseconds of a choice, including its prompt: median (p99)",
+        _table(*choices, lambda way: _times(way, "choice_ms")),
+        notes_of(results, named, "Failed:"),
+    )
+
+
+def _table(
+    cells: Sequence[Mapping[str, Any]],
+    part: str,
+    names: Sequence[str],
+    show: Callable[[Any], str],
+    others: str = "",
+) -> str:
+    """Return a table of one figure; `others` precedes the names, and leaves out eliza-ffi's."""
+    shown = [each for each in names if not (others and each == OURS)]
+    return markdown_table(
+        ["model", "streams", *(others + each for each in shown)],
+        (
+            [cell["model"], str(cell["streams"]), *by_method(cell[part], shown, show)]
+            for cell in cells
+        ),
+    )
+
+
+def _times(way: Mapping[str, Any], figure: str) -> str:
+    return f"{number(way[f'{figure}_p50'])} ({number(way[f'{figure}_p99'])})"
+
+
+def plot(results: dict[str, Any], file: Path) -> None:
+    """Draw tokens and choices per second over the number of streams, one column per model."""
+    models = list(dict.fromkeys(cell["model"] for cell in results["cells"]))
+    rows = (("tokens", "writing"), ("choices", "choosing"))
+    picture = Picture(2, len(models), (3.2 * len(models), 6.4), sharey="row")
+    for axes, (what, part) in zip(picture.axes, rows, strict=True):
+        rate = partial(_middle, figure=f"{what}_per_second")
+        for axis, model in zip(axes, models, strict=True):
+            cells = [cell for cell in results["cells"] if cell["model"] == model]
+            points = [(cell["streams"], cell[part]) for cell in cells]
+            settings = {"yscale": "linear", "title": model, "xlabel": "streams"}
+            draw_lines(axis, points, colours(["streams"]), rate, **settings)
+            axis.set_ylim(bottom=0)
+        axes[0].set_ylabel(f"{what} per second, together")
+    picture.save(file)
+
+
+def _middle(way: Mapping[str, Any], figure: str) -> float:
+    return float(way[figure][1])
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
-    names = [model.name for model in MODELS]
     parser = bench_parser("Measure many streams at once.", merge=True)
     parser.add_argument("--quick", action="store_true", help="one model, a few minutes")
-    parser.add_argument(
-        "--busy",
-        action="store_true",
-        help="measure text while another process is busy; the results have their own files",
-    )
-    parser.add_argument(
-        "--text", action="store_true", help="measure only text; with --merge, keep stored choices"
-    )
-    add_filter(parser, "--only", "this model", choices=names)
+    add_filter(parser, "--only", "this model", choices=MODELS)
     add_filter(parser, "--streams", "N streams", type=int, metavar="N")
+    parser.add_argument("--model", type=Path, metavar="FILE", help="measure this model; print only")
     options = parser.parse_args(arguments)
     if not all(1 <= n <= MOST_STREAMS for n in options.streams):
         parser.error(f"--streams: expected 1 to {MOST_STREAMS}, got {options.streams}")
-    name = f"streams{'-quick' * options.quick}{'-busy' * options.busy}"
-    plan = QUICK if options.quick else FULL
+    effort = QUICK if options.quick or options.model else FULL
+    streams = options.streams or ((1, 8) if effort is QUICK else (1, 2, 4, 8, 16))
+    if options.model is not None:
+        print(markdown(run({options.model.stem: lambda: options.model}, streams, effort)))
+        return 0
+    names = options.only or list(MODELS)[: 1 if options.quick else None]
+    name = "streams-quick" if options.quick else "streams"
     results = stored_or_measured(
         options,
         name,
-        lambda: run(plan, options.only, options.streams, options.busy, options.text),
+        lambda: run({each: MODELS[each] for each in names}, streams, effort),
         key=("model", "streams"),
     )
-    results["cells"].sort(key=lambda cell: (names.index(cell["model"]), cell["streams"]))
     draw_if_possible(plot, results, options.out / f"{name}.png")
     return publish(name, results, markdown(results), options)
 

@@ -1,13 +1,11 @@
-"""Compare choices with llama.cpp's grammar, or many streams with one, on your own model.
+"""Compare choices with llama.cpp's grammar on your own model, prompt and labels.
 
 Modes: ``unguided`` generates freely, ``strict-guided`` with a grammar of the labels, and
 ``strict-trie-ffi`` with the token trie. Every round runs the measured mode and then the grammar, so
-a slow moment of the machine affects both. The report compares medians. With ``--streams``, every
-round runs one stream and then several at once.
+a slow moment of the machine affects both. The report compares medians.
 
     $ printf 'yes\\nno\\n' | python -m bench.model --mode strict-trie-ffi --labels-file - \\
           --prompt 'Is snow white? '
-    $ python -m bench.model --streams 8 --model model.gguf
 """
 
 from __future__ import annotations
@@ -16,49 +14,134 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
+
+import numpy as np
 
 from eliza_ffi.cli.console import UsageError, open_model, read_labels
 from eliza_ffi.cli.files import check_output, read_bytes, read_text
 from eliza_ffi.errors import InvalidArgumentError, TokenTrieError
+from eliza_ffi.library.protocol import Tokens
 from eliza_ffi.model import Model
 
-from ..parts.modes import CHOICE_MODES, GRAMMAR_ORDERS, STRATEGIES, TOKENIZATIONS, Method
-from ..parts.programs import run_program
-from . import (
-    CHOICES,
-    Alternatives,
-    Report,
-    StreamsReport,
-    Workbench,
-    measure,
-    measure_streams,
+from ..parts.figures import mean, median, percentile
+from ..parts.modes import (
+    CHOICE_MODES,
+    GRAMMAR_ORDERS,
+    STRICT_GUIDED,
+    TOKENIZATIONS,
+    UNGUIDED,
+    Method,
 )
+from ..parts.programs import run_program
+from .alternatives import Alternatives
+from .workbench import TimedChoice, Workbench
 
-MOST_STREAMS = 64
-"""The most slots of a context."""
+WARM_UP = 2
+"""Untimed choices for each prompt, which bring it into a slot."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """The figures of a mode; docs/performance.md describes them."""
+
+    mode: str
+    model: str
+    grammar_order: str
+    tokenization: str
+    skip_ratio_mean: float
+    skip_ratio_std: float
+    tokens_per_second: float
+    tokens_per_second_vs_grammar: float
+    token_accuracy: float
+    forward_passes_saved: int
+    forward_passes_total: int
+    choice_ms_p50: float
+    choice_ms_p99: float
+    prompt_ms_p50: float
+    n_vocab: int
+    choices: int
+    prompts: int
+    repeat: int
+    library_version: str
+    llama_cpp_commit: str
+
+
+def measure(
+    bench: Workbench, prompts: Sequence[Tokens], method: Method, *, repeat: int = 20
+) -> Report:
+    """Measure a method, and the grammar with the method's `grammar_order`, in the same rounds.
+
+    Parameters
+    ----------
+    prompts
+        The tokens of each prompt.
+    repeat
+        Timed choices for each prompt, at least 1.
+    """
+    grammar = Method(STRICT_GUIDED, grammar_order=method.grammar_order)
+    answers: list[TimedChoice] = []
+    baseline: list[TimedChoice] = []
+    candidates: list[float] = []
+    agreed: list[bool] = []
+    for prompt in prompts:
+        expected = bench.answer(prompt, grammar)
+        # Free generation stops after as many tokens as the grammar's answer has.
+        limit = len(expected.tokens) if method.mode == UNGUIDED else 0
+        for turn in range(WARM_UP + repeat):
+            measured = bench.answer(prompt, method, limit)
+            # If the grammar itself is measured, it runs only once.
+            other = measured if method == grammar else bench.answer(prompt, grammar)
+            if turn >= WARM_UP:
+                answers.append(measured)
+                baseline.append(other)
+        same = answers[-1].text == expected.text
+        if method.tokenization == "any":
+            same = same and answers[-1].tokens == expected.tokens
+        agreed.append(same)
+        candidates += bench.candidates(prompt, method, limit)
+
+    skipped = [1.0 - each / bench.n_vocab for each in candidates] or [0.0]
+    choice_ms = [answer.seconds * 1e3 for answer in answers]
+    stats = [answer.stats for answer in answers]
+    rate = _median_rate(answers)
+    facts = bench.model.describe()
+    return Report(
+        mode=method.mode,
+        model=bench.model.path,
+        grammar_order=method.grammar_order,
+        tokenization=method.tokenization if method.has_trie else "none",
+        skip_ratio_mean=mean(skipped),
+        skip_ratio_std=float(np.std(skipped)),
+        tokens_per_second=rate,
+        tokens_per_second_vs_grammar=rate / _median_rate(baseline),
+        token_accuracy=mean(agreed),
+        forward_passes_saved=sum(each.forward_passes_saved for each in stats),
+        forward_passes_total=sum(each.passes_after_prompt for each in stats),
+        choice_ms_p50=percentile(choice_ms, 50),
+        choice_ms_p99=percentile(choice_ms, 99),
+        prompt_ms_p50=median([answer.prompt_seconds * 1e3 for answer in answers]),
+        n_vocab=bench.n_vocab,
+        choices=len(bench.alternatives.texts),
+        prompts=len(prompts),
+        repeat=repeat,
+        library_version=str(facts["library_version"]),
+        llama_cpp_commit=str(facts["llama_cpp"]["commit"]),
+    )
+
+
+def _median_rate(answers: Sequence[TimedChoice]) -> float:
+    return median([len(answer.tokens) / answer.seconds for answer in answers])
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program and return its exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.model", description="Measure choices, or many streams together."
+    parser = argparse.ArgumentParser(prog="python -m bench.model", description="Measure choices.")
+    parser.add_argument(
+        "--mode", choices=CHOICE_MODES, required=True, help="how the label is chosen"
     )
-    _add_arguments(parser)
-    return run_program(parser, _run, arguments)
-
-
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
-    measured = parser.add_mutually_exclusive_group(required=True)
-    measured.add_argument("--mode", choices=CHOICE_MODES, help="how the label is chosen")
-    measured.add_argument(
-        "--streams",
-        type=int,
-        metavar="N",
-        help="measure N streams at once: tokens and choices per second, compared with one stream",
-    )
-    prompts = parser.add_mutually_exclusive_group()
+    prompts = parser.add_mutually_exclusive_group(required=True)
     prompts.add_argument(
         "--prompt", action="append", metavar="TEXT", help="the prompt; repeat for more prompts"
     )
@@ -68,7 +151,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="read the prompt from FILE, without its last newline; repeat for more prompts",
     )
-    answers = parser.add_mutually_exclusive_group()
+    answers = parser.add_mutually_exclusive_group(required=True)
     answers.add_argument(
         "--labels-file", metavar="FILE", help="the labels, one per line; - = standard input"
     )
@@ -89,104 +172,43 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         help="own: one tokenization per label; any: all tokens that spell it (own)",
     )
     parser.add_argument(
-        "--strategy", choices=STRATEGIES, default="auto", help="how a trie is decoded (auto)"
-    )
-    parser.add_argument(
-        "--repeat",
-        type=int,
-        metavar="N",
-        help="timed choices per prompt (20); with --streams, rounds (3)",
-    )
-    parser.add_argument(
-        "--warmup", type=int, default=2, metavar="N", help="untimed choices before them (2)"
-    )
-    parser.add_argument(
-        "--tokens",
-        type=int,
-        default=48,
-        metavar="N",
-        help="with --streams: tokens of each stream in a round (48)",
-    )
-    parser.add_argument(
-        "--json", action="store_true", help="with --streams: print JSON instead of a table"
+        "--repeat", type=int, default=20, metavar="N", help="timed choices per prompt (20)"
     )
     parser.add_argument("--output", metavar="FILE", help="write the JSON to FILE (standard output)")
+    return run_program(parser, _run, arguments)
 
 
 def _run(arguments: argparse.Namespace) -> int:
     """Run the requested measurement and write the report."""
-    if arguments.repeat is None:
-        arguments.repeat = 20 if arguments.streams is None else 3
-    if arguments.repeat < 1 or arguments.warmup < 0:
-        raise UsageError(
-            "expected --repeat of 1 or more and --warmup of 0 or more, got "
-            f"{arguments.repeat} and {arguments.warmup}"
-        )
+    if arguments.repeat < 1:
+        raise UsageError(f"--repeat: expected 1 or more, got {arguments.repeat}")
     check_output(arguments)
-    return _run_choices(arguments) if arguments.streams is None else _run_streams(arguments)
-
-
-def _run_streams(arguments: argparse.Namespace) -> int:
-    if not 1 <= arguments.streams <= MOST_STREAMS:
-        raise UsageError(f"--streams: expected 1 to {MOST_STREAMS}, got {arguments.streams}")
-    if arguments.tokens < 2:
-        raise UsageError(
-            f"--tokens: expected 2 or more, because the time between tokens is measured, got "
-            f"{arguments.tokens}"
-        )
-    prompts = arguments.prompt or arguments.prompt_file
-    if prompts is not None or arguments.token_tree_descriptor is not None:
-        raise UsageError(
-            "--streams uses its own prompts, and takes labels only as a --labels-file; remove "
-            "--prompt, --prompt-file and --token-tree-descriptor"
-        )
-    choices = CHOICES if arguments.labels_file is None else tuple(read_labels(arguments))
-    with open_model(arguments, n_slots=arguments.streams) as model:
-        report = measure_streams(
-            model,
-            arguments.streams,
-            tokens=arguments.tokens,
-            choices=choices,
-            repeat=arguments.repeat,
-        )
-    shown = _json(report) if arguments.json else f"{report.text()}\n"
-    if arguments.output is not None:
-        Path(arguments.output).write_text(_json(report), encoding="utf-8")
-    else:
-        sys.stdout.write(shown)
-    return 0
-
-
-def _run_choices(arguments: argparse.Namespace) -> int:
-    texts = _prompts(arguments)
-    if arguments.labels_file is None and arguments.token_tree_descriptor is None:
-        raise UsageError("--mode requires --labels-file or --token-tree-descriptor")
+    texts = arguments.prompt or [
+        read_text(file).removesuffix("\n") for file in arguments.prompt_file
+    ]
+    if not all(texts):
+        raise UsageError("--prompt, --prompt-file: expected a non-empty text")
+    method = Method(
+        arguments.mode,
+        grammar_order=arguments.grammar_order,
+        tokenization=arguments.tokenization,
+    )
     descriptor = arguments.token_tree_descriptor
     data = read_bytes(descriptor) if descriptor is not None else None
-    choices = read_labels(arguments) if data is None else []
+    labels = read_labels(arguments) if data is None else []
     with open_model(arguments) as model:
         prompts = [model.tokenize(text, add_special=True, parse_special=True) for text in texts]
         alternatives = (
-            Alternatives.of_texts(model, choices)
+            Alternatives.of_texts(model, labels)
             if data is None
             else _of_payload(model, data, descriptor)
         )
-        report = measure(
-            Workbench(model, alternatives),
-            prompts,
-            Method(
-                arguments.mode,
-                arguments.strategy,
-                arguments.grammar_order,
-                arguments.tokenization,
-            ),
-            repeat=arguments.repeat,
-            warmup=arguments.warmup,
-        )
+        report = measure(Workbench(model, alternatives), prompts, method, repeat=arguments.repeat)
+    text = json.dumps(asdict(report), ensure_ascii=False, indent=2) + "\n"
     if arguments.output is None:
-        sys.stdout.write(_json(report))
+        sys.stdout.write(text)
     else:
-        Path(arguments.output).write_text(_json(report), encoding="utf-8")
+        Path(arguments.output).write_text(text, encoding="utf-8")
     return 0
 
 
@@ -195,24 +217,6 @@ def _of_payload(model: Model, data: bytes, path: str) -> Alternatives:
         return Alternatives.of_payload(model, data)
     except (InvalidArgumentError, TokenTrieError) as error:
         raise InvalidArgumentError(f"{path}: cannot read labels: {error}") from error
-
-
-def _prompts(arguments: argparse.Namespace) -> list[str]:
-    if arguments.prompt is not None:
-        if not all(arguments.prompt):
-            raise UsageError("--prompt: expected a non-empty text")
-        return list(arguments.prompt)
-    if arguments.prompt_file is None:
-        raise UsageError("--mode requires --prompt or --prompt-file")
-    texts = [read_text(file).removesuffix("\n") for file in arguments.prompt_file]
-    for file, text in zip(arguments.prompt_file, texts, strict=True):
-        if not text:
-            raise UsageError(f"--prompt-file: {file} is empty")
-    return texts
-
-
-def _json(report: Report | StreamsReport) -> str:
-    return json.dumps(asdict(report), ensure_ascii=False, indent=2) + "\n"
 
 
 if __name__ == "__main__":

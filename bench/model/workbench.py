@@ -41,14 +41,6 @@ class TimedChoice:
     stats: StreamStats
 
 
-@dataclass(frozen=True)
-class TimedDecision:
-    """The selection of one token: the number of candidates, and the time in microseconds."""
-
-    candidates: float
-    microseconds: float
-
-
 class Workbench:
     """Makes choices among some alternatives with any method."""
 
@@ -73,27 +65,25 @@ class Workbench:
                 stats=self.model.binding.stats(stream),
             )
 
-    def decisions(self, prompt: Tokens, method: Method, max_tokens: int = 0) -> list[TimedDecision]:
-        """Make one choice and return its decisions. Forced tokens are not decisions.
+    def candidates(self, prompt: Tokens, method: Method, max_tokens: int = 0) -> list[float]:
+        """Make one choice and return the number of candidates of each decision.
 
-        Without a trie, every token of the vocabulary is a candidate, because a grammar masks, or
-        sampling reads, the whole vocabulary.
+        Forced tokens are not decisions. Without a trie, every token of the vocabulary is a
+        candidate, because a grammar masks, or sampling reads, the whole vocabulary.
         """
-        made: list[TimedDecision] = []
+        found: list[float] = []
         binding = self.model.binding
         with self._prefilled(prompt, method, max_tokens) as stream:
             before = binding.stats(stream)
             for _ in self._steps(stream, method):
                 now = binding.stats(stream)
-                in_span = now.decisions - before.decisions
                 sampled = now.tokens_sampled - before.tokens_sampled
-                count = in_span + sampled
+                count = now.decisions - before.decisions + sampled
+                seen = now.candidates_seen - before.candidates_seen + sampled * self.n_vocab
                 if count:
-                    seen = now.candidates_seen - before.candidates_seen + sampled * self.n_vocab
-                    spent = now.select_ns - before.select_ns
-                    made += [TimedDecision(seen / count, spent / count / 1e3)] * count
+                    found += [seen / count] * count
                 before = now
-        return made
+        return found
 
     def set_trie_microseconds(self, prompt: Tokens, *, cached: bool) -> float:
         """Return the median time to set the trie, with a cached payload or with new ones."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
@@ -19,14 +18,6 @@ from eliza_ffi.model import Model
 
 DISTURBED = 0.1
 """A measurement is disturbed if other programs keep this many cores busy."""
-
-BUSY = """
-import os
-parent = os.getppid()
-while os.getppid() == parent:  # also ends if the benchmark is killed
-    for _ in range(1_000_000):
-        pass
-"""
 
 
 def machine_facts(library: Path | None = None) -> dict[str, Any]:
@@ -106,34 +97,6 @@ def noting_other_programs(into: MutableMapping[str, Any], name: str = "") -> Ite
         into["other_programs"] = max((after - before) / took, 0.0)
     if name:
         print(f"{name}: {took:.0f} s", file=sys.stderr)
-
-
-def quietest(measure: Callable[[], dict[str, Any]], attempts: int) -> dict[str, Any]:
-    """Measure a cell until it is not disturbed, and return the least disturbed measurement.
-
-    Parameters
-    ----------
-    measure
-        Measures the cell within `noting_other_programs`.
-    attempts
-        The most measurements.
-    """
-    measured: list[dict[str, Any]] = []
-    while len(measured) < attempts:
-        measured.append(measure())
-        if measured[-1].get("other_programs", 0.0) < DISTURBED:
-            break
-    return min(measured, key=lambda cell: cell.get("other_programs", 0.0))
-
-
-@contextmanager
-def one_busy_process() -> Iterator[None]:
-    """Run a Python process that keeps one core busy, for the duration of the block."""
-    with subprocess.Popen([sys.executable, "-c", BUSY]) as process:
-        try:
-            yield
-        finally:
-            process.kill()
 
 
 def disturbance(cells: Iterable[tuple[str, Mapping[str, Any]]]) -> str:

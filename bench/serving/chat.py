@@ -31,8 +31,7 @@ from ..parts.figures import in_turns, median, percentiles, quartiles, ratios
 from ..parts.machine import noting_other_programs
 from ..parts.pages import by_method, spread
 from ..parts.workload import wide
-from ..together.cells import SETTLING_SECONDS
-from ..together.llama_server import GREEDY, HOST, serving
+from ..together.llama_server import GREEDY, HOST, SETTLING_SECONDS, serving
 from .process import running_server
 from .wire import Connection
 

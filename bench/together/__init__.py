@@ -1,1 +1,1 @@
-"""Many streams at once in eliza-ffi, a batch loop and llama-server: cells and tables."""
+"""Many streams at once, in eliza-ffi and in llama-server."""

@@ -19,10 +19,15 @@ from eliza_ffi.library.protocol import Tokens
 
 from ..choosing.other_libraries import Peer
 from ..model import gbnf_of
-from .batch_loop import UNTOLD
 
 HOST = "127.0.0.1"
 START_SECONDS = 120.0
+
+SETTLING_SECONDS = 0.5
+"""The pause before each method. The previous method's threads keep spinning for a moment."""
+
+UNTOLD = -1
+"""Stands for a generated token whose id the server did not report."""
 
 PROGRAM_VARIABLE = "LLAMA_SERVER"
 BUILT = Path(__file__).resolve().parent.parent.parent / "build" / "peers"

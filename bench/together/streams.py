@@ -7,6 +7,7 @@ the same way as eliza-ffi.
 from __future__ import annotations
 
 import itertools
+import random
 import threading
 import time
 from collections.abc import Callable, Generator, Sequence
@@ -18,12 +19,15 @@ from typing import Protocol, TypeVar
 
 from eliza_ffi.choices.label_set import as_label_set
 from eliza_ffi.errors import ElizaError
-from eliza_ffi.library.protocol import StreamStats, Tokens
+from eliza_ffi.library.protocol import Tokens
 from eliza_ffi.model import Model
 from eliza_ffi.session.generation import GenerationRun
 from eliza_ffi.session.requests import choice_of, choice_request, generate_request
 
 T = TypeVar("T")
+
+CHOICES = ("SEND_EMAIL", "SEND_MESSAGE", "SEARCH_WEB", "CREATE_NOTE", "IGNORE")
+"""Labels. Some differ from the others in their first token, some in a later one."""
 
 MOST_RESTARTS = 64
 
@@ -65,12 +69,6 @@ class Written:
         return count / (end - begin) if end > begin else 0.0
 
     @property
-    def tokens_per_second_with_prompts(self) -> float:
-        """Tokens per second of all streams together, from their start."""
-        end = max(times[-1] for times in self.seconds)
-        return sum(map(len, self.seconds)) / end
-
-    @property
     def token_ms(self) -> list[float]:
         """Milliseconds between consecutive tokens of a stream, once all have their first token."""
         begin = self._all_begun
@@ -109,20 +107,6 @@ class Chosen:
         return len(self.answers) / self.seconds
 
 
-@dataclass(frozen=True)
-class Beside:
-    """Consecutive choices, made while other streams generate text.
-
-    Attributes
-    ----------
-    tokens_per_second : float
-        Tokens per second of all generating streams together, during the choices.
-    """
-
-    chosen: Chosen
-    tokens_per_second: float
-
-
 class OurStreams:
     """The streams of a model.
 
@@ -130,18 +114,9 @@ class OurStreams:
     ----------
     choices
         The labels.
-
-    Attributes
-    ----------
-    stats : list of StreamStats
-        The stats of all generations and choices so far, if the library reports them.
-    restarts : int
-        How many generations the model ended early.
     """
 
     def __init__(self, model: Model, choices: Sequence[str]) -> None:
-        self.stats: list[StreamStats] = []
-        self.restarts = 0
         self._model = model
         self._choices = as_label_set(choices)
 
@@ -165,12 +140,8 @@ class OurStreams:
                     left -= len(step.tokens)
                     if step.tokens:
                         yield step.tokens
-            stats = generation.result().stats
-            if stats is not None:
-                self.stats.append(stats)
             if left <= 0:
                 return
-            self.restarts += 1
         raise ElizaError(f"the model ended {MOST_RESTARTS} times before {n_tokens} tokens")
 
     def choose(self, prompt: Tokens) -> str:
@@ -180,10 +151,35 @@ class OurStreams:
         generation = GenerationRun(model.binding, model.session.ctx, args)
         for _ in generation.steps():
             pass
-        result = generation.result()
-        if result.stats is not None:
-            self.stats.append(result.stats)
-        return str(choice_of(self._choices, args, result, 0.0).value)
+        return str(choice_of(self._choices, args, generation.result(), 0.0).value)
+
+
+class RandomPrompts:
+    """Prompts of random tokens, which are in no cache. None of them is a control token.
+
+    Parameters
+    ----------
+    seed
+        The same seed gives the same prompts.
+    """
+
+    def __init__(self, model: Model, seed: int) -> None:
+        self._model = model
+        self._random = random.Random(seed)
+        self._n_vocab = int(model.describe()["model"]["n_vocab"])
+        self._begin = model.tokenize("", add_special=True)
+
+    def draw(self, count: int, length: int) -> list[list[int]]:
+        """Return `count` prompts of `length` tokens, with the model's start token if it has one."""
+        return [self._drawn(length) for _ in range(count)]
+
+    def _drawn(self, length: int) -> list[int]:
+        prompt = [*self._begin]
+        while len(prompt) < length:
+            token = self._random.randrange(self._n_vocab)
+            if self._model.detokenize([token]):
+                prompt.append(token)
+        return prompt
 
 
 def write_together(contender: Contender, prompts: Sequence[Tokens], n_tokens: int) -> Written:
@@ -222,59 +218,6 @@ def choose_together(contender: Contender, prompts: Sequence[Tokens], n_threads: 
 
     begin, ends = _at_once([choose] * n_threads)
     return Chosen(tuple(answers), tuple(choice_ms), max(ends) - begin)
-
-
-def choose_beside(
-    contender: Contender, prompts: Sequence[Tokens], beside: Sequence[Tokens], n_tokens: int
-) -> Beside:
-    """Choose a label after each prompt, one prompt at a time, while other streams generate text.
-
-    Parameters
-    ----------
-    prompts
-        The prompts of the choices.
-    beside
-        The prompts of the generating streams. Each stream generates `n_tokens` tokens after its
-        prompt, again and again.
-    """
-    all_write = threading.Barrier(len(beside) + 1)
-    stop = threading.Event()
-
-    def write(prompt: Tokens) -> list[float]:
-        times: list[float] = []
-        try:
-            while not stop.is_set():
-                with closing(contender.write(prompt, n_tokens)) as steps:
-                    for came in steps:
-                        if not times:
-                            all_write.wait()
-                        times += [time.perf_counter()] * len(came)
-                        if stop.is_set():
-                            break
-        except threading.BrokenBarrierError:
-            pass  # another thread failed
-        except BaseException:
-            all_write.abort()  # otherwise the other threads would wait for ever
-            raise
-        return times
-
-    chosen: Chosen | None = None
-    begin = end = 0.0
-    with ThreadPoolExecutor(len(beside)) as threads:
-        writing = [threads.submit(write, prompt) for prompt in beside]
-        try:
-            all_write.wait()
-            begin = time.perf_counter()
-            chosen = choose_together(contender, prompts, 1)
-            end = time.perf_counter()
-        except threading.BrokenBarrierError:
-            pass  # a generating thread failed; its result raises the error below
-        finally:
-            stop.set()
-        times = [each for one in writing for each in one.result()]
-    if chosen is None:
-        raise AssertionError("a generating thread failed without an error")
-    return Beside(chosen, sum(begin <= each <= end for each in times) / (end - begin))
 
 
 def _at_once(works: Sequence[Callable[[], T]]) -> tuple[float, list[T]]:
