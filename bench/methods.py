@@ -44,7 +44,6 @@ from .together.streams import OurStreams
 
 # The labels.
 AUTO = "eliza-ffi auto"
-TREE = "eliza-ffi tree"
 SKIP_AHEAD = "eliza-ffi skip-ahead"
 TOKEN_BY_TOKEN = "eliza-ffi token-by-token"
 SKIP_AHEAD_HEAD = "eliza-ffi skip-ahead, restricted head"
@@ -118,7 +117,6 @@ def _grammar(order: str) -> WorkbenchSettings:
 # colour in all pictures.
 _LISTED = (
     BenchMethod(AUTO, "#D55E00", choice=_ours("auto")),
-    BenchMethod(TREE, choice=_ours("tree")),
     BenchMethod(SKIP_AHEAD, choice=_ours("skip-ahead")),
     BenchMethod(TOKEN_BY_TOKEN, "#E69F00", choice=_ours("token-by-token")),
     BenchMethod(

@@ -17,7 +17,7 @@ Requires the ``bench`` extra and a build with the test hooks; ``make`` installs 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -54,11 +54,7 @@ FULL = ChoicePlan(
 
 
 def run(
-    plan: ChoicePlan,
-    only: Sequence[str],
-    choices: Sequence[int],
-    others: Others,
-    measure: Callable[..., dict[str, Any]] = measure_cell,
+    plan: ChoicePlan, only: Sequence[str], choices: Sequence[int], others: Others
 ) -> dict[str, Any]:
     """Measure the cells of a plan and return the results.
 
@@ -66,8 +62,6 @@ def run(
     ----------
     only, choices
         Names of models and numbers of labels to measure; empty = all of the plan.
-    measure
-        A function with the signature of `measure_cell`.
     """
     cells = []
     for subject in MODELS:
@@ -76,7 +70,7 @@ def run(
                 continue
             names = action_names(n_choices)
             workload = Workload(subject, names, prompts(names, plan.n_prompts))
-            cell = {"model": subject.name, **measure(workload, plan.effort, others)}
+            cell = {"model": subject.name, **measure_cell(workload, plan.effort, others)}
             cells.append(cell)
             print(f"{subject.name}, {n_choices} labels: {cell['seconds']:.0f} s", file=sys.stderr)
     return {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from eliza_ffi.model import Model
 
-from ..methods import GRAMMAR_LAST, LLAMA_CPP_PYTHON, METHODS, workbench_settings
+from ..methods import LLAMA_CPP_PYTHON, METHODS, workbench_settings
 from ..model import Alternatives, Workbench
 from ..parts.figures import attempt, mean, median
 from ..parts.hooks import find_hooks
@@ -21,13 +21,11 @@ from .other_libraries import (
     measure_peer,
 )
 from .rounds import (
-    CHOOSING,
     REFERENCE,
     ChoiceEffort,
     Runs,
     open_ms,
     run_methods,
-    strategies_agree,
     summary_of,
 )
 
@@ -80,12 +78,7 @@ class Others:
         return any(peer.name == name and peer.version for peer in self.peers)
 
 
-def measure_cell(
-    workload: Workload,
-    effort: ChoiceEffort,
-    others: Others,
-    methods: Sequence[str] = CHOOSING,
-) -> dict[str, Any]:
+def measure_cell(workload: Workload, effort: ChoiceEffort, others: Others) -> dict[str, Any]:
     """Measure one workload with every method and return the figures of the cell."""
     cell: dict[str, Any] = {"problems": {}}
     with (
@@ -96,17 +89,17 @@ def measure_cell(
         tokenized = [
             model.tokenize(text, add_special=True, parse_special=True) for text in workload.prompts
         ]
-        runs = run_methods(bench, tokenized, effort, methods)
+        runs = run_methods(bench, tokenized, effort)
         cell |= _our_figures(bench, tokenized, runs)
         _add_mask_engines(cell, bench, tokenized, runs[REFERENCE], effort, others)
-        _add_llama_cpp_python(cell, bench, tokenized, runs[GRAMMAR_LAST], effort, others)
+        _add_llama_cpp_python(cell, bench, tokenized, effort, others)
     return cell
 
 
 def _our_figures(
     bench: Workbench, tokenized: Sequence[Sequence[int]], runs: Mapping[str, Runs]
 ) -> dict[str, Any]:
-    figures = {name: summary_of(each, runs[GRAMMAR_LAST]) for name, each in runs.items()}
+    figures = {name: summary_of(each) for name, each in runs.items()}
     cold = bench.set_trie_microseconds(tokenized[0], cached=False)
     grammar_ms = open_ms(bench, bench.alternatives.grammar) - open_ms(bench, None)
     for name, each in figures.items():
@@ -116,11 +109,8 @@ def _our_figures(
     return {
         "n_vocab": bench.n_vocab,
         "choices": len(bench.alternatives.texts),
-        "prompt_tokens": mean([len(tokens) for tokens in tokenized]),
         "pass_ms": median([s.decode_us / s.forward_passes for s in one_token]) / 1e3,
-        "set_token_trie_us_cold": cold,
         "set_token_trie_us_cached": bench.set_trie_microseconds(tokenized[0], cached=True),
-        "strategies_agree": strategies_agree(runs),
         "methods": figures,
     }
 
@@ -156,14 +146,11 @@ def _add_mask_engines(
         passes = cost.steps - 1.0
         choice_ms = cost.choice_select_ms + passes * cell["pass_ms"]
         cell["methods"][name] = {
-            **asdict(cost),
             "choice_ms": choice_ms,
             "tokens": cost.steps,
             "ms_per_token": choice_ms / cost.steps,
             "passes": passes,
-            "select_us": cost.step_us,
             "setup_ms": cost.compile_ms,
-            "agreement": cost.same_decisions,
             "samples": effort.repeat * len(walks),
         }
 
@@ -172,7 +159,6 @@ def _add_llama_cpp_python(
     cell: dict[str, Any],
     bench: Workbench,
     tokenized: Sequence[Sequence[int]],
-    grammar: Runs,
     effort: ChoiceEffort,
     others: Others,
 ) -> None:
@@ -181,22 +167,19 @@ def _add_llama_cpp_python(
     if make is None or not others.has(LLAMA_CPP_PYTHON):
         return
     samples: list[tuple[int, float]] = []
-    agreed: list[bool] = []
 
     def choose_all() -> None:
         longest = max(len(tokens) for tokens in tokenized)
         n_threads = int(bench.model.describe()["threads"])  # by default it uses half the cores
         other = make(bench.model.path, bench.alternatives.texts, longest + 256, n_threads)
         begin = time.perf_counter()
-        for i, prompt in enumerate(tokenized):
+        for prompt in tokenized:
             other.choose(prompt, lambda text: True)  # one token, to bring the prompt into the cache
             for _ in range(effort.repeat):
                 if samples and time.perf_counter() - begin > effort.budget:
                     break
-                text, count, seconds = other.choose(prompt, bench.alternatives.ends_at)
+                _, count, seconds = other.choose(prompt, bench.alternatives.ends_at)
                 samples.append((count, seconds * 1e3))
-                if i in grammar.answers:
-                    agreed.append(text == grammar.answers[i][0].text)
 
     attempt(cell["problems"], LLAMA_CPP_PYTHON, choose_all)
     if LLAMA_CPP_PYTHON in cell["problems"]:
@@ -207,6 +190,5 @@ def _add_llama_cpp_python(
         "tokens": mean(counts),
         "ms_per_token": median([each / count for count, each in samples]),
         "passes": mean(counts),
-        "agreement": mean(agreed) if agreed else None,
         "samples": len(samples),
     }

@@ -199,30 +199,22 @@ class Peer:
 
 @dataclass(frozen=True)
 class PeerCost:
-    """The times of a mask library; medians over all steps, if not stated otherwise.
+    """The times of a mask library.
 
     Attributes
     ----------
     compile_ms : float
         The time to compile the grammar. Preparing the vocabulary is not included.
-    mask_us : float
-        The time to compute the mask of a step.
-    step_us : float
-        The time to compute the mask, apply it, take the argmax and accept the token.
     steps : float
         Mean number of steps of a choice.
     choice_select_ms : float
-        The time of all steps of a choice, without forward passes; the median over the prompts.
-    same_decisions : float
-        The share of steps in which the most likely allowed token is eliza-ffi's token.
+        The time to compute the masks of a choice, apply them, take the argmax and accept the
+        tokens, without forward passes; the median over the prompts.
     """
 
     compile_ms: float
-    mask_us: float
-    step_us: float
     steps: float
     choice_select_ms: float
-    same_decisions: float
 
 
 def measure_peer(
@@ -239,38 +231,25 @@ def measure_peer(
     repeat
         Timed walks for each prompt. One untimed walk comes before them.
     """
-    masks: list[float] = []
-    steps: list[float] = []
     choices: list[float] = []
-    same: list[bool] = []
     for tokens, rows in walks:
         totals: list[float] = []
-        for turn in range(repeat + 1):
+        for _ in range(repeat + 1):
             engine.start()
-            walked = []
+            total = 0.0
             for token, row in zip(tokens, rows, strict=True):
                 logits = row.copy()
                 begin = time.perf_counter()
                 engine.fill()
-                filled = time.perf_counter()
-                picked = engine.pick(logits)
+                engine.pick(logits)
                 engine.accept(token)
-                end = time.perf_counter()
-                walked.append((filled - begin, end - begin))
-                if turn == 0:
-                    same.append(picked == token)
-            if turn > 0:
-                masks += [mask for mask, _ in walked]
-                steps += [step for _, step in walked]
-                totals.append(sum(step for _, step in walked))
-        choices.append(median(totals))
+                total += time.perf_counter() - begin
+            totals.append(total)
+        choices.append(median(totals[1:]))
     return PeerCost(
         compile_ms=engine.compile_seconds * 1e3,
-        mask_us=median(masks) * 1e6,
-        step_us=median(steps) * 1e6,
         steps=mean([len(tokens) for tokens, _ in walks]),
         choice_select_ms=median(choices) * 1e3,
-        same_decisions=mean(same),
     )
 
 
