@@ -19,7 +19,6 @@ from pathlib import Path
 
 from eliza_ffi.cli.console import UsageError, open_model
 from eliza_ffi.cli.files import check_output
-from eliza_ffi.decisions.learning.pictures import load_matplotlib
 from eliza_ffi.model import Model
 from eliza_ffi.terminal import printable
 
@@ -27,7 +26,6 @@ from ..parts.modes import MODES, TRIE
 from ..parts.programs import run_program
 from .answers import answer, prompt_of
 from .cases import TASKS, Case, cases_of
-from .plot import draw
 from .report import JudgedAnswer, judge, summarize, table
 
 
@@ -67,9 +65,6 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output", metavar="FILE", help="write all answers and their rates to FILE, as JSON"
     )
-    parser.add_argument(
-        "--plot", metavar="FILE", help="draw the rates as a PNG; requires the plot extra"
-    )
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -78,9 +73,6 @@ def _run(arguments: argparse.Namespace) -> int:
     if arguments.max_tokens < 1:
         raise UsageError(f"--max-tokens: expected 1 or more, got {arguments.max_tokens}")
     check_output(arguments)
-    check_output(arguments, "plot")
-    if arguments.plot is not None:
-        load_matplotlib()  # fails now if it is missing, not after minutes
     modes = MODES if arguments.mode == "all" else (arguments.mode,)
     with open_model(arguments) as model:
         rows = list(_rows(model, cases, modes, arguments))
@@ -97,8 +89,6 @@ def _run(arguments: argparse.Namespace) -> int:
         }
         text = json.dumps(report, ensure_ascii=False, indent=2) + "\n"
         Path(arguments.output).write_text(text, encoding="utf-8")
-    if arguments.plot is not None:
-        draw(summaries, Path(arguments.plot))
     filled = [row for row in rows if row.mode == TRIE]
     for row in filled:
         if not row.of_schema:
