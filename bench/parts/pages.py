@@ -137,7 +137,7 @@ def publish(
     options: argparse.Namespace,
     sections: Mapping[str, str] | None = None,
 ) -> int:
-    """Write ``NAME.json`` and ``NAME.md``, print the tables, and write them into documents.
+    """Write ``NAME.json``, print the tables, and write them into documents.
 
     Parameters
     ----------
@@ -150,13 +150,31 @@ def publish(
         The exit code 0.
     """
     options.out.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(results, indent=1) + "\n"
-    (options.out / f"{name}.json").write_text(text, encoding="utf-8")
-    (options.out / f"{name}.md").write_text(tables, encoding="utf-8")
+    (options.out / f"{name}.json").write_text(as_json(results), encoding="utf-8")
     for page in options.docs:
         fill_sections(page, sections or {name: tables})
     print(tables)
     return 0
+
+
+def as_json(results: Mapping[str, Any]) -> str:
+    """Return results as JSON with one line for each cell, and numbers of at most nine digits."""
+    lines = []
+    for name, value in results.items():
+        if isinstance(value, list):
+            listed = ",\n".join(json.dumps(_rounded(each), ensure_ascii=False) for each in value)
+            lines.append(f"{json.dumps(name)}: [\n{listed}\n]")
+        else:
+            lines.append(f"{json.dumps(name)}: {json.dumps(_rounded(value), ensure_ascii=False)}")
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return float(f"{value:.9g}")
+    if isinstance(value, Mapping):
+        return {name: _rounded(each) for name, each in value.items()}
+    return [_rounded(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def fill_sections(file: Path, sections: Mapping[str, str]) -> None:
