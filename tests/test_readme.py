@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -81,10 +79,3 @@ def test_the_files_linked_to_exist(page: str) -> None:
     links = links_of((ROOT / page).read_text(encoding="utf-8"))
     files = [link.partition("#")[0] for link in links if not link.startswith("http")]
     assert [file for file in files if not (ROOT / file).exists()] == []
-
-
-def test_the_picture_of_shared_passes_is_up_to_date() -> None:
-    run = [sys.executable, str(ROOT / "scripts" / "draw_shared_passes.py")]
-    drawn = subprocess.run(run, capture_output=True, text=True, check=True).stdout
-    assert drawn == (ROOT / "docs" / "shared-passes.svg").read_text(encoding="utf-8")
-    assert "prefers-color-scheme: dark" in drawn

@@ -5,9 +5,7 @@ from __future__ import annotations
 import code
 import re
 from pathlib import Path
-from typing import Any
 
-import draw_explanations
 import pytest
 from checkout import ROOT
 from pages import (
@@ -23,7 +21,6 @@ from pages import (
     run_block,
 )
 
-from eliza_ffi import Model
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
 
 pytestmark = pytest.mark.slow
@@ -100,31 +97,6 @@ def test_links_lead_to_existing_files_and_headings(page: Path) -> None:
         if not path.exists() or (anchor and anchors and anchor not in anchors):
             missing.append(link)
     assert missing == []
-
-
-def test_the_pictures_are_up_to_date() -> None:
-    assert draw_explanations.main(["--check"]) == 0
-
-
-def test_the_search_tree_has_the_probabilities_of_the_embedded_model(library: Library) -> None:
-    text = text_of(DOCS / "explanation" / "ranking.md")
-    program = next(block for block in programs_of(text) if "TOPICS" in block)
-    namespace: dict[str, Any] = {}
-    exec(program.partition("with Model()")[0], namespace)
-    prompt, labels = namespace["prompt"], namespace["labels"]
-    with Model(library=library) as model:
-        found: dict[str, float] = dict(model.rank(prompt, labels, len(labels)))
-        for level in (1, 2):
-            found |= dict(model.rank(prompt, labels, len(labels), separator=" > ", level=level))
-
-    def check(prefix: draw_explanations.Prefix, path: tuple[str, ...]) -> None:
-        if path:
-            expected = pytest.approx(prefix.probability, abs=0.02)
-            assert found[" > ".join(path)] == expected, path
-        for each in prefix.below:
-            check(each, (*path, each.part))
-
-    check(draw_explanations.SEARCH, ())
 
 
 @pytest.mark.parametrize(
