@@ -370,10 +370,6 @@ docs: $(VENV)/with-docs ## build the documentation's site into build/site
 check-platforms: cpu $(VENV)/with-release ## compile the native sources for macOS and Windows, without linking
 	@$(BIN)/python scripts/check_platforms.py
 
-.PHONY: reference
-reference: $(VENV)/installed ## regenerate docs/reference.md from the public names and their docstrings
-	@$(BIN)/python scripts/write_reference.py
-
 lint: $(VENV)/installed ## check style, types, and the versions that README's figures were measured with
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .

@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import write_reference
+from public_names import ROOMS as PUBLIC_ROOMS
+from public_names import public_members
 
 import eliza_ffi
 from eliza_ffi import (
@@ -713,7 +714,7 @@ def test_valid_arguments_are_accepted(
 
 def test_every_public_function_has_a_subject(subjects: list[Subject]) -> None:
     known = {str(subject) for subject in subjects}.union(*LEFT_OUT.values())
-    rooms = [name for name in write_reference.ROOMS if name not in LEFT_OUT_ROOMS]
+    rooms = [name for name in PUBLIC_ROOMS if name not in LEFT_OUT_ROOMS]
     public = set()
     for room in map(importlib.import_module, rooms):
         for found in (getattr(room, name) for name in room.__all__):
@@ -733,7 +734,7 @@ def functions_of(found: Any) -> Iterator[tuple[str, Any]]:
     if issubclass(found, Exception):
         return
     yield name_of(found), found
-    for _, member in write_reference._public(found):
+    for _, member in public_members(found):
         method = member.__func__ if isinstance(member, classmethod) else member
         if inspect.isfunction(method):
             yield name_of(method), method

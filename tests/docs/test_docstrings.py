@@ -1,11 +1,11 @@
-"""Every public name has a docstring."""
+"""Every public name has a docstring, which `help` and the reference show."""
 
 from __future__ import annotations
 
 import importlib
 
 import pytest
-from write_reference import ROOMS, undocumented
+from public_names import ROOMS, undocumented
 
 pytestmark = pytest.mark.slow
 
