@@ -132,13 +132,9 @@ wheel-windows: $(VENV)/with-release ## build the wheel for 64-bit Windows into d
 	    $(BIN)/python -m build --wheel --no-isolation --outdir dist -Cinstall.strip=false \
 	    -Ccmake.define.CMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/cmake/x86_64-w64-mingw32.cmake $(WHEEL_SOURCE)
 
-.PHONY: check-wheel-windows
-check-wheel-windows: windows wheel-windows ## use the DLL of the wheel for Windows under wine
-	@$(BIN)/python scripts/check_windows.py --wheel dist/*-win_amd64.whl
-
 # The clang in the Python package ziglang links for macOS on any system, without Metal and Accelerate.
 .PHONY: macos
-macos: $(VENV)/with-release ## link libraries for macOS on arm64 and x86-64, and check them without running them
+macos: $(VENV)/with-release ## link libraries for macOS on arm64 and x86-64
 	@zig=$$($(BIN)/python -c 'import pathlib, ziglang; print(pathlib.Path(ziglang.__file__).with_name("zig"))') && \
 	    for processor in aarch64 x86_64; do \
 	        folder=build/macos-$$processor && mkdir -p $$folder && \
@@ -148,7 +144,6 @@ macos: $(VENV)/with-release ## link libraries for macOS on arm64 and x86-64, and
 	            > $$folder.log 2>&1 || { tail -n 30 $$folder.log; exit 1; }; } && \
 	        $(BIN)/cmake --build $$folder --parallel $(JOBS) || exit 1; done
 	@rm -f -- -  # see the target wheel
-	@$(BIN)/python scripts/check_macos.py build/macos-*/libelizainference.dylib
 
 test: test-native test-python ## run every test that needs no GPU
 
@@ -365,10 +360,6 @@ check-cycles: cpu ## open and close a model 5,000 times: memory, files and threa
 docs: $(VENV)/with-docs ## build the documentation's site into build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo build/site/index.html
-
-.PHONY: check-platforms
-check-platforms: cpu $(VENV)/with-release ## compile the native sources for macOS and Windows, without linking
-	@$(BIN)/python scripts/check_platforms.py
 
 lint: $(VENV)/installed ## check style, types, and the versions that README's figures were measured with
 	@$(BIN)/ruff check .

@@ -21,22 +21,11 @@ import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from check_installed import LICENSES
-
 ROOT = Path(__file__).resolve().parents[1]
-IN_WHEEL = (
-    "eliza_ffi/lib/elizainference.dll",
-    "eliza_ffi/include/eliza/eliza_inference.h",
-    "eliza_ffi/models/eliza-tiny.gguf",
-    "eliza_ffi/model.py",
-)
-"""Files that a wheel must contain; the first is the library."""
-
 MODEL = ROOT / "models" / "eliza-tiny.gguf"
 
 
@@ -143,28 +132,6 @@ def check_tests(wine: Wine, build: Path, filters: str) -> bool:
     return done.returncode == 0 and outcome.n_passed > 0
 
 
-def check_wheel(wine: Wine, build: Path, wheel: Path) -> bool:
-    """Check the tag and the files of a wheel, and use its DLL; return whether all is well."""
-    problems = []
-    if not wheel.name.endswith("-py3-none-win_amd64.whl"):
-        problems.append(f"expected a name that ends in -py3-none-win_amd64.whl, got {wheel.name}")
-    with zipfile.ZipFile(wheel) as archive:
-        names = set(archive.namelist())
-        problems += [f"has no {name}" for name in IN_WHEEL if name not in names]
-        licenses = {name.rpartition("/")[2] for name in names if "/licenses/" in name}
-        problems += [f"has no {name}" for name in LICENSES if name not in licenses]
-        problems += [f"contains {name}" for name in names if name.endswith((".so", ".dylib"))]
-        if not problems:
-            archive.extract(IN_WHEEL[0], build / "wheel")
-    for problem in problems:
-        print(f"{wheel.name}: {problem}")
-    if problems:
-        return False
-    print(f"{wheel.name}: {len(names)} files; its DLL:")
-    dll = build / "wheel" / IN_WHEEL[0]
-    return check_program(wine, "tests/load_library.exe", "chose ", dll, MODEL)
-
-
 def check_program(wine: Wine, program: str, expected: str, *arguments: str | Path) -> bool:
     """Run a program and print its output; return whether it succeeded as expected."""
     done = wine.run(program, *arguments)
@@ -181,7 +148,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Run the Windows build under wine.")
     parser.add_argument("--build", type=Path, default=ROOT / "build/windows", metavar="FOLDER")
     parser.add_argument("--filter", default="*", help="the native tests to run (default: all)")
-    parser.add_argument("--wheel", type=Path, help="check only this wheel, and its DLL")
     options = parser.parse_args(arguments)
     build = options.build.resolve()
     try:
@@ -189,8 +155,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except FileNotFoundError as error:
         print(f"make check-windows: {error}", file=sys.stderr)
         return 1
-    if options.wheel is not None:
-        return 0 if check_wheel(wine, build, options.wheel) else 1
     dll = build / "elizainference.dll"
     passed = [
         check_program(wine, "tests/load_library.exe", "chose ", dll, MODEL),
