@@ -48,7 +48,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         methods = [each for each in methods if each.name in options.methods]
     results = stored(options.json) if options.json.is_file() else {"cells": []}
     if not options.render:
-        peers = [{"name": each.name, "version": each.version} for each in peers_used()]
+        before = {each["name"]: each["version"] for each in results.get("peers", ())}
+        peers = [
+            {"name": each.name, "version": each.version or before.get(each.name)}
+            for each in peers_used()
+        ]
         results |= {"machine": machine_facts(), "peers": peers}
         for model in options.models:
             for seed in range(options.seeds):
@@ -93,7 +97,8 @@ def _measure(
         missing.insert(0, OURS[0])  # the default
     path = Path(model) if Path(model).is_file() else fetch(model)
     rows = load(data, seed)
-    for cell in measure_cells(model, path, rows, seed, missing, options.rows, options.budget):
+    sizes = options.rows, options.budget, options.threads
+    for cell in measure_cells(model, path, rows, seed, missing, *sizes):
         cells[_key(cell)] = cell
     results["cells"] = [*cells.values()]
     options.json.parent.mkdir(parents=True, exist_ok=True)
@@ -125,6 +130,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--seeds", type=int, default=1, metavar="N", help="draw so many samples of the rows (1)")
     budget = "seconds for each method and data set; slower methods answer fewer rows (300)"
     add("--budget", type=float, default=300.0, metavar="S", help=budget)
+    threads = "compute threads of the language models; 1 if other programs use the other cores"
+    add("--threads", type=int, default=0, metavar="N", help=threads)
     add("--peers", action=argparse.BooleanOptionalAction, default=True, help="also other ways")
     add("--again", action="store_true", help="measure what is stored again")
     add("--render", action="store_true", help="show the stored results; measure nothing")

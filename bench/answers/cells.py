@@ -43,6 +43,7 @@ def measure_cells(
     methods: Sequence[AnswerMethod],
     n_rows: int,
     budget: float,
+    n_threads: int = 0,
 ) -> list[dict[str, Any]]:
     """Measure methods on the first test rows, and return the figures of each method.
 
@@ -57,12 +58,14 @@ def measure_cells(
         The file of the model.
     budget
         Seconds after which a method gets no more turns. Its figures are then about fewer rows.
+    n_threads
+        Compute threads of the language models; 0 = eliza-ffi's default number.
     """
     problems: dict[str, str] = {}
     rows = data.test[:n_rows]
     targets, texts = data.targets(rows), [text for text, _ in rows]
     with ExitStack() as stack:
-        model = stack.enter_context(Model(path))
+        model = stack.enter_context(Model(path, n_threads=n_threads))
         subject = Subject(path, model, data, rows, int(model.describe()["threads"]))
         runs = {}
         for method in methods:

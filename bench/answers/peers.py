@@ -58,11 +58,36 @@ def open_majority(subject: Subject, _: ExitStack) -> Ask:
     return lambda question, texts: np.tile(shares, (len(texts), 1))
 
 
+# Plain prompts, as a user would write them.
+
+
+def _written_prompt(question: Question, *, lists_options: bool) -> str:
+    """Return the beginning of a plain prompt, which is the same for all inputs."""
+    if not lists_options:
+        return question.instructions
+    options = described_options(question)
+    lines = [f"- {name}: {meaning}" if meaning else f"- {name}" for name, meaning in options]
+    return "\n".join([question.instructions, "Answer with one of:", *lines])
+
+
+def open_written_prompt(subject: Subject, _: ExitStack, *, lists_options: bool) -> Ask:
+    """Choose among the names of the options after a plain prompt with the question first."""
+
+    def ask(question: Question, texts: Sequence[str]) -> Probabilities:
+        labels = [f" {name}" for name, _ in described_options(question)]
+        head = _written_prompt(question, lists_options=lists_options)
+        prompts = [f"{head}\n\nText: {text}\nAnswer:" for text in texts]
+        results = subject.model.choose_many(prompts, labels, probabilities=True)
+        return np.array([[each.probabilities[label] for label in labels] for each in results])
+
+    return ask
+
+
 # llama-server.
 
 
 def open_server(subject: Subject, stack: ExitStack) -> Ask:
-    """Ask llama-server in a hand-written loop: a plain prompt with the question first."""
+    """Ask llama-server in a hand-written loop: a plain prompt that lists the options."""
     program, _ = find_llama_server()
     if program is None:
         raise RuntimeError(MISSING)
@@ -70,8 +95,7 @@ def open_server(subject: Subject, stack: ExitStack) -> Ask:
 
     def ask(question: Question, texts: Sequence[str]) -> Probabilities:
         options = described_options(question)
-        lines = [f"- {name}: {meaning}" if meaning else f"- {name}" for name, meaning in options]
-        head = "\n".join([question.instructions, "Answer with one of:", *lines])
+        head = _written_prompt(question, lists_options=True)
         # The line break ends a label, so no label is the beginning of another one.
         spelled = [
             asked(port, "/tokenize", {"content": f" {name}\n", "add_special": False})["tokens"]
@@ -242,6 +266,8 @@ def mini_lm(data: DataSet, n: int) -> Classify:
 MAJORITY = "majority class"
 PEERS = (
     AnswerMethod(MAJORITY, open_majority, reads_options=False),
+    AnswerMethod("plain prompt, no list", partial(open_written_prompt, lists_options=False)),
+    AnswerMethod("plain prompt, list", partial(open_written_prompt, lists_options=True)),
     AnswerMethod("llama-server, hand-written loop", open_server),
     AnswerMethod("typed-gguf", open_typed_gguf, most_rows=50),
     *(
