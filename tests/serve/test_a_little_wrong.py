@@ -10,8 +10,8 @@ from typing import Any
 import jsonschema
 import pytest
 from effort import share
-from request_mutations import RIGHT, spoil
 from served import DECISIONS, SYSTEMONE, Served, check_documented
+from wrong_requests import RIGHT, damaged, spoil
 
 from eliza_ffi.serve.app import ENDPOINTS
 from eliza_ffi.serve.document import openapi_document
@@ -130,3 +130,19 @@ def test_slightly_wrong_requests_do_not_make_the_server_fail(server: Served, pat
             check_documented(answer, document, path)
     wrong = 422 if path == SYSTEMONE else 400
     assert codes[200] > N_REQUESTS / 20 and codes[wrong] > N_REQUESTS / 20  # enough of both kinds
+
+
+@pytest.mark.parametrize("path", RIGHT)
+def test_damaged_bodies_do_not_make_the_server_fail(server: Served, path: str) -> None:
+    draw = random.Random(path)
+    statuses: Counter[int] = Counter()
+    with server.client() as client:
+        for _ in range(N_REQUESTS // 2):
+            body, headers = damaged(RIGHT[path], draw)
+            answer = client.post(path, content=body, headers=headers)
+            statuses[answer.status_code] += 1
+            assert answer.status_code in (200, 400, 413, 422), (answer.text, body[:300])
+            if answer.status_code != 200:
+                assert answer.json()["error"]["message"]
+        assert client.post(path, json=RIGHT[path]).status_code == 200
+    assert statuses.keys() - {200}, "no body was rejected"
