@@ -299,7 +299,7 @@ release: $(VENV)/with-release ## build and check the sdist and the wheels of a r
 	@cp build/release/RELEASE_NOTES.md dist/
 
 bench: bench-ready ## measure every figure in the docs (three hours)
-	@$(BIN)/python -m bench.peers --docs docs/performance.md --docs README.md
+	@$(BIN)/python -m bench.peers --docs docs/performance.md
 	@$(BIN)/python -m bench.ranking --docs docs/performance.md
 	@$(BIN)/python -m bench.decisions --docs docs/performance.md
 	@$(MAKE) --no-print-directory bench-streams

@@ -9,7 +9,7 @@ machine affects them all. Writes JSON and Markdown (and, in a full run, a plot) 
     $ make bench-quick                                    # under 3 minutes
     $ python -m bench.peers                               # with 3,000 labels; 20 minutes
     $ python -m bench.peers --only 'random 32k' --choices 30 --merge   # measure one row again
-    $ python -m bench.peers --quick --render --docs README.md          # measure nothing
+    $ python -m bench.peers --render --docs docs/performance.md         # measure nothing
 
 Requires the ``bench`` extra and a build with the test hooks; ``make`` installs and builds both.
 """
