@@ -26,14 +26,15 @@ import time
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from backend_suite.apart import DiedError, run_apart
 from backend_suite.cases import ModelCase
 from backend_suite.comparing import WITHOUT_FLASH, Comparison, Subject
 from backend_suite.every_use import Findings, use_in_every_way
 from backend_suite.reporting import details
 from fetch_llama_cpp import FetchError
+from forked import run_forked
 from make_test_models import ModelError, vocabulary_file
 from page_tables import markdown_table
 
@@ -154,24 +155,18 @@ def check(name: str, writer: Path, vocabulary: Path, subject: Subject) -> Report
 def _used(case: ModelCase, subject: Subject) -> tuple[Findings | None, str]:
     """Return the findings of a model, and the problems that occurred on the way."""
     roundings = dict(ROUNDINGS)
-    problems = []
+    problems: list[str] = []
     while True:
-        try:
-            findings = run_apart(
-                use_in_every_way,
-                case,
-                subject,
-                roundings,
-                LEAST_NOISE,
-                seconds=SECONDS,
-                mebibytes=MEBIBYTES,
-            )
-        except DiedError as error:
-            problems.append(_without_folders(str(error)))
-            if roundings.pop(error.stage, None) is None:
-                return None, "; ".join(problems)
-        else:
-            return findings, "; ".join(problems)
+        use = partial(use_in_every_way, case, subject, roundings, LEAST_NOISE)
+        child = run_forked(use, SECONDS, MEBIBYTES)
+        if child.report is not None:
+            return child.report, "; ".join(problems)
+        how = f"not done in {SECONDS:.0f} s" if child.is_late else child.how
+        stage = child.stages[-1] if child.stages else ""
+        parts = filter(None, (stage, how, child.last_words))
+        problems.append(_without_folders(": ".join(parts)))
+        if roundings.pop(stage, None) is None:
+            return None, "; ".join(problems)
 
 
 def report_of(name: str, findings: Findings | None, problem: str) -> Report:

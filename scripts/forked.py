@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
+import pickle
+import re
+import resource
 import select
 import signal
 import sys
@@ -15,6 +17,10 @@ from dataclasses import dataclass
 from typing import Any
 
 ABORT_LIMIT_S = 5.0
+STAGE = "stage: "
+
+REASONS = (r"\S+?([\w-]+\.\w+:\d+): (.*)", r"(terminate called.*)\n\s*(what.*)")
+"""What llama.cpp and the C++ runtime print before they end a process."""
 
 
 @dataclass(frozen=True)
@@ -44,26 +50,42 @@ class Child:
         return f"signal {-self.code}" if self.code < 0 else f"exit code {self.code}"
 
     @property
+    def stages(self) -> list[str]:
+        """The stages that it announced with :func:`say_stage`."""
+        return re.findall(f"^{STAGE}(.*)$", self.stderr, re.MULTILINE)
+
+    @property
     def last_words(self) -> str:
-        """The end of what it wrote to standard error, as one line."""
-        return self.stderr.strip().replace("\n", " ")[-300:]
+        """The reason that it printed for its end, or the end of its other output, as one line."""
+        said = re.sub(f"{STAGE}.*\n", "", self.stderr)
+        for pattern in REASONS:
+            if found := re.search(pattern, said):
+                return " ".join(found.groups())
+        return said.strip().replace("\n", " ")[-300:]
 
 
-def run_forked(work: Callable[[], Any], seconds: float) -> Child:
+def say_stage(stage: str) -> None:
+    """Announce on standard error that a stage begins."""
+    os.write(2, f"{STAGE}{stage}\n".encode())
+
+
+def run_forked(work: Callable[[], Any], seconds: float, mebibytes: int | None = None) -> Child:
     """Run a function in a child, and end the child and its own children afterwards.
 
     Parameters
     ----------
     work
-        Returns a value that JSON can represent. An exception ends the child with exit code 1.
+        Returns a value that can be pickled. An exception ends the child with exit code 1.
     seconds
         After this time, the child gets SIGABRT, whose handler may record the stack.
+    mebibytes
+        Limit of the child's address space, in MiB.
     """
     with tempfile.TemporaryFile() as reported, tempfile.TemporaryFile() as errors:
         reading, writing = os.pipe()
         child = os.fork()
         if child == 0:
-            _work(work, reported.fileno(), errors.fileno(), writing)
+            _work(work, mebibytes, reported.fileno(), errors.fileno(), writing)
         os.close(writing)
         is_over, _, _ = select.select([reading], [], [], seconds)
         os.close(reading)
@@ -75,17 +97,23 @@ def run_forked(work: Callable[[], Any], seconds: float) -> Child:
         reported.seek(0)
         errors.seek(0)
         raw, stderr = reported.read(), errors.read().decode("utf-8", "replace")
-    report = json.loads(raw) if raw else None
+    report = pickle.loads(raw) if raw else None
     return Child(report, os.waitstatus_to_exitcode(status), not is_over, stderr)
 
 
-def _work(work: Callable[[], Any], reported: int, errors: int, writing: int) -> None:
+def _work(
+    work: Callable[[], Any], mebibytes: int | None, reported: int, errors: int, writing: int
+) -> None:
     """Call the function, write its result, and end this process."""
     code = 1
     try:
         os.setpgid(0, 0)
         os.dup2(errors, 2)
-        report = json.dumps(work()).encode()
+        os.environ["GGML_NO_BACKTRACE"] = "1"  # otherwise llama.cpp runs gdb, which takes seconds
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if mebibytes is not None:
+            resource.setrlimit(resource.RLIMIT_AS, (mebibytes << 20, mebibytes << 20))
+        report = pickle.dumps(work())
         with os.fdopen(reported, "wb", closefd=False) as file:
             file.write(report)
         os.write(writing, b".")  # the child's own children may keep the pipe open

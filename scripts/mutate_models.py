@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import math
-import os
 import re
 import resource
 import shutil
@@ -30,9 +29,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from forked import run_forked
+from forked import run_forked, say_stage
 from model_mutations import Files, Mutation, all_mutations, chosen, read_gguf
 
 from eliza_ffi._resources import default_model_path
@@ -44,7 +42,6 @@ MEMORY_BYTES = 4 << 30
 CPU_SECONDS = 20
 WALL_SECONDS = 30
 CHOICES = ["YES", "NO", "MAYBE"]
-STAGE = "stage: "
 NO_MEMORY = "bad_alloc"
 
 
@@ -107,14 +104,6 @@ def use(path: Path, lora: Path | None, library: Library, note: Callable[[str], o
     return Outcome("worked", "close", "", answered)
 
 
-def last_words(stderr: str) -> str:
-    """Return the part of the output in which llama.cpp or the C++ runtime says why it ended."""
-    for pattern in (r"\S+?([\w-]+\.\w+:\d+): (.*)", r"(terminate called.*)\n\s*(what.*)"):
-        if found := re.search(pattern, stderr):
-            return " ".join(found.groups())
-    return stderr.strip()[-200:]
-
-
 class Opener:
     """Runs functions in forked children. This process has loaded the library and has no threads.
 
@@ -156,32 +145,27 @@ class Opener:
 
     def open_path(self, path: Path, lora: Path | None = None) -> Outcome:
         """Open the file at this path in a child process; return the outcome."""
-        child = run_forked(lambda: self._child(path, lora), 2 * WALL_SECONDS)
-        stages = re.findall(f"^{STAGE}(.*)$", child.stderr, re.MULTILINE)
+        child = run_forked(lambda: self._child(path, lora), 2 * WALL_SECONDS, MEMORY_BYTES >> 20)
+        stages = child.stages
         if child.report is not None:
-            outcome = Outcome(**child.report)
+            outcome: Outcome = child.report
             # Report this error as "memory": without the child's limit, the same allocation could
             # use all memory of the machine.
             return replace(outcome, result="memory") if NO_MEMORY in outcome.message else outcome
         stage, answered = stages[-1] if stages else "", "generate" in stages
         if child.is_late or -child.code in (signal.SIGXCPU, signal.SIGALRM):
             return Outcome("hung", stage, child.how, answered)
-        where = last_words(re.sub(f"{STAGE}.*\n", "", child.stderr))
+        where = child.last_words
         no_memory = child.code < 0 and re.search("alloc|memory", where) is not None
         return Outcome("memory" if no_memory else "died", stage, f"{child.how} {where}", answered)
 
-    def _child(self, path: Path, lora: Path | None) -> dict[str, Any]:
-        os.environ["GGML_NO_BACKTRACE"] = "1"
+    def _child(self, path: Path, lora: Path | None) -> Outcome:
         faulthandler.disable()  # pytest enables it, and it would print a traceback
         for number in (signal.SIGALRM, signal.SIGXCPU):
             signal.signal(number, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, WALL_SECONDS)
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
         resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS + 1))
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        return vars(
-            self.action(path, lora, lambda stage: os.write(2, f"{STAGE}{stage}\n".encode()))
-        )
+        return self.action(path, lora, say_stage)
 
 
 def table(rows: Iterable[tuple[Mutation, Outcome]]) -> str:

@@ -10,12 +10,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from forked import say_stage
 
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.session.lifecycle import open_stream
 
-from .apart import say_stage
 from .cases import ANSWERS, PROMPTS, REFERENCE, WAYS, ModelCase, Way
 from .choosing import choose, choose_by_masks
 from .comparing import (

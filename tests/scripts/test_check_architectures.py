@@ -2,61 +2,20 @@
 
 from __future__ import annotations
 
-import math
-import os
 import shutil
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import check_architectures
 import pytest
-from backend_suite.apart import DiedError, run_apart
-from backend_suite.comparing import Comparison, Subject
-from backend_suite.every_use import FASTEST, WAYS, Findings
-from backend_suite.judging import Verdict
-from check_architectures import check, report_of
+from backend_suite.comparing import Subject
+from backend_suite.every_use import WAYS
+from check_architectures import check
 
 from eliza_ffi.library.loading import Library
 
 pytestmark = pytest.mark.slow
-
-LIMITS = {"seconds": 60.0, "mebibytes": 4096}
-
-
-def test_a_process_that_raises_dies_or_hangs_raises_an_error() -> None:
-    assert run_apart(math.sqrt, 9.0, **LIMITS) == 3.0
-    with pytest.raises(DiedError, match="ValueError: math domain error"):
-        run_apart(math.sqrt, -1.0, **LIMITS)
-    with pytest.raises(DiedError, match="exit 3"):
-        run_apart(os._exit, 3, **LIMITS)
-    with pytest.raises(DiedError, match=r"^killed after 1 s$"):
-        run_apart(time.sleep, 60, seconds=1.0, mebibytes=4096)
-    with pytest.raises(DiedError, match="MemoryError"):
-        run_apart(bytes, 8 << 30, **LIMITS)
-
-
-@pytest.mark.parametrize(
-    ("kind", "problem", "expected"),
-    [
-        ("same", "", "exact"),
-        ("near-tie", "", "near-ties"),
-        ("too far", "", "fault"),
-        ("same", "prompts in pieces: ended by signal 6", "fault"),
-    ],
-)
-def test_the_worst_choice_determines_the_verdict(kind: str, problem: str, expected: str) -> None:
-    verdicts = (Verdict("same", 0.0), Verdict(kind, 0.01, 0.02))
-    compared = (Comparison("m", "long", "3 apart", FASTEST, each, 0.01) for each in verdicts)
-    report = report_of("m", Findings(noise=0.01, compared=tuple(compared)), problem)
-    assert report.verdict == expected
-
-
-def test_only_models_that_generate_no_text_may_be_refused() -> None:
-    encoder = Findings(refusal="cannot open a stream: the model computes embeddings")
-    assert report_of("bert", encoder, "").verdict == "refused"
-    assert report_of("m", Findings(refusal="cannot load the model"), "").verdict == "fault"
 
 
 def test_one_architecture_is_checked_in_every_way(
