@@ -34,6 +34,7 @@ EXTRAS = {
             *("brotli", "prometheus-client", "pydantic", "starlette", "uvicorn"),
         ),
     ),
+    "mcp": ("tools for agents (MCP)", ("mcp",)),
     "ray": ("decisions on a Ray cluster", ("ray", "pyarrow")),
     "schema": ("Python classes as answer shapes (JSON Schemas work without it)", ("pydantic",)),
     "plot": ("plots of evaluate's results", ("matplotlib",)),

@@ -49,6 +49,11 @@ Example:
 
   eliza-ffi serve --port 8080
 """,
+    "mcp": """
+Example:
+
+  eliza-ffi mcp --port 8081
+""",
     "tokenize": """
 Example:
 

@@ -44,6 +44,7 @@ from .doctor import run_doctor
 from .evaluate import add_evaluate_arguments, run_evaluate
 from .files import describe_os_error, read_text
 from .help import HelpFormatter, with_example
+from .mcp import add_mcp_arguments, run_mcp
 from .models import run_models
 from .rank import add_rank_arguments, run_rank
 from .serve import add_serve_arguments, run_serve
@@ -266,6 +267,10 @@ def build_parser() -> argparse.ArgumentParser:
     serve = commands.add_parser("serve", help="serve a model over HTTP")
     add_serve_arguments(serve)
     serve.set_defaults(run=run_serve)
+
+    mcp = commands.add_parser("mcp", help="give agents tools to choose and decide (MCP)")
+    add_mcp_arguments(mcp)
+    mcp.set_defaults(run=run_mcp)
 
     tokenize = commands.add_parser("tokenize", help="print the tokens of a prompt")
     add_prompt_arguments(tokenize)

@@ -27,7 +27,16 @@ from .questions import (
     read_question_file,
 )
 
-__all__ = ["add_serve_arguments", "run_serve"]
+__all__ = [
+    "add_access_arguments",
+    "add_serve_arguments",
+    "add_set_arguments",
+    "check_modules",
+    "listening_on",
+    "read_settings",
+    "run_serve",
+    "url_of",
+]
 
 KEY_VARIABLE = "ELIZA_API_KEY"
 """The environment variable that may hold an API key."""
@@ -56,12 +65,6 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = EPILOG
     group = parser.add_argument_group("server")
     group.add_argument(
-        "--host",
-        default="127.0.0.1",
-        metavar="ADDRESS",
-        help="address to listen on (default: 127.0.0.1)",
-    )
-    group.add_argument(
         "--port",
         type=whole_number,
         default=8080,
@@ -81,20 +84,21 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="maximum number of waiting requests; further ones are rejected (default: 256)",
     )
-    group.add_argument(
-        "--deadline",
-        type=float,
-        default=600.0,
-        metavar="SECONDS",
-        help="time limit of a request, waiting included (default: 600)",
-    )
-    group.add_argument(
-        "--log-requests",
-        action="store_true",
-        help="log a line for each request: its x-request-id, path, status and duration",
-    )
+    add_access_arguments(parser)
+    add_set_arguments(parser)
+    add_model_arguments(parser)
+
+
+def add_access_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options for the address, the deadline, the log and the access."""
     group = parser.add_argument_group(
         "access", "without these options, only programs on this machine have access"
+    )
+    group.add_argument(
+        "--host",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="address to listen on (default: 127.0.0.1)",
     )
     group.add_argument(
         "--api-key-file",
@@ -119,6 +123,22 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="accept this host name besides localhost; repeat for more",
     )
+    group.add_argument(
+        "--deadline",
+        type=float,
+        default=600.0,
+        metavar="SECONDS",
+        help="time limit of a request, waiting included (default: 600)",
+    )
+    group.add_argument(
+        "--log-requests",
+        action="store_true",
+        help="log a line for each request: its x-request-id, path, status and duration",
+    )
+
+
+def add_set_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options for named sets of questions, and for all questions."""
     group = parser.add_argument_group(
         "named questions",
         "A request to /v1/decisions or /v1/systemone with the name as `model` needs no questions. "
@@ -148,7 +168,15 @@ def add_serve_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_abstain_arguments(group)
     add_asking_arguments(parser)
-    add_model_arguments(parser)
+
+
+def check_modules(modules: Sequence[str], extra: str) -> None:
+    """Raise NotSupportedError if a module of an extra is missing."""
+    missing = [name for name in modules if not _is_installed(name)]
+    if missing:
+        raise NotSupportedError(
+            f"{extra} requires {', '.join(missing)}: pip install 'eliza-ffi[{extra}]'"
+        )
 
 
 def _is_installed(module: str) -> bool:
@@ -160,26 +188,22 @@ def _is_installed(module: str) -> bool:
 
 def run_serve(arguments: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT."""
-    missing = [name for name in NEEDED if not _is_installed(name)]
-    if missing:
-        raise NotSupportedError(
-            f"serving requires {', '.join(missing)}: pip install 'eliza-ffi[serve]'"
-        )
+    check_modules(NEEDED, "serve")
     from ..serve import server  # not at the top, because its dependencies are optional
 
-    settings = _settings(arguments)
+    settings = read_settings(arguments)
     logging.basicConfig(level=logging.WARNING, format="eliza-ffi: %(message)s")
     if settings.logs_requests:
         logging.getLogger("eliza_ffi.serve").setLevel(logging.INFO)
     # Listen before loading the model, so that an address in use is reported at once.
     with (
-        _listening(server.listen, settings) as listening,
+        listening_on(server.listen, settings) as listening,
         open_model(arguments, arguments.n_slots) as model,
     ):
         generates = server.check_model(model, settings)
         if not generates:
             logging.warning("the model cannot generate text: only /v1/embeddings answers")
-        ready = f"{settings.name} is served at {_url(listening)}"
+        ready = f"{settings.name} is served at {url_of(listening)}"
         sent = server.serve(
             model,
             settings,
@@ -192,17 +216,19 @@ def run_serve(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _listening(
+def listening_on(
     listen: Callable[[ServeSettings], socket.socket], settings: ServeSettings
 ) -> socket.socket:
+    """Return the listening socket of a server; an error names the address."""
     try:
         return listen(settings)
-    except OSError as error:  # the error does not name the address
+    except OSError as error:
         address = f"{settings.host}:{settings.port}"
         raise OSError(error.errno, error.strerror, address) from error
 
 
-def _settings(arguments: argparse.Namespace) -> ServeSettings:
+def read_settings(arguments: argparse.Namespace) -> ServeSettings:
+    """Return the settings of a server from its options."""
     model = read_name(arguments.model or default_model_path())
     name = str(model) if isinstance(model, HubName) else Path(model).stem
     keys = _keys(arguments)
@@ -300,6 +326,7 @@ def _keys(arguments: argparse.Namespace) -> tuple[str, ...]:
     return () if key is None else (key,)
 
 
-def _url(listening: socket.socket) -> str:
+def url_of(listening: socket.socket) -> str:
+    """Return the URL of a listening socket."""
     host, port = listening.getsockname()[:2]
     return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"

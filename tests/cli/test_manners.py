@@ -91,7 +91,7 @@ def test_help_has_an_example_that_is_not_wrapped(
     assert examples_of(shown) == examples_of(f"\n{EXAMPLES[command]}")
 
 
-@pytest.mark.parametrize("command", sorted({*parsers()} - {"serve"}))
+@pytest.mark.parametrize("command", sorted({*parsers()} - {"serve", "mcp"}))
 def test_the_examples_run(eliza: Run, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for words in examples_of(f"\n{EXAMPLES[command]}"):
         if "|" in words:
@@ -101,9 +101,10 @@ def test_the_examples_run(eliza: Run, command: str, monkeypatch: pytest.MonkeyPa
         assert eliza(*words[1:]).out.strip()
 
 
-def test_the_example_of_serve_runs_until_interrupted() -> None:
-    pytest.importorskip("uvicorn")
-    ((_, *words),) = examples_of(f"\n{EXAMPLES['serve']}")
+@pytest.mark.parametrize(("command", "module"), [("serve", "uvicorn"), ("mcp", "mcp")])
+def test_the_example_of_a_server_runs_until_interrupted(command: str, module: str) -> None:
+    pytest.importorskip(module)
+    ((_, *words),) = examples_of(f"\n{EXAMPLES[command]}")
     words[words.index("--port") + 1] = "0"  # any other port may be in use
     process = started(*words)
     assert process.stdout is not None
