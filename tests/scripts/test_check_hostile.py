@@ -9,8 +9,6 @@ import sys
 
 import pytest
 from checkout import ROOT
-from hostile.case import Case, Must
-from hostile.trial import Outcome, verdict
 
 from eliza_ffi.library.loading import Library
 
@@ -27,18 +25,3 @@ def test_hostile_input_is_rejected_in_time(library: Library) -> None:
     run = [sys.executable, str(SCRIPT), *(f"--only={each}" for each in patterns)]
     done = subprocess.run(run, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_an_outcome_beyond_a_limit_fails_the_check() -> None:
-    case = Case("a case", lambda _: None, Must.FAIL, says="widget", seconds=1, mib=10)
-    assert verdict(case, Outcome("error", "a widget")) == "ok"
-    for outcome in (
-        Outcome("answer", "a widget"),
-        Outcome("error", "a gadget"),
-        Outcome("error", "a widget", seconds=2),
-        Outcome("error", "a widget", mib=11),
-        Outcome("error", "a widget", waited=3),
-        Outcome("error", "a widget", after="other answers"),
-        Outcome("died", "a widget", whose="llama.cpp"),
-    ):
-        assert verdict(case, outcome) != "ok"
