@@ -352,10 +352,6 @@ faults: cpu-with-tests ## make allocations, reads, writes and renames fail one a
 check-architectures: cpu-with-tests ## compare every way to choose on a model of each architecture (20 minutes)
 	@$(BIN)/python scripts/check_architectures.py $(CHECK_ARGS)
 
-.PHONY: check-cycles
-check-cycles: cpu ## open and close a model 5,000 times: memory, files and threads must not grow (a minute)
-	@$(BIN)/python scripts/check_cycles.py $(CHECK_ARGS)
-
 .PHONY: docs
 docs: $(VENV)/with-docs ## build the documentation's site into build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -4,6 +4,7 @@
     $ make soak                                             # 100,000 choices, 5,000 loads
     $ make soak CHECK_ARGS='--choices 5000 --loads 200'     # a few minutes
     $ make soak CHECK_ARGS='--seconds 60'                   # at most a minute for each part
+    $ make soak CHECK_ARGS='--choices 0'                    # only loads
 
 In the first part, several threads share a model and do random things: mostly choices, but also
 text (with and without grammars), structured answers, embeddings, saving and restoring prompts,
@@ -17,6 +18,8 @@ a result was wrong. Needs Linux's /proc.
 from __future__ import annotations
 
 import argparse
+import ctypes
+import gc
 import os
 import random
 import signal
@@ -27,11 +30,10 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from check_cycles import cycles
-from held import Held, growth
 from stage import ACTIONS, CHAT, N_SLOTS
 
 from eliza_ffi import Gbnf, Sampling, Speculation
@@ -45,6 +47,9 @@ N_THREADS = 6
 N_WAYS = 12
 MOST_MIB = 12.0
 """Tolerance for the memory: the variation of an allocator with several threads' arenas."""
+
+MOST_MIB_OF_LOADS = 3.0
+"""The same with one thread: far less than a kilobyte for each load."""
 
 MOST_DIFFERENCE = 0.01
 """Tolerance for a probability: streams that share a forward pass round differently."""
@@ -96,14 +101,89 @@ def main(arguments: Sequence[str] | None = None) -> int:
         problems.append(f"the process grew: {grown}")
     if options.loads > 0:
         begin = time.monotonic()
-        early, late = cycles(options.loads, use=True, seconds=options.seconds)
+        early, late = cycles(options.loads, options.seconds)
         print(f"after a tenth of the loads: {early}")
         print(f"after the last load: {late}; {time.monotonic() - begin:.0f} s")
-        if grown := growth(early, late):
+        if grown := growth(early, late, MOST_MIB_OF_LOADS):
             problems.append(f"the process grew while loading models: {grown}")
     for problem in problems[:20]:
         print(f"check_soak: {problem}", file=sys.stderr)
     return 1 if problems else 0
+
+
+@dataclass(frozen=True)
+class Held:
+    """The resources of a process at one moment.
+
+    Attributes
+    ----------
+    mib : float
+        Resident memory, in MiB.
+    objects : int
+        Objects tracked by Python's garbage collector.
+    files, threads : int
+        Open files and threads.
+    """
+
+    mib: float
+    objects: int
+    files: int
+    threads: int
+
+    @staticmethod
+    def now() -> Held:
+        """Collect garbage, then measure this process."""
+        gc.collect()
+        # glibc keeps freed memory for later allocations; without the trim it looks like a leak.
+        getattr(ctypes.CDLL(None), "malloc_trim", int)(0)
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+        return Held(
+            mib=pages * os.sysconf("SC_PAGE_SIZE") / 2**20,
+            objects=len(gc.get_objects()),
+            files=sum(1 for _ in Path("/proc/self/fd").iterdir()),
+            threads=sum(1 for _ in Path("/proc/self/task").iterdir()),
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"{self.mib:.2f} MiB, {self.objects:,} objects, {self.files} files, "
+            f"{self.threads} threads"
+        )
+
+
+def growth(early: Held, late: Held, most_mib: float) -> str:
+    """Return a description of the resources that grew, or an empty string."""
+    grown = [
+        f"{name} by {after - before:.2f}"
+        for name, before, after, most in (
+            ("MiB", early.mib, late.mib, most_mib),
+            ("objects", early.objects, late.objects, 100),
+            ("files", early.files, late.files, 0),
+            ("threads", early.threads, late.threads, 0),
+        )
+        if after - before > most
+    ]
+    return ", ".join(grown)
+
+
+def cycles(count: int, seconds: float = float("inf")) -> tuple[Held, Held]:
+    """Open, use and close a model `count` times; return measurements after a tenth and at the end.
+
+    Stops early when `seconds` have passed.
+    """
+    begin = time.monotonic()
+    early: Held | None = None
+    for done in range(1, count + 1):
+        with Model() as model:
+            model.choose("message: hello\naction: ", ["RESPOND", "IGNORE"])
+            model.generate("Once", 2)
+        passed = time.monotonic() - begin
+        if early is None and (done >= count // 10 or passed > seconds / 10):
+            early = Held.now()
+        if passed > seconds:
+            break
+    late = Held.now()
+    return early or late, late
 
 
 class Soak:
