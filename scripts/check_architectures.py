@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -38,8 +38,6 @@ from forked import run_forked
 from make_test_models import ModelError, vocabulary_file
 from page_tables import markdown_table
 
-from bench.parts.machine import machine_facts, machine_line
-from bench.parts.pages import fill_sections
 from eliza_ffi.library.loading import library_file_name
 
 BUILD = Path(__file__).resolve().parent.parent / "build" / "cpu"
@@ -108,9 +106,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--quick", action="store_true", help=f"only {', '.join(QUICK)}")
     parser.add_argument("--library", type=Path, default=BUILD / library_file_name())
     parser.add_argument("--writer", type=Path, default=BUILD / "tests" / "write_architectures")
-    parser.add_argument(
-        "--docs", type=Path, metavar="FILE", help="write the table between the markers in this file"
-    )
     options = parser.parse_args(arguments)
     begin = time.monotonic()
     try:
@@ -133,9 +128,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         f" streams shared passes in {sum(report.n_shared for report in reports):,} of them"
     )
     print(f"{counts(reports)}, in {(time.monotonic() - begin) / 60:.1f} minutes")
-    if options.docs is not None:
-        line = machine_line(machine_facts(options.library))
-        fill_sections(options.docs, {"architectures": f"{line}\n\n{section(reports)}"})
     return 1 if any(report.verdict == "fault" for report in reports) else 0
 
 
@@ -213,31 +205,9 @@ def table(reports: Sequence[Report]) -> str:
 
 def counts(reports: Sequence[Report]) -> str:
     """Return the number of architectures for each verdict."""
-    names = _by_verdict(reports)
-    parts = [f"{len(names[verdict])} {verdict}" for verdict in VERDICTS if names[verdict]]
+    found = Counter(report.verdict for report in reports)
+    parts = [f"{found[verdict]} {verdict}" for verdict in VERDICTS if found[verdict]]
     return f"{len(reports)} architectures: {', '.join(parts)}"
-
-
-def section(reports: Sequence[Report]) -> str:
-    """Return the results for a document: architectures by verdict, and reasons for the inexact."""
-    by_verdict = _by_verdict(reports)
-    rows = [
-        [verdict, str(len(group)), ", ".join(f"`{report.name}`" for report in group)]
-        for verdict in VERDICTS
-        if (group := by_verdict[verdict])
-    ]
-    others: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for verdict in VERDICTS[1:]:
-        for report in by_verdict[verdict]:
-            others[verdict, report.why.replace("|", "\\|")].append(f"`{report.name}`")
-    exact = by_verdict["exact"]
-    largest = max((report.difference / report.noise for report in exact), default=0.0)
-    summary = f"For exact architectures, no difference was larger than {largest:.2f} of the noise."
-    parts = [markdown_table(["verdict", "architectures", "names"], rows, left=3), summary]
-    if others:
-        cells = [[", ".join(names), *how] for how, names in others.items()]
-        parts.append(markdown_table(["architecture", "verdict", "why"], cells, left=3))
-    return "\n\n".join(parts)
 
 
 def _listed(writer: Path) -> list[str]:
@@ -248,13 +218,6 @@ def _listed(writer: Path) -> list[str]:
 def _without_folders(text: str) -> str:
     """Strip the folders from the paths of llama.cpp's source files."""
     return re.sub(r"/\S*/(?=[\w.-]+:\d)", "", text)
-
-
-def _by_verdict(reports: Sequence[Report]) -> dict[str, list[Report]]:
-    groups: dict[str, list[Report]] = defaultdict(list)
-    for report in reports:
-        groups[report.verdict].append(report)
-    return groups
 
 
 def _first(group: Sequence[Comparison]) -> str:

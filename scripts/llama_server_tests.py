@@ -2,10 +2,9 @@
 """Run llama-server's own tests of chat, completions, embeddings and tools against our server.
 
 The tests are in ``tools/server/tests/unit`` of llama.cpp's source tree. Their class `ServerProcess`
-starts ``eliza-ffi serve`` here, with the embedded model. Prints the table of docs/serve.md, and
-with ``--list`` also the table of docs/reference/llama-server-tests.md. Many tests must fail: they
-expect the text of llama.cpp's test models, or use endpoints and fields that only llama-server has.
-`REASONS` has the reason for each. The exit code is 1 if another test fails.
+starts ``eliza-ffi serve`` here, with the embedded model. Prints the table of docs/serve.md. Many
+tests must fail: they expect the text of llama.cpp's test models, or use endpoints and fields that
+only llama-server has. `REASONS` has the reason for each. The exit code is 1 if another test fails.
 
 Usage::
 
@@ -179,11 +178,6 @@ def run(folder: Path, more: list[str]) -> dict[str, list[tuple[str, str]]]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("-k", metavar="EXPRESSION", help="run only these tests, as in pytest")
-    parser.add_argument(
-        "--list",
-        action="store_true",
-        help="print the table of docs/reference/llama-server-tests.md, too",
-    )
     parser.add_argument("--verbose", action="store_true", help="print the failures")
     given = parser.parse_args()
     fetched = subprocess.run(
@@ -199,8 +193,6 @@ def main() -> int:
         results = run(folder, more if given.verbose else [*more, "--tb=no"])
     table, others = summary(results)
     print("\n".join(table))
-    if given.list:
-        print("", *listing(results), "", sep="\n")
     if given.verbose:
         for test, cases in results.items():
             for result, message in cases:
@@ -231,19 +223,6 @@ def summary(results: dict[str, list[tuple[str, str]]]) -> tuple[list[str], dict[
     ]
     ruler = ["--", *("--:" for _ in kinds)]
     return [f"| {' | '.join(row)} |" for row in (head, ruler, *rows)], others
-
-
-def listing(results: dict[str, list[tuple[str, str]]]) -> list[str]:
-    """Return the table of docs/reference/llama-server-tests.md: every test and its results."""
-    rows = ["| test | passed | failed | why |", "| -- | --: | --: | -- |"]
-    for test, cases in results.items():
-        file, _, name = test.partition("::")
-        n_passed, n_failed = count(cases, "passed"), count(cases, "failed")
-        why = reason(file, name) if n_failed else ""
-        if not n_passed + n_failed:
-            why = "skips itself"
-        rows.append(f"| `{file}::{name}` | {n_passed} | {n_failed} | {why} |")
-    return rows
 
 
 def count(cases: list[tuple[str, str]], result: str) -> int:
