@@ -120,7 +120,7 @@ windows: $(VENV)/installed ## build build/windows/elizainference.dll for 64-bit 
 	    || { tail -n 30 build/windows.log; exit 1; }
 	@$(BIN)/cmake --build build/windows --parallel $(JOBS)
 
-# CHECK_ARGS=... is passed to the script, for example --filter 'Files.*'
+# CHECK_ARGS=... is passed to the tests, for example --gtest_filter='Files.*'
 check-windows: windows ## run the native tests and the examples for Windows under wine
 	@$(BIN)/python scripts/check_windows.py $(CHECK_ARGS)
 

@@ -1,272 +1,177 @@
 #!/usr/bin/env python3
-"""List the tools and libraries that a backend's build needs and this machine lacks.
+"""List the tools and headers that a backend's build needs and this machine lacks.
 
-``make cuda`` and the other build targets run this before they compile anything. If everything is
-installed, the script prints nothing and returns 0. Otherwise it prints one line that names the
-missing tools and how to install them, and returns 1.
+The build targets run this before they compile anything. If everything is installed, the script
+prints nothing and returns 0. Otherwise it prints one line that names the missing tools and how to
+install them, and returns 1. It only looks at files and the PATH.
 
     $ python scripts/check_toolchain.py vulkan
     make vulkan: glslc, which compiles shaders, is missing (Debian: apt install glslc)
-
-The script only looks at files and the PATH. It compiles and runs nothing.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shutil
 import sys
 import sysconfig
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 OLDEST_VULKAN = (1, 3, 272)
 """The oldest Vulkan headers that llama.cpp's Vulkan backend compiles with."""
 
+ROOTS = ["/usr", "/usr/local", "/opt/homebrew", "/opt/homebrew/opt/openblas"]
+"""Prefixes with ``include`` and ``lib`` folders."""
 
-@dataclass(frozen=True)
-class Machine:
-    """Where a machine keeps its tools, headers and libraries.
-
-    Attributes
-    ----------
-    path
-        Folders of programs, in the format of the variable PATH.
-    roots
-        Prefixes with ``include`` and ``lib`` folders.
-    multiarch
-        Name of Debian's subfolder of ``lib`` and ``include`` for the architecture; may be empty.
-    platform
-        A value of ``sys.platform``.
-    devices
-        The folder of device files.
-    variables
-        The build's variables, such as ``CUDA_ARCHITECTURES``.
-    """
-
-    path: str
-    roots: tuple[Path, ...] = (Path("/usr"), Path("/usr/local"))
-    multiarch: str = ""
-    platform: str = sys.platform
-    devices: Path = Path("/dev")
-    variables: Mapping[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def this(cls) -> Machine:
-        """Return this machine."""
-        roots = [Path("/usr"), Path("/usr/local")]
-        if sys.platform == "darwin":
-            roots += [Path("/opt/homebrew"), Path("/opt/homebrew/opt/openblas")]
-        return cls(
-            path=os.environ.get("PATH", os.defpath),
-            roots=tuple(roots),
-            multiarch=str(sysconfig.get_config_var("MULTIARCH") or ""),
-            variables=dict(os.environ),
-        )
-
-    def program(self, name: str, *more_folders: Path) -> Path | None:
-        """Find a program on the PATH, then in the given folders."""
-        folders = os.pathsep.join([self.path, *map(str, more_folders)])
-        found = shutil.which(name, path=folders)
-        return Path(found) if found else None
-
-    def header(self, name: str, *more_folders: Path) -> Path | None:
-        """Find a header; the given folders come first."""
-        folders = list(more_folders)
-        for root in self.roots:
-            folders += [root / "include", root / "include" / self.multiarch]
-        return next((folder / name for folder in folders if (folder / name).is_file()), None)
-
-    def library(self, name: str, *more_folders: Path) -> Path | None:
-        """Find a library by its linker name, such as ``OpenCL``; the given folders come first."""
-        folders = list(more_folders)
-        for root in self.roots:
-            folders += [root / "lib", root / "lib" / self.multiarch, root / "lib64"]
-        files = [f"lib{name}{ending}" for ending in (".so", ".dylib", ".tbd", ".a")]
-        return next((f / file for f in folders for file in files if (f / file).is_file()), None)
-
-    def folder(self, variable: str) -> Path | None:
-        """Return the folder in a variable, or None if the variable is unset or empty."""
-        value = self.variables.get(variable, "")
-        return Path(value) if value else None
+Environment = Mapping[str, str]
 
 
-def missing_for_cpu(machine: Machine) -> list[str]:
-    if any(machine.program(name) for name in ("c++", "g++", "clang++")):
-        return []
-    return ["a C++ compiler is missing (Debian: apt install g++)"]
+def program(variables: Environment, *names: str, folder: str = "") -> bool:
+    """Return whether one of the programs is on the PATH or in the folder."""
+    path = os.pathsep.join([variables.get("PATH", os.defpath), folder])
+    return any(shutil.which(name, path=path) for name in names)
 
 
-def missing_for_cuda(machine: Machine) -> list[str]:
-    nvcc = machine.program("nvcc", *(root / "cuda" / "bin" for root in machine.roots))
-    if nvcc is None:
-        return [
+def found(name: str, *folders: str | Path) -> Path | None:
+    """Find a header, or a library such as ``libOpenCL``; the given folders come first."""
+    endings = ("",) if name.endswith((".h", ".hpp")) else (".so", ".dylib", ".tbd", ".a")
+    machine = str(sysconfig.get_config_var("MULTIARCH") or "")
+    places = [Path(folder) for folder in folders]
+    for root in map(Path, ROOTS):
+        places += [
+            root / each / more for each in ("include", "lib", "lib64") for more in ("", machine)
+        ]
+    files = (place / f"{name}{ending}" for place in places for ending in endings)
+    return next((file for file in files if file.is_file()), None)
+
+
+def cuda(variables: Environment) -> Iterator[str]:
+    toolkits = [f"{root}/cuda" for root in ROOTS]
+    if not program(variables, "nvcc", folder=os.pathsep.join(f"{each}/bin" for each in toolkits)):
+        yield (
             "nvcc is missing (install NVIDIA's CUDA toolkit; or run 'make cuda-toolkit', and add"
             " the folder bin of its result to PATH)"
-        ]
-    missing = []
-    toolkits = [root / "cuda" for root in machine.roots]
-    given = machine.folder("CUBLAS_DIR")
-    if given is not None:
-        if machine.header("cublas_v2.h", given / "include") is None:
-            missing.append(
-                f"CUBLAS_DIR: expected a folder with include/cublas_v2.h; {given} has none"
-            )
-    elif machine.header("cublas_v2.h", *(each / "include" for each in toolkits)) is None:
-        missing.append(
+        )
+        return
+    given = variables.get("CUBLAS_DIR")
+    if given and not Path(given, "include", "cublas_v2.h").is_file():
+        yield f"CUBLAS_DIR: expected a folder with include/cublas_v2.h; {given} has none"
+    elif not given and not found("cublas_v2.h", *(f"{each}/include" for each in toolkits)):
+        yield (
             "cuBLAS is missing (install libcublas-dev in the toolkit's version; or run"
             " 'make cuda-toolkit', and set CUBLAS_DIR to its result)"
         )
-    has_gpu = (machine.devices / "nvidia0").exists() or (machine.devices / "dxg").exists()
-    if not has_gpu and not machine.variables.get("CUDA_ARCHITECTURES"):
-        missing.append(
+    has_gpu = Path("/dev/nvidia0").exists() or Path("/dev/dxg").exists()
+    if not has_gpu and not variables.get("CUDA_ARCHITECTURES"):
+        yield (
             "this machine has no NVIDIA GPU (name the compute capabilities to build for, such as"
             ' CUDA_ARCHITECTURES=90 or "80;90")'
         )
-    return missing
 
 
-def missing_for_vulkan(machine: Machine) -> list[str]:
-    missing = []
-    given = machine.folder("VULKAN_INCLUDE_DIR")
-    folders = () if given is None else (given,)
-    header = machine.header("vulkan/vulkan_core.h", *folders)
-    if given is not None and not (given / "vulkan" / "vulkan_core.h").is_file():
-        missing.append(
-            f"VULKAN_INCLUDE_DIR: expected a folder with vulkan/vulkan_core.h; {given} has none"
-        )
+def vulkan(variables: Environment) -> Iterator[str]:
+    given = [folder for folder in [variables.get("VULKAN_INCLUDE_DIR")] if folder]
+    header = found("vulkan/vulkan_core.h", *given)
+    if given and not Path(given[0], "vulkan", "vulkan_core.h").is_file():
+        wanted = "a folder with vulkan/vulkan_core.h"
+        yield f"VULKAN_INCLUDE_DIR: expected {wanted}; {given[0]} has none"
     elif header is None:
-        missing.append("the Vulkan headers are missing (Debian: apt install libvulkan-dev)")
-    else:
-        version = vulkan_version(header.read_text(encoding="utf-8", errors="replace"))
-        if version < OLDEST_VULKAN:
-            missing.append(
-                f"expected Vulkan headers {_dotted(OLDEST_VULKAN)} or newer, got"
-                f" {_dotted(version)} (for example, unpack Debian 13's libvulkan-dev and"
-                " spirv-headers, and set VULKAN_INCLUDE_DIR to their folder)"
-            )
-    if machine.header("spirv/unified1/spirv.hpp", *folders) is None:
-        missing.append("the SPIR-V headers are missing (Debian: apt install spirv-headers)")
-    if machine.program("glslc") is None:
-        missing.append("glslc, which compiles shaders, is missing (Debian: apt install glslc)")
-    return missing
-
-
-def missing_for_metal(machine: Machine) -> list[str]:
-    if machine.platform != "darwin":
-        return ["Metal needs macOS (on this system, use make vulkan or make cuda)"]
-    if machine.program("xcrun") is None:
-        return ["Apple's command line tools are missing (xcode-select --install)"]
-    return []
-
-
-def missing_for_hip(machine: Machine) -> list[str]:
-    rocm = machine.folder("ROCM_PATH") or Path("/opt/rocm")
-    missing = []
-    if machine.program("hipcc", rocm / "bin") is None:
-        missing.append("hipcc is missing (install AMD's ROCm 6.1 or newer; Debian: hipcc)")
-    for name in ("hipblas", "rocblas"):
-        if machine.header(f"{name}/{name}.h", rocm / "include") is None:
-            missing.append(f"{name} is missing (ROCm: {name}-dev; Debian: lib{name}-dev)")
-    return missing
-
-
-def missing_for_sycl(machine: Machine) -> list[str]:
-    missing = []
-    if machine.program("icpx") is None:
-        missing.append(
-            "icpx is missing (install Intel's oneAPI Base Toolkit, then source setvars.sh)"
+        yield "the Vulkan headers are missing (Debian: apt install libvulkan-dev)"
+    elif (version := vulkan_version(header.read_text(errors="replace"))) < OLDEST_VULKAN:
+        oldest, got = (".".join(map(str, each)) for each in (OLDEST_VULKAN, version))
+        yield (
+            f"expected Vulkan headers {oldest} or newer, got {got} (for example, unpack Debian"
+            " 13's libvulkan-dev and spirv-headers, and set VULKAN_INCLUDE_DIR to their folder)"
         )
-    if machine.folder("MKLROOT") is None:
-        missing.append("MKLROOT is not set (oneAPI's setvars.sh sets it)")
-    return missing
-
-
-def missing_for_opencl(machine: Machine) -> list[str]:
-    missing = []
-    if machine.header("CL/cl.h") is None:
-        missing.append("the OpenCL headers are missing (Debian: apt install opencl-headers)")
-    if machine.library("OpenCL") is None:
-        missing.append("libOpenCL is missing (Debian: apt install ocl-icd-opencl-dev)")
-    return missing
-
-
-def missing_for_blas(machine: Machine) -> list[str]:
-    if machine.platform == "darwin":
-        return []  # Accelerate is part of the system
-    vendor = machine.variables.get("BLAS_VENDOR") or "OpenBLAS"
-    if vendor != "OpenBLAS":
-        return []  # CMake's FindBLAS searches for other vendors
-    missing = []
-    folders = [root / "include" / "openblas" for root in machine.roots]
-    if machine.header("cblas.h", *folders) is None or machine.library("openblas") is None:
-        missing.append("OpenBLAS is missing (Debian: apt install libopenblas-dev)")
-    if machine.program("pkg-config") is None:
-        missing.append("pkg-config is missing (Debian: apt install pkg-config)")
-    return missing
-
-
-def missing_for_arm64(machine: Machine) -> list[str]:
-    if machine.program("aarch64-linux-gnu-g++"):
-        return []
-    return ["aarch64-linux-gnu-g++ is missing (Debian: apt install g++-aarch64-linux-gnu)"]
-
-
-def missing_for_windows(machine: Machine) -> list[str]:
-    if machine.program("x86_64-w64-mingw32-g++-posix"):
-        return []
-    return [
-        "x86_64-w64-mingw32-g++-posix is missing (Debian: apt install g++-mingw-w64-x86-64-posix)"
-    ]
-
-
-CHECKS: Mapping[str, Callable[[Machine], list[str]]] = {
-    "cpu": missing_for_cpu,
-    "cuda": missing_for_cuda,
-    "vulkan": missing_for_vulkan,
-    "metal": missing_for_metal,
-    "hip": missing_for_hip,
-    "sycl": missing_for_sycl,
-    "opencl": missing_for_opencl,
-    "blas": missing_for_blas,
-    "rpc": missing_for_cpu,
-    "arm64": missing_for_arm64,
-    "windows": missing_for_windows,
-}
-
-
-def missing_for(backend: str, machine: Machine) -> list[str]:
-    """Return a line for each missing tool of a backend, with how to install it."""
-    compiler = [] if CHECKS[backend] is missing_for_cpu else missing_for_cpu(machine)
-    return compiler + CHECKS[backend](machine)
+    if not found("spirv/unified1/spirv.hpp", *given):
+        yield "the SPIR-V headers are missing (Debian: apt install spirv-headers)"
+    if not program(variables, "glslc"):
+        yield "glslc, which compiles shaders, is missing (Debian: apt install glslc)"
 
 
 def vulkan_version(header: str) -> tuple[int, int, int]:
     """Return the version in the text of ``vulkan_core.h``, or zeros if it has none."""
     patch = re.search(r"#define VK_HEADER_VERSION (\d+)", header)
-    complete = r"#define VK_HEADER_VERSION_COMPLETE VK_MAKE_(?:API_)?VERSION\(([\d, ]+),"
-    major_minor = re.search(complete, header)
-    if patch is None or major_minor is None:
+    complete = re.search(r"VK_HEADER_VERSION_COMPLETE VK_MAKE_\w*VERSION\(([\d, ]+),", header)
+    if patch is None or complete is None:
         return (0, 0, 0)
     # VK_MAKE_API_VERSION takes the variant, 0, as its first argument.
-    *_, major, minor = (int(part) for part in major_minor[1].split(","))
+    *_, major, minor = (int(part) for part in complete[1].split(","))
     return (major, minor, int(patch[1]))
 
 
-def _dotted(version: Sequence[int]) -> str:
-    return ".".join(map(str, version))
+def metal(variables: Environment) -> Iterator[str]:
+    if sys.platform != "darwin":
+        yield "Metal needs macOS (on this system, use make vulkan or make cuda)"
+    elif not program(variables, "xcrun"):
+        yield "Apple's command line tools are missing (xcode-select --install)"
 
 
-def main(arguments: Sequence[str] | None = None, machine: Machine | None = None) -> int:
-    parser = argparse.ArgumentParser(description="List the missing requirements of a backend.")
-    parser.add_argument("backend", choices=CHECKS)
-    options = parser.parse_args(arguments)
-    missing = missing_for(options.backend, machine or Machine.this())
+def hip(variables: Environment) -> Iterator[str]:
+    rocm = variables.get("ROCM_PATH") or "/opt/rocm"
+    if not program(variables, "hipcc", folder=f"{rocm}/bin"):
+        yield "hipcc is missing (install AMD's ROCm 6.1 or newer; Debian: hipcc)"
+    for name in ("hipblas", "rocblas"):
+        if not found(f"{name}/{name}.h", f"{rocm}/include"):
+            yield f"{name} is missing (ROCm: {name}-dev; Debian: lib{name}-dev)"
+
+
+def sycl(variables: Environment) -> Iterator[str]:
+    if not program(variables, "icpx"):
+        yield "icpx is missing (install Intel's oneAPI Base Toolkit, then source setvars.sh)"
+    if not variables.get("MKLROOT"):
+        yield "MKLROOT is not set (oneAPI's setvars.sh sets it)"
+
+
+def opencl(variables: Environment) -> Iterator[str]:
+    if not found("CL/cl.h"):
+        yield "the OpenCL headers are missing (Debian: apt install opencl-headers)"
+    if not found("libOpenCL"):
+        yield "libOpenCL is missing (Debian: apt install ocl-icd-opencl-dev)"
+
+
+def blas(variables: Environment) -> Iterator[str]:
+    # Accelerate is part of macOS, and CMake's FindBLAS searches for other vendors.
+    if sys.platform == "darwin" or variables.get("BLAS_VENDOR") not in (None, "", "OpenBLAS"):
+        return
+    folders = [f"{root}/include/openblas" for root in ROOTS]
+    if not found("cblas.h", *folders) or not found("libopenblas"):
+        yield "OpenBLAS is missing (Debian: apt install libopenblas-dev)"
+    if not program(variables, "pkg-config"):
+        yield "pkg-config is missing (Debian: apt install pkg-config)"
+
+
+def _cross(compiler: str, package: str) -> Callable[[Environment], Iterator[str]]:
+    def check(variables: Environment) -> Iterator[str]:
+        if not program(variables, compiler):
+            yield f"{compiler} is missing (Debian: apt install {package})"
+
+    return check
+
+
+CHECKS: Mapping[str, Callable[[Environment], Iterator[str]]] = {
+    "cpu": lambda variables: iter(()),
+    "rpc": lambda variables: iter(()),
+    **{check.__name__: check for check in (cuda, vulkan, metal, hip, sycl, opencl, blas)},
+    "arm64": _cross("aarch64-linux-gnu-g++", "g++-aarch64-linux-gnu"),
+    "windows": _cross("x86_64-w64-mingw32-g++-posix", "g++-mingw-w64-x86-64-posix"),
+}
+
+
+def missing_for(backend: str, variables: Environment) -> list[str]:
+    """Return a line for each missing tool of a backend, with how to install it."""
+    has_compiler = program(variables, "c++", "g++", "clang++")
+    compiler = [] if has_compiler else ["a C++ compiler is missing (Debian: apt install g++)"]
+    return [*compiler, *CHECKS[backend](variables)]
+
+
+def main() -> int:
+    backend = sys.argv[1]
+    missing = missing_for(backend, os.environ)
     if missing:
-        print(f"make {options.backend}: {'; '.join(missing)}", file=sys.stderr)
+        print(f"make {backend}: {'; '.join(missing)}", file=sys.stderr)
     return 1 if missing else 0
 
 

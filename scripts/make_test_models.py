@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Make small llama models with random weights around real vocabularies, for tests and benchmarks.
 
 llama.cpp's source tree contains the vocabularies of well-known models (``ggml-vocab-*.gguf``, 32k
@@ -6,20 +5,15 @@ to 262k tokens) without weights. This script copies a tokenizer from one of them
 transformer of any width and depth. Such a model generates noise, but the cost and behaviour of
 tokenizing, decoding, masking and sampling equal a trained model's with the same vocabulary.
 
-    $ python scripts/make_test_models.py --list
-    $ python scripts/make_test_models.py --vocab llama-bpe --embd 128 --type q8_0 --out bpe.gguf
-
 Needs ``numpy`` and ``gguf`` (the ``dev`` extra).
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import math
 import mmap
 import struct
-import sys
 import tempfile
 import zlib
 from collections.abc import Sequence
@@ -30,7 +24,7 @@ from typing import Any, NamedTuple
 import gguf
 import numpy as np
 import q4_k
-from fetch_llama_cpp import FetchError, cache_dir, source_tree
+from fetch_llama_cpp import cache_dir, source_tree
 from gguf import GGMLQuantizationType, GGUFValueType, LlamaFileType
 from numpy.typing import NDArray
 
@@ -327,7 +321,7 @@ def make_model(vocab: str, out: Path, **parameters: Any) -> Path:
     Parameters
     ----------
     vocab
-        Name of a vocabulary (such as ``llama-spm``; ``--list`` prints all), or path of a GGUF file.
+        Name of a vocabulary, such as ``llama-spm``, or path of a GGUF file.
     out
         The file to write; its folder is created if necessary.
     **parameters
@@ -364,72 +358,3 @@ def cached_model(vocab: str, **parameters: Any) -> Path:
     folder = cache_dir() / "test-models" / f"v{FORMAT_VERSION}"
     out = folder / f"{label}-{digest}-{shape.name}.gguf"
     return out if out.is_file() else make_model(str(file), out, **parameters)
-
-
-def print_vocabularies() -> None:
-    print(f"{'vocabulary':16} {'tokenizer':9} {'tokens':>7} {'merges':>7} {'MiB':>5}  usable")
-    for name, file in vocabulary_files().items():
-        metadata = read_metadata(file)
-        tokenizer = metadata["tokenizer.ggml.model"].value.decode()
-        counts = []
-        for key in ("tokens", "merges"):
-            entry = metadata.get(f"tokenizer.ggml.{key}")
-            counts.append(f"{len(entry.value) if entry else 0:7}")
-        reason = refusal(metadata)
-        usable = f"no: {reason}" if reason else "yes"
-        size = file.stat().st_size / 2**20
-        print(f"{name:16} {tokenizer:9} {' '.join(counts)} {size:5.1f}  {usable}")
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description="Make a llama model with random weights around a real vocabulary.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-    )
-    default = Shape()
-    parser.add_argument("--list", action="store_true", help="list the vocabularies and exit")
-    parser.add_argument("--vocab", default="llama-spm", help="name, or a GGUF file")
-    parser.add_argument("--embd", type=int, default=default.n_embd, help="width")
-    parser.add_argument("--layers", type=int, default=default.n_layers, help="layers")
-    parser.add_argument("--heads", type=int, default=default.n_heads, help="attention heads")
-    parser.add_argument("--kv-heads", type=int, default=0, help="KV heads; 0: half the heads")
-    parser.add_argument("--ff", type=int, default=0, help="feed-forward width; 0: twice the width")
-    parser.add_argument("--seed", type=int, default=default.seed, help="seed of the weights")
-    parser.add_argument(
-        "--type", choices=TENSOR_TYPES, default=default.tensor_type, help="type of the weights"
-    )
-    parser.add_argument(
-        "--ctx", type=int, default=default.context_length, help="context length in tokens"
-    )
-    parser.add_argument(
-        "--tied", action="store_true", help="use the embedding matrix as output matrix"
-    )
-    parser.add_argument("--out", type=Path, help="file to write (default: in the user cache)")
-    options = parser.parse_args(arguments)
-    try:
-        if options.list:
-            print_vocabularies()
-            return 0
-        parameters = {
-            "n_embd": options.embd,
-            "n_layers": options.layers,
-            "n_heads": options.heads,
-            "n_head_kv": options.kv_heads,
-            "n_ff": options.ff,
-            "seed": options.seed,
-            "tensor_type": options.type,
-            "context_length": options.ctx,
-            "tied": options.tied,
-        }
-        if options.out:
-            print(make_model(options.vocab, options.out, **parameters))
-        else:
-            print(cached_model(options.vocab, **parameters))
-    except (ModelError, FetchError, OSError) as error:
-        print(f"make_test_models: error: {error}", file=sys.stderr)
-        return 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

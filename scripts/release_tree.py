@@ -31,14 +31,6 @@ class ReleaseError(Exception):
     """The tree cannot be released; the message says why."""
 
 
-def version_of(pyproject: str) -> str:
-    """Return the version in a pyproject.toml."""
-    found = _VERSION.search(pyproject)
-    if found is None:
-        raise ReleaseError('pyproject.toml has no line version = "..."')
-    return found[1]
-
-
 def notes_of(changelog: str, version: str) -> str:
     """Return the section of a changelog for a version, without the heading."""
     parts = re.split(r"^## \[([^\]]+)\].*$", changelog, flags=re.MULTILINE)
@@ -86,7 +78,7 @@ def write_tree(checkout: Path, folder: Path, url: str) -> str:
     changed = _git(checkout, "status", "--porcelain").decode().splitlines()
     if changed:
         raise ReleaseError(f"not committed: {changed[0][3:]}" + (" ..." if changed[1:] else ""))
-    version = version_of((checkout / "pyproject.toml").read_text(encoding="utf-8"))
+    version = str(_VERSION.findall((checkout / "pyproject.toml").read_text(encoding="utf-8"))[0])
     notes = notes_of((checkout / "CHANGELOG.md").read_text(encoding="utf-8"), version)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)

@@ -17,109 +17,60 @@ import argparse
 import json
 import re
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from contextlib import nullcontext
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import jsonschema
+from page_tables import markdown_table
 
 from eliza_ffi import Model
 from eliza_ffi.errors import FillError, InvalidArgumentError
 from eliza_ffi.structured.schema import schema_grammar
 
-MOST_TOKENS = 100
-TEMPERATURE = 1.5
+SETTINGS: dict[str, Any] = {"max_tokens": 100, "on_limit": "close", "temperature": 1.5}
+COLUMNS = ("schemas", "compiled", "relaxed", "broken", "answers", "failed", "invalid")
 
 _PLACE = re.compile(r"^(unsupported )?(JSON schema at )?#\S*: ")
 _DETAIL = re.compile(r"'[^']*'|\"[^\"]*\"|#/\S*|\d+")
 
 
-@dataclass
-class Coverage:
-    """The results for the schemas of one folder.
+def count(text: str, found: Counter[str], why: Counter[str], model: Model | None, n: int) -> None:
+    """Compile a schema, and let the model, if any, write `n` answers to it.
 
-    Attributes
+    Parameters
     ----------
-    n_read : int
-        Number of schemas, without files and lines that are not JSON.
-    n_relaxed : int
-        Number of compiled schemas that are not enforced completely.
-    n_broken : int
-        Number of files or lines that are not JSON.
-    n_answers, n_failed, n_invalid : int
-        Number of answers, of errors instead of an answer, and of invalid answers.
-    rejected : Counter of str
-        Reasons for rejections, without names, places and numbers.
-    relaxed : Counter of str
-        Constraints that are not enforced, with the number of schemas.
-    seconds : list of float
-        Compilation time of each schema.
+    found
+        Gets the counts of the folder, by the names in `COLUMNS`.
+    why
+        Gets the reasons for rejections and for relaxed constraints.
     """
-
-    n_read: int = 0
-    n_compiled: int = 0
-    n_relaxed: int = 0
-    n_broken: int = 0
-    n_answers: int = 0
-    n_failed: int = 0
-    n_invalid: int = 0
-    rejected: Counter[str] = field(default_factory=Counter)
-    relaxed: Counter[str] = field(default_factory=Counter)
-    seconds: list[float] = field(default_factory=list)
-
-    def add(self, text: str, model: Model | None = None, n_answers: int = 0) -> None:
-        """Compile a schema, and let the model, if any, write answers to it."""
-        try:
-            schema = schema_of(json.loads(text))
-        except (ValueError, RecursionError):
-            self.n_broken += 1
-            return
-        self.n_read += 1
-        start = time.perf_counter()
-        try:
-            grammar = schema_grammar(schema)
-        except InvalidArgumentError as error:
-            self.rejected[_kind_of(str(error))] += 1
-            return
-        finally:
-            self.seconds.append(time.perf_counter() - start)
-        self.n_compiled += 1
-        self.n_relaxed += bool(grammar.relaxed)
-        self.relaxed.update({_kind_of(reason) for reason in grammar.relaxed})
-        if model is not None and isinstance(schema, dict) and schema:
-            for _ in range(n_answers):
-                self._answer(model, schema)
-
-    def _answer(self, model: Model, schema: dict[str, Any]) -> None:
-        self.n_answers += 1
-        try:
-            value = model.fill(
-                "JSON: ", schema, max_tokens=MOST_TOKENS, on_limit="close", temperature=TEMPERATURE
-            ).value
-        except (FillError, InvalidArgumentError):
-            self.n_failed += 1
-            return
+    try:
+        schema = schema_of(json.loads(text))
+    except (ValueError, RecursionError):
+        found["broken"] += 1
+        return
+    found["schemas"] += 1
+    try:
+        grammar = schema_grammar(schema)
+    except InvalidArgumentError as error:
+        why[f"rejected: {_kind_of(str(error))}"] += 1
+        return
+    found["compiled"] += 1
+    found["relaxed"] += bool(grammar.relaxed)
+    why.update({f"relaxed: {_kind_of(reason)}" for reason in grammar.relaxed})
+    if model is not None and isinstance(schema, dict) and schema:
         reader = jsonschema.validators.validator_for(schema, jsonschema.Draft202012Validator)
-        self.n_invalid += not reader(schema).is_valid(value)
-
-    def count(self, other: Coverage) -> None:
-        """Add the results for other schemas."""
-        for name, value in vars(other).items():
-            setattr(self, name, getattr(self, name) + value)
-
-    def row(self, name: str) -> str:
-        """Return a line of the table."""
-        part = self.n_compiled / self.n_read if self.n_read else 0.0
-        times = self.seconds or [0.0]
-        return (
-            f"{name[:32]:32} {self.n_read:7} {self.n_compiled:8} {part:6.1%} {self.n_relaxed:7} "
-            f"{self.n_broken:7} {median(times) * 1e3:9.1f} {max(times) * 1e3:8.0f} "
-            f"{self.n_answers:7} {self.n_failed:6} {self.n_invalid:7}"
-        )
+        for _ in range(n):
+            found["answers"] += 1
+            try:
+                value = model.fill("JSON: ", schema, **SETTINGS).value
+            except (FillError, InvalidArgumentError):
+                found["failed"] += 1
+            else:
+                found["invalid"] += not reader(schema).is_valid(value)
 
 
 def _kind_of(reason: str) -> str:
@@ -144,16 +95,6 @@ def texts_of(file: Path) -> Iterator[str]:
         yield text
 
 
-def coverage(folder: Path, model: Model | None = None, n_answers: int = 0) -> dict[str, Coverage]:
-    """Return the results for all schemas below a folder, by subfolder."""
-    found: dict[str, Coverage] = {}
-    for file in sorted(each for each in folder.rglob("*") if each.suffix in (".json", ".jsonl")):
-        name = str(file.parent.relative_to(folder))
-        for text in texts_of(file):
-            found.setdefault(name, Coverage()).add(text, model, n_answers)
-    return found
-
-
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
@@ -166,24 +107,19 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if not options.folder.is_dir():
         parser.error(f"expected a folder, got {options.folder}")
-    if options.answers:
-        with Model() as model:
-            found = coverage(options.folder, model, options.answers)
-    else:
-        found = coverage(options.folder)
-    total = Coverage()
-    print(
-        f"{'folder':32} {'schemas':>7} {'compiled':>8} {'part':>6} {'relaxed':>7} {'broken':>7} "
-        f"median ms   max ms answers failed invalid"
-    )
-    for name, each in found.items():
-        print(each.row(name))
-        total.count(each)
-    print(total.row("all"))
-    for title, reasons in (("rejected", total.rejected), ("relaxed", total.relaxed)):
-        for reason, count in reasons.most_common(options.reasons):
-            print(f"{title:8} {count:6}  {reason}")
-    return 1 if total.n_invalid else 0
+    folders: dict[str, Counter[str]] = {}
+    why: Counter[str] = Counter()
+    with Model() if options.answers else nullcontext() as model:
+        for file in sorted(options.folder.rglob("*.json*")):
+            name = str(file.parent.relative_to(options.folder))
+            for text in texts_of(file):
+                count(text, folders.setdefault(name, Counter()), why, model, options.answers)
+    folders["all"] = sum(folders.values(), Counter())
+    rows = [[name, *(f"{each[column]:,}" for column in COLUMNS)] for name, each in folders.items()]
+    print(markdown_table(["folder", *COLUMNS], rows))
+    for reason, n in why.most_common(options.reasons):
+        print(f"{n:6}  {reason}")
+    return 1 if folders["all"]["invalid"] else 0
 
 
 if __name__ == "__main__":
