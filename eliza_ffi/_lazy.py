@@ -1,11 +1,13 @@
-"""Properties that are computed once."""
+"""Values that are computed once."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, overload
+from weakref import WeakKeyDictionary
 
-__all__ = ["lazy_property"]
+__all__ = ["lazy_property", "once_for_each"]
 
 Owner = TypeVar("Owner")
 Value = TypeVar("Value")
@@ -43,3 +45,20 @@ class lazy_property(Generic[Owner, Value]):  # noqa: N801 - used like the built-
         value = self._compute(instance)
         vars(instance)[self._name] = value  # found before this descriptor from now on
         return value
+
+
+def once_for_each(compute: Callable[[Owner], Value]) -> Callable[[Owner], Value]:
+    """Compute a value once for each object, and keep it as long as the object.
+
+    The value must not refer to the object, because it would keep the object alive. As in
+    :class:`lazy_property`, two threads may compute a value at the same time; the first one is kept.
+    """
+    known: WeakKeyDictionary[Owner, Value] = WeakKeyDictionary()
+
+    @functools.wraps(compute)
+    def kept(owner: Owner) -> Value:
+        if owner not in known:
+            known.setdefault(owner, compute(owner))
+        return known[owner]
+
+    return kept

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import itertools
-import weakref
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from .._lazy import once_for_each
 from ..checks import check_one_of
 from ..errors import ChatTemplateError, ContextFullError, InvalidArgumentError
 from ..terminal import counted
@@ -38,11 +38,6 @@ PROBES = (
     ("Our team won the match.", "What is the topic?", ("weather", "sports", "money")),
 )
 """Inputs, questions and options that show whether a model answers in its chat format."""
-
-_FORMATS: weakref.WeakKeyDictionary[Session, PromptFormat] = weakref.WeakKeyDictionary()
-_DECLARED: weakref.WeakKeyDictionary[Session, tuple[PromptFormat | None, PromptOrder | None]] = (
-    weakref.WeakKeyDictionary()
-)
 
 
 def settings_of_prompts(
@@ -99,9 +94,7 @@ def settings_of_prompts(
                 raise InvalidArgumentError(f"{name} has no effect with {kind}: leave it out")
         shots = as_examples(questions, examples)  # not those of the calibration
         return PromptSettings(labels, orders, prompt, examples=shots)
-    if session not in _DECLARED:
-        _DECLARED[session] = declared(session)
-    named_format, named_order = _DECLARED[session]
+    named_format, named_order = declared(session)
     if form == "auto":
         form = named_format or _format_of(session)
     settings = PromptSettings(labels, orders, format=form, examples=shots)
@@ -167,15 +160,14 @@ def sample_of(inputs: Sequence[Any], n: int) -> list[Any]:
     return [inputs[i * len(inputs) // n] for i in range(n)]
 
 
+@once_for_each
 def _format_of(session: Session) -> PromptFormat:
     """Return the format in which a model answers, measured once."""
-    if session not in _FORMATS:
-        try:
-            mass = _chat_mass(session)
-        except ChatTemplateError:  # no template, or one that rejects a single user message
-            mass = 0.0
-        _FORMATS[session] = "chat" if mass >= LEAST_CHAT_MASS else "plain"
-    return _FORMATS[session]
+    try:
+        mass = _chat_mass(session)
+    except ChatTemplateError:  # no template, or one that rejects a single user message
+        mass = 0.0
+    return "chat" if mass >= LEAST_CHAT_MASS else "plain"
 
 
 def _chat_mass(session: Session) -> float:

@@ -18,7 +18,6 @@ inputs.
 from __future__ import annotations
 
 import threading
-import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._lazy import once_for_each
 from .prompts import Asked
 from .scoring import Array, OptionScores, Rule, log_mean, log_softmax
 
@@ -94,10 +94,11 @@ class KnownPriors:
         self._known: OrderedDict[Any, OptionPriorScores] = OrderedDict()
         self._lock = threading.Lock()
 
-    @classmethod
-    def of(cls, session: Session) -> KnownPriors:
+    @staticmethod
+    @once_for_each
+    def of(session: Session) -> KnownPriors:
         """Return the priors of a session."""
-        return _KNOWN.setdefault(session, cls())
+        return KnownPriors()
 
     def get(self, key: Any) -> OptionPriorScores | None:
         """Return a prior; None if it is unknown."""
@@ -112,6 +113,3 @@ class KnownPriors:
             self._known[key] = prior
             while len(self._known) > MOST_KNOWN:
                 self._known.popitem(last=False)
-
-
-_KNOWN: weakref.WeakKeyDictionary[Session, KnownPriors] = weakref.WeakKeyDictionary()

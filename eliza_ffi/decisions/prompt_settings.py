@@ -25,7 +25,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
-from .._lazy import lazy_property
+from .._lazy import lazy_property, once_for_each
 from ..chat.prompt import Prompt
 from ..chat.template import Messages
 from ..checks import check_callback, check_one_of, check_whole
@@ -128,6 +128,7 @@ class PromptSettings:
         return dict(self.examples)
 
 
+@once_for_each
 def declared(session: Session) -> tuple[PromptFormat | None, PromptOrder | None]:
     """Return the format and the order that the model file names; None for each that it does not.
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import weakref
+import inspect
 from collections.abc import Callable
 from statistics import fmean
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from write_decision_models import cached_decision_model
 
 from eliza_ffi import Model
+from eliza_ffi._lazy import once_for_each
 from eliza_ffi.chat.template import ChatTemplate
 from eliza_ffi.chat.tokens import ChatTokenizer
 from eliza_ffi.decisions import auto_prompts, calibrate, evaluate
@@ -36,12 +38,18 @@ def resolved(model: Model, *questions: Question, **given: Any) -> PromptSettings
     )
 
 
+def forget(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Forget what a function has returned for the open models."""
+    monkeypatch.setattr(
+        auto_prompts, name, once_for_each(inspect.unwrap(getattr(auto_prompts, name)))
+    )
+
+
 @pytest.fixture
 def undeclared(tiny_model: Model, monkeypatch: pytest.MonkeyPatch) -> Model:
     """Return the embedded model without the format and the order in its file."""
     monkeypatch.setattr(auto_prompts, "declared", lambda session: (None, None))
-    monkeypatch.setattr(auto_prompts, "_FORMATS", weakref.WeakKeyDictionary())
-    monkeypatch.setattr(auto_prompts, "_DECLARED", weakref.WeakKeyDictionary())
+    forget(monkeypatch, "_format_of")
     return tiny_model
 
 
@@ -74,7 +82,7 @@ def test_an_unknown_format_or_order_in_a_file_is_rejected(
 ) -> None:
     describe = tiny_model.session.describe
     facts = {"model": {**describe()["model"], name: "poem"}}
-    monkeypatch.setattr(auto_prompts, "_DECLARED", weakref.WeakKeyDictionary())
+    forget(monkeypatch, "declared")
     monkeypatch.setattr(tiny_model.session, "describe", lambda: facts)
     with pytest.raises(InvalidArgumentError, match=f"eliza.{name} must be one of .*'poem'"):
         resolved(tiny_model)
@@ -345,17 +353,12 @@ def test_the_description_of_a_model_is_read_once(
     tiny_model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before, every decision read it again."""
-    monkeypatch.setattr(auto_prompts, "_DECLARED", weakref.WeakKeyDictionary())
-    described: list[Session] = []
-
-    def read(session: Session) -> tuple[None, None]:
-        described.append(session)
-        return None, None
-
-    monkeypatch.setattr(auto_prompts, "declared", read)
+    forget(monkeypatch, "declared")
+    session, describe = tiny_model.session, Mock(wraps=tiny_model.session.describe)
+    monkeypatch.setattr(session, "describe", describe)
     for _ in range(3):
         resolved(tiny_model, prompt_format="plain")
-    assert described == [tiny_model.session]
+    describe.assert_called_once()
 
 
 def test_an_explicit_auto_keeps_the_settings_of_a_calibration(tiny_model: Model) -> None:

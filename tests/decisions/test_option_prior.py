@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from typing import Any
 
 import numpy as np
@@ -201,6 +200,6 @@ def test_a_request_keeps_its_priors_if_other_requests_replace_them(
     settings: Any = {"prompt_format": "plain", "prior": "options", **F32}
     expected = plain_model.decide(INPUT, TEAM, **settings)["team"].distribution
     monkeypatch.setattr(option_prior, "MOST_KNOWN", 0)
-    monkeypatch.setattr(option_prior, "_KNOWN", weakref.WeakKeyDictionary())
+    monkeypatch.setattr(KnownPriors, "of", lambda session: KnownPriors())
     found = plain_model.decide(INPUT, TEAM, **settings)["team"].distribution
     assert found == pytest.approx(expected, abs=CLOSE)

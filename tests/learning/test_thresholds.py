@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from eliza_ffi.decisions.learning import thresholds
 from eliza_ffi.decisions.learning.thresholds import (
     GRID,
     STARTS,
@@ -23,7 +24,6 @@ from eliza_ffi.decisions.learning.thresholds import (
     ConformalSets,
     certify,
     conformal,
-    upper_bound,
 )
 from eliza_ffi.errors import InvalidArgumentError
 
@@ -50,6 +50,16 @@ def decimal_binomial_cdf(k: int, n: int, p: float) -> float:
             term *= odds * (n - i + 1) / i
             total += term
         return float(total)
+
+
+def upper_bound(n_wrong: int, n: int, delta: float) -> float:
+    """Return the smallest rate that bounds the error rate, by bisection."""
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        is_bounded = thresholds._is_bounded(n_wrong, n, middle, delta)
+        low, high = (low, middle) if is_bounded else (middle, high)
+    return high
 
 
 def most_successes(n: int, p: float, chance: float = 0.001) -> int:

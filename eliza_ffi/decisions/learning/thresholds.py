@@ -85,7 +85,6 @@ __all__ = [
     "certify",
     "conformal",
     "inner_fraction",
-    "upper_bound",
 ]
 
 GRID = (
@@ -394,41 +393,11 @@ def conformal(probabilities: ArrayLike, targets: ArrayLike, alpha: float = 0.1) 
     return ConformalSets(threshold=min(threshold, 1.0), alpha=alpha, n=n, n_options=n_options)
 
 
-def upper_bound(n_wrong: int, n: int, delta: float) -> float:
-    """Return the exact upper bound of an error rate by Clopper and Pearson.
-
-    It is the error rate r at which n_wrong or fewer wrong answers of n have the probability delta.
-    The bound of a random sample is smaller than the true error rate with a probability of at most
-    delta.
-
-    Parameters
-    ----------
-    n_wrong, n
-        The number of wrong answers, and of all answers. Without answers the bound is 1.
-    delta
-        Above 0 and below 1; one-sided.
-
-    Returns
-    -------
-    float
-        The bound, rounded up by at most 1e-15. The relative error of the probability is below 1e-9
-        up to n = 100,000.
-    """
-    n = check_whole("n", n, 0)
-    n_wrong = check_whole("n_wrong", n_wrong, 0, n)
-    delta = inner_fraction("delta", delta)
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (low, middle) if _is_bounded(n_wrong, n, middle, delta) else (middle, high)
-    return high
-
-
 def _is_bounded(n_wrong: float, n: float, rate: float, delta: float) -> bool:
-    """Return whether the upper bound of an error rate is at most `rate`.
+    """Return whether the upper bound of an error rate by Clopper and Pearson is at most `rate`.
 
-    This saves the search for the bound: the bound is at most a rate if, at this rate, n_wrong or
-    fewer wrong answers have at most the probability delta.
+    The bound is the error rate at which n_wrong or fewer wrong answers of n have the probability
+    delta. It is at most a rate if, at this rate, they have at most the probability delta.
     """
     return rate >= 1 or _binomial_cdf(n_wrong, n, rate) <= delta
 

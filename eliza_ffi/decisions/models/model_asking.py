@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import weakref
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..._lazy import once_for_each
 from ...choices.prepared_labels import ChoiceTokens
 from ...choices.token_tree import TokenTreeDescriptor, TokenTreeLeaf, TokenTreePayload
 from ...session.requests import generate_request
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ModelAsking", "decision_model_of"]
 
-_MODELS: weakref.WeakKeyDictionary[Session, DecisionModel | None] = weakref.WeakKeyDictionary()
 
-
+@once_for_each
 def decision_model_of(session: Session) -> DecisionModel | None:
     """Return the decision model of a session; None if its model is not one.
 
@@ -37,14 +36,11 @@ def decision_model_of(session: Session) -> DecisionModel | None:
     NotSupportedError, ModelError, ChatTemplateError
         For the reasons of :meth:`DecisionModel.of`.
     """
-    context = session.ctx
-    if session not in _MODELS:
-        facts = session.describe() if session.binding.supports("describe") else {}
-        # The cache must not hold methods of the session, because these would keep it alive.
-        tokenize = partial(session.binding.tokenize, context)
-        detokenize = partial(session.binding.detokenize, context)
-        _MODELS[session] = DecisionModel.of(facts.get("model", {}), tokenize, detokenize)
-    return _MODELS[session]
+    facts = session.describe() if session.binding.supports("describe") else {}
+    # Methods of the session would keep it alive.
+    tokenize = partial(session.binding.tokenize, session.ctx)
+    detokenize = partial(session.binding.detokenize, session.ctx)
+    return DecisionModel.of(facts.get("model", {}), tokenize, detokenize)
 
 
 class ModelAsking:
