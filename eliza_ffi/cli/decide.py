@@ -232,6 +232,7 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
         described: Mapping[str, Any],
         decide_all: DecideAll,
         with_prior: Callable[[str | None], str] | None = None,
+        resume: Callable[[AnswerCounts], Any] | None = None,
     ) -> TableResult:
         job = TableJob(
             table,
@@ -254,9 +255,11 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
                 retry_errors=arguments.retry_errors,
                 progress=progress,
                 with_prior=with_prior,
+                resume=resume,
             )
 
     doubts: list[str] = []
+    drift = None
     sample = inputs_of(table, arguments.column, N_SAMPLE)
     if arguments.ray is not None:
         with ray_workers(arguments, questions, {**settings, "sample": sample}) as workers:
@@ -285,8 +288,9 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
                     cancel=model.close,
                 ),
                 with_prior if arguments.prior == "inputs" else None,
+                decider.resume,
             )
-            doubts = decider.reasons_to_doubt()
+            doubts, drift = decider.reasons_to_doubt(), decider.drift()
     doubts = doubts or [
         reason
         for name, answers in result.counts.answers.items()
@@ -296,7 +300,7 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
     for reason in doubts:
         print(printable(f"eliza-ffi: warning: {reason}"), file=sys.stderr)
     if arguments.json:
-        print_json({**_summary(result, output), "warnings": doubts})
+        print_json({**_summary(result, output), "warnings": doubts, "drift": drift})
     else:
         print(_summary_text(result, output, arguments.min_confidence is not None))
     return 1 if result.counts.rows and result.counts.errors == result.counts.rows else 0

@@ -66,14 +66,19 @@ class WantedHidden:
 
     Attributes
     ----------
-    layers : mapping of question to tuple of int
-        The layers of each question, ascending, as in :meth:`eliza_ffi.Model.hidden_states`.
+    layers : tuple of tuple of int
+        The layers for each of the questions that are asked, ascending, as in
+        :meth:`eliza_ffi.Model.hidden_states`; () for a question without hidden states.
     is_scored : bool
         Whether the options of these questions are scored, too.
     """
 
-    layers: Mapping[AskedQuestion, tuple[int, ...]]
+    layers: tuple[tuple[int, ...], ...]
     is_scored: bool = False
+
+    def of(self, places: Sequence[int]) -> WantedHidden:
+        """Return the hidden states of some of the questions."""
+        return WantedHidden(tuple(self.layers[place] for place in places), self.is_scored)
 
 
 class Asking:
@@ -127,8 +132,8 @@ class Asking:
         self._how = how
         self._stream = stream or {}
         may_search = may_search and session.binding.supports("rank")
-        hidden = hidden or WantedHidden({})
-        self._layers = [hidden.layers.get(question) for question in questions]
+        hidden = hidden or WantedHidden(((),) * len(questions))
+        self._layers = hidden.layers
         self._asked = [
             []
             if layers and not hidden.is_scored

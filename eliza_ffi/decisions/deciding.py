@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 import os
 import time
-import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from .._lazy import once_for_each
 from ..checks import check_flag, check_number, check_one_of, check_whole
 from ..errors import InvalidArgumentError
 from ..library.protocol import Ranking
@@ -46,7 +46,7 @@ __all__ = ["DecideSettings", "DecisionRun", "Settings", "settings_for"]
 METHOD_KEYWORDS = {"wait", "progress", "max_concurrency", "return_exceptions"}
 """Keywords of the methods themselves, to suggest if one is misspelt."""
 
-_FINGERPRINTS: weakref.WeakKeyDictionary[Session, str] = weakref.WeakKeyDictionary()
+_fingerprint_of = once_for_each(fingerprint_of)
 
 
 @dataclass(frozen=True)
@@ -181,9 +181,7 @@ def settings_for(
         inputs=inputs,
     )
     if calibration is not None:
-        if session not in _FINGERPRINTS:
-            _FINGERPRINTS[session] = fingerprint_of(session)
-        calibration.check(_FINGERPRINTS[session], questions, how)
+        calibration.check(_fingerprint_of(session), questions, how)
     abstain = given.get("abstain")
     if abstain is not None:
         check_one_of("abstain", abstain, ("risk",))
@@ -249,7 +247,7 @@ class DecisionRun:
             option_mass=settings.option_mass,
             stream=settings.stream,
             may_search=settings.may_search,
-            hidden=None if calibration is None else calibration.wanted_hidden(every),
+            hidden=None if calibration is None else calibration.wanted_hidden,
         )
         self.args = self._asking.args
 

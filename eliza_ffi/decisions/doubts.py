@@ -22,7 +22,14 @@ if TYPE_CHECKING:
     from ..session.session import Session
     from .deciding import Settings
 
-__all__ = ["ADVICE", "LEAST_ROWS", "Doubts", "reason_to_doubt_accuracy", "reasons_to_doubt"]
+__all__ = [
+    "ADVICE",
+    "LEAST_ROWS",
+    "Doubts",
+    "most_probable",
+    "reason_to_doubt_accuracy",
+    "reasons_to_doubt",
+]
 
 LEAST_ROWS = 20
 """With fewer answers, no share is conspicuous."""
@@ -103,8 +110,8 @@ class Doubts:
         """
         if not isinstance(decision, Decision):
             return decision
-        for name, answer in _single(decision):
-            self._answers.setdefault(name, Counter())[_told(answer)] += 1
+        for name, answer in single_answers(decision):
+            self._answers.setdefault(name, Counter())[most_probable(answer)] += 1
             if answer.option_mass is not None:
                 self._masses.setdefault(name, []).append(answer.option_mass)
         return decision if self._wants_mass else without_mass(decision)
@@ -131,7 +138,7 @@ def _without_mass(answer: Any) -> Any:
     return answer if answer.option_mass is None else replace(answer, option_mass=None)
 
 
-def _single(decision: Decision) -> Iterator[tuple[str, Any]]:
+def single_answers(decision: Decision) -> Iterator[tuple[str, Any]]:
     """Yield the name of each single answer with the answer."""
     for place, answer in enumerate(decision.answers):
         name = name_of(answer.name, place)
@@ -142,7 +149,7 @@ def _single(decision: Decision) -> Iterator[tuple[str, Any]]:
             yield name, answer
 
 
-def _told(answer: Any) -> Any:
+def most_probable(answer: Any) -> Any:
     """Return the most probable answer, even if the model abstained."""
     if hasattr(answer, "choice"):
         return answer.choice

@@ -249,7 +249,7 @@ def ask_examples(
             progress=_after(len(answers), total, progress),
             failed=partial(failed, rows),
             stream=stream,
-            hidden=hidden,
+            hidden=hidden and hidden.of(places),
         )
         for row, scores in zip(rows, answered, strict=True):
             is_skipped = isinstance(scores, str)

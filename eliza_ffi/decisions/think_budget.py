@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from typing import TYPE_CHECKING
 
+from .._lazy import once_for_each
 from .answers import Answer, Decision, LabelsAnswer
 
 if TYPE_CHECKING:
@@ -35,10 +35,17 @@ class ThinkBudget:
         self._lock = threading.Lock()
         self._n_decided = self._n_thought = 0.0
 
-    @classmethod
-    def of(cls, session: Session) -> ThinkBudget:
+    @staticmethod
+    @once_for_each
+    def of(session: Session) -> ThinkBudget:
         """Return the budget that all single decisions of a session share."""
-        return _BUDGETS.setdefault(session, cls())
+        return ThinkBudget()
+
+    def add(self, n_decided: int, n_thought: int) -> None:
+        """Count decisions of an earlier run."""
+        with self._lock:
+            self._n_decided += n_decided
+            self._n_thought += n_thought
 
     def allows(self, is_uncertain: bool, share: float) -> bool:
         """Count a decision, and return whether it thinks.
@@ -53,6 +60,3 @@ class ThinkBudget:
                 self._n_decided /= 2
                 self._n_thought /= 2
             return thinks
-
-
-_BUDGETS: weakref.WeakKeyDictionary[Session, ThinkBudget] = weakref.WeakKeyDictionary()

@@ -9,6 +9,7 @@ from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -133,7 +134,8 @@ class ScoreResult:
     scores : tuple of EndingScores
         For the endings without `k`, in their order.
     prompt_tokens : int
-        The number of tokens of the counted prompts and all their endings.
+        The number of tokens of the counted prompts and all their endings. The common beginning
+        of a prompt and a prompt with `hidden` before it counts once.
     cached_tokens : int
         The number of prompt tokens found in the KV cache; 0 if the library does not count them.
     forward_passes : int
@@ -190,6 +192,7 @@ class ScoreRun:
         rankings: list[Ranking] = []
         hidden: list[NDArray[np.float32]] = []
         for prompt in self.args.prompts:
+            counts.begin(prompt)
             if prompt.hidden is not None:
                 hidden.append(self._read_hidden(prompt, prompt.hidden, counts))
             if not prompt.endings:
@@ -198,10 +201,9 @@ class ScoreRun:
                 self._score_together(prompt, counts, scores, rankings)
             else:
                 self._score_one_by_one(prompt, counts, scores)
-        n_tokens = sum(prompt.n_tokens for prompt in self.args.prompts if prompt.is_counted)
         yield ScoreResult(
             tuple(scores),
-            n_tokens,
+            counts.prompt_tokens,
             counts.cached_tokens,
             counts.forward_passes,
             tuple(rankings),
@@ -217,7 +219,7 @@ class ScoreRun:
                 self._binding.hidden_states, stream, tokens, hidden.layers, 1, hidden.n_embd
             )
             found = self._lifecycle.run(read, len(tokens))
-            counts.add(self._binding, stream, has_prompt=prompt.is_counted)
+            counts.add(self._binding, stream)
         return found[:, 0]
 
     def _score_together(
@@ -254,7 +256,7 @@ class ScoreRun:
                 for ending in prompt.endings
                 if ending.k is not None and isinstance(ending.choices, PreparedChoices)
             ]
-            counts.add(self._binding, stream, has_prompt=prompt.is_counted)
+            counts.add(self._binding, stream)
 
     def _search(self, stream: Any, tokens: Tokens, choices: PreparedChoices, k: int) -> Ranking:
         self._lifecycle.check()
@@ -275,8 +277,7 @@ class ScoreRun:
                     self._binding.set_token_trie(stream, ending.choices.to_json(), TRIE_ARGMAX)
                 scores.append(EndingScores(self._binding.token_trie_scores(stream)))
                 # Later streams reuse the tokens that the first one decoded; do not count these.
-                is_first = ending is prompt.endings[0]
-                counts.add(self._binding, stream, has_prompt=prompt.is_counted and is_first)
+                counts.add(self._binding, stream, is_first=ending is prompt.endings[0])
 
 
 def ranking_of(logprobs: NDArray[np.float64], k: int, forward_passes: int = -1) -> Ranking:
@@ -294,13 +295,28 @@ class _Counts:
     """Counts tokens and forward passes over several streams."""
 
     def __init__(self) -> None:
-        self.cached_tokens = 0
-        self.forward_passes = 0
+        self.prompt_tokens = self.cached_tokens = self.forward_passes = 0
+        self._prompt: ScoredPrompt | None = None
+        self._n_known = 0  # the first tokens of the prompt, which the one before it has, too
 
-    def add(self, binding: CffiBinding, stream: Any, *, has_prompt: bool) -> None:
+    def begin(self, prompt: ScoredPrompt) -> None:
+        """Count the tokens of the next prompt."""
+        before, self._prompt, self._n_known = self._prompt, prompt, 0
+        if not prompt.is_counted:
+            return
+        if before is not None and before.hidden is not None:
+            tokens = zip(
+                before.generation.prompt_tokens, prompt.generation.prompt_tokens, strict=False
+            )
+            self._n_known = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], tokens))
+        self.prompt_tokens += prompt.n_tokens - self._n_known
+
+    def add(self, binding: CffiBinding, stream: Any, *, is_first: bool = True) -> None:
+        """Count the passes of a stream, and the cached tokens if it is the prompt's first one."""
         if not binding.supports("stats"):
             self.forward_passes = -1
             return
         stats = binding.stats(stream)
-        self.cached_tokens += stats.prompt_tokens_reused if has_prompt else 0
+        if self._prompt is not None and self._prompt.is_counted and is_first:
+            self.cached_tokens += max(0, stats.prompt_tokens_reused - self._n_known)
         self.forward_passes += stats.forward_passes

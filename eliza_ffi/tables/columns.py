@@ -158,7 +158,7 @@ class AnswerCounts:
 
     Attributes
     ----------
-    rows, errors, review : int
+    rows, errors, review, reasoned : int
     first_error : str or None
         The error of the first row that has one.
     answers : dict of str to Counter
@@ -171,7 +171,7 @@ class AnswerCounts:
 
     def __init__(self, columns: OutputColumns) -> None:
         self._columns = columns
-        self.rows = self.errors = self.review = 0
+        self.rows = self.errors = self.review = self.reasoned = 0
         self.first_error: str | None = None
         self.answers: dict[str, Counter[str]] = {name: Counter() for name in columns.questions}
         self.unanswered: Counter[str] = Counter()
@@ -185,6 +185,8 @@ class AnswerCounts:
             return
         if REVIEW in self._columns.types:
             self.review += bool(cells[REVIEW])
+        if REASONING in self._columns.types:
+            self.reasoned += cells[REASONING] is not None
         for name, question in self._columns.questions.items():
             answer = cells[name]
             # If the model abstained, the answer is empty, but the label column contains a level.

@@ -197,6 +197,7 @@ class TableJob:
         retry_errors: bool = False,
         progress: Callable[[TableStep], Any] | None = None,
         with_prior: Callable[[str | None], str] | None = None,
+        resume: Callable[[AnswerCounts], Any] | None = None,
     ) -> TableResult:
         """Decide the rows that are not decided yet, with a generator that takes all of them.
 
@@ -215,6 +216,8 @@ class TableJob:
         with_prior
             Called before the first row, with the prior that an earlier run of the job stored, or
             None. Returns the prior, which is stored for later runs.
+        resume
+            Called before the first new row, with the counts of the rows that are decided.
 
         Raises
         ------
@@ -237,6 +240,8 @@ class TableJob:
                 n_again = self._retry(store, description, decide_all, limit, progress)
             for cells in store:
                 counts.add(cells)
+            if resume is not None:
+                resume(counts)
             n_before = store.n_rows
             left = None if limit is None else max(limit - n_before, 0)
             steps = _Progress(store, progress)

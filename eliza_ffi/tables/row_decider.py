@@ -11,11 +11,13 @@ from ..decisions.answers import Decision
 from ..decisions.deciding import DecideSettings, Settings, settings_for
 from ..decisions.doubts import Doubts
 from ..decisions.learning.calibration import Calibration
+from ..decisions.learning.drift import RecentAnswers, reasons_to_doubt_drift
 from ..decisions.learning.input_prior import fit_input_prior, with_input_prior
 from ..decisions.prompts import as_one_input
 from ..decisions.questions import Question
 from ..decisions.reasoning import decision_job, inputs_at_once
 from ..session.batches import Job
+from .columns import AnswerCounts
 
 __all__ = ["RowDecider"]
 
@@ -65,7 +67,9 @@ class RowDecider:
         self._use({**settings, "prior": None} if is_from_inputs else settings)
         self.described = self._settings.described()
         self.at_once = inputs_at_once(model.session, self._settings.think, None)
-        self._job(TEST_INPUT, replace(self._settings, think=min(self._settings.think, 1))).run()
+        think = min(self._settings.think, 1)
+        test = replace(self._settings, think=think, think_below=1.0, think_share=1.0)
+        self._job(TEST_INPUT, test).run()  # without counting it
 
     def fit_prior(self, inputs: Sequence[Any]) -> None:
         """Divide the probabilities of all rows by a prior of these inputs."""
@@ -78,10 +82,16 @@ class RowDecider:
         kept = {name: self._given[name] for name in own if name in self._given}
         self._use({"calibration": prior, **kept})
 
+    def resume(self, counts: AnswerCounts) -> None:
+        """Let the rows that are decided count for the share of rows that may think."""
+        self._settings.budget.add(counts.rows, counts.reasoned)
+
     def decide(self, given: Any) -> Decision:
         """Answer the questions about the input of a row. Several threads may call this."""
         settings = self._doubts.settings_of(next(self._numbers), self._settings)
         decision: Decision = self._doubts.seen(self._job(given, settings).run())
+        if self._recent is not None:
+            self._recent.add(decision)
         return decision
 
     def job(self, given: Any) -> Job[Decision]:
@@ -90,7 +100,11 @@ class RowDecider:
 
     def reasons_to_doubt(self) -> list[str]:
         """Return what suggests that the prompt does not work."""
-        return self._doubts.reasons()
+        return self._doubts.reasons() + reasons_to_doubt_drift(self.drift() or {})
+
+    def drift(self) -> dict[str, dict[str, Any]] | None:
+        """Compare the answers with those that the calibration was fitted on, if there is one."""
+        return None if self._recent is None else self._recent.drift()
 
     def _use(self, settings: Mapping[str, Any]) -> None:
         session = self._model.session
@@ -100,6 +114,8 @@ class RowDecider:
             session, self._questions, checked, inputs=self._sample
         )
         self._doubts = Doubts(session, self._questions, self._settings)
+        calibration = self._settings.calibration
+        self._recent = None if calibration is None else RecentAnswers(calibration, keeps_all=True)
 
     def _job(self, given: Any, settings: Settings) -> Job[Decision]:
         return decision_job(self._model.session, as_one_input(given), self._questions, settings)

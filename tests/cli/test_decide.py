@@ -481,6 +481,17 @@ def test_think_adds_the_reasoning_to_answers_and_tables(
     assert "started with different settings: think" in eliza(*table, *asked[:-1], "9", code=1).err
 
 
+def test_the_share_that_thinks_is_one_of_all_rows_of_a_resumed_table(
+    eliza: Run, tmp_path: Path, library: object
+) -> None:
+    output = tmp_path / "out.jsonl"
+    table = ["decide", write_table(tmp_path, 8), "--column", "body", "--output", str(output)]
+    asked = ["--predicate", "It is urgent.", "--think", "8", "--think-share", "0.2"]
+    for limit, n_thought in (["--limit", "4"], 0), ([], 1):
+        eliza(*table, *asked, *limit)
+        assert sum(row["reasoning"] is not None for row in rows_of(output)) == n_thought
+
+
 def test_keep_selects_the_copied_columns(
     eliza: Run, model: FakeDecider, tmp_path: Path, questions: str
 ) -> None:

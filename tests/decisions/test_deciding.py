@@ -26,7 +26,7 @@ from eliza_ffi.decisions.learning.calibration import Calibration, QuestionCalibr
 from eliza_ffi.decisions.learning.fitting import calibrate
 from eliza_ffi.decisions.learning.report import evaluate
 from eliza_ffi.decisions.prompt_settings import PromptSettings
-from eliza_ffi.decisions.prompts import Asked, AskedQuestion, LabelStyle, ask
+from eliza_ffi.decisions.prompts import Asked, AskedQuestion, LabelStyle, ask, option_count
 from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Score
 from eliza_ffi.decisions.scoring import Rule, log_softmax
 from eliza_ffi.decisions.wire import question_to
@@ -619,6 +619,8 @@ def calibration_of(
                     method="temperature",
                     n_examples=100,
                     nll={"none": 1.0, "temperature": 0.9},
+                    shares=(1 / option_count(question),) * option_count(question),
+                    mean_probability=0.7,
                     temperature=2.0,
                 )
                 for question in questions.values()

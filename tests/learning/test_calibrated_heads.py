@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,34 @@ def test_questions_with_and_without_heads_are_answered_together(tiny_model: Mode
         tiny_model.decide("The cow is old.", asked, calibration=calibration)["alive"].probability
     )
     assert sum(decision["size"].distribution) == pytest.approx(1)
+
+
+def test_the_same_question_may_be_asked_with_and_without_a_head(tiny_model: Model) -> None:
+    alive = Predicate("It is alive.")
+    examples = [
+        (text, {"0": kind == "animal", **({"1": kind == "animal"} if i < 12 else {})})
+        for i, (text, kind) in enumerate(SEEN)
+    ]
+    both = calibrate(tiny_model, [alive, alive], examples)
+    assert [each.method == "head" for each in both.questions] == [True, False]
+    p, other = tiny_model.decide(UNSEEN[0][0], [alive, alive], calibration=both).answers
+    assert abs(p.probability - other.probability) > ROUNDING
+    turned = replace(both, questions=both.questions[::-1])
+    found = tiny_model.decide(UNSEEN[0][0], [alive, alive], calibration=turned).answers
+    expected = [other.probability, p.probability]
+    assert [each.probability for each in found] == pytest.approx(expected, abs=ROUNDING)
+
+
+def test_tokens_that_prompts_of_heads_have_in_common_count_once(tiny_model: Model) -> None:
+    topics = Labels("What is it about?", ["animal", "tool"], name="topics")
+    order: Any = {"prompt_order": "input-first"}
+    examples = [(text, [kind]) for text, kind in SEEN]
+    heads = calibrate(tiny_model, topics, examples, method="head", **order)
+    text = "The horse likes the ladder. " * 20
+    scored = tiny_model.decide(text, topics, **order).usage
+    usage = tiny_model.decide(text, topics, calibration=heads).usage
+    assert usage.input_tokens == scored.input_tokens
+    assert 0.7 * usage.input_tokens < usage.cached_tokens < usage.input_tokens
 
 
 def test_each_label_has_a_head(tiny_model: Model) -> None:

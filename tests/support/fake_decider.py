@@ -21,6 +21,7 @@ from eliza_ffi.decisions.answers import Decision
 from eliza_ffi.errors import ContextFullError
 from eliza_ffi.ray import decider as decider_module
 from eliza_ffi.session.batches import RunJob
+from eliza_ffi.tables import AnswerCounts
 
 
 class FakeDecider:
@@ -68,8 +69,14 @@ class FakeRowDecider:
     def job(self, given: Any) -> RunJob[Decision]:
         return RunJob(partial(self.decide, given), lambda: None)
 
+    def resume(self, counts: AnswerCounts) -> None:
+        pass
+
     def reasons_to_doubt(self) -> list[str]:
         return []
+
+    def drift(self) -> None:
+        return None
 
 
 def work_in_actors(monkeypatch: pytest.MonkeyPatch) -> None:

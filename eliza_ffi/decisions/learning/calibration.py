@@ -129,6 +129,10 @@ class QuestionCalibration:
         One of :data:`METHODS`.
     n_examples : int
         The number of examples on which the calibration was fitted and evaluated.
+    shares : tuple of float
+        The share of each option among the answers to these examples, by cross-validation.
+    mean_probability : float
+        The mean probability of these answers.
     nll : mapping of str to float
         For each method that was tried, the mean of -log p of the right options in nats, by
         cross-validation: each example is evaluated with a fit that did not use it.
@@ -154,6 +158,8 @@ class QuestionCalibration:
     method: CalibrationMethod
     n_examples: int
     nll: Mapping[str, float]
+    shares: tuple[float, ...]
+    mean_probability: float
     temperature: float = 1.0
     baseline: tuple[float, ...] | None = None
     empty_joint: tuple[tuple[float, ...], ...] | None = None
@@ -173,14 +179,19 @@ class QuestionCalibration:
         return self.temperature in (LEAST_TEMPERATURE, MOST_TEMPERATURE)
 
     @lazy_property
+    def asked(self) -> AskedQuestion:
+        """The question."""
+        return _asked(self.question)
+
+    @lazy_property
     def n_options(self) -> int:
         """The number of options of the question."""
-        return option_count(_asked(self.question))
+        return option_count(self.asked)
 
     @lazy_property
     def values(self) -> tuple[Value, ...]:
         """The values of the options: those of answers, or the labels of a score's levels."""
-        question = _asked(self.question)
+        question = self.asked
         if isinstance(question, Predicate):
             return True, False
         if isinstance(question, Score):
@@ -272,7 +283,7 @@ class Calibration:
             arguments["prompt_format"] = self.prompt_format
             arguments["prior"] = self.prior
             arguments["examples"] = tuple(
-                (_asked(each.question), each.shots) for each in self.questions if each.examples
+                (each.asked, each.shots) for each in self.questions if each.examples
             )
         return arguments
 
@@ -287,27 +298,18 @@ class Calibration:
     @property
     def asked(self) -> tuple[AskedQuestion, ...]:
         """The questions that it was fitted for. Labels are a predicate for each label."""
-        return tuple(_asked(each.question) for each in self.questions)
+        return tuple(each.asked for each in self.questions)
 
     @property
     def can_certify(self) -> bool:
         """Whether it was fitted with a risk, so that answers can be certified."""
         return all(question.threshold is not None for question in self.questions)
 
-    def wanted_hidden(self, questions: Sequence[AskedQuestion]) -> WantedHidden | None:
-        """Return the hidden states that the heads need; None if there is no head.
-
-        Parameters
-        ----------
-        questions
-            The questions that are asked, in the order of `self.questions`.
-        """
-        layers = {
-            asked: each.head.layers
-            for asked, each in zip(questions, self.questions, strict=True)
-            if each.head is not None
-        }
-        return WantedHidden(layers) if layers else None
+    @property
+    def wanted_hidden(self) -> WantedHidden | None:
+        """The hidden states that the heads need; None if there is no head."""
+        layers = tuple(() if each.head is None else each.head.layers for each in self.questions)
+        return WantedHidden(layers) if any(layers) else None
 
     def apply(self, question_index: int, scores: QuestionScores) -> Array:
         """Return the calibrated log-probabilities of a question's options.
@@ -637,6 +639,8 @@ def _question_calibration(content: Mapping[str, Any], n_orders: int) -> Question
             check_one_of("nll", name, METHODS): float(check_number("nll", value))
             for name, value in nll.items()
         },
+        shares=_numbers("shares", content["shares"], n_options),
+        mean_probability=float(check_number("mean_probability", content["mean_probability"], 0, 1)),
         temperature=float(
             check_number("temperature", content["temperature"], LEAST_TEMPERATURE, MOST_TEMPERATURE)
         ),

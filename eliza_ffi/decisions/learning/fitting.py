@@ -204,8 +204,8 @@ def fit(
     )
     names, every = [name for name, _ in named], [question for _, question in named]
     hidden = _wanted_hidden(model, method, how, named, labelled.targets)
-    layers_of = {} if hidden is None else hidden.layers
-    tried_for = [_tried(model, method, how, question in layers_of) for question in every]
+    layers_of = ((),) * len(every) if hidden is None else hidden.layers
+    tried_for = [_tried(model, method, how, bool(layers)) for layers in layers_of]
     bases = {_base(each) for tried in tried_for for each in tried}
     is_fitted = any(_is_fitted(each) for tried in tried_for for each in tried)
 
@@ -238,7 +238,7 @@ def fit(
             of_plain,
             rule,
             strength,
-            layers_of.get(question, ()),
+            layers_of[place],
         )
         shots = tuple((shot.text, shot.option) for shot in how.shots_of(question))
         used, held_out = _split(len(targets), risk is not None)
@@ -372,17 +372,22 @@ def _fit_best(
     """Select a method by cross-validation, and fit it on all examples."""
     is_scored = tried != ("head",)
     compared = ("none", *tried) if is_scored and "none" not in tried else tried
-    losses = {each: _cross_validated(scored, each) for each in compared}
+    told = scored.targets != UNTOLD
+    predicted = {each: _cross_validated(scored, each) for each in compared}
+    losses = {each: -log_p[told, scored.targets[told]] for each, log_p in predicted.items()}
     method = _simplest({each: losses[each] for each in tried})
     fitted = _Fitted()
     if method != "head":
         fitted = _fit(scored, method, np.full(len(scored.targets), True))
-    baseline = fitted.baseline
+    baseline, answers, n = fitted.baseline, predicted[method], max(len(scored.targets), 1)
+    n_each = np.bincount(answers.argmax(axis=1), minlength=scored.n_options)
     return QuestionCalibration(
         question=question,
         method=method,
         n_examples=len(scored.targets),
         nll={each: float(loss.mean()) for each, loss in losses.items() if len(loss)},
+        shares=tuple((n_each / n).tolist()),
+        mean_probability=float(np.exp(answers.max(axis=1)).sum() / n),
         temperature=fitted.temperature,
         baseline=None if baseline is None else tuple(float(each) for each in baseline),
         empty_joint=scored.empty_joint if _base(method) == "unconditional" else None,
@@ -415,23 +420,22 @@ def _simplest(losses: Mapping[CalibrationMethod, Array]) -> CalibrationMethod:
 
 
 def _cross_validated(scored: _Scored, method: CalibrationMethod) -> Array:
-    """Return -log p of the right option of each example, from a fit without the example's fold.
+    """Return log-probabilities, shape [n, n_options], from fits without the example's fold.
 
-    Examples without a known right option are left out. The order is the same for all methods.
+    An example without a known right option cannot make its own prediction better, so that the fit
+    may use it.
     """
+    if method == "head":
+        return scored.head_fit.log_probabilities
     fold_of = folds_of(scored.targets)
     log_p = np.zeros((len(scored.targets), scored.n_options))
-    if method == "head":
-        log_p = scored.head_fit.log_probabilities
-    else:
-        for fold in range(int(fold_of.max(initial=-1)) + 1):
-            held_out = fold_of == fold
-            fitted = _fit(scored, method, ~held_out)
-            values = scored.by(method, fitted.baseline)[held_out]
-            log_p[held_out] = tempered(values, fitted.temperature)
-    told = np.flatnonzero(fold_of >= 0)
-    losses: Array = -log_p[told, scored.targets[told]]
-    return losses
+    for fold in np.unique(fold_of):
+        held_out = fold_of == fold
+        is_told = fold >= 0
+        fitted = _fit(scored, method, ~held_out if is_told else np.full(len(fold_of), True))
+        values = scored.by(method, fitted.baseline)[held_out]
+        log_p[held_out] = tempered(values, fitted.temperature)
+    return log_p
 
 
 def _split(n: int, is_split: bool) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -474,14 +478,15 @@ def _wanted_hidden(
         for place, (name, question) in enumerate(named):
             _check_each_option(question, name, targets[:, place])
         layers = tuple(candidate_layers(model.session.hidden_shape[0]))
-        return WantedHidden({question: layers for _, question in named})
-    chosen = [
-        question
+        return WantedHidden((layers,) * len(named))
+    has_enough = [
+        _counts(targets[:, place], option_count(question)).min() >= LEAST_PER_CLASS
         for place, (_, question) in enumerate(named)
-        if _counts(targets[:, place], option_count(question)).min() >= LEAST_PER_CLASS
     ]
-    found = _layers_for(model, how) if chosen else ()
-    return WantedHidden(dict.fromkeys(chosen, found), is_scored=True) if found else None
+    found = _layers_for(model, how) if any(has_enough) else ()
+    if not found:
+        return None
+    return WantedHidden(tuple(found if enough else () for enough in has_enough), is_scored=True)
 
 
 def _tried(

@@ -200,15 +200,9 @@ def evaluate(
 
     Parameters
     ----------
-    model
-        An open model.
-    questions
-        In any form that :func:`~eliza_ffi.decisions.wire.as_questions` accepts.
-    examples
-        Pairs of an input and the right answers, in the form that
-        :func:`~eliza_ffi.decisions.examples.read_examples` accepts. A question is evaluated on the
-        examples that answer it. Do not use the examples on which the calibration was fitted: the
-        result would be too good.
+    model, questions, examples, progress, on_skip, prompt_examples
+        As for :func:`~eliza_ffi.decisions.calibrate`. Do not use the examples on which the
+        calibration was fitted: the result would be too good.
     calibration
         A calibration, or the path of its file. It must have been fitted for this model, these
         questions and these settings.
@@ -220,14 +214,6 @@ def evaluate(
         no orders. None means 2, or 1 for a decision model, which has its own orders.
     bins
         The number of bins of the reliability diagram and the ECE.
-    progress
-        Called with the number of finished inputs and the number of all inputs.
-    on_skip
-        Called with the index of each example whose input cannot be used, for example because it
-        does not fit into the context, and with the reason. The other examples are still evaluated.
-        None raises an error instead.
-    prompt_examples
-        The examples in the prompts, as `examples` of :meth:`~eliza_ffi.Model.decide`.
     **prompts
         `labels`, `orders`, `prompt`, `prompt_order`, `prompt_format` and `prior` of
         :meth:`~eliza_ffi.Model.decide`. By default they are those of the calibration.
@@ -278,9 +264,7 @@ def evaluate(
         whole=rule != "legal" or (calibration is not None and calibration.needs_whole_rows),
         progress=progress,
         on_skip=on_skip,
-        hidden=None
-        if calibration is None
-        else calibration.wanted_hidden([question for _, question in named]),
+        hidden=None if calibration is None else calibration.wanted_hidden,
     )
     _check_answered(named, asked_about)
     reports = []
