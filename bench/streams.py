@@ -5,7 +5,7 @@ thread chooses among five labels, after prompts that are new. llama-server runs 
 settings, and once more with eliza-ffi's. It has as many slots as there are streams, and one HTTP
 client for each. All methods take turns, so a slow moment of the machine affects them all.
 
-    $ make bench-streams                                            # everything, an hour
+    $ make bench BENCH=streams                             # everything, an hour
     $ python -m bench.streams --quick                               # one model, a few minutes
     $ python -m bench.streams --only 'F16 32k' --streams 8 --merge  # measure one cell again
     $ python -m bench.streams --render                              # measure nothing

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Make single system calls of the library fail, one per run, and check what the library does.
 
-    $ make faults                                  # about 50 calls of each kind, some minutes
-    $ make faults CHECK_ARGS='--sample 0'          # every call (hours)
-    $ make faults CHECK_ARGS='--only save --details'
+    $ make check CHECK=faults  # about 50 calls of each kind, some minutes
+    $ make check CHECK=faults CHECK_ARGS='--sample 0'  # every call (hours)
+    $ make check CHECK=faults CHECK_ARGS='--only save --details'
 
 A child process runs each operation of a model many times. In each run, one allocation, open, read,
 write, sync, rename, mapping or thread creation fails. The operation must succeed with the usual

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Try malicious and malformed input: the library must reject or answer it quickly, and stay usable.
 
-    $ make hostile                               # all cases (some minutes)
-    $ make hostile CHECK_ARGS='--only grammar'   # cases whose names contain "grammar"
-    $ make hostile CHECK_ARGS=--list
+    $ make check CHECK=hostile  # all cases (some minutes)
+    $ make check CHECK=hostile CHECK_ARGS='--only grammar'  # cases whose names contain "grammar"
+    $ make check CHECK=hostile CHECK_ARGS=--list
 
 The cases cover ambiguous and huge grammars, regular expressions, chat templates, slot files, model
 files, JSON, options, little memory, and signals. Each case runs in a child process with limits of

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Use one process for a long time in every way at once; memory, files and threads must not grow.
 
-    $ make soak                                             # 100,000 choices, 5,000 loads
-    $ make soak CHECK_ARGS='--choices 5000 --loads 200'     # a few minutes
-    $ make soak CHECK_ARGS='--seconds 60'                   # at most a minute for each part
-    $ make soak CHECK_ARGS='--choices 0'                    # only loads
+    $ make check CHECK=soak  # 100,000 choices, 5,000 loads
+    $ make check CHECK=soak CHECK_ARGS='--choices 5000 --loads 200'  # a few minutes
+    $ make check CHECK=soak CHECK_ARGS='--seconds 60'  # at most a minute for each part
+    $ make check CHECK=soak CHECK_ARGS='--choices 0'  # only loads
 
 In the first part, several threads share a model and do random things: mostly choices, but also
 text (with and without grammars), structured answers, embeddings, saving and restoring prompts,

@@ -6,7 +6,7 @@ prints nothing and returns 0. Otherwise it prints one line that names the missin
 install them, and returns 1. It only looks at files and the PATH.
 
     $ python scripts/check_toolchain.py vulkan
-    make vulkan: glslc, which compiles shaders, is missing (Debian: apt install glslc)
+    make build BACKEND=vulkan: glslc, which compiles shaders, is missing (Debian: apt install glslc)
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def vulkan_version(header: str) -> tuple[int, int, int]:
 
 def metal(variables: Environment) -> Iterator[str]:
     if sys.platform != "darwin":
-        yield "Metal needs macOS (on this system, use make vulkan or make cuda)"
+        yield "Metal needs macOS (on this system, use BACKEND=vulkan or cuda)"
     elif not program(variables, "xcrun"):
         yield "Apple's command line tools are missing (xcode-select --install)"
 
@@ -171,7 +171,7 @@ def main() -> int:
     backend = sys.argv[1]
     missing = missing_for(backend, os.environ)
     if missing:
-        print(f"make {backend}: {'; '.join(missing)}", file=sys.stderr)
+        print(f"make build BACKEND={backend}: {'; '.join(missing)}", file=sys.stderr)
     return 1 if missing else 0
 
 

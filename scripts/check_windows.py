@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Run the Windows build's native tests and examples under wine: ``make check-windows``.
+"""Run the Windows build's native tests and examples under wine: ``make check BACKEND=windows``.
 
     $ python scripts/check_windows.py
     load_library.exe: chose REPLY, chose REPLY, chose REPLY, chose REPLY
@@ -55,7 +55,7 @@ def works(wine: str, program: str, expected: str, *arguments: str | Path) -> boo
 def main() -> int:
     wine = shutil.which("wine")
     if wine is None:
-        print("make check-windows: wine is missing (Debian: apt install wine)", file=sys.stderr)
+        print("check_windows: wine is missing (Debian: apt install wine)", file=sys.stderr)
         return 1
     load = ("tests/load_library.exe", "chose ", BUILD / "elizainference.dll", MODEL)
     sample = ("examples/sampler_in_chain.exe", "REPLY", MODEL, "Next: ", "REPLY", "REPLY_NOW")

@@ -1,4 +1,4 @@
-"""The comparison with other libraries, `make bench-quick`."""
+"""The comparison with other libraries, `make bench BENCH=quick`."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def test_a_page_shows_the_output_of_its_programs(
 ) -> None:
     text = text_of(page)
     if any(command.startswith("bun ") for command in commands_of(text)) and not BUN.is_file():
-        pytest.skip("bun is not installed: run make test-bun")
+        pytest.skip("bun is not installed: run make check CHECK=bun")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv(LIBRARY_VARIABLE, str(library.path))
     monkeypatch.setenv("ELIZA_MODEL", "")  # so that the test's end restores the variable

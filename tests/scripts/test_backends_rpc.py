@@ -1,4 +1,7 @@
-"""Models are split across RPC servers on the loopback interface. Most tests need ``make rpc``."""
+"""Models are split across RPC servers on the loopback interface.
+
+Most tests need ``make build BACKEND=rpc``.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ BUILD = ROOT / "build" / "rpc"
 CHOICES = ["SEND_MAIL", "SEND_NOTE", "READ_MAIL"]
 
 needs_rpc = pytest.mark.skipif(
-    not (BUILD / "rpc-server").is_file(), reason="build/rpc is missing: run 'make rpc'"
+    not (BUILD / "rpc-server").is_file(), reason="missing: run 'make build BACKEND=rpc'"
 )
 
 

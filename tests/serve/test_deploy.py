@@ -1,4 +1,4 @@
-"""The files in deploy/ use options and metrics that exist; make lint-deploy checks their syntax."""
+"""The files in deploy/ use options and metrics that exist. `CHECK=deploy` checks their syntax."""
 
 from __future__ import annotations
 

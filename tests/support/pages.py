@@ -46,7 +46,7 @@ COMMAND = re.compile(r"^\$ ((?:[^\n]*\\\n)*[^\n]*)\n", flags=re.MULTILINE)
 BARS = re.compile("[#█▉▊▋▌▍▎▏]+$")  # their length changes with the numbers
 
 BUN = ROOT / "tests" / "bun" / "node_modules" / "bun" / "bin" / "bun.exe"
-"""The program that runs TypeScript, if `make test-bun` has installed it.
+"""The program that runs TypeScript, if `make check CHECK=bun` has installed it.
 
 The file name ends in .exe on every system.
 """
