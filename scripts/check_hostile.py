@@ -29,6 +29,7 @@ from pathlib import Path
 from faults.preloaded import FaultError, Preloaded, build
 from hostile import ALL_CASES
 from hostile.case import Case
+from hostile.mutated import cases as mutated_models
 from hostile.trial import Outcome, Trials, verdict
 from page_tables import markdown_table
 
@@ -48,8 +49,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="only cases whose names contain PATTERN, with the wildcards * and ?; repeatable",
     )
     parser.add_argument("--list", action="store_true", help="list the cases and exit")
+    parser.add_argument(
+        "--mutations", type=int, default=300, metavar="N", help="mutated models (of 12,000; 300)"
+    )
     options = parser.parse_args(arguments)
-    cases = chosen(ALL_CASES, options.only or [""])
+    all_cases = (*ALL_CASES, *mutated_models(options.mutations))
+    cases = chosen(all_cases, options.only or [""])
     if options.list:
         for case in cases:
             print(f"{case.name}: {case.must.value} in {case.seconds:g} s, {case.mib:g} MiB")

@@ -3,46 +3,68 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from effort import share
+from forked import Child, run_forked
+from hostile.mutated import MEBIBYTES, use, write
 from model_mutations import Mutation, all_mutations, chosen, read_gguf
-from mutate_models import Opener, Outcome, table
 
 from eliza_ffi._resources import default_model_path
+from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import Library
 
 pytestmark = pytest.mark.slow
 
-# A fixed sample with every kind of mutation. To open more files, run scripts/mutate_models.py.
+# A fixed sample with every kind of mutation. scripts/check_hostile.py --mutations 20000 opens all.
 COUNT = share(300)
 SEED = 11
-
-
-@pytest.fixture
-def opener(tmp_path: Path, library: Library) -> Opener:
-    return Opener(tmp_path, library)
+SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")
-def mutations() -> Iterator[list[Mutation]]:
-    yield all_mutations(read_gguf(default_model_path()), SEED, n_random=100)
+def mutations() -> list[Mutation]:
+    return all_mutations(read_gguf(default_model_path()), SEED, n_random=100)
 
 
-def test_no_broken_file_crashes_the_process(opener: Opener, mutations: list[Mutation]) -> None:
-    rows = [(each, opener.open(each.files())) for each in chosen(mutations, COUNT, SEED)]
-    fatal = [
-        f"{outcome.result} at {outcome.stage}: {mutation.what}: {outcome.message}"
-        for mutation, outcome in rows
-        if outcome.is_fatal
-    ]
-    assert fatal == [], table(rows)
-    results = {outcome.result for _, outcome in rows}
-    # Without both results, either the mutations or the opener do not work.
-    assert {"refused", "worked"} <= results
+def in_child(library: Library, path: Path, lora: Path | None = None) -> tuple[str, str, Child]:
+    """Open a file in a child process; return the result, the message and the child."""
+
+    def work() -> tuple[str, str]:
+        try:
+            errors = use(path, lora, library)
+        except ElizaError as error:
+            return "refused", str(error)
+        return ("failed" if errors else "worked"), "; ".join(errors)
+
+    child = run_forked(work, SECONDS, MEBIBYTES)
+    result, message = child.report or ("died", f"{child.how}: {child.last_words}")
+    return result, message, child
+
+
+@pytest.fixture
+def opened(tmp_path: Path, library: Library) -> Callable[[Mutation], tuple[str, str]]:
+    def opened(mutation: Mutation) -> tuple[str, str]:
+        for old in tmp_path.iterdir():
+            old.unlink()
+        result, message, child = in_child(library, *write(mutation.files(), tmp_path))
+        return result, message if child.report else f"{child.stages}: {message}"
+
+    return opened
+
+
+def test_no_broken_file_crashes_the_process(
+    opened: Callable[[Mutation], tuple[str, str]], mutations: list[Mutation]
+) -> None:
+    found = {each.what: opened(each) for each in chosen(mutations, COUNT, SEED)}
+    assert {what: message for what, (result, message) in found.items() if result == "died"} == {}
+    # Without both results, either the mutations or the opening do not work.
+    counts = Counter(result for result, _ in found.values())
+    assert counts["refused"] and counts["worked"], counts
 
 
 @pytest.mark.parametrize(
@@ -62,37 +84,29 @@ def test_no_broken_file_crashes_the_process(opener: Opener, mutations: list[Muta
     ],
 )
 def test_the_error_names_the_problem_in_the_file(
-    opener: Opener, mutations: list[Mutation], what: str, reason: str
+    opened: Callable[[Mutation], tuple[str, str]],
+    mutations: list[Mutation],
+    what: str,
+    reason: str,
 ) -> None:
     """Each of these files has crashed the process in the past."""
     (mutation,) = (each for each in mutations if each.what == what)
-    outcome = opener.open(mutation.files())
-    assert outcome.result == "refused"
-    assert reason in outcome.message
+    result, message = opened(mutation)
+    assert result == "refused"
+    assert reason in message
 
 
-def test_an_unbroken_file_works(opener: Opener, mutations: list[Mutation]) -> None:
+def test_an_unbroken_file_works(
+    opened: Callable[[Mutation], tuple[str, str]], mutations: list[Mutation]
+) -> None:
     assert mutations[0].kind == "unchanged"
-    assert opener.open(mutations[0].files()) == Outcome("worked", "close", answered=True)
+    assert opened(mutations[0]) == ("worked", "")
 
 
-def test_special_files_are_rejected_without_reading_them(opener: Opener, tmp_path: Path) -> None:
+def test_special_files_are_rejected_without_reading_them(library: Library, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     for path in (tmp_path / "fifo", Path("/dev/zero"), tmp_path):
-        assert opener.open_path(path).result == "refused", path
-
-
-def test_the_opener_distinguishes_crashes_from_errors(tmp_path: Path) -> None:
-    def abort(*_: object) -> Outcome:
-        os.abort()
-
-    def exhaust(*_: object) -> Outcome:
-        return Outcome("failed", message="tokenize: std::bad_alloc")
-
-    assert Opener(tmp_path, action=abort).open({"model.gguf": b""}).result == "died"
-    assert Opener(tmp_path, action=exhaust).open({"model.gguf": b""}).result == "memory"
-    fine = Outcome("worked")
-    assert Opener(tmp_path, action=lambda *_: fine).open({"model.gguf": b""}) == fine
+        assert in_child(library, path)[0] == "refused", path
 
 
 def test_an_unchanged_file_is_written_byte_for_byte() -> None:
