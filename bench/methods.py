@@ -15,7 +15,6 @@ from functools import partial
 from eliza_ffi.structured.token_texts import TokenTexts
 
 from .choosing.other_libraries import (
-    LlamaCppPython,
     LlGuidancePicker,
     MaskPicker,
     Peer,
@@ -87,8 +86,6 @@ class BenchMethod:
     picks : callable or None
         Creates a `MaskPicker`, whose masks are applied to a model's logits, from a vocabulary and
         the labels.
-    generates : type or None
-        Makes choices with its own generation loop.
     streams : type or None
         Generates text and chooses labels with many streams at once.
     decides : callable or None
@@ -100,7 +97,6 @@ class BenchMethod:
     needs: Callable[[], Peer] | None = None
     choice: WorkbenchSettings | None = None
     picks: Callable[[TokenTexts, Sequence[str]], MaskPicker] | None = None
-    generates: type[LlamaCppPython] | None = None
     streams: type[OurStreams | LlamaServer] | None = None
     decides: Callable[[DecidingSetting], Decider] | None = None
 
@@ -147,7 +143,6 @@ _LISTED = (
         LLAMA_CPP_PYTHON,
         "#666666",
         needs=partial(Peer.find, "llama-cpp-python", "llama_cpp"),
-        generates=LlamaCppPython,
         decides=GrammarLoop,
     ),
     BenchMethod(

@@ -1,8 +1,7 @@
 """Compare the time of a choice in eliza-ffi and in other libraries.
 
-The methods are eliza-ffi with every strategy, llama.cpp's grammar in both orders, llguidance,
-xgrammar and, if it is installed, llama-cpp-python. All use the same models, prompts and labels in
-one run. eliza-ffi and llama.cpp's grammar take turns in every round, so a slow moment of the
+The methods are eliza-ffi, llama.cpp's grammar in both orders, llguidance and xgrammar. All use the
+same models, prompts and labels in one run. eliza-ffi and llama.cpp's grammar take turns in every round, so a slow moment of the
 machine affects them all. Writes JSON and Markdown (and, in a full run, a plot) into
 ``bench/results``.
 
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from .choosing.cells import Others, Workload, measure_cell
-from .choosing.report import markdown, ratios
+from .choosing.report import markdown
 from .choosing.rounds import ChoiceEffort
 from .parts.charts import draw_choices, draw_if_possible
 from .parts.machine import machine_facts
@@ -117,9 +116,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     if not options.quick:
         draw_if_possible(plot, results, options.out / f"{name}.png")
-    tables = markdown(results)
-    sections = {"peers": tables, "ratios": ratios(results)}
-    return publish(name, results, tables, options, sections)
+    sections = {"peers": markdown(results)}
+    return publish(name, results, sections["peers"], options, sections)
 
 
 if __name__ == "__main__":

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from eliza_ffi.model import Model
 
-from ..methods import LLAMA_CPP_PYTHON, METHODS, workbench_settings
+from ..methods import METHODS, workbench_settings
 from ..model import Alternatives, Workbench
-from ..parts.figures import attempt, mean, median
+from ..parts.figures import attempt, median
 from ..parts.hooks import find_hooks
 from ..parts.machine import noting_other_programs
 from ..parts.workload import Subject
@@ -70,9 +69,8 @@ class Others:
         SystemExit
             If the library of test hooks has not been built.
         """
-        listed = [each for each in METHODS.values() if each.picks or each.generates]
-        peers = (each.needs() for each in listed if each.needs)
-        return cls(tuple(peers), Logits(find_hooks()))
+        peers = tuple(each.needs() for each in METHODS.values() if each.picks and each.needs)
+        return cls(peers, Logits(find_hooks()))
 
     def has(self, name: str) -> bool:
         return any(peer.name == name and peer.version for peer in self.peers)
@@ -92,7 +90,6 @@ def measure_cell(workload: Workload, effort: ChoiceEffort, others: Others) -> di
         runs = run_methods(bench, tokenized, effort)
         cell |= _our_figures(bench, tokenized, runs)
         _add_mask_engines(cell, bench, tokenized, runs[REFERENCE], effort, others)
-        _add_llama_cpp_python(cell, bench, tokenized, effort, others)
     return cell
 
 
@@ -153,42 +150,3 @@ def _add_mask_engines(
             "setup_ms": cost.compile_ms,
             "samples": effort.repeat * len(walks),
         }
-
-
-def _add_llama_cpp_python(
-    cell: dict[str, Any],
-    bench: Workbench,
-    tokenized: Sequence[Sequence[int]],
-    effort: ChoiceEffort,
-    others: Others,
-) -> None:
-    """Run llama-cpp-python's own loop, if it is installed."""
-    make = METHODS[LLAMA_CPP_PYTHON].generates
-    if make is None or not others.has(LLAMA_CPP_PYTHON):
-        return
-    samples: list[tuple[int, float]] = []
-
-    def choose_all() -> None:
-        longest = max(len(tokens) for tokens in tokenized)
-        n_threads = int(bench.model.describe()["threads"])  # by default it uses half the cores
-        other = make(bench.model.path, bench.alternatives.texts, longest + 256, n_threads)
-        begin = time.perf_counter()
-        for prompt in tokenized:
-            other.choose(prompt, lambda text: True)  # one token, to bring the prompt into the cache
-            for _ in range(effort.repeat):
-                if samples and time.perf_counter() - begin > effort.budget:
-                    break
-                _, count, seconds = other.choose(prompt, bench.alternatives.ends_at)
-                samples.append((count, seconds * 1e3))
-
-    attempt(cell["problems"], LLAMA_CPP_PYTHON, choose_all)
-    if LLAMA_CPP_PYTHON in cell["problems"]:
-        return
-    counts = [count for count, _ in samples]
-    cell["methods"][LLAMA_CPP_PYTHON] = {
-        "choice_ms": median([each for _, each in samples]),
-        "tokens": mean(counts),
-        "ms_per_token": median([each / count for count, each in samples]),
-        "passes": mean(counts),
-        "samples": len(samples),
-    }

@@ -11,18 +11,13 @@ from ..methods import (
     AUTO,
     GRAMMAR_FIRST,
     GRAMMAR_LAST,
-    LLAMA_CPP_PYTHON,
     LLGUIDANCE,
     XGRAMMAR,
 )
 from ..parts.machine import disturbance, machine_line
 from ..parts.pages import by_method, notes_of, page_of, versions_of
 
-PEERS = (GRAMMAR_LAST, GRAMMAR_FIRST, LLGUIDANCE, XGRAMMAR, LLAMA_CPP_PYTHON)
-
-SHORT_PEERS = (GRAMMAR_LAST, LLGUIDANCE, XGRAMMAR, LLAMA_CPP_PYTHON)
-SHORT_CHOICES = (30, 3000)
-"""The rows of the short table: the numbers of labels."""
+PEERS = (GRAMMAR_LAST, GRAMMAR_FIRST, LLGUIDANCE, XGRAMMAR)
 
 
 def markdown(results: dict[str, Any]) -> str:
@@ -59,24 +54,6 @@ def markdown(results: dict[str, Any]) -> str:
         ),
         notes_of(results, named, "Failed:"),
     )
-
-
-def ratios(results: dict[str, Any]) -> str:
-    """Return the short table: time per token relative to eliza-ffi, and its time of a choice."""
-    cells = [cell for cell in results["cells"] if cell["choices"] in SHORT_CHOICES]
-    peers = [name for name in SHORT_PEERS if any(name in cell["methods"] for cell in cells)]
-    rows = [
-        [
-            f"{cell['model']}, {cell['choices']:,}",
-            *_ratios(cell, peers),
-            _choice_ms(cell["methods"][AUTO]),
-        ]
-        for cell in cells
-    ]
-    names = [name.removesuffix(" last") for name in peers]
-    head = ["model, labels", *names, "eliza-ffi, ms per choice"]
-    disturbed = disturbance((_name(cell), cell) for cell in cells)
-    return f"{markdown_table(head, rows)}\n\n{_state(results)}{disturbed}\n"
 
 
 def _state(results: dict[str, Any]) -> str:

@@ -65,7 +65,7 @@ def draw_choices(panels: Sequence[tuple[str, str, Points]], file: Path, *, colum
     """
     rows = math.ceil(len(panels) / columns)
     picture = Picture(rows, columns, (3.4 * columns, 3.2 * rows + 0.5), sharey=True)
-    drawn = colours(("choice", "picks", "generates"))
+    drawn = colours(("choice", "picks"))
     for axis, (title, label, points) in zip(picture.axes.flat, panels, strict=False):
         figure = {"title": title, "xlabel": label}
         draw_lines(axis, points, drawn, lambda method: float(method["choice_ms"]), **figure)
