@@ -1,9 +1,9 @@
 """Compare the time of a choice in eliza-ffi and in other libraries.
 
 The methods are eliza-ffi, llama.cpp's grammar in both orders, llguidance and xgrammar. All use the
-same models, prompts and labels in one run. eliza-ffi and llama.cpp's grammar take turns in every round, so a slow moment of the
-machine affects them all. Writes JSON and Markdown (and, in a full run, a plot) into
-``bench/results``.
+same models, prompts and labels in one run. eliza-ffi and llama.cpp's grammar take turns in every
+round, so a slow moment of the machine affects them all. Writes JSON (and, in a full run, a plot)
+into ``bench/results``.
 
     $ make bench BENCH=quick                             # under 3 minutes
     $ python -m bench.peers                               # with 3,000 labels; 20 minutes

@@ -24,9 +24,8 @@ from eliza_ffi.terminal import printable
 
 from ..parts.modes import MODES, TRIE
 from ..parts.programs import run_program
-from .answers import answer, prompt_of
+from .answers import Answer, answer, prompt_of, table
 from .cases import TASKS, Case, cases_of
-from .report import JudgedAnswer, judge, summarize, table
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -62,9 +61,7 @@ def _add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="use the chat template, with an instruction about the format of the answer",
     )
-    parser.add_argument(
-        "--output", metavar="FILE", help="write all answers and their rates to FILE, as JSON"
-    )
+    parser.add_argument("--output", metavar="FILE", help="write all answers to FILE, as JSON")
 
 
 def _run(arguments: argparse.Namespace) -> int:
@@ -77,24 +74,16 @@ def _run(arguments: argparse.Namespace) -> int:
     with open_model(arguments) as model:
         rows = list(_rows(model, cases, modes, arguments))
         path = model.path
-    keys = dict.fromkeys((row.task, row.mode) for row in rows)
-    summaries = [summarize(row for row in rows if (row.task, row.mode) == key) for key in keys]
-    print(table(summaries))
+    print(table(rows))
     if arguments.output is not None:
-        report = {
-            "model": path,
-            "max_tokens": arguments.max_tokens,
-            "summaries": [asdict(each) for each in summaries],
-            "rows": [asdict(row) for row in rows],
-        }
+        report = {"model": path, "rows": [asdict(row) for row in rows]}
         text = json.dumps(report, ensure_ascii=False, indent=2) + "\n"
         Path(arguments.output).write_text(text, encoding="utf-8")
-    filled = [row for row in rows if row.mode == TRIE]
-    for row in filled:
-        if not row.of_schema:
-            problem = f"{row.task} {row.id}: the answer violates its schema: {row.text}"
-            print(printable(problem), file=sys.stderr)
-    return 0 if all(row.of_schema for row in filled) else 1
+    wrong = [row for row in rows if row.mode == TRIE and not row.of_schema]
+    for row in wrong:
+        problem = f"{row.task} {row.id}: the answer violates its schema: {row.text}"
+        print(printable(problem), file=sys.stderr)
+    return 1 if wrong else 0
 
 
 def _cases(arguments: argparse.Namespace) -> list[list[Case]]:
@@ -118,13 +107,12 @@ def _cases(arguments: argparse.Namespace) -> list[list[Case]]:
 
 def _rows(
     model: Model, cases: list[list[Case]], modes: tuple[str, ...], arguments: argparse.Namespace
-) -> Iterator[JudgedAnswer]:
+) -> Iterator[Answer]:
     for of_task in cases:
         for mode in modes:
             for case in of_task:
                 prompt = prompt_of(model, case, chat=arguments.chat)
-                made = answer(model, case, prompt, mode, arguments.max_tokens)
-                yield judge(case, mode, made)
+                yield answer(model, case, prompt, mode, arguments.max_tokens)
 
 
 if __name__ == "__main__":
