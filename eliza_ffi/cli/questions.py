@@ -316,7 +316,12 @@ def _question(kind: str, text: str, parts: Mapping[str, list[str]]) -> Question:
 
 
 def _unwrapped(read: Any) -> Any:
-    """Return the value of the key ``questions`` if the file has no other key."""
+    """Return the value of the key ``questions`` if the file has no other key.
+
+    ``$schema`` tells editors how to check a file.
+    """
+    if isinstance(read, dict):
+        read.pop("$schema", None)
     if isinstance(read, Mapping) and set(read) == {"questions"}:
         inner = read["questions"]
         if not (isinstance(inner, Mapping) and isinstance(inner.get("type"), str)):

@@ -1,4 +1,4 @@
-"""Questions in the two wire formats: ``/v1/decisions`` and ``/v1/systemone``.
+"""Questions as JSON: one format, with the fields of ``/v1/decisions`` and ``/v1/systemone``.
 
 In ``/v1/systemone`` a predicate is called a ``noul``.
 """
@@ -24,7 +24,7 @@ from .questions import (
     text_of,
 )
 
-__all__ = ["as_questions", "question_from", "question_to"]
+__all__ = ["as_questions", "is_question", "question_from", "question_to"]
 
 _QUESTIONS = (Predicate, Choice, Score, Labels)
 _FIELDS = {
@@ -53,7 +53,7 @@ def as_questions(given: Any) -> tuple[Question, ...]:
         questions or more than 400. Each label of :class:`~eliza_ffi.decisions.Labels` counts as
         one question.
     """
-    if isinstance(given, _QUESTIONS) or (isinstance(given, Mapping) and _is_question(given)):
+    if isinstance(given, _QUESTIONS) or (isinstance(given, Mapping) and is_question(given)):
         given = [given]
     if isinstance(given, Mapping):
         questions = [question_from(question, str(name)) for name, question in given.items()]
@@ -134,8 +134,9 @@ def _question(given: Any, name: str | None, place: str | None) -> Question:
         raise InvalidArgumentError(f"{called}: {reason}") from error
 
 
-def _is_question(given: Mapping[Any, Any]) -> bool:
-    return isinstance(given.get("type"), str) and "instructions" in given
+def is_question(given: Mapping[Any, Any]) -> bool:
+    """Return whether a mapping is one question, not a mapping from names to questions."""
+    return isinstance(given.get("type"), str)
 
 
 def _called(name: Any) -> str:
@@ -164,10 +165,10 @@ def _criteria_text(given: Mapping[str, Any]) -> str:
     criteria = given.get("criteria")
     if not isinstance(criteria, Mapping):
         return ""
-    if if_true := _text(criteria.get("true")):
+    if_true, if_false = (_text(criteria.get(key)) or "" for key in ("true", "false"))
+    if if_true.strip():
         return if_true
-    if_false = _text(criteria.get("false"))
-    return f"This does not apply: {if_false}" if if_false else ""
+    return f"This does not apply: {if_false}" if if_false.strip() else ""
 
 
 def _choice(given: Mapping[str, Any], name: Any) -> Choice:

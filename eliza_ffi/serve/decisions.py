@@ -11,19 +11,17 @@ from pydantic import (
     Field,
     Tag,
     ValidationInfo,
-    WithJsonSchema,
     WrapValidator,
-    model_validator,
 )
 from typing_extensions import NotRequired, TypedDict
 
 from ..decisions.answers import Decision, decisions_answer, name_of, systemone_answer
 from ..decisions.prompts import as_one_input, input_text
-from ..decisions.questions import MAX_LEVELS, MAX_OPTIONS, MAX_QUESTIONS, NOT_TEXT, Choice
-from ..decisions.wire import as_questions
+from ..decisions.questions import MAX_OPTIONS
 from ..errors import InvalidArgumentError
 from .endpoint import Endpoint, Running
-from .fields import BY_TYPE, Body, NoEffect, NotBlank, StringOrArray, by_kind
+from .fields import BY_TYPE, Body, NoEffect, StringOrArray, by_kind
+from .questions import Questions, SystemoneQuestions, read_questions, without_default
 from .refusals import SYSTEMONE_PATH, Refusal, unfit
 from .settings import QuestionSet, ServeSettings
 
@@ -63,34 +61,20 @@ def _read_input(status: int) -> WrapValidator:
     return WrapValidator(read)
 
 
-def _read_questions(given: Any, check: Callable[[Any], Any]) -> Any:
-    """Check questions, and return them as question objects.
-
-    They are read from the original JSON, because decision models need it.
-    """
-    check(given)
-    questions = as_questions(given)
-    for question in questions:
-        if isinstance(question, Choice) and question.has_many_options:
-            raise ValueError(
-                f"a choice has {len(question.options)} options with `none`, expected at most "
-                f"{MAX_OPTIONS}"
-            )
-    return questions
-
-
 def _media(status: int, message: str, field: ValidationInfo) -> Refusal:
     code = "not_supported" if status == 501 else "invalid_value"
     return Refusal(status, message, code, field.field_name)
 
 
-_FROM_SET = "They may be left out if `model` names a set of questions of the server."
+_ABOUT = (
+    "They may be left out if `model` names a set of questions of the server. Names must be unique; "
+    "the default name of a question is its index. The values of options and the labels of levels "
+    "must be unique within a question. A choice has exactly one of `choices` and `criteria`, with "
+    f"at most {MAX_OPTIONS} options, including `none`; a score, one of `levels` and `criteria`."
+)
+_LABELS = "Every label of a question of the type `labels` counts as a question."
 
 _NONE: Any = None  # not a value of the field: null is an error
-
-
-def _without_default(schema: dict[str, Any]) -> None:
-    del schema["default"]
 
 
 class _Asking(Body):
@@ -180,65 +164,6 @@ Items: TypeAlias = Annotated[
     Field(min_length=1),
 ]
 
-_NOT_BLANK_PARTS = {
-    "contains": {
-        "anyOf": [
-            {"required": ["text"], "properties": {"text": {"pattern": r"\S"}}},
-            {"required": ["data"]},
-        ]
-    }
-}
-Instructions: TypeAlias = Annotated[
-    StringOrArray[
-        NotBlank,
-        Annotated[
-            list[Annotated[TextPart | JsonPart, BY_TYPE]],
-            Field(min_length=1, json_schema_extra=_NOT_BLANK_PARTS),
-        ],
-    ],
-    Field(description="the question: a string, or a list of parts; it must not be blank"),
-]
-
-
-class OptionField(Body):
-    value: Annotated[
-        Annotated[NotBlank, Tag("string")] | Annotated[bool, Tag("boolean")],
-        by_kind("string", "boolean"),
-    ]
-    description: str | None = None
-
-
-class LevelField(Body):
-    label: NotBlank
-    description: str | None = None
-
-
-class _Question(Body):
-    instructions: Instructions
-    name: Annotated[str, Field(min_length=1)] | None = None
-
-
-class PredicateQuestion(_Question):
-    type: Literal["predicate"]
-    if_true: str | None = None
-    if_false: str | None = None
-
-
-class ChoiceQuestion(_Question):
-    type: Literal["choice"]
-    choices: Annotated[list[OptionField], Field(min_length=2, max_length=MAX_OPTIONS)]
-    none: NotBlank | None = None
-
-
-class ScoreQuestion(_Question):
-    type: Literal["score"]
-    levels: Annotated[list[LevelField], Field(min_length=2, max_length=MAX_LEVELS)]
-
-
-class LabelsQuestion(_Question):
-    type: Literal["labels"]
-    labels: Annotated[list[OptionField], Field(min_length=1, max_length=MAX_OPTIONS)]
-
 
 class DecisionsRequest(_Asking):
     input: Annotated[
@@ -247,19 +172,9 @@ class DecisionsRequest(_Asking):
         Field(description="a string, or messages, calls and their outputs; only text is supported"),
     ]
     questions: Annotated[
-        list[
-            Annotated[PredicateQuestion | ChoiceQuestion | ScoreQuestion | LabelsQuestion, BY_TYPE]
-        ],
-        Field(
-            min_length=1,
-            max_length=MAX_QUESTIONS,
-            description=f"{_FROM_SET} The names of questions must be unique; the default name of a "
-            "question is its index. The values of options and the labels of levels must be unique "
-            "within a question. Every label of a question of the type `labels` counts as a "
-            f"question, and `none` counts as an option ({MAX_OPTIONS} at most).",
-            json_schema_extra=_without_default,
-        ),
-        WrapValidator(_read_questions),
+        Questions,
+        Field(description=f"{_ABOUT} {_LABELS}", json_schema_extra=without_default),
+        WrapValidator(read_questions),
     ] = _NONE
     prompt_cache_key: NoEffect
     prompt_cache_options: NoEffect
@@ -267,94 +182,6 @@ class DecisionsRequest(_Asking):
 
 
 # ---- The request of /v1/systemone ---------------------------------------------------------------
-
-_NO_MEDIA_PARTS = {
-    "items": {
-        "not": {
-            "type": "object",
-            "required": ["type"],
-            "properties": {"type": {"enum": list(NOT_TEXT)}},
-        }
-    }
-}
-
-
-SystemoneInstructions: TypeAlias = Annotated[
-    Annotated[NotBlank, Tag("string")]
-    | Annotated[dict[str, Any], Tag("object")]
-    | Annotated[list[Any], Field(json_schema_extra=_NO_MEDIA_PARTS), Tag("array")],
-    by_kind("string", "object", "array"),
-    Field(description="the question: a string that is not blank, or other JSON"),
-]
-
-
-class _Asked(Body):
-    instructions: SystemoneInstructions
-
-
-class NoulCriteria(Body):
-    true: Any = None
-    false: Any = None
-
-
-_DESCRIBED: dict[str, Any] = {
-    "anyOf": [{"type": "string", "pattern": r"\S"}, {"not": {"type": ["string", "null"]}}]
-}
-
-
-_NEEDS_TEXT: dict[str, Any] = {
-    "anyOf": [
-        {"required": ["instructions"], "properties": {"instructions": _DESCRIBED}},
-        *(
-            {
-                "required": ["criteria"],
-                "properties": {"criteria": {"required": [key], "properties": {key: _DESCRIBED}}},
-            }
-            for key in ("true", "false")
-        ),
-    ]
-}
-
-
-class NoulQuestion(Body):
-    model_config = ConfigDict(json_schema_extra=_NEEDS_TEXT)
-    type: Literal["noul"]
-    instructions: SystemoneInstructions | None = None
-    criteria: NoulCriteria | None = None
-
-    @model_validator(mode="after")
-    def _is_described(self) -> NoulQuestion:
-        criteria = self.criteria or NoulCriteria()
-        descriptions = (self.instructions, criteria.true, criteria.false)
-        if all(
-            each is None or (isinstance(each, str) and not each.strip()) for each in descriptions
-        ):
-            raise ValueError("expected instructions or criteria with a description, got neither")
-        return self
-
-
-class CriteriaQuestion(_Asked):
-    type: Literal["choice"]
-    criteria: Annotated[
-        dict[str, Any],
-        Field(
-            min_length=2,
-            max_length=MAX_OPTIONS,
-            json_schema_extra={"propertyNames": {"pattern": r"\S"}},
-        ),
-    ]
-
-
-class CriteriaScore(_Asked):
-    type: Literal["score"]
-    criteria: Annotated[
-        list[Annotated[Any, WithJsonSchema({"pattern": r"\S"})]],
-        Field(
-            min_length=2,
-            max_length=MAX_LEVELS,
-            description="unique levels: strings that are not blank, or other JSON",
-        ),
-    ]
 
 
 def _no_media(given: Any, field: ValidationInfo) -> Any:
@@ -388,17 +215,9 @@ class SystemoneRequest(_Asking):
         ),
     ]
     questions: Annotated[
-        dict[
-            Annotated[str, Field(min_length=1)],
-            Annotated[NoulQuestion | CriteriaQuestion | CriteriaScore, BY_TYPE],
-        ],
-        Field(
-            min_length=1,
-            max_length=MAX_QUESTIONS,
-            description=f"The questions, with their ids as keys. {_FROM_SET}",
-            json_schema_extra=_without_default,
-        ),
-        WrapValidator(_read_questions),
+        SystemoneQuestions,
+        Field(description=_ABOUT, json_schema_extra=without_default),
+        WrapValidator(read_questions),
     ] = _NONE
     images: NoMedia | None = None
     files: NoMedia | None = None
@@ -584,7 +403,7 @@ def _asked_set(
     if request.questions is not None:
         if known is not None:
             raise unfit("questions", f"the set {known.name!r} has its own; leave them out")
-        questions: Any = request.questions  # _read_questions has read them
+        questions: Any = request.questions  # read_questions has read them
         return QuestionSet(settings.name, questions, settings.asking)
     if known is None:
         names = ", ".join(map(repr, settings.sets))

@@ -14,7 +14,7 @@ from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp_types import ToolAnnotations
-from pydantic import Field
+from pydantic import Field, WrapValidator
 from typing_extensions import TypedDict
 
 from .. import __version__
@@ -22,6 +22,7 @@ from ..async_model import AsyncModel
 from ..decisions.answers import decisions_answer, name_of
 from ..errors import ElizaError
 from .guard import Guard
+from .questions import Questions, without_default
 from .settings import QuestionSet, ServeSettings
 
 __all__ = ["PATH", "make_mcp_server", "serve_mcp"]
@@ -30,6 +31,7 @@ PATH = "/mcp"
 """The path of the tools over HTTP."""
 
 MAX_BODY = 2**20
+NONE: Any = None
 CLOSING_SECONDS = 5
 INSTRUCTIONS = """\
 A local language model that answers small questions with probabilities, without cost or network. Use
@@ -88,12 +90,12 @@ def make_mcp_server(model: AsyncModel, settings: ServeSettings) -> MCPServer:
         hints = ToolAnnotations(read_only_hint=True, open_world_hint=False)
         server.add_tool(run, annotations=hints, description=function.__doc__)
 
-    def asked(prompt: str) -> Any:
+    def messages(prompt: str) -> Any:
         return [{"role": "user", "content": prompt}] if has_template else prompt
 
     async def choose(prompt: Prompt, labels: Labels) -> Chosen:
         """Choose the most probable of a few labels, with the probability of each."""
-        result = await model.choose(asked(prompt), labels, probabilities=True)
+        result = await model.choose(messages(prompt), labels, probabilities=True)
         probabilities = dict(result.probabilities or {})
         return Chosen(
             label=result.value,
@@ -107,22 +109,26 @@ def make_mcp_server(model: AsyncModel, settings: ServeSettings) -> MCPServer:
         k: Annotated[int, Field(description="how many labels to return")] = 5,
     ) -> Ranked:
         """Find the k most probable of up to 100,000 labels, with their probabilities."""
-        result = await model.rank(asked(prompt), labels, k)
+        result = await model.rank(messages(prompt), labels, k)
         found = [LabelProbability(label=label, probability=p) for label, p in result]
         return Ranked(labels=found, rest=result.rest, proven=result.proven)
 
     async def decide(
         input: Annotated[Any, Field(description="the text, or other JSON, to decide about")],
-        questions: Annotated[Any, Field(description="questions, unless `set` is given")] = None,
+        questions: Annotated[
+            Questions,
+            WrapValidator(lambda given, _: given),  # the model reads them, with better errors
+            Field(description="left out if `set` is given", json_schema_extra=without_default),
+        ] = NONE,
         set: Annotated[str | None, Field(description="the name of a set of questions")] = None,
     ) -> Decided:
-        asking = settings.asking
-        if set is not None:
-            if set not in settings.sets or questions is not None:
-                known = ", ".join(settings.sets) or "none"
-                raise ToolError(f"expected questions, or one of the sets: {known}; got {set!r}")
-            questions, asking = settings.sets[set].questions, settings.sets[set].asking
-        decision = await model.decide(input, questions, **asking)
+        given: Any = questions
+        own = QuestionSet("", given, settings.asking)
+        asked = own if set is None else settings.sets.get(set)
+        if asked is None or (given is None) == (set is None):
+            known = ", ".join(settings.sets) or "none"
+            raise ToolError(f"expected either questions or one of the sets: {known}; got {set!r}")
+        decision = await model.decide(input, asked.questions, **asked.asking)
         answers = [decisions_answer(answer) for answer in decision.answers]
         return Decided(answers=answers, calibrated=decision.calibrated)
 

@@ -87,6 +87,32 @@ def test_both_formats_give_the_same_answers(server: Served) -> None:
     assert answers["anger"]["legend"] == {"0": "calm", "1": "annoyed", "2": "furious"}
 
 
+def test_every_form_of_questions_is_answered_at_both_endpoints(server: Served) -> None:
+    short = {"type": "choice", "instructions": "Which team?", "choices": ["billing", "sales"]}
+    forms = [
+        {"team": short},
+        [{**short, "name": "team"}],
+        {**short, "name": "team"},
+        {"team": {**short, "choices": {"billing": None, "sales": None}}},
+        {"team": {**short, "choices": [{"value": "billing"}, "sales"]}},
+        {
+            "team": {
+                "type": "choice",
+                "instructions": "Which team?",
+                "criteria": dict.fromkeys(("billing", "sales")),
+            }
+        },
+    ]
+    for form in forms:
+        answer = httpx.post(server.url + DECISIONS, json={"input": MAIL, "questions": form}).json()
+        (listed,) = answer["answers"]
+        assert listed["name"] == "team"
+        found = {each["value"]: each["probability"] for each in listed["probabilities"]}
+        answer = httpx.post(server.url + SYSTEMONE, json={"state": MAIL, "questions": form}).json()
+        assert answer["answers"]["team"]["probabilities"] == pytest.approx(found, abs=ROUNDING)
+        assert found.keys() == {"billing", "sales"}
+
+
 def test_an_input_can_be_a_conversation_and_a_state_can_be_json(server: Served) -> None:
     conversation = [
         {"role": "developer", "content": "Mails to a shop."},

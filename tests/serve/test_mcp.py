@@ -112,6 +112,7 @@ def test_the_tools_give_the_answers_of_the_model(ask: Any, library: Library) -> 
         assert {each.name for each in listed} == {"choose", "rank", "decide"}
         (decide,) = (each for each in listed if each.name == "decide")
         assert "The set 'tickets' answers: team, urgent." in decide.description
+        assert "ChoiceQuestion" in decide.input_schema["$defs"]
         questions = {"team": {"type": "choice", "instructions": TEAM.instructions}}
         questions["team"]["choices"] = ["billing", "support"]  # type: ignore[assignment]
         calls = [
@@ -152,7 +153,7 @@ def test_errors_reach_the_agent(ask: Any) -> None:
 
     empty, unknown, wrong = ask(use)
     assert "label" in empty
-    assert "one of the sets: tickets; got 'unknown'" in unknown
+    assert "either questions or one of the sets: tickets; got 'unknown'" in unknown
     assert "'team'" in wrong and "'choices'" in wrong
 
 

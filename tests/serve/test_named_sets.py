@@ -139,7 +139,7 @@ def test_sets_are_listed_as_models(server: Served) -> None:
             DECISIONS,
             {"model": "tickets", "input": "x", "questions": None},
             400,
-            "questions: expected an array, got null",
+            "questions: expected a list of questions, or an object",
         ),
     ],
 )

@@ -35,7 +35,8 @@ CONTINUED = [
 ]
 IMAGE = {"type": "input_image", "image_url": "data:image/png;base64,AA=="}
 OUTPUT = {"type": "function_call_output", "call_id": "1"}
-PREDICATES = "expected predicate, choice, score or labels"
+TYPES = "expected predicate, noul, choice, score or labels"
+FORMS = "expected a list of questions, or an object with names as keys"
 NOT_SUPPORTED = "this field is not supported"
 
 RIGHT: dict[str, dict[str, Any]] = {
@@ -83,24 +84,28 @@ WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
             {"questions": [labels(200), labels(200), PREDICATE]},
             "(each label counts as one), got 401",
         ),
-        ({"questions": [choice(*map(str, range(256)))]}, "[0].choices: expected at most 255 items"),
+        ({"questions": [choice(*map(str, range(256)))]}, "a choice has 256 options"),
         ({"questions": [choice("one")]}, "questions[0].choices: expected 2 or more items, got 1"),
         ({"questions": [choice("same", "same")]}, "'same' is given twice"),
         ({"questions": [score(11)]}, "questions[0].levels: expected at most 10 items, got 11"),
-        ({"questions": [PREDICATE, {"type": "wish"}]}, f"[1].type: {PREDICATES}, got 'wish'"),
-        ({"questions": [NOUL]}, f"questions[0].type: {PREDICATES}, got 'noul'"),
+        ({"questions": [PREDICATE, {"type": "wish"}]}, f"[1].type: {TYPES}, got 'wish'"),
         ({"questions": [{"type": "predicate"}]}, "[0].instructions: this field is missing"),
         (predicate(instructions=[]), "instructions: expected 1 or more items"),
-        (predicate(instructions=[None]), "instructions[0]: expected an object, got null"),
+        (predicate(instructions=None), "expected a string, an object or an array, got null"),
         (predicate(instructions=" "), "expected a string that is not blank, got ' '"),
         (predicate(instructions=[IMAGE]), "input_image"),
         (predicate(criteria={}), f"[0].criteria: {NOT_SUPPORTED}"),
-        ({"questions": [{**choice("a", "b"), "criteria": {}}]}, f"[0].criteria: {NOT_SUPPORTED}"),
+        ({"questions": [{**choice("a", "b"), "criteria": {"a": None, "b": None}}]}, "got both"),
         (predicate(name=""), "questions[0].name: expected a string that is not empty"),
         ({"questions": [{**PREDICATE, "name": "n"}] * 2}, "two questions have the name"),
         ({"questions": [1]}, "questions[0]: expected an object, got 1"),
-        ({"questions": {"a": PREDICATE}}, "questions: expected an array, got an object"),
-        ({"questions": None}, "questions: expected an array, got null"),
+        ({"questions": None}, f"questions: {FORMS}, got null"),
+        ({"questions": "team"}, f"questions: {FORMS}, got 'team'"),
+        ({"questions": {"so": {**PREDICATE, "name": ""}}}, "questions.so.name: expected a string"),
+        (
+            {"questions": {"so": {**choice("a", "b"), "choices": ["a", 1]}}},
+            "so.choices[1]: expected",
+        ),
         ({"input": None}, "input: expected a string or an array, got null"),
         ({"input": 1}, "input: expected a string or an array, got 1"),
         ({"input": said("hi")}, "input: expected a string or an array, got an object"),
@@ -133,11 +138,11 @@ WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
             "questions: expected at most 400 fields, got 401",
         ),
         ({"questions": {"": NOUL}}, "questions['']: expected a string that is not empty"),
-        ({"questions": [NOUL]}, "questions: expected an object, got an array"),
-        ({"questions": {"so": {"type": "noul"}}}, "so: expected instructions or criteria"),
+        ({"questions": {"so": labels(2)}}, "so.type: expected predicate, noul, choice or score"),
+        ({"questions": {"so": {"type": "noul"}}}, "the question 'so': instructions are missing"),
         (
             {"questions": {"so": {"type": "noul", "criteria": {"true": " ", "false": None}}}},
-            "so: expected instructions or criteria with a description, got neither",
+            "the question 'so': instructions are missing",
         ),
         (
             {"questions": {"so": {"type": "choice", "criteria": {"a": None, "b": None}}}},
@@ -151,9 +156,11 @@ WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
             asked(type="choice", criteria={"a": None}),
             "questions.so.criteria: expected 2 or more fields, got 1",
         ),
-        (asked(type="choice"), "questions.so.criteria: this field is missing"),
-        (asked(type="predicate"), "questions.so.type: expected noul, choice or score"),
-        (asked(type="noul", name="other"), f"questions.so.name: {NOT_SUPPORTED}"),
+        (asked(type="choice"), "'so': expected either choices or criteria, got neither"),
+        (
+            asked(type="score", criteria={"0": "low", "1": "high"}),
+            "expected an array, got an object",
+        ),
         (
             asked(type="noul", criteria={"yes": "it is"}),
             f"questions.so.criteria.yes: {NOT_SUPPORTED}",

@@ -1,0 +1,237 @@
+"""The questions of requests, in every form that Python and the command line accept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
+
+from pydantic import ConfigDict, Discriminator, Field, Tag, WithJsonSchema
+
+from ..decisions.questions import (
+    MAX_CHOICES,
+    MAX_LEVELS,
+    MAX_OPTIONS,
+    MAX_QUESTIONS,
+    NOT_TEXT,
+    Choice,
+)
+from ..decisions.wire import as_questions, is_question
+from .fields import BY_TYPE, Body, NotBlank, by_kind
+
+__all__ = ["Questions", "SystemoneQuestions", "read_questions", "without_default"]
+
+Q = TypeVar("Q")
+
+_NONE: Any = None  # not a value of the fields below: null is an error
+
+
+def without_default(schema: dict[str, Any]) -> None:
+    """Remove the default of a field that cannot be null."""
+    schema.pop("default", None)
+
+
+def _named(schema: dict[str, Any]) -> None:
+    """Describe an object whose names are options: pydantic would also allow blank names."""
+    without_default(schema)
+    schema["propertyNames"] = {"pattern": r"\S"}
+    schema["additionalProperties"] = True
+    schema.pop("patternProperties", None)
+
+
+def _one_of(*fields: str) -> ConfigDict:
+    """Return the configuration of a model that needs exactly one of several fields.
+
+    The reader of questions checks it; this only describes it.
+    """
+    return ConfigDict(json_schema_extra={"oneOf": [{"required": [name]} for name in fields]})
+
+
+_OPTIONAL = Field(json_schema_extra=without_default)
+_NO_MEDIA = {
+    "items": {
+        "not": {
+            "type": "object",
+            "required": ["type"],
+            "properties": {"type": {"enum": list(NOT_TEXT)}},
+        }
+    }
+}
+
+Text: TypeAlias = Annotated[
+    Annotated[NotBlank, Tag("string")]
+    | Annotated[dict[str, Any], Tag("object")]
+    | Annotated[list[Any], Field(min_length=1, json_schema_extra=_NO_MEDIA), Tag("array")],
+    by_kind("string", "object", "array"),
+    Field(description="the question: a string that is not blank, a list of parts, or other JSON"),
+]
+
+
+class OptionObject(Body):
+    value: Annotated[
+        Annotated[NotBlank, Tag("string")] | Annotated[bool, Tag("boolean")],
+        by_kind("string", "boolean"),
+    ]
+    description: Any = None
+
+
+class LevelObject(Body):
+    label: NotBlank
+    description: Any = None
+
+
+Option: TypeAlias = Annotated[
+    Annotated[NotBlank, Tag("string")]
+    | Annotated[bool, Tag("boolean")]
+    | Annotated[OptionObject, Tag("object")],
+    by_kind("string", "boolean", "object"),
+]
+Level: TypeAlias = Annotated[
+    Annotated[NotBlank, Tag("string")] | Annotated[LevelObject, Tag("object")],
+    by_kind("string", "object"),
+]
+Descriptions: TypeAlias = Annotated[
+    dict[NotBlank, Any],
+    Field(min_length=2, max_length=MAX_CHOICES, json_schema_extra=_named),
+]
+
+
+class _Question(Body):
+    instructions: Text
+    name: Annotated[str, Field(min_length=1)] | None = None
+
+
+class PredicateQuestion(_Question):
+    """A statement about the input, which is true or false."""
+
+    type: Literal["predicate"]
+    if_true: str | None = Field(None, description="when the statement counts as true")
+    if_false: str | None = Field(None, description="when the statement counts as false")
+
+
+class NoulCriteria(Body):
+    true: Any = None
+    false: Any = None
+
+
+_SAID: dict[str, Any] = {
+    "anyOf": [{"type": "string", "pattern": r"\S"}, {"not": {"type": ["string", "null"]}}]
+}
+_NEEDS_TEXT: dict[str, Any] = {
+    "anyOf": [
+        {"required": ["instructions"], "properties": {"instructions": _SAID}},
+        *(
+            {
+                "required": ["criteria"],
+                "properties": {"criteria": {"required": [key], "properties": {key: _SAID}}},
+            }
+            for key in ("true", "false")
+        ),
+    ]
+}
+
+
+class NoulQuestion(Body):
+    """The same as a predicate, in the format of `/v1/systemone`."""
+
+    model_config = ConfigDict(json_schema_extra=_NEEDS_TEXT)
+    type: Literal["noul"]
+    instructions: Text | None = None
+    criteria: NoulCriteria | None = None
+    name: Annotated[str, Field(min_length=1)] | None = None
+
+
+class ChoiceQuestion(_Question):
+    """A question with several options, one of which fits."""
+
+    model_config = _one_of("choices", "criteria")
+    type: Literal["choice"]
+    choices: Annotated[
+        Annotated[list[Option], Field(min_length=2, max_length=MAX_CHOICES), Tag("array")]
+        | Annotated[Descriptions, Tag("object")],
+        by_kind("array", "object"),
+        _OPTIONAL,
+    ] = _NONE
+    criteria: Descriptions = _NONE
+    none: NotBlank | None = Field(None, description="a last option: no other option fits")
+    show_options: bool | Literal["auto"] = "auto"
+    top: Annotated[int, Field(ge=1)] = 5
+
+
+class ScoreQuestion(_Question):
+    """A question about a position on a scale, lowest level first."""
+
+    model_config = _one_of("levels", "criteria")
+    type: Literal["score"]
+    levels: Annotated[list[Level], Field(min_length=2, max_length=MAX_LEVELS), _OPTIONAL] = _NONE
+    criteria: Annotated[
+        list[Annotated[Any, WithJsonSchema({"pattern": r"\S"})]],
+        Field(min_length=2, max_length=MAX_LEVELS),
+        _OPTIONAL,
+    ] = _NONE
+
+
+class LabelsQuestion(_Question):
+    """A question about each of several labels, any of which may fit."""
+
+    type: Literal["labels"]
+    labels: Annotated[
+        Annotated[list[Option], Field(min_length=1, max_length=MAX_OPTIONS), Tag("array")]
+        | Annotated[
+            dict[NotBlank, Any],
+            Field(min_length=1, max_length=MAX_OPTIONS, json_schema_extra=_named),
+            Tag("object"),
+        ],
+        by_kind("array", "object"),
+    ]
+
+
+SystemoneQuestion: TypeAlias = Annotated[
+    PredicateQuestion | NoulQuestion | ChoiceQuestion | ScoreQuestion, BY_TYPE
+]
+AnyQuestion: TypeAlias = Annotated[
+    PredicateQuestion | NoulQuestion | ChoiceQuestion | ScoreQuestion | LabelsQuestion, BY_TYPE
+]
+
+
+def _form_of(given: Any) -> str | None:
+    if isinstance(given, list):
+        return "a list"
+    if not isinstance(given, dict):
+        return None
+    return "a question" if is_question(given) else "an object"
+
+
+Asked: TypeAlias = Annotated[
+    Annotated[list[Q], Field(min_length=1, max_length=MAX_QUESTIONS), Tag("a list")]
+    | Annotated[
+        dict[Annotated[str, Field(min_length=1)], Q],
+        Field(min_length=1, max_length=MAX_QUESTIONS),
+        Tag("an object"),
+    ]
+    | Annotated[Q, Tag("a question")],
+    Discriminator(
+        _form_of,
+        custom_error_type="unfit",
+        custom_error_message="expected a list of questions, or an object with names as keys",
+    ),
+]
+"""Questions in any form: a list, an object with names as keys, or a single question."""
+
+Questions: TypeAlias = Asked[AnyQuestion]
+SystemoneQuestions: TypeAlias = Asked[SystemoneQuestion]
+
+
+def read_questions(given: Any, check: Callable[[Any], Any]) -> Any:
+    """Check questions, and return them as question objects.
+
+    They are read from the original JSON, because decision models need it.
+    """
+    check(given)
+    questions = as_questions(given)
+    for question in questions:
+        if isinstance(question, Choice) and question.has_many_options:
+            raise ValueError(
+                f"a choice has {len(question.options)} options with `none`, expected at most "
+                f"{MAX_OPTIONS}"
+            )
+    return questions
