@@ -162,12 +162,12 @@ def serve_mcp(server: MCPServer, settings: ServeSettings, listening: socket.sock
         server_header=False,
         timeout_graceful_shutdown=CLOSING_SECONDS,
     )
-    running = _Server(config)
+    running = _ToolServer(config)
     running.run(sockets=[listening])
     return running.signal
 
 
-class _Server(uvicorn.Server):
+class _ToolServer(uvicorn.Server):
     signal = 0
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
