@@ -36,7 +36,7 @@ from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, library_file_name
 from eliza_ffi.library.protocol import StreamConfig
 
-from .choosing.rounds import ChoiceEffort
+from .choosing.cells import ChoiceEffort
 from .methods import (
     GRAMMAR_FIRST,
     NO_CONSTRAINT,

@@ -21,9 +21,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from .choosing.cells import Others, Workload, measure_cell
+from .choosing.cells import ChoiceEffort, Others, measure_cell
 from .choosing.report import markdown
-from .choosing.rounds import ChoiceEffort
 from .parts.charts import draw_choices, draw_if_possible
 from .parts.machine import machine_facts
 from .parts.pages import add_filter, bench_parser, publish, stored_or_measured
@@ -68,8 +67,9 @@ def run(
             if only and subject.name not in only:
                 continue
             names = action_names(n_choices)
-            workload = Workload(subject, names, prompts(names, plan.n_prompts))
-            cell = {"model": subject.name, **measure_cell(workload, plan.effort, others)}
+            asked = prompts(names, plan.n_prompts)
+            measured = measure_cell(subject, names, asked, plan.effort, others)
+            cell = {"model": subject.name, **measured}
             cells.append(cell)
             print(f"{subject.name}, {n_choices} labels: {cell['seconds']:.0f} s", file=sys.stderr)
     return {

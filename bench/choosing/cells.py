@@ -1,32 +1,32 @@
-"""Measure one cell of the tables: a model, labels and prompts, with every library."""
+"""Measure one cell of the tables: a model, labels and prompts, with every method, in turns."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import Model
 
-from ..methods import METHODS, workbench_settings
-from ..model import Alternatives, Workbench
-from ..parts.figures import attempt, median
+from ..methods import (
+    AUTO,
+    GRAMMAR_FIRST,
+    GRAMMAR_LAST,
+    METHODS,
+    TOKEN_BY_TOKEN,
+    workbench_settings,
+)
+from ..model import Alternatives, TimedChoice, Workbench
+from ..parts.figures import attempt, mean, median
 from ..parts.hooks import find_hooks
 from ..parts.machine import noting_other_programs
 from ..parts.workload import Subject
-from .other_libraries import (
-    Logits,
-    Peer,
-    measure_peer,
-)
-from .rounds import (
-    REFERENCE,
-    ChoiceEffort,
-    Runs,
-    open_ms,
-    run_methods,
-    summary_of,
-)
+from .other_libraries import Logits, Peer, measure_peer
+
+CHOOSING = (AUTO, TOKEN_BY_TOKEN, GRAMMAR_LAST, GRAMMAR_FIRST)
+"""The methods that run in every round."""
 
 WALKED_PROMPTS = 2
 """The number of prompts for the mask libraries. A wide model takes minutes to compute the logits of
@@ -34,23 +34,27 @@ more prompts."""
 
 
 @dataclass(frozen=True)
-class Workload:
-    """A model, and the choices that it makes.
+class ChoiceEffort:
+    """How long to measure.
 
     Attributes
     ----------
-    texts : sequence of str
-        The labels.
-    prompts : sequence of str
-        Each ends where the label begins.
-    n_threads : int
-        Compute threads; 0 = the library's default.
+    repeat : int
+        The most rounds over all prompts.
+    budget : float
+        Seconds after which a method gets no more choices. Every method makes at least one choice.
     """
 
-    subject: Subject
-    texts: Sequence[str]
-    prompts: Sequence[str]
-    n_threads: int = 0
+    repeat: int
+    budget: float
+
+
+@dataclass
+class Runs:
+    """The choices of a method, by prompt."""
+
+    answers: dict[int, list[TimedChoice]] = field(default_factory=dict)
+    spent: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -72,47 +76,99 @@ class Others:
         peers = tuple(each.needs() for each in METHODS.values() if each.picks and each.needs)
         return cls(peers, Logits(find_hooks()))
 
-    def has(self, name: str) -> bool:
-        return any(peer.name == name and peer.version for peer in self.peers)
 
+def measure_cell(
+    subject: Subject,
+    texts: Sequence[str],
+    prompts: Sequence[str],
+    effort: ChoiceEffort,
+    others: Others,
+) -> dict[str, Any]:
+    """Measure a model's choices among some labels with every method.
 
-def measure_cell(workload: Workload, effort: ChoiceEffort, others: Others) -> dict[str, Any]:
-    """Measure one workload with every method and return the figures of the cell."""
+    Parameters
+    ----------
+    texts
+        The labels.
+    prompts
+        Each ends where the label begins.
+    """
     cell: dict[str, Any] = {"problems": {}}
-    with (
-        noting_other_programs(cell),
-        Model(workload.subject.path(), n_threads=workload.n_threads) as model,
-    ):
-        bench = Workbench(model, Alternatives.of_texts(model, workload.texts))
-        tokenized = [
-            model.tokenize(text, add_special=True, parse_special=True) for text in workload.prompts
-        ]
-        runs = run_methods(bench, tokenized, effort)
+    with noting_other_programs(cell), Model(subject.path()) as model:
+        bench = Workbench(model, Alternatives.of_texts(model, texts))
+        tokenized = [model.tokenize(text, add_special=True, parse_special=True) for text in prompts]
+        runs = _run(bench, tokenized, effort)
         cell |= _our_figures(bench, tokenized, runs)
-        _add_mask_engines(cell, bench, tokenized, runs[REFERENCE], effort, others)
+        _add_mask_libraries(cell, bench, tokenized, runs[TOKEN_BY_TOKEN], effort, others)
     return cell
+
+
+def _run(
+    bench: Workbench, tokenized: Sequence[Sequence[int]], effort: ChoiceEffort
+) -> dict[str, Runs]:
+    """Run every method on every prompt, round by round, until its budget is used up."""
+    runs = {name: Runs() for name in CHOOSING}
+    made = {name: workbench_settings(name).method for name in CHOOSING}
+    bench.answer(tokenized[0], made[TOKEN_BY_TOKEN])  # the first pass of a model is its slowest
+    begin_all = time.perf_counter()
+    for turn in range(effort.repeat):
+        # The time to bring prompts into slots counts towards no method's budget, but is long with
+        # wide models. Therefore the whole run has a budget too.
+        if turn > 0 and time.perf_counter() - begin_all > effort.budget * len(CHOOSING):
+            break
+        for i, prompt in enumerate(tokenized):
+            # This untimed choice brings the prompt into a slot for all methods.
+            bench.answer(prompt, made[AUTO])
+            for name in CHOOSING:
+                if runs[name].spent > effort.budget:
+                    continue
+                begin = time.perf_counter()
+                runs[name].answers.setdefault(i, []).append(bench.answer(prompt, made[name]))
+                runs[name].spent += time.perf_counter() - begin
+    return runs
 
 
 def _our_figures(
     bench: Workbench, tokenized: Sequence[Sequence[int]], runs: Mapping[str, Runs]
 ) -> dict[str, Any]:
-    figures = {name: summary_of(each) for name, each in runs.items()}
-    cold = bench.set_trie_microseconds(tokenized[0], cached=False)
-    grammar_ms = open_ms(bench, bench.alternatives.grammar) - open_ms(bench, None)
-    for name, each in figures.items():
-        is_trie = workbench_settings(name).method.has_trie
-        each["setup_ms"] = cold / 1e3 if is_trie else grammar_ms
-    one_token = [answer.stats for answer in runs[REFERENCE].all()]
+    figures: dict[str, Any] = {}
+    cold_ms = bench.set_trie_microseconds(tokenized[0], cached=False) / 1e3
+    grammar_ms = _open_ms(bench, bench.alternatives.grammar) - _open_ms(bench, None)
+    answers = {
+        name: [one for listed in run.answers.values() for one in listed]
+        for name, run in runs.items()
+    }
+    for name, made in answers.items():
+        figures[name] = {
+            "choice_ms": median([each.seconds * 1e3 for each in made]),
+            "tokens": mean([len(each.tokens) for each in made]),
+            "ms_per_token": median([each.seconds * 1e3 / len(each.tokens) for each in made]),
+            "passes": mean([each.stats.passes_after_prompt for each in made]),
+            "setup_ms": cold_ms if workbench_settings(name).method.has_trie else grammar_ms,
+            "samples": len(made),
+        }
+    passes = [each.stats.decode_us / each.stats.forward_passes for each in answers[TOKEN_BY_TOKEN]]
     return {
         "n_vocab": bench.n_vocab,
         "choices": len(bench.alternatives.texts),
-        "pass_ms": median([s.decode_us / s.forward_passes for s in one_token]) / 1e3,
+        "pass_ms": median(passes) / 1e3,
         "set_token_trie_us_cached": bench.set_trie_microseconds(tokenized[0], cached=True),
         "methods": figures,
     }
 
 
-def _add_mask_engines(
+def _open_ms(bench: Workbench, grammar: str | None) -> float:
+    """Return the median milliseconds to open and close a stream, which parses the grammar."""
+    binding, config = bench.model.binding, StreamConfig(gbnf_grammar=grammar)
+    times = []
+    for _ in range(9):
+        begin = time.perf_counter()
+        binding.close(binding.open(bench.model.session.ctx, config))
+        times.append(time.perf_counter() - begin)
+    return median(times) * 1e3
+
+
+def _add_mask_libraries(
     cell: dict[str, Any],
     bench: Workbench,
     tokenized: Sequence[Sequence[int]],
@@ -121,10 +177,9 @@ def _add_mask_engines(
     others: Others,
 ) -> None:
     """Run every available mask library along the tokens of eliza-ffi's labels."""
-    present = {
-        name: each.picks for name, each in METHODS.items() if each.picks and others.has(name)
-    }
-    if not present:
+    names = [peer.name for peer in others.peers if peer.version]
+    installed = {name: make for name in names if (make := METHODS[name].picks)}
+    if not installed:
         return
     model = bench.model
     walks = []
@@ -134,19 +189,18 @@ def _add_mask_engines(
             before = [[*prompt, *tokens[:n]] for n in range(len(tokens))]
             rows = [others.logits.after(model.path, given, bench.n_vocab) for given in before]
             walks.append((tokens, rows))
-    vocabulary = model.token_texts()
-    for name, make in present.items():
-        engine = attempt(cell["problems"], name, make, vocabulary, bench.alternatives.texts)
-        cost = attempt(cell["problems"], name, measure_peer, engine, walks, effort.repeat)
-        if cost is None:
-            continue
-        passes = cost.steps - 1.0
-        choice_ms = cost.choice_select_ms + passes * cell["pass_ms"]
-        cell["methods"][name] = {
-            "choice_ms": choice_ms,
-            "tokens": cost.steps,
-            "ms_per_token": choice_ms / cost.steps,
-            "passes": passes,
-            "setup_ms": cost.compile_ms,
-            "samples": effort.repeat * len(walks),
-        }
+    steps = mean([len(tokens) for tokens, _ in walks])
+    for name, make in installed.items():
+        problems, labels = cell["problems"], bench.alternatives.texts
+        engine = attempt(problems, name, make, model.token_texts(), labels)
+        select_ms = attempt(problems, name, measure_peer, engine, walks, effort.repeat)
+        if engine is not None and select_ms is not None:
+            choice_ms = select_ms + (steps - 1.0) * cell["pass_ms"]
+            cell["methods"][name] = {
+                "choice_ms": choice_ms,
+                "tokens": steps,
+                "ms_per_token": choice_ms / steps,
+                "passes": steps - 1.0,
+                "setup_ms": engine.compile_seconds * 1e3,
+                "samples": effort.repeat * len(walks),
+            }

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from eliza_ffi.structured.token_texts import TokenTexts
 
 from ..model import gbnf_of
-from ..parts.figures import mean, median
+from ..parts.figures import median
 
 
 class Logits:
@@ -197,32 +197,12 @@ class Peer:
             return cls(name, None, f"{type(error).__name__}: {error}")
 
 
-@dataclass(frozen=True)
-class PeerCost:
-    """The times of a mask library.
-
-    Attributes
-    ----------
-    compile_ms : float
-        The time to compile the grammar. Preparing the vocabulary is not included.
-    steps : float
-        Mean number of steps of a choice.
-    choice_select_ms : float
-        The time to compute the masks of a choice, apply them, take the argmax and accept the
-        tokens, without forward passes; the median over the prompts.
-    """
-
-    compile_ms: float
-    steps: float
-    choice_select_ms: float
-
-
 def measure_peer(
     engine: MaskPicker,
     walks: Sequence[tuple[Sequence[int], Sequence[NDArray[np.float32]]]],
     repeat: int,
-) -> PeerCost:
-    """Run a mask library along the tokens of known labels and time it.
+) -> float:
+    """Run a mask library along the tokens of known labels.
 
     Parameters
     ----------
@@ -230,6 +210,12 @@ def measure_peer(
         For each prompt the tokens of the label, and the logits before each of these tokens.
     repeat
         Timed walks for each prompt. One untimed walk comes before them.
+
+    Returns
+    -------
+    float
+        Milliseconds to compute the masks of a choice, apply them, take the argmax and accept the
+        tokens, without forward passes; the median over the prompts.
     """
     choices: list[float] = []
     for tokens, rows in walks:
@@ -246,11 +232,7 @@ def measure_peer(
                 total += time.perf_counter() - begin
             totals.append(total)
         choices.append(median(totals[1:]))
-    return PeerCost(
-        compile_ms=engine.compile_seconds * 1e3,
-        steps=mean([len(tokens) for tokens, _ in walks]),
-        choice_select_ms=median(choices) * 1e3,
-    )
+    return median(choices) * 1e3
 
 
 class LlamaCppPython:

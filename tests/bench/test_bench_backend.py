@@ -11,7 +11,7 @@ from backend_suite.cases import PROMPTS
 from backend_suite.comparing import Subject
 
 from bench.backend import WAYS, measure
-from bench.choosing.rounds import ChoiceEffort
+from bench.choosing.cells import ChoiceEffort
 from bench.methods import NO_CONSTRAINT, SKIP_AHEAD
 from eliza_ffi.library.loading import Library
 

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from bench.choosing.cells import Others, Workload, measure_cell
+from bench.choosing.cells import CHOOSING, ChoiceEffort, Others, measure_cell
 from bench.choosing.other_libraries import Logits, Peer
-from bench.choosing.rounds import CHOOSING, ChoiceEffort
 from bench.parts.workload import MODELS, action_names
 
 pytestmark = pytest.mark.slow
 
 
 def test_a_choice_is_measured_with_every_method(hooks_path: Path) -> None:
-    others = Others((Peer("llguidance", None, "not needed here"),), Logits(hooks_path))
-    workload = Workload(MODELS[0], action_names(3), ["Next action: "], n_threads=1)
-    measured = measure_cell(workload, ChoiceEffort(repeat=1, budget=0.0), others)
-    assert set(measured["methods"]) == set(CHOOSING)
+    others = Others((Peer.find("llguidance"),), Logits(hooks_path))
+    effort = ChoiceEffort(repeat=1, budget=0.0)
+    measured = measure_cell(MODELS[0], action_names(3), ["Next action: "], effort, others)
+    assert measured["problems"] == {}
+    assert set(measured["methods"]) == {*CHOOSING, "llguidance"}
     assert measured["choices"] == 3
     assert all(each["choice_ms"] > 0.0 for each in measured["methods"].values())
