@@ -65,8 +65,23 @@ OTHER_NAMES = {
     "--input-file": "--prompt-file",
     "--prompt": "--input",
     "--prompt-file": "--input-file",
+    "--timeout": "--deadline",
 }
 """Options of one command that have another name in another command."""
+
+LLAMA_NAMES = {
+    "--model": ("-m", "-hf", "--hf-repo"),
+    "--n-ctx": ("-c", "--ctx-size"),
+    "--n-slots": ("-np", "--parallel"),
+    "--threads": ("-t",),
+    "--gpu-layers": ("-ngl", "--n-gpu-layers"),
+    "--device": ("-dev",),
+    "--flash-attn": ("-fa",),
+    "--seed": ("-s",),
+    "--alias": ("-a",),
+    "--max-tokens": ("-n", "--predict", "--n-predict"),
+}
+"""Options that llama.cpp's programs have under other names. These are accepted, too."""
 
 EXAMPLES = """\
 Examples (the --help of every command shows more):
@@ -327,6 +342,10 @@ def build_parser() -> argparse.ArgumentParser:
     for name, command in commands.choices.items():
         command.formatter_class = HelpFormatter
         command.set_defaults(parser=command)
+        options = command._option_string_actions
+        for ours, others in LLAMA_NAMES.items():
+            if ours in options:  # not with add_argument, because --help would list all names
+                options.update(dict.fromkeys(others, options[ours]))
         command.epilog = with_example(name, command.epilog)
     return parser
 

@@ -103,8 +103,8 @@ def add_access_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--api-key-file",
         metavar="FILE",
-        help="require an API key from FILE, which has one key per line (default: the key in "
-        f"{KEY_VARIABLE}, if set)",
+        help="require an API key from FILE, which has a key in each line; # begins a comment line "
+        f"(default: the key in {KEY_VARIABLE}, if set)",
     )
     group.add_argument(
         "--without-key",
@@ -318,7 +318,7 @@ def _by_name(paths: Sequence[str] | None, read: Callable[[Path], T]) -> dict[str
 def _keys(arguments: argparse.Namespace) -> tuple[str, ...]:
     if arguments.api_key_file is not None:
         lines = [line.strip() for line in read_text(arguments.api_key_file).splitlines()]
-        keys = tuple(line for line in lines if line)
+        keys = tuple(line for line in lines if line and not line.startswith("#"))
         if not keys:
             raise UsageError(f"{arguments.api_key_file} contains no API key")
         return keys

@@ -21,6 +21,7 @@ from command import Run, parsers, runner
 
 from eliza_ffi.chat.template import ChatTemplate, template_of_model
 from eliza_ffi.cli.doctor import DEPENDENCIES, EXTRAS
+from eliza_ffi.cli.main import build_parser
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.binding import CffiBinding
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
@@ -553,3 +554,34 @@ def test_closing_the_output_pipe_prints_no_traceback(endless: subprocess.Popen[s
 def test_error_messages_contain_no_escape_characters(eliza: Run) -> None:
     command = ["choose", "--model", "\x1b[31mred", "--prompt", "x", "--choice", "a"]
     assert "\x1b" not in eliza(*command, code=1).err
+
+
+# ---- names of llama.cpp's programs ---------------------------------------------------------------
+
+
+def test_options_have_the_names_that_llama_server_gives_them() -> None:
+    parser = build_parser()
+    ours = [
+        "--model",
+        "m",
+        "--n-ctx",
+        "8192",
+        "--n-slots",
+        "8",
+        "--gpu-layers",
+        "9",
+        "--alias",
+        "a",
+    ]
+    theirs = ["-m", "m", "--ctx-size=8192", "--parallel", "8", "-ngl", "9", "-a", "a"]
+    assert parser.parse_args(["serve", *theirs]) == parser.parse_args(["serve", *ours])
+    short = ["-hf", "m", "-c", "8192", "-np", "8", "--n-gpu-layers", "9", "-a", "a"]
+    assert parser.parse_args(["serve", *short]) == parser.parse_args(["serve", *ours])
+    generate = ["generate", "--prompt", "x"]
+    for name in ("-n", "--predict", "--n-predict"):
+        assert parser.parse_args([*generate, name, "5"]).max_tokens == 5
+
+
+def test_an_error_about_an_option_names_it(eliza: Run) -> None:
+    assert "--n-ctx" in eliza("serve", "--ctx-size", "many", code=2).err
+    assert "did you mean --deadline?" in eliza("serve", "--timeout", "5", code=2).err

@@ -282,7 +282,7 @@ def test_wrong_options_are_rejected_before_the_model_is_loaded(
 
 def test_an_empty_key_file_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "keys"
-    path.write_text("\n \n", encoding="utf-8")
+    path.write_text("\n \n# the keys\n", encoding="utf-8")
     assert cli.main(["serve", "--api-key-file", str(path)]) == 2
     assert "contains no API key" in capsys.readouterr().err
 
