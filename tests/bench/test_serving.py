@@ -94,20 +94,16 @@ needs_llama_server = pytest.mark.skipif(
 
 
 @needs_llama_server
-@pytest.mark.parametrize("name", ["small decision model", "small 32k"])
-def test_both_servers_give_the_same_answers(library: Library, tmp_path: Path, name: str) -> None:
+def test_both_servers_give_the_same_answers(library: Library, tmp_path: Path) -> None:
     small = ["--clients", "2", "--inputs", "4", "--out", str(tmp_path)]
-    assert main(["--beside", "--only", name, *small]) == 0
+    assert main(["--beside", "--only", "small decision model", *small]) == 0
     (cell,) = json.loads((tmp_path / "serving-beside.json").read_text())["cells"]
     assert cell["inputs"] == 12
     assert all(each["a_second"] > 0 for each in cell["ways"].values())
-    if name == "small decision model":
-        # With random weights, the ten options have similar probabilities, and llama-server's
-        # attention rounds to half precision, so some of the 36 answers differ. By chance, a tenth
-        # would be the same.
-        assert cell["same_answers"] >= 0.75
-    else:  # eliza-ffi takes the most probable label, llama-server the most probable tokens
-        assert cell["same_answers"] is None
+    # With random weights, the ten options have similar probabilities, and llama-server's attention
+    # rounds to half precision, so some of the 36 answers differ. By chance, a tenth would be the
+    # same.
+    assert cell["same_answers"] >= 0.75
 
 
 @needs_llama_server
