@@ -684,7 +684,7 @@ ELIZA_API int32_t eliza_inference_rank(EliInferenceContext * ctx, const char * p
 
 /* ---- Structured answers ----------------------------------------------------------------------- */
 
-ELIZA_API int eliza_inference_llm_fill_supported(void); /* 1 */
+ELIZA_API int eliza_inference_llm_fill_supported(void); /* 2; 1 = without "best" and "take_back" */
 
 /* Writes the next span of a structured answer: fixed text and one value in between. `span` is `len` bytes of JSON,
  * an object with these members:
@@ -702,6 +702,10 @@ ELIZA_API int eliza_inference_llm_fill_supported(void); /* 1 */
  *   "max_tokens"   limit for a value (default 256; 0 = no limit). A value that reaches it is completed with the
  *                  shortest valid ending
  *   "logprobs"     true: compute "logprob" for all values, not only for choices
+ *   "best"         true: with temperature 0, take the most probable of the "choices" as a whole
+ *   "take_back"    first remove this number of bytes from the end of the answer, at most its last token. The rest of
+ *                  that token is tokenized again together with "before". All other tokens of the answer stay as they
+ *                  are, also with 0
  *   "heal"         true: in the answer's first span, the prompt's last token may be tokenized again together with
  *                  the text that follows
  * Any other member is an error.

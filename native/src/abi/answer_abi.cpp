@@ -4,7 +4,7 @@
 
 using namespace eliza;
 
-int eliza_inference_llm_fill_supported(void) { return 1; }
+int eliza_inference_llm_fill_supported(void) { return 2; }
 
 int eliza_inference_llm_stream_fill(EliLlmStream * stream, const char * span, size_t len, char ** out, char ** err) {
     return with_stream(stream, err, [&](Stream & s) {

@@ -79,6 +79,9 @@ void Answer::shorten_fixed_text() {
 }
 
 Answer::FixedText Answer::fixed_text_before(const SpanSpec & spec) const {
+    if (spec.take_back >= 0) {
+        return text_after_taking_back(static_cast<size_t>(spec.take_back), spec.before);
+    }
     if (fixed_) {
         return {fixed_->begin, fixed_->text + spec.before};
     }
@@ -89,6 +92,20 @@ Answer::FixedText Answer::fixed_text_before(const SpanSpec & spec) const {
         }
     }
     return {n, spec.before};
+}
+
+// The rest of the last token is tokenized again together with the text that follows.
+Answer::FixedText Answer::text_after_taking_back(size_t n_bytes, const std::string & before) const {
+    const size_t n = sequence_.tokens().size();
+    if (n_bytes == 0) {
+        return {n, before};
+    }
+    const std::string last = n > begin_ ? decoder_.model().piece(sequence_.tokens().back()) : "";
+    if (n_bytes > last.size()) {
+        throw invalid_argument("take_back: expected at most the " + std::to_string(last.size()) +
+                               " bytes of the answer's last token, found " + std::to_string(n_bytes));
+    }
+    return {n - 1, last.substr(0, last.size() - n_bytes) + before};
 }
 
 void Answer::tell(FillResult & result) const {
@@ -185,6 +202,7 @@ void Answer::fill_choice(const SpanSpec & spec, const FixedText & fixed, TokenSe
     }
     SpanMode mode;
     mode.sampled = spec.temperature > 0.0f;
+    mode.best_leaf = spec.best && !mode.sampled;
     sequence_.truncate(fixed.begin);
     fixed_.reset();
     choice_.begin(Span(TokenTrieConstraint(std::move(trie)), mode, model.n_vocab()));

@@ -52,6 +52,7 @@ private:
     };
 
     FixedText fixed_text_before(const SpanSpec & spec) const;
+    FixedText text_after_taking_back(size_t n_bytes, const std::string & before) const;
     void append_fixed_text(const FixedText & fixed);
     void shorten_fixed_text();
     void require_room(size_t n_tokens) const;

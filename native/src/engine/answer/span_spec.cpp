@@ -65,8 +65,9 @@ std::vector<std::string> parse_choices(const Json & array) {
 }
 
 void check_members(const Json & span) {
-    constexpr std::string_view known[] = {"after", "before",   "choices",    "depth",       "dfa",   "grammar", "heal",
-                                          "json",  "logprobs", "max_tokens", "temperature", "top_k", "top_p"};
+    constexpr std::string_view known[] = {"after",      "before",    "best",        "choices", "depth",
+                                          "dfa",        "grammar",   "heal",        "json",    "logprobs",
+                                          "max_tokens", "take_back", "temperature", "top_k",   "top_p"};
     if (!span.is_object()) {
         throw invalid_argument("span: expected an object, found " + kind_of(span));
     }
@@ -128,6 +129,8 @@ SpanSpec parse_span(std::string_view json) {
     spec.max_tokens = int_member(span, "max_tokens", spec.max_tokens, 0, INT32_MAX);
     spec.logprobs = bool_member(span, "logprobs");
     spec.heal = bool_member(span, "heal");
+    spec.best = bool_member(span, "best");
+    spec.take_back = int_member(span, "take_back", spec.take_back, 0, INT32_MAX);
     return spec;
 }
 

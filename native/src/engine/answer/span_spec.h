@@ -25,6 +25,8 @@ struct SpanSpec {
     int32_t max_tokens = 256;  // of a value; 0 = no limit
     bool logprobs = false;     // compute log-probabilities of values too, not only of labels
     bool heal = false;         // the prompt's last token may be tokenized again, together with the following text
+    bool best = false;         // the most probable label, instead of the most probable token at each step
+    int32_t take_back = -1;    // bytes of the last token to remove first; -1 = none, and fixed text may still change
 };
 
 // Parses a span. Throws an Error that names the wrong member.

@@ -166,11 +166,11 @@ void Choice::clear() {
 
 std::optional<llama_token> Choice::next(TokenSelector & selector) {
     Constraint & constraint = span_->constraint();
-    if (span_->mode.best_leaf) {
-        return follow_best_leaf();
-    }
     const TokenSpan allowed = constraint.allowed();
     const bool forced = allowed.size == 1 && !constraint.may_end();
+    if (span_->mode.best_leaf && (best_ || !forced)) {
+        return follow_best_leaf();
+    }
     if (forced) {
         if (options_.strategy == Strategy::token_by_token) {
             count_strategy_of_one_path();
@@ -197,18 +197,26 @@ std::optional<llama_token> Choice::next(TokenSelector & selector) {
     return std::nullopt;
 }
 
+// Finds the most probable leaf. The tokens so far, if any, are common to all leaves.
+void Choice::find_best_leaf() {
+    require_trie();
+    const TokenTrie::Node from = span_->node();
+    const bool knows_all = scores_.empty() && sequence_.has_undecoded() && run_tree(from);
+    const std::vector<double> scores = knows_all ? span_->leaf_logprobs() : scores_;
+    if (scores.empty()) {
+        LabelSearch search(sequence_, options_, counts_, {{}, span_->cached_trie(), LabelRule::legal, from});
+        const Ranking::Entry found = search.rank({}).best.front();
+        best_ = BestLeaf{found.label, found.logprob};
+    } else {
+        const auto best = std::max_element(scores.begin(), scores.end());
+        best_ = BestLeaf{static_cast<int32_t>(best - scores.begin()), *best};
+    }
+}
+
 // Mode 2: finds the most probable leaf, then returns its tokens.
 std::optional<llama_token> Choice::follow_best_leaf() {
     if (!best_) {
-        require_beginning();
-        if (scores_.empty()) {
-            LabelSearch search(sequence_, options_, counts_, {{}, span_->cached_trie(), LabelRule::legal});
-            const Ranking::Entry found = search.rank({}).best.front();
-            best_ = BestLeaf{found.label, found.logprob};
-        } else {
-            const auto best = std::max_element(scores_.begin(), scores_.end());
-            best_ = BestLeaf{static_cast<int32_t>(best - scores_.begin()), *best};
-        }
+        find_best_leaf();
     }
     const TokenTrie & trie = span_->trie();
     const std::vector<Token> way = trie.path(trie.leaf_node(best_->leaf));
@@ -223,11 +231,15 @@ std::optional<llama_token> Choice::follow_best_leaf() {
     return std::nullopt;
 }
 
-// Throws Error unless the span is a token trie of which no token has been chosen.
-void Choice::require_beginning() const {
+void Choice::require_trie() const {
     if (span_ && !span_->has_trie()) {
         throw invalid_argument("no scores: text choices can be spelled in many ways (use a token trie)");
     }
+}
+
+// Throws Error unless the span is a token trie of which no token has been chosen.
+void Choice::require_beginning() const {
+    require_trie();
     if (!span_ || span_->node() != TokenTrie::root) {
         throw invalid_argument("no scores: ask for them after setting a trie and before its first token");
     }

@@ -87,7 +87,9 @@ private:
     std::string text_to_heal() const;
     void take_back_healing();
     void end_if_over();
+    void find_best_leaf();
     std::optional<llama_token> follow_best_leaf();
+    void require_trie() const;
     void require_beginning() const;
     LogitsRow row(bool whole);
     TokenSelector::SpanLogits span_logits();

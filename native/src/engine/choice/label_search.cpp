@@ -23,7 +23,7 @@ LabelSearch::LabelSearch(Sequence & sequence, const Options & options, StreamCou
 
 bool LabelSearch::is_for(const Place & place) const {
     return place.rule == place_.rule && place.labels == place_.labels && place.after == place_.after &&
-           sequence_.tokens() == prompt_;
+           place.from == place_.from && sequence_.tokens() == prompt_;
 }
 
 Ranking LabelSearch::rank(const RankWish & wish) {
@@ -40,7 +40,7 @@ Ranking LabelSearch::rank(const RankWish & wish) {
             break;
         }
         if (rows_.empty() && place_.after.empty() && !sequence_.has_undecoded()) {
-            read({TokenTrie::root});  // without a pass
+            read({place_.from});  // without a pass
             continue;
         }
         if (wish.max_passes && n_passes() >= *wish.max_passes) {
@@ -76,7 +76,7 @@ LabelSearch::View LabelSearch::look(const LabelGroups & groups) const {
     const auto find = [&](int32_t leaf, double logprob) {
         view.found.push_back({is_grouped ? groups.of_label(leaf) : leaf, logprob});
     };
-    std::vector<Prefix> to_visit{{TokenTrie::root, 0.0, place_.after.size()}};
+    std::vector<Prefix> to_visit{{place_.from, 0.0, place_.after.size()}};
     while (!to_visit.empty()) {
         Prefix at = to_visit.back();
         to_visit.pop_back();
@@ -301,8 +301,9 @@ std::vector<std::pair<TokenPath, TokenTrie::Node>> LabelSearch::paths_to(const s
     const TokenSpan common{place_.after.data(), static_cast<uint32_t>(place_.after.size())};
     std::vector<std::pair<TokenPath, Node>> paths;
     paths.reserve(nodes.size());
+    const size_t n_written = trie().path(place_.from).size();
     for (const Node node : nodes) {
-        paths.emplace_back(TokenPath(common, trie().path(node)), node);
+        paths.emplace_back(TokenPath(common, trie().path(node)).behind(n_written), node);
     }
     std::sort(paths.begin(), paths.end(), [](const auto & a, const auto & b) { return a.first < b.first; });
     return paths;

@@ -27,11 +27,13 @@ enum class LabelRule { legal, joint };
 
 class LabelSearch {
 public:
-    // The labels, and where they begin: after the sequence's tokens and then the tokens of `after`.
+    // The labels, and where they begin: after the sequence's tokens and then the tokens of `after`. If the sequence
+    // already ends with the tokens that all labels begin with, `from` is the node after these tokens.
     struct Place {
         std::vector<llama_token> after;
         std::shared_ptr<const CachedTrie> labels;
         LabelRule rule;
+        TokenTrie::Node from = TokenTrie::root;
     };
     LabelSearch(Sequence & sequence, const Options & options, StreamCounts & counts, Place place);
 
