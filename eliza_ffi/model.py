@@ -1277,13 +1277,14 @@ class Model:
             - ``think``: as in :meth:`choose`.
             - ``cache``: as in :meth:`generate`.
 
-            Only for skeletons and closed schemas (schemas whose values are all enums, constants,
-            booleans or null):
+            - ``heal_prompt``: if True, the prompt's last token and the beginning of the answer may
+              merge into other tokens (token healing). Only for skeletons, and for answers that
+              begin with a choice.
+
+            Only for skeletons:
 
             - ``sampler_plan``: sampling settings of single spans.
             - ``logprobs``: if True, also compute the probability of free values.
-            - ``heal_prompt``: if True, the prompt's last token and the beginning of the answer may
-              merge into other tokens (token healing).
 
         Returns
         -------

@@ -173,7 +173,6 @@ class FfiStreamingGenerateArgs:
             token_tree_payload=given if isinstance(given, TokenTreePayload) else None,
             prepared_choices=given if isinstance(given, PreparedChoices) else None,
             text_choices=None if of_text is None else of_text.texts,
-            heal_prompt=of_text is not None and of_text.heal_prompt,
             masks=request.masks,
         )
 
@@ -201,7 +200,7 @@ class FfiStreamingGenerateArgs:
             payload = payload.select(self.token_tree_path)
         texts = None
         if self.text_choices is not None:
-            texts = TextChoices(self.text_choices, self.heal_prompt)
+            texts = TextChoices(self.text_choices)
         return payload or self.prepared_choices or texts or self.masks
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .._lazy import lazy_property
 from ..checks import (
     check_callable,
     check_each,
@@ -155,6 +156,11 @@ class CffiBinding:
         It does if it has a function ``eliza_inference_[llm_[stream_]]<name>``.
         """
         return any(self.library.has(symbol) for symbol in symbols_of(check_text("name", name)))
+
+    @lazy_property
+    def fills_best(self) -> bool:
+        """Whether a span of `fill` can take the most probable choice, and take a token back."""
+        return self.supports("fill") and self._lib.eliza_inference_llm_fill_supported() >= 2
 
     # ---- contexts ----------------------------------------------------------------------------
 

@@ -27,7 +27,7 @@ from ..library.protocol import (
     TrieLeaf,
 )
 from .lifecycle import Lifecycle
-from .masking import MaskedSteps
+from .masking import ChoiceStep, MaskedSteps
 from .request import AnswerStep, GenerationRequest, RunResult, TextChoices
 from .stop_texts import StopTexts
 
@@ -79,7 +79,12 @@ class GenerationRun:
         self._binding = binding
         self._lifecycle = Lifecycle(binding, ctx, "generation")
         check = self._lifecycle.check
-        self._masked = None if masks is None else MaskedSteps(binding, masks, check)
+        self._masked: MaskedSteps | None = None
+        if masks is not None:
+            given = args.sampling or args
+            sampling = {name: getattr(given, name) for name in ("temperature", "top_k", "top_p")}
+            limit, heal = args.max_tokens, args.heal_prompt
+            self._masked = MaskedSteps(binding, masks, check, sampling, limit, heal)
         self.args = args
         self._warn = warn
         self._at_once = at_once and binding.supports("next_many") and binding.supports("set_stops")
@@ -120,7 +125,8 @@ class GenerationRun:
                 for pulled in self._pull(stream):
                     step = self._count(pulled)
                     if args.logprobs is not None:
-                        step = replace(step, logprobs=self._take_logprobs(stream, args.logprobs))
+                        found = self._take_logprobs(stream, pulled, args.logprobs)
+                        step = replace(step, logprobs=found)
                     if step.done:
                         self._read_outcome(stream, has_trie)
                     yield step
@@ -145,6 +151,7 @@ class GenerationRun:
             leaf_logprobs=self._leaf_logprobs,
             logprobs=np.concatenate(self._logprobs) if self._logprobs else None,
             reasoning=None if self._reader is None else self._reader.reasoning,
+            choices={} if self._masked is None else self._masked.choices,
         )
 
     def _set_trie(self, stream: Any) -> bool:
@@ -177,7 +184,7 @@ class GenerationRun:
         if isinstance(given, PreparedChoices):
             return "set_choices", given, mode
         if isinstance(given, TextChoices):
-            heal = TEXT_HEAL_PROMPT if given.heal_prompt else 0
+            heal = TEXT_HEAL_PROMPT if self.args.heal_prompt else 0
             return "set_text_choices", given.texts, mode | heal
         return None
 
@@ -229,11 +236,23 @@ class GenerationRun:
         counts = (step.drafted, step.accepted)
         return AnswerStep(step.tokens, answer, step.done, *counts, reasoning=reasoning)
 
-    def _take_logprobs(self, stream: Any, n_top: int) -> NDArray[np.void]:
+    def _take_logprobs(self, stream: Any, step: StreamStep, n_top: int) -> NDArray[np.void]:
         """Return the log-probabilities of the tokens since the last call."""
         n_new = len(self._tokens) - sum(map(len, self._logprobs))
-        found = self._binding.take_logprobs(stream, n_new, n_top)
+        if isinstance(step, ChoiceStep):
+            found = self._logprobs_of_choice(stream, step, n_top)
+        else:
+            found = self._binding.take_logprobs(stream, n_new, n_top)
         self._logprobs.append(found)
+        return found
+
+    def _logprobs_of_choice(self, stream: Any, step: ChoiceStep, n_top: int) -> NDArray[np.void]:
+        """Return the rows of a step whose last tokens are a label's, which have no value."""
+        read = self._binding.take_logprobs(stream, step.n_earlier + step.n_replaced, n_top)
+        found = np.zeros((len(step.tokens), n_top + 1), read.dtype)
+        found["token"], found["logprob"] = -1, np.nan
+        found["token"][:, 0] = step.tokens
+        found[: step.n_earlier] = read[: step.n_earlier]
         return found
 
     def _read_outcome(self, stream: Any, has_trie: bool) -> None:
@@ -250,6 +269,8 @@ class GenerationRun:
             return "stop"
         if self._masked is not None and self._masked.has_ended:
             return "end"
+        if self._masked is not None and self._masked.is_cut:
+            return "length"
         if self._stats is not None:
             return self._stats.finish_reason
         if not self._done:

@@ -1,10 +1,11 @@
-"""Generate text in which a token mask restricts every token."""
+"""Write an answer all of whose tokens are restricted: by token masks, or by a choice of labels."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any
 
@@ -14,9 +15,12 @@ from numpy.typing import NDArray
 from ..errors import InvalidArgumentError
 from ..library.binding import CffiBinding
 from ..library.protocol import StreamStep
+from ..structured.fill_result import SpanFill
+from ..structured.guidance import GuidanceMasks
 from ..structured.masks import Masks, MaskSource
+from ..structured.schema_plan import PlanReader
 
-__all__ = ["MaskedSteps"]
+__all__ = ["ChoiceStep", "MaskedSteps"]
 
 QUICK_MASK = 250e-6
 """Maximum duration, in seconds, of a mask that is computed before the forward pass.
@@ -25,47 +29,241 @@ If the mask is known before the pass, the pass computes only the logits that the
 mask that takes longer is computed on another thread during the pass."""
 
 
-class MaskedSteps:
-    """The steps of a generation whose tokens are all restricted by masks.
+@dataclass(frozen=True, slots=True)
+class ChoiceStep(StreamStep):
+    """A step with the tokens of a label.
 
-    `check` raises an error if the generation was cancelled. `has_ended` says whether the text is
-    complete, so that no token may follow.
+    Attributes
+    ----------
+    n_earlier : int
+        The number of tokens before those of the label.
+    n_replaced : int
+        How many tokens the library had generated in their place: 0 or 1.
     """
 
-    def __init__(self, binding: CffiBinding, masks: Masks, check: Callable[[], None]) -> None:
+    n_earlier: int = 0
+    n_replaced: int = 0
+
+
+class MaskedSteps:
+    """The steps of a generation whose tokens are all restricted.
+
+    Parameters
+    ----------
+    binding
+    masks
+        If they have a plan, its choices take the most probable label. All other tokens are chosen
+        one by one among the tokens that the masks allow.
+    check
+        Raises an error if the generation was cancelled.
+    sampling
+        The sampling settings of the choices, as members of `CffiBinding.fill`.
+    max_tokens
+        Maximum number of tokens; 0 = no limit.
+    heal_prompt
+        Whether the prompt's last token and the first choice may merge into other tokens.
+
+    Attributes
+    ----------
+    has_ended : bool
+        Whether the text is complete, so that no token may follow.
+    is_cut : bool
+        Whether `max_tokens` ended the text.
+    choices : dict of str to SpanFill
+        The choices so far, by their path in the plan.
+    """
+
+    def __init__(
+        self,
+        binding: CffiBinding,
+        masks: Masks,
+        check: Callable[[], None],
+        sampling: Mapping[str, float | int],
+        max_tokens: int = 0,
+        heal_prompt: bool = False,
+    ) -> None:
         self._binding = binding
         self._masks = masks
         self._check = check
+        self._sampling = sampling
+        self._max_tokens = max_tokens
+        self._heal_prompt = heal_prompt
+        self._plan: PlanReader | None = None
+        self._texts: Sequence[bytes] = ()  # of the tokens, if there is a plan
+        if isinstance(masks, GuidanceMasks) and masks.plan is not None and binding.fills_best:
+            self._plan = masks.plan.start()
+            self._texts = masks.vocabulary.texts
+        if heal_prompt and (self._plan is None or self._plan.choice is None):
+            raise InvalidArgumentError(
+                "heal_prompt=True needs a shape whose answers begin with a choice, such as an enum"
+            )
+        self._source: MaskSource | None = None
+        self._unread: list[int] = []  # tokens that the mask source has not read
+        self._held: StreamStep | None = None  # its last token ends inside the next choice
+        self._n_tokens = 0
         self.has_ended = False
+        self.is_cut = False
+        self.choices: dict[str, SpanFill] = {}
 
     def steps(self, stream: Any) -> Iterator[StreamStep]:
         """Yield the steps. The last one is `done`."""
-        source = self._masks.start()
-        with closing(_MaskComputer(source, lambda: self._binding.decode(stream))) as computer:
-            while not self._has_ended(source):
+        with closing(_MaskComputer(lambda: self._binding.decode(stream))) as computer:
+            done = False
+            while not done:
                 self._check()
-                forced = source.forced()
-                if forced:
-                    self._binding.set_forced_tokens(stream, forced)
-                else:
-                    self._binding.set_token_mask(stream, computer.mask())
-                n_left = len(forced) or 1
-                while n_left > 0:
-                    self._check()
-                    step = self._binding.next(stream)
-                    n_left -= len(step.tokens)
-                    for token in step.tokens:
-                        source.accept(token)
-                    if step.done:
-                        self._has_ended(source)
-                        yield step
-                        return
+                for step in self._part(stream, computer):
+                    self._n_tokens += len(step.tokens)
+                    done = step.done
                     yield step
-            yield StreamStep((), "", True)
 
-    def _has_ended(self, source: MaskSource) -> bool:
+    def _part(self, stream: Any, computer: _MaskComputer) -> Iterator[StreamStep]:
+        """Yield the steps of the next choice, or of the tokens that one mask decides."""
+        plan = self._plan
+        if plan is not None and plan.is_at_end:
+            yield self._cut(self._rest(stream, plan))
+        elif self._max_tokens and self._n_tokens >= self._max_tokens:
+            yield self._cut(StreamStep((), "", True))
+        elif plan is not None and (plan.is_at_choice or self._held is not None):
+            yield self._cut(self._chosen(stream, plan))
+        else:
+            yield from self._masked(stream, computer)
+
+    # ---- choices -----------------------------------------------------------------------------
+
+    def _chosen(self, stream: Any, plan: PlanReader) -> ChoiceStep:
+        choice, fixed = plan.choice, plan.fixed.decode()
+        assert choice is not None
+        held, self._held = self._held, None
+        earlier: tuple[int, ...] = ()
+        text = ""
+        beyond = plan.beyond
+        if held is not None:
+            earlier, last = held.tokens[:-1], self._texts[held.tokens[-1]]
+            text = held.text.removesuffix(last.decode()) + last[: -len(beyond)].decode()
+        text += fixed
+        is_first = self._heal_prompt and not self._n_tokens
+        result = self._binding.fill(
+            stream,
+            {
+                "before": fixed,
+                "choices": [label.scored for label in choice.labels],
+                "best": True,
+                **({"heal": True} if is_first else {"take_back": len(beyond)}),
+                **self._sampling,
+            },
+        )
+        label = choice.labels[result.choice]
+        plan.choose(result.choice)
+        tokens = result.answer_tokens[self._n_tokens + len(earlier) :]
+        self._unread += tokens
+        self.choices[choice.path] = SpanFill(
+            index=len(self.choices),
+            key=choice.path,
+            kind="enum" if choice.is_value else "literal",
+            before="",
+            text=label.text,
+            value=label.value,
+            logprob=result.logprob,
+            tokens=tokens,
+            truncated=False,
+        )
+        return ChoiceStep(
+            tokens=(*earlier, *tokens),
+            text=text + label.scored,
+            done=False,
+            n_earlier=len(earlier),
+            n_replaced=int(held is not None),
+        )
+
+    def _rest(self, stream: Any, plan: PlanReader) -> StreamStep:
+        """Write the fixed text at the end of the answer."""
+        self.has_ended = True
+        if not plan.fixed:
+            return StreamStep((), "", True)
+        fixed = plan.fixed.decode()
+        result = self._binding.fill(stream, {"before": fixed, "take_back": 0})
+        return ChoiceStep(result.answer_tokens[self._n_tokens :], fixed, True)
+
+    def _cut(self, step: StreamStep) -> StreamStep:
+        """Return a step without the tokens after the limit."""
+        n_left = self._max_tokens - self._n_tokens
+        is_long = len(step.tokens) > n_left or (step.done and not self.has_ended)
+        if not self._max_tokens or not is_long:
+            return step
+        self.has_ended, self.is_cut = False, True
+        tokens = step.tokens[:n_left]
+        text = b"".join(self._texts[token] for token in tokens).decode("utf-8", "ignore")
+        return replace(step, tokens=tokens, text=text, done=True)
+
+    # ---- masks -------------------------------------------------------------------------------
+
+    def _masked(self, stream: Any, computer: _MaskComputer) -> Iterator[StreamStep]:
+        source = self._current_source()
+        if self._ended(source):
+            yield StreamStep((), "", True)
+            return
+        room = self._max_tokens - self._n_tokens if self._max_tokens else None
+        forced = self._before_choice(source.forced()[:room])
+        if forced:
+            self._binding.set_forced_tokens(stream, forced)
+        else:
+            self._binding.set_token_mask(stream, computer.mask(source))
+        n_left = len(forced) or 1
+        while n_left > 0:
+            self._check()
+            step = self._binding.next(stream)
+            n_left -= len(step.tokens)
+            if not forced:
+                self._before_choice(step.tokens)
+            if n_left <= 0 and not step.done and self._crosses(step):
+                self._held = step
+            for token in step.tokens if self._held is None else step.tokens[:-1]:
+                source.accept(token)
+            if step.done:
+                self._ended(source)
+            if self._held is None:
+                yield step
+            if step.done:
+                return
+
+    def _current_source(self) -> MaskSource:
+        """Return the mask source after it has read all tokens."""
+        if self._source is None:
+            self._source = self._masks.start()
+        for token in self._unread:
+            self._source.accept(token)
+        self._unread.clear()
+        return self._source
+
+    def _ended(self, source: MaskSource) -> bool:
         self.has_ended = bool(source.has_ended)
         return self.has_ended
+
+    def _before_choice(self, tokens: Sequence[int]) -> Sequence[int]:
+        """Let the plan read these tokens; return those up to the next choice."""
+        plan = self._plan
+        if plan is None:
+            return tokens
+        for n, token in enumerate(tokens, 1):
+            plan.push(self._texts[token])
+            if plan.choice is not None or plan.is_over:
+                return tokens[:n]
+        return tokens
+
+    def _crosses(self, step: StreamStep) -> bool:
+        """Return whether a step's last token ends inside the text of the next choice.
+
+        Such a token is held back: the choice replaces the part of it that belongs to the choice.
+        """
+        plan = self._plan
+        if plan is None or plan.choice is None or not plan.beyond or not step.tokens:
+            return False
+        last = self._texts[step.tokens[-1]]
+        try:
+            last.decode()  # a part of it is tokenized again, which needs whole characters
+        except UnicodeDecodeError:
+            return False
+        return len(plan.beyond) <= len(last)
 
 
 class _MaskComputer:
@@ -74,29 +272,28 @@ class _MaskComputer:
     Each mask is expected to take as long as the previous mask.
     """
 
-    def __init__(self, source: MaskSource, decode: Callable[[], None]) -> None:
-        self._source = source
+    def __init__(self, decode: Callable[[], None]) -> None:
         self._decode = decode
         self._seconds = 0.0  # duration of the last mask's computation
         self._thread: ThreadPoolExecutor | None = None
 
-    def mask(self) -> NDArray[np.uint32]:
+    def mask(self, source: MaskSource) -> NDArray[np.uint32]:
         is_quick = self._seconds <= QUICK_MASK
-        mask = self._compute() if is_quick else self._compute_during_the_pass()
+        mask = self._compute(source) if is_quick else self._compute_during_the_pass(source)
         if not mask.any():
             raise InvalidArgumentError("the mask allows no token")
         return mask
 
-    def _compute(self) -> NDArray[np.uint32]:
+    def _compute(self, source: MaskSource) -> NDArray[np.uint32]:
         start = perf_counter()
-        mask = self._source.mask()
+        mask = source.mask()
         self._seconds = perf_counter() - start
         return mask
 
-    def _compute_during_the_pass(self) -> NDArray[np.uint32]:
+    def _compute_during_the_pass(self, source: MaskSource) -> NDArray[np.uint32]:
         if self._thread is None:
             self._thread = ThreadPoolExecutor(1, thread_name_prefix="eliza-ffi-mask")
-        computing = self._thread.submit(self._compute)
+        computing = self._thread.submit(self._compute, source)
         try:
             self._decode()
         finally:

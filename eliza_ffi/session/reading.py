@@ -1,7 +1,4 @@
-"""Read a structured answer while the model generates it.
-
-The model may fill a skeleton, or generate text under token masks.
-"""
+"""Read a structured answer while the model generates it."""
 
 from __future__ import annotations
 
@@ -9,24 +6,20 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ..checks import check_flag, check_kind
 from ..errors import ContextFullError, FillError, InvalidAnswerError
 from ..library.protocol import StreamStep
-from ..structured.fill_result import FillResult, SpanFill
 from ..structured.growing import Growing
 from ..structured.json_reader import JsonReader, copied
 from ..structured.shape import Shape
 from ..structured.shaped_result import FieldFill, ShapedResult
 from .request import RunResult
 
-__all__ = ["Reading", "Step"]
+__all__ = ["Reading"]
 
 T = TypeVar("T")
-
-Step = SpanFill | FillResult | StreamStep | RunResult
-"""A step or the result: of filling a skeleton, or of generating text under token masks."""
 
 
 class Reading(Generic[T]):
@@ -48,7 +41,7 @@ class Reading(Generic[T]):
         self._growing = Growing(shape.json_of)
         self._n_read = 0
 
-    def take(self, step: Step) -> Iterator[FieldFill | ShapedResult[T]]:
+    def take(self, step: StreamStep | RunResult) -> Iterator[FieldFill | ShapedResult[T]]:
         """Yield the fields that a step completes; for the last step, yield the result, too.
 
         Raises
@@ -58,12 +51,10 @@ class Reading(Generic[T]):
         InvalidAnswerError
             If the answer is not valid against its schema, or its class rejects it.
         """
-        if isinstance(step, SpanFill):
-            yield from self._read(step.before + step.text)
-        elif isinstance(step, StreamStep):
+        if isinstance(step, StreamStep):
             yield from self._read(step.text)
         else:
-            result = step if isinstance(step, FillResult) else self._filled(step)
+            result = self._filled(step)
             yield from self._read(result.text[self._n_read :], is_last=True)
             yield self._shaped(result)
 
@@ -76,17 +67,18 @@ class Reading(Generic[T]):
             if path:  # an empty path is the whole answer
                 yield FieldFill(path, copied(value), self._growing.add(path, value))
 
-    def _filled(self, result: RunResult) -> FillResult:
+    def _filled(self, result: RunResult) -> ShapedResult[Any]:
         stats = result.stats
-        filled = FillResult(
+        filled: ShapedResult[Any] = ShapedResult(
             text=result.text,
             value=None,
-            spans=(),
+            spans=tuple(each for each in result.choices.values() if each.kind == "enum"),
             tokens=result.tokens,
             complete=result.finish_reason == "end",
             forward_passes=-1 if stats is None else stats.passes_after_prompt,
             elapsed=time.perf_counter() - self._begin,
             stats=stats,
+            choices=result.choices,
         )
         if result.finish_reason == "context_full":
             full = ContextFullError("the context is full: shorten the prompt or raise n_ctx")
@@ -95,8 +87,7 @@ class Reading(Generic[T]):
             whole = self._shape.close(result.tokens)
             if whole is not None:
                 tokens, text = whole
-                closed = replace(filled, tokens=tokens, text=text, complete=True)
-                return ShapedResult.of(closed, is_closed=True)
+                return replace(filled, tokens=tokens, text=text, complete=True, is_closed=True)
         if not filled.complete:
             length = f"the answer has not ended after {len(result.tokens)} tokens"
             steps = "raise max_tokens, limit the strings and lists of the shape"
@@ -107,13 +98,11 @@ class Reading(Generic[T]):
             raise FillError(text, filled)
         return filled
 
-    def _shaped(self, result: FillResult) -> ShapedResult[T]:
+    def _shaped(self, result: ShapedResult[Any]) -> ShapedResult[T]:
         try:
             value = self._shape.value(result.text)
         except ValueError as error:
             raise InvalidAnswerError(
                 f"the answer is not valid: {error}: {result.text:.500}", result
             ) from error
-        if not isinstance(result, ShapedResult):
-            result = ShapedResult.of(result)
         return replace(result, value=value, relaxed=self._shape.relaxed)

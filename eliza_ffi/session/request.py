@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -36,6 +36,7 @@ from ..library.protocol import (
     TrieLeaf,
 )
 from ..sampling.params import Sampling
+from ..structured.fill_result import SpanFill
 from ..structured.masks import Masks
 
 __all__ = [
@@ -60,17 +61,12 @@ class TextChoices:
     ----------
     texts : tuple of str
         The labels.
-    heal_prompt : bool
-        Whether the prompt's last token and the beginning of the label may merge into other tokens
-        (token healing).
     """
 
     texts: tuple[str, ...]
-    heal_prompt: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "texts", check_each("texts", self.texts, str, "a string"))
-        check_flag("heal_prompt", self.heal_prompt)
 
 
 Constraint: TypeAlias = "PreparedChoices | TokenTreePayload | TextChoices | Masks"
@@ -105,7 +101,7 @@ REQUEST_FIELDS: FieldChecks = {
         partial(check_kind, kind=Sampling, expected="a Sampling or None"),
     ),
     "constraint": (NONE, _check_constraint),
-    "score_choices": (bool, check_flag),
+    **dict.fromkeys(("score_choices", "heal_prompt"), (bool, check_flag)),
     "stop": (tuple, partial(check_each, kind=str, expected="a string")),
     "reasoning": (
         NONE,
@@ -167,6 +163,9 @@ class GenerationRequest:
         Never sample ``<think>``.
     gpu_layers : int
         How many layers run on a GPU; -1 = all. The first request of a context decides.
+    heal_prompt : bool
+        Whether the prompt's last token and the beginning of the answer may merge into other tokens
+        (token healing). Only for TextChoices, and for masks whose answers begin with a choice.
     on_refused_choices : {"raise", "grammar"}
         What to do if the library rejects the labels. ``"raise"``: raise
         :class:`~eliza_ffi.errors.TokenTrieError`. ``"grammar"``: log a warning and continue with
@@ -204,6 +203,7 @@ class GenerationRequest:
     drafter: str | None = None
     disable_thinking: bool = False
     gpu_layers: int = -1
+    heal_prompt: bool = False
     on_refused_choices: str = "raise"
     on_text: Callable[[str], Any] | None = None
 
@@ -288,6 +288,8 @@ class RunResult:
         tokens at its position. Unknown entries are -1 and nan.
     reasoning : str or None
         The reasoning before the text; None if the request's `reasoning` is None.
+    choices : mapping
+        The choices of the masks' plan, by path.
     """
 
     text: str
@@ -301,3 +303,4 @@ class RunResult:
     leaf_logprobs: NDArray[np.float64] | None = None
     logprobs: NDArray[np.void] | None = None
     reasoning: str | None = None
+    choices: Mapping[str, SpanFill] = field(default_factory=dict)

@@ -422,7 +422,7 @@ def choice_request(
             )
         if not heal_prompt:
             prompt, lead = split_spaces(session, prompt)
-        constraint = TextChoices(tuple(lead + text for text in labels.texts), heal_prompt)
+        constraint = TextChoices(tuple(lead + text for text in labels.texts))
         mode = _mode_of_spellings(session, labels, mode, more.get("max_tokens", 0), heal_prompt)
     else:
         constraint, prompt, lead = continued_by(session, labels, prompt)
@@ -434,6 +434,7 @@ def choice_request(
         constraint=constraint,
         lead=lead,
         choice_mode=MODES[mode] | STOP_AT_LEAF,
+        heal_prompt=heal_prompt,
         score_choices=probabilities,
         **more,
     )
@@ -507,28 +508,23 @@ def fill_request(
 
 @dataclass(frozen=True, eq=False)
 class ShapeRequest:
-    """A request for a structured answer: fill a skeleton, or generate text under token masks.
+    """A request for an answer of a shape.
 
     Attributes
     ----------
     shape : Shape
-    args : FillRequest or GenerationRequest
+    args : GenerationRequest
     retries : int
         How many times to try again if the answer is invalid.
     """
 
     shape: Shape[Any]
-    args: FillRequest | GenerationRequest
+    args: GenerationRequest
     retries: int = 0
 
     def again(self) -> ShapeRequest:
         """Return the request of the next try, which samples its tokens."""
-        args = self.args
-        if isinstance(args, FillRequest):
-            generation = _sampled(args.generation, self.retries)
-            args = replace(args, generation=generation, sampler_plan=None)
-        else:
-            args = _sampled(args, self.retries)
+        args = _sampled(self.args, self.retries)
         return replace(self, args=args, retries=self.retries - 1)
 
 
@@ -580,11 +576,7 @@ def shape_request(
     method: str = "fill",
     **more: Any,
 ) -> ShapeRequest:
-    """Return the request of :meth:`Model.fill <eliza_ffi.model.Model.fill>` for a shape.
-
-    A closed schema is filled as a skeleton. All other shapes are generated under the token masks of
-    llguidance.
-    """
+    """Return the request of :meth:`Model.fill <eliza_ffi.model.Model.fill>` for a shape."""
     with naming("shape"):
         shape = shape_of(given)
     check_keywords(method, more, FILL_KEYWORDS, FILL_OWN)
@@ -595,18 +587,9 @@ def shape_request(
             "fill_stream has no retries, because it has already yielded the fields: use fill"
         )
     more.setdefault("max_tokens", MOST_TOKENS)
-    if shape.skeleton is not None:
-        args = fill_request(
-            session, prompt, shape.skeleton, on_limit=on_limit, method=method, **more
-        )
-        if more.get("sampler_plan") is None:
-            args = replace(args, sampler_plan=None)
-        return ShapeRequest(shape, args, retries)
-    for name in ("sampler_plan", "logprobs", "heal_prompt"):
+    for name in ("sampler_plan", "logprobs"):
         if more.pop(name, None) not in (None, False):
-            raise InvalidArgumentError(
-                f"{name} is for skeletons and closed schemas only, and this shape is neither"
-            )
+            raise InvalidArgumentError(f"{name} is for skeletons only, and this shape is none")
     with naming("shape"):
         masks = shape.masks(session.guidance())
     close = masks.close if on_limit == "close" else None

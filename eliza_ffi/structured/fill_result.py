@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -53,6 +54,11 @@ class SpanFill:
     logprob: float | None
     tokens: tuple[int, ...]
     truncated: bool
+
+    @property
+    def probability(self) -> float | None:
+        """The probability that belongs to `logprob`."""
+        return None if self.logprob is None else math.exp(self.logprob)
 
     def __repr__(self) -> str:
         name = self.index if self.key is None else self.key

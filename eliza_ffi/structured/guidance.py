@@ -19,6 +19,7 @@ from ..errors import ElizaError, InvalidArgumentError, NativeFault, NotSupported
 from .limits import checked_schema, checked_text
 from .number_limit import MOST_DIGITS, NumberLimit, NumberTokens
 from .schema import grammar_of_text, without_large_multiples
+from .schema_plan import SchemaPlan, plan_of_text
 from .token_texts import TokenTexts
 
 __all__ = ["Guidance", "GuidanceMasks", "GuidanceSource"]
@@ -153,6 +154,8 @@ class GuidanceMasks:
         Returns a new digit limit for one text; None if the answers are not JSON.
     relaxed
         The parts of a schema that the masks do not enforce.
+    plan
+        The choices in the answers; None if there are no choices between known labels.
     """
 
     def __init__(
@@ -161,9 +164,11 @@ class GuidanceMasks:
         vocabulary: TokenTexts,
         numbers: Callable[[], NumberLimit] | None = None,
         relaxed: tuple[str, ...] = (),
+        plan: SchemaPlan | None = None,
     ) -> None:
         self._matcher = matcher
-        self._vocabulary = vocabulary
+        self.vocabulary = vocabulary
+        self.plan = plan
         self._numbers = numbers
         self.n_words = vocabulary.n_words
         self.relaxed = relaxed
@@ -171,7 +176,7 @@ class GuidanceMasks:
     def start(self) -> GuidanceSource:
         """Return the mask source of a new text."""
         numbers = None if self._numbers is None else self._numbers()
-        return GuidanceSource(self._matcher.deep_copy(), self._vocabulary, numbers)
+        return GuidanceSource(self._matcher.deep_copy(), self.vocabulary, numbers)
 
     def close(self, tokens: Sequence[int]) -> tuple[tuple[int, ...], str] | None:
         """Complete a truncated answer, and return its tokens and its text.
@@ -193,7 +198,7 @@ class GuidanceMasks:
         if ending is None:
             return None
         complete = (*tokens, *ending)
-        text = b"".join(self._vocabulary.texts[token] for token in complete)
+        text = b"".join(self.vocabulary.texts[token] for token in complete)
         return complete, text.decode("utf-8", "replace")
 
 
@@ -218,7 +223,7 @@ class Guidance:
         """Compile a JSON Schema.
 
         The masks' `relaxed` lists the parts of the schema that llguidance cannot enforce. Integers
-        have at most 18 digits. Other numbers have at most 17 digits, and 2 more in the exponent. If
+        have at most 19 digits. Other numbers have at most 18 digits, and 2 more in the exponent. If
         the schema itself contains a longer number, the limit is higher. Times have at most
         :data:`eliza_ffi.structured.schema.LONGEST_TIME` characters.
 
@@ -232,7 +237,8 @@ class Guidance:
     def schema_text(self, text: str) -> GuidanceMasks:
         """Compile a JSON Schema, given as the text that :func:`.limits.checked_schema` returned."""
         made = grammar_of_text(text)
-        return self._masks("schema", made.grammar, (made.most_digits, (b"",)), made.relaxed)
+        limit = made.most_digits, (b"",)
+        return self._masks("schema", made.grammar, limit, made.relaxed, plan_of_text(text))
 
     def regex(self, pattern: str) -> GuidanceMasks:
         """Compile a regular expression that must match the whole text.
@@ -255,7 +261,12 @@ class Guidance:
         return self._masks(kind, LLMatcher.grammar_from_lark(f"start: /{ascii_only}/"))
 
     def lark(
-        self, grammar: str, *, json_after: Sequence[str] = (), most_digits: int = MOST_DIGITS
+        self,
+        grammar: str,
+        *,
+        json_after: Sequence[str] = (),
+        most_digits: int = MOST_DIGITS,
+        plan: SchemaPlan | None = None,
     ) -> GuidanceMasks:
         """Compile a Lark grammar. Its start rule is ``start``.
 
@@ -267,6 +278,8 @@ class Guidance:
             values have a limited number of digits.
         most_digits
             The maximum number of digits of these numbers.
+        plan
+            The choices in the text, if it is JSON.
 
         Raises
         ------
@@ -280,7 +293,7 @@ class Guidance:
         kind = "Lark grammar"
         _check_schemas_of(checked_text(kind, grammar))
         limit = (most_digits, after) if after else None
-        return self._masks(kind, LLMatcher.grammar_from_lark(grammar), limit)
+        return self._masks(kind, LLMatcher.grammar_from_lark(grammar), limit, plan=plan)
 
     def _masks(
         self,
@@ -288,8 +301,9 @@ class Guidance:
         grammar: str,
         limit: tuple[int, tuple[bytes, ...]] | None = None,
         relaxed: tuple[str, ...] = (),
+        plan: SchemaPlan | None = None,
     ) -> GuidanceMasks:
-        key = kind, grammar, limit, relaxed
+        key = kind, grammar, limit, relaxed, plan
         with self._lock:
             if key not in self._kept:
                 begin = time.thread_time()
@@ -310,6 +324,7 @@ class Guidance:
         grammar: str,
         limit: tuple[int, tuple[bytes, ...]] | None,
         relaxed: tuple[str, ...],
+        plan: SchemaPlan | None,
     ) -> GuidanceMasks:
         from llguidance import LLMatcher
 
@@ -328,7 +343,7 @@ class Guidance:
             if self._number_tokens is None:
                 self._number_tokens = NumberTokens(vocabulary)
             numbers = functools.partial(NumberLimit, self._number_tokens, *limit)
-            masks = GuidanceMasks(matcher, vocabulary, numbers, relaxed)
+            masks = GuidanceMasks(matcher, vocabulary, numbers, relaxed, plan)
         _check_begins(kind, masks)
         return masks
 

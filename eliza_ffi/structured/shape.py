@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import functools
 import importlib
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, get_origin
 
 from ..checks import check_text, wrong
 from ..errors import InvalidArgumentError, NotSupportedError
-from .closed import closed_skeleton
 from .guidance import Guidance, GuidanceMasks
 from .limits import checked_schema
-from .skeleton import Skeleton
 from .validation import schema_validator
 
 __all__ = ["Gbnf", "Lark", "Regex", "Shape", "is_shape", "shape_of"]
@@ -75,8 +72,6 @@ class Shape(Generic[T]):
 
     Attributes
     ----------
-    skeleton : Skeleton or None
-        The equivalent skeleton if the schema is closed (see :mod:`.closed`), otherwise None.
     masks : callable
         Takes a :class:`.Guidance`, and returns the token masks of the shape.
     value : callable
@@ -93,7 +88,6 @@ class Shape(Generic[T]):
         truncated answer is an error.
     """
 
-    skeleton: Skeleton | None
     masks: Callable[[Guidance], GuidanceMasks]
     value: Callable[[str], T]
     json_of: Any
@@ -126,10 +120,10 @@ def shape_of(given: Any) -> Shape[Any]:
     """
     if isinstance(given, Regex):
         pattern = given.pattern
-        return Shape(None, lambda guidance: guidance.regex(pattern), str, None)
+        return Shape(lambda guidance: guidance.regex(pattern), str, None)
     if isinstance(given, Lark):
         grammar = given.grammar
-        return Shape(None, lambda guidance: guidance.lark(grammar), str, None)
+        return Shape(lambda guidance: guidance.lark(grammar), str, None)
     if isinstance(given, Mapping):
         text = checked_schema(dict(given))
         return _of_schema(text, schema_validator(text), Any)
@@ -139,13 +133,7 @@ def shape_of(given: Any) -> Shape[Any]:
 
 
 def _of_schema(text: str, value: Callable[[str], Any], json_of: Any) -> Shape[Any]:
-    skeleton = _closed_skeleton(text)
-    return Shape(skeleton, lambda guidance: guidance.schema_text(text), value, json_of)
-
-
-@functools.lru_cache(maxsize=128)
-def _closed_skeleton(text: str) -> Skeleton | None:
-    return closed_skeleton(json.loads(text))
+    return Shape(lambda guidance: guidance.schema_text(text), value, json_of)
 
 
 def _of_class(given: Any) -> Shape[Any]:

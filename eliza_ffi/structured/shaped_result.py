@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Generic, TypeVar
 
 from .._lazy import lazy_property
 from ..checks import short_repr
-from .fill_result import FillResult
+from .fill_result import FillResult, SpanFill
 from .json_reader import Path
 
 __all__ = ["FieldFill", "ShapedResult"]
@@ -64,11 +64,18 @@ class ShapedResult(FillResult, Generic[T]):
         JSON pointer. The value was validated afterwards, so it is valid against them too.
     is_closed : bool
         Whether the answer reached `max_tokens` and was completed with a short ending.
+    choices : mapping of str to SpanFill
+        The values that were chosen as a whole (enums, constants and booleans), each by the keys and
+        indices that lead to it, such as ``"pets.0.kind"``. Also the decisions about the structure,
+        with a ``?`` after the path: for ``"note?"`` the name of the field that came where ``note``
+        could have come, or None if the object ended; for ``"pets.1?"`` whether the list went on.
+        `spans` has the values alone.
     """
 
     value: T
     relaxed: tuple[str, ...] = ()
     is_closed: bool = False
+    choices: Mapping[str, SpanFill] = field(default_factory=dict, compare=False)
 
     @classmethod
     def of(

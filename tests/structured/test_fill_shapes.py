@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import enum
 import json
 import re
@@ -149,14 +150,15 @@ def model(
 
 @pytest.fixture
 def masks_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Treat no schema as closed, so that all answers are written with masks."""
-    monkeypatch.setattr("eliza_ffi.structured.shape._closed_skeleton", lambda text: None)
+    """Use no plans, so that all answers are written with masks."""
+    monkeypatch.setattr("eliza_ffi.structured.guidance.plan_of_text", lambda text: None)
 
 
 def by_masks(model: Model, shape: Any, temperature: float) -> str:
-    """Return an answer written with llguidance's masks, even if there is a skeleton."""
+    """Return an answer written with llguidance's masks alone."""
     shape = shape_of(shape)
-    masks = shape.masks(model.session.guidance())
+    masks = copy.copy(shape.masks(model.session.guidance()))
+    masks.plan = None
     result = model.generate("Hello", 500, shape=masks, temperature=temperature)
     assert result.finish_reason == "end", result
     return result.text

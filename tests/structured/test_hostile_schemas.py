@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from eliza_ffi.errors import InvalidArgumentError
-from eliza_ffi.structured.closed import closed_skeleton
 from eliza_ffi.structured.schema import schema_grammar
 
 STRING = {"type": "string"}
@@ -170,25 +169,3 @@ def test_a_hostile_schema_is_compiled_or_rejected(name: str) -> None:
         return
     with pytest.raises(InvalidArgumentError, match=reason):
         schema_grammar(schema)
-
-
-def closed_object(schemas: list[Any]) -> dict[str, Any]:
-    names = [f"f{i}" for i in range(len(schemas))]
-    return {
-        "type": "object",
-        "properties": dict(zip(names, schemas, strict=True)),
-        "required": names,
-        "additionalProperties": False,
-    }
-
-
-@pytest.mark.parametrize("hostile", ["fan", "values"])
-def test_a_closed_schema_whose_references_multiply_has_no_skeleton(hostile: str) -> None:
-    """Each level doubles the size of the first skeleton; the second has 32,768,000 values."""
-    refs = [[{"$ref": f"#/$defs/d{i}"}] * 2 for i in range(26)]
-    defs: dict[str, Any] = {f"d{i}": closed_object(refs[i + 1]) for i in range(25)}
-    schema = closed_object(refs[0])
-    defs["d25"] = {"const": 1}
-    if hostile == "values":
-        schema, defs = closed_object(refs[0] * 500), {"d0": {"enum": list(range(2**15))}}
-    assert closed_skeleton({**schema, "$defs": defs}) is None

@@ -12,9 +12,9 @@ from typing import Annotated, Any
 import pydantic
 import pytest
 
-from eliza_ffi.elizaos import FfiStreamingResult, Usage
 from eliza_ffi.library.protocol import StreamStep
 from eliza_ffi.session import Reading
+from eliza_ffi.session.request import RunResult
 from eliza_ffi.structured import FieldFill, JsonReader, ShapedResult, json_reader, shape_of
 
 
@@ -46,10 +46,10 @@ def answer(n_items: int) -> str:
     return json.dumps({"items": [{"name": f"item {i}", "sizes": [i, 7]} for i in range(n_items)]})
 
 
-def steps(text: str, size: int = 4) -> Iterator[StreamStep | FfiStreamingResult]:
+def steps(text: str, size: int = 4) -> Iterator[StreamStep | RunResult]:
     for at in range(0, len(text), size):
         yield StreamStep((1,), text[at : at + size], False)
-    yield FfiStreamingResult(text, (1,), Usage(1, 1, 0, 0), None, "end", None)
+    yield RunResult(text, (1,), 1, 0, 0, None, "end", None)
 
 
 def read(given: Any, text: str) -> tuple[list[FieldFill], Any]:

@@ -14,7 +14,7 @@ from typing import Any, Literal, Optional
 import jsonschema
 import pydantic
 import pytest
-from hypothesis import assume, example, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from random_answers import random_answer
 from schema_strategies import schemas
@@ -28,7 +28,6 @@ from eliza_ffi.session.request import GenerationRequest
 from eliza_ffi.session.requests import _sampled
 from eliza_ffi.structured import Lark, Regex, shape_of
 from eliza_ffi.structured import schema as schema_module
-from eliza_ffi.structured.closed import closed_skeleton
 from eliza_ffi.structured.patterns import SplitPattern, split_pattern
 from eliza_ffi.structured.schema import schema_grammar
 from eliza_ffi.structured.validation import schema_validator
@@ -457,122 +456,7 @@ def test_an_omitted_field_gets_its_default(given: Any) -> None:
     assert value == (Order(drink="tea") if given is Order else Visit("a"))
 
 
-# ---- Closed schemas ------------------------------------------------------------------------------
-
-LABELS = st.text(st.sampled_from('ab"\\/ \u00e9\u2028\U0001f600{}:,'), max_size=4)
-SCALARS = LABELS | st.integers(-(2**53), 2**53) | st.booleans() | st.none()
-CHOICES = (
-    st.just({"type": "boolean"})
-    | st.just({"type": "null"})
-    | SCALARS.map(lambda value: {"const": value})
-    | st.lists(SCALARS, min_size=1, max_size=4, unique_by=json.dumps).map(lambda e: {"enum": e})
-    | st.lists(LABELS, min_size=1, max_size=4, unique=True).map(
-        lambda e: {"enum": e, "type": "string", "title": "A kind"}
-    )
-)
-
-
-def _objects(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    return st.dictionaries(LABELS, inner, max_size=3).map(
-        lambda fields: {
-            "type": "object",
-            "properties": fields,
-            "required": sorted(fields),
-            "additionalProperties": False,
-        }
-    )
-
-
-CLOSED = st.recursive(CHOICES, _objects, max_leaves=6)
-
-
-def _answers(schema: Any) -> int:
-    if "properties" in schema:
-        n = 1
-        for each in schema["properties"].values():
-            n *= _answers(each)
-        return n
-    return 2 if schema.get("type") == "boolean" else len(schema.get("enum", [0]))
-
-
-def _spell(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _all_texts(schema: Any) -> list[str]:
-    if "properties" in schema:
-        texts, comma = ["{"], ""
-        for name, each in schema["properties"].items():
-            fixed = f"{comma}{_spell(name)}:"
-            texts = [before + fixed + text for before in texts for text in _all_texts(each)]
-            comma = ","
-        return [text + "}" for text in texts]
-    if "enum" in schema or "const" in schema:
-        return [_spell(value) for value in schema.get("enum", [schema.get("const")])]
-    return ["true", "false"] if schema["type"] == "boolean" else ["null"]
-
-
-@settings(deadline=None)
-@given(CLOSED, st.integers(0, 10**6))
-@example({"enum": [1, 12, 123, True, "1"]}, 0)
-def test_a_closed_schema_and_its_masks_allow_the_same_answers(
-    tiny_model: Model, schema: Any, seed: int
-) -> None:
-    assume(_answers(schema) <= 64)
-    skeleton = closed_skeleton(schema)
-    assert skeleton is not None
-    masks = tiny_model.session.guidance().json_schema(schema)
-    assert masks.relaxed == ()
-    for text in _all_texts(schema):
-        assert skeleton.matches(text)
-        source = masks.start()
-        for token in tiny_model.tokenize(text):
-            source.accept(token)
-        assert source.may_end
-    texts, dice = tiny_model.token_texts().texts, random.Random(seed)
-    for _ in range(8):
-        written = random_answer(masks, texts, dice, 200)
-        assert written in _all_texts(schema)
-        assert skeleton.matches(written)
-
-
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"type": "object", "properties": {"a": {"const": 1}}, "required": ["a"]},
-        an([], a={"const": 1}),
-        an(["a", "b"], a={"const": 1}),
-        an(a={"type": "string"}),
-        an(a={"enum": [1.5]}),
-        an(a={"enum": [2**53 + 1]}),
-        an(a={"enum": ["a\n"]}),
-        an(a={"enum": ["a\x7f"]}),
-        an(a={"enum": [1], "type": "string"}),
-        an(a={"enum": [1, 2], "not": {"const": 1}}),
-        an(a={"type": ["boolean", "null"]}),
-        {**an(a={"const": 1}), "minProperties": 1},
-        {"$ref": "#"},
-        {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}},
-        {"enum": [[1]]},
-        {},
-    ],
-    ids=str,
-)
-def test_a_schema_that_may_be_open_has_no_skeleton(schema: Any) -> None:
-    assert closed_skeleton(schema) is None
-
-
-def test_a_closed_schema_takes_at_most_one_pass_for_each_choice(tiny_model: Model) -> None:
-    ticket = an(
-        kind={"enum": ["bug", "wish"]}, urgent={"type": "boolean"}, of=an(team={"enum": ["x", "y"]})
-    )
-    result = tiny_model.fill("x", ticket)
-    assert [span.key for span in result.spans] == ["kind", "urgent", "of.team"]
-    assert result.forward_passes <= 3
-    assert result.value["kind"] in ("bug", "wish")
-
-
-def test_a_temperature_also_applies_to_the_labels_of_closed_schemas(drawing_model: Model) -> None:
+def test_a_temperature_also_applies_to_labels(drawing_model: Model) -> None:
     schema = {"enum": ["red", "green", "blue", "black"]}
     assert len({drawing_model.fill("x", schema, temperature=5.0).value for _ in range(40)}) > 1
     assert len({drawing_model.fill("x", schema).value for _ in range(3)}) == 1

@@ -1,0 +1,604 @@
+"""Find the choices in a JSON answer: the places at which a schema allows a few known texts.
+
+These are enums, booleans and constants, the next field of an object, and whether a list goes on. A
+:class:`PlanReader` follows an answer while it is written and says which choice comes next. What it
+cannot divide into known texts, such as strings, numbers and alternatives with the same beginning,
+is a free value: it reads to the end of this value, and goes on after it.
+
+Answers have no white space between their parts, as with :data:`.schema.COMPACT`.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+import re
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from ..errors import InvalidArgumentError
+from .json_text import json_text, read_json
+from .number_values import list_few_numbers
+from .schema import ANNOTATIONS, reference_target
+
+__all__ = ["Label", "PlanReader", "PlannedChoice", "SchemaPlan", "plan_of_text"]
+
+DEEPEST_REFERENCE = 32
+
+MOST_LABELS = 4096
+"""A value with more labels is free: tokenizing the labels for each value would take too long."""
+
+LONGEST_FIXED = 2**16
+"""The maximum length of fixed text between two values, in bytes. A few references can lead to much
+more."""
+
+LONGEST_FOLLOWING = 32
+"""Fixed text after a label is scored together with the label up to this length, in characters."""
+
+_OBJECT = ANNOTATIONS | {
+    *("type", "properties", "required", "additionalProperties", "minProperties", "maxProperties")
+}
+_ARRAY = frozenset(("type", "items", "prefixItems", "minItems", "maxItems")) | ANNOTATIONS
+_UNION = frozenset(("discriminator",)) | ANNOTATIONS
+_TYPE_NAMES: dict[type, tuple[str, ...]] = {
+    bool: ("boolean",),
+    int: ("integer", "number"),
+    float: ("number",),
+    str: ("string",),
+    list: ("array",),
+    dict: ("object",),
+    type(None): ("null",),
+}
+_SCALAR = re.compile(rb"[-+.0-9A-Za-z]*")
+_IN_STRING = re.compile(rb'(?:[^"\\]|\\.)*', re.DOTALL)
+_ESCAPED = re.compile(r'\\[^"\\]|\x7f')
+_SPELLED_ONE_WAY = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?")
+
+Steps = Generator["PlannedChoice | None", None, None]
+
+
+@dataclass(frozen=True)
+class Label:
+    """A known text that may come next.
+
+    Attributes
+    ----------
+    text : str
+        The whole text.
+    scored : str
+        The text whose probability counts. For a string it ends before the closing quote, so that
+        the probability does not depend on what follows the string. For a bracket it includes the
+        fixed text that follows, because the two often share a token.
+    value : Any
+        The JSON value. For the next field, its name, True if the name is free, or None if the
+        object ends. For a list, whether another item follows.
+    """
+
+    text: str
+    scored: str
+    value: Any
+
+    @property
+    def certain(self) -> str:
+        """The text that is written if this is the only label."""
+        return max(self.text, self.scored, key=len)
+
+
+@dataclass(frozen=True)
+class PlannedChoice:
+    """A choice between labels.
+
+    Attributes
+    ----------
+    path : str
+        The keys and indices that lead to the value, joined by dots. With a ``?`` at the end, it is
+        the decision which field or whether an item comes at this path.
+    labels : tuple of Label
+    """
+
+    path: str
+    labels: tuple[Label, ...]
+
+    @property
+    def is_value(self) -> bool:
+        """Whether the labels are JSON values."""
+        return not self.path.endswith("?")
+
+
+class SchemaPlan:
+    """The choices in the answers of one JSON Schema.
+
+    Parameters
+    ----------
+    schema
+        It must have passed :func:`.limits.checked_schema`, and must not change.
+    comma, colon
+        How JSON's separators are written.
+    before, after
+        Fixed text around the JSON value.
+    """
+
+    def __init__(
+        self, schema: Any, comma: str = ",", colon: str = ":", before: str = "", after: str = ""
+    ) -> None:
+        self.root = schema
+        self.comma = comma
+        self.colon = colon
+        self.before = before
+        self.after = after
+        # By the identity of a part. None while the labels of the part are being computed.
+        self._labels: dict[int, list[Label] | None] = {}
+        self._alternatives: dict[int, list[tuple[str, Any]] | None] = {}
+
+    def start(self) -> PlanReader:
+        """Return the reader of a new answer."""
+        return PlanReader(self)
+
+    def resolved(self, part: Any) -> Any:
+        """Return a schema itself, or the definition that its ``$ref`` points to."""
+        for _ in range(DEEPEST_REFERENCE):
+            if not isinstance(part, Mapping) or "$ref" not in part:
+                return part
+            reference = part["$ref"]
+            if not ANNOTATIONS.issuperset(part.keys() - {"$ref"}) or not isinstance(reference, str):
+                return True
+            part = reference_target(self.root, reference)
+        return True
+
+    def labels(self, part: Any) -> list[Label] | None:
+        """Return the values of a resolved schema that lists them; None if it does not."""
+        if not isinstance(part, Mapping):
+            return None
+        if id(part) not in self._labels:
+            self._labels[id(part)] = None
+            self._labels[id(part)] = self._listed(part)
+        return self._labels[id(part)]
+
+    def _listed(self, part: Mapping[str, Any]) -> list[Label] | None:
+        given = part.keys() - ANNOTATIONS
+        values: Sequence[Any]
+        if "enum" in given and given <= {"type", "enum"}:
+            values = part["enum"]
+        elif "const" in given and given <= {"type", "const"}:
+            values = [part["const"]]
+        elif given == {"type"}:
+            of_name: dict[str, list[Any]] = {"boolean": [True, False], "null": [None]}
+            names = _listed_types(part)
+            values = [value for name in names for value in of_name.get(name, ())]
+            if not of_name.keys() >= set(names):
+                return None
+        else:
+            return self._union(part)
+        types = set(_listed_types(part))
+        try:
+            found = {
+                label.text: label
+                for value in values
+                if "type" not in part or not types.isdisjoint(_TYPE_NAMES[type(value)])
+                for label in (self._label(value),)
+            }
+        except InvalidArgumentError:
+            return None
+        return list(found.values()) if 0 < len(found) <= MOST_LABELS else None
+
+    def _union(self, part: Mapping[str, Any]) -> list[Label] | None:
+        """Return the values of alternatives that all list theirs."""
+        found: list[Label] = []
+        for each in _alternatives_of(part):
+            labels = self.labels(self.resolved(each))
+            if labels is None:
+                return None
+            found += labels
+            is_clear = len({label.text for label in found}) == len(found)
+            if not is_clear or len(found) > MOST_LABELS:
+                return None
+        return found or None
+
+    def alternatives(self, part: Mapping[str, Any]) -> list[tuple[str, Any]] | None:
+        """Return alternatives that differ in the fixed text at their beginning, with this text.
+
+        None if the schema has no alternatives, or they cannot be told apart so easily.
+        """
+        if id(part) not in self._alternatives:
+            self._alternatives[id(part)] = None
+            self._alternatives[id(part)] = self._told_apart(part)
+        return self._alternatives[id(part)]
+
+    def _told_apart(self, part: Mapping[str, Any]) -> list[tuple[str, Any]] | None:
+        found: list[tuple[str, Any]] = []
+        for each in _alternatives_of(part):
+            each = self.resolved(each)
+            labels = self.labels(each)
+            if labels is not None:
+                found += [(label.text, {"const": label.value}) for label in labels]
+            elif opening := self.opening(each):
+                found.append((opening, each))
+            else:
+                return None
+        texts = sorted(opening for opening, _ in found)
+        is_clear = not any(after.startswith(text) for text, after in pairwise(texts))
+        return found if is_clear and len(found) > 1 else None
+
+    def opening(self, part: Any, depth: int = 0) -> str:
+        """Return the fixed text with which every value begins; empty if there is none.
+
+        A string has none, because one token may contain the quote and the letters after it.
+        """
+        part = self.resolved(part)
+        if not isinstance(part, Mapping) or depth > DEEPEST_REFERENCE:
+            return ""
+        labels = self.labels(part)
+        if labels is not None:
+            return labels[0].text if len(labels) == 1 else ""
+        if _is_simple_object(part):
+            first, *others = self.fields_at(part, 0, 0, "")
+            if others:
+                return ""
+            inner = part.get("properties", {}).get(first.value)
+            return first.text + ("" if inner is None else self.opening(inner, depth + 1))
+        if _is_simple_array(part) and part.get("minItems", 0) > 0:
+            return "[" + self.opening(_item(part, 0), depth + 1)
+        return ""
+
+    def fields_at(
+        self, part: Mapping[str, Any], index: int, n_written: int, following: str
+    ) -> list[Label]:
+        """Return what may come after the first `index` declared fields of an object.
+
+        This is a field, or the end of the object. A field that is not declared is a label that ends
+        after the first quote of its name, and has the value True. `n_written` is the number of
+        fields in the object so far.
+        """
+        before = self.comma if n_written else "{"
+        required, least = part.get("required", ()), part.get("minProperties", 0)
+        names = list(part.get("properties", {}))
+        found: list[Label] = []
+        for i, name in enumerate(names[index:], index):
+            if n_written + len(names) - i < least:
+                return found
+            text = before + self._text(name)
+            found.append(Label(text + self.colon, text[:-1] if name else text, name))
+            if name in required:
+                return found
+        close = "}" if n_written else "{}"
+        end = [Label(close, _shortened(close + following), None)] if n_written >= least else []
+        if part.get("additionalProperties", True) is False:
+            return [*found, *end]
+        return [Label(f'{before}"', f'{before}"', True), *end]
+
+    def _text(self, value: Any) -> str:
+        json_text(value)  # checks the value
+        return json.dumps(value, ensure_ascii=False, separators=(self.comma, self.colon))
+
+    def _label(self, value: Any) -> Label:
+        """Return the label of a value; raise InvalidArgumentError if it has several spellings."""
+        text = self._text(value)
+        if _ESCAPED.search(text):
+            raise InvalidArgumentError("a character can be written in several ways")
+        if isinstance(value, float) and not _SPELLED_ONE_WAY.fullmatch(text):
+            raise InvalidArgumentError("the number can be written in several ways")
+        return Label(text, text[:-1] if isinstance(value, str) and value else text, value)
+
+    def first_text(self, item: Any) -> str:
+        """Return the fixed text at the beginning of an item after a comma or a bracket."""
+        part = self.resolved(item)
+        is_text = isinstance(part, Mapping) and part.get("type") == "string"
+        return self.opening(part) or ('"' if is_text else "")
+
+
+class _LostError(Exception):
+    """The text does not match what the reader expects, or a limit is reached."""
+
+
+class PlanReader:
+    """Follows one answer.
+
+    Attributes
+    ----------
+    choice : PlannedChoice or None
+        The choice that comes next, after `fixed`. With None, free text comes next, unless the
+        answer `is_over`.
+    fixed : bytes
+        The fixed text that comes next and has not been written yet.
+    is_over : bool
+        Whether the answer is complete after `fixed`.
+    """
+
+    def __init__(self, plan: SchemaPlan) -> None:
+        self.choice: PlannedChoice | None = None
+        self.fixed = b""
+        self.is_over = False
+        self._plan = plan
+        self._text = bytearray()
+        self._at = 0  # everything before this offset has been read; `fixed` counts as written
+        self._chosen: int | None = None
+        self._steps: Steps | None = self._answer()
+        self._resume()
+
+    @property
+    def is_at_choice(self) -> bool:
+        """Whether nothing of the choice is written, and `fixed` begins with a whole character."""
+        return self.choice is not None and not self.beyond and self._begins_whole
+
+    @property
+    def is_at_end(self) -> bool:
+        """Whether only `fixed` is missing, and it begins with a whole character."""
+        return self.is_over and self._begins_whole
+
+    @property
+    def _begins_whole(self) -> bool:
+        return not self.fixed or self.fixed[0] & 0xC0 != 0x80
+
+    @property
+    def beyond(self) -> bytes:
+        """The text after the beginning of `choice` that a free token has already written."""
+        return bytes(self._text[self._at :])
+
+    def push(self, data: bytes) -> None:
+        """Add text that was written without the reader's choices."""
+        self._text += data
+        n = min(len(data), len(self.fixed))
+        if self.fixed[:n] != data[:n]:
+            self._give_up()
+            return
+        self.fixed = self.fixed[n:]
+        if not self.fixed:
+            self._resume()
+
+    def choose(self, index: int) -> None:
+        """Replace `beyond` by `fixed` and the scored text of a label of `choice`."""
+        if self.choice is None:
+            raise ValueError("no choice comes next")
+        label = self.choice.labels[index]
+        del self._text[self._at :]
+        self._text += self.fixed + label.scored.encode()
+        self.fixed = label.text[len(label.scored) :].encode()
+        self._chosen = index
+        self._resume()
+
+    def _resume(self) -> None:
+        if self._steps is None:
+            return
+        try:
+            self.choice = next(self._steps)
+        except StopIteration:
+            self.choice, self._steps, self.is_over = None, None, True
+        except (_LostError, RecursionError):
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """Treat the rest of the answer as free."""
+        self.choice, self._steps, self.fixed = None, None, b""
+
+    # ---- texts -----------------------------------------------------------------------------------
+
+    def _expect(self, fixed: str) -> None:
+        """Read fixed text. What has not been written yet is added to `fixed`."""
+        data = fixed.encode()
+        written = bytes(self._text[self._at : self._at + len(data)])
+        if not data.startswith(written):
+            raise _LostError
+        self.fixed += data[len(written) :]
+        if len(self.fixed) > LONGEST_FIXED:
+            raise _LostError
+        self._at += len(data)
+
+    def _peek(self) -> Generator[None, None, bytes]:
+        """Return the next byte, as soon as it is written."""
+        while len(self._text) <= self._at:
+            yield None
+        return bytes(self._text[self._at : self._at + 1])
+
+    def _one_of(
+        self, path: str, labels: Sequence[Label]
+    ) -> Generator[PlannedChoice | None, None, Label]:
+        """Read one of the labels, and return it."""
+        if len(labels) == 1:
+            self._expect(labels[0].text)
+            return labels[0]
+        yield PlannedChoice(path, tuple(labels))
+        if self._chosen is None:
+            found = yield from self._written_of(labels)
+        else:
+            found, self._chosen = labels[self._chosen], None
+        self._at += len(found.text.encode())
+        return found
+
+    def _written_of(self, labels: Sequence[Label]) -> Generator[None, None, Label]:
+        """Return the label that is written without a choice."""
+        while True:
+            beyond = self.beyond
+            texts = [label.text.encode() for label in labels]
+            if not any(text.startswith(beyond) and text != beyond for text in texts):
+                break
+            yield None  # it may become a longer label
+        written = [
+            label for label, text in zip(labels, texts, strict=True) if beyond.startswith(text)
+        ]
+        if not written:
+            raise _LostError
+        return max(written, key=lambda label: len(label.text))
+
+    def _free(self) -> Generator[None, None, None]:
+        """Read a value of any kind."""
+        depth = 0
+        while True:
+            first = yield from self._peek()
+            if first in b",: \t\r\n":
+                self._at += 1
+                continue
+            if first == b'"':
+                yield from self._string()
+            elif first in b"{[}]":
+                depth += 1 if first in b"{[" else -1
+                self._at += 1
+            else:
+                yield from self._scalar()
+            if depth <= 0:
+                return
+
+    def _string(self) -> Generator[None, None, bytes]:
+        """Read a string, and return it with its quotes."""
+        begin = self._at
+        if (yield from self._peek()) != b'"':
+            raise _LostError
+        self._at += 1
+        while True:
+            yield from self._peek()
+            found = _IN_STRING.match(self._text, self._at)
+            self._at = self._at if found is None else found.end()
+            if self._text[self._at : self._at + 1] == b'"':
+                self._at += 1
+                return bytes(self._text[begin : self._at])
+            if self._at < len(self._text):  # a backslash whose character has not been written
+                yield None
+
+    def _scalar(self) -> Generator[None, None, None]:
+        """Read a number or a word. It ends where other text begins."""
+        while True:
+            found = _SCALAR.match(self._text, self._at)
+            end = self._at if found is None else found.end()
+            if end < len(self._text):
+                if end == self._at:
+                    raise _LostError
+                self._at = end
+                return
+            yield None
+
+    # ---- values ----------------------------------------------------------------------------------
+
+    def _answer(self) -> Steps:
+        self._expect(self._plan.before)
+        yield from self._value(self._plan.root, "", self._plan.after)
+        self._expect(self._plan.after)
+
+    def _value(self, part: Any, path: str, following: str) -> Steps:
+        """Read a value. `following` is the fixed text after it, as far as it is known."""
+        part = self._plan.resolved(part)
+        if not isinstance(part, Mapping):
+            yield from self._free()
+        elif (labels := self._plan.labels(part)) is not None:
+            yield from self._one_of(path, labels)
+        elif (alternatives := self._plan.alternatives(part)) is not None:
+            openings = [Label(text, text, text) for text, _ in alternatives]
+            found = yield from self._one_of(f"{path}?", openings)
+            self._at -= len(found.text.encode())
+            yield from self._value(dict(alternatives)[found.text], path, following)
+        elif _is_simple_object(part):
+            yield from self._object(part, path, following)
+        elif _is_simple_array(part):
+            yield from self._array(part, path, following)
+        else:
+            yield from self._free()
+
+    def _object(self, part: Mapping[str, Any], path: str, following: str) -> Steps:
+        fields: Mapping[str, Any] = part.get("properties", {})
+        names = list(fields)
+        others = part.get("additionalProperties", True)
+        index, n = 0, 0
+        while True:
+            labels = self._plan.fields_at(part, index, n, following)
+            expected = names[index] if index < len(names) else ""
+            found = yield from self._one_of(f"{_joined(path, expected)}?", labels)
+            name = found.value
+            if name is None:
+                return
+            if name is True:
+                self._at -= 1  # its quote
+                name = read_json((yield from self._string()).decode())
+                self._expect(self._plan.colon)
+            index = names.index(name) + 1 if name in names[index:] else len(names)
+            n += 1
+            after = self._plan.fields_at(part, index, n, following)
+            only = after[0].certain if len(after) == 1 else ""
+            yield from self._value(fields.get(name, others), _joined(path, name), only)
+
+    def _array(self, part: Mapping[str, Any], path: str, following: str) -> Steps:
+        least, n, before = part.get("minItems", 0), 0, ""
+        end = Label("]", _shortened("]" + following), False)
+        self._expect("[")
+        while True:
+            item, place = _item(part, n), _joined(path, str(n))
+            begins = before + self._plan.first_text(item)
+            if item is None:
+                found = end
+                self._expect(end.text)
+            elif n < least:
+                found = yield from self._one_of("", [Label(before, before, True)])
+            elif begins:
+                found = yield from self._one_of(f"{place}?", [Label(before, begins, True), end])
+            else:  # the first item begins in several ways
+                found = yield from self._written_of([Label("", "", True), end])
+                self._at += len(found.text)
+            if not found.value:
+                return
+            n, before = n + 1, self._plan.comma
+            yield from self._value(item, place, "")
+
+
+@functools.lru_cache(maxsize=128)
+def plan_of_text(
+    text: str, comma: str = ",", colon: str = ":", before: str = "", after: str = ""
+) -> SchemaPlan | None:
+    """Return the plan of a schema, given as the text that :func:`.limits.checked_schema` returned.
+
+    The other parameters are as in :class:`SchemaPlan`. None if the schema sets llguidance's own
+    options, which may allow white space.
+    """
+    if '"x-guidance"' in text:
+        return None
+    schema = json.loads(text)
+    list_few_numbers(schema)
+    return SchemaPlan(schema, comma, colon, before, after)
+
+
+def _shortened(text: str) -> str:
+    return text[:LONGEST_FOLLOWING]
+
+
+def _joined(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _alternatives_of(part: Mapping[str, Any]) -> Sequence[Any]:
+    """Return the alternatives of a schema that has nothing else."""
+    given = part.keys() - _UNION
+    if len(given) == 1 and given <= {"anyOf", "oneOf"}:
+        alternatives: Sequence[Any] = part[next(iter(given))]
+        return alternatives
+    return ()
+
+
+def _listed_types(part: Mapping[str, Any]) -> list[str]:
+    given = part.get("type", [])
+    return [given] if isinstance(given, str) else list(given)
+
+
+def _is_simple_object(part: Mapping[str, Any]) -> bool:
+    fields, required = part.get("properties", {}), part.get("required", ())
+    is_closed = part.get("additionalProperties", True) is False
+    least, most = part.get("minProperties", 0), part.get("maxProperties", math.inf)
+    return (
+        part.get("type") == "object"
+        and _OBJECT.issuperset(part)
+        and all(name in fields for name in required)
+        and least <= (len(fields) if is_closed else len(required))
+        and most >= (len(fields) if is_closed else math.inf)
+    )
+
+
+def _is_simple_array(part: Mapping[str, Any]) -> bool:
+    is_list = part.get("type") == "array" and _ARRAY.issuperset(part)
+    return is_list and not isinstance(part.get("items"), list)
+
+
+def _item(part: Mapping[str, Any], index: int) -> Any:
+    """Return the schema of an item; None if the array must end before it."""
+    if index >= part.get("maxItems", index + 1):
+        return None
+    first = part.get("prefixItems", ())
+    item = first[index] if index < len(first) else part.get("items", True)
+    return None if item is False else item

@@ -1,0 +1,301 @@
+"""The plan of a JSON Schema finds the choices in an answer, and the best label is written."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from typing import Any
+
+import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
+from random_answers import random_answer
+
+from eliza_ffi import Model
+from eliza_ffi.structured.schema_plan import PlanReader, SchemaPlan, plan_of_text
+
+STRING, INTEGER, BOOLEAN = {"type": "string"}, {"type": "integer"}, {"type": "boolean"}
+TEXTS = st.text(st.sampled_from('ab"\\/ \u00e9\n\u2028\U0001f600{}:,'), max_size=4)
+SCALARS = TEXTS | st.integers(-(2**53), 2**53) | st.booleans() | st.none()
+LISTED = (
+    st.just(BOOLEAN)
+    | st.just({"type": "null"})
+    | SCALARS.map(lambda value: {"const": value})
+    | st.lists(SCALARS, min_size=1, max_size=4, unique_by=json.dumps).map(lambda e: {"enum": e})
+    | st.lists(TEXTS, min_size=1, max_size=4, unique=True).map(
+        lambda e: {"enum": e, "type": "string", "title": "A kind"}
+    )
+)
+SHORT_TEXT = {"type": "string", "maxLength": 4, "pattern": "^[a-z]*$"}
+FREE = st.sampled_from(
+    [
+        SHORT_TEXT,
+        {"type": "integer", "minimum": -20, "maximum": 300},
+        {"type": ["boolean", "string"], "maxLength": 3},
+        {"anyOf": [SHORT_TEXT, {"type": "null"}]},
+        {"type": "object", "patternProperties": {"^[a-c]$": BOOLEAN}, "maxProperties": 2},
+    ]
+)
+
+
+@st.composite
+def objects(draw: st.DrawFn, inner: st.SearchStrategy[Any]) -> dict[str, Any]:
+    fields = draw(st.dictionaries(TEXTS, inner, max_size=3))
+    required = draw(st.lists(st.sampled_from(sorted(fields)), unique=True)) if fields else []
+    others = draw(st.sampled_from([False, False, True, SHORT_TEXT]))
+    return {
+        "type": "object",
+        "properties": fields,
+        "required": required,
+        "additionalProperties": others,
+    }
+
+
+@st.composite
+def arrays(draw: st.DrawFn, inner: st.SearchStrategy[Any]) -> dict[str, Any]:
+    least = draw(st.integers(0, 2))
+    first = draw(st.lists(inner, max_size=2))
+    schema: dict[str, Any] = {"type": "array", "items": draw(inner), "minItems": least}
+    schema["maxItems"] = least + draw(st.integers(0, 2))
+    return {**schema, "prefixItems": first} if first else schema
+
+
+def unions(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.lists(inner, min_size=1, max_size=3).map(lambda parts: {"anyOf": parts})
+
+
+def larger(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return objects(inner) | arrays(inner) | unions(inner)
+
+
+SCHEMAS = st.recursive(LISTED | FREE, larger, max_leaves=8)
+
+
+def an(required: list[str] | None = None, /, **properties: Any) -> dict[str, Any]:
+    """Return a closed object schema. All fields are required unless `required` is given."""
+    names = list(properties) if required is None else required
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": names,
+        "additionalProperties": False,
+    }
+
+
+def check_followed(reader: PlanReader, text: bytes, dice: random.Random) -> None:
+    """Let a reader follow a text, and check that its choices have the labels that follow."""
+    at = 0
+    while at < len(text):
+        if reader.is_at_choice and dice.random() < 0.5:
+            assert reader.choice is not None
+            rest = text[at:].removeprefix(reader.fixed)
+            assert len(rest) < len(text[at:]) or not reader.fixed
+            found = [
+                i
+                for i, label in enumerate(reader.choice.labels)
+                if rest.startswith(label.scored.encode()) and rest.startswith(label.text.encode())
+            ]
+            assert found, (reader.choice, rest)
+            index = max(found, key=lambda i: len(reader.choice.labels[i].text))
+            at += len(reader.fixed + reader.choice.labels[index].scored.encode())
+            reader.choose(index)
+            continue
+        size = dice.randint(1, 4)
+        reader.push(text[at : at + size])
+        at += size
+        while reader.choice is not None and reader.beyond:  # this text contains the choice
+            reader.push(b"")
+
+
+@settings(deadline=None, max_examples=200)
+@given(SCHEMAS, st.integers(0, 10**6))
+@example({"enum": [1, 12, 123, True, "1", "", "12"]}, 0)
+@example({"type": "array", "items": {"enum": [1, 10, 100]}, "maxItems": 3}, 1)
+def test_a_reader_follows_every_answer_that_the_masks_allow(
+    tiny_model: Model, schema: Any, seed: int
+) -> None:
+    dice, texts = random.Random(seed), tiny_model.token_texts().texts
+    masks = tiny_model.session.guidance().json_schema(an(a=schema, b=BOOLEAN))
+    for _ in range(4):
+        written = random_answer(masks, texts, dice, 200)
+        assume(written is not None)
+        assert written is not None
+        reader = SchemaPlan(an(a=schema, b=BOOLEAN)).start()
+        check_followed(reader, written.encode(), dice)
+        assert reader.is_over
+        assert reader.fixed == b""
+
+
+@settings(deadline=None, max_examples=150)
+@given(SCHEMAS, st.integers(0, 10**6))
+def test_the_masks_allow_every_answer_that_a_plan_writes(
+    tiny_model: Model, schema: Any, seed: int
+) -> None:
+    """With a high temperature, the choices are nearly random."""
+    masks = tiny_model.session.guidance().json_schema(an(a=schema, b=BOOLEAN))
+    result = tiny_model.generate("x", 400, shape=masks, temperature=20.0, seed=seed)
+    source = masks.start()
+    for token in result.tokens:
+        source.accept(token)
+    if result.finish_reason == "end":
+        assert source.may_end
+        json.loads(result.text)
+    else:
+        assert result.finish_reason == "length"
+
+
+@pytest.mark.parametrize(
+    "schema, paths",
+    [
+        (an(city={"enum": ["rome", "paris"]}), ["city"]),
+        (an([], city={"enum": ["rome", "paris"]}, n=INTEGER), ["city?"]),
+        ({"enum": ["a", 2, None, [1, {"b": 2}]]}, [""]),
+        ({"type": ["boolean", "null"]}, [""]),
+        ({"anyOf": [BOOLEAN, {"enum": ["x"]}]}, [""]),
+        ({"anyOf": [an(kind={"const": "a"}), an(kind={"const": "b"})]}, ["?"]),
+        ({"anyOf": [an(x=STRING), {"type": "null"}]}, ["?"]),
+        ({"type": "array", "items": STRING}, ["0?"]),
+        (an(a=an(b=BOOLEAN)), ["a.b"]),
+        ({"$ref": "#/$defs/a", "$defs": {"a": BOOLEAN}}, [""]),
+        ({"properties": {"a": BOOLEAN}, "type": "object"}, ["a?"]),
+    ],
+    ids=str,
+)
+def test_the_first_choice(schema: Any, paths: list[str]) -> None:
+    choice = SchemaPlan(schema).start().choice
+    assert choice is not None
+    assert [choice.path] == paths
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        STRING,
+        INTEGER,
+        {},
+        True,
+        {"enum": [1e300, 2]},
+        {"enum": ["a\x7f", "b"]},
+        {"enum": ["a\x01", "b"]},
+        {"enum": [1, 2], "not": {"const": 1}},
+        {"type": "array", "items": INTEGER},
+        {"anyOf": [STRING, {"type": "null"}]},
+        {"anyOf": [{"const": 1}, {"enum": [1, 2]}]},
+        {"anyOf": [an(a=STRING), an(a=BOOLEAN)]},
+        {**an(a=BOOLEAN, b=BOOLEAN), "minProperties": 1},
+        {"$ref": "#"},
+        {"anyOf": [{"$ref": "#"}, {"const": 1}]},
+        {"type": "object", "required": ["a"]},
+        {"enum": [*range(5000)]},
+    ],
+    ids=lambda schema: str(schema)[:60],
+)
+def test_a_value_that_cannot_be_divided_is_free(schema: Any) -> None:
+    reader = SchemaPlan(schema).start()
+    assert reader.choice is None
+    assert not reader.is_over
+
+
+def test_references_that_multiply_end_in_free_text() -> None:
+    refs = [{f"f{i}": {"$ref": f"#/$defs/d{n}"} for i in range(2)} for n in range(26)]
+    defs: dict[str, Any] = {f"d{n}": an(**refs[n + 1]) for n in range(25)}
+    reader = SchemaPlan({**an(**refs[0]), "$defs": {**defs, "d25": {"const": 1}}}).start()
+    assert (reader.choice, reader.is_over, reader.fixed) == (None, False, b"")
+    unions: dict[str, Any] = {f"d{n}": {"anyOf": [*refs[n + 1].values()]} for n in range(25)}
+    reader = SchemaPlan({"$ref": "#/$defs/d0", "$defs": {**unions, "d25": {"const": 1}}}).start()
+    assert reader.choice is None
+
+
+def test_a_schema_with_its_own_options_for_white_space_has_no_plan() -> None:
+    assert plan_of_text('{"x-guidance": {"whitespace_flexible": true}, "enum": [1, 2]}') is None
+
+
+# ---- Answers of a model ------------------------------------------------------------------------
+
+CITY = {"enum": ["rome", "paris", "new york", "new delhi", "newcastle"]}
+PROMPTS = ("Where?", "The capital of Italy:", 'Not {"city":"new york"}.')
+WITH_OTHERS = {
+    "alone": an(city=CITY),
+    "a text": an(city=CITY, note={"type": "string", "maxLength": 8}),
+    "a number": an(city=CITY, n={"type": "integer", "minimum": 0, "maximum": 99}),
+    "an optional field": an(["city"], city=CITY, ok=BOOLEAN),
+    "open": {"type": "object", "properties": {"city": CITY}, "required": ["city"]},
+    "a list": an(city=CITY, tags={"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 2}),
+    "alternatives": an(city=CITY, x={"anyOf": [{"type": "string", "maxLength": 3}, BOOLEAN]}),
+}
+
+
+@pytest.mark.parametrize("prompt", PROMPTS)
+@pytest.mark.parametrize("others", WITH_OTHERS)
+def test_an_enum_does_not_depend_on_later_fields(
+    tiny_model: Model, prompt: str, others: str
+) -> None:
+    ranked = tiny_model.rank(prompt, [f'{{"city":"{city}' for city in CITY["enum"]], k=5)
+    first, second, *_ = ranked.probabilities
+    assert first > 1.05 * second  # no near-tie
+    result = tiny_model.fill(prompt, WITH_OTHERS[others], max_tokens=200, on_limit="close")
+    alone = tiny_model.fill(prompt, WITH_OTHERS["alone"])
+    assert result.value["city"] == alone.value["city"]
+    assert result.choices["city"].logprob == pytest.approx(alone.choices["city"].logprob, abs=1e-4)
+
+
+@pytest.mark.parametrize("prompt", PROMPTS)
+def test_the_most_probable_label_is_written(tiny_model: Model, prompt: str) -> None:
+    """The reference sums the log-probabilities of all labels."""
+    colors = ["red", "reddish", "green", "greenish blue", "blue"]
+    result = tiny_model.fill(prompt, an(color={"enum": colors}, note={"type": "integer"}))
+    labels = [f'{{"color":"{color}' for color in colors]
+    expected = tiny_model.rank(prompt, labels, k=len(labels))
+    assert f'{{"color":"{result.value["color"]}' == expected.labels[0]
+    chosen = result.choices["color"]
+    assert chosen.probability == pytest.approx(expected.probabilities[0], abs=1e-4)
+
+
+def test_a_choice_takes_at_most_one_pass_if_the_first_tokens_differ(tiny_model: Model) -> None:
+    ticket = an(kind={"enum": ["bug", "wish"]}, urgent=BOOLEAN, of=an(team={"enum": ["x", "y"]}))
+    result = tiny_model.fill("x", ticket)
+    assert [span.key for span in result.spans] == ["kind", "urgent", "of.team"]
+    assert result.forward_passes <= 3
+    assert result.value["kind"] in ("bug", "wish")
+
+
+def test_choices_about_the_structure_have_probabilities(tiny_model: Model) -> None:
+    schema = an(["a"], a=BOOLEAN, b=BOOLEAN, c={"type": "array", "items": BOOLEAN, "maxItems": 2})
+    results = [
+        tiny_model.fill("x", schema, temperature=9.0, seed=seed).choices for seed in range(30)
+    ]
+    assert {choices["b?"].value for choices in results} == {"b", "c", None}
+    for choices in results:
+        assert all(0 < (choice.probability or 0) <= 1 for choice in choices.values())
+        assert ("b" in choices) == (choices["b?"].value == "b")
+
+
+def test_the_tokens_of_an_answer_spell_its_text(tiny_model: Model) -> None:
+    texts = tiny_model.token_texts().texts
+    for seed in range(20):
+        for schema in WITH_OTHERS.values():
+            result = tiny_model.fill(
+                "x", schema, temperature=2.0, seed=seed, max_tokens=200, on_limit="close"
+            )
+            assert b"".join(texts[token] for token in result.tokens).decode() == result.text
+
+
+def test_log_probabilities_belong_to_the_tokens(tiny_model: Model) -> None:
+    schema = an(["note"], note={"type": "string", "maxLength": 8}, city=CITY)
+    result = tiny_model.generate("x", 100, shape=schema, logprobs=2)
+    assert result.logprobs is not None
+    assert tuple(each.token for each in result.logprobs) == result.tokens
+    known = [each for each in result.logprobs if not math.isnan(each.logprob)]
+    assert known
+    assert len(known) < len(result.logprobs)  # the tokens of labels have none
+    pieces = list(tiny_model.stream("x", 100, shape=schema, logprobs=2))
+    assert "".join(pieces) == result.text
+
+
+@pytest.mark.parametrize("n", range(1, 12))
+def test_max_tokens_limits_all_tokens(tiny_model: Model, n: int) -> None:
+    whole = tiny_model.generate("x", 200, shape=WITH_OTHERS["a text"])
+    cut = tiny_model.generate("x", n, shape=WITH_OTHERS["a text"])
+    assert cut.tokens == whole.tokens[:n]
+    assert cut.finish_reason == ("length" if n < len(whole.tokens) else "end")
