@@ -15,14 +15,18 @@ from os.path import commonprefix
 from typing import Any
 
 from ..errors import InvalidArgumentError
-from ..structured.schema import schema_grammar
+from ..structured.limits import checked_schema
+from ..structured.schema import grammar_of_text
+from ..structured.schema_plan import SchemaPlan, plan_of_text
 from .call_format import CallFormat, Json, Members, write_members
+from .closing import closed_objects
 from .json_types import (
     JSON_TYPES,
+    ObjectForm,
     alternatives,
     items_schema,
     member_schema,
-    properties_of,
+    object_forms,
     types_allowed,
     values_of,
 )
@@ -30,7 +34,7 @@ from .json_types import (
 __all__ = ["CallGrammar", "call_grammar", "first_texts"]
 
 INTEGER, FRACTION, EXPONENT = (
-    "-?(0|[1-9][0-9]{0,17})",
+    "-?(0|[1-9][0-9]{0,18})",
     r"(\.[0-9]{1,16})?",
     "([eE][+-]?[0-9]{1,2})?",
 )
@@ -58,11 +62,14 @@ class CallGrammar:
         The fixed strings that precede JSON values.
     most_digits : int
         The maximum number of digits of a number in these values. The grammar does not enforce it.
+    plan : SchemaPlan or None
+        The choices in the arguments; None if they are not written as JSON.
     """
 
     lark: str
     json_after: tuple[str, ...]
     most_digits: int
+    plan: SchemaPlan | None
 
 
 def call_grammar(
@@ -87,17 +94,21 @@ def call_grammar(
         If llguidance does not support the schema, or if the format cannot write a required
         argument.
     """
-    made = schema_grammar(schema)  # its errors name the place in the schema
+    closed = closed_objects(checked_schema(schema))
+    made = grammar_of_text(closed)  # its errors name the place in the schema
+    plan = None
     rules = _Rules(format, made.schema, split)
     if isinstance(format.arguments, Json):
         compiled = json.loads(made.grammar)["grammars"][0]["json_schema"]
         arguments = rules.json(compiled, format.arguments)
         rules.json_after[before] = None
+        comma, colon = (",", ":") if format.arguments.compact else (", ", ": ")
+        plan = plan_of_text(closed, comma, colon, before, after)
     else:
         arguments = rules.object(format.arguments, made.schema)
     start = _row(rules.fixed(before), arguments, rules.fixed(after)) or EMPTY
     lines = [f"start: {start}", *(f"{name}: {body}" for name, body in rules.bodies.items())]
-    return CallGrammar("\n".join(lines) + "\n", tuple(rules.json_after), made.most_digits)
+    return CallGrammar("\n".join(lines) + "\n", tuple(rules.json_after), made.most_digits, plan)
 
 
 def first_texts(format: CallFormat, schema: Mapping[str, Any], after: str) -> list[str]:
@@ -109,15 +120,17 @@ def first_texts(format: CallFormat, schema: Mapping[str, Any], after: str) -> li
     members = format.arguments
     if isinstance(members, Json):
         return ["{"]
-    names, required = properties_of(schema, schema)
     texts: dict[str, None] = {}
-    for name in sorted(names, key=str.lower) if members.sort else names:
-        allowed = types_allowed(member_schema(schema, name, schema), schema)
-        for member in members.of_types(allowed).values():
-            texts[member.until_value(name)] = None
-        if name in required:
-            return list(texts)
-    return [*texts, after]
+    for form in object_forms(schema, schema):
+        for name in sorted(form.names, key=str.lower) if members.sort else form.names:
+            allowed = types_allowed(member_schema(schema, name, schema), schema)
+            for member in members.of_types(allowed).values():
+                texts[member.until_value(name)] = None
+            if name in form.required:
+                break
+        else:
+            texts[after] = None
+    return list(texts)
 
 
 class _Rules:
@@ -155,15 +168,25 @@ class _Rules:
 
     def object(self, members: Members, schema: Any) -> str:
         """Return the rule of an object's members; optional members may be left out."""
-        names, required = properties_of(schema, self._root)
-        if members.sort:
-            names = sorted(names, key=str.lower)
+        forms = object_forms(schema, self._root)
+        written = [self._form(members, schema, form) for form in forms]
+        return self._either(written)
+
+    def _either(self, rules: Sequence[str]) -> str:
+        """Return a rule that is any of the given ones."""
+        different = list(dict.fromkeys(rule or EMPTY for rule in rules))
+        if len(different) > 1:
+            return self._named(" | ".join(different))
+        return "" if different in ([], [EMPTY]) else different[0]
+
+    def _form(self, members: Members, schema: Any, form: ObjectForm) -> str:
+        names = sorted(form.names, key=str.lower) if members.sort else form.names
         written: list[tuple[str, bool]] = []
         for name in names:
             rule = self._member(members, name, member_schema(schema, name, self._root))
             if rule is not None:
-                written.append((rule, name in required))
-            elif name in required:
+                written.append((rule, name in form.required))
+            elif name in form.required:
                 raise InvalidArgumentError(
                     f"the model's format of tool calls cannot write the argument {name!r}: "
                     "make it optional, or give it another type"
@@ -318,13 +341,16 @@ class _Rules:
         if kind == "array":
             inner = self._python_value(items_schema(schema, 0, self._root))
             return _row('"["', self._list(schema, inner, '", "'), '"]"')
-        names, required = properties_of(schema, self._root)
-        pairs = []
-        for name in names:
+        forms = [self._python_form(schema, form) for form in object_forms(schema, self._root)]
+        return _row('"{"', self._either(forms), '"}"')
+
+    def _python_form(self, schema: Any, form: ObjectForm) -> str:
+        rules = []
+        for name in form.names:
             inner = self._python_value(member_schema(schema, name, self._root))
-            pairs.append((_row(_quoted(f"{name!r}: "), inner), name in required))
-        rules = [(self._named(pair), needed) for pair, needed in pairs]
-        return _row('"{"', self._in_order(rules, '", "'), '"}"')
+            pair = self._named(_row(_quoted(f"{name!r}: "), inner))
+            rules.append((pair, name in form.required))
+        return self._in_order(rules, '", "')
 
     def _python_value(self, schema: Any) -> str:
         name = ("python", json.dumps(schema, sort_keys=True))

@@ -19,7 +19,7 @@ from ..structured.json_text import JsonScanner
 from .call_format import CallFormat, Json, Member, Members
 from .call_reader import READERS
 from .held_text import n_held
-from .json_types import json_type, member_schema, properties_of, types_allowed
+from .json_types import json_type, member_schema, object_forms, types_allowed
 
 __all__ = ["CallPieces"]
 
@@ -155,7 +155,8 @@ def _starts(
 ) -> dict[str, list[tuple[str, str, Member]]]:
     """Return the fixed strings before values, with the names, types and formats of the values."""
     starts: dict[str, list[tuple[str, str, Member]]] = {}
-    for name in properties_of(schema, schema)[0]:
+    names = (name for form in object_forms(schema, schema) for name in form.names)
+    for name in dict.fromkeys(names):
         allowed = types_allowed(member_schema(schema, name, schema), schema)
         for kind, member in members.of_types(allowed).items():
             start = between + member.until_value(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ..errors import InvalidArgumentError
@@ -10,11 +11,12 @@ from ..structured.schema import reference_target
 
 __all__ = [
     "JSON_TYPES",
+    "ObjectForm",
     "alternatives",
     "items_schema",
     "json_type",
     "member_schema",
-    "properties_of",
+    "object_forms",
     "types_allowed",
     "values_of",
 ]
@@ -23,6 +25,9 @@ JSON_TYPES = ("object", "array", "null", "boolean", "number", "string")
 """All JSON types; integers are numbers."""
 
 MAX_DEPTH = 20  # levels of references and alternatives
+
+MOST_FORMS = 16
+"""The maximum number of alternatives of an object that are kept apart."""
 
 
 def json_type(value: Any) -> str:
@@ -108,15 +113,66 @@ def values_of(schema: Any, root: Any) -> list[Any] | None:
     return values
 
 
-def properties_of(schema: Any, root: Any) -> tuple[list[str], set[str]]:
-    """Return the names of an object's properties, and the names that every alternative requires."""
-    names: dict[str, None] = {}
-    required: set[str] | None = None
-    for each in alternatives(schema, root):
-        names |= dict.fromkeys(each.get("properties", ()))
-        needed = set(each.get("required", ()))
-        required = needed if required is None else required & needed
-    return list(names), required or set()
+@dataclass(frozen=True)
+class ObjectForm:
+    """The properties of an object in one of its alternatives.
+
+    Attributes
+    ----------
+    names : tuple of str
+        In the order of the schema.
+    required : frozenset of str
+    """
+
+    names: tuple[str, ...]
+    required: frozenset[str]
+
+    def and_(self, other: ObjectForm) -> ObjectForm:
+        """Return the form of an object that has both forms."""
+        names = dict.fromkeys((*self.names, *other.names))
+        return ObjectForm(tuple(names), self.required | other.required)
+
+
+def object_forms(schema: Any, root: Any) -> tuple[ObjectForm, ...]:
+    """Return the alternatives of an object; empty if no value of the schema is an object.
+
+    More than `MOST_FORMS` alternatives are joined to one, which requires what all of them require.
+    """
+    return _forms(schema, root, {})
+
+
+def _forms(
+    schema: Any, root: Any, known: dict[int, tuple[ObjectForm, ...]]
+) -> tuple[ObjectForm, ...]:
+    """Compute `object_forms`. `known` has the forms of other schemas, by their identity."""
+    if not isinstance(schema, Mapping):
+        return (ObjectForm((), frozenset()),)
+    if id(schema) not in known:
+        known[id(schema)] = ()  # a schema that refers to itself adds nothing
+        known[id(schema)] = _own_forms(schema, root, known)
+    return known[id(schema)]
+
+
+def _own_forms(
+    schema: Mapping[str, Any], root: Any, known: dict[int, tuple[ObjectForm, ...]]
+) -> tuple[ObjectForm, ...]:
+    kinds = schema.get("type", "object")
+    if "object" not in ([kinds] if isinstance(kinds, str) else kinds):
+        return ()
+    names, required = schema.get("properties", ()), schema.get("required", ())
+    forms = (ObjectForm(tuple(names), frozenset(required)),)
+    groups = [[each] for each in schema.get("allOf", ())]
+    groups += [schema[keyword] for keyword in ("anyOf", "oneOf") if keyword in schema]
+    if isinstance(schema.get("$ref"), str):
+        groups.append([reference_target(root, schema["$ref"])])
+    for group in groups:
+        others = [form for each in group for form in _forms(each, root, known)]
+        forms = tuple(dict.fromkeys(form.and_(other) for form in forms for other in others))
+        if len(forms) > MOST_FORMS:
+            names = dict.fromkeys(name for form in forms for name in form.names)
+            required = frozenset.intersection(*(form.required for form in forms))
+            forms = (ObjectForm(tuple(names), required),)
+    return forms
 
 
 def alternatives(

@@ -349,10 +349,9 @@ def tool_request(
                 f"variables must not contain {name!r}, which {method} sets itself"
             )
     with naming("tools"):
-        listed = read_tools(tools)
-        closed = tuple(map(_closed, listed))
+        listed = tuple(read_tools(tools))
     with naming("choice"):
-        offered, may_answer = _offered(choice, closed)
+        offered, may_answer = _offered(choice, listed)
     talk = _with_mappings(messages)
     extra = dict(variables or {})
     with naming("messages"):
@@ -376,9 +375,11 @@ def tool_request(
         vocabulary=session.token_texts(),
         words=shaped,
     )
-    for tool in offered:  # reject unsupported schemas before anything runs
+    for tool in listed:  # reject unsupported schemas before anything runs
         with naming("tools"), _named(tool):
-            call_grammar(format, tool.parameters, "", "", request.split)
+            checked_schema(tool.parameters)
+            if tool in offered:
+                call_grammar(format, tool.parameters, "", "", request.split)
     return replace(request, args=replace(args, prompt_tokens=_turn_start(request, tokens)))
 
 
@@ -449,21 +450,6 @@ def _described(tool: Mapping[str, Any]) -> dict[str, Any]:
     return {**tool, "function": {**function, "parameters": parameters}}
 
 
-def _closed(tool: Tool) -> Tool:
-    """Return a tool whose schema forbids properties that it does not name.
-
-    A schema without ``additionalProperties`` allows other properties. Tool definitions rarely
-    intend that, and small models would write properties without end.
-    """
-    with _named(tool):
-        text = checked_schema(tool.parameters)
-    # Each schema of an allOf describes the whole object, so none of them may forbid the others'
-    # properties.
-    if '"allOf"' in text:
-        return tool
-    return replace(tool, parameters=_without_others(tool.parameters))
-
-
 @contextmanager
 def _named(tool: Tool) -> Iterator[None]:
     """Name the tool in errors of its schema."""
@@ -471,25 +457,6 @@ def _named(tool: Tool) -> Iterator[None]:
         yield
     except InvalidArgumentError as error:
         raise InvalidArgumentError(f"the parameters of tool {tool.name!r}: {error}") from error
-
-
-def _without_others(schema: Any) -> Any:
-    if isinstance(schema, list):
-        return [_without_others(each) for each in schema]
-    if not isinstance(schema, Mapping):
-        return schema
-    closed = dict(schema)
-    for keyword in ("properties", "$defs", "definitions"):
-        if isinstance(closed.get(keyword), Mapping):
-            closed[keyword] = {
-                name: _without_others(each) for name, each in closed[keyword].items()
-            }
-    for keyword in ("anyOf", "items", "oneOf", "prefixItems"):
-        if keyword in closed:
-            closed[keyword] = _without_others(closed[keyword])
-    if "properties" in closed and not closed.keys() & {"patternProperties", "anyOf", "oneOf"}:
-        closed.setdefault("additionalProperties", False)
-    return closed
 
 
 def _offered(choice: Any, tools: tuple[Tool, ...]) -> tuple[tuple[Tool, ...], bool]:
@@ -532,7 +499,7 @@ def _grammar(request: ToolRequest, tool: Tool, before: str, after: str) -> Any:
     """Return token masks for a call's arguments and the fixed text around them."""
     made = call_grammar(request.format, tool.parameters, before, after, request.split)
     return request.session.guidance().lark(
-        made.lark, json_after=made.json_after, most_digits=made.most_digits
+        made.lark, json_after=made.json_after, most_digits=made.most_digits, plan=made.plan
     )
 
 
@@ -788,7 +755,7 @@ class ToolRun:
             return valid
 
         masks = _grammar(request, start.tool, before, near)
-        shape = Shape(None, lambda _: masks, value, None)
+        shape = Shape(lambda _: masks, value, None)
         args = replace(
             request.args, prompt_tokens=self._tokens, max_tokens=most, constraint=masks, stop=()
         )

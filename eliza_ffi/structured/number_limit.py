@@ -19,9 +19,9 @@ from .token_texts import TokenTexts
 
 __all__ = ["NumberLimit", "NumberTokens", "longest_number"]
 
-MOST_DIGITS = 18
-"""The maximum number of digits, so that an integer fits into 64 bits. The decimal point counts as a
-digit, so a number with a fraction has at most 17 digits."""
+MOST_DIGITS = 19
+"""The maximum number of digits: ids and times in nanoseconds have 19. The decimal point counts as a
+digit, so a number with a fraction has at most 18 digits."""
 
 MOST_EXPONENT_DIGITS = 2
 

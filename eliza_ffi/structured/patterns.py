@@ -10,10 +10,21 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["SplitPattern", "in_rust", "split_pattern"]
+__all__ = [
+    "TEXT_END",
+    "SplitPattern",
+    "byte_tokenizer",
+    "in_rust",
+    "matches_nothing_else",
+    "split_pattern",
+]
+
+TEXT_END = 256
+"""The end-of-text token. Tokens 0 to 255 are the bytes."""
 
 MOST_CONDITIONS = 16
 LONGEST_BEGINNING = 256
@@ -152,3 +163,41 @@ def _end_of_group(pattern: str) -> int | None:
 
 def _has_alternatives(pattern: str) -> bool:
     return any(token == "|" and depth <= 0 for _, token, depth in _depths(pattern))
+
+
+def matches_nothing_else(pattern: str, names: Iterable[str]) -> bool:
+    """Return whether a pattern in Rust's dialect matches none but these strings.
+
+    False if it cannot be told, as with a pattern that is not anchored at both ends.
+    """
+    from llguidance import LLMatcher
+
+    inside = pattern[1:-1]
+    is_anchored = pattern.startswith("^") and pattern.endswith("$") and not pattern.endswith("\\$")
+    if not is_anchored or split_pattern(pattern).conditions or _has_alternatives(inside):
+        return False
+    known = "|".join(map(re.escape, names))
+    rest = "T: " + " & ~".join(f"/{each.replace('/', chr(92) + '/')}/" for each in (inside, known))
+    grammar = LLMatcher.grammar_from_lark(f"start: T\n{rest}")
+    matcher = LLMatcher(byte_tokenizer(), grammar, log_level=0)
+    if matcher.is_error():
+        return False
+    mask = matcher.compute_bitmask()
+    return matcher.is_error() or not any(mask)
+
+
+@functools.cache
+def byte_tokenizer() -> Any:
+    """Return a tokenizer with one token for each byte."""
+    from llguidance import LLTokenizer, TokenizerWrapper
+
+    class Bytes:
+        tokens = (*(bytes([byte]) for byte in range(256)), b"<end>")
+        special_token_ids = (TEXT_END,)
+        bos_token_id = None
+        eos_token_id = TEXT_END
+
+        def __call__(self, text: bytes | str) -> list[int]:
+            return list(text.encode() if isinstance(text, str) else text)
+
+    return LLTokenizer(TokenizerWrapper(Bytes()), slices=[])

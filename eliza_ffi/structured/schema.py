@@ -14,13 +14,15 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 from urllib.parse import quote
 
 from ..errors import InvalidArgumentError
 from .limits import checked_schema, pointer_part
 from .number_limit import longest_number
-from .patterns import in_rust, split_pattern
+from .number_values import list_few_numbers, without_large_integers
+from .patterns import in_rust, matches_nothing_else, split_pattern
 
 __all__ = [
     "ANNOTATIONS",
@@ -38,6 +40,9 @@ COMPACT = {"whitespace_flexible": False, "item_separator": ",", "key_separator":
 
 MOST_STATES = 10**5
 """The maximum number of states for all ``multipleOf`` of a schema, which compile in a second."""
+
+MOST_FIELD_SETS = 64
+"""The maximum number of sets of fields that can satisfy a ``minProperties``."""
 
 MOST_TRIAL_BYTES = 2**22
 """The maximum size of all parts together that are compiled separately, for example to find the
@@ -134,10 +139,14 @@ def grammar_of_text(text: str) -> SchemaGrammar:
         raise InvalidArgumentError("unsupported JSON schema at #: false allows no value")
     if not isinstance(schema, dict):
         raise InvalidArgumentError(f"expected a JSON schema as an object, got {text:.80}")
-    most_digits, relaxed = longest_number(schema), _without_lowest_bounds(schema)
+    most_digits = longest_number(schema)
+    list_few_numbers(schema)
+    without_large_integers(schema)
+    relaxed = _without_lowest_bounds(schema)
     relaxed += without_large_multiples(schema)
     _limit_times(schema)
     _translate_patterns(schema)
+    _remove_known_patterns(schema)
     trial, trials, errors = _best(schema), _Trials(), set[str]()
     while trial.error:
         changed = None
@@ -349,6 +358,21 @@ def _translate_patterns(schema: dict[str, Any]) -> None:
             part["patternProperties"] = {in_rust(name): each for name, each in named.items()}
 
 
+def _remove_known_patterns(schema: dict[str, Any]) -> None:
+    """Remove patterns that only match declared names.
+
+    llguidance removes the declared names from a pattern, and fails later if nothing remains.
+    """
+    for _, part in list(_parts(schema)):
+        named, fields = part.get("patternProperties"), part.get("properties")
+        if isinstance(named, dict) and isinstance(fields, dict) and fields:
+            part["patternProperties"] = {
+                pattern: each
+                for pattern, each in named.items()
+                if not matches_nothing_else(pattern, fields)
+            }
+
+
 # ---- approximation -----------------------------------------------------------------------------
 
 
@@ -487,6 +511,24 @@ def _counts(part: Part, compiles: Compiles) -> Iterator[tuple[str, str]]:
     yield from ()
 
 
+def _least_fields(part: Part, compiles: Compiles) -> Iterator[tuple[str, str]]:
+    """Replace a least number of optional fields by alternatives that require different fields."""
+    fields, required = part.get("properties"), part.get("required", [])
+    if "minProperties" not in part or not isinstance(fields, dict):
+        return
+    optional = [name for name in fields if name not in required]
+    n_more = part.pop("minProperties") - len(required)
+    if n_more > len(optional) or math.comb(len(optional), max(n_more, 0)) > MOST_FIELD_SETS:
+        yield "minProperties", f"minProperties {_NOT_ENFORCED}"
+        return
+    kept = {name: part.pop(name) for name in ("$schema", *_DEFINITIONS) if name in part}
+    alternatives = [
+        {**part, "required": [*required, *more]} for more in combinations(optional, n_more)
+    ]
+    part.clear()
+    part.update(kept, anyOf=alternatives)
+
+
 def _references(part: Part, compiles: Compiles) -> Iterator[tuple[str, str]]:
     """Remove the keywords next to a reference."""
     if isinstance(part.get("$ref"), str):
@@ -510,6 +552,7 @@ _RULES: tuple[tuple[str, Rule], ...] = (
     ("Failed to generate regex for", _numbers),
     ("Value for 'multipleOf'", _numbers),
     ("Expected positive integer", _counts),
+    ("Unsatisfiable schema: minProperties", _least_fields),
     ("circular references with sibling keys", _references),
     ("Invalid URI reference", _reference_names),
 )

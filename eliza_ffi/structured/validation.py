@@ -20,7 +20,7 @@ from typing import Any
 from ..errors import InvalidArgumentError
 from .json_text import json_text, read_json
 from .meta_schema import checked_draft
-from .patterns import split_pattern
+from .patterns import TEXT_END, byte_tokenizer, split_pattern
 from .schema import COMPACT
 
 __all__ = ["schema_validator"]
@@ -29,9 +29,6 @@ MOST_REFERENCES = 50_000
 """The maximum number of ``$ref`` followed for one value.
 
 A few definitions that refer to each other several times can lead to millions of steps."""
-
-TEXT_END = 256
-"""The end-of-text token. Tokens 0 to 255 are the bytes."""
 
 _of_thread = threading.local()
 _REFERENCES = frozenset(("$dynamicRef", "$recursiveRef", "$ref"))
@@ -253,24 +250,7 @@ def _pattern_matcher(pattern: str) -> Any:
 
     schema = {"type": "string", "pattern": pattern}
     grammar = LLMatcher.grammar_from_json_schema(schema, COMPACT)  # type: ignore[arg-type]
-    matcher = LLMatcher(_byte_tokenizer(), grammar, log_level=0)
+    matcher = LLMatcher(byte_tokenizer(), grammar, log_level=0)
     if matcher.is_error():
         raise InvalidArgumentError(f"pattern {pattern!r:.200}: {matcher.get_error()}")
     return matcher
-
-
-@functools.cache
-def _byte_tokenizer() -> Any:
-    """Return a tokenizer with one token for each byte."""
-    from llguidance import LLTokenizer, TokenizerWrapper
-
-    class Bytes:
-        tokens = (*(bytes([byte]) for byte in range(256)), b"<end>")
-        special_token_ids = (TEXT_END,)
-        bos_token_id = None
-        eos_token_id = TEXT_END
-
-        def __call__(self, text: bytes | str) -> list[int]:
-            return list(text.encode() if isinstance(text, str) else text)
-
-    return LLTokenizer(TokenizerWrapper(Bytes()), slices=[])

@@ -1,0 +1,97 @@
+"""Numbers of a schema that llguidance would round, because it computes with 64-bit floats."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+__all__ = ["list_few_numbers", "without_large_integers"]
+
+LARGEST_INTEGER = 2**53
+"""Larger integers may be rounded as 64-bit floats."""
+
+MOST_LISTED = 64
+"""A range with at most this many numbers is listed."""
+
+_LIMITS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
+
+
+def list_few_numbers(schema: Any) -> None:
+    """Replace ranges of few numbers by lists of these numbers, in place.
+
+    Only ranges that a float could blur are replaced: those of integers above 2^53, and those of
+    multiples of a fraction.
+    """
+    for part in _parts(schema):
+        if part.keys() & {"enum", "const", "$ref"} or part.get("type") not in ("integer", "number"):
+            continue
+        limits = {name: part[name] for name in _LIMITS if name in part}
+        step = part.get("multipleOf", 1 if part["type"] == "integer" else None)
+        if step is None or not all(_is_number(each) for each in (*limits.values(), step)):
+            continue
+        is_large = any(abs(each) > LARGEST_INTEGER for each in limits.values())
+        is_fraction = Fraction(str(step)).denominator > 1
+        if (is_large or is_fraction) and (listed := _listed(limits, Fraction(str(step)))):
+            for name in (*limits, "multipleOf"):
+                part.pop(name, None)
+            part["enum"] = listed
+
+
+def _listed(limits: dict[str, Any], step: Fraction) -> list[int | float]:
+    """Return the multiples of a step inside the limits; empty if there are too many."""
+    exact = {name: Fraction(str(each)) / step for name, each in limits.items()}
+    least = [math.ceil(exact[name]) for name in ("minimum",) if name in exact]
+    least += [math.floor(exact[name]) + 1 for name in ("exclusiveMinimum",) if name in exact]
+    most = [math.floor(exact[name]) for name in ("maximum",) if name in exact]
+    most += [math.ceil(exact[name]) - 1 for name in ("exclusiveMaximum",) if name in exact]
+    if not least or not most or min(most) - max(least) >= MOST_LISTED:
+        return []
+    return [_number(n * step) for n in range(max(least), min(most) + 1)]
+
+
+def _number(value: Fraction) -> int | float:
+    if value.denominator == 1:
+        return value.numerator
+    return float(Decimal(value.numerator) / Decimal(value.denominator))
+
+
+def without_large_integers(schema: Any) -> None:
+    """Allow any integer where ``enum`` or ``const`` has one that would be rounded, in place."""
+    for part in _parts(schema):
+        values = part.get("enum", [part["const"]] if "const" in part else [])
+        others = [each for each in values if not _is_large(each)]
+        if len(others) == len(values):
+            continue
+        for name in ("enum", "const"):
+            part.pop(name, None)
+        if others:
+            part["anyOf"] = [{"enum": others}, {"type": "integer"}]
+        else:
+            part["type"] = "integer"
+
+
+def _is_large(value: Any) -> bool:
+    return isinstance(value, int) and abs(value) > LARGEST_INTEGER
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _parts(schema: Any) -> Iterator[dict[str, Any]]:
+    """Yield all objects of a schema, except the data in it."""
+    pending = [schema]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, list):
+            pending += part
+        elif isinstance(part, dict):
+            yield part
+            pending += [
+                each
+                for name, each in part.items()
+                if name not in ("const", "default", "enum", "examples", "required")
+            ]
