@@ -34,14 +34,14 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from stage import ACTIONS, CHAT, N_SLOTS
+from faults.operations import OPERATIONS
+from stage import ACTIONS, CHAT, Stage
 
-from eliza_ffi import Gbnf, Sampling, Speculation
-from eliza_ffi.chat.prompt import Prompt
+from eliza_ffi import Gbnf
 from eliza_ffi.elizaos import SyncStreamingRunner, generate_args
 from eliza_ffi.errors import GenerationCancelled, InvalidArgumentError
+from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
-from eliza_ffi.structured import Skeleton, SkeletonSpan
 
 N_THREADS = 6
 N_WAYS = 12
@@ -58,16 +58,11 @@ PROMPTS = [
     *(f"message: {said}\naction: " for said in ("hello", "stop it", "haha", "could you look?")),
     *(f"message: number {number}\naction: " for number in range(20)),
 ]
-GRAMMARS = ('root ::= [a-z ]{1,9} "."', 'root ::= "yes" | "no"', "root ::= [0-9]+")
-SKELETON = Skeleton(
-    (
-        SkeletonSpan("literal", value='{"action":'),
-        SkeletonSpan("enum", "action", enum_values=("REPLY", "IGNORE")),
-        SkeletonSpan("literal", value=',"text":"'),
-        SkeletonSpan("free-string", "text"),
-        SkeletonSpan("literal", value='"}'),
-    )
-)
+LEFT_OUT = ("load", "close", "set options", "masks", "save", "restore")
+"""Parts of the names of operations that change the model for the other threads, or need a stream
+outside of the model's queue."""
+
+USES = [each for each in OPERATIONS if not any(word in each.name for word in LEFT_OUT)]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -206,7 +201,8 @@ class Soak:
     """
 
     def __init__(self, folder: Path, seed: int) -> None:
-        self.model = Model(n_slots=N_SLOTS, n_ctx=2048, n_threads=1, seed=seed)
+        self._stage = Stage(Library(), folder, n_ctx=2048, seed=seed)
+        self.model = self._stage.model
         self._runner = SyncStreamingRunner(self.model.binding, self.model.session.ctx)
         self.done: Counter[str] = Counter()
         self.problems: list[str] = []
@@ -222,6 +218,10 @@ class Soak:
     def run(self, n_choices: int, seconds: float = float("inf")) -> tuple[Held, Held]:
         """Run until `n_choices` are made; return measurements after a tenth and at the end."""
         draw = random.Random(self._seed)
+        for each in USES:
+            each.run(self._stage)
+        for number in range(200):  # fills the cache of label sets
+            self.model.choose(PROMPTS[0], [f"a{number}", f"b{number}"])
         for activity in (activity for _, activity in ACTIVITIES.values()):
             # Allocate everything that is allocated once, even if the first tenth is short.
             for _ in range(N_WAYS):
@@ -311,48 +311,27 @@ class Soak:
         return 1
 
     def choose_otherwise(self, draw: random.Random) -> int:
-        """Choose with prepared, sampled, best-of-all, any-tokenization or new labels."""
+        """Choose with prepared, sampled or new labels."""
         model, prompt = self.model, draw.choice(PROMPTS)
         new = [f"n{draw.getrandbits(30)}" for _ in range(20)]
         ways: list[Callable[[], object]] = [
             lambda: model.choose(prompt, self._labels),
             lambda: model.choose(prompt, ACTIONS, mode="sample", temperature=1.5),
-            lambda: model.choose(prompt, ACTIONS, mode="best", probabilities=True),
-            lambda: model.choose(prompt, ACTIONS, tokenization="any", heal_prompt=True),
             lambda: model.choose(prompt, new),
         ]
         draw.choice(ways)()
         return 1
+
+    def use(self, draw: random.Random) -> int:
+        """Use the model in another way, such as a decision, a grammar, or an embedding."""
+        draw.choice(USES).run(self._stage)
+        return 0
 
     def choose_many(self, draw: random.Random) -> int:
         """Choose for several prompts."""
         prompts = draw.choices(PROMPTS, k=6)
         self.model.choose_many(prompts, ACTIONS)
         return len(prompts)
-
-    def generate(self, draw: random.Random) -> int:
-        """Generate text: greedy, sampled, with speculation, or with log-probabilities."""
-        model = self.model
-        sampling = Sampling(temperature=0.9, top_k=20, min_p=0.05, dry_multiplier=0.3)
-        guesses = Speculation(max_tokens=4)
-        ways: list[Callable[[], object]] = [
-            lambda: model.generate(CHAT, 8),
-            lambda: model.generate(CHAT, 8, sampling=sampling),
-            lambda: model.generate("one two one two one two", 8, speculation=guesses),
-            lambda: model.generate(CHAT, 8, logprobs=2, stop=["Eliza"]),
-        ]
-        draw.choice(ways)()
-        return 0
-
-    def generate_by_grammar(self, draw: random.Random) -> int:
-        """Generate text under a grammar."""
-        self.model.generate(CHAT, 8, shape=Gbnf(draw.choice(GRAMMARS)))
-        return 0
-
-    def fill(self, draw: random.Random) -> int:
-        """Fill a structured answer."""
-        self.model.fill(draw.choice(PROMPTS), SKELETON, max_tokens=16, on_limit="close")
-        return 0
 
     def cancel(self, draw: random.Random) -> int:
         """Cancel a generation from another thread at a random moment."""
@@ -383,12 +362,6 @@ class Soak:
         self.model.restore(path)
         return 0
 
-    def embed(self, draw: random.Random) -> int:
-        """Compute an embedding and an end-of-turn probability."""
-        self.model.embed(draw.choice(PROMPTS))
-        self.model.end_of_turn(Prompt.format("{said}", said="how are"), "<|im_end|>")
-        return 0
-
     def fail(self, draw: random.Random) -> int:
         """Call a method with invalid arguments, which it must reject."""
         wrong: list[Callable[[], object]] = [
@@ -407,15 +380,12 @@ class Soak:
 
 ACTIVITIES: dict[str, tuple[float, Callable[[Soak, random.Random], int]]] = {
     "choices": (60, Soak.choose),
-    "choices in other ways": (10, Soak.choose_otherwise),
+    "choices in other ways": (5, Soak.choose_otherwise),
+    "other uses": (15, Soak.use),
     "batches of choices": (2, Soak.choose_many),
-    "texts": (4, Soak.generate),
-    "texts with a grammar": (4, Soak.generate_by_grammar),
-    "answers": (2, Soak.fill),
     "cancelled": (5, Soak.cancel),
     "given up": (3, Soak.give_up),
     "saved and restored": (3, Soak.save),
-    "embedded": (2, Soak.embed),
     "refused": (3, Soak.fail),
 }
 """The threads' activities, each with its approximate frequency in percent."""
