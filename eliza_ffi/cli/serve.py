@@ -149,8 +149,9 @@ def add_set_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--questions",
         action="append",
-        metavar="FILE",
-        help="read the questions from FILE (repeat for more)",
+        metavar="PATH",
+        help="read the questions from a file, or from the .json and .toml files of a folder, in "
+        "which NAME.calibration.json is the calibration of NAME (repeat for more)",
     )
     group.add_argument(
         "--calibration",
@@ -270,8 +271,9 @@ def _sets(
     arguments: argparse.Namespace, asking: Mapping[str, Any], prior_files: Sequence[str]
 ) -> dict[str, QuestionSet]:
     """Return the named sets of questions."""
-    questions = _by_name(arguments.questions, read_question_file)
-    calibrations = _by_name(arguments.calibration, read_calibration)
+    files, found = _files_in(arguments.questions or ())
+    questions = _by_name(files, read_question_file)
+    calibrations = _by_name([*(arguments.calibration or ()), *found], read_calibration)
     priors = _by_name(prior_files, read_calibration)
     both = calibrations.keys() & priors.keys()
     if both:
@@ -302,10 +304,24 @@ def _sets(
     return sets
 
 
-def _by_name(paths: Sequence[str] | None, read: Callable[[Path], T]) -> dict[str, T]:
+def _files_in(paths: Sequence[str]) -> tuple[list[str | Path], list[Path]]:
+    """Return the files of questions, and the calibrations in folders."""
+    files: list[str | Path] = [path for path in paths if not Path(path).is_dir()]
+    calibrations: list[Path] = []
+    for folder in (Path(path) for path in paths if Path(path).is_dir()):
+        inside = sorted(each for each in folder.iterdir() if each.suffix in (".json", ".toml"))
+        fitted = [each for each in inside if each.name.endswith(".calibration.json")]
+        if not inside:
+            raise UsageError(f"{folder} contains no .json or .toml file")
+        files += (each for each in inside if each not in fitted)
+        calibrations += fitted
+    return files, calibrations
+
+
+def _by_name(paths: Sequence[str | Path], read: Callable[[Path], T]) -> dict[str, T]:
     """Read files, and map the names of their sets to their contents."""
     found: dict[str, T] = {}
-    for path in map(Path, paths or ()):
+    for path in map(Path, paths):
         name = path.name.partition(".")[0]
         if not name:
             raise UsageError(f"{path}: the name of a set is that of its file up to the first dot")

@@ -19,7 +19,7 @@ from ..terminal import counted
 from .admission import Admission
 from .chat import CHAT
 from .completions import COMPLETIONS
-from .decisions import DECISIONS, SYSTEMONE
+from .decisions import BATCH, DECISIONS, SYSTEMONE
 from .document import openapi_document
 from .embeddings import EMBEDDINGS
 from .endpoint import EndpointApp, Serving
@@ -32,7 +32,7 @@ from .settings import ServeSettings
 
 __all__ = ["ENDPOINTS", "admission_for", "make_app"]
 
-ENDPOINTS = (CHAT, RESPONSES, COMPLETIONS, EMBEDDINGS, DECISIONS, SYSTEMONE)
+ENDPOINTS = (CHAT, RESPONSES, COMPLETIONS, EMBEDDINGS, DECISIONS, BATCH, SYSTEMONE)
 """The endpoints with a body."""
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncGenerator, Callable
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
@@ -18,14 +19,15 @@ from typing_extensions import NotRequired, TypedDict
 from ..decisions.answers import Decision, decisions_answer, name_of, systemone_answer
 from ..decisions.prompts import as_one_input, input_text
 from ..decisions.questions import MAX_OPTIONS
-from ..errors import InvalidArgumentError
-from .endpoint import Endpoint, Running
+from ..errors import ElizaError, InvalidArgumentError
+from .endpoint import Endpoint, Running, refusal_for
 from .fields import BY_TYPE, Body, NoEffect, StringOrArray, by_kind
 from .questions import Questions, SystemoneQuestions, read_questions, without_default
 from .refusals import SYSTEMONE_PATH, Refusal, unfit
 from .settings import QuestionSet, ServeSettings
 
 __all__ = [
+    "BATCH",
     "DECISIONS",
     "EXTRAS",
     "SYSTEMONE",
@@ -75,6 +77,10 @@ _ABOUT = (
 _LABELS = "Every label of a question of the type `labels` counts as a question."
 
 _NONE: Any = None  # not a value of the field: null is an error
+
+
+MAX_INPUTS = 1000
+"""The maximum number of inputs in a batch."""
 
 
 class _Asking(Body):
@@ -165,17 +171,27 @@ Items: TypeAlias = Annotated[
 ]
 
 
-class DecisionsRequest(_Asking):
-    input: Annotated[
-        StringOrArray[str, Items],
-        _read_input(400),  # OpenAI's status for unsupported input
-        Field(description="a string, or messages, calls and their outputs; only text is supported"),
-    ]
+Input: TypeAlias = Annotated[
+    StringOrArray[str, Items],
+    _read_input(400),  # OpenAI's status for unsupported input
+    Field(description="a string, or messages, calls and their outputs; only text is supported"),
+]
+
+
+class _DecisionsAsking(_Asking):
     questions: Annotated[
         Questions,
         Field(description=f"{_ABOUT} {_LABELS}", json_schema_extra=without_default),
         WrapValidator(read_questions),
     ] = _NONE
+
+
+class BatchRequest(_DecisionsAsking):
+    inputs: Annotated[list[Input], Field(min_length=1, max_length=MAX_INPUTS)]
+
+
+class DecisionsRequest(_DecisionsAsking):
+    input: Input
     prompt_cache_key: NoEffect
     prompt_cache_options: NoEffect
     safety_identifier: NoEffect
@@ -344,10 +360,44 @@ class SystemoneResponse(_Decided):
 
 
 async def _decisions(request: DecisionsRequest, running: Running) -> dict[str, Any]:
-    decision, more = await _decide(request, request.input, running)
+    return await _answered(request, request.input, running)
+
+
+async def _answered(request: _DecisionsAsking, given: Any, running: Running) -> dict[str, Any]:
+    decision, more = await _decide(request, given, running)
     answers = [decisions_answer(answer) for answer in decision.answers]
     counts = token_usage(decision.usage.input_tokens, decision.usage.cached_tokens)
     return {"answers": answers, "usage": counts, **more}
+
+
+async def _batch(request: BatchRequest, running: Running) -> AsyncGenerator[dict[str, Any], None]:
+    """Answer the questions about each input; yield the answers as they are ready."""
+    _asked_set(request, running.settings)  # an error has its own status before the first line
+    return _each(request, running)
+
+
+async def _each(request: BatchRequest, running: Running) -> AsyncGenerator[dict[str, Any], None]:
+    # One more decision than the model runs at the same time: its prompt is prepared meanwhile.
+    places = asyncio.Semaphore(running.model.session.decisions_at_once(None) + 1)
+
+    async def answered(index: int, given: Any) -> dict[str, Any]:
+        async with places:
+            try:
+                return {"index": index, **await _answered(request, given, running)}
+            except ElizaError as error:
+                refusal = refusal_for(error, running)
+                if refusal is None:
+                    raise
+                return {"index": index, **refusal.body()}
+
+    tasks = [asyncio.ensure_future(answered(*each)) for each in enumerate(request.inputs)]
+    try:
+        for ready in asyncio.as_completed(tasks):
+            yield await ready
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def _systemone(request: SystemoneRequest, running: Running) -> dict[str, Any]:
@@ -367,7 +417,7 @@ async def _systemone(request: SystemoneRequest, running: Running) -> dict[str, A
 
 
 async def _decide(
-    request: DecisionsRequest | SystemoneRequest, given: Any, running: Running
+    request: _DecisionsAsking | SystemoneRequest, given: Any, running: Running
 ) -> tuple[Decision, dict[str, Any]]:
     """Answer the questions of a request; return also the other fields of the response."""
     include = request.include or ()
@@ -396,7 +446,7 @@ async def _decide(
 
 
 def _asked_set(
-    request: DecisionsRequest | SystemoneRequest, settings: ServeSettings
+    request: _DecisionsAsking | SystemoneRequest, settings: ServeSettings
 ) -> QuestionSet:
     """Return the questions of a request, or the set that it names."""
     known = settings.sets.get(request.model or "")
@@ -435,6 +485,18 @@ DECISIONS = Endpoint(
     decides=True,
 )
 """OpenAI's format, extended by questions of the type `labels`."""
+
+BATCH = Endpoint(
+    "/v1/decisions/batch",
+    BatchRequest,
+    _batch,
+    DecisionsResponse,
+    summary="Answer questions about many inputs; each line has the answers about one",
+    input_name="inputs",
+    decides=True,
+    lines=True,
+)
+"""The format of `DECISIONS`, for many inputs."""
 
 SYSTEMONE = Endpoint(
     SYSTEMONE_PATH,

@@ -134,6 +134,8 @@ def openapi_document(endpoints: Sequence[Endpoint[Any]]) -> str:
 
 def _post(endpoint: Endpoint[Any], request: Any, response: Any) -> dict[str, Any]:
     content: dict[str, Any] = {"application/json": {"schema": response}}
+    if endpoint.lines:
+        content = {"application/jsonl": {"schema": {"type": "string"}}}
     if "stream" in endpoint.kind.model_fields:
         content["text/event-stream"] = {"schema": {"type": "string"}}
     return {

@@ -1,4 +1,4 @@
-"""Endpoints that answer JSON requests: at once, or with a stream of server-sent events."""
+"""Endpoints that answer JSON requests: at once, or with a stream of events or lines."""
 
 from __future__ import annotations
 
@@ -36,7 +36,15 @@ from .patience import Deadline, while_wanted
 from .refusals import FAILED, Refusal, unfit
 from .settings import ServeSettings
 
-__all__ = ["Answer", "Endpoint", "EndpointApp", "Running", "Serving", "context_full"]
+__all__ = [
+    "Answer",
+    "Endpoint",
+    "EndpointApp",
+    "Running",
+    "Serving",
+    "context_full",
+    "refusal_for",
+]
 
 B = TypeVar("B", bound=Body)
 
@@ -141,6 +149,8 @@ class Endpoint(Generic[B]):
         Whether each event of a stream is named after its field ``type`` and numbered, as in
         ``/v1/responses``. Otherwise the stream ends with ``[DONE]``, as in
         ``/v1/chat/completions``.
+    lines : bool
+        Whether a stream consists of JSON Lines, not of server-sent events.
     """
 
     path: str
@@ -152,6 +162,7 @@ class Endpoint(Generic[B]):
     decides: bool = False
     embeds: bool = False
     named_events: bool = False
+    lines: bool = False
 
 
 class EndpointApp:
@@ -167,7 +178,7 @@ class EndpointApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         deadline = Deadline(self._serving.settings.deadline)
-        sender = _Sender(scope, receive, send, self._endpoint.named_events)
+        sender = _Sender(scope, receive, send, self._endpoint)
         try:
             if not (self._serving.generates or self._endpoint.embeds):
                 message = "the model cannot generate text; use /v1/embeddings"
@@ -209,7 +220,7 @@ class EndpointApp:
                     await send.stream(answer)
                     return
             except ElizaError as error:
-                refusal = _refusal(error, running)
+                refusal = refusal_for(error, running)
                 if refusal is None:
                     raise
                 raise refusal from error
@@ -231,7 +242,7 @@ def _ignored(request: Body) -> dict[str, str]:
     return {"x-ignored-fields": names} if names else {}
 
 
-def _refusal(error: ElizaError, running: Running) -> Refusal | None:
+def refusal_for(error: ElizaError, running: Running) -> Refusal | None:
     """Return the response for an error; None = it is a failure of the server."""
     deadline, input_name = running.deadline, running.input_name
     if isinstance(error, ContextFullError):
@@ -269,9 +280,9 @@ class _Sender:
         Whether a stream has begun, so that no status can be sent any more.
     """
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, named_events: bool) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, endpoint: Endpoint[Any]) -> None:
         self._scope, self._receive, self._send = scope, receive, send
-        self._named_events = named_events
+        self._named_events, self._lines = endpoint.named_events, endpoint.lines
         self._n_sent = 0
         self._beginning = asyncio.Lock()
         self._last_time = time.monotonic()
@@ -297,7 +308,7 @@ class _Sender:
                 commenting.exception()  # retrieved, so that asyncio does not log it
 
     async def _comment(self, streams: Callable[[], Awaitable[bool]]) -> None:
-        while True:
+        while not self._lines:  # JSON Lines have no comments
             due = self._last_time + COMMENT_SECONDS - time.monotonic()
             if due > 0:
                 await asyncio.sleep(due)
@@ -324,7 +335,8 @@ class _Sender:
                 await self._event(event)
             async for event in events:
                 await self._event(event)
-        await self._part(b"" if self._named_events else b"data: [DONE]\n\n", is_last=True)
+        has_done = not (self._named_events or self._lines)
+        await self._part(b"data: [DONE]\n\n" if has_done else b"", is_last=True)
 
     async def end_with(self, error: Exception) -> None:
         """End a stream with an event for an error."""
@@ -339,13 +351,16 @@ class _Sender:
         async with self._beginning:
             if not self.has_begun:
                 self.has_begun = True
-                headers = [(b"content-type", b"text/event-stream; charset=utf-8")]
+                kind = b"application/jsonl" if self._lines else b"text/event-stream; charset=utf-8"
+                headers = [(b"content-type", kind)]
                 start = {"type": "http.response.start", "status": 200, "headers": headers}
                 await self._send(start)
 
     async def _event(self, event: dict[str, Any]) -> None:
-        """Send an event in the form of server-sent events."""
-        if self._named_events:
+        """Send an event as a server-sent event, or as a line."""
+        if self._lines:
+            part = to_json(event) + b"\n"
+        elif self._named_events:
             name = f"event: {event['type']}\n".encode()
             part = name + b"data: " + to_json({**event, "sequence_number": self._n_sent}) + b"\n\n"
         else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -208,6 +209,23 @@ def test_wrong_files_are_named_at_the_start(folder: Path, tiny_model: Model) -> 
     assert "the set of questions 'tickets': the calibration is for another question" in message(
         "--questions", str(same / "tickets.json"), "--calibration", tickets
     )
+
+
+def test_a_folder_has_the_questions_and_calibrations_of_several_sets(
+    folder: Path, tmp_path: Path
+) -> None:
+    for name in ("others.json", "tickets.calibration.json"):
+        shutil.copy(folder / name, tmp_path)
+    (tmp_path / "notes.txt").write_text("not a set", encoding="utf-8")
+    with served("--questions", str(tmp_path)) as running:
+        listed = httpx.get(f"{running.url}/v1/models").json()["data"]
+        assert [each["id"] for each in listed][1:] == ["others", "tickets"]
+        body = {"model": "tickets", "inputs": BILLING}
+        text = httpx.post(f"{running.url}/v1/decisions/batch", json=body, timeout=60).text
+    lines = [json.loads(line) for line in text.splitlines()]
+    assert sorted(line["index"] for line in lines) == list(range(len(BILLING)))
+    assert all(line["calibrated"] and line["model"] == "tickets" for line in lines)
+    assert all("certified" in line["answers"][0] for line in lines)
 
 
 def test_a_calibration_has_its_questions(folder: Path) -> None:

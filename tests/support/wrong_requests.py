@@ -41,6 +41,11 @@ RIGHT: dict[str, dict[str, Any]] = {
         ],
         "include": ["timings", "option_mass", "prompts"],
     },
+    "/v1/decisions/batch": {
+        "inputs": ["Hello.", [{"role": "user", "content": "Hello."}]],
+        "questions": {"so": {"type": "predicate", "instructions": "So?"}},
+        "include": ["option_mass"],
+    },
     "/v1/systemone": {
         "model": "any",
         "state": {"a": [1, {"b": None}]},
