@@ -58,7 +58,7 @@ from .calibration import (
     prompt_name,
     wording_hash,
 )
-from .heads import LEAST_PER_CLASS, HeadFit, candidate_layers, fit_head, folds_of
+from .heads import HeadFit, candidate_layers, fit_head, folds_of
 from .thresholds import certify, conformal, inner_fraction
 
 if TYPE_CHECKING:
@@ -106,9 +106,9 @@ def calibrate(
         whose NLL is at most one standard error above the lowest, and not above that of
         ``"frequencies"``. Cross-validation uses 5 folds, or one for each example if there are
         fewer. All folds have about the same proportions of right answers, and the folds are the
-        same in every run. ``"auto"`` tries ``"head"`` if each option has at least
-        5 examples, and the library can return hidden states. Otherwise it tries
-        ``"unconditional"``, which needs whole rows of logits. A decision model has neither.
+        same in every run. ``"auto"`` tries ``"head"`` if each option has an example, and the
+        library can return hidden states. Otherwise it tries ``"unconditional"``, which needs whole
+        rows of logits. A decision model has neither.
     rule
         The scoring rule. The method ``"unconditional"`` ignores it.
     strength
@@ -243,7 +243,7 @@ def fit(
         shots = tuple((shot.text, shot.option) for shot in how.shots_of(question))
         used, held_out = _split(len(targets), risk is not None)
         tried = tried_for[place]
-        if "head" in tried and _counts(targets[used], scored.n_options).min() < LEAST_PER_CLASS:
+        if "head" in tried and not _counts(targets[used], scored.n_options).all():
             if method == "head":
                 _check_each_option(question, name, targets[used], is_half=risk is not None)
             tried = tuple(each for each in tried if each != "head")
@@ -480,7 +480,7 @@ def _wanted_hidden(
         layers = tuple(candidate_layers(model.session.hidden_shape[0]))
         return WantedHidden((layers,) * len(named))
     has_enough = [
-        _counts(targets[:, place], option_count(question)).min() >= LEAST_PER_CLASS
+        bool(_counts(targets[:, place], option_count(question)).all())
         for place, (_, question) in enumerate(named)
     ]
     found = _layers_for(model, how) if any(has_enough) else ()
@@ -521,13 +521,13 @@ def _counts(targets: NDArray[np.intp], n_options: int) -> NDArray[np.intp]:
 def _check_each_option(
     question: AskedQuestion, name: str, targets: NDArray[np.intp], is_half: bool = False
 ) -> None:
-    """Raise InvalidArgumentError if there are too few examples of an option for a head."""
+    """Raise InvalidArgumentError if there is no example of an option for a head."""
     options = option_names(question)
     counts = _counts(targets, len(options))
-    if counts.min() < LEAST_PER_CLASS:
+    if not counts.all():
         raise InvalidArgumentError(
-            f"the method head needs at least {LEAST_PER_CLASS} examples of each option of "
-            f"{name!r}, got {counts.min()} of {options[counts.argmin()]!r}"
+            f"the method head needs an example of each option of {name!r}, got none of "
+            f"{options[counts.argmin()]!r}"
             + (" in the half that is not for the risk" if is_half else "")
         )
 

@@ -45,7 +45,7 @@ from ...errors import InvalidArgumentError
 from ..examples import UNTOLD
 from ..scoring import fit_temperature, log_softmax
 
-__all__ = ["LEAST_PER_CLASS", "Head", "HeadFit", "Kind", "candidate_layers", "fit_head", "folds_of"]
+__all__ = ["Head", "HeadFit", "Kind", "candidate_layers", "fit_head", "folds_of"]
 
 Kind = Literal["ridge", "lda"]
 Array = NDArray[np.float64]
@@ -54,9 +54,6 @@ _Linear: TypeAlias = "tuple[Array, Array]"  # weights and biases
 
 MOST_FOLDS = 5
 """The number of folds of cross-validation."""
-
-LEAST_PER_CLASS = MOST_FOLDS
-"""The minimum number of examples of each option: one for each fold."""
 
 MOST_LAYERS = 8
 """The maximum number of layers, without the final norm's output."""
@@ -180,17 +177,16 @@ def fit_head(rows: ArrayLike, targets: ArrayLike, layers: Sequence[int], n_optio
     Raises
     ------
     InvalidArgumentError
-        If a value is not finite, or an option has fewer than :data:`LEAST_PER_CLASS` examples.
+        If a value is not finite, or an option has no example: the head would never select it.
     """
     states = np.asarray(rows, dtype=np.float32)
     right = np.asarray(targets, dtype=np.intp)
     if not np.isfinite(states).all():
         raise InvalidArgumentError("rows: expected finite hidden states, got others")
     counts = np.bincount(right, minlength=n_options)
-    if counts.min() < LEAST_PER_CLASS:
+    if not counts.all():
         raise InvalidArgumentError(
-            f"targets: expected at least {LEAST_PER_CLASS} examples of each option, got "
-            f"{counts.min()} of option {counts.argmin()}"
+            f"targets: expected an example of each option, got none of option {counts.argmin()}"
         )
     scores = [_cross_validated(each, right, n_options) for each in states]
     every = np.full(len(right), True)
@@ -373,7 +369,7 @@ def _fit_lda(design: _Design, member: Array) -> _Linear:
     """
     x, (n, n_embd) = design.x, design.x.shape
     counts = member.sum(axis=0)
-    means = x.T @ (member / counts)
+    means = x.T @ (member / np.maximum(counts, 1))  # a fold may lack a rare option
     z = x - member @ means.T
     within = z @ z.T if design.is_wide else z.T @ z
     m = max(float(np.trace(within)) / (n * n_embd), 1e-12)
@@ -388,7 +384,7 @@ def _fit_lda(design: _Design, member: Array) -> _Linear:
     else:
         c = n * d * m / (1 - d)
         weights = (means - z.T @ np.linalg.solve(within + c * np.eye(n), z @ means)) / (d * m)
-    bias = np.log(counts / n) - 0.5 * (means * weights).sum(axis=0)
+    bias = np.log((counts + 1) / (n + len(counts))) - 0.5 * (means * weights).sum(axis=0)
     return weights, bias
 
 
