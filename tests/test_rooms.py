@@ -128,16 +128,6 @@ def test_code_for_older_libraries_is_reached_through_the_dialect_only() -> None:
     ]
 
 
-def test_class_names_are_unique() -> None:
-    files_of: dict[str, list[str]] = {}
-    for file in sorted(PACKAGE.rglob("*.py")):
-        for node in ast.parse(file.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ClassDef):
-                files_of.setdefault(node.name, []).append(str(file.relative_to(PACKAGE)))
-    repeated = {name: files for name, files in files_of.items() if len(files) > 1}
-    assert repeated == {}
-
-
 def native_place(file: str) -> tuple[int, int] | None:
     """Return the place of a native file in the order of layers and rooms; None if it is free."""
     layer, *rest = file.split("/")
@@ -160,10 +150,3 @@ def test_native_files_include_only_lower_layers_and_rooms() -> None:
             if here is not None and place is not None and place < here
         ]
     assert not upward
-
-
-def test_the_native_orders_are_those_of_contributing() -> None:
-    text = (NATIVE.parent.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    assert "`" + " → ".join(LAYERS) + "`" in text
-    table = text.partition("### The engine")[2].partition("### The package")[0]
-    assert re.findall(r"^\| `(\w+)/` \|", table, re.MULTILINE) == list(ENGINE_ROOMS[1:])
