@@ -247,7 +247,8 @@ def _questions_in(cell: Any) -> tuple[Question, ...]:
     """Return the questions in a cell: JSON, or lists and structs."""
     if cell is None:
         raise InvalidArgumentError("no questions")
-    return as_questions(_without_none(json_value(read_json(cell, "questions"))))
+    given = json_value(read_json(cell, "questions"))
+    return as_questions(given if isinstance(cell, str) else _without_none(given))
 
 
 def _without_none(value: Any) -> Any:

@@ -129,9 +129,12 @@ def test_input_columns_named_like_answers_get_a_prefix(library: object) -> None:
     assert found.column("review").to_pylist() == [True, None, None, True, None]
 
 
+WHICH = {"type": "choice", "instructions": "Which?"}
+
+
 def test_each_row_can_have_its_own_questions(alone: Model) -> None:
     own = [
-        json.dumps({"team": {"type": "choice", "instructions": "Which?", "choices": ["a", "b"]}}),
+        json.dumps({"team": {**WHICH, "choices": {"a": None, "b": None}}}),
         json.dumps({"type": "predicate", "instructions": "Is it?"}),
         None,
         json.dumps(
