@@ -9,6 +9,7 @@ with.
     $ python -m bench.answers                                         # everything, hours
     $ python -m bench.answers --data trec spam --rows 50 --no-peers   # a first impression
     $ python -m bench.answers --labels 0 60 150 300 --seeds 5         # what labels bring
+    $ python -m bench.answers --data trec-12 --rows 1000 --threads 1  # the speed of a table
     $ python -m bench.answers --render --docs docs/explanation/accuracy.md
 
 Requires the ``bench`` extra. Models and data are downloaded by `scripts/fetch_real_models.py`.
@@ -36,7 +37,7 @@ from .peers import PEERS, peers_used
 from .report import details, markdown, plot
 
 MODELS = ("smollm2", "gemma3-270m")
-DATA = [name for name in SOURCES if name != "trec-50"]
+DATA = [name for name in SOURCES if name not in ("trec-12", "trec-50")]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

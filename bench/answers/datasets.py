@@ -12,7 +12,7 @@ import json
 import random
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
@@ -141,11 +141,13 @@ def _spread(rows: Sequence[Row]) -> list[Row]:
 # The readers.
 
 
-def _trec_rows(fine: bool) -> Iterator[Row]:
-    names = TREC_FINE if fine else TREC_COARSE
+def _trec_rows(names: Mapping[str, str]) -> Iterator[Row]:
+    """Read the questions whose fine label, or its first part, has a name."""
     for line in fetch("trec").read_text(encoding="latin-1").splitlines():
         code, _, text = line.partition(" ")
-        yield text, names[code if fine else code.partition(":")[0]]
+        name = names.get(code, names.get(code.partition(":")[0]))
+        if name is not None:
+            yield text, name
 
 
 def _spam_rows(spam: str | bool, other: str | bool) -> Iterator[Row]:
@@ -251,6 +253,37 @@ TREC_FINE = {
     "NUM:weight": "weight",
 }
 _TREC_FINE = Choice("What does the question ask for?", list(TREC_FINE.values()))
+TREC_12 = {
+    "HUM:ind": "person",
+    "HUM:gr": "company",
+    "LOC:city": "city",
+    "LOC:country": "country",
+    "LOC:other": "place",
+    "NUM:count": "count",
+    "NUM:date": "date",
+    "DESC:def": "definition",
+    "DESC:manner": "method",
+    "DESC:reason": "reason",
+    "ENTY:animal": "animal",
+    "ENTY:food": "food",
+}
+_TREC_12 = Choice(
+    "What does the question ask for?",
+    {
+        "person": "the name of a man, a woman or a fictional character",
+        "company": "the name of a group, a team or an organization",
+        "city": "the name of a town, a capital or a village",
+        "country": "the name of a nation or a state",
+        "place": "a river, a sea, a building, a planet or an address",
+        "count": "how many people, animals or things there are",
+        "date": "a year, a day or a century in which something happened",
+        "definition": "what a word or a thing is, and what it means",
+        "method": "how to do or to make something",
+        "reason": "why something is so, and what causes it",
+        "animal": "a mammal, a bird, a fish or an insect",
+        "food": "a dish, a drink, a fruit or an ingredient",
+    },
+)
 _SPAM = Choice(
     "What kind of text message is this?",
     {
@@ -289,8 +322,9 @@ _TICKET = Choice(
 )
 
 SOURCES = {
-    "trec": Source(_TREC, lambda: _trec_rows(fine=False)),
-    "trec-50": Source(_TREC_FINE, lambda: _trec_rows(fine=True)),
+    "trec": Source(_TREC, lambda: _trec_rows(TREC_COARSE)),
+    "trec-12": Source(_TREC_12, lambda: _trec_rows(TREC_12)),
+    "trec-50": Source(_TREC_FINE, lambda: _trec_rows(TREC_FINE)),
     "spam": Source(_SPAM, lambda: _spam_rows("spam", "normal"), balanced=True),
     "spam-natural": Source(_SPAM, lambda: _spam_rows("spam", "normal")),
     "spam-predicate": Source(_IS_SPAM, lambda: _spam_rows(True, False), balanced=True),

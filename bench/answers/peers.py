@@ -266,7 +266,11 @@ def mini_lm(data: DataSet, n: int) -> Classify:
 MAJORITY = "majority class"
 PEERS = (
     AnswerMethod(MAJORITY, open_majority, reads_options=False),
-    AnswerMethod("plain prompt, no list", partial(open_written_prompt, lists_options=False)),
+    AnswerMethod(
+        "plain prompt, no list",
+        partial(open_written_prompt, lists_options=False),
+        reads_options=False,
+    ),
     AnswerMethod("plain prompt, list", partial(open_written_prompt, lists_options=True)),
     AnswerMethod("llama-server, hand-written loop", open_server),
     AnswerMethod("typed-gguf", open_typed_gguf, most_rows=50),

@@ -22,10 +22,10 @@ ABOUT = (
     "typed-gguf answers only the first 50 rows"
 )
 COSTS = (
-    "Means over the data sets. *ECE*: 15 bins with equally many answers; in parentheses, the ECE "
-    "that a perfectly calibrated model would have on as many rows. *Flips*: the share of choices "
-    "whose answer changes with a reversed list of options. *CPU*: processor time per row, and "
-    "relative to our default in the same run"
+    "Means over the data sets, of the methods that answered all of them. *ECE*: 15 bins with "
+    "equally many answers; in parentheses, the ECE that a perfectly calibrated model would have on "
+    "as many rows. *Flips*: the share of choices whose answer changes with a reversed list of "
+    "options. *CPU*: processor time per row, and relative to our default in the same run"
 )
 
 
@@ -105,7 +105,10 @@ def _accuracies(cells: Sequence[Cell]) -> str:
 def _means(cells: Sequence[Cell]) -> str:
     head = ["method", "accuracy", "NLL", "ECE", "flips", "rows/s", "CPU ms", "CPU relative"]
     rows = []
+    n_sets = len(_groups(cells, "data"))
     for name, of_method in _groups(_measured(cells), "method").items():
+        if len(_groups(of_method, "data")) < n_sets:
+            continue
         mean = _mean_of(of_method)
         rows.append(
             [
