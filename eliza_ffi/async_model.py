@@ -27,7 +27,8 @@ from .chat.template import ChatTemplate, Messages
 from .checks import check_kind
 from .decisions.answers import Decision
 from .decisions.asking import score_work
-from .decisions.deciding import DecisionRun, Settings
+from .decisions.deciding import Settings
+from .decisions.learning.stopping import decision_requests
 from .decisions.questions import Question
 from .decisions.reasoning import reasoning_work, with_reasoning
 from .errors import GenerationCancelled
@@ -38,7 +39,6 @@ from .model import Model
 from .session.batches import run_many_async
 from .session.jobs import STEPS
 from .session.lifecycle import Work
-from .session.scoring import ScoreResult
 from .session.session import Session
 from .session.text_stream import AsyncTextStream, TextStream
 from .session.threads import tell
@@ -93,10 +93,6 @@ class _Requests(Model):
         session = self.session
         prepared = session.helpers.run
 
-        def prepare(given: Any) -> tuple[DecisionRun, Work[ScoreResult]]:
-            decision = DecisionRun(session, given, questions, settings)
-            return decision, score_work(session, decision.args, at_once)
-
         async def run() -> Decision:
             if settings.think:
                 alone = replace(settings, think=0)
@@ -109,8 +105,12 @@ class _Requests(Model):
                 reasoned = with_reasoning(given, text)
                 found: Decision = await self._decision(reasoned, questions, alone, wait, at_once)()
                 return replace(found, reasoning=text)
-            decision, scoring = await prepared(prepare, given)
-            return await prepared(decision.decision, await self._job(scoring, wait)())
+            requests = decision_requests(session, given, questions, settings)
+            step = await prepared(next, requests)
+            while not isinstance(step, Decision):
+                result = await self._job(score_work(session, step, at_once), wait)()
+                step = await prepared(requests.send, result)
+            return step
 
         return run
 

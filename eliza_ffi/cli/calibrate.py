@@ -38,7 +38,13 @@ def add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
         type=probability,
         default=0.9,
         metavar="C",
-        help="how sure the risk must be (default: 0.9)",
+        help="how sure the risk and the flips must be (default: 0.9)",
+    )
+    parser.add_argument(
+        "--max-flips",
+        type=probability,
+        metavar="F",
+        help="with --orders: ask fewer orders if at most this share of the answers changes",
     )
     parser.add_argument(
         "--json", action="store_true", help="print JSON: the fitted calibration of each question"
@@ -63,6 +69,7 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
             method=arguments.method,
             risk=arguments.risk,
             confidence=arguments.confidence,
+            max_flips=arguments.max_flips,
             **settings,
         )
     names = [name for name, _ in named_questions(questions)]
@@ -87,6 +94,7 @@ def _facts(calibration: Calibration, place: int) -> dict[str, object]:
         "at_bound": fitted.is_at_bound,
         "examples": fitted.n_examples,
         "nll": dict(fitted.nll),
+        "margin": fitted.margin,
         "threshold": None if fitted.threshold is None else fitted.threshold.to_dict(),
     }
 

@@ -57,6 +57,8 @@ Found = TypeVar("Found")
 N_MASSES = 20
 """How many inputs of a batch show whether the prompt works, by their option mass."""
 
+EVERY_ORDER = slice(None)
+
 _TOKEN_COUNTS: weakref.WeakKeyDictionary[PreparedChoices, Array] = weakref.WeakKeyDictionary()
 
 
@@ -99,6 +101,8 @@ class Asking:
         Otherwise all options are scored.
     hidden
         The hidden states to read.
+    part
+        Which orders of the options to ask about.
 
     Attributes
     ----------
@@ -127,6 +131,7 @@ class Asking:
         stream: Mapping[str, Any] | None = None,
         may_search: bool = False,
         hidden: WantedHidden | None = None,
+        part: slice = EVERY_ORDER,
     ) -> None:
         self._session = session
         self._how = how
@@ -139,7 +144,9 @@ class Asking:
             if layers and not hidden.is_scored
             else [Asked(question, (), ())]
             if may_search and _is_searched(question, how)
-            else [ask(question, how.labels, order) for order in orders_of(question, how.orders)]
+            else [
+                ask(question, how.labels, order) for order in orders_of(question, how.orders)[part]
+            ]
             for question, layers in zip(questions, self._layers, strict=True)
         ]
         every = list(itertools.chain.from_iterable(self._asked))
@@ -276,6 +283,7 @@ def asking_of(
     stream: Mapping[str, Any] | None = None,
     may_search: bool = False,
     hidden: WantedHidden | None = None,
+    part: slice = EVERY_ORDER,
 ) -> Asking | ModelAsking:
     """Prepare the scoring request of an input, with the parameters of :class:`Asking`.
 
@@ -301,6 +309,7 @@ def asking_of(
             stream=stream,
             may_search=may_search,
             hidden=hidden,
+            part=part,
         )
     if hidden is not None:
         raise InvalidArgumentError(

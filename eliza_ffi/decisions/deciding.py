@@ -28,14 +28,14 @@ from .answers import (
     expand,
     ranked_answer,
 )
-from .asking import asking_of
+from .asking import EVERY_ORDER, asking_of
 from .auto_prompts import settings_of_prompts
 from .fingerprint import fingerprint_of
 from .learning.calibration import Calibration, as_calibration, rule_of, wording_hash
 from .models.model_asking import decision_model_of
 from .prompt_settings import PromptArguments, PromptSettings
 from .questions import Choice, Question
-from .scoring import Array, Rule
+from .scoring import Array, QuestionScores, Rule
 from .think_budget import ThinkBudget, certainty
 
 if TYPE_CHECKING:
@@ -223,6 +223,11 @@ def settings_for(
 class DecisionRun:
     """Prepare the scoring request of a decision, and convert its result to answers.
 
+    Parameters
+    ----------
+    part
+        Which orders of the options to ask about.
+
     Attributes
     ----------
     args : ScoreArgs
@@ -230,7 +235,12 @@ class DecisionRun:
     """
 
     def __init__(
-        self, session: Session, given: Any, questions: Sequence[Question], settings: Settings
+        self,
+        session: Session,
+        given: Any,
+        questions: Sequence[Question],
+        settings: Settings,
+        part: slice = EVERY_ORDER,
     ) -> None:
         self._begin = time.perf_counter()
         self._questions = questions
@@ -248,13 +258,20 @@ class DecisionRun:
             stream=settings.stream,
             may_search=settings.may_search,
             hidden=None if calibration is None else calibration.wanted_hidden,
+            part=part,
         )
         self.args = self._asking.args
 
-    def decision(self, result: ScoreResult) -> Decision:
-        """Convert the scores to answers."""
+    def scores(self, result: ScoreResult) -> tuple[QuestionScores | Ranking, ...]:
+        """Return the scores of each question with one answer."""
+        return self._asking.scores(result)
+
+    def decision(
+        self, result: ScoreResult, scores: Sequence[QuestionScores | Ranking] | None = None
+    ) -> Decision:
+        """Convert the scores to answers: those of the result, or else other ones."""
         settings = self._settings
-        parts = iter(self._parts(result))
+        parts = iter(self._parts(self.scores(result) if scores is None else scores))
         answers = [
             collect(question, [next(parts) for _ in expanded])
             for question, expanded in zip(self._questions, self._expanded, strict=True)
@@ -267,11 +284,11 @@ class DecisionRun:
         )
         return Decision(tuple(answers), usage, settings.calibration is not None)
 
-    def _parts(self, result: ScoreResult) -> Iterator[SingleAnswer]:
+    def _parts(self, scores: Sequence[QuestionScores | Ranking]) -> Iterator[SingleAnswer]:
         """Yield the answers to the questions with one answer each."""
         settings, abstain_below = self._settings, self._settings.abstain_below
         every = itertools.chain.from_iterable(self._expanded)
-        for place, (each, found) in enumerate(zip(every, self._asking.scores(result), strict=True)):
+        for place, (each, found) in enumerate(zip(every, scores, strict=True)):
             if isinstance(found, Ranking):
                 assert isinstance(each, Choice)
                 yield ranked_answer(each, found, abstain_below)

@@ -26,8 +26,9 @@ from ..session.lifecycle import Cancellable, Work
 from ..session.requests import generate_request
 from ..session.thinking import FinishedReasoning, ReasoningRun
 from .answers import Decision, expand
-from .asking import score_job
+from .asking import score_work
 from .deciding import DecisionRun, Settings
+from .learning.stopping import decision_requests
 from .prompts import ask, input_text
 from .questions import Question
 
@@ -52,12 +53,11 @@ def decision_job(
     Parameters
     ----------
     wait, at_once
-        As in :func:`~eliza_ffi.decisions.asking.score_job`.
+        As for :func:`~eliza_ffi.decisions.asking.score_job`.
     """
     if settings.think:
         return _ReasonedJob(session, given, questions, settings, wait, at_once)
-    decision = DecisionRun(session, given, questions, settings)
-    return score_job(session, decision.args, decision.decision, wait, at_once)
+    return _DecisionJob(session, given, questions, settings, wait, at_once)
 
 
 def inputs_at_once(session: Session, think: int, asked: int | None) -> int:
@@ -76,8 +76,29 @@ def inputs_at_once(session: Session, think: int, asked: int | None) -> int:
     return session.at_once(asked) if think else session.decisions_at_once(asked)
 
 
-class _ReasonedJob:
-    """Let the model reason about an input, then decide. Other threads may cancel it."""
+class _Steps:
+    """Work in several steps. If another thread cancels the running step, no later one runs."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._current: Cancellable | None = None
+        self._is_cancelled = False
+
+    def _make_current(self, current: Cancellable) -> None:
+        with self._lock:
+            self._current = current
+            if self._is_cancelled:
+                current.cancel()
+
+    def cancel(self) -> None:
+        with self._lock:
+            self._is_cancelled = True
+            if self._current is not None:
+                self._current.cancel()
+
+
+class _DecisionJob(_Steps):
+    """Answer questions without reasoning."""
 
     def __init__(
         self,
@@ -88,6 +109,33 @@ class _ReasonedJob:
         wait: bool | float,
         at_once: int | None,
     ) -> None:
+        super().__init__()
+        self._session, self._wait, self._at_once = session, wait, at_once
+        self._requests = decision_requests(session, given, questions, settings)
+        self._first = next(self._requests)  # an invalid input or question fails here
+
+    def run(self) -> Decision:
+        step = self._first
+        while not isinstance(step, Decision):
+            work = score_work(self._session, step, self._at_once)
+            self._make_current(work)
+            step = self._requests.send(self._session.result(work, self._wait))
+        return step
+
+
+class _ReasonedJob(_Steps):
+    """Let the model reason about an input, then decide."""
+
+    def __init__(
+        self,
+        session: Session,
+        given: Any,
+        questions: Sequence[Question],
+        settings: Settings,
+        wait: bool | float,
+        at_once: int | None,
+    ) -> None:
+        super().__init__()
         self._session = session
         self._given = given
         self._wait = wait
@@ -101,9 +149,7 @@ class _ReasonedJob:
             wait=wait,
             at_once=at_once,
         )
-        self._lock = threading.Lock()
-        self._current: Cancellable = self._reasoning
-        self._is_cancelled = False
+        self._current = self._reasoning
 
     def run(self) -> Decision:
         if self._settings.thinks_sometimes:
@@ -117,17 +163,6 @@ class _ReasonedJob:
     def _run(self, job: Job[Decision]) -> Decision:
         self._make_current(job)
         return job.run()
-
-    def _make_current(self, current: Cancellable) -> None:
-        with self._lock:
-            self._current = current
-            if self._is_cancelled:
-                current.cancel()
-
-    def cancel(self) -> None:
-        with self._lock:
-            self._is_cancelled = True
-            self._current.cancel()
 
 
 def reasoning_work(

@@ -151,6 +151,10 @@ class QuestionScores:
         """Return the scores in the first n orders."""
         return QuestionScores(self.orders[:n], self.priors[:n], self.hidden)
 
+    def __add__(self, more: QuestionScores) -> QuestionScores:
+        """Return these scores with those in further orders."""
+        return QuestionScores(self.orders + more.orders, self.priors + more.priors, self.hidden)
+
     def by_order(self, rule: Rule) -> list[Array]:
         """Return the log-probabilities in each order, divided by the prior if there is one."""
         logs = [log_softmax(scores.of(rule)) for scores in self.orders]

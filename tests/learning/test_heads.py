@@ -69,7 +69,8 @@ def test_discriminant_analysis_equals_its_formula(n: int, n_embd: int) -> None:
     covariance = (1 - shrinkage) * sample + shrinkage * m * np.eye(n_embd)
     expected = np.linalg.solve(covariance, means.T)
     assert np.allclose(weights, expected, rtol=1e-6, atol=1e-8)
-    own = np.log((np.bincount(targets) + 1) / (n + 3)) - 0.5 * np.einsum("kd,dk->k", means, expected)
+    prior = (np.bincount(targets) + 1) / (n + 3)
+    own = np.log(prior) - 0.5 * np.einsum("kd,dk->k", means, expected)
     assert np.allclose(bias, own, rtol=1e-6)
 
 

@@ -57,7 +57,7 @@ def upper_bound(n_wrong: int, n: int, delta: float) -> float:
     low, high = 0.0, 1.0
     for _ in range(60):
         middle = (low + high) / 2
-        is_bounded = thresholds._is_bounded(n_wrong, n, middle, delta)
+        is_bounded = thresholds.is_bounded(n_wrong, n, middle, delta)
         low, high = (low, middle) if is_bounded else (middle, high)
     return high
 

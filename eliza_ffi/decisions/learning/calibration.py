@@ -152,6 +152,9 @@ class QuestionCalibration:
         The probability above which few answers are wrong, if a risk was given.
     sets : ConformalSets or None
         The sets of options that rarely miss the right one, if a risk was given.
+    margin : float or None
+        How much larger the log-probability of the best option must be than that of the second one,
+        so that no further orders of the options are asked. None if all orders are always asked.
     """
 
     question: Mapping[str, Any]
@@ -167,6 +170,7 @@ class QuestionCalibration:
     head: Head | None = None
     threshold: CertifiedThreshold | None = None
     sets: ConformalSets | None = None
+    margin: float | None = None
 
     @property
     def shots(self) -> tuple[Shot, ...]:
@@ -299,6 +303,11 @@ class Calibration:
     def asked(self) -> tuple[AskedQuestion, ...]:
         """The questions that it was fitted for. Labels are a predicate for each label."""
         return tuple(each.asked for each in self.questions)
+
+    @property
+    def stops_early(self) -> bool:
+        """Whether decisions can end before all orders of the options are asked."""
+        return any(each.margin is not None for each in self.questions)
 
     @property
     def can_certify(self) -> bool:
@@ -623,6 +632,7 @@ def _question_calibration(content: Mapping[str, Any], n_orders: int) -> Question
             )
         empty_joint = tuple(_numbers("empty_joint", one, n_options) for one in empty_joint)
     nll = check_kind("nll", content["nll"], dict, "an object")
+    margin = content["margin"]
     head, threshold, sets = content["head"], content["threshold"], content["sets"]
     fitted = None if head is None else Head.from_dict(check_kind("head", head, dict, "an object"))
     for field, n in (
@@ -653,6 +663,7 @@ def _question_calibration(content: Mapping[str, Any], n_orders: int) -> Question
         head=fitted,
         threshold=None if threshold is None else CertifiedThreshold.from_dict(threshold),
         sets=None if sets is None else ConformalSets.from_dict(sets),
+        margin=None if margin is None else float(check_number("margin", margin, 0)),
     )
 
 

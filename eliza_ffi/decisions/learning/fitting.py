@@ -59,6 +59,7 @@ from .calibration import (
     wording_hash,
 )
 from .heads import HeadFit, candidate_layers, fit_head, folds_of
+from .stopping import stop_margin
 from .thresholds import certify, conformal, inner_fraction
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ def calibrate(
     strength: float = 1.0,
     risk: float | None = None,
     confidence: float = 0.9,
+    max_flips: float | None = None,
     progress: Progress | None = None,
     on_skip: OnSkip | None = None,
     prompt_examples: Any = None,
@@ -119,7 +121,12 @@ def calibrate(
         options that contain the right one with a probability of 1 - risk; see
         :mod:`.thresholds`. Above 0 and below 1.
     confidence
-        The lowest probability, over draws of the examples, that the risk is kept.
+        The lowest probability, over draws of the examples, that `risk` and `max_flips` are kept.
+    max_flips
+        If given, decisions may end before all `orders` are asked, and at most this share of the
+        answers differs from the answers in all orders; see :mod:`.stopping`.
+        For 0.01, this needs about 230 examples. They need no right answers with the method
+        ``"batch"``. Above 0 and below 1.
     progress
         Called with the number of finished inputs and the number of all inputs.
     on_skip
@@ -157,6 +164,8 @@ def calibrate(
     inner_fraction("confidence", confidence)
     if risk is not None:
         inner_fraction("risk", risk)
+    if max_flips is not None:
+        inner_fraction("max_flips", max_flips)
     check_keywords("calibrate", prompts, PromptArguments.__annotations__.keys())
     how = settings_of_prompts(
         model.session,
@@ -177,6 +186,7 @@ def calibrate(
         on_skip,
         risk=risk,
         confidence=confidence,
+        max_flips=max_flips,
     )
 
 
@@ -193,6 +203,7 @@ def fit(
     stream: Mapping[str, Any] | None = None,
     risk: float | None = None,
     confidence: float = 0.9,
+    max_flips: float | None = None,
 ) -> Calibration:
     """Fit a calibration with checked arguments of :func:`calibrate`.
 
@@ -250,6 +261,9 @@ def fit(
         best = _fit_best(question_to(question), scored.at(used), tried)
         if risk is not None:
             best = _certified(best, scored.at(held_out), rule, risk, confidence)
+        if max_flips is not None and best.head is None and best.empty_joint is None:
+            margin = stop_margin(best, scored.scores, rule, max_flips, confidence)
+            best = replace(best, margin=margin)
         fitted.append(replace(best, examples=shots))
     return Calibration(
         model=fingerprint_of(model),

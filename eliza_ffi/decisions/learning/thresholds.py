@@ -85,6 +85,7 @@ __all__ = [
     "certify",
     "conformal",
     "inner_fraction",
+    "is_bounded",
 ]
 
 GRID = (
@@ -336,7 +337,7 @@ def certify(
     for i, threshold in enumerate(GRID):
         if threshold in STARTS:
             level += of_start
-        if level and _is_bounded(wrong_above[i], above[i], risk, level):
+        if level and is_bounded(wrong_above[i], above[i], risk, level):
             lowest = i
         else:
             level = 0.0
@@ -393,7 +394,7 @@ def conformal(probabilities: ArrayLike, targets: ArrayLike, alpha: float = 0.1) 
     return ConformalSets(threshold=min(threshold, 1.0), alpha=alpha, n=n, n_options=n_options)
 
 
-def _is_bounded(n_wrong: float, n: float, rate: float, delta: float) -> bool:
+def is_bounded(n_wrong: float, n: float, rate: float, delta: float) -> bool:
     """Return whether the upper bound of an error rate by Clopper and Pearson is at most `rate`.
 
     The bound is the error rate at which n_wrong or fewer wrong answers of n have the probability
@@ -418,7 +419,7 @@ def _needed(
             continue
 
         def is_enough(rows: int, share: float = share, rate: float = rate) -> bool:
-            return _is_bounded(rate * share * rows, share * rows, risk, level)
+            return is_bounded(rate * share * rows, share * rows, risk, level)
 
         if not is_enough(MOST_NEEDED):
             continue

@@ -1,0 +1,136 @@
+r"""End decisions before all orders of the options are asked.
+
+With several orders, the probabilities of the options are averaged over the orders. After some of
+them, the best option is often so far ahead that the others cannot change the answer. The orders are
+asked :data:`AT_ONCE` at a time, until the log-probability of the best option exceeds that of the
+second one by a margin.
+
+:func:`stop_margin` finds the margin from inputs for which all orders were asked. It needs no right
+answers. It tests a fixed list of margins, from high to low: the Clopper-Pearson upper bound of the
+share of answers that differ from those in all orders must be at most the given share. It ends at
+the first margin for which it is not, so that all tests together keep the confidence ("fixed
+sequence"; see :mod:`.thresholds`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...session.scoring import ScoreArgs, ScoreResult
+from ..asking import orders_of
+from ..scoring import Array, QuestionScores, Rule
+from .thresholds import is_bounded
+
+if TYPE_CHECKING:
+    from ...session.session import Session
+    from ..answers import Decision
+    from ..deciding import Settings
+    from ..questions import Question
+    from .calibration import QuestionCalibration
+
+__all__ = ["AT_ONCE", "MARGINS", "decision_requests", "stop_margin"]
+
+AT_ONCE = 2
+"""The number of orders in a request: the options as given and reversed, or rotations of both."""
+
+MARGINS = tuple(10.0 - 0.25 * i for i in range(40))
+"""The margins that are tested, in this order."""
+
+
+def stop_margin(
+    fitted: QuestionCalibration,
+    scores: Sequence[QuestionScores],
+    rule: Rule,
+    max_flips: float,
+    confidence: float,
+) -> float | None:
+    """Return the lowest margin that keeps `max_flips`; None if there is none.
+
+    Parameters
+    ----------
+    scores
+        The scores of each input in all orders.
+    max_flips
+        The largest share of answers that may differ from the answers in all orders.
+    """
+    n_orders = min((len(each.orders) for each in scores), default=0)
+    if n_orders <= AT_ONCE:
+        return None
+
+    def after(n: int) -> Array:
+        return np.array([fitted.apply(each.first(n), rule) for each in scores])
+
+    # Shape [n_stages, n]; after the last stage, every decision ends.
+    stages = [after(n) for n in range(AT_ONCE, n_orders, AT_ONCE)] + [after(n_orders)]
+    answers = np.array([each.argmax(axis=1) for each in stages])
+    margins = np.array([_margin(each) for each in stages])
+    margins[-1] = np.inf
+    found = None
+    for margin in MARGINS:
+        ends = (margins >= margin).argmax(axis=0)
+        n_flips = int((answers[ends, range(len(scores))] != answers[-1]).sum())
+        if not is_bounded(n_flips, len(scores), max_flips, 1 - confidence):
+            break
+        found = margin
+    return found
+
+
+def _margin(log_p: Array) -> Array:
+    """Return how much larger the largest value of the last axis is than the second one."""
+    second, first = np.sort(log_p, axis=-1)[..., -2:].T
+    margin: Array = first - second
+    return margin
+
+
+def decision_requests(
+    session: Session, given: Any, questions: Sequence[Question], settings: Settings
+) -> Generator[ScoreArgs | Decision, ScoreResult, None]:
+    """Yield requests, whose results are sent, and at last the decision.
+
+    There is one request, or one for each :data:`AT_ONCE` orders until all questions have enough.
+    """
+    from ..deciding import DecisionRun  # which needs calibrations
+
+    calibration = settings.calibration
+    if calibration is None or not calibration.stops_early:
+        run = DecisionRun(session, given, questions, settings)
+        result = yield run.args
+        yield run.decision(result)
+        return
+    found: list[Any] = []
+    first: DecisionRun | None = None
+    total: ScoreResult | None = None
+    n_orders = max(len(orders_of(each, calibration.orders)) for each in calibration.asked)
+    for begin in range(0, n_orders, AT_ONCE):
+        part = slice(begin, begin + AT_ONCE)
+        run = DecisionRun(session, given, questions, settings, part)
+        first = first or run
+        result = yield run.args
+        new = run.scores(result)
+        found = [a + b for a, b in zip(found, new, strict=True)] if found else list(new)
+        total = result if total is None else _sum(total, result)
+        pairs = zip(calibration.questions, found, strict=True)
+        if all(_has_enough(fitted, scores, calibration.rule) for fitted, scores in pairs):
+            break
+    assert first is not None and total is not None
+    yield first.decision(total, found)
+
+
+def _has_enough(fitted: QuestionCalibration, scores: QuestionScores, rule: Rule) -> bool:
+    if fitted.margin is None:
+        return False
+    return bool(_margin(fitted.apply(scores, rule)) >= fitted.margin)
+
+
+def _sum(a: ScoreResult, b: ScoreResult) -> ScoreResult:
+    """Return a result with the counts of both."""
+    return replace(
+        a,
+        prompt_tokens=a.prompt_tokens + b.prompt_tokens,
+        cached_tokens=a.cached_tokens + b.cached_tokens,
+        forward_passes=-1 if b.forward_passes < 0 else a.forward_passes + b.forward_passes,
+    )

@@ -1,0 +1,123 @@
+"""Decisions that end before all orders of the options are asked."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from eliza_ffi import AsyncModel, Model
+from eliza_ffi.decisions import Calibration, Choice, Score, calibrate
+from eliza_ffi.decisions.learning.calibration import QuestionCalibration
+from eliza_ffi.decisions.learning.stopping import MARGINS, stop_margin
+from eliza_ffi.decisions.scoring import OptionScores, QuestionScores
+from eliza_ffi.decisions.wire import question_to
+from eliza_ffi.errors import InvalidArgumentError
+
+KIND = Choice("What is it about?", ["animal", "tool", "food", "place"], "kind")
+SIZE = Score("How large is it?", ["small", "medium", "large"], name="size")
+INPUTS = [
+    f"{frame} {name}."
+    for frame in ("I saw a", "The old", "My")
+    for name in ("cat", "dog", "hammer", "saw", "apple", "bread", "house", "beach")
+]
+N_ORDERS = 6
+PLAIN = QuestionCalibration(
+    question=question_to(KIND),
+    method="none",
+    n_examples=0,
+    nll={},
+    shares=(0.25,) * 4,
+    mean_probability=0.5,
+)
+
+
+def drawn(rng: np.random.Generator, n: int) -> list[QuestionScores]:
+    """Draw scores of inputs, some of which are easy, with noise that differs between the orders."""
+    easy = rng.gamma(1.0, 2.0, n)
+    found = []
+    for strength in easy:
+        logits = strength * rng.normal(size=4) + rng.normal(size=(N_ORDERS, 4))
+        logs = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+        found.append(QuestionScores(tuple(OptionScores(each) for each in logs)))
+    return found
+
+
+def test_few_answers_change_and_many_orders_are_saved() -> None:
+    rng = np.random.default_rng(0)
+    population = drawn(rng, 2000)
+    stages = [
+        np.array([PLAIN.apply(each.first(n), "legal") for each in population]) for n in (2, 4, 6)
+    ]
+    answers = [each.argmax(1) for each in stages]
+    gaps = [each.max(1) - np.sort(each, 1)[:, -2] for each in stages]
+    rates, asked = [], []
+    for _ in range(30):
+        margin = stop_margin(PLAIN, drawn(rng, 400), "legal", 0.02, 0.9)
+        assert margin is not None
+        found = np.where(gaps[0] >= margin, answers[0], np.where(gaps[1] >= margin, *answers[1:]))
+        rates.append(np.mean(found != answers[2]))
+        asked.append(
+            2 + 2 * np.mean(gaps[0] < margin) + 2 * np.mean(np.maximum(*gaps[:2]) < margin)
+        )
+    assert np.mean(np.array(rates) > 0.02) <= 0.2  # 0.1 is expected at most
+    assert np.mean(asked) < 0.8 * N_ORDERS
+
+
+def test_a_margin_needs_enough_inputs_and_orders() -> None:
+    scores = drawn(np.random.default_rng(1), 400)
+    assert stop_margin(PLAIN, scores[:200], "legal", 0.01, 0.9) is None
+    assert stop_margin(PLAIN, [each.first(2) for each in scores], "legal", 0.2, 0.9) is None
+    same = [QuestionScores(each.orders[:1] * 4) for each in scores]
+    assert stop_margin(PLAIN, same, "legal", 0.01, 0.9) == MARGINS[-1]
+
+
+@pytest.fixture(scope="module")
+def fitted(tiny_model: Model) -> Calibration:
+    unlabelled = [(text, {}) for text in INPUTS]
+    return calibrate(
+        tiny_model, [KIND, SIZE], unlabelled, method="batch", orders=N_ORDERS, max_flips=0.5
+    )
+
+
+def with_margin(calibration: Calibration, margin: float | None) -> Calibration:
+    questions = tuple(replace(each, margin=margin) for each in calibration.questions)
+    return replace(calibration, questions=questions)
+
+
+def test_decisions_end_early(tiny_model: Model, fitted: Calibration, tmp_path: Path) -> None:
+    assert fitted.questions[0].margin is not None
+    assert fitted.questions[1].margin is None  # a score has two orders
+    fitted.save(tmp_path / "c.json")
+    assert Calibration.load(tmp_path / "c.json") == fitted
+
+    def asked(margin: float | None, **more: Any) -> list[Any]:
+        calibration = with_margin(fitted, margin)
+        return tiny_model.decide_many(INPUTS, [KIND, SIZE], calibration=calibration, **more)
+
+    every, none, one = asked(None), asked(1e9), asked(0.0)
+    for a, b, c in zip(every, none, one, strict=True):
+        assert a["kind"].distribution == pytest.approx(b["kind"].distribution, abs=0.03)
+        assert a["size"].distribution == pytest.approx(c["size"].distribution, abs=0.03)
+        assert b.usage.input_tokens > 1.5 * c.usage.input_tokens
+    again = asyncio.run(
+        AsyncModel.of(tiny_model).decide(
+            INPUTS[0], [KIND, SIZE], calibration=with_margin(fitted, 0.0)
+        )
+    )
+    assert again["kind"].distribution == pytest.approx(one[0]["kind"].distribution, abs=0.03)
+    assert again.usage.input_tokens == one[0].usage.input_tokens
+    some = asked(fitted.questions[0].margin)
+    changed = np.mean(
+        [a["kind"].choice != b["kind"].choice for a, b in zip(every, some, strict=True)]
+    )
+    assert changed <= 0.5
+
+
+def test_wrong_arguments_are_named(tiny_model: Model) -> None:
+    with pytest.raises(InvalidArgumentError, match="max_flips must be above 0 and below 1"):
+        calibrate(tiny_model, KIND, [], max_flips=1.0)
