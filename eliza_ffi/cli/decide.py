@@ -37,7 +37,6 @@ from .console import (
     probability,
     read_given,
     read_messages,
-    whole_number,
 )
 from .files import check_output
 from .on_ray import add_ray_arguments, ray_workers
@@ -48,6 +47,7 @@ from .questions import (
     add_example_arguments,
     add_question_arguments,
     add_table_arguments,
+    add_think_arguments,
     read_asking,
     read_examples_file,
     read_questions,
@@ -112,28 +112,7 @@ def add_decide_arguments(parser: argparse.ArgumentParser) -> None:
         help="also report how much of the model's own probability fell on the options",
     )
     add_abstain_arguments(parser)
-    parser.add_argument(
-        "--think",
-        type=whole_number,
-        default=0,
-        metavar="N",
-        help="let the model first write up to N tokens of reasoning about the input and the "
-        "questions (default: 0)",
-    )
-    parser.add_argument(
-        "--think-below",
-        type=probability,
-        default=1.0,
-        metavar="P",
-        help="think only if an answer without reasoning has a probability below P (default: 1)",
-    )
-    parser.add_argument(
-        "--think-share",
-        type=probability,
-        default=1.0,
-        metavar="S",
-        help="let at most this share of the rows think (default: 1)",
-    )
+    add_think_arguments(parser)
     parser.add_argument(
         "--json", action="store_true", help="print JSON: the decision, or the summary of a table"
     )

@@ -30,6 +30,7 @@ __all__ = [
     "add_example_arguments",
     "add_question_arguments",
     "add_table_arguments",
+    "add_think_arguments",
     "read_asking",
     "read_calibration",
     "read_examples_file",
@@ -129,6 +130,32 @@ def add_abstain_arguments(group: argparse._ActionsContainer) -> None:
         "--abstain",
         choices=("risk",),
         help="abstain if an answer is not certified; requires a calibration with a --risk",
+    )
+
+
+def add_think_arguments(group: argparse._ActionsContainer) -> None:
+    """Add the options that let the model reason."""
+    group.add_argument(
+        "--think",
+        type=whole_number,
+        default=0,
+        metavar="N",
+        help="let the model first write up to N tokens of reasoning about the input and the "
+        "questions (default: 0)",
+    )
+    group.add_argument(
+        "--think-below",
+        type=probability,
+        default=1.0,
+        metavar="P",
+        help="think only if an answer without reasoning has a probability below P (default: 1)",
+    )
+    group.add_argument(
+        "--think-share",
+        type=probability,
+        default=1.0,
+        metavar="S",
+        help="let at most this share of the decisions think (default: 1)",
     )
 
 

@@ -22,6 +22,7 @@ from .files import read_text
 from .questions import (
     add_abstain_arguments,
     add_asking_arguments,
+    add_think_arguments,
     read_asking,
     read_calibration,
     read_question_file,
@@ -168,6 +169,7 @@ def add_set_arguments(parser: argparse.ArgumentParser) -> None:
         "(default: auto)",
     )
     add_abstain_arguments(group)
+    add_think_arguments(group)
     add_asking_arguments(parser)
 
 
@@ -234,7 +236,8 @@ def read_settings(arguments: argparse.Namespace) -> ServeSettings:
     name = str(model) if isinstance(model, HubName) else Path(model).stem
     keys = _keys(arguments)
     priors, prior_files = _priors(arguments.prior or ())
-    asking = {**read_asking(arguments), "prior": priors[0] if priors else None}
+    thinking = {name: getattr(arguments, name) for name in ("think", "think_below", "think_share")}
+    asking = {**read_asking(arguments), "prior": priors[0] if priors else None, **thinking}
     try:
         return ServeSettings(
             name=name if arguments.alias is None else arguments.alias,
@@ -299,7 +302,10 @@ def _sets(
             raise UsageError(
                 f"the set {name!r} has questions without a name: give --questions, too"
             )
-        fitted = {"prior" if name in priors else "calibration": learned.get(name)}
+        fitted: dict[str, Any] = {}
+        if name in learned:  # fitted without reasoning
+            fitted = {"prior" if name in priors else "calibration": learned[name]}
+            fitted |= {"think": 0, "think_below": 1.0, "think_share": 1.0}
         sets[name] = QuestionSet(name, asked, {**asking, **own, **fitted})
     return sets
 

@@ -57,7 +57,9 @@ def make_app(
     """
     if admission is None:
         admission = admission_for(model, settings)
-    metrics = ServeMetrics(admission, lambda: model.session.describe().get("passes", {}))
+    metrics = ServeMetrics(
+        admission, lambda: model.session.describe().get("passes", {}), settings.sets
+    )
     build = model.session.describe().get("llama_cpp", {}).get("commit", "")
     fingerprint = f"{build}-eliza-ffi-{__version__}".removeprefix("-")
     length = 0

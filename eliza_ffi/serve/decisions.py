@@ -317,6 +317,7 @@ class Timings(TypedDict):
 class _Decided(TypedDict):
     model: str
     calibrated: NotRequired[bool]
+    reasoning: NotRequired[str]
     timings: NotRequired[Timings]
     prompts: NotRequired[list[str]]
 
@@ -431,7 +432,11 @@ async def _decide(
         wait=running.deadline.left,
     )
     running.metrics.count_decision(questions, decision)
+    if asked.recent is not None:
+        asked.recent.add(decision)
     more: dict[str, Any] = {"model": asked.name}
+    if decision.reasoning is not None:
+        more["reasoning"] = decision.reasoning
     if request.questions is None:
         more["calibrated"] = asked.is_calibrated
     if "timings" in include:

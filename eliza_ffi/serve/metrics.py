@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..decisions.answers import Decision
 from ..decisions.questions import Question
 from .admission import Admission
+from .settings import QuestionSet
 
 __all__ = ["CLIENT_GONE", "Measured", "ServeMetrics"]
 
@@ -33,9 +34,16 @@ class ServeMetrics:
         The queue to report.
     passes
         Returns the library's statistics of its forward passes.
+    sets
+        The named sets of questions.
     """
 
-    def __init__(self, admission: Admission, passes: Callable[[], Mapping[str, Any]]) -> None:
+    def __init__(
+        self,
+        admission: Admission,
+        passes: Callable[[], Mapping[str, Any]],
+        sets: Mapping[str, QuestionSet],
+    ) -> None:
         registry = self._registry = CollectorRegistry()
 
         def histogram(name: str, description: str, labels: tuple[str, ...] = ()) -> Histogram:
@@ -73,6 +81,7 @@ class ServeMetrics:
         queue.labels("waiting").set_function(lambda: admission.n_waiting)
         queue.labels("running").set_function(lambda: admission.n_running)
         registry.register(_Passes(passes))
+        registry.register(_Drift(sets))
 
     def count_wait(self, seconds: float) -> None:
         """Count the seconds that a request waited."""
@@ -111,6 +120,36 @@ class _Passes(Collector):
             "Sequences in all forward passes; divide by eliza_passes for the mean per pass",
             value=passes.get("sequences", 0),
         )
+
+
+class _Drift(Collector):
+    """How far the recent answers of calibrated sets are from the fitted ones."""
+
+    def __init__(self, sets: Mapping[str, QuestionSet]) -> None:
+        self._sets = sets
+
+    def collect(self) -> Iterable[Metric]:
+        of_question, of_kind = ("set", "question"), ("set", "question", "of")
+
+        def gauge(name: str, text: str, labels: Sequence[str] = of_question) -> GaugeMetricFamily:
+            return GaugeMetricFamily(f"eliza_answer_{name}", text, labels=labels)
+
+        distance = gauge("drift", "Distance of the shares of recent answers from the fitted ones")
+        by_chance = gauge("drift_by_chance", "The distance to expect if the inputs are the same")
+        abstained = gauge("abstained", "Share of recent answers that the model abstained from")
+        probability = gauge("probability", "Mean probability of the answers", of_kind)
+        share = gauge("share", "Share of each answer", (*of_kind, "answer"))
+        for name, each in self._sets.items():
+            drift = {} if each.recent is None else each.recent.drift()
+            for question, found in drift.items():
+                distance.add_metric((name, question), found["distance"])
+                by_chance.add_metric((name, question), found["by_chance"])
+                abstained.add_metric((name, question), found["abstained"])
+                for of in ("fitted", "recent"):
+                    probability.add_metric((name, question, of), found[of]["probability"])
+                    for answer, value in found[of]["shares"].items():
+                        share.add_metric((name, question, of, answer), value)
+        return distance, by_chance, abstained, probability, share
 
 
 class Measured:

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from .._lazy import lazy_property
+from ..decisions.learning.drift import RecentAnswers
 from ..decisions.questions import Question
 from ..errors import InvalidArgumentError
 from .hosts import allowed_host, allowed_origin, is_loopback
@@ -29,6 +31,12 @@ class QuestionSet:
     name: str
     questions: tuple[Question, ...]
     asking: Mapping[str, Any]
+
+    @lazy_property
+    def recent(self) -> RecentAnswers | None:
+        """The recent answers, to compare them with those of the calibration, if there is one."""
+        calibration = self.asking.get("calibration")
+        return None if calibration is None else RecentAnswers(calibration)
 
     @property
     def is_calibrated(self) -> bool:

@@ -232,3 +232,33 @@ def test_a_calibration_has_its_questions(folder: Path) -> None:
     calibration = Calibration.load(folder / "tickets.calibration.json")
     assert calibration.asked == (TEAM,)
     assert not isinstance(calibration.asked[0], Predicate)
+
+
+def test_metrics_compare_recent_answers_with_the_fitted_ones(server: Served) -> None:
+    for text in BILLING:
+        post(server, DECISIONS, {"model": "tickets", "input": text})
+    lines = httpx.get(f"{server.url}/metrics", timeout=60).text.splitlines()
+    found = dict(line.rsplit(" ", 1) for line in lines if line.startswith("eliza_answer"))
+    of_set = 'question="team",set="tickets"'
+
+    def value(name: str, *more: str) -> float:
+        labels = sorted([*of_set.split(","), *more])
+        return float(found[f"eliza_answer_{name}{{{','.join(labels)}}}"])
+
+    assert 0 <= value("drift") <= 1 and 0 < value("drift_by_chance") < 1
+    assert value("abstained") == 0
+    for of in ("fitted", "recent"):
+        shares = [value("share", f'of="{of}"', f'answer="{a}"') for a in ("billing", "technical")]
+        assert sum(shares) == pytest.approx(1, abs=1e-3)
+        assert 0.5 <= value("probability", f'of="{of}"') <= 1
+    assert not any("others" in name for name in found)
+
+
+def test_a_share_of_the_decisions_thinks(folder: Path) -> None:
+    files = "--questions", str(folder / "others.json"), "--calibration"
+    thinking = "--think", "4", "--think-share", "0.5"
+    with served(*files, str(folder / "tickets.calibration.json"), *thinking) as running:
+        for name, n_thought in (("others", 3), ("tickets", 0)):
+            answers = [post(running, DECISIONS, {"model": name, "input": "hi"}) for _ in range(6)]
+            assert all(each.status_code == 200 for each in answers)
+            assert sum("reasoning" in each.json() for each in answers) == n_thought
