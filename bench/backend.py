@@ -37,18 +37,10 @@ from eliza_ffi.library.loading import LIBRARY_VARIABLE, library_file_name
 from eliza_ffi.library.protocol import StreamConfig
 
 from .choosing.cells import ChoiceEffort
-from .methods import (
-    GRAMMAR_FIRST,
-    NO_CONSTRAINT,
-    SKIP_AHEAD,
-    SKIP_AHEAD_HEAD,
-    TREE_HEAD,
-    WorkbenchSettings,
-    workbench_settings,
-)
 from .model import Alternatives, TimedChoice, Workbench
 from .parts.figures import mean, median
 from .parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
+from .parts.modes import STRICT_GUIDED, TRIE, UNGUIDED, Method
 from .parts.pages import bench_parser, publish, stored_or_measured
 
 NAMES = ANSWERS["90 alike"][::3]
@@ -59,13 +51,17 @@ QUICK_EFFORT = ChoiceEffort(repeat=15, budget=1.0)
 # strategy is fixed, because otherwise the rows of different machines would not compare. The
 # strategy "tree" runs one pass for all possible next decisions. The
 # grammar has llama.cpp's own order: it masks the whole vocabulary before each token is sampled.
-WAYS = (
-    SKIP_AHEAD,
-    SKIP_AHEAD_HEAD,
-    TREE_HEAD,
-    GRAMMAR_FIRST,
-    NO_CONSTRAINT,
-)
+SKIP_AHEAD = "eliza-ffi skip-ahead"
+NO_CONSTRAINT = "no constraint"
+WAYS = {
+    SKIP_AHEAD: (Method(TRIE, "skip-ahead"), "off"),
+    "eliza-ffi skip-ahead, restricted head": (Method(TRIE, "skip-ahead"), "auto"),
+    "eliza-ffi tree, restricted head": (Method(TRIE, "tree"), "auto"),
+    "llama.cpp grammar first": (Method(STRICT_GUIDED, grammar_order="first"), "off"),
+    NO_CONSTRAINT: (Method(UNGUIDED), "off"),
+}
+"""How a choice is made, and the value of the option `restricted_head`."""
+
 BASE = SKIP_AHEAD
 
 
@@ -121,20 +117,21 @@ def measure(
             if turn > 1 and time.perf_counter() > end:
                 break
             for i, prompt in enumerate(prompts):
-                for name in WAYS if turn == 0 else shuffled.sample(WAYS, len(WAYS)):
-                    way = workbench_settings(name)
+                for name in WAYS if turn == 0 else shuffled.sample([*WAYS], len(WAYS)):
                     limit = len(runs[BASE][i][0].answer.tokens) if name == NO_CONSTRAINT else 0
-                    runs[name][i].append(_run(bench, prompt, way, limit))
+                    runs[name][i].append(_run(bench, prompt, *WAYS[name], limit))
             if turn == 0:  # the warm-up builds graphs and brings the prompts into slots
                 end = time.perf_counter() + effort.budget * len(WAYS)
     cell["ways"] = {name: _figures([each[1:] for each in runs[name]]) for name in WAYS}
     return cell
 
 
-def _run(bench: Workbench, prompt: Sequence[int], way: WorkbenchSettings, limit: int) -> BackendRun:
+def _run(
+    bench: Workbench, prompt: Sequence[int], method: Method, restricted_head: str, limit: int
+) -> BackendRun:
     binding, ctx = bench.model.binding, bench.model.session.ctx
-    binding.set_option(ctx, "restricted_head", way.restricted_head)
-    answer = bench.answer(prompt, way.method, max_tokens=limit)
+    binding.set_option(ctx, "restricted_head", restricted_head)
+    answer = bench.answer(prompt, method, max_tokens=limit)
     # The prompt's row of logits is copied before the allowed tokens are known, and a decision that
     # reads this row copies nothing. The same prefill again shows how many bytes the row has.
     stream = binding.open(ctx, StreamConfig())
@@ -145,7 +142,7 @@ def _run(bench: Workbench, prompt: Sequence[int], way: WorkbenchSettings, limit:
         binding.close(stream)
     stats = answer.stats
     firsts = {leaf.tokens[0] for leaf in bench.alternatives.payload.leaves()}
-    decides_first = not way.method.has_trie or len(firsts) > 1
+    decides_first = not method.has_trie or len(firsts) > 1
     waited = stats.decisions + stats.tokens_sampled - decides_first
     return BackendRun(answer, (stats.bytes_copied - prompt_bytes) / max(waited, 1))
 

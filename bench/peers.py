@@ -16,14 +16,25 @@ Requires the ``bench`` extra and a build with the test hooks; ``make`` installs 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from .choosing.cells import ChoiceEffort, Others, measure_cell
+from eliza_ffi.decisions.learning.pictures import Picture
+
+from .choosing.cells import (
+    AUTO,
+    GRAMMAR_FIRST,
+    GRAMMAR_LAST,
+    LLGUIDANCE,
+    XGRAMMAR,
+    ChoiceEffort,
+    Others,
+    measure_cell,
+)
 from .choosing.report import markdown
-from .parts.charts import draw_choices, draw_if_possible
+from .parts.charts import draw_if_possible, draw_lines
 from .parts.machine import machine_facts
 from .parts.pages import add_filter, bench_parser, publish, stored_or_measured
 from .parts.workload import MODELS, action_names, prompts
@@ -44,6 +55,13 @@ class ChoicePlan:
     effort: ChoiceEffort
 
 
+COLOURS = {
+    AUTO: "#D55E00",
+    GRAMMAR_LAST: "#0072B2",
+    GRAMMAR_FIRST: "#56B4E9",
+    LLGUIDANCE: "#009E73",
+    XGRAMMAR: "#CC79A7",
+}
 QUICK = ChoicePlan(choices=(3, 30, 300), n_prompts=3, effort=ChoiceEffort(repeat=15, budget=1.5))
 QUICK_MODELS = [subject.name for subject in MODELS if not subject.is_wide]
 FULL = ChoicePlan(
@@ -82,20 +100,18 @@ def run(
 
 def plot(results: dict[str, Any], file: Path) -> None:
     """Draw the time of a choice over the number of labels, one panel per model."""
-    models = dict.fromkeys(cell["model"] for cell in results["cells"])
-    panels = [
-        (
-            model,
-            "labels",
-            [
-                (each["choices"], each["methods"])
-                for each in results["cells"]
-                if each["model"] == model
-            ],
-        )
-        for model in models
-    ]
-    draw_choices(panels, file, columns=len(panels))
+    models = list(dict.fromkeys(cell["model"] for cell in results["cells"]))
+    picture = Picture(1, len(models), (3.4 * len(models), 3.7), sharey=True)
+    for axis, model in zip(picture.axes[0], models, strict=True):
+        cells = [cell for cell in results["cells"] if cell["model"] == model]
+        points = [(cell["choices"], cell["methods"]) for cell in cells]
+        draw_lines(axis, points, COLOURS, _choice_ms, title=model, xlabel="labels")
+    picture.axes[0][0].set_ylabel("milliseconds per choice")
+    picture.save(file)
+
+
+def _choice_ms(method: Mapping[str, float]) -> float:
+    return method["choice_ms"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

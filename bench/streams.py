@@ -32,7 +32,6 @@ from page_tables import markdown_table, number
 from eliza_ffi.decisions.learning.pictures import Picture
 from eliza_ffi.model import Model
 
-from .methods import ALONE, OURS, SERVER, SERVER_EQUAL, colours
 from .parts.charts import draw_if_possible, draw_lines
 from .parts.figures import attempt, in_turns, percentiles, quartiles, ratios
 from .parts.machine import disturbance, machine_facts, machine_line, noting_other_programs
@@ -72,7 +71,12 @@ CHOICE_PROMPT_TOKENS = 64
 MOST_STREAMS = 16
 N_CTX = 8192
 
+OURS = "eliza-ffi"
+ALONE = "eliza-ffi alone"
+SERVER = "llama-server"
+SERVER_EQUAL = "llama-server, our settings"
 METHODS = (OURS, ALONE, SERVER, SERVER_EQUAL)
+COLOURS = {OURS: "#D55E00", ALONE: "#E69F00", SERVER: "#0072B2"}
 SERVERS = {
     SERVER: (),
     SERVER_EQUAL: (
@@ -274,7 +278,7 @@ def plot(results: dict[str, Any], file: Path) -> None:
             cells = [cell for cell in results["cells"] if cell["model"] == model]
             points = [(cell["streams"], cell[part]) for cell in cells]
             settings = {"yscale": "linear", "title": model, "xlabel": "streams"}
-            draw_lines(axis, points, colours(["streams"]), rate, **settings)
+            draw_lines(axis, points, COLOURS, rate, **settings)
             axis.set_ylim(bottom=0)
         axes[0].set_ylabel(f"{what} per second, together")
     picture.save(file)

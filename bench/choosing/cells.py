@@ -10,23 +10,38 @@ from typing import Any
 from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import Model
 
-from ..methods import (
-    AUTO,
-    GRAMMAR_FIRST,
-    GRAMMAR_LAST,
-    METHODS,
-    TOKEN_BY_TOKEN,
-    workbench_settings,
-)
 from ..model import Alternatives, TimedChoice, Workbench
 from ..parts.figures import attempt, mean, median
 from ..parts.hooks import find_hooks
 from ..parts.machine import noting_other_programs
+from ..parts.modes import STRICT_GUIDED, TRIE, Method
 from ..parts.workload import Subject
-from .other_libraries import Logits, Peer, measure_peer
+from .other_libraries import (
+    LlGuidancePicker,
+    Logits,
+    MaskPicker,
+    Peer,
+    XGrammarPicker,
+    measure_peer,
+)
 
-CHOOSING = (AUTO, TOKEN_BY_TOKEN, GRAMMAR_LAST, GRAMMAR_FIRST)
+AUTO = "eliza-ffi auto"
+TOKEN_BY_TOKEN = "eliza-ffi token-by-token"
+GRAMMAR_LAST = "llama.cpp grammar last"
+GRAMMAR_FIRST = "llama.cpp grammar first"
+LLGUIDANCE = "llguidance"
+XGRAMMAR = "xgrammar"
+
+CHOOSING = {
+    AUTO: Method(TRIE),
+    TOKEN_BY_TOKEN: Method(TRIE, "token-by-token"),
+    GRAMMAR_LAST: Method(STRICT_GUIDED, grammar_order="last"),
+    GRAMMAR_FIRST: Method(STRICT_GUIDED, grammar_order="first"),
+}
 """The methods that run in every round."""
+
+PICKERS: dict[str, type[MaskPicker]] = {LLGUIDANCE: LlGuidancePicker, XGRAMMAR: XGrammarPicker}
+"""The mask libraries, by the names of their packages."""
 
 WALKED_PROMPTS = 2
 """The number of prompts for the mask libraries. A wide model takes minutes to compute the logits of
@@ -73,8 +88,7 @@ class Others:
         SystemExit
             If the library of test hooks has not been built.
         """
-        peers = tuple(each.needs() for each in METHODS.values() if each.picks and each.needs)
-        return cls(peers, Logits(find_hooks()))
+        return cls(tuple(map(Peer.find, PICKERS)), Logits(find_hooks()))
 
 
 def measure_cell(
@@ -108,8 +122,7 @@ def _run(
 ) -> dict[str, Runs]:
     """Run every method on every prompt, round by round, until its budget is used up."""
     runs = {name: Runs() for name in CHOOSING}
-    made = {name: workbench_settings(name).method for name in CHOOSING}
-    bench.answer(tokenized[0], made[TOKEN_BY_TOKEN])  # the first pass of a model is its slowest
+    bench.answer(tokenized[0], CHOOSING[TOKEN_BY_TOKEN])  # the first pass of a model is its slowest
     begin_all = time.perf_counter()
     for turn in range(effort.repeat):
         # The time to bring prompts into slots counts towards no method's budget, but is long with
@@ -118,12 +131,12 @@ def _run(
             break
         for i, prompt in enumerate(tokenized):
             # This untimed choice brings the prompt into a slot for all methods.
-            bench.answer(prompt, made[AUTO])
-            for name in CHOOSING:
+            bench.answer(prompt, CHOOSING[AUTO])
+            for name, method in CHOOSING.items():
                 if runs[name].spent > effort.budget:
                     continue
                 begin = time.perf_counter()
-                runs[name].answers.setdefault(i, []).append(bench.answer(prompt, made[name]))
+                runs[name].answers.setdefault(i, []).append(bench.answer(prompt, method))
                 runs[name].spent += time.perf_counter() - begin
     return runs
 
@@ -144,7 +157,7 @@ def _our_figures(
             "tokens": mean([len(each.tokens) for each in made]),
             "ms_per_token": median([each.seconds * 1e3 / len(each.tokens) for each in made]),
             "passes": mean([each.stats.passes_after_prompt for each in made]),
-            "setup_ms": cold_ms if workbench_settings(name).method.has_trie else grammar_ms,
+            "setup_ms": cold_ms if CHOOSING[name].has_trie else grammar_ms,
             "samples": len(made),
         }
     passes = [each.stats.decode_us / each.stats.forward_passes for each in answers[TOKEN_BY_TOKEN]]
@@ -177,8 +190,7 @@ def _add_mask_libraries(
     others: Others,
 ) -> None:
     """Run every available mask library along the tokens of eliza-ffi's labels."""
-    names = [peer.name for peer in others.peers if peer.version]
-    installed = {name: make for name in names if (make := METHODS[name].picks)}
+    installed = {peer.name: PICKERS[peer.name] for peer in others.peers if peer.version}
     if not installed:
         return
     model = bench.model

@@ -7,15 +7,9 @@ from typing import Any
 
 from page_tables import markdown_table, number
 
-from ..methods import (
-    AUTO,
-    GRAMMAR_FIRST,
-    GRAMMAR_LAST,
-    LLGUIDANCE,
-    XGRAMMAR,
-)
 from ..parts.machine import disturbance, machine_line
 from ..parts.pages import by_method, notes_of, page_of, versions_of
+from .cells import AUTO, GRAMMAR_FIRST, GRAMMAR_LAST, LLGUIDANCE, XGRAMMAR
 
 PEERS = (GRAMMAR_LAST, GRAMMAR_FIRST, LLGUIDANCE, XGRAMMAR)
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from eliza_ffi.decisions.learning.pictures import Picture, plain
+from eliza_ffi.decisions.learning.pictures import plain
 from eliza_ffi.errors import NotSupportedError
-
-from ..methods import colours
 
 Points = Sequence[tuple[float, Mapping[str, Any]]]
 """The values of the parameter, each with the figures of all methods."""
@@ -53,27 +50,6 @@ def draw_lines(
     axis.set_xticks([x for x, _ in points], [_short(x) for x, _ in points])
     axis.minorticks_off()
     plain(axis)
-
-
-def draw_choices(panels: Sequence[tuple[str, str, Points]], file: Path, *, columns: int) -> None:
-    """Draw the time of a choice in panels, which share one scale of milliseconds.
-
-    Parameters
-    ----------
-    panels
-        The title, the label of the x axis and the points of each panel.
-    """
-    rows = math.ceil(len(panels) / columns)
-    picture = Picture(rows, columns, (3.4 * columns, 3.2 * rows + 0.5), sharey=True)
-    drawn = colours(("choice", "picks"))
-    for axis, (title, label, points) in zip(picture.axes.flat, panels, strict=False):
-        figure = {"title": title, "xlabel": label}
-        draw_lines(axis, points, drawn, lambda method: float(method["choice_ms"]), **figure)
-    for axis in picture.axes.flat[len(panels) :]:
-        axis.set_visible(False)
-    for row in picture.axes:
-        row[0].set_ylabel("milliseconds per choice")
-    picture.save(file)
 
 
 def _short(value: float) -> str:

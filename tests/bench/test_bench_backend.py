@@ -10,9 +10,8 @@ import pytest
 from backend_suite.cases import PROMPTS
 from backend_suite.comparing import Subject
 
-from bench.backend import WAYS, measure
+from bench.backend import NO_CONSTRAINT, SKIP_AHEAD, WAYS, measure
 from bench.choosing.cells import ChoiceEffort
-from bench.methods import NO_CONSTRAINT, SKIP_AHEAD
 from eliza_ffi.library.loading import Library
 
 pytestmark = pytest.mark.slow

@@ -120,7 +120,6 @@ def test_chat_compares_our_server_with_two_llama_servers(
         assert set(cell["times_theirs"]) == {THEIRS, ONE_CACHE}
         for figures in cell["ways"].values():
             assert figures["tokens_per_second"] > 0 and figures["first_text_ms_p50"] > 0
-    capsys.readouterr()
-    page = (tmp_path / "serving-chat-beside.md").read_text()
+    page = capsys.readouterr().out
     assert main([*quick, "--render"]) == 0
-    assert capsys.readouterr().out.strip() == page.strip()
+    assert capsys.readouterr().out.strip() in page
