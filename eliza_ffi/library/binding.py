@@ -145,6 +145,8 @@ class CffiBinding:
             for bit, name in self._ffi.typeof("eliza_strategy").elements.items()
         }
         self._dialect = dialect_of(library)
+        self._functions: dict[str, Any] = {}  # by their short names, as far as they were needed
+        self._supported: dict[str, bool] = {}
         self._callbacks: dict[tuple[Any, str], CallbackState] = {}
         # A stream keeps calling the callback that was set when it was opened. Handles of replaced
         # callbacks are therefore kept until their context is destroyed.
@@ -155,7 +157,11 @@ class CffiBinding:
 
         It does if it has a function ``eliza_inference_[llm_[stream_]]<name>``.
         """
-        return any(self.library.has(symbol) for symbol in symbols_of(check_text("name", name)))
+        found = self._supported.get(name)
+        if found is None:
+            found = any(map(self.library.has, symbols_of(check_text("name", name))))
+            self._supported[name] = found
+        return found
 
     @lazy_property
     def fills_best(self) -> bool:
@@ -966,8 +972,11 @@ class CffiBinding:
 
     def _function(self, name: str) -> Any:
         """Return a function of the library; raise NotSupportedError if the library lacks it."""
-        self.library.need(PREFIX + name)
-        return getattr(self._lib, PREFIX + name)
+        found = self._functions.get(name)
+        if found is None:
+            self.library.need(PREFIX + name)
+            found = self._functions[name] = getattr(self._lib, PREFIX + name)
+        return found
 
     def _turn(self, stream: CffiStream, doing: str) -> AbstractContextManager[None]:
         """Reserve the stream for one call."""

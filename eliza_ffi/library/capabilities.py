@@ -189,7 +189,7 @@ def detect_capabilities(
 
 
 def _has(library: Library, name: str, probe: str) -> bool:
-    """Return whether a library has a function and its probe, if there is one, returns 1."""
+    """Return whether a library has a function and its probe, if there is one, is not 0."""
     if not library.has(PREFIX + name):
         return False
     return not library.has(PREFIX + probe) or library.probe(PREFIX + probe)

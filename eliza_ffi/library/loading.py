@@ -275,7 +275,9 @@ class Library:
 
     def has(self, symbol: str) -> bool:
         """Return whether the library has a function of this name."""
-        return check_text("symbol", symbol) in self._present
+        if not isinstance(symbol, str):
+            check_text("symbol", symbol)
+        return symbol in self._present
 
     def need(self, symbol: str) -> None:
         """Raise :class:`~eliza_ffi.errors.NotSupportedError` if the library lacks a function."""
@@ -288,8 +290,8 @@ class Library:
         )
 
     def probe(self, symbol: str) -> bool:
-        """Call a function such as ``..._supported``; return whether it exists and returns 1."""
-        return self.has(symbol) and int(getattr(self.lib, symbol)()) == 1
+        """Call a function such as ``..._supported``; return whether it exists and is not 0."""
+        return self.has(symbol) and int(getattr(self.lib, symbol)()) > 0
 
     @property
     def version(self) -> int:

@@ -1,0 +1,112 @@
+"""Count the Python calls inside the package and the library calls of one request of each kind.
+
+    python -m bench.calls
+
+The embedded model answers each request a few times before it is counted, so that what is computed
+once per process does not count. A generator counts each time it goes on.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import eliza_ffi
+from eliza_ffi import Choice, Model
+
+PACKAGE = str(Path(eliza_ffi.__file__).parent)
+REPEATS = 3
+
+TICKET = {
+    "type": "object",
+    "properties": {
+        "kind": {"enum": ["bug", "wish"]},
+        "urgent": {"type": "boolean"},
+        "team": {"enum": ["billing", "login", "delivery"]},
+        "note": {"type": "string", "maxLength": 12},
+        "stars": {"type": "integer", "minimum": 1, "maximum": 5},
+    },
+    "required": ["kind", "urgent", "team", "note", "stars"],
+    "additionalProperties": False,
+}
+QUESTIONS = {
+    "kind": Choice("What is it?", ["bug", "wish"]),
+    "team": Choice("Who answers it?", ["billing", "login", "delivery"]),
+}
+MESSAGES = [{"role": "user", "content": "Close the window."}]
+
+
+def tool(name: str) -> dict[str, Any]:
+    parameters = {"type": "object", "properties": {"where": {"enum": ["here", "there"]}}}
+    return {"type": "function", "function": {"name": name, "parameters": parameters}}
+
+
+def requests(model: Model) -> dict[str, Callable[[], Any]]:
+    """Return the requests by their names."""
+    return {
+        "choose between two labels": lambda: model.choose("Open?", ["yes", "no"]),
+        "decide two questions": lambda: model.decide("It crashes.", QUESTIONS),
+        "fill five fields": lambda: model.fill("A ticket: ", TICKET),
+        "call one of two tools": lambda: model.call_tool(
+            MESSAGES, [tool("close"), tool("open")], "required"
+        ),
+        "generate eight tokens": lambda: model.generate("Once", 8),
+    }
+
+
+class CountingLibrary:
+    """The functions of the library, which count their calls."""
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+        self.n_calls = 0
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        function = getattr(self._library, name)
+
+        def call(*arguments: Any) -> Any:
+            self.n_calls += 1
+            return function(*arguments)
+
+        return call
+
+
+def count(request: Callable[[], Any]) -> int:
+    """Return how many Python calls inside the package a request makes."""
+    n_calls = 0
+
+    def note(frame: FrameType, event: str, _: Any) -> None:
+        nonlocal n_calls
+        n_calls += event == "call" and frame.f_code.co_filename.startswith(PACKAGE)
+
+    sys.setprofile(note)
+    try:
+        request()
+    finally:
+        sys.setprofile(None)
+    return n_calls
+
+
+def main() -> None:
+    """Print a line for each request."""
+    with Model(n_threads=1) as model:
+        binding = model.session.binding
+        library = CountingLibrary(binding._lib)
+        for name, request in requests(model).items():
+            for _ in range(REPEATS):
+                request()
+            n_python = count(request)
+            kept, library.n_calls = binding._lib, 0
+            binding._lib = library
+            binding._functions.clear()
+            request()
+            binding._lib = kept
+            binding._functions.clear()
+            print(f"{name:28}{n_python:6,} Python calls{library.n_calls:5} library calls")
+
+
+if __name__ == "__main__":
+    main()
