@@ -33,8 +33,8 @@ def add_mcp_arguments(parser: argparse.ArgumentParser) -> None:
         "--port",
         type=whole_number,
         metavar="N",
-        help="serve streamable HTTP at /mcp on this port; 0 = any free port (default: use standard "
-        "input and output)",
+        help="port to listen on; 0 = any free port (default: none, the tools use standard input "
+        "and output instead of HTTP)",
     )
     add_access_arguments(parser)
     add_set_arguments(parser)
@@ -67,9 +67,8 @@ def run_mcp(arguments: argparse.Namespace) -> int:
         if listening is None:
             tools.run()
             return 0
-        url = url_of(listening).rstrip("/") + mcp.PATH
-        print(f"{settings.name} is served at {url}", flush=True)
-        sent = mcp.serve_mcp(tools, settings, listening)
+        ready = f"{settings.name} is served at {url_of(listening).rstrip('/')}{mcp.PATH}"
+        sent = mcp.serve_mcp(tools, settings, listening, lambda: print(ready, flush=True))
     if sent == signal.SIGINT:
         raise KeyboardInterrupt
     return 0

@@ -150,9 +150,9 @@ def add_set_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--questions",
         action="append",
-        metavar="PATH",
-        help="read the questions from a file, or from the .json and .toml files of a folder, in "
-        "which NAME.calibration.json is the calibration of NAME (repeat for more)",
+        metavar="FILE",
+        help="read the questions from FILE (repeat for more); from a folder: its .json and .toml "
+        "files, in which NAME.calibration.json is the calibration of NAME",
     )
     group.add_argument(
         "--calibration",

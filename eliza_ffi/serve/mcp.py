@@ -143,8 +143,16 @@ def make_mcp_server(model: AsyncModel, settings: ServeSettings) -> MCPServer:
     return server
 
 
-def serve_mcp(server: MCPServer, settings: ServeSettings, listening: socket.socket) -> int:
-    """Serve the tools over streamable HTTP until SIGTERM or SIGINT; return the signal."""
+def serve_mcp(
+    server: MCPServer,
+    settings: ServeSettings,
+    listening: socket.socket,
+    on_ready: Callable[[], None],
+) -> int:
+    """Serve the tools over streamable HTTP until SIGTERM or SIGINT; return the signal.
+
+    `on_ready` is called as soon as the server handles signals.
+    """
     app = server.streamable_http_app(
         streamable_http_path=PATH,
         json_response=True,
@@ -162,13 +170,20 @@ def serve_mcp(server: MCPServer, settings: ServeSettings, listening: socket.sock
         server_header=False,
         timeout_graceful_shutdown=CLOSING_SECONDS,
     )
-    running = _ToolServer(config)
+    running = _ToolServer(config, on_ready)
     running.run(sockets=[listening])
     return running.signal
 
 
 class _ToolServer(uvicorn.Server):
-    signal = 0
+    def __init__(self, config: uvicorn.Config, on_ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_ready = on_ready
+        self.signal = 0
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._on_ready()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.signal = sig
