@@ -4,6 +4,7 @@
 
 #if !defined(_WIN32)
 
+#include <dlfcn.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>

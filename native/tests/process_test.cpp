@@ -1,6 +1,7 @@
 // Forked processes, throwing callbacks, and the log.
 
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <stdexcept>
@@ -97,16 +98,80 @@ TEST_F(ForkedProcess, WorksAfterAForkDuringCallsOfTheLibrary) {
     for (std::thread & thread : threads) thread.join();
 }
 
+// Calls of all kinds, which may fail, because the process is ending.
+void call_while_ending(EliInferenceContext * context, int kind) {
+    ErrorText error;
+    const std::vector<int32_t> prompt(200, 5);
+    const eliza_llm_stream_config_t cfg = config();
+    const auto with_stream = [&](const std::function<void(EliLlmStream *)> & use) {
+        const StreamHandle stream(eliza_inference_llm_stream_open(context, &cfg, error.out()),
+                                  eliza_inference_llm_stream_close);
+        if (stream == nullptr) return;
+        eliza_inference_llm_stream_prefill(stream.get(), prompt.data(), prompt.size(), error.out());
+        use(stream.get());
+    };
+    const std::string text = "Größe 12 of 日本 – and a few ordinary words. ";
+    const char * const labels[] = {"yes", "no"};
+    int * tokens = nullptr;
+    size_t n = 0;
+    float values[4096];
+    int32_t top = 0, size = 0;
+    eliza_choice_t choice{};
+    switch (kind) {
+        case 0:
+            return with_stream([&](EliLlmStream * stream) { pull(StreamHandle(stream, [](EliLlmStream *) {}), 3); });
+        case 1: {  // loads a model of its own, and frees it
+            EliInferenceContext * other = eliza_inference_create(model_path().c_str(), error.out());
+            eliza_inference_set_option(other, "use_mmap", "0", error.out());
+            eliza_inference_mmap_acquire(other, "text", error.out());
+            return eliza_inference_destroy(other);
+        }
+        case 2:
+            eliza_inference_tokenize(context, text.data(), text.size(), 1, 1, &tokens, &n, error.out());
+            eliza_inference_detokenize(context, tokens, n, 0, 1, reinterpret_cast<char *>(values), sizeof values,
+                                       error.out());
+            return eliza_inference_free_tokens(tokens);
+        case 3:
+            eliza_inference_choose(context, text.c_str(), labels, 2, nullptr, &choice, nullptr, error.out());
+            return;
+        case 4: eliza_inference_embed(context, text.data(), text.size(), 1, values, 4096, &size, error.out()); return;
+        case 5:
+            eliza_inference_llm_eot_score(context, prompt.data(), prompt.size(), 5, values, &top, values, error.out());
+            return;
+        case 6: {
+            ErrorText json;
+            eliza_inference_describe(context, json.out(), error.out());
+            return;
+        }
+        default:
+            return with_stream([&](EliLlmStream * stream) {
+                const std::string file = testing::TempDir() + "ending" + std::to_string(getpid());
+                eliza_inference_llm_stream_save_slot(stream, file.c_str(), error.out());
+                eliza_inference_llm_stream_restore_slot(stream, file.c_str(), error.out());
+                std::remove(file.c_str());
+            });
+    }
+}
+
+// As a static object of a program does. Those of this program are never destroyed (platform/static_destructors.cpp).
+void destroy_at_exit(EliInferenceContext * context) {
+#if !defined(_WIN32)
+    using Register = int (*)(void (*)(EliInferenceContext *), EliInferenceContext *, void *);
+    reinterpret_cast<Register>(dlsym(RTLD_DEFAULT, "__cxa_atexit"))(eliza_inference_destroy, context, nullptr);
+#else
+    static_cast<void>(context);
+#endif
+}
+
 TEST_F(ForkedProcess, EndsWhileThreadsAreInsideTheLibrary) {
+    constexpr int n_kinds = 8;
     for (int i = 0; i < 20; ++i) {
         ASSERT_EQ(status_of_child([i] {
-                      static ContextHandle & own = *new ContextHandle(create({{"n_threads", "2"}}));
-                      for (int thread = 0; thread < 3; ++thread) {
-                          std::thread([] {
-                              for (;;) {
-                                  const StreamHandle busy = open(own);
-                                  prefill(busy, std::vector<int32_t>(200, 5));
-                              }
+                      EliInferenceContext * own = create({{"n_threads", "2"}}).release();
+                      if (i % 2 == 1) destroy_at_exit(own);
+                      for (int thread = 0; thread < n_kinds; ++thread) {
+                          std::thread([own, thread, i] {
+                              for (;;) call_while_ending(own, i % 3 == 0 ? 0 : thread);
                           }).detach();
                       }
                       std::this_thread::sleep_for(std::chrono::milliseconds(20 + 7 * i));

@@ -7,7 +7,10 @@
 #include <thread>
 #include <vector>
 
+#include "error.h"
+
 #if defined(__unix__) || defined(__APPLE__)
+#include <dlfcn.h>
 #include <pthread.h>
 #endif
 
@@ -93,53 +96,58 @@ void reset_after_fork(void (*)()) {}
 namespace {
 
 std::atomic<bool> is_ending{false};
-std::thread::id exiting_thread;  // written before is_ending
-
-void wait_for_ever_if_ending() {
-    while (is_ending && std::this_thread::get_id() != exiting_thread) {
-        std::this_thread::sleep_for(std::chrono::hours(1));
-    }
-}
 
 void end_all_work() {
     constexpr std::chrono::milliseconds step{1};
     constexpr int most_steps = 2000;  // exit() may have been called by a thread in the middle of work
-    // Registered several times. After the first call, other threads read exiting_thread.
-    if (!is_ending) {
-        exiting_thread = std::this_thread::get_id();
-        is_ending = true;
-    }
+    is_ending = true;
     for (int i = 0; i < most_steps && n_working > 0; ++i) {
         std::this_thread::sleep_for(step);
     }
 }
 
-// Of the functions that exit() calls, the last registered one comes first. llama.cpp constructs static objects, and so
-// registers their destructors, when it first uses them. So this function is registered after the first few pieces of
-// work: loading a model, and different kinds of passes.
+void call_at_exit(void (*function)()) {
+#if defined(__unix__) || defined(__APPLE__)
+    // The one of the C library: in this library, platform/static_destructors.cpp replaces it.
+    using Register = int (*)(void (*)(void *), void *, void *);
+    if (const auto add = reinterpret_cast<Register>(dlsym(RTLD_DEFAULT, "__cxa_atexit"))) {
+        add([](void * called) { reinterpret_cast<void (*)()>(called)(); }, reinterpret_cast<void *>(function), nullptr);
+    }
+#else
+    std::atexit(function);
+#endif
+}
+
+// Of the functions that exit() calls, the last registered one comes first. Drivers may register theirs when they are
+// first used. So this function is registered after the first few pieces of work: loading a model, and different kinds
+// of passes.
 void end_work_at_exit() {
     constexpr int32_t n_first = 8;
     static std::atomic<int32_t> n_done{0};
     if (n_done < n_first && n_done.fetch_add(1) < n_first) {
-        std::atexit(end_all_work);
+        call_at_exit(end_all_work);
     }
 }
 
 }  // namespace
 
 WorkBeforeExit::WorkBeforeExit() {
+    const auto check = [] {
+        if (is_ending) {
+            throw Error(ELIZA_ERR_CANCELLED, "the process is ending");
+        }
+    };
+    check();  // before counting, because end_all_work() would wait for attempts of other threads
     ++n_working;
     if (is_ending) {
         --n_working;
-        wait_for_ever_if_ending();
-        ++n_working;
+        check();
     }
 }
 
 WorkBeforeExit::~WorkBeforeExit() {
     end_work_at_exit();
     --n_working;
-    wait_for_ever_if_ending();
 }
 
 bool WorkBeforeExit::must_stop() { return is_ending; }

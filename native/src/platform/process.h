@@ -2,7 +2,8 @@
 //
 // **Static objects** that threads share are created while the library is loaded, not in the first call that uses them.
 // If a process is forked while a thread runs such a first call, its child would wait for this thread for ever. They are
-// never destroyed, because threads may still run when the process ends.
+// never destroyed, because threads may still run when the process ends. platform/static_destructors.cpp does the same
+// for the static objects of llama.cpp.
 #pragma once
 
 #include <cstdint>
@@ -29,10 +30,11 @@ private:
     std::mutex mutex_;
 };
 
-// Work that uses static objects of llama.cpp, which are destroyed at the end of the process, even if threads still run.
-// exit() asks such work to stop and waits for it. From then on, other threads that begin such work wait for ever.
+// Work on a device, whose driver ends with the process even if threads still run. exit() asks such work to stop, and
+// waits for it for at most two seconds.
 class WorkBeforeExit {
 public:
+    // Throws an Error if the process ends.
     WorkBeforeExit();
     ~WorkBeforeExit();
     WorkBeforeExit(const WorkBeforeExit &) = delete;
