@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <unordered_map>
 
 #include "error.h"
 
@@ -116,16 +117,35 @@ Json parse_array(std::string_view text, const char * what, const char * elements
 }
 
 std::vector<std::string> parse_strings(std::string_view text, const char * what) {
-    const Json json = parse_array(text, what, "strings");
+    return strings_of(parse_array(text, what, "strings"), what);
+}
+
+std::vector<std::string> strings_of(const Json & array, const char * what) {
     std::vector<std::string> strings;
-    strings.reserve(json.size());
-    for (const Json & value : json) {
+    strings.reserve(array.size());
+    for (const Json & value : array) {
         if (!value.is_string()) {
             throw invalid_argument(at(what, strings.size()) + ": expected a string, found " + kind_of(value));
         }
         strings.push_back(value.text());
     }
     return strings;
+}
+
+void check_distinct(const std::vector<std::string> & texts, const char * what) {
+    if (texts.empty()) {
+        throw invalid_argument(std::string(what) + ": expected at least one string, got none");
+    }
+    std::unordered_map<std::string_view, size_t> seen;
+    seen.reserve(texts.size());
+    for (size_t i = 0; i < texts.size(); ++i) {
+        if (texts[i].empty()) {
+            throw invalid_argument(at(what, i) + " is empty");
+        }
+        if (const auto [first, is_new] = seen.emplace(texts[i], i); !is_new) {
+            throw invalid_argument(at(what, i) + " is the same as " + at(what, first->second));
+        }
+    }
 }
 
 bool read_int(const Json & value, int64_t least, int64_t most, int64_t & out) {

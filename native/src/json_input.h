@@ -18,6 +18,10 @@ Json parse_array(std::string_view text, const char * what, const char * elements
 
 // Parses JSON that must be an array of strings. Throws an Error that names the element in `what`.
 std::vector<std::string> parse_strings(std::string_view text, const char * what);
+std::vector<std::string> strings_of(const Json & array, const char * what);
+
+// Throws an Error unless the texts are distinct and not empty, and there is at least one.
+void check_distinct(const std::vector<std::string> & texts, const char * what);
 
 // Returns `object[key]`, which must exist and be of the given kind. `path` names the object in errors; it is empty for
 // the outermost object.

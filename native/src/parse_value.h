@@ -1,13 +1,18 @@
-// Parsers for option values, which are strings.
+// Options: their names, their allowed values, and parsers for these values, which are strings.
 #pragma once
 
+#include <algorithm>
 #include <charconv>
+#include <functional>
 #include <locale>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 #include <vector>
+
+#include "error.h"
 
 namespace eliza {
 
@@ -63,6 +68,73 @@ bool parse_name(const std::string & text, const std::vector<std::pair<const char
         }
     }
     return false;
+}
+
+// A setting of a struct, which is set from text.
+template <typename Settings>
+struct Setting {
+    const char * key;
+    std::string allowed;                                       // for error messages
+    std::function<bool(Settings &, const std::string &)> set;  // returns false for a value that is not allowed
+};
+
+template <typename Settings, typename Number>
+Setting<Settings> number(const char * key, Number Settings::*member, Number low, Number high, const char * allowed) {
+    return {key, allowed, [=](Settings & s, const std::string & v) { return parse_number(v, low, high, s.*member); }};
+}
+
+// One of several names.
+template <typename Settings, typename Value>
+Setting<Settings> choice(const char * key, Value Settings::*member,
+                         const std::vector<std::pair<const char *, Value>> & names) {
+    std::string allowed;
+    for (size_t i = 0; i < names.size(); ++i) {
+        allowed += (i == 0 ? "" : i + 1 == names.size() ? " or " : ", ") + std::string(names[i].first);
+    }
+    return {key, allowed, [=](Settings & s, const std::string & v) { return parse_name(v, names, s.*member); }};
+}
+
+template <typename Settings>
+Setting<Settings> on_or_off(const char * key, bool Settings::*member, const char * on = "on") {
+    return choice<Settings, bool>(key, member, {{on, true}, {"off", false}});
+}
+
+// Text that `parse` reads, or rejects with an Error.
+template <typename Settings, typename Value, typename Parse>
+Setting<Settings> parsed(const char * key, Value Settings::*member, Parse parse) {
+    return {key, "", [=](Settings & s, const std::string & v) {
+                s.*member = parse(v);
+                return true;
+            }};
+}
+
+template <typename Settings>
+Setting<Settings> any_text(const char * key, std::string Settings::*member) {
+    return parsed(key, member, [](const std::string & v) { return v; });
+}
+
+template <typename Settings>
+std::string names_of(const std::vector<Setting<Settings>> & table) {
+    std::string names;
+    for (const Setting<Settings> & each : table) {
+        names += (names.empty() ? "" : ", ") + std::string(each.key);
+    }
+    return names;
+}
+
+template <typename Settings>
+const Setting<Settings> * find_setting(const std::vector<Setting<Settings>> & table, std::string_view key) {
+    const auto found = std::find_if(table.begin(), table.end(), [&](const auto & each) { return key == each.key; });
+    return found != table.end() ? &*found : nullptr;
+}
+
+// Throws an Error that lists the allowed values; `settings` is then unchanged.
+template <typename Settings>
+void apply(const Setting<Settings> & setting, Settings & settings, const std::string & value) {
+    if (!setting.set(settings, value)) {
+        throw invalid_argument("option " + std::string(setting.key) + ": expected " + setting.allowed + ", got \"" +
+                               value + "\"");
+    }
 }
 
 }  // namespace eliza

@@ -138,7 +138,8 @@ TEST_F(AnswerTest, ForcedBytesThatAreNotUtf8AreWalkedOnce) {
 TEST_F(AnswerTest, ACancelStopsTheTokenizingOfChoices) {
     cancelled.set();
     try {
-        fill(R"({"choices": ["a", "a"]})");  // duplicates, which are detected only after tokenizing
+        // The second choice does not fit the context, which is detected only after tokenizing.
+        fill(R"({"choices": ["a", ")" + std::string(1 << 20, 'x') + "\"]}");
         FAIL() << "it was filled";
     } catch (const Error & error) {
         EXPECT_EQ(error.status(), ELIZA_ERR_CANCELLED) << error.what();

@@ -161,20 +161,19 @@ TEST(Masks, OfFramedValuesEqualAWalkOverAllTokens) {
         const auto vocabulary =
             std::make_shared<const Vocabulary>(ByteTrie(std::vector<std::string_view>(texts.begin(), texts.end())));
         const auto strings = std::make_shared<const DfaMasks>(vocabulary, json_string_body_dfa());
-        const auto values = std::make_shared<const JsonMasks>(
-            vocabulary, JsonRecognizer(6, most_json_brackets(vocabulary->all())), strings);
+        const auto values = json_masks(vocabulary, JsonRecognizer(6, most_json_brackets(vocabulary->all())), strings);
         const Frame frame = {random() % 2 == 0 ? "" : "1,", random() % 2 == 0 ? "" : ",t"};
-        const FramedMasks<JsonMasks> framed(vocabulary, values, frame);
-        const FramedMasks<DfaMasks> framed_string(vocabulary, strings, {frame.before, "\","});
-        auto state = framed.recognizer().start();
-        auto in_string = framed_string.recognizer().start();
+        const auto framed = framed_masks(vocabulary, values, frame);
+        const auto framed_string = framed_masks(vocabulary, strings, {frame.before, "\","});
+        auto state = framed->recognizer().start();
+        auto in_string = framed_string->recognizer().start();
         for (int i = 0; i < 60; ++i) {
-            ASSERT_EQ(framed.mask(state)->tokens.tokens(), by_walk(vocabulary->all(), framed.recognizer(), state));
-            ASSERT_EQ(framed_string.mask(in_string)->tokens.tokens(),
-                      by_walk(vocabulary->all(), framed_string.recognizer(), in_string));
+            ASSERT_EQ(framed->mask(state)->tokens.tokens(), by_walk(vocabulary->all(), framed->recognizer(), state));
+            ASSERT_EQ(framed_string->mask(in_string)->tokens.tokens(),
+                      by_walk(vocabulary->all(), framed_string->recognizer(), in_string));
             const auto byte = static_cast<uint8_t>("{}[]\",:1t\\"[random() % 11]);
-            framed.recognizer().step(state, byte);
-            framed_string.recognizer().step(in_string, byte);
+            framed->recognizer().step(state, byte);
+            framed_string->recognizer().step(in_string, byte);
         }
     }
 }

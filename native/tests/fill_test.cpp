@@ -224,7 +224,7 @@ TEST_F(Fill, ErrorsNameTheReasonAndChangeNothing) {
     EXPECT_EQ(refusal("{"), "span is not JSON: byte 2 of 1");
     EXPECT_EQ(refusal("[]"), "span: expected an object, found array");
     EXPECT_EQ(refusal(R"({"before":1})"), "before: expected a string, found number");
-    EXPECT_EQ(refusal(R"({"choices":[]})"), "choices is empty");
+    EXPECT_EQ(refusal(R"({"choices":[]})"), "choices: expected at least one string, got none");
     EXPECT_EQ(refusal(R"({"choices":["a",""]})"), "choices[1] is empty");
     EXPECT_EQ(refusal(R"({"choices":["a","a"]})"), "choices[1] is the same as choices[0]");
     EXPECT_EQ(refusal(R"({"choices":["a"],"json":"string"})"), "span: expected one value, found choices and json");

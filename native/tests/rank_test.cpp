@@ -181,6 +181,17 @@ TEST(Rank, ReadsFewPrefixesOfManyLabels) {
     for (size_t i = 0; i < few.places.size(); ++i) EXPECT_NEAR(few.places[i].logprob, all.places[i].logprob, tolerance);
 }
 
+TEST(Rank, LeavesWithIdenticalTokensAreTheFirstOfThem) {
+    const ContextHandle context = make_context();
+    const StreamHandle stream = open_after_prompt(context);
+    const Ranked ranked = rank(stream, prepare(context, {{310, 340}, {311}, {310, 340}}), {3});
+    ASSERT_EQ(ranked.status, 0) << ranked.error;
+    EXPECT_EQ(ranked.summary.proven, 1);
+    ASSERT_EQ(ranked.summary.n_ranked, 2u);
+    EXPECT_EQ(ranked.places[0].label + ranked.places[1].label, 0 + 1);
+    EXPECT_NEAR(std::exp(ranked.places[0].logprob) + std::exp(ranked.places[1].logprob), 1.0, tolerance);
+}
+
 TEST(Rank, KeepsWhatItHasReadForTheNextRanking) {
     const ContextHandle context = make_context();
     const ChoicesHandle choices = prepare(context, triples(8));

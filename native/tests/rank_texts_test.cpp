@@ -227,8 +227,8 @@ TEST_F(RankTexts, AFullContextEndsTheSearchWithBounds) {
 
 TEST_F(RankTexts, ErrorsNameTheArgument) {
     const StreamHandle stream = open_after({300, 310, 320}, context);
-    EXPECT_EQ(rank(stream, {}, first(1)).error, "choices is empty");
-    EXPECT_EQ(rank(stream, {"A", "A"}, first(1)).error, "choices[1] is a duplicate: \"A\"");
+    EXPECT_EQ(rank(stream, {}, first(1)).error, "choices: expected at least one string, got none");
+    EXPECT_EQ(rank(stream, {"A", "A"}, first(1)).error, "choices[1] is the same as choices[0]");
     eliza_rank_options_t options = first(1);
     options.rule = ELIZA_RANK_JOINT;
     EXPECT_EQ(rank(stream, {"A", "B"}, options).error, "options.rule: labels in any tokens need ELIZA_RANK_LEGAL");

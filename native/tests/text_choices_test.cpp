@@ -221,9 +221,9 @@ TEST_F(TextChoicesInAStream, ARejectedCallLeavesTheStreamUnchanged) {
     const std::vector<int32_t> prompt = chat_prompt(context, "hello");
     prefill(stream, prompt);
     prefill(plain, prompt);
-    EXPECT_EQ(refusal(stream, "[]"), "choices is empty");
+    EXPECT_EQ(refusal(stream, "[]"), "choices: expected at least one string, got none");
     EXPECT_EQ(refusal(stream, R"(["a",""])"), "choices[1] is empty");
-    EXPECT_EQ(refusal(stream, R"(["a","b","a"])"), "choices[2] is a duplicate: \"a\"");
+    EXPECT_EQ(refusal(stream, R"(["a","b","a"])"), "choices[2] is the same as choices[0]");
     EXPECT_EQ(refusal(stream, R"(["a",1])"), "choices[1]: expected a string, found number");
     EXPECT_EQ(refusal(stream, R"({"a":1})"), "choices: expected an array of strings, found object");
     EXPECT_EQ(refusal(stream, R"(["a)"), "choices is not JSON: byte 4 of 3");

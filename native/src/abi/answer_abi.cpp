@@ -26,6 +26,5 @@ int eliza_inference_llm_stream_fill(EliLlmStream * stream, const char * span, si
             throw;
         }
         give();
-        return ELIZA_OK;
     });
 }

@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "abi/handles.h"
@@ -76,11 +77,16 @@ inline void report(char ** err, const std::string & text) {
     }
 }
 
-// Runs `body`, which returns an int, and turns its exceptions into a status and *err.
+// Runs `body`, and turns its exceptions into a status and *err. A body that returns nothing succeeds with ELIZA_OK.
 template <typename Body>
 int guarded(char ** err, Body body) noexcept {
     try {
-        return body();
+        if constexpr (std::is_void_v<decltype(body())>) {
+            body();
+            return ELIZA_OK;
+        } else {
+            return body();
+        }
     } catch (...) {
         std::string text;
         const eliza_status status = current_error(text);

@@ -80,7 +80,6 @@ EliChoices * eliza_inference_prepare_labels(EliInferenceContext * ctx, const cha
     EliChoices * handle = nullptr;
     with_context(ctx, err, [&](InferenceContext & context) {
         handle = choices_handles.add(context.prepare_choices(read_labels(labels, n_labels)));
-        return ELIZA_OK;
     });
     return handle;
 }

@@ -20,7 +20,6 @@ EliInferenceContext * eliza_inference_create(const char * bundle_dir, char ** er
     guarded(err, [&] {
         require(bundle_dir != nullptr, "bundle_dir is NULL");
         handle = contexts().add(std::make_shared<InferenceContext>(bundle_dir));
-        return ELIZA_OK;
     });
     return handle;
 }
@@ -33,7 +32,6 @@ void eliza_inference_destroy(EliInferenceContext * ctx) {
                 eliza_inference_llm_stream_close(stream);
             }
         }
-        return ELIZA_OK;
     });
 }
 
@@ -70,7 +68,6 @@ int with_region(EliInferenceContext * ctx, const char * region, char ** err, OnT
                         "region \"" + std::string(region) + "\": not supported, this library generates text only");
         }
         on_text(context);
-        return ELIZA_OK;
     });
 }
 
@@ -89,7 +86,6 @@ int eliza_inference_set_option(EliInferenceContext * ctx, const char * key, cons
         require(key != nullptr, "key is NULL");
         require(value != nullptr, "value is NULL");
         context.set_option(key, value);
-        return ELIZA_OK;
     });
 }
 
@@ -110,15 +106,11 @@ int eliza_inference_set_progress_callback(EliInferenceContext * ctx, eliza_progr
             progress = [callback, user](const char * stage, float fraction) { callback(stage, fraction, user); };
         }
         context.set_progress(std::move(progress));
-        return ELIZA_OK;
     });
 }
 
 void eliza_inference_set_log_callback(eliza_log_callback callback, void * user) {
-    guarded(nullptr, [&] {
-        set_log_callback(callback, user);
-        return ELIZA_OK;
-    });
+    guarded(nullptr, [&] { set_log_callback(callback, user); });
 }
 
 int eliza_inference_tokenize_supported(void) { return 1; }
@@ -138,7 +130,6 @@ int eliza_inference_tokenize(EliInferenceContext * ctx, const char * text, size_
         std::memcpy(copy, tokens.data(), size);
         *out = copy;
         *out_n = tokens.size();
-        return ELIZA_OK;
     });
 }
 
@@ -221,7 +212,6 @@ int eliza_inference_embed(EliInferenceContext * ctx, const char * text, size_t l
         }
         const std::vector<float> embedding = context.embed(bytes, type);
         std::copy(embedding.begin(), embedding.end(), out);
-        return ELIZA_OK;
     });
 }
 
@@ -235,6 +225,5 @@ int eliza_inference_llm_eot_score(EliInferenceContext * ctx, const int32_t * tok
         write_if_asked(out_prob, next.probability);
         write_if_asked(out_top, next.top);
         write_if_asked(out_top_prob, next.top_probability);
-        return ELIZA_OK;
     });
 }

@@ -145,7 +145,6 @@ EliLlmStream * eliza_inference_llm_stream_open(EliInferenceContext * ctx, const 
             eliza_inference_llm_stream_close(std::exchange(handle, nullptr));
             throw invalid_argument("the context is destroyed");
         }
-        return ELIZA_OK;
     });
     return handle;
 }
@@ -154,7 +153,6 @@ int eliza_inference_llm_stream_prefill(EliLlmStream * stream, const int32_t * to
     return with_stream(stream, err, [&](Stream & s) {
         require(tokens != nullptr || n == 0, "tokens is NULL");
         s.prefill(tokens, n);
-        return ELIZA_OK;
     });
 }
 
@@ -165,7 +163,6 @@ int32_t eliza_inference_llm_stream_prefill_logprobs(EliLlmStream * stream, const
         require(tokens != nullptr || n == 0, "tokens is NULL");
         require(out != nullptr || cap == 0, "out is NULL");
         s.prefill_logprobs(tokens, n, n_top, out, cap);
-        return ELIZA_OK;
     });
 }
 
@@ -180,7 +177,6 @@ int32_t eliza_inference_llm_stream_hidden_states(EliLlmStream * stream, const in
         require(out != nullptr || cap == 0, "out is NULL");
         require(n_layers <= cap, "cap: expected room for each layer");
         s.hidden_states(tokens, n, n_kept, {layers, layers + n_layers}, n_rows, out, cap);
-        return ELIZA_OK;
     });
 }
 
@@ -195,7 +191,6 @@ int eliza_inference_llm_stream_set_token_mask(EliLlmStream * stream, const uint3
         } else {
             s.set_token_mask(bits, n_words);
         }
-        return ELIZA_OK;
     });
 }
 
@@ -204,15 +199,11 @@ int32_t eliza_inference_llm_stream_set_forced_tokens(EliLlmStream * stream, cons
     return with_stream(stream, err, [&](Stream & s) {
         require(tokens != nullptr || n == 0, "tokens is NULL");
         s.set_forced_tokens(tokens, n);
-        return ELIZA_OK;
     });
 }
 
 int eliza_inference_llm_stream_decode(EliLlmStream * stream, char ** err) {
-    return with_stream(stream, err, [](Stream & s) {
-        s.decode();
-        return ELIZA_OK;
-    });
+    return with_stream(stream, err, [](Stream & s) { s.decode(); });
 }
 
 int eliza_inference_llm_stream_next(EliLlmStream * stream, int32_t * tokens_out, size_t tokens_cap,
@@ -245,7 +236,6 @@ int32_t eliza_inference_llm_stream_set_stops(EliLlmStream * stream, const char *
             require(!copied[i].empty(), (at("stops", i) + " is empty").c_str());
         }
         s.set_stops(std::move(copied));
-        return ELIZA_OK;
     });
 }
 
@@ -260,30 +250,20 @@ int eliza_inference_llm_stream_generate(EliLlmStream * stream, int32_t max_token
         if (!ended) {
             throw Error(ELIZA_ERR_CANCELLED, "cancelled by the callback");
         }
-        return ELIZA_OK;
     });
 }
 
 int eliza_inference_set_verifier_callback(EliInferenceContext * ctx, eliza_verifier_callback callback, void * user,
                                           char ** err) {
-    return with_context(ctx, err, [&](InferenceContext & context) {
-        context.set_verifier(callback, user);
-        return ELIZA_OK;
-    });
+    return with_context(ctx, err, [&](InferenceContext & context) { context.set_verifier(callback, user); });
 }
 
 int eliza_inference_llm_stream_cancel(EliLlmStream * stream) {
-    return guarded(nullptr, [&] {
-        require_stream(stream)->cancel();
-        return ELIZA_OK;
-    });
+    return guarded(nullptr, [&] { require_stream(stream)->cancel(); });
 }
 
 int eliza_inference_llm_stream_reset(EliLlmStream * stream) {
-    return with_stream(stream, nullptr, [](Stream & s) {
-        s.reset();
-        return ELIZA_OK;
-    });
+    return with_stream(stream, nullptr, [](Stream & s) { s.reset(); });
 }
 
 int eliza_inference_llm_stream_reset_keep(EliLlmStream * stream, int32_t n_keep) {
@@ -294,7 +274,6 @@ int eliza_inference_llm_stream_save_slot(EliLlmStream * stream, const char * fil
     return with_stream(stream, err, [&](Stream & s) {
         require(file != nullptr && *file != '\0', "file is NULL or empty");
         s.save_slot(file);
-        return ELIZA_OK;
     });
 }
 
@@ -302,7 +281,6 @@ int eliza_inference_llm_stream_restore_slot(EliLlmStream * stream, const char * 
     return with_stream(stream, err, [&](Stream & s) {
         require(file != nullptr && *file != '\0', "file is NULL or empty");
         s.restore_slot(file);
-        return ELIZA_OK;
     });
 }
 
@@ -311,7 +289,6 @@ void eliza_inference_llm_stream_close(EliLlmStream * stream) {
         if (const auto entry = streams().remove(stream)) {
             entry->close();
         }
-        return ELIZA_OK;
     });
 }
 
@@ -320,7 +297,6 @@ const char * eliza_inference_last_error(EliLlmStream * stream) {
     guarded(nullptr, [&] {
         text.clear();
         text = require_stream(stream)->last_error();
-        return ELIZA_OK;
     });
     return text.c_str();
 }
@@ -330,22 +306,15 @@ int eliza_inference_llm_stream_stats(EliLlmStream * stream, eliza_llm_stream_sta
         require(stats != nullptr, "stats is NULL");
         const eliza_llm_stream_stats_t all = s.stats();
         std::memcpy(stats, &all, std::min(sizeof_stats, sizeof all));
-        return ELIZA_OK;
     });
 }
 
 int eliza_inference_llm_stream_set_sampling(EliLlmStream * stream, const char * json, size_t len, char ** err) {
-    return with_stream(stream, err, [&](Stream & s) {
-        s.set_sampling(require_text(json, len, "json"));
-        return ELIZA_OK;
-    });
+    return with_stream(stream, err, [&](Stream & s) { s.set_sampling(require_text(json, len, "json")); });
 }
 
 int eliza_inference_llm_stream_set_logprobs(EliLlmStream * stream, int n_top, char ** err) {
-    return with_stream(stream, err, [&](Stream & s) {
-        s.set_logprobs(n_top);
-        return ELIZA_OK;
-    });
+    return with_stream(stream, err, [&](Stream & s) { s.set_logprobs(n_top); });
 }
 
 int eliza_inference_llm_stream_take_logprobs(EliLlmStream * stream, eliza_token_logprob_t * out, size_t cap,

@@ -16,10 +16,8 @@ int eliza_inference_token_trie_supported(void) {
 }
 
 int eliza_inference_set_token_trie(EliLlmStream * stream, const char * payload, size_t len, int mode) {
-    return with_stream(stream, nullptr, [&](Stream & s) {
-        s.set_token_trie(require_text(payload, len, "payload"), mode);
-        return ELIZA_OK;
-    });
+    return with_stream(stream, nullptr,
+                       [&](Stream & s) { s.set_token_trie(require_text(payload, len, "payload"), mode); });
 }
 
 namespace {
@@ -36,7 +34,6 @@ EliChoices * eliza_inference_prepare_choices(EliInferenceContext * ctx, const ch
         const auto prepared = context.prepare_choices(texts);
         write_if_asked(longest_out, prepared->longest());
         handle = choices_handles.add(prepared);
-        return ELIZA_OK;
     });
     return handle;
 }
@@ -48,7 +45,6 @@ EliChoices * eliza_inference_prepare_token_trie(EliInferenceContext * ctx, const
         const auto prepared = context.prepare_payload(require_text(payload, len, "payload"));
         write_if_asked(longest_out, prepared->longest());
         handle = choices_handles.add(prepared);
-        return ELIZA_OK;
     });
     return handle;
 }
@@ -56,10 +52,7 @@ EliChoices * eliza_inference_prepare_token_trie(EliInferenceContext * ctx, const
 void eliza_inference_free_choices(EliChoices * choices) { choices_handles.remove(choices); }
 
 int eliza_inference_set_choices(EliLlmStream * stream, EliChoices * choices, int mode) {
-    return with_stream(stream, nullptr, [&](Stream & s) {
-        s.set_choices(*require_choices(choices), mode);
-        return ELIZA_OK;
-    });
+    return with_stream(stream, nullptr, [&](Stream & s) { s.set_choices(*require_choices(choices), mode); });
 }
 
 int eliza_inference_llm_score_endings_supported(void) { return 1; }
@@ -106,15 +99,11 @@ int eliza_inference_llm_stream_score_endings(EliLlmStream * stream, const eliza_
 int eliza_inference_set_text_choices(EliLlmStream * stream, const char * json_array_of_strings, size_t len, int mode) {
     return with_stream(stream, nullptr, [&](Stream & s) {
         s.set_text_choices(require_text(json_array_of_strings, len, "json_array_of_strings"), mode);
-        return ELIZA_OK;
     });
 }
 
 void eliza_inference_clear_token_trie(EliLlmStream * stream) {
-    with_stream(stream, nullptr, [](Stream & s) {
-        s.clear_token_trie();
-        return ELIZA_OK;
-    });
+    with_stream(stream, nullptr, [](Stream & s) { s.clear_token_trie(); });
 }
 
 int eliza_inference_token_trie_leaf(EliLlmStream * stream, char * name_out, size_t cap, double * logprob_out) {
@@ -131,7 +120,6 @@ int eliza_inference_token_trie_leaf(EliLlmStream * stream, char * name_out, size
         if (logprob_out != nullptr) {
             *logprob_out = leaf->logprob;
         }
-        return ELIZA_OK;
     });
 }
 

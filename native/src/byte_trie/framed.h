@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -37,7 +38,9 @@ public:
     // `recognizer` must outlive this.
     Framed(Frame frame, const Recognizer & recognizer) : frame_(std::move(frame)), recognizer_(recognizer) {}
 
-    const Frame & frame() const { return frame_; }
+    size_t size_bytes() const {  // includes the recognizer, although other frames may share it
+        return recognizer_.size_bytes() + frame_.before.size() + frame_.after.size();
+    }
 
     State start() const { return {recognizer_.start(), 0}; }
 
@@ -67,6 +70,11 @@ public:
     }
 
     bool in_value(const State & state) const { return state.position == frame_.before.size(); }
+
+    // Returns the byte with which the text after the value begins, if there is such a text.
+    std::optional<uint8_t> leaving() const {
+        return frame_.after.empty() ? std::nullopt : std::optional<uint8_t>(static_cast<uint8_t>(frame_.after[0]));
+    }
 
     // Returns the number of bytes read of the text after the value.
     size_t n_after(const State & state) const {

@@ -20,4 +20,28 @@ const ByteTrie & Vocabulary::with_byte(uint8_t byte) const {
     return *trie;
 }
 
+std::shared_ptr<const DfaMasks> json_string_masks(const std::shared_ptr<const Vocabulary> & vocabulary,
+                                                  const std::shared_ptr<const DfaMasks> & bodies) {
+    const auto find = [bodies](const Dfa &, Dfa::State state) {
+        std::optional<DfaMasks::Inside> inside;
+        if (state >= json_string_body_begin && state - json_string_body_begin < bodies->recognizer().n_states()) {
+            inside = {bodies->mask(state - json_string_body_begin), '"'};
+        }
+        return inside;
+    };
+    return std::make_shared<const DfaMasks>(vocabulary, json_string_dfa(), find);
+}
+
+std::shared_ptr<const JsonMasks> json_masks(const std::shared_ptr<const Vocabulary> & vocabulary, JsonRecognizer json,
+                                            const std::shared_ptr<const DfaMasks> & bodies) {
+    const auto find = [bodies](const JsonRecognizer & self, const JsonRecognizer::State & state) {
+        std::optional<JsonMasks::Inside> inside;
+        if (const auto in_string = self.inside_string(state)) {
+            inside = {bodies->mask(*in_string), '"'};
+        }
+        return inside;
+    };
+    return std::make_shared<const JsonMasks>(vocabulary, std::move(json), find);
+}
+
 }  // namespace eliza

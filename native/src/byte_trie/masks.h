@@ -9,8 +9,10 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "byte_trie/byte_trie.h"
@@ -37,10 +39,10 @@ class MaskCache {
 public:
     MaskCache() : masks_(most_entries, most_bytes) {}
 
-    // Returns the result of `compute()`, cached under the recognizer's number and the key of its state.
+    // Returns the result of `compute()`, a SharedMask, cached under the recognizer's number and the key of its state.
     template <typename Compute>
     SharedMask get(uint64_t recognizer, const MaskKey & state, const Compute & compute) {
-        return masks_.get({recognizer, state}, [&] { return std::make_shared<const TokenMask>(compute()); });
+        return masks_.get({recognizer, state}, compute);
     }
     uint64_t number_of_new_recognizer() { return ++n_recognizers_; }
 
@@ -91,130 +93,75 @@ void add_legal(const ByteTrie & trie, const Recognizer & recognizer, const typen
     trie.add_allowed(stack, legal);
 }
 
-// ---- Sources of masks: recognizer() and mask(state), safe from any thread --------------------------
-
-class DfaMasks {
+// The masks of one recognizer. Safe from any thread.
+template <typename R>
+class Masks {
 public:
-    using Recognizer = Dfa;
+    using Recognizer = R;
+    using State = typename R::State;
 
-    // The states from `first` on are the states of another automaton. Only the byte `leaving` leaves them.
+    // The mask of another recognizer that a state is inside of.
     struct Inside {
-        std::shared_ptr<const DfaMasks> masks;
-        Dfa::State first;
-        uint8_t leaving;
+        SharedMask mask;
+        std::optional<uint8_t> leaving;  // the only byte that leaves the other recognizer; none if no byte does
     };
+    using FindInside = std::function<std::optional<Inside>(const Recognizer &, const State &)>;
 
-    DfaMasks(std::shared_ptr<const Vocabulary> vocabulary, Dfa dfa)
-        : DfaMasks(std::move(vocabulary), std::move(dfa), Inside{nullptr, 0, 0}) {}
-    DfaMasks(std::shared_ptr<const Vocabulary> vocabulary, Dfa dfa, Inside inside)
+    Masks(std::shared_ptr<const Vocabulary> vocabulary, Recognizer recognizer, FindInside find_inside = {})
         : vocabulary_(std::move(vocabulary)),
           number_(vocabulary_->masks().number_of_new_recognizer()),
-          dfa_(std::move(dfa)),
-          inside_(std::move(inside)) {}
+          recognizer_(std::move(recognizer)),
+          find_inside_(std::move(find_inside)) {}
 
-    const Dfa & recognizer() const { return dfa_; }
-    size_t size_bytes() const { return dfa_.size_bytes() + sizeof *this; }
-    SharedMask mask(Dfa::State state) const {
-        return vocabulary_->masks().get(number_, dfa_.key(state), [&] {
-            if (is_inside(state)) {
-                TokenSet legal = inside_.masks->mask(state - inside_.first)->tokens;
-                add_legal(vocabulary_->with_byte(inside_.leaving), dfa_, state, legal);
-                return legal;
+    const Recognizer & recognizer() const { return recognizer_; }
+    const Vocabulary & vocabulary() const { return *vocabulary_; }
+    size_t size_bytes() const { return recognizer_.size_bytes() + sizeof *this; }
+
+    SharedMask mask(const State & state) const {
+        return vocabulary_->masks().get(number_, recognizer_.key(state), [&]() -> SharedMask {
+            const auto inside = find_inside_ ? find_inside_(recognizer_, state) : std::nullopt;
+            if (inside && !inside->leaving) {
+                return inside->mask;
             }
-            TokenSet legal(vocabulary_->all().n_vocab());
-            add_legal(vocabulary_->all(), dfa_, state, legal);
-            return legal;
-        });
-    }
-
-private:
-    bool is_inside(Dfa::State state) const {
-        return inside_.masks != nullptr && state >= inside_.first &&
-               state - inside_.first < inside_.masks->recognizer().n_states();
-    }
-
-    std::shared_ptr<const Vocabulary> vocabulary_;
-    const uint64_t number_;
-    Dfa dfa_;
-    Inside inside_;
-};
-
-class JsonMasks {
-public:
-    using Recognizer = JsonRecognizer;
-
-    // `strings` are the masks of json_string_body_dfa().
-    JsonMasks(std::shared_ptr<const Vocabulary> vocabulary, JsonRecognizer json,
-              std::shared_ptr<const DfaMasks> strings)
-        : vocabulary_(std::move(vocabulary)),
-          number_(vocabulary_->masks().number_of_new_recognizer()),
-          json_(std::move(json)),
-          strings_(std::move(strings)) {}
-
-    const JsonRecognizer & recognizer() const { return json_; }
-    size_t size_bytes() const { return json_.size_bytes() + sizeof *this; }
-    SharedMask mask(const JsonRecognizer::State & state) const {
-        return vocabulary_->masks().get(number_, json_.key(state), [&] {
-            if (const auto inside = json_.inside_string(state)) {
-                TokenSet legal = strings_->mask(*inside)->tokens;
-                add_legal(vocabulary_->with_byte('"'), json_, state, legal);
-                return legal;
-            }
-            TokenSet legal(vocabulary_->all().n_vocab());
-            add_legal(vocabulary_->all(), json_, state, legal);
-            return legal;
+            TokenSet legal = inside ? inside->mask->tokens : TokenSet(vocabulary_->all().n_vocab());
+            add_legal(inside ? vocabulary_->with_byte(*inside->leaving) : vocabulary_->all(), recognizer_, state,
+                      legal);
+            return std::make_shared<const TokenMask>(std::move(legal));
         });
     }
 
 private:
     std::shared_ptr<const Vocabulary> vocabulary_;
     const uint64_t number_;
-    JsonRecognizer json_;
-    std::shared_ptr<const DfaMasks> strings_;
+    Recognizer recognizer_;
+    FindInside find_inside_;
 };
+
+using DfaMasks = Masks<Dfa>;
+using JsonMasks = Masks<JsonRecognizer>;
+template <typename Source>
+using FramedMasks = Masks<Framed<typename Source::Recognizer>>;
+
+// Both take the masks of json_string_body_dfa().
+std::shared_ptr<const DfaMasks> json_string_masks(const std::shared_ptr<const Vocabulary> & vocabulary,
+                                                  const std::shared_ptr<const DfaMasks> & bodies);
+std::shared_ptr<const JsonMasks> json_masks(const std::shared_ptr<const Vocabulary> & vocabulary, JsonRecognizer json,
+                                            const std::shared_ptr<const DfaMasks> & bodies);
 
 // Masks for a value with fixed text before and after it. Several frames may share the value's own masks.
 template <typename Source>
-class FramedMasks {
-public:
-    using Recognizer = Framed<typename Source::Recognizer>;
-
-    FramedMasks(std::shared_ptr<const Vocabulary> vocabulary, std::shared_ptr<const Source> source, Frame frame)
-        : vocabulary_(std::move(vocabulary)),
-          number_(vocabulary_->masks().number_of_new_recognizer()),
-          source_(std::move(source)),
-          framed_(std::move(frame), source_->recognizer()) {}
-
-    const Recognizer & recognizer() const { return framed_; }
-
-    // Includes the source, although other frames may share it.
-    size_t size_bytes() const {
-        return source_->size_bytes() + framed_.frame().before.size() + framed_.frame().after.size() + sizeof *this;
-    }
-    const Vocabulary & vocabulary() const { return *vocabulary_; }
-
-    SharedMask mask(const typename Recognizer::State & state) const {
-        if (framed_.in_value(state) && framed_.frame().after.empty()) {
-            return source_->mask(state.value);
+std::shared_ptr<const FramedMasks<Source>> framed_masks(const std::shared_ptr<const Vocabulary> & vocabulary,
+                                                        const std::shared_ptr<const Source> & source,
+                                                        const Frame & frame) {
+    using All = FramedMasks<Source>;
+    const auto find = [source](const typename All::Recognizer & framed, const typename All::State & state) {
+        std::optional<typename All::Inside> inside;
+        if (framed.in_value(state)) {
+            inside = {source->mask(state.value), framed.leaving()};
         }
-        return vocabulary_->masks().get(number_, framed_.key(state), [&] {
-            if (framed_.in_value(state)) {
-                TokenSet legal = source_->mask(state.value)->tokens;
-                const auto first_behind = static_cast<uint8_t>(framed_.frame().after[0]);
-                add_legal(vocabulary_->with_byte(first_behind), framed_, state, legal);
-                return legal;
-            }
-            TokenSet legal(vocabulary_->all().n_vocab());
-            add_legal(vocabulary_->all(), framed_, state, legal);
-            return legal;
-        });
-    }
-
-private:
-    std::shared_ptr<const Vocabulary> vocabulary_;
-    const uint64_t number_;
-    std::shared_ptr<const Source> source_;
-    Recognizer framed_;
-};
+        return inside;
+    };
+    return std::make_shared<const All>(vocabulary, typename All::Recognizer(frame, source->recognizer()), find);
+}
 
 }  // namespace eliza

@@ -1,28 +1,18 @@
 #include "constraint/text_choices_constraint.h"
 
 #include <algorithm>
-#include <unordered_set>
 
 #include "error.h"
+#include "json_input.h"
 
 namespace eliza {
 namespace {
 
 std::vector<std::string> behind(const std::string & before, const std::vector<std::string> & texts) {
-    std::unordered_set<std::string_view> seen;
+    check_distinct(texts, "choices");
     std::vector<std::string> whole;
-    for (size_t i = 0; i < texts.size(); ++i) {
-        const std::string place = "choices[" + std::to_string(i) + "]";
-        if (texts[i].empty()) {
-            throw invalid_argument(place + " is empty");
-        }
-        if (!seen.insert(texts[i]).second) {
-            throw invalid_argument(place + " is a duplicate: \"" + texts[i] + "\"");
-        }
-        whole.push_back(before + texts[i]);
-    }
-    if (whole.empty()) {
-        throw invalid_argument("choices is empty");
+    for (const std::string & text : texts) {
+        whole.push_back(before + text);
     }
     return whole;
 }

@@ -55,25 +55,19 @@ private:
 };
 
 template <typename Masks>
-class MaskedKind : public TextConstraintKind {
-public:
-    explicit MaskedKind(std::shared_ptr<const Masks> masks) : masks_(std::move(masks)) {}
-
-    std::unique_ptr<TextConstraint> begin() const override { return std::make_unique<MaskedConstraint<Masks>>(masks_); }
-    size_t size_bytes() const override { return masks_->size_bytes(); }
-
-private:
-    std::shared_ptr<const Masks> masks_;
-};
+std::shared_ptr<const TextConstraintKind> kind_of(const std::shared_ptr<const Masks> & masks) {
+    return std::make_shared<const TextConstraintKind>(
+        TextConstraintKind{[masks] { return std::make_unique<MaskedConstraint<Masks>>(masks); }, masks->size_bytes()});
+}
 
 }  // namespace
 
-std::shared_ptr<const TextConstraintKind> dfa_constraint(std::shared_ptr<const FramedMasks<DfaMasks>> masks) {
-    return std::make_shared<const MaskedKind<FramedMasks<DfaMasks>>>(std::move(masks));
+std::shared_ptr<const TextConstraintKind> dfa_constraint(const std::shared_ptr<const FramedMasks<DfaMasks>> & masks) {
+    return kind_of(masks);
 }
 
-std::shared_ptr<const TextConstraintKind> json_constraint(std::shared_ptr<const FramedMasks<JsonMasks>> masks) {
-    return std::make_shared<const MaskedKind<FramedMasks<JsonMasks>>>(std::move(masks));
+std::shared_ptr<const TextConstraintKind> json_constraint(const std::shared_ptr<const FramedMasks<JsonMasks>> & masks) {
+    return kind_of(masks);
 }
 
 }  // namespace eliza

@@ -1,6 +1,7 @@
 // A span of free text with fixed text before and after it: decides which tokens are allowed next, by their bytes.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -51,14 +52,14 @@ protected:
 };
 
 // Creates constraints of one kind, which share their masks. Safe from any thread.
-class TextConstraintKind {
-public:
-    virtual ~TextConstraintKind() = default;
-    virtual std::unique_ptr<TextConstraint> begin() const = 0;
-    virtual size_t size_bytes() const = 0;
+struct TextConstraintKind {
+    std::function<std::unique_ptr<TextConstraint>()> begin;
+    size_t n_bytes;
+
+    size_t size_bytes() const { return n_bytes; }
 };
 
-std::shared_ptr<const TextConstraintKind> dfa_constraint(std::shared_ptr<const FramedMasks<DfaMasks>> masks);
-std::shared_ptr<const TextConstraintKind> json_constraint(std::shared_ptr<const FramedMasks<JsonMasks>> masks);
+std::shared_ptr<const TextConstraintKind> dfa_constraint(const std::shared_ptr<const FramedMasks<DfaMasks>> & masks);
+std::shared_ptr<const TextConstraintKind> json_constraint(const std::shared_ptr<const FramedMasks<JsonMasks>> & masks);
 
 }  // namespace eliza

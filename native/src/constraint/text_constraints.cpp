@@ -97,13 +97,12 @@ std::shared_ptr<const TextConstraintKind> TextConstraints::value(const ValueSpec
 
 std::shared_ptr<const TextConstraintKind> TextConstraints::build(const ValueSpec & spec, const Frame & frame) {
     if (spec.kind == ValueKind::json_value) {
-        auto values = values_by_depth_.get(spec.depth, [&] {
-            return std::make_shared<const JsonMasks>(vocabulary_, JsonRecognizer(spec.depth, most_brackets_),
-                                                     string_bodies_);
+        const auto values = values_by_depth_.get(spec.depth, [&] {
+            return json_masks(vocabulary_, JsonRecognizer(spec.depth, most_brackets_), string_bodies_);
         });
-        return json_constraint(std::make_shared<const FramedMasks<JsonMasks>>(vocabulary_, std::move(values), frame));
+        return json_constraint(framed_masks(vocabulary_, values, frame));
     }
-    return dfa_constraint(std::make_shared<const FramedMasks<DfaMasks>>(vocabulary_, dfa_masks(spec), frame));
+    return dfa_constraint(framed_masks(vocabulary_, dfa_masks(spec), frame));
 }
 
 std::shared_ptr<const DfaMasks> TextConstraints::dfa_masks(const ValueSpec & spec) {
@@ -112,9 +111,7 @@ std::shared_ptr<const DfaMasks> TextConstraints::dfa_masks(const ValueSpec & spe
     }
     return dfas_.get(joined({std::to_string(static_cast<int>(spec.kind)), spec.dfa}), [&] {
         switch (spec.kind) {
-            case ValueKind::json_string:
-                return std::make_shared<const DfaMasks>(vocabulary_, json_string_dfa(),
-                                                        DfaMasks::Inside{string_bodies_, json_string_body_begin, '"'});
+            case ValueKind::json_string: return json_string_masks(vocabulary_, string_bodies_);
             case ValueKind::json_number: return std::make_shared<const DfaMasks>(vocabulary_, json_number_dfa());
             case ValueKind::json_integer: return std::make_shared<const DfaMasks>(vocabulary_, json_integer_dfa());
             case ValueKind::dfa: return std::make_shared<const DfaMasks>(vocabulary_, parse_dfa(spec.dfa));

@@ -116,7 +116,7 @@ std::string describe_library() { return library_facts(usable_core_count()).dump(
 
 InferenceContext::PassFacts InferenceContext::pass_facts() {
     const std::lock_guard<std::mutex> lock(mutex_);
-    PassFacts facts{options_.share_passes, options_.n_slots, options_.n_batch, options_.slot_wait.count(), 0, 0, 0, 0};
+    PassFacts facts{options_.share_passes, options_.n_slots, options_.n_batch, options_.slot_wait_ms, 0, 0, 0, 0};
     for (const auto & [settings, known] : decoders_) {
         facts.n_passes += known.decoder->queue().scheduler().n_passes();
         facts.n_sequences += known.decoder->queue().scheduler().n_sequences();

@@ -206,7 +206,7 @@ InferenceContext::NextToken InferenceContext::score_next(const llama_token * tok
         const std::lock_guard<std::mutex> lock(mutex_);
         model_locked()->check_tokens(&target, 1);
         decoder = decoder_locked({});
-        slot.most_wait = options_.slot_wait;
+        slot.most_wait = std::chrono::milliseconds(options_.slot_wait_ms);
     }
     try {
         if (n > static_cast<size_t>(decoder->n_ctx())) {  // check the length before reading the tokens
@@ -252,7 +252,7 @@ std::shared_ptr<Stream> InferenceContext::open_stream(OpenRequest request) {
         }
         decoder = decoder_locked(settings);
         request.stream.sampling = with_defaults(request.stream.sampling, options_.sampling);
-        request.stream.slot.most_wait = options_.slot_wait;
+        request.stream.slot.most_wait = std::chrono::milliseconds(options_.slot_wait_ms);
         options = options_;
         progress = progress_;
     }

@@ -58,12 +58,13 @@ uint32_t drawn_seed(uint32_t seed) { return seed != LLAMA_DEFAULT_SEED ? seed : 
 
 }  // namespace
 
-llama_token_data_array & Candidates::fill(const float * logits, int32_t n_vocab) {
-    data_.resize(static_cast<size_t>(n_vocab));
+template <typename CandidateAt>
+llama_token_data_array & Candidates::fill_with(size_t n, const CandidateAt & candidate_at) {
+    data_.resize(n);
     LogitCheck check;
-    for (int32_t id = 0; id < n_vocab; ++id) {
-        data_[static_cast<size_t>(id)] = {id, logits[id], 0.0f};
-        check.look_at(logits[id]);
+    for (size_t i = 0; i < n; ++i) {
+        data_[i] = candidate_at(i);
+        check.look_at(data_[i].logit);
     }
     check.finish();
     return filled(false);
@@ -72,6 +73,19 @@ llama_token_data_array & Candidates::fill(const float * logits, int32_t n_vocab)
 llama_token_data_array & Candidates::filled(bool sorted) {
     array_ = {data_.data(), data_.size(), -1, sorted};
     return array_;
+}
+
+llama_token_data_array & Candidates::fill(const float * logits, int32_t n_vocab) {
+    return fill_with(static_cast<size_t>(n_vocab),
+                     [&](size_t i) { return llama_token_data{static_cast<llama_token>(i), logits[i], 0.0f}; });
+}
+
+llama_token_data_array & Candidates::fill(const float * logits, const llama_token * tokens, size_t k) {
+    return fill_with(k, [&](size_t i) { return llama_token_data{tokens[i], logits[i], 0.0f}; });
+}
+
+llama_token_data_array & Candidates::fill_from(const float * logits, const llama_token * tokens, size_t k) {
+    return fill_with(k, [&](size_t i) { return llama_token_data{tokens[i], logits[tokens[i]], 0.0f}; });
 }
 
 llama_token_data_array & Candidates::fill_top(const float * logits, int32_t n_vocab, size_t k) {
@@ -108,28 +122,6 @@ llama_token_data_array & Candidates::fill_top(const float * logits, int32_t n_vo
     check.finish();
     std::sort_heap(data_.begin(), data_.end(), better);
     return filled(true);
-}
-
-llama_token_data_array & Candidates::fill(const float * logits, const llama_token * tokens, size_t k) {
-    data_.resize(k);
-    LogitCheck check;
-    for (size_t i = 0; i < k; ++i) {
-        data_[i] = {tokens[i], logits[i], 0.0f};
-        check.look_at(logits[i]);
-    }
-    check.finish();
-    return filled(false);
-}
-
-llama_token_data_array & Candidates::fill_from(const float * logits, const llama_token * tokens, size_t k) {
-    data_.resize(k);
-    LogitCheck check;
-    for (size_t i = 0; i < k; ++i) {
-        data_[i] = {tokens[i], logits[tokens[i]], 0.0f};
-        check.look_at(data_[i].logit);
-    }
-    check.finish();
-    return filled(false);
 }
 
 SamplerChain::SamplerChain(const llama_vocab * vocab, const SamplingParams & params, const SamplerChain * before)

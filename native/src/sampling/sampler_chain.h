@@ -47,6 +47,8 @@ public:
     llama_token_data_array & fill_from(const float * logits, const llama_token * tokens, size_t k);
 
 private:
+    template <typename CandidateAt>
+    llama_token_data_array & fill_with(size_t n, const CandidateAt & candidate_at);
     llama_token_data_array & filled(bool sorted);
 
     std::vector<llama_token_data> data_;

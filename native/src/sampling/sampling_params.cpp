@@ -98,7 +98,8 @@ std::vector<llama_logit_bias> parse_logit_bias(const std::string & text) {
     return biases;
 }
 
-std::vector<std::string> parse_breakers(const std::string & text, const char * what) {
+std::vector<std::string> parse_breakers(const std::string & text) {
+    constexpr const char * what = "dry_sequence_breakers";
     std::vector<std::string> strings;
     const Json listed = parse_array(text, what, "strings");
     for (const Json & each : listed) {
@@ -137,35 +138,11 @@ bool set_preset(SamplingParams & params, const std::string & name) {
     return false;
 }
 
-struct Param {
-    const char * key;
-    const char * allowed;  // for error messages
-    std::function<bool(SamplingParams &, const std::string &)> set;
-};
-
-// A numeric parameter with a range.
-template <typename Number>
-Param number(const char * key, Number SamplingParams::*member, Number low, Number high, const char * allowed) {
-    return {key, allowed,
-            [=](SamplingParams & p, const std::string & v) { return parse_number(v, low, high, p.*member); }};
-}
-
-Param text(const char * key, std::string SamplingParams::*member) {
-    return {key, "any text", [=](SamplingParams & p, const std::string & v) {
-                p.*member = v;
-                return true;
-            }};
-}
-
 using P = SamplingParams;
 
-const auto & table = *new std::vector<Param>{
+const auto & table = *new std::vector<Setting<P>>{
     {"preset", "greedy, balanced, creative, very-creative or code", set_preset},
-    {"samplers", "",
-     [](P & p, const std::string & v) {
-         p.order = parse_order(v);
-         return true;
-     }},
+    parsed("samplers", &P::order, parse_order),
     number("temperature", &P::temperature, 0.0f, largest, "0 (greedy) to 1000000"),
     number("dynatemp_range", &P::dynatemp_range, 0.0f, largest, "0 (off) to 1000000"),
     number("dynatemp_exponent", &P::dynatemp_exponent, 0.0f, largest, "0 to 1000000"),
@@ -184,34 +161,23 @@ const auto & table = *new std::vector<Param>{
     number("dry_base", &P::dry_base, 1.0f, largest, "1 to 1000000"),
     number("dry_allowed_length", &P::dry_allowed_length, 0, max_int, "0 to 2147483647 tokens"),
     number("dry_penalty_last_n", &P::dry_penalty_last_n, 0, 1 << 24, "0 (off) to 16777216 tokens"),
-    {"dry_sequence_breakers", "",
-     [](P & p, const std::string & v) {
-         p.dry_sequence_breakers = parse_breakers(v, "dry_sequence_breakers");
-         return true;
-     }},
+    parsed("dry_sequence_breakers", &P::dry_sequence_breakers, parse_breakers),
     number("mirostat", &P::mirostat, 0, 2, "0 (off), 1 or 2"),
     number("mirostat_tau", &P::mirostat_tau, 0.0f, largest, "0 to 1000000"),
     number("mirostat_eta", &P::mirostat_eta, 0.0f, 1.0f, "0 to 1"),
     number("adaptive_target", &P::adaptive_target, -1.0f, 1.0f, "0 to 1, or below 0 (off)"),
     number("adaptive_decay", &P::adaptive_decay, 0.0f, 0.99f, "0 to 0.99"),
-    {"logit_bias", "",
-     [](P & p, const std::string & v) {
-         p.logit_bias = parse_logit_bias(v);
-         return true;
-     }},
-    {"draw", "cdf or gumbel",
-     [](P & p, const std::string & v) {
-         return parse_name<Draw>(v, {{"cdf", Draw::cdf}, {"gumbel", Draw::gumbel}}, p.draw);
-     }},
+    parsed("logit_bias", &P::logit_bias, parse_logit_bias),
+    choice<P, Draw>("draw", &P::draw, {{"cdf", Draw::cdf}, {"gumbel", Draw::gumbel}}),
     {"seed", "random, or 0 to 4294967294",
      [](P & p, const std::string & v) {
          return parse_name<uint32_t>(v, {{"random", LLAMA_DEFAULT_SEED}}, p.seed) ||
                 parse_number<uint32_t>(v, 0, LLAMA_DEFAULT_SEED - 1, p.seed);
      }},
     number("reasoning_budget", &P::reasoning_budget, -1, max_int, "-1 (no limit) to 2147483647 tokens"),
-    text("reasoning_start", &P::reasoning_start),
-    text("reasoning_end", &P::reasoning_end),
-    text("reasoning_message", &P::reasoning_message),
+    any_text("reasoning_start", &P::reasoning_start),
+    any_text("reasoning_end", &P::reasoning_end),
+    any_text("reasoning_message", &P::reasoning_message),
     {"disable_thinking", "0 or 1",
      [](P & p, const std::string & v) {
          return parse_name<bool>(v, {{"0", false}, {"1", true}, {"false", false}, {"true", true}}, p.disable_thinking);
@@ -230,26 +196,14 @@ const char * sampler_name(SamplerKind kind) {
 }
 
 bool set_sampling_param(SamplingParams & params, std::string_view key, const std::string & value) {
-    for (const Param & param : table) {
-        if (key != param.key) {
-            continue;
-        }
-        if (!param.set(params, value)) {
-            throw invalid_argument("option " + std::string(key) + ": expected " + param.allowed + ", got \"" + value +
-                                   "\"");
-        }
-        return true;
+    const Setting<P> * setting = find_setting(table, key);
+    if (setting != nullptr) {
+        apply(*setting, params, value);
     }
-    return false;
+    return setting != nullptr;
 }
 
-std::string sampling_param_names() {
-    std::string names;
-    for (const Param & param : table) {
-        names += (names.empty() ? "" : ", ") + std::string(param.key);
-    }
-    return names;
-}
+std::string sampling_param_names() { return names_of(table); }
 
 SamplingParams parse_sampling(SamplingParams params, std::string_view text) {
     const Json json = parse_json(text, "sampling");

@@ -46,24 +46,6 @@ bool bool_member(const Json & span, const char * key) {
     return value != nullptr && value->boolean();
 }
 
-std::vector<std::string> parse_choices(const Json & array) {
-    std::vector<std::string> texts;
-    for (const Json & text : array) {
-        const std::string place = at("choices", texts.size());
-        if (!text.is_string()) {
-            throw invalid_argument(place + ": expected a string, found " + kind_of(text));
-        }
-        texts.push_back(text.text());
-        if (texts.back().empty()) {
-            throw invalid_argument(place + " is empty");
-        }
-    }
-    if (texts.empty()) {
-        throw invalid_argument("choices is empty");
-    }
-    return texts;
-}
-
 void check_members(const Json & span) {
     constexpr std::string_view known[] = {"after",      "before",    "best",        "choices", "depth",
                                           "dfa",        "grammar",   "heal",        "json",    "logprobs",
@@ -101,7 +83,8 @@ SpanSpec parse_span(std::string_view json) {
         return true;
     };
     if (is("choices", SpanSpec::Kind::choices)) {
-        spec.choices = parse_choices(member(span, "choices", &Json::is_array, "an array of strings", ""));
+        spec.choices = strings_of(member(span, "choices", &Json::is_array, "an array of strings", ""), "choices");
+        check_distinct(spec.choices, "choices");
     }
     if (is("json", SpanSpec::Kind::value)) {
         const std::string name = text_member(span, "json");

@@ -1,7 +1,6 @@
 // The options of eliza_inference_set_option.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -37,8 +36,8 @@ struct Options {
     int32_t n_batch = 512;
     bool parks = true;  // tokens that leave a full KV cache move to host memory, otherwise they are dropped
     int32_t n_threads = 0;
-    bool share_passes = true;                        // streams share forward passes
-    std::chrono::milliseconds slot_wait{30 * 1000};  // maximum wait for a free slot
+    bool share_passes = true;       // streams share forward passes
+    int32_t slot_wait_ms = 30'000;  // maximum wait for a free slot
     llama_flash_attn_type flash_attn = LLAMA_FLASH_ATTN_TYPE_AUTO;
 
     SamplingParams sampling;  // for settings that a stream's configuration leaves off

@@ -279,12 +279,12 @@ bool Choice::run_tree(TokenTrie::Node from) {
     if (!wanted || undecided.tokens == 0) {
         return false;
     }
-    const std::vector<TreeBatch> batches = plan_tree(span_->trie(), from, decoder_.tree_limits());
-    if (batches.size() != 1) {
+    const std::optional<TreeBatch> batch = plan_tree(span_->trie(), from, decoder_.tree_limits());
+    if (!batch) {
         return false;  // too large for one pass; after this decision the rest is smaller
     }
     try {
-        decode_batch(batches.front(), from);
+        decode_batch(*batch, from);
     } catch (const ContextFull &) {
         return false;  // there may still be room for one path
     }
@@ -326,23 +326,18 @@ const std::vector<double> & Choice::leaf_scores() {
 
 void Choice::learn_all_branches() {
     const TokenTrie & trie = span_->trie();
-    std::vector<std::pair<TokenPath, TokenTrie::Node>> branches;
+    std::vector<std::pair<TokenPath, size_t>> branches;
     for (TokenTrie::Node node = 0; node < trie.n_nodes(); ++node) {
         if (trie.is_branch(node) && !span_->knows(node)) {
             branches.emplace_back(TokenPath({}, trie.path(node)), node);
         }
     }
-    std::sort(branches.begin(), branches.end(), [](const auto & a, const auto & b) { return a.first < b.first; });
-    std::vector<TokenPath> paths;
-    paths.reserve(branches.size());
-    for (auto & branch : branches) {
-        paths.push_back(std::move(branch.first));
-    }
+    const auto needs_whole = [&](size_t node) {
+        return !options_.restricts_head() || span_->needs_vocabulary(static_cast<TokenTrie::Node>(node));
+    };
     PathReader(sequence_, options_, counts_)
-        .read(
-            paths,
-            [&](size_t path) { return !options_.restricts_head() || span_->needs_vocabulary(branches[path].second); },
-            [&](size_t path, const LogitsRow & row) { span_->keep_row(branches[path].second, row); });
+        .read(NumberedPaths(std::move(branches)), needs_whole,
+              [&](size_t node, const LogitsRow & row) { span_->keep_row(static_cast<TokenTrie::Node>(node), row); });
 }
 
 }  // namespace eliza

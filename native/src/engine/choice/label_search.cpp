@@ -285,41 +285,27 @@ void LabelSearch::add_chain(Node node, std::vector<Node> & nodes) const {
 }
 
 bool LabelSearch::is_one_pass(const std::vector<Node> & nodes) const {
-    std::vector<TokenPath> paths;
-    for (auto & [path, node] : paths_to(nodes)) {
-        if (!path.empty()) {
-            paths.push_back(std::move(path));
-        }
-    }
-    return fit_one_tree(paths, sequence_.decoder().tree_limits());
+    return fit_one_tree(paths_to(nodes).paths, sequence_.decoder().tree_limits());
 }
 
 // ---- Reading ----------------------------------------------------------------------------------------
 
-// Returns the tokens after the prompt that lead to each node, in ascending order.
-std::vector<std::pair<TokenPath, TokenTrie::Node>> LabelSearch::paths_to(const std::vector<Node> & nodes) const {
+// Returns the tokens after the prompt that lead to each node.
+NumberedPaths LabelSearch::paths_to(const std::vector<Node> & nodes) const {
     const TokenSpan common{place_.after.data(), static_cast<uint32_t>(place_.after.size())};
-    std::vector<std::pair<TokenPath, Node>> paths;
-    paths.reserve(nodes.size());
     const size_t n_written = trie().path(place_.from).size();
+    std::vector<std::pair<TokenPath, size_t>> paths;
     for (const Node node : nodes) {
         paths.emplace_back(TokenPath(common, trie().path(node)).behind(n_written), node);
     }
-    std::sort(paths.begin(), paths.end(), [](const auto & a, const auto & b) { return a.first < b.first; });
-    return paths;
+    return NumberedPaths(std::move(paths));
 }
 
 void LabelSearch::read(const std::vector<Node> & nodes) {
-    std::vector<TokenPath> paths;
-    std::vector<Node> at;
-    for (auto & [path, node] : paths_to(nodes)) {
-        paths.push_back(std::move(path));
-        at.push_back(node);
-    }
     PathReader(sequence_, options_, counts_)
         .read(
-            paths, [&](size_t path) { return needs_whole(at[path]); },
-            [&](size_t path, const LogitsRow & row) { keep(at[path], row); });
+            paths_to(nodes), [&](size_t node) { return needs_whole(static_cast<Node>(node)); },
+            [&](size_t node, const LogitsRow & row) { keep(static_cast<Node>(node), row); });
 }
 
 void LabelSearch::keep(Node node, const LogitsRow & logits) {

@@ -84,7 +84,7 @@ private:
 
     bool needs_row(Node node) const;
     bool needs_whole(Node node) const;
-    std::vector<std::pair<TokenPath, Node>> paths_to(const std::vector<Node> & nodes) const;
+    NumberedPaths paths_to(const std::vector<Node> & nodes) const;
     void read(const std::vector<Node> & nodes);
     void keep(Node node, const LogitsRow & row);
 

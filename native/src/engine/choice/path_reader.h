@@ -29,6 +29,14 @@ public:
     // be ascending and distinct; the first may be empty. Throws an Error.
     void read(const std::vector<TokenPath> & paths, const NeedsWhole & needs_whole, const Take & take);
 
+    // The same, but passes the paths' numbers to the functions instead of their indices.
+    void read(const NumberedPaths & paths, const NeedsWhole & needs_whole, const Take & take) {
+        const std::vector<size_t> & numbers = paths.numbers;
+        read(
+            paths.paths, [&](size_t path) { return needs_whole(numbers[path]); },
+            [&](size_t path, const LogitsRow & row) { take(numbers[path], row); });
+    }
+
 private:
     struct Job {
         const std::vector<TokenPath> & paths;

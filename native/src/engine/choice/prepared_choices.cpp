@@ -6,7 +6,6 @@
 #include <mutex>
 #include <string_view>
 #include <thread>
-#include <unordered_map>
 #include <utility>
 
 #include "engine/base/threads.h"
@@ -19,22 +18,6 @@ namespace eliza {
 namespace {
 
 constexpr size_t texts_at_a_time = 256;
-
-void check_distinct(const std::vector<std::string> & texts) {
-    if (texts.empty()) {
-        throw invalid_argument("choices: expected at least one string, got none");
-    }
-    std::unordered_map<std::string_view, size_t> seen;
-    seen.reserve(texts.size());
-    for (size_t i = 0; i < texts.size(); ++i) {
-        if (texts[i].empty()) {
-            throw invalid_argument(at("choices", i) + " is empty");
-        }
-        if (const auto [first, is_new] = seen.emplace(texts[i], i); !is_new) {
-            throw invalid_argument(at("choices", i) + " is the same as " + at("choices", first->second));
-        }
-    }
-}
 
 // Calls `body(i)` for every i below n on several threads. If calls throw, rethrows the exception of the lowest such i.
 template <typename Body>
@@ -96,7 +79,7 @@ std::shared_ptr<const CachedTrie> trie_of_payload(std::string_view payload, cons
 
 PreparedChoices::PreparedChoices(const Model & model, const std::vector<std::string> & texts)
     : model_fingerprint_(model.fingerprint()), texts_(texts) {
-    check_distinct(texts);
+    check_distinct(texts, "choices");
     std::vector<Leaf> leaves(texts.size());
     for_each_in_parallel(texts.size(), [&](size_t i) {
         auto tokens = model.tokens_inside(texts[i]);

@@ -127,13 +127,7 @@ size_t TextSearch::count_in_one_pass(const std::vector<size_t> & reads) const {
     }
     size_t n = std::min(reads.size(), static_cast<size_t>(limits.lanes));
     const auto is_one_pass = [&] {
-        std::vector<TokenPath> paths;
-        for (auto & [path, prefix] : paths_to({reads.begin(), reads.begin() + static_cast<std::ptrdiff_t>(n)})) {
-            if (!path.empty()) {
-                paths.push_back(std::move(path));
-            }
-        }
-        return fit_one_tree(paths, limits);
+        return fit_one_tree(paths_to({reads.begin(), reads.begin() + static_cast<std::ptrdiff_t>(n)}).paths, limits);
     };
     while (n > 1 && !is_one_pass()) {
         n /= 2;
@@ -141,32 +135,24 @@ size_t TextSearch::count_in_one_pass(const std::vector<size_t> & reads) const {
     return n;
 }
 
-// Returns the tokens after the prompt that lead to each prefix, in ascending order.
-std::vector<std::pair<TokenPath, size_t>> TextSearch::paths_to(const std::vector<size_t> & reads) const {
+// Returns the tokens after the prompt that lead to each prefix.
+NumberedPaths TextSearch::paths_to(const std::vector<size_t> & reads) const {
     std::vector<std::pair<TokenPath, size_t>> paths;
-    paths.reserve(reads.size());
     for (const size_t prefix : reads) {
         paths.emplace_back(TokenPath({}, unread_[prefix].tokens), prefix);
     }
-    std::sort(paths.begin(), paths.end(), [](const auto & a, const auto & b) { return a.first < b.first; });
-    return paths;
+    return NumberedPaths(std::move(paths));
 }
 
-void TextSearch::read(const std::vector<size_t> & reads) {
-    std::vector<TokenPath> paths;
-    std::vector<size_t> of_path;
-    for (auto & [path, prefix] : paths_to(reads)) {
-        paths.push_back(std::move(path));
-        of_path.push_back(prefix);
-    }
+void TextSearch::read(std::vector<size_t> reads) {
     std::vector<Prefix> more;
     std::vector<LabelGroups::Found> ended;
     PathReader(sequence_, options_, counts_)
         .read(
-            paths, [&](size_t path) { return needs_whole(unread_[of_path[path]].state); },
-            [&](size_t path, const LogitsRow & row) { expand(unread_[of_path[path]], row, more, ended); });
-    std::sort(of_path.begin(), of_path.end(), std::greater<>());
-    for (const size_t prefix : of_path) {
+            paths_to(reads), [&](size_t prefix) { return needs_whole(unread_[prefix].state); },
+            [&](size_t prefix, const LogitsRow & row) { expand(unread_[prefix], row, more, ended); });
+    std::sort(reads.begin(), reads.end(), std::greater<>());
+    for (const size_t prefix : reads) {
         unread_[prefix] = std::move(unread_.back());
         unread_.pop_back();
     }

@@ -57,8 +57,8 @@ private:
     View look(const LabelGroups & groups) const;
     std::vector<size_t> next_reads(const View & view, const std::vector<bool> & decides) const;
     size_t count_in_one_pass(const std::vector<size_t> & reads) const;
-    std::vector<std::pair<TokenPath, size_t>> paths_to(const std::vector<size_t> & reads) const;
-    void read(const std::vector<size_t> & reads);
+    NumberedPaths paths_to(const std::vector<size_t> & reads) const;
+    void read(std::vector<size_t> reads);
     bool may_end(TextSet::State state) const;
     bool needs_whole(TextSet::State state) const;
     void expand(const Prefix & prefix, const LogitsRow & row, std::vector<Prefix> & more,

@@ -25,100 +25,38 @@ void assign_lanes(TreeBatch & batch) {
     }
 }
 
-class Planner {
-public:
-    Planner(const TokenTrie & trie, TreeLimits limits) : trie_(trie), limits_(limits) {}
-
-    std::vector<TreeBatch> plan(TokenTrie::Node from) {
-        struct Visit {
-            TokenTrie::Node node;
-            size_t depth;
-        };
-        std::vector<Visit> to_visit;
-        const auto push_children = [&](TokenTrie::Node node, size_t depth) {
-            const TokenTrie::Node first = trie_.first_child(node);
-            for (TokenTrie::Node child = first + trie_.children(node).size; child-- > first;) {
-                if (trie_.is_undecided(child)) {
-                    to_visit.push_back({child, depth});
-                }
-            }
-        };
-        push_children(from, 0);
-        while (!to_visit.empty()) {
-            const auto [node, depth] = to_visit.back();
-            to_visit.pop_back();
-            path_.resize(depth);
-            if (!add(node)) {
-                return {};
-            }
-            push_children(node, depth + 1);
-        }
-        finish_batch();
-        return std::move(batches_);
-    }
-
-private:
-    // Adds the node after the current path. Starts a new batch if the current batch is full.
-    bool add(TokenTrie::Node node) {
-        in_batch_.resize(path_.size());
-        if (!fits(node)) {
-            if (static_cast<int32_t>(path_.size()) >= limits_.tokens || limits_.rows < 1 || limits_.lanes < 1) {
-                return false;
-            }
-            finish_batch();
-            const std::vector<TokenTrie::Node> ancestors = std::exchange(path_, {});
-            in_batch_.clear();
-            for (const TokenTrie::Node ancestor : ancestors) {
-                append(ancestor, false);  // its logits are in an earlier batch
-            }
-        }
-        append(node, trie_.is_branch(node));
-        return true;
-    }
-
-    bool fits(TokenTrie::Node node) const {
-        return static_cast<int32_t>(batch_.nodes.size()) < limits_.tokens &&
-               batch_.n_rows + (trie_.is_branch(node) ? 1 : 0) <= limits_.rows &&
-               n_lanes_ + (starts_lane() ? 1 : 0) <= limits_.lanes;
-    }
-
-    int32_t last() const { return static_cast<int32_t>(batch_.nodes.size()) - 1; }
-
-    // A node that does not directly follow its parent starts a lane of its own.
-    bool starts_lane() const { return in_batch_.empty() || in_batch_.back() != last(); }
-
-    void append(TokenTrie::Node node, bool wants_logits) {
-        n_lanes_ += starts_lane() ? 1 : 0;
-        batch_.n_rows += wants_logits ? 1 : 0;
-        const int32_t parent = in_batch_.empty() ? -1 : in_batch_.back();
-        const auto depth = static_cast<int32_t>(path_.size());
-        batch_.nodes.push_back({node, trie_.token(node), parent, depth, wants_logits, -1, -1});
-        path_.push_back(node);
-        in_batch_.push_back(last());
-    }
-
-    void finish_batch() {
-        if (!batch_.nodes.empty()) {
-            assign_lanes(batch_);
-            batches_.push_back(std::move(batch_));
-        }
-        batch_ = {};
-        n_lanes_ = 0;
-    }
-
-    const TokenTrie & trie_;
-    const TreeLimits limits_;
-    std::vector<TreeBatch> batches_;
-    TreeBatch batch_;
-    int32_t n_lanes_ = 0;
-    std::vector<TokenTrie::Node> path_;  // from the start to the parent of the next node
-    std::vector<int32_t> in_batch_;      // indices of the path's nodes in the batch
-};
-
 }  // namespace
 
-std::vector<TreeBatch> plan_tree(const TokenTrie & trie, TokenTrie::Node from, TreeLimits limits) {
-    return Planner(trie, limits).plan(from);
+std::optional<TreeBatch> plan_tree(const TokenTrie & trie, TokenTrie::Node from, TreeLimits limits) {
+    if (!is_one_tree(trie.undecided_below(from), limits)) {
+        return std::nullopt;
+    }
+    TreeBatch batch;
+    struct Visit {
+        TokenTrie::Node node;
+        int32_t parent, depth;
+    };
+    std::vector<Visit> to_visit;
+    const auto push_children = [&](TokenTrie::Node node, int32_t place, int32_t depth) {
+        const TokenTrie::Node first = trie.first_child(node);
+        for (TokenTrie::Node child = first + trie.children(node).size; child-- > first;) {
+            if (trie.is_undecided(child)) {
+                to_visit.push_back({child, place, depth});
+            }
+        }
+    };
+    push_children(from, -1, 0);
+    while (!to_visit.empty()) {
+        const auto [node, parent, depth] = to_visit.back();
+        to_visit.pop_back();
+        const auto place = static_cast<int32_t>(batch.nodes.size());
+        const bool is_branch = trie.is_branch(node);
+        batch.nodes.push_back({node, trie.token(node), parent, depth, is_branch, -1, -1});
+        batch.n_rows += is_branch ? 1 : 0;
+        push_children(node, place, depth + 1);
+    }
+    assign_lanes(batch);
+    return batch;
 }
 
 size_t TokenPath::alike(const TokenPath & a, const TokenPath & b) {
@@ -141,11 +79,20 @@ TokenPath TokenPath::behind(size_t n) const {
     return {{common_.data + n_common, common_.size - n_common}, {own, own_.end()}};
 }
 
+NumberedPaths::NumberedPaths(std::vector<std::pair<TokenPath, size_t>> unsorted) {
+    std::sort(unsorted.begin(), unsorted.end(), [](const auto & a, const auto & b) { return a.first < b.first; });
+    for (auto & [path, number] : unsorted) {
+        paths.push_back(std::move(path));
+        numbers.push_back(number);
+    }
+}
+
 bool fit_one_tree(const std::vector<TokenPath> & paths, TreeLimits limits) {
     const bool is_too_long = std::any_of(paths.begin(), paths.end(), [&](const TokenPath & path) {
         return path.size() > static_cast<size_t>(limits.tokens);
     });
-    return !is_too_long && plan_paths(paths, limits).size() <= 1;
+    const ptrdiff_t n_empty = !paths.empty() && paths.front().empty() ? 1 : 0;
+    return !is_too_long && plan_paths({paths.begin() + n_empty, paths.end()}, limits).size() <= 1;
 }
 
 std::vector<TreeBatch> plan_paths(const std::vector<TokenPath> & paths, TreeLimits limits) {

@@ -1,6 +1,7 @@
 // Plans which tokens after a prompt are decoded as trees. Each tree is decoded in one forward pass.
 #pragma once
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -10,9 +11,9 @@
 
 namespace eliza {
 
-// Returns trees that give the logits of every branch strictly below `from`. Returns an empty list if no such branch
-// exists, or if a path is longer than the limit for a tree.
-std::vector<TreeBatch> plan_tree(const TokenTrie & trie, TokenTrie::Node from, TreeLimits limits);
+// Returns the tree that gives the logits of every branch strictly below `from`. Returns nothing if there is no such
+// branch, or if one tree is not enough.
+std::optional<TreeBatch> plan_tree(const TokenTrie & trie, TokenTrie::Node from, TreeLimits limits);
 
 // A path of tokens in two pieces: a common piece that many paths share and that is stored elsewhere, and its own piece.
 class TokenPath {
@@ -40,10 +41,18 @@ private:
 // than the limit for a tree are left out.
 std::vector<TreeBatch> plan_paths(const std::vector<TokenPath> & paths, TreeLimits limits);
 
-// Returns whether one tree, or none, gives the logits after all these paths.
+// Paths in ascending order, and a number that belongs to each.
+struct NumberedPaths {
+    explicit NumberedPaths(std::vector<std::pair<TokenPath, size_t>> unsorted);
+
+    std::vector<TokenPath> paths;
+    std::vector<size_t> numbers;
+};
+
+// Returns whether one tree, or none, gives the logits after all these paths. The first may be empty.
 bool fit_one_tree(const std::vector<TokenPath> & paths, TreeLimits limits);
 
-// Returns whether plan_tree() would return exactly one tree, without planning it.
+// Returns whether plan_tree() would return a tree, without planning it.
 bool is_one_tree(const TokenTrie::Undecided & undecided, TreeLimits limits);
 
 // Returns whether a single pass with a tree costs less than one pass for each decision on the way down the trie. The

@@ -18,34 +18,8 @@ namespace {
 constexpr uint32_t max_layers = 512;
 constexpr uint32_t max_experts = 1024;
 
-// The values of one architecture, whose keys begin with its name.
-class Settings {
-public:
-    Settings(const GgufHeader & file, std::string_view arch) : file_(file), arch_(arch) {}
-
-    const GgufHeader & file() const { return file_; }
-    const std::string & arch() const { return arch_; }
-    bool is_one_of(std::initializer_list<std::string_view> names) const {
-        return std::find(names.begin(), names.end(), arch_) != names.end();
-    }
-    std::string key(const std::string & name) const { return arch_ + "." + name; }
-    std::optional<uint32_t> u32(const std::string & name) const { return file_.u32(key(name)); }
-    uint32_t u32_or(const std::string & name, uint32_t missing) const { return u32(name).value_or(missing); }
-
-    void require(bool is_good, const std::string & name, const std::string & value, const std::string & limit) const {
-        if (!is_good) throw file_.error(key(name) + " is " + value + "; " + limit);
-    }
-    void require(bool is_good, const std::string & name, uint32_t value, const std::string & limit) const {
-        require(is_good, name, std::to_string(value), limit);
-    }
-
-private:
-    const GgufHeader & file_;
-    std::string arch_;
-};
-
 // The assertions of llama_model_base::load_hparams in llama-model.cpp.
-uint32_t check_layers(const Settings & settings) {
+uint32_t check_layers(const GgufArch & settings) {
     const auto n_layers = settings.u32("block_count");
     if (!n_layers) throw settings.file().error(settings.key("block_count") + " is missing or is not a 32-bit number");
     settings.require(*n_layers >= 1 && *n_layers <= max_layers, "block_count", *n_layers,
@@ -67,7 +41,7 @@ uint32_t check_layers(const Settings & settings) {
 }
 
 // Further assertions of load_hparams.
-void check_experts(const Settings & settings, uint32_t n_layers) {
+void check_experts(const GgufArch & settings, uint32_t n_layers) {
     uint32_t n_experts = settings.u32_or("expert_count", 0);
     std::vector<uint32_t> used = settings.file().per_layer(settings.key("expert_used_count"), n_layers);
     if (settings.is_one_of({"hunyuan_vl", "hunyuan-dense"}) && n_experts <= 1) {
@@ -93,7 +67,7 @@ void check_experts(const Settings & settings, uint32_t n_layers) {
 }
 
 // The code for a layer that uses no experts would read a missing tensor.
-void check_routed_layers(const Settings & settings, const GgufHeader & part, uint32_t n_layers) {
+void check_routed_layers(const GgufArch & settings, const GgufHeader & part, uint32_t n_layers) {
     if (settings.u32_or("expert_count", 0) == 0) return;
     const std::string name = "expert_used_count";
     const std::vector<uint32_t> used = settings.file().per_layer(settings.key(name), n_layers);
@@ -108,7 +82,7 @@ void check_routed_layers(const Settings & settings, const GgufHeader & part, uin
 
 // The values of llama_rope_scaling_type_from_string and LLM_CLS_ACT_TYPES_FROM_STRING. Their callers assert that the
 // name is known.
-void check_names(const Settings & settings) {
+void check_names(const GgufArch & settings) {
     const auto require_one_of = [&](const std::string & name, std::initializer_list<std::string_view> known) {
         const auto value = settings.file().text(settings.key(name));
         if (!value || std::find(known.begin(), known.end(), *value) != known.end()) return;
@@ -121,7 +95,7 @@ void check_names(const Settings & settings) {
 }
 
 // llama.cpp reads embedding_length_out numbers per row from a tensor whose rows have only the model's width.
-void check_output_width(const Settings & settings) {
+void check_output_width(const GgufArch & settings) {
     const uint32_t width = settings.u32_or("embedding_length", 0);
     const uint32_t out = settings.u32_or("embedding_length_out", 0);
     const uint32_t dense = settings.u32_or("dense_3_feat_out", 0);
@@ -133,7 +107,7 @@ void check_output_width(const Settings & settings) {
 }
 
 // The operators of the norms assert eps >= 0, which is false for NaN.
-void check_epsilons(const Settings & settings) {
+void check_epsilons(const GgufArch & settings) {
     for (const std::string name :
          {"attention.layer_norm_epsilon", "attention.layer_norm_rms_epsilon", "attention.group_norm_epsilon"}) {
         const float value = settings.file().f32(settings.key(name)).value_or(0.0f);
@@ -141,14 +115,13 @@ void check_epsilons(const Settings & settings) {
     }
 }
 
-uint32_t check_settings(const Settings & settings) {
-    const GgufHeader & file = settings.file();
+uint32_t check_settings(const GgufArch & settings) {
     const uint32_t n_layers = check_layers(settings);
     check_experts(settings, n_layers);
     check_names(settings);
     check_epsilons(settings);
     check_output_width(settings);
-    check_attention(file, settings.arch(), n_layers);
+    check_attention(settings, n_layers);
     // llama.cpp reads it as a signed number when it computes the sizes of caches.
     const uint32_t n_ctx = settings.u32_or("context_length", 1);
     settings.require(n_ctx >= 1 && n_ctx <= INT32_MAX, "context_length", n_ctx,
@@ -210,7 +183,7 @@ std::vector<GgufFile> check_model_file(const std::string & path) {
     check_kind(file);
     const auto arch = file.text("general.architecture");
     if (!arch || arch->empty()) throw file.error("general.architecture is missing or is not a string");
-    const Settings settings(file, *arch);
+    const GgufArch settings(file, *arch);
     const uint32_t n_layers = check_settings(settings);
     check_vocabulary(file);
     check_model_tensors(file);

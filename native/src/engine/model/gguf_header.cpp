@@ -240,13 +240,6 @@ std::vector<uint32_t> GgufHeader::per_layer(std::string_view key, uint32_t n_lay
     return items;
 }
 
-std::vector<std::string_view> GgufHeader::keys() const {
-    std::vector<std::string_view> names;
-    for (const auto & [key, value] : values_) names.push_back(key);
-    std::sort(names.begin(), names.end());
-    return names;
-}
-
 const GgufTensor * GgufHeader::tensor(std::string_view name) const {
     const auto found =
         std::find_if(tensors_.begin(), tensors_.end(), [&](const GgufTensor & tensor) { return tensor.name == name; });

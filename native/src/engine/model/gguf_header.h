@@ -2,8 +2,10 @@
 // that a malicious file could make large. llama.cpp reads the file itself; this is for checks before that.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -63,7 +65,6 @@ public:
     // if the file has neither.
     std::vector<uint32_t> per_layer(std::string_view key, uint32_t n_layers) const;
 
-    std::vector<std::string_view> keys() const;
     const std::vector<GgufTensor> & tensors() const { return tensors_; }
     const GgufTensor * tensor(std::string_view name) const;
     uint64_t data_offset() const { return data_offset_; }  // where the tensor data begins
@@ -98,6 +99,32 @@ private:
     std::unordered_map<std::string_view, Value> values_;
     std::vector<GgufTensor> tensors_;
     uint64_t data_offset_ = 0;
+};
+
+// The values of one architecture, whose keys begin with its name. `file` must outlive this.
+class GgufArch {
+public:
+    GgufArch(const GgufHeader & file, std::string_view arch) : file_(file), arch_(arch) {}
+
+    const GgufHeader & file() const { return file_; }
+    const std::string & arch() const { return arch_; }
+    bool is_one_of(std::initializer_list<std::string_view> names) const {
+        return std::find(names.begin(), names.end(), arch_) != names.end();
+    }
+    std::string key(const std::string & name) const { return arch_ + "." + name; }
+    std::optional<uint32_t> u32(const std::string & name) const { return file_.u32(key(name)); }
+    uint32_t u32_or(const std::string & name, uint32_t missing) const { return u32(name).value_or(missing); }
+
+    void require(bool is_good, const std::string & name, const std::string & value, const std::string & limit) const {
+        if (!is_good) throw file_.error(key(name) + " is " + value + "; " + limit);
+    }
+    void require(bool is_good, const std::string & name, uint32_t value, const std::string & limit) const {
+        require(is_good, name, std::to_string(value), limit);
+    }
+
+private:
+    const GgufHeader & file_;
+    std::string arch_;
 };
 
 }  // namespace eliza

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
+#include <unordered_set>
 
 namespace eliza {
 namespace {
@@ -71,49 +71,21 @@ void check_added_tokens(const GgufHeader & file, std::string_view model, std::st
     require(defaults.always_adds, "seperator_token_id", defaults.sep);
 }
 
-// A hash set of strings in one allocation. One node per string would use more memory than everything else here, because
-// there are up to 0.3 M strings.
-class TextSet {
-public:
-    explicit TextSet(size_t n) {
-        size_t size = 16;
-        while (size < 2 * n) size *= 2;
-        slots_.resize(size);
-    }
-
-    // Returns false if the text is already in the set. The text must not be empty.
-    bool insert(std::string_view text) {
-        std::string_view & slot = find(text);
-        if (!slot.empty()) return false;
-        slot = text;
-        return true;
-    }
-    bool has(std::string_view text) { return !find(text).empty(); }
-
-private:
-    std::string_view & find(std::string_view text) {
-        size_t i = std::hash<std::string_view>()(text) & (slots_.size() - 1);
-        while (!slots_[i].empty() && slots_[i] != text) i = (i + 1) & (slots_.size() - 1);
-        return slots_[i];
-    }
-
-    std::vector<std::string_view> slots_;  // at least half of them are empty
-};
-
 // llama-vocab.cpp asserts that no two tokens have the same text. It changes an empty text to "[EMPTY_n]".
 void check_distinct(const GgufHeader & file, const Tokens & tokens) {
-    TextSet seen(tokens.size());
+    std::unordered_set<std::string_view> seen;
+    seen.reserve(tokens.size());
     std::vector<size_t> empty;
     for (size_t i = 0; i < tokens.size(); ++i) {
         if (tokens[i].empty()) {
             empty.push_back(i);
-        } else if (!seen.insert(tokens[i])) {
+        } else if (!seen.insert(tokens[i]).second) {
             throw file.error(tokens_key + "[" + std::to_string(i) + "] is " + quoted(tokens[i]) +
                              ", the same as another token");
         }
     }
     for (const size_t i : empty) {
-        if (const std::string name = "[EMPTY_" + std::to_string(i) + "]"; seen.has(name)) {
+        if (const std::string name = "[EMPTY_" + std::to_string(i) + "]"; seen.count(name) > 0) {
             throw file.error(tokens_key + "[" + std::to_string(i) + "] is empty; llama.cpp names it " + name +
                              ", which is another token's text");
         }

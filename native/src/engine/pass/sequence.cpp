@@ -117,14 +117,19 @@ void Sequence::read_ahead(const std::vector<llama_token> & ahead, size_t n_kept,
     wanted.on_hidden = [&](int32_t place, int32_t layer, const float * values) {
         on_hidden(n_rows - static_cast<size_t>(-place), layer, values);
     };
-    slot_.n_wanted = text.size();
+    run_with_ahead(text.size(), [&] { decoder_->queue().run(wanted); });
+    slot_.n_wanted = tokens_.size();
+}
+
+// Runs a request for `n` tokens, which are more than the sequence has. After an error the sequence needs only its own.
+void Sequence::run_with_ahead(size_t n, const std::function<void()> & run_request) {
+    slot_.n_wanted = n;
     try {
-        decoder_->queue().run(wanted);
+        run_request();
     } catch (...) {
         slot_.n_wanted = tokens_.size();
         throw;
     }
-    slot_.n_wanted = tokens_.size();
 }
 
 void Sequence::decode_each(const std::function<bool(const float * logits)> & choose) {
@@ -208,13 +213,7 @@ void Sequence::decode_ahead(const std::vector<llama_token> & ahead) {
     wanted.on_row = [&](int32_t, const LogitsRow & row) {
         rows.emplace_back(row.whole(), row.whole() + decoder_->model().n_vocab());
     };
-    slot_.n_wanted = text.size();
-    try {
-        run(wanted);
-    } catch (...) {
-        slot_.n_wanted = tokens_.size();
-        throw;
-    }
+    run_with_ahead(text.size(), [&] { run(wanted); });
     logits_ = std::move(rows.front());
     rows.erase(rows.begin());
     has_logits_ = true;

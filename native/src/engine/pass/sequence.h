@@ -113,6 +113,7 @@ public:
 
 private:
     void ask_for_row(PassRequest & request);
+    void run_with_ahead(size_t n, const std::function<void()> & run_request);
     void run(PassRequest & request);
     void keep(const LogitsRow & row);
     void drop_ahead();
