@@ -91,8 +91,8 @@ def _closed(part: Any, is_alone: bool, shared: set[int]) -> Any:
             made[keyword] = {name: _closed(each, alone, shared) for name, each in value.items()}
         else:
             made[keyword] = _closed(value, alone, shared)
-    names = part.get("properties")
-    is_closable = is_alone and isinstance(names, Mapping) and _CLOSABLE.issuperset(part)
-    if is_closable and all(name in names for name in part.get("required", ())):
+    names, required = part.get("properties"), part.get("required", ())
+    is_declared = isinstance(names, Mapping) and all(name in names for name in required)
+    if is_alone and is_declared and _CLOSABLE.issuperset(part):
         made["additionalProperties"] = False
     return made

@@ -160,7 +160,7 @@ def _own_forms(
     if "object" not in ([kinds] if isinstance(kinds, str) else kinds):
         return ()
     names, required = schema.get("properties", ()), schema.get("required", ())
-    forms = (ObjectForm(tuple(names), frozenset(required)),)
+    forms: tuple[ObjectForm, ...] = (ObjectForm(tuple(names), frozenset(required)),)
     groups = [[each] for each in schema.get("allOf", ())]
     groups += [schema[keyword] for keyword in ("anyOf", "oneOf") if keyword in schema]
     if isinstance(schema.get("$ref"), str):
