@@ -7,7 +7,15 @@ from typing import Any
 
 import httpx
 import pytest
-from served import ROUNDING, Served, choice, rejected, slow_body
+from served import (
+    DECISIONS,
+    ROUNDING,
+    Served,
+    choice,
+    decisions_body,
+    rejected,
+    slow_body,
+)
 
 from eliza_ffi import Model
 
@@ -66,8 +74,14 @@ def test_a_wrong_request_has_a_status_of_its_own(
     assert rejected(httpx.post(server.url + BATCH, json=body))["message"].startswith(message)
 
 
-def test_a_batch_ends_when_its_client_disconnects(server: Served) -> None:
+def test_a_batch_leaves_room_for_others_and_ends_when_its_client_disconnects(
+    server: Served,
+) -> None:
     body = {"inputs": ["Choose."] * 200, "questions": slow_body()["questions"]}
     with httpx.stream("POST", server.url + BATCH, json=body, timeout=120) as response:
-        assert json.loads(next(response.iter_lines()))["answers"]
+        lines = response.iter_lines()
+        assert json.loads(next(lines))["answers"]
+        other = httpx.post(server.url + DECISIONS, json=decisions_body(), timeout=60)
+        assert other.status_code == 200
+        assert server.figures()['eliza_queue_requests{state="running"}'] == 1
     server.wait_until_idle(10)
