@@ -71,16 +71,19 @@ class WantedHidden:
     layers : tuple of tuple of int
         The layers for each of the questions that are asked, ascending, as in
         :meth:`eliza_ffi.Model.hidden_states`; () for a question without hidden states.
-    is_scored : bool
-        Whether the options of these questions are scored, too.
+    is_scored : tuple of bool
+        Whether the options of each question are scored, too.
     """
 
     layers: tuple[tuple[int, ...], ...]
-    is_scored: bool = False
+    is_scored: tuple[bool, ...]
 
     def of(self, places: Sequence[int]) -> WantedHidden:
         """Return the hidden states of some of the questions."""
-        return WantedHidden(tuple(self.layers[place] for place in places), self.is_scored)
+        return WantedHidden(
+            tuple(self.layers[place] for place in places),
+            tuple(self.is_scored[place] for place in places),
+        )
 
 
 class Asking:
@@ -137,17 +140,18 @@ class Asking:
         self._how = how
         self._stream = stream or {}
         may_search = may_search and session.binding.supports("rank")
-        hidden = hidden or WantedHidden(((),) * len(questions))
+        n = len(questions)
+        hidden = hidden or WantedHidden(((),) * n, (True,) * n)
         self._layers = hidden.layers
         self._asked = [
             []
-            if layers and not hidden.is_scored
+            if not is_scored
             else [Asked(question, (), ())]
             if may_search and _is_searched(question, how)
             else [
                 ask(question, how.labels, order) for order in orders_of(question, how.orders)[part]
             ]
-            for question, layers in zip(questions, self._layers, strict=True)
+            for question, is_scored in zip(questions, hidden.is_scored, strict=True)
         ]
         every = list(itertools.chain.from_iterable(self._asked))
         self._known = KnownPriors.of(session)

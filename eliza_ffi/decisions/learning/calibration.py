@@ -17,6 +17,8 @@ unconditional                 scores relative to an empty input (SGLang; Holtzma
 contextual+temperature, ...   the first method, then a temperature
 head                          replaced by those of a linear classifier on the hidden state after
                               the prompt (:mod:`.heads`); the options are not scored at all
+head+batch+temperature        those of the head, times a power of those of the method batch
+                              (:data:`BATCH_WEIGHT`), then a temperature
 frequencies                   replaced by the frequencies of the right options in the examples: a
                               last resort if everything else is worse
 ============================  ==================================================================
@@ -73,6 +75,7 @@ from .heads import Head
 from .thresholds import CertifiedThreshold, ConformalSets
 
 __all__ = [
+    "BATCH_WEIGHT",
     "METHODS",
     "Calibration",
     "CalibrationMethod",
@@ -94,12 +97,16 @@ CalibrationMethod = Literal[
     "unconditional",
     "unconditional+temperature",
     "head",
+    "head+batch+temperature",
     "frequencies",
 ]
 """A method that changes the probabilities of a question's options."""
 
 METHODS: tuple[CalibrationMethod, ...] = get_args(CalibrationMethod)
 """All methods, simpler ones first."""
+
+BATCH_WEIGHT = 0.5
+"""The exponent of the option's own probabilities in the method ``head+batch+temperature``."""
 
 _PROBE_INPUT = "A first line.\nA second one."
 
@@ -147,7 +154,7 @@ class QuestionCalibration:
     examples : tuple of (str, int)
         The examples in the prompt: the texts of inputs, and the indices of the right options.
     head : Head or None
-        The classifier of the method ``"head"``.
+        The classifier of the methods ``"head"`` and ``"head+batch+temperature"``.
     threshold : CertifiedThreshold or None
         The probability above which few answers are wrong, if a risk was given.
     sets : ConformalSets or None
@@ -187,6 +194,11 @@ class QuestionCalibration:
         """The question."""
         return _asked(self.question)
 
+    @property
+    def scores_options(self) -> bool:
+        """Whether it needs the scores of the options."""
+        return self.method != "head"
+
     @lazy_property
     def n_options(self) -> int:
         """The number of options of the question."""
@@ -205,8 +217,9 @@ class QuestionCalibration:
     def apply(self, scores: QuestionScores, rule: Rule) -> Array:
         """Return the calibrated log-probabilities; see :meth:`Calibration.apply`."""
         check_kind("scores", scores, QuestionScores, "a QuestionScores")
-        if self.head is not None:
-            return self._of_head(self.head, scores)
+        of_head = None if self.head is None else self._of_head(self.head, scores)
+        if of_head is not None and not self.scores_options:
+            return of_head
         for one in scores.orders:
             if len(one.legal) != self.n_options:
                 raise InvalidArgumentError(
@@ -220,6 +233,8 @@ class QuestionCalibration:
             values = scores.log_probabilities(rule)
         if self.baseline is not None:
             values = relative_to(values, self.baseline)
+        if of_head is not None:
+            values = of_head + BATCH_WEIGHT * values
         return tempered(values, self.temperature)
 
     def _of_head(self, head: Head, scores: QuestionScores) -> Array:
@@ -295,7 +310,7 @@ class Calibration:
     def needs_whole_rows(self) -> bool:
         """Whether it needs scores over the whole vocabulary, which take whole rows of logits."""
         return any(
-            question.head is None and (self.rule != "legal" or question.empty_joint is not None)
+            question.scores_options and (self.rule != "legal" or question.empty_joint is not None)
             for question in self.questions
         )
 
@@ -318,7 +333,8 @@ class Calibration:
     def wanted_hidden(self) -> WantedHidden | None:
         """The hidden states that the heads need; None if there is no head."""
         layers = tuple(() if each.head is None else each.head.layers for each in self.questions)
-        return WantedHidden(layers) if any(layers) else None
+        is_scored = tuple(each.scores_options for each in self.questions)
+        return WantedHidden(layers, is_scored) if any(layers) else None
 
     def apply(self, question_index: int, scores: QuestionScores) -> Array:
         """Return the calibrated log-probabilities of a question's options.
@@ -613,14 +629,14 @@ def _question_calibration(content: Mapping[str, Any], n_orders: int) -> Question
     method: Any = check_one_of("method", content["method"], METHODS)
     baseline, empty_joint = content["baseline"], content["empty_joint"]
     needed = {
-        "contextual": "baseline",
-        "batch": "baseline",
-        "frequencies": "baseline",
-        "unconditional": "empty_joint",
-        "head": "head",
+        "contextual": ["baseline"],
+        "batch": ["baseline"],
+        "frequencies": ["baseline"],
+        "unconditional": ["empty_joint"],
+        "head": ["head"] if method == "head" else ["head", "baseline"],
     }
     for field in ("baseline", "empty_joint", "head"):
-        is_needed = needed.get(method.partition("+")[0]) == field
+        is_needed = field in needed.get(method.partition("+")[0], ())
         if (content[field] is not None) != is_needed:
             verb = "needs" if is_needed else "does not use"
             raise InvalidArgumentError(f"the method {method} {verb} {field}")

@@ -51,6 +51,7 @@ from ..scoring import (
 )
 from ..wire import as_questions, question_to
 from .calibration import (
+    BATCH_WEIGHT,
     METHODS,
     Calibration,
     CalibrationMethod,
@@ -104,13 +105,13 @@ def calibrate(
         examples that answer it. The method ``"batch"`` needs no answers and uses all examples.
     method
         One of :data:`.calibration.METHODS`, or ``"auto"``. For each question ``"auto"`` selects a
-        head if its NLL in cross-validation is the lowest. Otherwise it selects the first method
-        whose NLL is at most one standard error above the lowest, and not above that of
+        method with a head if its NLL in cross-validation is the lowest. Otherwise it selects the
+        first method whose NLL is at most one standard error above the lowest, and not above that of
         ``"frequencies"``. Cross-validation uses 5 folds, or one for each example if there are
         fewer. All folds have about the same proportions of right answers, and the folds are the
-        same in every run. ``"auto"`` tries ``"head"`` if each option has an example, and the
-        library can return hidden states. Otherwise it tries ``"unconditional"``, which needs whole
-        rows of logits. A decision model has neither.
+        same in every run. ``"auto"`` tries heads if each option has an example, and the library can
+        return hidden states. Otherwise it tries ``"unconditional"``, which needs whole rows of
+        logits. A decision model has neither.
     rule
         The scoring rule. The method ``"unconditional"`` ignores it.
     strength
@@ -255,9 +256,9 @@ def fit(
         used, held_out = _split(len(targets), risk is not None)
         tried = tried_for[place]
         if "head" in tried and not _counts(targets[used], scored.n_options).all():
-            if method == "head":
+            if method != "auto":
                 _check_each_option(question, name, targets[used], is_half=risk is not None)
-            tried = tuple(each for each in tried if each != "head")
+            tried = tuple(each for each in tried if _base(each) != "head")
         best = _fit_best(question_to(question), scored.at(used), tried)
         if risk is not None:
             best = _certified(best, scored.at(held_out), rule, risk, confidence)
@@ -336,7 +337,7 @@ class _Scored:
         if _base(method) == "contextual":
             free = [self.plain[each].log_probabilities(self.rule) for each in CONTENT_FREE]
             return self.strength * log_mean(free)
-        if _base(method) == "batch":
+        if "batch" in method:
             return self.strength * log_mean(self.log_p[rows])
         if method == "frequencies":
             counts = _counts(self.targets[rows], self.n_options) + 1.0  # Laplace's rule
@@ -351,7 +352,10 @@ class _Scored:
         if method == "frequencies":
             assert baseline is not None
             return np.tile(baseline, (len(self.targets), 1))
-        return self.log_p if baseline is None else relative_to(self.log_p, baseline)
+        values = self.log_p if baseline is None else relative_to(self.log_p, baseline)
+        if _base(method) == "head":
+            return self.head_fit.log_probabilities + BATCH_WEIGHT * values
+        return values
 
     def _finite(self, log_probabilities: Sequence[Array]) -> Array:
         values = np.array(log_probabilities)
@@ -405,25 +409,25 @@ def _fit_best(
         temperature=fitted.temperature,
         baseline=None if baseline is None else tuple(float(each) for each in baseline),
         empty_joint=scored.empty_joint if _base(method) == "unconditional" else None,
-        head=scored.head_fit.head if method == "head" else None,
+        head=scored.head_fit.head if _base(method) == "head" else None,
     )
 
 
 def _simplest(losses: Mapping[CalibrationMethod, Array]) -> CalibrationMethod:
     """Return the first method whose loss is at most one standard error above the lowest.
 
-    A head with the lowest loss is selected even if others are close, because its decisions cost
-    less: they score no options. A method with a higher loss than ``"frequencies"``, which ignores
-    the input, is not selected. All methods were evaluated on the same examples, so the standard
-    error is computed from the differences of their losses.
+    If a method with a head has the lowest loss, one of these is selected, because a head alone
+    costs less than other methods: it scores no options. A method with a higher loss than
+    ``"frequencies"``, which ignores the input, is not selected. All methods were evaluated on the
+    same examples, so the standard error is computed from the differences of their losses.
     """
     if "frequencies" in losses:
         most = losses["frequencies"].sum()
         losses = {method: loss for method, loss in losses.items() if loss.sum() <= most}
     lowest = min(losses, key=lambda method: losses[method].sum())
     best = losses[lowest]
-    if lowest == "head":
-        return lowest
+    if _base(lowest) == "head":
+        losses = {method: loss for method, loss in losses.items() if _base(method) == "head"}
 
     def is_close(loss: Array) -> bool:
         worse = loss - best
@@ -486,13 +490,13 @@ def _wanted_hidden(
     targets: NDArray[np.intp],
 ) -> WantedHidden | None:
     """Return the hidden states that heads are fitted to; None if no head is tried."""
-    if method not in ("auto", "head"):
+    if method != "auto" and not method.startswith("head"):
         return None
-    if method == "head":
+    if method != "auto":
         for place, (name, question) in enumerate(named):
             _check_each_option(question, name, targets[:, place])
         layers = tuple(candidate_layers(model.session.hidden_shape[0]))
-        return WantedHidden((layers,) * len(named))
+        return WantedHidden((layers,) * len(named), (method != "head",) * len(named))
     has_enough = [
         bool(_counts(targets[:, place], option_count(question)).all())
         for place, (_, question) in enumerate(named)
@@ -500,7 +504,8 @@ def _wanted_hidden(
     found = _layers_for(model, how) if any(has_enough) else ()
     if not found:
         return None
-    return WantedHidden(tuple(found if enough else () for enough in has_enough), is_scored=True)
+    layers_of = tuple(found if enough else () for enough in has_enough)
+    return WantedHidden(layers_of, (True,) * len(named))
 
 
 def _tried(
