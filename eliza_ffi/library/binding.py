@@ -157,11 +157,10 @@ class CffiBinding:
 
         It does if it has a function ``eliza_inference_[llm_[stream_]]<name>``.
         """
-        found = self._supported.get(name)
-        if found is None:
+        if not isinstance(name, str) or name not in self._supported:
             found = any(map(self.library.has, symbols_of(check_text("name", name))))
             self._supported[name] = found
-        return found
+        return self._supported[name]
 
     @lazy_property
     def fills_best(self) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import check_callable, check_each, check_several, check_whole
+from ..checks import check_callable, check_each, check_kind, check_several, check_whole
 from ..errors import ElizaError, InvalidArgumentError, NativeFault, NotSupportedError
 from .limits import checked_schema, checked_text
 from .number_limit import MOST_DIGITS, NumberLimit, NumberTokens
@@ -290,6 +290,8 @@ class Guidance:
 
         after = tuple(map(str.encode, check_each("json_after", json_after, str, "a string")))
         check_whole("most_digits", most_digits, 1)
+        if plan is not None:
+            check_kind("plan", plan, SchemaPlan, "a SchemaPlan or None")
         kind = "Lark grammar"
         _check_schemas_of(checked_text(kind, grammar))
         limit = (most_digits, after) if after else None
