@@ -12,6 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from eliza_ffi.serve.refusals import SYSTEMONE_PATH
+
 from .chat_workload import CHAT_PATH, problem_with_chat
 from .wire import Connection, request_bytes
 from .workload import Asked
@@ -241,8 +243,9 @@ async def _misbehave_once(
     elif how == "sends broken JSON":
         writer.write(request_bytes(asked.path, json.dumps(asked.body).encode()[:-1]))
         status, _, _ = await connection.answer()
-        if status not in (400, 429):
-            raise RuntimeError(f"broken JSON: expected status 400 or 429, got {status}")
+        expected = (422 if asked.path == SYSTEMONE_PATH else 400), 429
+        if status not in expected:
+            raise RuntimeError(f"broken JSON: expected status {expected}, got {status}")
     elif how == "reads slowly":
         writer.write(request)
         for _ in range(20):
