@@ -213,7 +213,7 @@ class AsyncModel:
 
     Parameters
     ----------
-    path, library, n_ctx, n_slots, n_threads, gpu_layers, seed, lora, progress, options
+    path, library, n_ctx, n_slots, n_threads, n_gpu_layers, seed, lora, progress, options
         As :class:`~eliza_ffi.model.Model`. The constructor blocks while the model loads; use
         :meth:`open` in an event loop.
     """
@@ -226,7 +226,7 @@ class AsyncModel:
         n_ctx: int = 0,
         n_slots: int | None = None,
         n_threads: int = 0,
-        gpu_layers: int = -1,
+        n_gpu_layers: int = -1,
         seed: int | None = None,
         lora: Iterable[tuple[str | os.PathLike[str], float]] = (),
         progress: Callable[[str, float], None] | None = None,
@@ -238,7 +238,7 @@ class AsyncModel:
             n_ctx=n_ctx,
             n_slots=n_slots,
             n_threads=n_threads,
-            gpu_layers=gpu_layers,
+            n_gpu_layers=n_gpu_layers,
             seed=seed,
             lora=lora,
             progress=progress,

@@ -96,7 +96,7 @@ class Model:
     n_threads
         Number of compute threads, at most one per CPU; 0 = choose a number for each forward pass,
         at most the number of physical cores.
-    gpu_layers
+    n_gpu_layers
         How many layers run on a GPU; -1 = all.
     seed
         The sampling seed of every generation, 32 bits. With a seed, the same prompt gives the same
@@ -157,7 +157,7 @@ class Model:
         n_ctx: int = 0,
         n_slots: int | None = None,
         n_threads: int = 0,
-        gpu_layers: int = -1,
+        n_gpu_layers: int = -1,
         seed: int | None = None,
         lora: Iterable[tuple[str | os.PathLike[str], float]] = (),
         progress: Callable[[str, float], None] | None = None,
@@ -168,7 +168,7 @@ class Model:
         self.session = Session(
             path,
             library=library,
-            gpu_layers=check_whole("gpu_layers", gpu_layers),
+            n_gpu_layers=check_whole("n_gpu_layers", n_gpu_layers),
             settings={
                 "n_ctx": check_whole("n_ctx", n_ctx) or None,
                 "n_slots": n_slots,

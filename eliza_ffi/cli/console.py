@@ -134,7 +134,7 @@ def model_options(arguments: argparse.Namespace, n_slots: int | None = None) -> 
         "n_ctx": arguments.n_ctx or None,
         "n_slots": n_slots,
         "n_threads": arguments.threads or None,
-        "gpu_layers": arguments.gpu_layers,
+        "n_gpu_layers": arguments.gpu_layers,
         "seed": arguments.seed,
         "options": {name: value for name, value in options.items() if value is not None} or None,
     }

@@ -49,7 +49,6 @@ RENAMED = {
     "score_choices": "score_leaves",
     "cache_key": "prompt_cache_key",
     "drafter": "mtp_drafter_path",
-    "gpu_layers": "n_gpu_layers",
     "on_refused_choices": "on_trie_error",
     "on_text": "on_text_chunk",
 }

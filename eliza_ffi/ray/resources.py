@@ -32,7 +32,7 @@ def node_name() -> str:
 
 
 def actor_resources() -> dict[str, int]:
-    """Return `n_threads` and `gpu_layers` of a Model for the resources of the running Ray actor.
+    """Return `n_threads` and `n_gpu_layers` of a Model for the resources of the running Ray actor.
 
     An actor with less than one CPU uses one thread. The result is empty outside an actor.
     """
@@ -42,7 +42,7 @@ def actor_resources() -> dict[str, int]:
     given = ray.get_runtime_context().get_assigned_resources()
     return {
         "n_threads": max(int(given.get("CPU", 0.0)), 1),
-        "gpu_layers": -1 if given.get("GPU") else 0,
+        "n_gpu_layers": -1 if given.get("GPU") else 0,
     }
 
 

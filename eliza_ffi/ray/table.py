@@ -131,7 +131,7 @@ class TableWorkers:
         embedded model.
     model_options
         More arguments of :class:`~eliza_ffi.Model`. Each worker reserves ``n_threads`` CPUs of Ray
-        (default 1), and a GPU or a fraction of one if the cluster has GPUs and ``gpu_layers`` is
+        (default 1), and a GPU or a fraction of one if the cluster has GPUs and ``n_gpu_layers`` is
         not 0.
     waiting
         Called once if some workers have not opened the model after ten seconds.
@@ -178,7 +178,7 @@ class TableWorkers:
         self._column = column
         options = dict(model_options or {})
         self._n_cpus = options.get("n_threads") or 1
-        self._uses_gpu = options.get("gpu_layers") != 0
+        self._uses_gpu = options.get("n_gpu_layers") != 0
         self._decider_settings = {
             **settings,
             "column": column,

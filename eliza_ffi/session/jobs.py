@@ -379,7 +379,7 @@ class Jobs:
         config = StreamConfig(
             slot_id=options.slot,
             prompt_cache_key=options.key,
-            n_gpu_layers=session.gpu_layers,
+            n_gpu_layers=session.n_gpu_layers,
             cache_type_k=options.type_k,
             cache_type_v=options.type_v,
         )

@@ -86,7 +86,7 @@ def _check_constraint(name: str, value: Any) -> Constraint:
 REQUEST_FIELDS: FieldChecks = {
     **dict.fromkeys(
         (
-            *("max_tokens", "top_k", "slot_id", "draft_min", "draft_max", "gpu_layers"),
+            *("max_tokens", "top_k", "slot_id", "draft_min", "draft_max", "n_gpu_layers"),
             "choice_mode",
         ),
         (int, check_whole),
@@ -161,7 +161,7 @@ class GenerationRequest:
         The file of the draft model.
     disable_thinking : bool
         Never sample ``<think>``.
-    gpu_layers : int
+    n_gpu_layers : int
         How many layers run on a GPU; -1 = all. The first request of a context decides.
     heal_prompt : bool
         Whether the prompt's last token and the beginning of the answer may merge into other tokens
@@ -202,7 +202,7 @@ class GenerationRequest:
     draft_max: int = 0
     drafter: str | None = None
     disable_thinking: bool = False
-    gpu_layers: int = -1
+    n_gpu_layers: int = -1
     heal_prompt: bool = False
     on_refused_choices: str = "raise"
     on_text: Callable[[str], Any] | None = None
@@ -244,7 +244,7 @@ class GenerationRequest:
             mtp_drafter_path=self.drafter,
             gbnf_grammar=self.grammar,
             disable_thinking=self.disable_thinking,
-            n_gpu_layers=self.gpu_layers,
+            n_gpu_layers=self.n_gpu_layers,
             cache_type_k=self.cache_type_k,
             cache_type_v=self.cache_type_v,
         )

@@ -350,7 +350,7 @@ def _request(
     sampling = _all_sampling(sampling, {**more, **named})
     return GenerationRequest(
         prompt_tokens=prompt_tokens(session, prompt),
-        gpu_layers=session.gpu_layers,
+        n_gpu_layers=session.n_gpu_layers,
         sampling=sampling,
         disable_thinking=sampling is not None and sampling.disable_thinking,
         **more,

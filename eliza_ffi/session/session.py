@@ -66,7 +66,7 @@ class Session:
 
     Parameters
     ----------
-    path, library, gpu_layers, progress
+    path, library, n_gpu_layers, progress
         As :class:`~eliza_ffi.model.Model`.
     settings
         Options of the context by name. Options that are None keep their defaults.
@@ -77,7 +77,7 @@ class Session:
         The path of the model file or bundle.
     binding : CffiBinding
         The functions of the library.
-    gpu_layers : int
+    n_gpu_layers : int
     model_id : str
         The model's name in token-tree payloads; empty if the option is not set.
     choices : ChoiceCache
@@ -95,7 +95,7 @@ class Session:
         path: str | os.PathLike[str] | None,
         *,
         library: str | os.PathLike[str] | Library | None,
-        gpu_layers: int,
+        n_gpu_layers: int,
         settings: Mapping[str, object],
         progress: Callable[[str, float], None] | None,
     ) -> None:
@@ -110,7 +110,7 @@ class Session:
         # After loading the library, because a missing library should be reported before a download.
         self.path = find_model(given, progress)
         self.binding = CffiBinding(library)
-        self.gpu_layers = gpu_layers
+        self.n_gpu_layers = n_gpu_layers
         self.workers = Threads(MOST_SLOTS, "eliza-ffi-request")
         self.helpers = Threads(N_HELPERS, "eliza-ffi-prepare")
         self.model_id = str(settings.get("model_id") or "")
@@ -144,7 +144,7 @@ class Session:
         )
         has_options = self.binding.supports("set_option")
         try:
-            wanted = {"n_gpu_layers": None if gpu_layers == -1 else gpu_layers, **settings}
+            wanted = {"n_gpu_layers": None if n_gpu_layers == -1 else n_gpu_layers, **settings}
             for key, value in wanted.items():
                 if value is not None:
                     self.binding.set_option(self._ctx, key, str(value))

@@ -165,7 +165,7 @@ class ReasoningRun:
                 cache_key=generation.cache_key,
                 cache_type_k=generation.cache_type_k,
                 cache_type_v=generation.cache_type_v,
-                gpu_layers=generation.gpu_layers,
+                n_gpu_layers=generation.n_gpu_layers,
             ),
             session.warn_once,
             at_once=True,

@@ -845,7 +845,7 @@ class ToolRun:
     @lazy_property
     def _stream(self) -> dict[str, Any]:
         """The slot and its settings."""
-        names = ("slot_id", "cache_key", "gpu_layers", "cache_type_k", "cache_type_v")
+        names = ("slot_id", "cache_key", "n_gpu_layers", "cache_type_k", "cache_type_v")
         return {name: getattr(self.request.args, name) for name in names}
 
     def _generate(self, args: GenerationRequest) -> RunResult:

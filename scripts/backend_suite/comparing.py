@@ -50,7 +50,7 @@ class Subject:
         with Model(
             path,
             library=self.library,
-            gpu_layers=self.n_gpu_layers,
+            n_gpu_layers=self.n_gpu_layers,
             options=dict(self.options),
         ) as model:
             # More streams than slots are opened, without the model's queue.

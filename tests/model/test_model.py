@@ -340,7 +340,7 @@ def test_a_missing_or_broken_model_file_is_named(library: Library, tmp_path: Pat
         ({"n_slots": 65}, "n_slots"),
         ({"n_threads": 100000}, "n_threads"),
         ({"seed": 2**40}, "seed"),
-        ({"gpu_layers": -7}, "gpu_layers"),
+        ({"n_gpu_layers": -7}, "n_gpu_layers"),
         ({"options": {"no_such": "1"}}, "no_such"),
     ],
 )

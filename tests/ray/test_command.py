@@ -82,7 +82,7 @@ def test_model_options_are_passed_to_the_workers(
         "n_threads": 3,
         "n_slots": 5,
         "n_ctx": 512,
-        "gpu_layers": 0,
+        "n_gpu_layers": 0,
         "options": {"device": "none", "batching": "off"},
     }
     assert all(asked["orders"] == 2 and asked["option_mass"] for _, asked in model.asked)

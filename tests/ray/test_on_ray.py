@@ -159,7 +159,7 @@ def test_actors_have_one_thread_per_assigned_cpu(cluster: Any) -> None:
     for cpus in (1, 2):
         actor = cluster.remote(Reporter).options(num_cpus=cpus).remote()
         given = cluster.get(actor.resources.remote())
-        assert given == {"n_threads": cpus, "gpu_layers": 0}
+        assert given == {"n_threads": cpus, "n_gpu_layers": 0}
         cluster.kill(actor)
 
 

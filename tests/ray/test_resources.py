@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    ("given", "n_threads", "gpu_layers"),
+    ("given", "n_threads", "n_gpu_layers"),
     [
         ({}, 1, 0),
         ({"CPU": 0.5}, 1, 0),
@@ -26,12 +26,12 @@ pytestmark = pytest.mark.slow
     ],
 )
 def test_an_actor_uses_the_resources_that_ray_assigned(
-    given: dict[str, float], n_threads: int, gpu_layers: int, monkeypatch: pytest.MonkeyPatch
+    given: dict[str, float], n_threads: int, n_gpu_layers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ray = FakeRay(is_initialized=True)
     monkeypatch.setitem(sys.modules, "ray", ray)
     ray.resources = given
-    assert actor_resources() == {"n_threads": n_threads, "gpu_layers": gpu_layers}
+    assert actor_resources() == {"n_threads": n_threads, "n_gpu_layers": n_gpu_layers}
     assert node_name().endswith("(10.0.0.7)")
 
 

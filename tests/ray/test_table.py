@@ -285,7 +285,7 @@ def test_workers_reserve_cpus_and_gpus_of_the_cluster(
         (4, {}, (1, 0.5)),
         (3, {}, (1, 0.5)),
         (1, {}, (1, 1.0)),
-        (4, {"n_threads": 3, "gpu_layers": 0}, (3, 0.0)),
+        (4, {"n_threads": 3, "n_gpu_layers": 0}, (3, 0.0)),
     ):
         ray, workers = start(n_workers, FakeRay(CLUSTER), model_options=options)
         with workers:
