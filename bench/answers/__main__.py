@@ -8,7 +8,8 @@ with.
 
     $ python -m bench.answers                                         # everything, hours
     $ python -m bench.answers --data trec spam --rows 50 --no-peers   # a first impression
-    $ python -m bench.answers --labels 0 60 150 300 --seeds 5         # what labels bring
+    $ python -m bench.answers --labels 60 150 300 --seeds 5 --json bench/results/labels.json \
+          --docs docs/how-to/calibrate.md --plot bench/results/labels.png
     $ python -m bench.answers --data trec-12 --rows 1000 --threads 1  # the speed of a table
     $ python -m bench.answers --render --docs docs/explanation/accuracy.md
 
@@ -68,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tables = markdown(shown)
     options.json.with_suffix(".md").write_text(f"{tables}\n{details(shown)}", encoding="utf-8")
     for page in options.docs:
-        fill_sections(page, {"answers": tables})
+        fill_sections(page, {options.json.stem: tables})
     if options.plot:
         draw_if_possible(plot, shown, options.plot)
     print(tables)
@@ -137,7 +138,14 @@ def _parser() -> argparse.ArgumentParser:
     add("--again", action="store_true", help="measure what is stored again")
     add("--render", action="store_true", help="show the stored results; measure nothing")
     add("--json", type=Path, default=RESULTS / "answers.json", metavar="FILE", help="the results")
-    add("--docs", type=Path, action="append", default=[], metavar="FILE", help="fill this page")
+    add(
+        "--docs",
+        type=Path,
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="fill the section of this page that has the name of the results",
+    )
     add("--plot", type=Path, metavar="FILE", help="draw a picture")
     return parser
 

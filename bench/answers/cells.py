@@ -94,6 +94,8 @@ def measure_cells(
             cell["problem"] = problems[method.name].replace(str(path), path.name)
         else:
             cell |= runs[method.name].figures(targets, default)
+            if not method.is_timed:
+                cell |= dict.fromkeys(("rows_per_second", "cpu_ms", "times_default"))
         cells.append(cell)
         print(" ".join(str(value) for value in cell.values())[:160], file=sys.stderr)
     return cells

@@ -9,15 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from eliza_ffi.decisions import calibrate
 from eliza_ffi.model import Model
 
 from .datasets import DataSet, Question, Row
+from .learned import open_calibrated
 from .metrics import Probabilities
 
 Ask: TypeAlias = Callable[[Question, Sequence[str]], Probabilities]
@@ -30,7 +31,7 @@ DEFAULT = "default"
 """The method that the speed of all others is compared with."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Subject:
     """What a method is opened with.
 
@@ -69,6 +70,8 @@ class AnswerMethod:
         Whether the order of the options can change its answers.
     most_rows : int
         The most rows that it answers, for slow methods.
+    is_timed : bool
+        Whether its time is reported. Methods that share what the model has read have none.
     """
 
     name: str
@@ -77,6 +80,7 @@ class AnswerMethod:
     per_option: int = 0
     reads_options: bool = True
     most_rows: int = 100_000
+    is_timed: bool = True
 
     def labels_used(self, data: DataSet) -> int:
         """Return how many labelled rows of a data set the method uses."""
@@ -124,11 +128,20 @@ def with_examples(per_option: int, **more: Any) -> Settings:
     }
 
 
-def learned(n: int) -> Settings:
-    """Return the calibration that `calibrate` selects with the first `n` labelled rows."""
-    return lambda model, data, question: {
-        "calibration": calibrate(model, {"q": question}, data.train[:n], method="auto")
-    }
+def learned_methods(
+    name: str, open_learned: Callable[[int, Subject, ExitStack], Ask]
+) -> list[AnswerMethod]:
+    """Return a method of :mod:`.learned` for each number of labels."""
+    return [
+        AnswerMethod(
+            f"{name}, {n} labels",
+            partial(open_learned, n),
+            n,
+            reads_options=False,
+            is_timed=False,
+        )
+        for n in LABELS
+    ]
 
 
 def _ours() -> tuple[AnswerMethod, ...]:
@@ -148,7 +161,7 @@ def _ours() -> tuple[AnswerMethod, ...]:
         our_method("1 example", with_examples(1), per_option=1),
         our_method("2 examples", with_examples(2), per_option=2),
         our_method("1 example, prior of inputs", with_examples(1, prior="inputs"), per_option=1),
-        *(our_method(f"calibrate, {n} labels", learned(n), n, reads_options=False) for n in LABELS),
+        *learned_methods("calibrate", open_calibrated),
     )
 
 

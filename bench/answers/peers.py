@@ -21,7 +21,8 @@ from eliza_ffi.decisions import Predicate, Score
 from ..choosing.other_libraries import Peer
 from ..together.llama_server import asked, find_llama_server, serving
 from .datasets import DataSet, Question
-from .methods import LABELS, AnswerMethod, Ask, Subject
+from .learned import open_brier
+from .methods import LABELS, AnswerMethod, Ask, Subject, learned_methods
 from .metrics import LEAST, Probabilities
 
 MISSING = "llama-server is missing: run 'make peers'"
@@ -35,7 +36,12 @@ Classify = Callable[[Sequence[str]], Any]
 
 def peers_used() -> list[Peer]:
     """Return the libraries and programs of the peers, with their versions."""
-    names = {"scikit-learn": "sklearn", "onnxruntime": "onnxruntime", "typed-gguf": "typed_gguf"}
+    names = {
+        "scikit-learn": "sklearn",
+        "onnxruntime": "onnxruntime",
+        "typed-gguf": "typed_gguf",
+        "brier": "brier",
+    }
     return [find_llama_server()[1], *(Peer.find(*each) for each in names.items())]
 
 
@@ -284,5 +290,6 @@ PEERS = (
         for name, features in (("TF-IDF", tf_idf), ("MiniLM", mini_lm))
         for n in LABELS
     ),
+    *learned_methods("brier's head", open_brier),
 )
 """The peers, in the order of the tables."""

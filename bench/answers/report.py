@@ -18,9 +18,9 @@ Cell = dict[str, Any]
 
 ABOUT = (
     "Accuracy on the first test rows, by data set. *Labels*: how many labelled rows the method "
-    "uses, on most data sets. With 200 rows, a difference of fewer than 10 points can be chance. "
-    "typed-gguf answers only the first 50 rows"
+    "uses, on most data sets. With 200 rows, a difference of fewer than 10 points can be chance"
 )
+ABOUT_SLOW = ". typed-gguf answers only the first 50 rows"
 COSTS = (
     "Means over the data sets, of the methods that answered all of them. *ECE*: 15 bins with "
     "equally many answers; in parentheses, the ECE that a perfectly calibrated model would have on "
@@ -33,7 +33,9 @@ def markdown(results: dict[str, Any]) -> str:
     """Return two tables for each model: accuracy by data set, and means over the data sets."""
     parts = [f"{machine_line(results['machine'])} {versions_of(results['peers'])}."]
     for model, cells in _groups(results["cells"], "model").items():
-        parts += [f"**{model}**", ABOUT, _accuracies(cells), COSTS, _means(cells)]
+        has_slow = any(cell["method"] == "typed-gguf" for cell in cells)
+        about = ABOUT + (ABOUT_SLOW if has_slow else "")
+        parts += [f"**{model}**", about, _accuracies(cells), COSTS, _means(cells)]
     failed = {
         f"- {cell['method']}: {cell['problem'][:200]}"
         for cell in results["cells"]
@@ -54,7 +56,7 @@ def details(results: dict[str, Any]) -> str:
             "-".join(map(_share, cell["interval"])),
             *(_share(cell["largest_share"]), number(cell["nll"])),
             *(_share(cell["ece"]), _share(cell["calibrated_ece"]), _share(cell["flips"])),
-            *(number(cell["rows_per_second"]), number(cell["cpu_ms"])),
+            *(_number(cell["rows_per_second"]), _number(cell["cpu_ms"])),
         ]
         for cell in _measured(results["cells"])
     ]
@@ -142,6 +144,10 @@ def _groups(cells: Sequence[Cell], key: str) -> dict[Any, list[Cell]]:
 
 def _family(cell: Cell) -> str:
     return str(cell["method"]).partition(",")[0]
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else number(value)
 
 
 def _share(value: float | None) -> str:
