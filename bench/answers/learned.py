@@ -35,7 +35,7 @@ class RowReader:
         self._known: dict[Any, QuestionScores] = {}
         self._how = settings_of_prompts(model.session, [question], {}, inputs=["a test"] * 2)
         self.layers = tuple(candidate_layers(model.session.hidden_shape[0]))
-        self._hidden = WantedHidden((self.layers,), is_scored=True)
+        self._hidden = WantedHidden((self.layers,), (True,))
 
     def __call__(self, texts: Sequence[str]) -> list[QuestionScores]:
         """Return scores and hidden states."""
