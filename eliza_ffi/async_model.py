@@ -108,8 +108,8 @@ class _Requests(Model):
             requests = decision_requests(session, given, questions, settings)
             step = await prepared(next, requests)
             while not isinstance(step, Decision):
-                work = await prepared(score_work, session, step, at_once)
-                result = await self._job(work, wait)()
+                passes = await prepared(score_work, session, step, at_once)
+                result = await self._job(passes, wait)()
                 step = await prepared(requests.send, result)
             return step
 

@@ -30,7 +30,7 @@ from fetch_real_models import fetch
 
 from ..parts.charts import draw_if_possible
 from ..parts.machine import machine_facts
-from ..parts.pages import RESULTS, fill_sections, stored
+from ..parts.pages import RESULTS, as_json, fill_sections, stored
 from .cells import measure_cells
 from .datasets import SOURCES, load
 from .methods import OURS, AnswerMethod
@@ -104,7 +104,7 @@ def _measure(
         cells[_key(cell)] = cell
     results["cells"] = [*cells.values()]
     options.json.parent.mkdir(parents=True, exist_ok=True)
-    options.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    options.json.write_text(as_json(results), encoding="utf-8")
 
 
 def _key(cell: dict[str, Any]) -> tuple[str, str, int, str]:

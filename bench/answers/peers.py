@@ -84,7 +84,9 @@ def open_written_prompt(subject: Subject, _: ExitStack, *, lists_options: bool) 
         head = _written_prompt(question, lists_options=lists_options)
         prompts = [f"{head}\n\nText: {text}\nAnswer:" for text in texts]
         results = subject.model.choose_many(prompts, labels, probabilities=True)
-        return np.array([[each.probabilities[label] for label in labels] for each in results])
+        return np.array(
+            [[(each.probabilities or {})[label] for label in labels] for each in results]
+        )
 
     return ask
 
