@@ -20,7 +20,6 @@ llama-server and typed-gguf use the programs that ``make peers`` builds.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
