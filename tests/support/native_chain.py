@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import cffi
 import numpy as np
@@ -19,9 +19,15 @@ from eliza_ffi.sampling import Sampling
 
 N_VOCAB = 32000
 
-# conftest.py imports this module before it loads a Hypothesis profile. Therefore the profile's
-# deadline=None is repeated here.
-with_fixtures = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+Test = TypeVar("Test", bound=Callable[..., Any])
+
+
+def with_fixtures(test: Test) -> Test:
+    """Let a Hypothesis test have fixtures.
+
+    A function, because conftest.py imports this module before it loads Hypothesis's profile.
+    """
+    return settings(suppress_health_check=[HealthCheck.function_scoped_fixture])(test)
 
 
 @dataclass(frozen=True)
