@@ -583,7 +583,7 @@ LEFT_OUT = {
     },
     "called only by the package itself": {
         *("library.CffiStream.decode", "library.CffiStream.open", "library.CffiStream.turn"),
-        *("chat.ChatTokenizer.around", "decisions.Calibration.wanted_hidden"),
+        "chat.ChatTokenizer.around",
         *("elizaos.FfiStreamingRunner", "elizaos.SyncStreamingRunner", "elizaos.FillArgs.of"),
         *("elizaos.SyncStreamingRunner.run", "elizaos.FfiStreamingGenerateArgs.of"),
         *("elizaos.FfiStreamingResult.of", "elizaos.Parameter.placed", "session.FillRun"),

@@ -183,7 +183,7 @@ def test_the_first_choice(schema: Any, paths: list[str]) -> None:
         {"anyOf": [STRING, {"type": "null"}]},
         {"anyOf": [{"const": 1}, {"enum": [1, 2]}]},
         {"anyOf": [an(a=STRING), an(a=BOOLEAN)]},
-        {**an(a=BOOLEAN, b=BOOLEAN), "minProperties": 1},
+        {**an([], a=BOOLEAN, b=BOOLEAN), "maxProperties": 1},
         {"$ref": "#"},
         {"anyOf": [{"$ref": "#"}, {"const": 1}]},
         {"type": "object", "required": ["a"]},
