@@ -50,7 +50,8 @@ def test_a_head_learns_from_labels(fitted: Classifier) -> None:
     p = fitted.predict_proba(UNSEEN)
     assert p.shape == (16, 2)
     assert np.allclose(p.sum(1), 1)
-    assert np.allclose(np.log(p), fitted.predict_log_proba(UNSEEN))
+    # Other neighbours in shared passes change the rounding.
+    assert np.allclose(np.log(p), fitted.predict_log_proba(UNSEEN), atol=1e-3)
 
 
 def test_few_labels_become_examples_in_the_prompt(tiny_model: Model) -> None:
