@@ -184,6 +184,44 @@ TEST_F(Fill, ChoicesAgreeWithTheTokenTrie) {
     }
 }
 
+TEST_F(Fill, BestIsTheMostProbableChoice) {
+    context = create({{"n_threads", "1"}}, f32_model_path());
+    for (int round = 0; round < 30; ++round) {
+        std::vector<int32_t> prompt(10);
+        for (int32_t & token : prompt) token = static_cast<int32_t>(20 + random() % 900);
+        const StreamHandle by_trie = open(context, full_precision_config());
+        const StreamHandle by_fill = open(context, full_precision_config());
+        prefill(by_trie, prompt);
+        prefill(by_fill, prompt);
+        set_trie(by_trie, payload_of(context, action_names), ELIZA_TRIE_BEST_LEAF | ELIZA_TRIE_STOP_AT_LEAF);
+        pull(by_trie);
+        double logprob = 0.0;
+        const std::string name = leaf(by_trie, &logprob);
+        const Filled filled = fill(by_fill, Json{{"choices", action_names}, {"best", true}}.dump());
+        EXPECT_EQ(filled.result["text"], name);
+        EXPECT_NEAR(filled.result["logprob"].get<double>(), logprob, 1e-2);
+    }
+}
+
+TEST_F(Fill, TakesBackTheEndOfTheLastToken) {
+    const StreamHandle stream = prompted(), plain = prompted();
+    const Json before = fill(stream, R"({"before":"{\"a\":\"x\","})").result;
+    const std::vector<size_t> bytes = before["answer_bytes"];
+    const Filled wrong = fill(stream, Json{{"choices", {"}", "]"}}, {"take_back", bytes.back() + 1}}.dump());
+    EXPECT_EQ(wrong.status, ELIZA_ERR_INVALID_ARG);
+    EXPECT_EQ(wrong.error, "take_back: expected at most the " + std::to_string(bytes.back()) +
+                               " bytes of the answer's last token, found " + std::to_string(bytes.back() + 1));
+    const Filled filled = fill(stream, R"({"choices":["}","]"],"take_back":1})");
+    ASSERT_EQ(filled.status, 0) << filled.error;
+    const std::string text = filled.result["text"];
+    EXPECT_EQ(text_of(filled.result["answer_tokens"]), "{\"a\":\"x\"" + text);
+    // The tokens before the last one stay as they are.
+    const std::vector<int32_t> old = before["answer_tokens"], now = filled.result["answer_tokens"];
+    ASSERT_GE(now.size(), old.size());
+    EXPECT_TRUE(std::equal(old.begin(), old.end() - 1, now.begin()));
+    EXPECT_EQ(fill(plain, R"({"take_back":1})").status, ELIZA_ERR_INVALID_ARG);  // the answer is empty
+}
+
 TEST_F(Fill, LogprobsOfValuesAreOptional) {
     const StreamHandle stream = prompted();
     EXPECT_TRUE(fill(stream, R"({"json":"integer","after":",","max_tokens":3})").result["logprob"].is_null());
