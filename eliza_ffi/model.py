@@ -1386,7 +1386,7 @@ class Model:
         self,
         messages: Messages,
         tools: Sequence[Mapping[str, Any]],
-        choice: Literal["required"],
+        tool_choice: Literal["required"],
         *,
         variables: Mapping[str, Any] | None = ...,
         max_tokens: int = ...,
@@ -1399,7 +1399,7 @@ class Model:
         self,
         messages: Messages,
         tools: Sequence[Mapping[str, Any]],
-        choice: str | Mapping[str, Any] = ...,
+        tool_choice: str | Mapping[str, Any] = ...,
         *,
         variables: Mapping[str, Any] | None = ...,
         max_tokens: int = ...,
@@ -1411,7 +1411,7 @@ class Model:
         self,
         messages: Messages,
         tools: Sequence[Mapping[str, Any]],
-        choice: str | Mapping[str, Any] = "auto",
+        tool_choice: str | Mapping[str, Any] = "auto",
         *,
         variables: Mapping[str, Any] | None = None,
         max_tokens: int = MOST_TOKENS,
@@ -1432,7 +1432,7 @@ class Model:
             Tool definitions in OpenAI's format: functions with ``name``, ``description`` and
             ``parameters``, a JSON Schema. Without ``additionalProperties``, the arguments are only
             the listed ``properties``.
-        choice
+        tool_choice
             ``"auto"``: the model calls a tool or answers in words, whichever is more probable.
             ``"required"``: the model calls a tool. The name of a tool, or OpenAI's
             ``{"type": "function", "function": {"name": ...}}``: the model calls that tool.
@@ -1459,7 +1459,7 @@ class Model:
         ------
         InvalidArgumentError
             If a tool or its schema is malformed or unsupported, two tools have the same name, or
-            `choice` names a tool that is not in `tools`.
+            `tool_choice` names a tool that is not in `tools`.
         FillError
             If the arguments do not end within `max_tokens` or the context.
         InvalidAnswerError
@@ -1475,7 +1475,7 @@ class Model:
         work = self._jobs.tools(
             messages,
             tools,
-            choice,
+            tool_choice,
             variables=variables,
             max_tokens=max_tokens,
             method="call_tool",
@@ -1488,7 +1488,7 @@ class Model:
         self,
         messages: Messages,
         tools: Sequence[Mapping[str, Any]],
-        choice: Literal["required"],
+        tool_choice: Literal["required"],
         *,
         max_calls: int = ...,
         variables: Mapping[str, Any] | None = ...,
@@ -1502,7 +1502,7 @@ class Model:
         self,
         messages: Messages,
         tools: Sequence[Mapping[str, Any]],
-        choice: str | Mapping[str, Any] = ...,
+        tool_choice: str | Mapping[str, Any] = ...,
         *,
         max_calls: int = ...,
         variables: Mapping[str, Any] | None = ...,
@@ -1515,7 +1515,7 @@ class Model:
         self,
         messages: Messages,
         tools: Sequence[Mapping[str, Any]],
-        choice: str | Mapping[str, Any] = "auto",
+        tool_choice: str | Mapping[str, Any] = "auto",
         *,
         max_calls: int = MOST_CALLS,
         variables: Mapping[str, Any] | None = None,
@@ -1545,7 +1545,7 @@ class Model:
         work = self._jobs.tools(
             messages,
             tools,
-            choice,
+            tool_choice,
             max_calls=max_calls,
             variables=variables,
             max_tokens=max_tokens,

@@ -104,7 +104,7 @@ class ToolSettings(TypedDict, total=False):
 
 
 SETTINGS = frozenset(ToolSettings.__annotations__)
-OWN = frozenset(("choice", "max_tokens", "variables"))
+OWN = frozenset(("max_tokens", "tool_choice", "variables"))
 
 RENDERED_WITH = ("add_generation_prompt", "messages", "tools")
 """Variables of the chat template that every request sets itself."""
@@ -125,8 +125,8 @@ class ToolCall:
         The probability of this tool, as in `probabilities`.
     probabilities : mapping
         From each tool's name to its probability; the probabilities sum to 1. With
-        ``choice="auto"``, the key None stands for an answer in words. In later calls of a turn, the
-        key None stands for the end of the turn.
+        ``tool_choice="auto"``, the key None stands for an answer in words. In later calls of a
+        turn, the key None stands for the end of the turn.
     id : str
         A random identifier of nine letters and digits.
     reasoning : str or None
@@ -323,7 +323,7 @@ def tool_request(
     session: Session,
     messages: Messages,
     tools: Sequence[Mapping[str, Any]],
-    choice: str | Mapping[str, Any] = "auto",
+    tool_choice: str | Mapping[str, Any] = "auto",
     *,
     max_calls: int = 1,
     variables: Mapping[str, Any] | None = None,
@@ -350,8 +350,8 @@ def tool_request(
             )
     with naming("tools"):
         listed = tuple(read_tools(tools))
-    with naming("choice"):
-        offered, may_answer = _offered(choice, listed)
+    with naming("tool_choice"):
+        offered, may_answer = _offered(tool_choice, listed)
     talk = _with_mappings(messages)
     extra = dict(variables or {})
     with naming("messages"):
@@ -469,7 +469,7 @@ def _offered(choice: Any, tools: tuple[Tool, ...]) -> tuple[tuple[Tool, ...], bo
         name = function.get("name") if isinstance(function, Mapping) else None
     if not isinstance(name, str):
         expected = '"auto", "required", a tool\'s name or {"type": "function", "function": ...}'
-        raise wrong("choice", expected, choice)
+        raise wrong("tool_choice", expected, choice)
     named = tuple(tool for tool in tools if tool.name == name)
     if not named:
         names = [tool.name for tool in tools]
@@ -477,8 +477,8 @@ def _offered(choice: Any, tools: tuple[Tool, ...]) -> tuple[tuple[Tool, ...], bo
         if name == "none":
             hint = "for an answer without tools use generate()"
         raise InvalidArgumentError(
-            f'choice must be "auto", "required" or the name of a tool ({", ".join(names):.200}), '
-            f"got {name!r:.80}" + (f"; {hint}" if hint else "")
+            f'tool_choice must be "auto", "required" or the name of a tool '
+            f"({', '.join(names):.200}), got {name!r:.80}" + (f"; {hint}" if hint else "")
         )
     return named, False
 

@@ -384,7 +384,7 @@ def nested(schema: dict[str, Any], _: int) -> dict[str, Any]:
         ),
         (TOOLS, "get_wether", "got 'get_wether'; did you mean 'get_weather'"),
         (TOOLS, "none", "for an answer without tools use generate"),
-        (TOOLS, 7, "choice must be"),
+        (TOOLS, 7, "tool_choice must be"),
         (
             [tool("f", {"x": {"pattern": "(?=a)"}}, "x"), GET],
             "auto",
