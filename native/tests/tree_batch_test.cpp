@@ -59,7 +59,9 @@ TEST(TreeBatch, CountsOnRandomTriesAgreeWithThePlan) {
                 ASSERT_GE(node.lanes_begin, parent.lanes_begin);
                 ASSERT_LE(node.lanes_end, parent.lanes_end);
             }
-            if (node.wants_logits) ASSERT_TRUE(wanted.insert(node.node).second);
+            if (node.wants_logits) {
+                ASSERT_TRUE(wanted.insert(node.node).second);
+            }
         }
         ASSERT_EQ(wanted.size(), undecided.branches);
         const auto tokens = static_cast<int32_t>(undecided.tokens), rows = static_cast<int32_t>(undecided.branches),
