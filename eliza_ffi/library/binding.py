@@ -979,7 +979,8 @@ class CffiBinding:
 
     def _turn(self, stream: CffiStream, doing: str) -> AbstractContextManager[None]:
         """Reserve the stream for one call."""
-        self._check_stream(stream)
+        if not isinstance(stream, CffiStream):
+            self._check_stream(stream)
         return stream.turn(doing)
 
     def _check_stream(self, stream: Any) -> None:
