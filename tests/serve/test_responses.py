@@ -101,7 +101,7 @@ def test_arguments_of_calls_stream_in_pieces(client: Any, create: Any) -> None:
     ids = [event.item_id for event in events if event.type == f"{name}.done"]
     for index, item in enumerate(events[-1].response.output):
         deltas = [e.delta for e in events if e.type == f"{name}.delta" and e.item_id == item.id]
-        assert len(deltas) > 3 and "".join(deltas) == item.arguments and ids[index] == item.id
+        assert len(deltas) > 1 and "".join(deltas) == item.arguments and ids[index] == item.id
     with client.responses.stream(model="any", input=HELLO, **asked) as stream:
         assert stream.get_final_response().output[0].arguments == item.arguments
 
