@@ -158,7 +158,7 @@ class MaskedSteps:
         self._unread += tokens
         self.choices[choice.path] = SpanFill(
             index=len(self.choices),
-            key=choice.path,
+            key=choice.path or None,
             kind="enum" if choice.is_value else "literal",
             before="",
             text=label.text,

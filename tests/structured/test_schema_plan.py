@@ -260,6 +260,12 @@ def test_a_choice_takes_at_most_one_pass_if_the_first_tokens_differ(tiny_model: 
     assert result.value["kind"] in ("bug", "wish")
 
 
+def test_the_only_value_of_an_answer_has_no_key(tiny_model: Model) -> None:
+    result = tiny_model.fill("Where?", CITY)
+    assert result.fields == {}
+    assert result.choices[""].value == result.value
+
+
 def test_choices_about_the_structure_have_probabilities(tiny_model: Model) -> None:
     schema = an(["a"], a=BOOLEAN, b=BOOLEAN, c={"type": "array", "items": BOOLEAN, "maxItems": 2})
     results = [
