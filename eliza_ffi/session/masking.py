@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -27,6 +28,9 @@ QUICK_MASK = 250e-6
 
 If the mask is known before the pass, the pass computes only the logits that the mask needs. A
 mask that takes longer is computed on another thread during the pass."""
+
+
+_UP_TO_WORD = re.compile(r".*\w", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +103,7 @@ class MaskedSteps:
             )
         self._source: MaskSource | None = None
         self._unread: list[int] = []  # tokens that the mask source has not read
+        self._follows_label = False
         self._held: StreamStep | None = None  # its last token ends inside the next choice
         self._n_tokens = 0
         self.has_ended = False
@@ -124,7 +129,13 @@ class MaskedSteps:
         elif self._max_tokens and self._n_tokens >= self._max_tokens:
             yield self._cut(StreamStep((), "", True))
         elif plan is not None and (plan.is_at_choice or self._held is not None):
-            yield self._cut(self._chosen(stream, plan))
+            step = self._chosen(stream, plan)
+            cut = self._cut(step)
+            if cut is not step:
+                self.choices.popitem()
+            yield cut
+        elif plan is not None and self._follows_label and plan.fixed:
+            yield self._cut(self._after_label(stream, plan))
         else:
             yield from self._masked(stream, computer)
 
@@ -156,6 +167,7 @@ class MaskedSteps:
         plan.choose(result.choice)
         tokens = result.answer_tokens[self._n_tokens + len(earlier) :]
         self._unread += tokens
+        self._follows_label = True
         self.choices[choice.path] = SpanFill(
             index=len(self.choices),
             key=choice.path or None,
@@ -174,6 +186,21 @@ class MaskedSteps:
             n_earlier=len(earlier),
             n_replaced=int(held is not None),
         )
+
+    def _after_label(self, stream: Any, plan: PlanReader) -> ChoiceStep:
+        """Write the fixed text after a label, because the masks may allow a longer label instead.
+
+        Punctuation at the end is left to the masks: it may share a token with a free value.
+        """
+        self._follows_label = False
+        fixed = plan.fixed.decode()
+        text = _UP_TO_WORD.match(fixed)
+        written = text.group() if text is not None else fixed[0]
+        result = self._binding.fill(stream, {"before": written, "take_back": 0})
+        plan.push(written.encode())
+        tokens = result.answer_tokens[self._n_tokens :]
+        self._unread += tokens
+        return ChoiceStep(tokens, written, False)
 
     def _rest(self, stream: Any, plan: PlanReader) -> StreamStep:
         """Write the fixed text at the end of the answer."""
@@ -198,6 +225,7 @@ class MaskedSteps:
     # ---- masks -------------------------------------------------------------------------------
 
     def _masked(self, stream: Any, computer: _MaskComputer) -> Iterator[StreamStep]:
+        self._follows_label = False
         source = self._current_source()
         if self._ended(source):
             yield StreamStep((), "", True)

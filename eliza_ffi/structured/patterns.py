@@ -183,7 +183,9 @@ def matches_nothing_else(pattern: str, names: Iterable[str]) -> bool:
     if matcher.is_error():
         return False
     mask = matcher.compute_bitmask()
-    return matcher.is_error() or not any(mask)
+    if matcher.is_error():  # also if nothing matches
+        return "TooComplex" not in matcher.get_error()
+    return not any(mask)
 
 
 @functools.cache

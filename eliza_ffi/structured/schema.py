@@ -147,6 +147,7 @@ def grammar_of_text(text: str) -> SchemaGrammar:
     _limit_times(schema)
     _translate_patterns(schema)
     _remove_known_patterns(schema)
+    relaxed += _with_field_sets(schema)
     trial, trials, errors = _best(schema), _Trials(), set[str]()
     while trial.error:
         changed = None
@@ -373,6 +374,16 @@ def _remove_known_patterns(schema: dict[str, Any]) -> None:
             }
 
 
+def _with_field_sets(schema: dict[str, Any]) -> tuple[str, ...]:
+    """Replace the ``minProperties`` of closed objects, in place; see :func:`_least_fields`."""
+    return tuple(
+        f"#{place}/{name}: {reason}"
+        for place, part in list(_parts(schema))
+        if part.get("additionalProperties") is False and not part.keys() & {"anyOf", "oneOf"}
+        for name, reason in _least_fields(part, bool)
+    )
+
+
 # ---- approximation -----------------------------------------------------------------------------
 
 
@@ -517,8 +528,11 @@ def _least_fields(part: Part, compiles: Compiles) -> Iterator[tuple[str, str]]:
     if "minProperties" not in part or not isinstance(fields, dict):
         return
     optional = [name for name in fields if name not in required]
-    n_more = part.pop("minProperties") - len(required)
-    if n_more > len(optional) or math.comb(len(optional), max(n_more, 0)) > MOST_FIELD_SETS:
+    n_more = int(part["minProperties"]) - len(required)  # 2.0 is a whole number, too
+    if n_more <= 0:
+        return
+    del part["minProperties"]
+    if n_more > len(optional) or math.comb(len(optional), n_more) > MOST_FIELD_SETS:
         yield "minProperties", f"minProperties {_NOT_ENFORCED}"
         return
     kept = {name: part.pop(name) for name in ("$schema", *_DEFINITIONS) if name in part}

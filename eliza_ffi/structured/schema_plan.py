@@ -14,6 +14,8 @@ import functools
 import json
 import math
 import re
+import threading
+from collections import Counter
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -97,15 +99,13 @@ class PlannedChoice:
         The keys and indices that lead to the value, joined by dots. With a ``?`` at the end, it is
         the decision which field or whether an item comes at this path.
     labels : tuple of Label
+    is_value : bool
+        Whether the labels are JSON values.
     """
 
     path: str
     labels: tuple[Label, ...]
-
-    @property
-    def is_value(self) -> bool:
-        """Whether the labels are JSON values."""
-        return not self.path.endswith("?")
+    is_value: bool
 
 
 class SchemaPlan:
@@ -129,6 +129,7 @@ class SchemaPlan:
         self.colon = colon
         self.before = before
         self.after = after
+        self._lock = threading.RLock()
         # By the identity of a part. None while the labels of the part are being computed.
         self._labels: dict[int, list[Label] | None] = {}
         self._alternatives: dict[int, list[tuple[str, Any]] | None] = {}
@@ -152,10 +153,11 @@ class SchemaPlan:
         """Return the values of a resolved schema that lists them; None if it does not."""
         if not isinstance(part, Mapping):
             return None
-        if id(part) not in self._labels:
-            self._labels[id(part)] = None
-            self._labels[id(part)] = self._listed(part)
-        return self._labels[id(part)]
+        with self._lock:
+            if id(part) not in self._labels:
+                self._labels[id(part)] = None
+                self._labels[id(part)] = self._listed(part)
+            return self._labels[id(part)]
 
     def _listed(self, part: Mapping[str, Any]) -> list[Label] | None:
         given = part.keys() - ANNOTATIONS
@@ -182,30 +184,34 @@ class SchemaPlan:
             }
         except InvalidArgumentError:
             return None
-        return list(found.values()) if 0 < len(found) <= MOST_LABELS else None
+        return list(found.values()) if len(found) <= MOST_LABELS else None
 
     def _union(self, part: Mapping[str, Any]) -> list[Label] | None:
-        """Return the values of alternatives that all list theirs."""
-        found: list[Label] = []
+        """Return the values of alternatives that all list theirs.
+
+        A value that two alternatives of a ``oneOf`` list is not allowed.
+        """
+        listed: list[Label] = []
         for each in _alternatives_of(part):
             labels = self.labels(self.resolved(each))
-            if labels is None:
+            if labels is None or len(listed) > MOST_LABELS:
                 return None
-            found += labels
-            is_clear = len({label.text for label in found}) == len(found)
-            if not is_clear or len(found) > MOST_LABELS:
-                return None
-        return found or None
+            listed += labels
+        counts = Counter(label.text for label in listed)
+        most = 1 if "oneOf" in part else len(listed)
+        found = {label.text: label for label in listed if counts[label.text] <= most}
+        return list(found.values()) or None
 
     def alternatives(self, part: Mapping[str, Any]) -> list[tuple[str, Any]] | None:
         """Return alternatives that differ in the fixed text at their beginning, with this text.
 
         None if the schema has no alternatives, or they cannot be told apart so easily.
         """
-        if id(part) not in self._alternatives:
-            self._alternatives[id(part)] = None
-            self._alternatives[id(part)] = self._told_apart(part)
-        return self._alternatives[id(part)]
+        with self._lock:
+            if id(part) not in self._alternatives:
+                self._alternatives[id(part)] = None
+                self._alternatives[id(part)] = self._told_apart(part)
+            return self._alternatives[id(part)]
 
     def _told_apart(self, part: Mapping[str, Any]) -> list[tuple[str, Any]] | None:
         found: list[tuple[str, Any]] = []
@@ -257,6 +263,10 @@ class SchemaPlan:
         names = list(part.get("properties", {}))
         found: list[Label] = []
         for i, name in enumerate(names[index:], index):
+            if self.is_impossible(part["properties"][name]):
+                if name in required:
+                    raise _LostError
+                continue
             if n_written + len(names) - i < least:
                 return found
             text = before + self._text(name)
@@ -275,12 +285,34 @@ class SchemaPlan:
 
     def _label(self, value: Any) -> Label:
         """Return the label of a value; raise InvalidArgumentError if it has several spellings."""
-        text = self._text(value)
+        text = self._text(_as_written(value))
         if _ESCAPED.search(text):
             raise InvalidArgumentError("a character can be written in several ways")
-        if isinstance(value, float) and not _SPELLED_ONE_WAY.fullmatch(text):
-            raise InvalidArgumentError("the number can be written in several ways")
         return Label(text, text[:-1] if isinstance(value, str) and value else text, value)
+
+    def is_impossible(self, part: Any, depth: int = 0) -> bool:
+        """Return whether it is obvious that no value matches. llguidance leaves such fields out."""
+        part = self.resolved(part)
+        if part is False or not isinstance(part, Mapping) or depth > DEEPEST_REFERENCE:
+            return part is False
+        if self.labels(part) == []:
+            return True
+        limits = ("minimum", "maximum"), ("minItems", "maxItems"), ("minLength", "maxLength")
+        if any(part.get(low, -math.inf) > part.get(high, math.inf) for low, high in limits):
+            return True
+        alternatives = _alternatives_of(part)
+        if alternatives:
+            return all(self.is_impossible(each, depth + 1) for each in alternatives)
+        if _is_simple_object(part):
+            fields = part.get("properties", {})
+            return any(
+                self.is_impossible(fields[name], depth + 1) for name in part.get("required", ())
+            )
+        least = int(part.get("minItems", 0))  # 2.0 is a whole number, too
+        if _is_simple_array(part) and 0 < least <= DEEPEST_REFERENCE:
+            items = (_item(part, i) for i in range(least))
+            return any(item is None or self.is_impossible(item, depth + 1) for item in items)
+        return False
 
     def first_text(self, item: Any) -> str:
         """Return the fixed text at the beginning of an item after a comma or a bracket."""
@@ -393,13 +425,13 @@ class PlanReader:
         return bytes(self._text[self._at : self._at + 1])
 
     def _one_of(
-        self, path: str, labels: Sequence[Label]
+        self, path: str, labels: Sequence[Label], is_value: bool = False
     ) -> Generator[PlannedChoice | None, None, Label]:
         """Read one of the labels, and return it."""
         if len(labels) == 1:
             self._expect(labels[0].text)
             return labels[0]
-        yield PlannedChoice(path, tuple(labels))
+        yield PlannedChoice(path, tuple(labels), is_value)
         if self._chosen is None:
             found = yield from self._written_of(labels)
         else:
@@ -480,8 +512,8 @@ class PlanReader:
         part = self._plan.resolved(part)
         if not isinstance(part, Mapping):
             yield from self._free()
-        elif (labels := self._plan.labels(part)) is not None:
-            yield from self._one_of(path, labels)
+        elif labels := self._plan.labels(part):
+            yield from self._one_of(path, labels, is_value=True)
         elif (alternatives := self._plan.alternatives(part)) is not None:
             openings = [Label(text, text, text) for text, _ in alternatives]
             found = yield from self._one_of(f"{path}?", openings)
@@ -501,8 +533,8 @@ class PlanReader:
         index, n = 0, 0
         while True:
             labels = self._plan.fields_at(part, index, n, following)
-            expected = names[index] if index < len(names) else ""
-            found = yield from self._one_of(f"{_joined(path, expected)}?", labels)
+            place = names[index] if index < len(names) else str(n)
+            found = yield from self._one_of(f"{_joined(path, place)}?", labels)
             name = found.value
             if name is None:
                 return
@@ -522,6 +554,8 @@ class PlanReader:
         self._expect("[")
         while True:
             item, place = _item(part, n), _joined(path, str(n))
+            if item is not None and n >= least and self._plan.is_impossible(item):
+                item = None
             begins = before + self._plan.first_text(item)
             if item is None:
                 found = end
@@ -553,6 +587,22 @@ def plan_of_text(
     schema = json.loads(text)
     list_few_numbers(schema)
     return SchemaPlan(schema, comma, colon, before, after)
+
+
+def _as_written(value: Any, is_inside: bool = False) -> Any:
+    """Return a value as llguidance writes it; raise InvalidArgumentError if that is unknown."""
+    if isinstance(value, float):
+        if value.is_integer() and 0 < abs(value) < 2**53:
+            return int(value)
+        if not _SPELLED_ONE_WAY.fullmatch(json_text(value)) or value == 0:
+            raise InvalidArgumentError("the number can be written in several ways")
+    elif is_inside and isinstance(value, int) and abs(value) > 2**53:
+        raise InvalidArgumentError("llguidance rounds the number")
+    elif isinstance(value, list):
+        return [_as_written(each, True) for each in value]
+    elif isinstance(value, dict):
+        return {name: _as_written(each, True) for name, each in value.items()}
+    return value
 
 
 def _shortened(text: str) -> str:
