@@ -1530,7 +1530,7 @@ class Model:
 
         Parameters
         ----------
-        messages, tools, choice, variables, wait, **settings
+        messages, tools, tool_choice, variables, wait, **settings
             As :meth:`call_tool`, which also lists the errors.
         max_calls
             Maximum number of calls.

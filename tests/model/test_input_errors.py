@@ -194,9 +194,9 @@ def test_generate_points_to_fill_for_a_skeleton(face: Face, shape: Any) -> None:
 
 
 def test_call_tool_suggests_its_own_parameters_for_unknown_keywords(face: Face) -> None:
-    unknown: dict[str, Any] = {"tool_choice": "auto"}
+    unknown: dict[str, Any] = {"tool_choise": "auto"}
     assert said(lambda: face.call_tool("x", [TOOL], **unknown), TypeError) == (
-        "call_tool() has no keyword 'tool_choice'; did you mean 'choice'?"
+        "call_tool() has no keyword 'tool_choise'; did you mean 'tool_choice'?"
     )
 
 

@@ -145,7 +145,7 @@ WRONG = {
     'CacheOptions(slot="1")': "slot",
     'Speculation(max_tokens="4")': "max_tokens",
     "Gbnf(1)": "Gbnf",
-    "Model(n_gpu_layers=0)": "n_gpu_layers",
+    "Model(gpu_layers=0)": "gpu_layers",
     'model.fill("x", {}, sample=None)': "overload",
     'model.fill("x", "text")': "overload",
     'model.choose_many(["x"], ["a"], probs=True)': "probs",
