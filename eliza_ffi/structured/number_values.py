@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -19,13 +19,13 @@ MOST_LISTED = 64
 _LIMITS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum")
 
 
-def list_few_numbers(schema: Any) -> None:
-    """Replace ranges of few numbers by lists of these numbers, in place.
+def list_few_numbers(parts: Iterable[dict[str, Any]]) -> None:
+    """Replace ranges of few numbers by lists of these numbers, in the parts of a schema.
 
     Only ranges that a float could blur are replaced: those of integers above 2^53, and those of
     multiples of a fraction.
     """
-    for part in _parts(schema):
+    for part in parts:
         if part.keys() & {"enum", "const", "$ref"} or part.get("type") not in ("integer", "number"):
             continue
         limits = {name: part[name] for name in _LIMITS if name in part}
@@ -58,9 +58,9 @@ def _number(value: Fraction) -> int | float:
     return float(Decimal(value.numerator) / Decimal(value.denominator))
 
 
-def without_large_integers(schema: Any) -> None:
-    """Allow any integer where ``enum`` or ``const`` has one that would be rounded, in place."""
-    for part in _parts(schema):
+def without_large_integers(parts: Iterable[dict[str, Any]]) -> None:
+    """Allow any integer where ``enum`` or ``const`` of a part has one that would be rounded."""
+    for part in parts:
         values = part.get("enum", [part["const"]] if "const" in part else [])
         others = [each for each in values if not _is_large(each)]
         if len(others) == len(values):
@@ -81,19 +81,3 @@ def _is_number(value: Any) -> bool:
     if isinstance(value, float):
         return math.isfinite(value)
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _parts(schema: Any) -> Iterator[dict[str, Any]]:
-    """Yield all objects of a schema, except the data in it."""
-    pending = [schema]
-    while pending:
-        part = pending.pop()
-        if isinstance(part, list):
-            pending += part
-        elif isinstance(part, dict):
-            yield part
-            pending += [
-                each
-                for name, each in part.items()
-                if name not in ("const", "default", "enum", "examples", "required")
-            ]

@@ -31,6 +31,7 @@ __all__ = [
     "grammar_of_text",
     "reference_target",
     "schema_grammar",
+    "schema_parts",
     "without_large_multiples",
 ]
 
@@ -140,8 +141,9 @@ def grammar_of_text(text: str) -> SchemaGrammar:
     if not isinstance(schema, dict):
         raise InvalidArgumentError(f"expected a JSON schema as an object, got {text:.80}")
     most_digits = longest_number(schema)
-    list_few_numbers(schema)
-    without_large_integers(schema)
+    parts = [part for _, part in schema_parts(schema)]
+    list_few_numbers(parts)
+    without_large_integers(parts)
     relaxed = _without_lowest_bounds(schema)
     relaxed += without_large_multiples(schema)
     _limit_times(schema)
@@ -153,7 +155,7 @@ def grammar_of_text(text: str) -> SchemaGrammar:
         changed = None
         if trial.error not in errors:
             changed = _approximate(
-                list(_parts(schema)), trial.error, lambda part: not trials.error(part)
+                list(schema_parts(schema)), trial.error, lambda part: not trials.error(part)
             )
         if changed is None:
             raise InvalidArgumentError(_place_of_error(schema, trial.error))
@@ -213,7 +215,7 @@ def _tried(schema: Any, lenient: bool = False) -> _Trial:
     return _Trial(grammar, lines[0] if is_error else "", () if is_error else lines)
 
 
-def _parts(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def schema_parts(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield the schema and all subschemas that may apply to a value, with their JSON pointers.
 
     A definition is yielded once, where the first ``$ref`` names it.
@@ -269,7 +271,7 @@ def reference_target(root: Mapping[str, Any], reference: str) -> Any:
 
 def _relaxed(schema: dict[str, Any], warnings: tuple[str, ...]) -> tuple[str, ...]:
     """Return llguidance's warnings, one entry for each place that a warning is about."""
-    parts = list(_parts(schema)) if warnings else []
+    parts = list(schema_parts(schema)) if warnings else []
     found: dict[str, None] = {}
     for warning in warnings:
         places = list(_places(schema, parts, warning))
@@ -345,14 +347,14 @@ def _place_of_error(schema: dict[str, Any], error: str) -> str:
 
 def _limit_times(schema: dict[str, Any]) -> None:
     """Limit the length of times; see LONGEST_TIME."""
-    for _, part in _parts(schema):
+    for _, part in schema_parts(schema):
         if part.get("format") in _TIME_FORMATS and _LIMITS_OF_TEXT.isdisjoint(part):
             part["maxLength"] = LONGEST_TIME
 
 
 def _translate_patterns(schema: dict[str, Any]) -> None:
     """Replace patterns by patterns of the same meaning in llguidance's dialect."""
-    for _, part in list(_parts(schema)):
+    for _, part in list(schema_parts(schema)):
         if isinstance(part.get("pattern"), str):
             part["pattern"] = in_rust(part["pattern"])
         if isinstance(named := part.get("patternProperties"), dict):
@@ -364,7 +366,7 @@ def _remove_known_patterns(schema: dict[str, Any]) -> None:
 
     llguidance removes the declared names from a pattern, and fails later if nothing remains.
     """
-    for _, part in list(_parts(schema)):
+    for _, part in list(schema_parts(schema)):
         named, fields = part.get("patternProperties"), part.get("properties")
         if isinstance(named, dict) and isinstance(fields, dict) and fields:
             part["patternProperties"] = {
@@ -378,7 +380,7 @@ def _with_field_sets(schema: dict[str, Any]) -> tuple[str, ...]:
     """Replace the ``minProperties`` of closed objects, in place; see :func:`_least_fields`."""
     return tuple(
         f"#{place}/{name}: {reason}"
-        for place, part in list(_parts(schema))
+        for place, part in list(schema_parts(schema))
         if part.get("additionalProperties") is False and not part.keys() & {"anyOf", "oneOf"}
         for name, reason in _least_fields(part, bool)
     )
@@ -420,7 +422,7 @@ def without_large_multiples(schema: dict[str, Any]) -> tuple[str, ...]:
     """
     removed: list[str] = []
     n_states = 1
-    for place, part in _parts(schema):
+    for place, part in schema_parts(schema):
         value = part.get("multipleOf")
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue

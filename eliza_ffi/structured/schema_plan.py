@@ -24,7 +24,7 @@ from typing import Any
 from ..errors import InvalidArgumentError
 from .json_text import json_text, read_json
 from .number_values import list_few_numbers
-from .schema import ANNOTATIONS, reference_target
+from .schema import ANNOTATIONS, reference_target, schema_parts
 
 __all__ = ["Label", "PlanReader", "PlannedChoice", "SchemaPlan", "plan_of_text"]
 
@@ -585,7 +585,7 @@ def plan_of_text(
     if '"x-guidance"' in text:
         return None
     schema = json.loads(text)
-    list_few_numbers(schema)
+    list_few_numbers([part for _, part in schema_parts(schema)])
     return SchemaPlan(schema, comma, colon, before, after)
 
 

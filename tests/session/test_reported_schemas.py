@@ -44,6 +44,7 @@ SCHEMAS: dict[str, Any] = {
     "allOf at the root": {"type": "object", "allOf": [an(a={"const": 1}), an(b={"const": 2})]},
     "a name that is only required": an(["a", "b"], a={"enum": [1]}),
     "a large integer in an enum": an(channel={"enum": [ID, ID + 1]}),
+    "a field called default": an(default={"enum": [ID, ID + 1]}, ok=BOOLEAN),
     "a large constant": an(channel={"const": ID}, ok=BOOLEAN),
     "narrow bounds of large integers": an(
         n={"type": "integer", "minimum": ID, "exclusiveMaximum": ID + 3}
@@ -143,7 +144,7 @@ def test_the_forms_of_an_object_keep_what_each_alternative_requires() -> None:
     ids=str,
 )
 def test_a_range_that_a_float_could_blur_is_listed(schema: Any, expected: Any) -> None:
-    list_few_numbers(schema)
+    list_few_numbers([schema])
     assert schema.get("enum") == expected
 
 
