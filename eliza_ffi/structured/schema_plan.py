@@ -11,6 +11,7 @@ Answers have no white space between their parts, as with :data:`.schema.COMPACT`
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import math
 import re
@@ -133,6 +134,7 @@ class SchemaPlan:
         # By the identity of a part. None while the labels of the part are being computed.
         self._labels: dict[int, list[Label] | None] = {}
         self._alternatives: dict[int, list[tuple[str, Any]] | None] = {}
+        self._is_impossible: dict[int, bool] = {}
 
     def start(self) -> PlanReader:
         """Return the reader of a new answer."""
@@ -290,29 +292,37 @@ class SchemaPlan:
             raise InvalidArgumentError("a character can be written in several ways")
         return Label(text, text[:-1] if isinstance(value, str) and value else text, value)
 
-    def is_impossible(self, part: Any, depth: int = 0) -> bool:
+    def is_impossible(self, part: Any) -> bool:
         """Return whether it is obvious that no value matches. llguidance leaves such fields out."""
         part = self.resolved(part)
-        if part is False or not isinstance(part, Mapping) or depth > DEEPEST_REFERENCE:
-            return part is False
-        if self.labels(part) == []:
-            return True
-        limits = ("minimum", "maximum"), ("minItems", "maxItems"), ("minLength", "maxLength")
-        if any(part.get(low, -math.inf) > part.get(high, math.inf) for low, high in limits):
-            return True
-        alternatives = _alternatives_of(part)
-        if alternatives:
-            return all(self.is_impossible(each, depth + 1) for each in alternatives)
-        if _is_simple_object(part):
-            fields = part.get("properties", {})
-            return any(
-                self.is_impossible(fields[name], depth + 1) for name in part.get("required", ())
-            )
-        least = int(part.get("minItems", 0))  # 2.0 is a whole number, too
-        if _is_simple_array(part) and 0 < least <= DEEPEST_REFERENCE:
-            items = (_item(part, i) for i in range(least))
-            return any(item is None or self.is_impossible(item, depth + 1) for item in items)
-        return False
+        with self._lock:
+            if id(part) not in self._is_impossible:
+                self._find_impossible(part)
+            return self._is_impossible[id(part)]
+
+    def _find_impossible(self, part: Any) -> None:
+        """Find out for a resolved schema, and for all that it needs, whether they are impossible.
+
+        Schemas can need each other, so this starts with all of them possible, and repeats until no
+        more turn out to be impossible.
+        """
+        needs: dict[int, list[list[Any]]] = {}
+        reached = [part]
+        for each in reached:
+            if id(each) not in needs:
+                needs[id(each)] = [[self.resolved(one) for one in need] for need in _needs(each)]
+                if self.labels(each) == []:
+                    needs[id(each)].append([])
+                reached += itertools.chain.from_iterable(needs[id(each)])
+        self._is_impossible.update(dict.fromkeys(needs, False))
+        found = True
+        while found:
+            found = False
+            for key in reversed(needs):
+                if not self._is_impossible[key] and any(
+                    all(self._is_impossible[id(one)] for one in need) for need in needs[key]
+                ):
+                    self._is_impossible[key] = found = True
 
     def first_text(self, item: Any) -> str:
         """Return the fixed text at the beginning of an item after a comma or a bracket."""
@@ -620,6 +630,24 @@ def _alternatives_of(part: Mapping[str, Any]) -> Sequence[Any]:
         alternatives: Sequence[Any] = part[next(iter(given))]
         return alternatives
     return ()
+
+
+def _needs(part: Any) -> list[list[Any]]:
+    """Return lists of schemas; a value of `part` needs a value of one schema in each list."""
+    if not isinstance(part, Mapping):
+        return [[]] if part is False else []
+    limits = ("minimum", "maximum"), ("minItems", "maxItems"), ("minLength", "maxLength")
+    if any(part.get(low, -math.inf) > part.get(high, math.inf) for low, high in limits):
+        return [[]]
+    if alternatives := _alternatives_of(part):
+        return [list(alternatives)]
+    if _is_simple_object(part):
+        return [[part["properties"][name]] for name in part.get("required", ())]
+    least = int(part.get("minItems", 0))  # 2.0 is a whole number, too
+    if _is_simple_array(part) and least <= DEEPEST_REFERENCE:
+        items = (_item(part, i) for i in range(least))
+        return [[] if item is None else [item] for item in items]
+    return []
 
 
 def _listed_types(part: Mapping[str, Any]) -> list[str]:

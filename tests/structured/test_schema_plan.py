@@ -207,6 +207,22 @@ def test_references_that_multiply_end_in_free_text() -> None:
     assert reader.choice is None
 
 
+def test_fields_without_values_are_left_out_of_schemas_that_need_each_other() -> None:
+    defs = {
+        "branches": {"anyOf": [{"$ref": "#/$defs/deeper"}, {"$ref": "#/$defs/nothing"}]},
+        "deeper": an(left={"$ref": "#/$defs/branches"}, right={"$ref": "#/$defs/branches"}),
+        "nothing": {"type": "integer", "minimum": 2, "maximum": 1},
+        "list": {"type": "array", "items": {"$ref": "#/$defs/list"}, "minItems": 2},
+        "one": {"enum": [1]},
+        "either": {"anyOf": [{"$ref": "#/$defs/nothing"}, {"$ref": "#/$defs/one"}]},
+        "both": an(a={"$ref": "#/$defs/either"}, b={"$ref": "#/$defs/nothing"}),
+        "one of both": {"anyOf": [{"$ref": "#/$defs/both"}, {"$ref": "#/$defs/both"}]},
+    }
+    plan = SchemaPlan({"$defs": defs})
+    names = [name for name in defs if plan.is_impossible(defs[name])]
+    assert names == ["nothing", "both", "one of both"]
+
+
 def test_a_schema_with_its_own_options_for_white_space_has_no_plan() -> None:
     assert plan_of_text('{"x-guidance": {"whitespace_flexible": true}, "enum": [1, 2]}') is None
 
