@@ -122,7 +122,7 @@ def paths(n: int) -> list[str]:
 
 
 @dataclass(frozen=True)
-class Labels:
+class MultiLabel:
     """A set of labels, and the text before them.
 
     Attributes
@@ -146,12 +146,12 @@ class Labels:
 
 
 NAMES = tuple(
-    Labels("names", n, product_names, "\nProduct: ") for n in (100, 1000, 8000, 30_000, 100_000)
+    MultiLabel("names", n, product_names, "\nProduct: ") for n in (100, 1000, 8000, 30_000, 100_000)
 )
 SETS = (
     *NAMES,
-    Labels("codes", 20_000, codes, "\nICD code: "),
-    Labels("paths", 10_000, paths, "\nCategory: "),
+    MultiLabel("codes", 20_000, codes, "\nICD code: "),
+    MultiLabel("paths", 10_000, paths, "\nCategory: "),
 )
 
 
@@ -176,7 +176,7 @@ class RankSubject:
     """A model, the labels that it ranks, and how long to measure."""
 
     model: Subject
-    sets: tuple[Labels, ...]
+    sets: tuple[MultiLabel, ...]
     effort: RankEffort
 
 
@@ -199,14 +199,14 @@ class Found:
     ----------
     label : str
         The first label.
-    passes : int
+    forward_passes : int
         Forward passes after the prompt.
     probability : float or None
         The label's probability among all labels, if the way computes it.
     """
 
     label: str
-    passes: int
+    forward_passes: int
     probability: float | None = None
 
 
@@ -218,7 +218,7 @@ def ways_of(model: Model, labels: PreparedLabels[str]) -> dict[str, Way]:
 
     def rank(prompt: str) -> Found:
         ranked = model.rank(prompt, labels, TOP)
-        return Found(ranked.labels[0], ranked.passes, ranked.probabilities[0])
+        return Found(ranked.labels[0], ranked.forward_passes, ranked.probabilities[0])
 
     def choose(prompt: str) -> Found:
         best = model.choose(prompt, labels)
@@ -248,7 +248,7 @@ def ways_of(model: Model, labels: PreparedLabels[str]) -> dict[str, Way]:
     return {**ways, LLGUIDANCE: guided}
 
 
-def measure_set(model: Model, labels: Labels, effort: RankEffort) -> dict[str, Any]:
+def measure_set(model: Model, labels: MultiLabel, effort: RankEffort) -> dict[str, Any]:
     """Run all ways in turns and return the figures.
 
     Returns
@@ -286,7 +286,10 @@ def measure_set(model: Model, labels: Labels, effort: RankEffort) -> dict[str, A
         "rounds": len(best),
         "prepare_ms": prepare_ms,
         "ways": {
-            name: {"ms": median(ms[name]), "passes": median([each.passes for each in found[name]])}
+            name: {
+                "ms": median(ms[name]),
+                "passes": median([each.forward_passes for each in found[name]]),
+            }
             for name in ways
         },
         "all_over_rank": [*quartiles(ratios(ms[ALL], ms[RANK]))],

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .chat import Prompt
     from .choices import ChoiceResult, PreparedLabels, RankResult
     from .classifier import Classifier
-    from .decisions import Calibration, Choice, Decision, Labels, Predicate, Score
+    from .decisions import Calibration, Choice, Decision, MultiLabel, Predicate, Score
     from .errors import (
         BusyError,
         ChatTemplateError,
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
         ToolCalls,
     )
     from .structured import (
-        FieldFill,
+        FilledSpan,
         FillResult,
         Gbnf,
         Lark,
+        PartialField,
         Regex,
-        ShapedResult,
         Skeleton,
-        SpanFill,
+        StructuredResult,
     )
 
 __all__ = [
@@ -65,18 +65,19 @@ __all__ = [
     "ContextFullError",
     "Decision",
     "ElizaError",
-    "FieldFill",
     "FillError",
     "FillResult",
+    "FilledSpan",
     "Gbnf",
     "GenerationResult",
     "InvalidAnswerError",
     "InvalidArgumentError",
-    "Labels",
     "Lark",
     "Model",
     "ModelError",
+    "MultiLabel",
     "NotSupportedError",
+    "PartialField",
     "Predicate",
     "PreparedLabels",
     "Prompt",
@@ -84,10 +85,9 @@ __all__ = [
     "Regex",
     "Sampling",
     "Score",
-    "ShapedResult",
     "Skeleton",
-    "SpanFill",
     "Speculation",
+    "StructuredResult",
     "TextAnswer",
     "TextStream",
     "TokenLogprob",

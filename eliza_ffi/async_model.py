@@ -31,7 +31,7 @@ from .decisions.deciding import Settings
 from .decisions.learning.stopping import decision_requests
 from .decisions.questions import Question
 from .decisions.reasoning import reasoning_work, with_reasoning
-from .errors import GenerationCancelled
+from .errors import GenerationCancelledError
 from .hub import hub_path
 from .library.binding import CffiBinding
 from .library.loading import Library
@@ -203,9 +203,9 @@ class AsyncModel:
 
     Cancelling a task cancels only its own request. The cancelled call returns when its thread has
     stopped and its slot is free again. Three methods do not stop at once: :meth:`embed` finishes
-    the current string, :meth:`end_of_turn` finishes computing the score, and :meth:`restore`
-    finishes reading the file. To leave an iterator early, call ``aclose()`` or use
-    `contextlib.aclosing`.
+    the current string, :meth:`end_of_turn` finishes computing the score, and
+    :meth:`load_prompt_cache` finishes reading the file. To leave an iterator early, call
+    ``aclose()`` or use `contextlib.aclosing`.
 
     Callbacks run on the event loop. If a callback returns an awaitable, it is awaited. The
     constructor's `progress` is an exception: it is a plain function, and is called on the thread
@@ -310,8 +310,8 @@ class AsyncModel:
     detokenize = _on_thread(Model.detokenize)
     """Run :meth:`Model.detokenize <eliza_ffi.model.Model.detokenize>` on a thread."""
 
-    token_texts = _on_thread(Model.token_texts)
-    """Run :meth:`Model.token_texts <eliza_ffi.model.Model.token_texts>` on a thread."""
+    vocabulary = _on_thread(Model.vocabulary)
+    """Run :meth:`Model.vocabulary <eliza_ffi.model.Model.vocabulary>` on a thread."""
 
     async def chat_template(self) -> ChatTemplate:
         """Return the model's chat template; raise `ChatTemplateError` if the model has none."""
@@ -333,7 +333,7 @@ class AsyncModel:
 
         def check() -> None:
             if is_cancelled.is_set():
-                raise GenerationCancelled("the embedding was cancelled")
+                raise GenerationCancelledError("the embedding was cancelled")
 
         _ = self.session.ctx  # raises if the model is closed
         return await self.session.workers.run(
@@ -393,11 +393,11 @@ class AsyncModel:
     call_tools = _awaited(Model.call_tools)
     """Run :meth:`Model.call_tools <eliza_ffi.model.Model.call_tools>` on a thread."""
 
-    save = _awaited(Model.save)
-    """Run :meth:`Model.save <eliza_ffi.model.Model.save>` on a thread."""
+    save_prompt_cache = _awaited(Model.save_prompt_cache)
+    """Run :meth:`Model.save_prompt_cache <eliza_ffi.model.Model.save_prompt_cache>` on a thread."""
 
-    restore = _awaited(Model.restore)
-    """Run :meth:`Model.restore <eliza_ffi.model.Model.restore>` on a thread."""
+    load_prompt_cache = _awaited(Model.load_prompt_cache)
+    """Run :meth:`Model.load_prompt_cache <eliza_ffi.model.Model.load_prompt_cache>` on a thread."""
 
     async def _prepared(self, prepare: Callable[[], R]) -> R:
         """Run a call that needs no slot on a thread, and return its result."""

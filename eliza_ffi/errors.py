@@ -15,16 +15,16 @@ __all__ = [
     "ContextFullError",
     "ElizaError",
     "FillError",
-    "GenerationCancelled",
+    "GenerationCancelledError",
     "InvalidAnswerError",
     "InvalidArgumentError",
     "LibraryLoadError",
     "LibraryNotFoundError",
     "ModelError",
-    "NativeFault",
+    "NativeFaultError",
     "NoChatTemplateError",
     "NotSupportedError",
-    "OutOfMemory",
+    "OutOfMemoryError",
     "TokenTrieError",
     "error_from_status",
 ]
@@ -86,15 +86,15 @@ class BusyError(ElizaError):
     """
 
 
-class NativeFault(ElizaError):  # noqa: N818 - the C header's name
+class NativeFaultError(ElizaError):
     """Decoding, memory mapping, or reading or writing a file failed inside the library."""
 
 
-class OutOfMemory(ElizaError, MemoryError):  # noqa: N818 - the C header's name
+class OutOfMemoryError(ElizaError, MemoryError):
     """The library ran out of memory: try a smaller ``n_ctx`` or fewer slots."""
 
 
-class GenerationCancelled(ElizaError):  # noqa: N818 - an outcome, not a fault
+class GenerationCancelledError(ElizaError):
     """The generation was cancelled before it ended."""
 
 
@@ -141,15 +141,15 @@ _BY_STATUS: dict[int, tuple[type[ElizaError], str]] = {
     -1: (NotSupportedError, "not implemented by this library"),
     -2: (InvalidArgumentError, "invalid argument"),
     -3: (ModelError, "no usable model"),
-    -4: (NativeFault, "the library reported a fault"),
-    -5: (OutOfMemory, "out of memory"),
+    -4: (NativeFaultError, "the library reported a fault"),
+    -5: (OutOfMemoryError, "out of memory"),
     -6: (AbiMismatchError, "ABI mismatch"),
-    -7: (GenerationCancelled, "cancelled"),
+    -7: (GenerationCancelledError, "cancelled"),
     -8: (BusyError, "no slot is free"),
     -9: (ContextFullError, "context full"),
     -10: (InvalidArgumentError, "no room for the next token's text"),
 }
-_UNKNOWN = (NativeFault, "unknown failure")
+_UNKNOWN = (NativeFaultError, "unknown failure")
 
 
 def kind_of_status(status: int) -> type[ElizaError]:

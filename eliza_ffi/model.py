@@ -47,9 +47,9 @@ from .session.requests import (
 from .session.session import Session
 from .session.text_stream import TextStream
 from .session.tool_calls import MOST_CALLS, TextAnswer, ToolCall, ToolCalls, one_call
-from .structured.fill_result import FillResult, SpanFill
+from .structured.fill_result import FilledSpan, FillResult
 from .structured.shape import Lark, Regex
-from .structured.shaped_result import FieldFill, ShapedResult
+from .structured.shaped_result import PartialField, StructuredResult
 from .structured.token_texts import TokenTexts
 
 if TYPE_CHECKING:
@@ -141,8 +141,8 @@ class Model:
     :class:`~eliza_ffi.errors.ContextFullError`, or :class:`~eliza_ffi.errors.FillError` with the
     partial answer. There are two exceptions. If the context becomes full after :meth:`generate` or
     :meth:`stream` has produced some text, the text ends there, with the finish reason
-    ``"context_full"``. A :meth:`restore`, or a request with ``wait=False``, raises the error at
-    once.
+    ``"context_full"``. A :meth:`load_prompt_cache`, or a request with ``wait=False``, raises the
+    error at once.
 
     **Closing.** Close the model, or use it in a ``with`` statement. Closing cancels the generations
     that are still running. A forked process cannot use its parent's model: open the model in the
@@ -266,9 +266,9 @@ class Model:
         """Convert token ids to text; special tokens are left out unless `unparse_special`."""
         return self.session.detokenize(tokens, unparse_special)
 
-    def token_texts(self) -> TokenTexts:
+    def vocabulary(self) -> TokenTexts:
         """Return the text of every token of the vocabulary, for code that computes token masks."""
-        return self.session.token_texts()
+        return self.session.vocabulary()
 
     @property
     def chat_template(self) -> ChatTemplate:
@@ -674,7 +674,7 @@ class Model:
         mode: ChoiceMode | None = None,
         temperature: float = 1.0,
         probabilities: bool = False,
-        tokenization: Tokenization = "own",
+        tokenization: Tokenization = "canonical",
         heal_prompt: bool = False,
         max_tokens: int = 0,
         sampling: Sampling | None = None,
@@ -710,11 +710,11 @@ class Model:
         probabilities
             Also compute the probability of every label. This usually takes one more forward pass.
         tokenization
-            ``"own"``: a label is written with the tokens that the tokenizer gives for the label on
-            its own. ``"any"``: a label may be written with any tokens that spell it, as under a
-            grammar. In mode ``"best"`` its probability is then the sum over all its spellings. If
-            the result is proven, this probability is at most 0.001 too low. The result has no
-            `tokens`.
+            ``"canonical"``: a label is written with the tokens that the tokenizer gives for the
+            label on its own. ``"any"``: a label may be written with any tokens that spell it, as
+            under a grammar. In mode ``"best"`` its probability is then the sum over all its
+            spellings. If the result is proven, this probability is at most 0.001 too low. The
+            result has no `tokens`.
         heal_prompt
             With ``tokenization="any"``, allow the prompt's last token and the beginning of the
             label to merge into other tokens (token healing).
@@ -895,7 +895,7 @@ class Model:
         separator: str | None = None,
         level: int | None = None,
         max_passes: int | None = None,
-        tokenization: Tokenization = "own",
+        tokenization: Tokenization = "canonical",
         think: int = 0,
         cache: CacheOptions | None = None,
         wait: bool | float = True,
@@ -923,9 +923,9 @@ class Model:
             Maximum number of forward passes after the prompt; None = as many as the proof needs. If
             the limit ends the search, the result has the labels found, and `proven` is False.
         tokenization
-            ``"own"`` or ``"any"``, as in :meth:`choose`. With ``"any"``, the probability of a label
-            is the sum over all its spellings: `probabilities` are at most 0.001 too low if the
-            result is proven, and `max_passes` is 100 unless it is given.
+            ``"canonical"`` or ``"any"``, as in :meth:`choose`. With ``"any"``, the probability of a
+            label is the sum over all its spellings: `probabilities` are at most 0.001 too low if
+            the result is proven, and `max_passes` is 100 unless it is given.
         think
             As :meth:`choose`.
         cache, wait
@@ -1017,7 +1017,7 @@ class Model:
         questions
             A mapping from names to questions, or a list of questions, at most 400. A question is a
             :class:`~eliza_ffi.decisions.Predicate`, :class:`~eliza_ffi.decisions.Choice`,
-            :class:`~eliza_ffi.decisions.Score` or :class:`~eliza_ffi.decisions.Labels`, or a
+            :class:`~eliza_ffi.decisions.Score` or :class:`~eliza_ffi.decisions.MultiLabel`, or a
             mapping in the format of ``/v1/decisions`` or ``/v1/systemone``.
         wait
             As :meth:`generate`.
@@ -1051,15 +1051,15 @@ class Model:
             A function that writes the prompt in place of :mod:`eliza_ffi.decisions.layout`. It
             gets the input as a string and an :class:`~eliza_ffi.decisions.Asked` question.
         scoring : str
-            ``"legal"`` (default), ``"joint"``, ``"mean"`` or ``"bytes"``;
+            ``"constrained"`` (default), ``"full"``, ``"mean"`` or ``"bytes"``;
             :mod:`eliza_ffi.decisions.scoring` explains the rules and their costs.
         calibration : Calibration or path
             A calibration that was fitted for this model and these questions, or the path of its
             file, which is read at every call. It also sets the prompts and `scoring`.
-        option_mass : bool
+        allowed_probability : bool
             Also compute how much of the model's probability for the next token falls on the
             options.
-        abstain_below : float
+        min_probability : float
             Abstain if the probability of the most probable answer is lower than this.
         abstain : str
             ``"risk"``: abstain if the answer is not certified by the calibration, which must have
@@ -1197,7 +1197,7 @@ class Model:
         on_span: Callable[[Any], Any] | None = ...,
         wait: bool | float = ...,
         **settings: Unpack[FillSettings],
-    ) -> ShapedResult[T]: ...
+    ) -> StructuredResult[T]: ...
 
     @overload
     def fill(
@@ -1208,7 +1208,7 @@ class Model:
         on_span: Callable[[Any], Any] | None = ...,
         wait: bool | float = ...,
         **settings: Unpack[FillSettings],
-    ) -> ShapedResult[str]: ...
+    ) -> StructuredResult[str]: ...
 
     @overload
     def fill(
@@ -1219,7 +1219,7 @@ class Model:
         on_span: Callable[[Any], Any] | None = ...,
         wait: bool | float = ...,
         **settings: Unpack[FillSettings],
-    ) -> ShapedResult[Any]: ...
+    ) -> StructuredResult[Any]: ...
 
     @overload
     def fill(
@@ -1258,8 +1258,8 @@ class Model:
 
             The model does not see the shape. Describe it in the prompt.
         on_span
-            Called with each :class:`~eliza_ffi.FieldFill` of a shape, or each
-            :class:`~eliza_ffi.SpanFill` of a skeleton, when it is complete.
+            Called with each :class:`~eliza_ffi.PartialField` of a shape, or each
+            :class:`~eliza_ffi.FilledSpan` of a skeleton, when it is complete.
         wait
             As :meth:`generate`.
         **settings
@@ -1288,8 +1288,8 @@ class Model:
 
         Returns
         -------
-        ShapedResult or FillResult
-            A :class:`~eliza_ffi.ShapedResult` with a valid value; for a ``Skeleton``, a
+        StructuredResult or FillResult
+            A :class:`~eliza_ffi.StructuredResult` with a valid value; for a ``Skeleton``, a
             :class:`~eliza_ffi.FillResult`.
 
         Raises
@@ -1319,7 +1319,7 @@ class Model:
         *,
         wait: bool | float = ...,
         **settings: Unpack[FillSettings],
-    ) -> Iterator[FieldFill | ShapedResult[T]]: ...
+    ) -> Iterator[PartialField | StructuredResult[T]]: ...
 
     @overload
     def fill_stream(
@@ -1329,7 +1329,7 @@ class Model:
         *,
         wait: bool | float = ...,
         **settings: Unpack[FillSettings],
-    ) -> Iterator[SpanFill | FieldFill | FillResult]: ...
+    ) -> Iterator[FilledSpan | PartialField | FillResult]: ...
 
     def fill_stream(
         self,
@@ -1341,7 +1341,7 @@ class Model:
     ) -> Iterator[Any]:
         """Yield each finished field of a shape, or each span of a skeleton, and then the result.
 
-        A field is a :class:`~eliza_ffi.FieldFill`, a span a :class:`~eliza_ffi.SpanFill`. The
+        A field is a :class:`~eliza_ffi.PartialField`, a span a :class:`~eliza_ffi.FilledSpan`. The
         parameters and errors are the same as in :meth:`fill`, but ``retries`` must be 0.
         """
         work = self._jobs.fill(prompt, shape, method="fill_stream", with_steps=True, **settings)
@@ -1388,7 +1388,7 @@ class Model:
         tools: Sequence[Mapping[str, Any]],
         tool_choice: Literal["required"],
         *,
-        variables: Mapping[str, Any] | None = ...,
+        chat_template_kwargs: Mapping[str, Any] | None = ...,
         max_tokens: int = ...,
         wait: bool | float = ...,
         **settings: Unpack[ToolSettings],
@@ -1401,7 +1401,7 @@ class Model:
         tools: Sequence[Mapping[str, Any]],
         tool_choice: str | Mapping[str, Any] = ...,
         *,
-        variables: Mapping[str, Any] | None = ...,
+        chat_template_kwargs: Mapping[str, Any] | None = ...,
         max_tokens: int = ...,
         wait: bool | float = ...,
         **settings: Unpack[ToolSettings],
@@ -1413,7 +1413,7 @@ class Model:
         tools: Sequence[Mapping[str, Any]],
         tool_choice: str | Mapping[str, Any] = "auto",
         *,
-        variables: Mapping[str, Any] | None = None,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
         max_tokens: int = MOST_TOKENS,
         wait: bool | float = True,
         **settings: Unpack[ToolSettings],
@@ -1436,7 +1436,7 @@ class Model:
             ``"auto"``: the model calls a tool or answers in words, whichever is more probable.
             ``"required"``: the model calls a tool. The name of a tool, or OpenAI's
             ``{"type": "function", "function": {"name": ...}}``: the model calls that tool.
-        variables
+        chat_template_kwargs
             Variables of the chat template, such as ``{"enable_thinking": False}``.
         max_tokens
             Maximum number of tokens in the call's arguments, or in the answer in words; 0 = no
@@ -1476,7 +1476,7 @@ class Model:
             messages,
             tools,
             tool_choice,
-            variables=variables,
+            chat_template_kwargs=chat_template_kwargs,
             max_tokens=max_tokens,
             method="call_tool",
             **settings,
@@ -1491,7 +1491,7 @@ class Model:
         tool_choice: Literal["required"],
         *,
         max_calls: int = ...,
-        variables: Mapping[str, Any] | None = ...,
+        chat_template_kwargs: Mapping[str, Any] | None = ...,
         max_tokens: int = ...,
         wait: bool | float = ...,
         **settings: Unpack[ToolSettings],
@@ -1505,7 +1505,7 @@ class Model:
         tool_choice: str | Mapping[str, Any] = ...,
         *,
         max_calls: int = ...,
-        variables: Mapping[str, Any] | None = ...,
+        chat_template_kwargs: Mapping[str, Any] | None = ...,
         max_tokens: int = ...,
         wait: bool | float = ...,
         **settings: Unpack[ToolSettings],
@@ -1518,7 +1518,7 @@ class Model:
         tool_choice: str | Mapping[str, Any] = "auto",
         *,
         max_calls: int = MOST_CALLS,
-        variables: Mapping[str, Any] | None = None,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
         max_tokens: int = MOST_TOKENS,
         wait: bool | float = True,
         **settings: Unpack[ToolSettings],
@@ -1530,7 +1530,7 @@ class Model:
 
         Parameters
         ----------
-        messages, tools, tool_choice, variables, wait, **settings
+        messages, tools, tool_choice, chat_template_kwargs, wait, **settings
             As :meth:`call_tool`, which also lists the errors.
         max_calls
             Maximum number of calls.
@@ -1547,7 +1547,7 @@ class Model:
             tools,
             tool_choice,
             max_calls=max_calls,
-            variables=variables,
+            chat_template_kwargs=chat_template_kwargs,
             max_tokens=max_tokens,
             method="call_tools",
             **settings,
@@ -1556,7 +1556,7 @@ class Model:
 
     # ---- Prompts on disk ------------------------------------------------------------------------
 
-    def save(
+    def save_prompt_cache(
         self,
         path: str | os.PathLike[str],
         prompt: AnyPrompt,
@@ -1564,7 +1564,7 @@ class Model:
         cache: CacheOptions | None = None,
         wait: bool | float = True,
     ) -> int:
-        """Save a prompt's tokens and their KV cache to a file, for :meth:`restore`.
+        """Save a prompt's tokens and their KV cache to a file, for :meth:`load_prompt_cache`.
 
         Tokens that are already in the KV cache of a slot are not decoded again. To keep a
         conversation, save the tokens of its prompt followed by the generated tokens.
@@ -1586,7 +1586,7 @@ class Model:
 
         Raises
         ------
-        NativeFault
+        NativeFaultError
             If the file cannot be written.
         ContextFullError
             If the prompt does not fit into the context.
@@ -1595,14 +1595,15 @@ class Model:
         """
         return cast(int, self._run(self._jobs.save(path, prompt, cache), wait))
 
-    def restore(
+    def load_prompt_cache(
         self,
         path: str | os.PathLike[str],
         *,
         cache: CacheOptions | None = None,
         wait: bool | float = True,
     ) -> int:
-        """Load a file of :meth:`save` into a free slot, for prompts that begin with its tokens.
+        """Load a file of :meth:`save_prompt_cache` into a free slot, for prompts that begin with
+        its tokens.
 
         Pass the whole prompt to later requests. Only the tokens after the restored ones are
         decoded. The slot is not reserved: another prompt may overwrite it later.
@@ -1624,7 +1625,7 @@ class Model:
 
         Raises
         ------
-        NativeFault
+        NativeFaultError
             If the file cannot be read, is damaged, or was saved with another model, adapter, KV
             cache type or version of llama.cpp.
         ContextFullError

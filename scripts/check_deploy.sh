@@ -18,7 +18,7 @@ check() {
 check hadolint Dockerfile
 mkdir "$folder/dist"
 cp -r . "$folder/deploy"
-MODELS=/srv ELIZA_API_KEY=key check docker-compose --file "$folder/deploy/compose.yaml" config --quiet
+MODELS=/srv ELIZA_FFI_API_KEY=key check docker-compose --file "$folder/deploy/compose.yaml" config --quiet
 sed "s|^ExecStart=/opt/eliza-ffi/bin/eliza-ffi|ExecStart=$(command -v true)|" eliza-ffi.service \
     > "$folder/eliza-ffi.service"
 check systemd-analyze verify "$folder/eliza-ffi.service"

@@ -47,7 +47,7 @@ def main() -> int:
 
         doctor = run("doctor")
         print(doctor.stdout, flush=True)
-        labels = [word for label in LABELS for word in ("--choice", label)]
+        labels = [word for label in LABELS for word in ("--label", label)]
         answer = run("choose", "--prompt", "Reply or ignore?", *labels).stdout.strip()
     if answer not in LABELS:
         print(f"check_installed: expected {' or '.join(LABELS)}, got {answer!r}", file=sys.stderr)

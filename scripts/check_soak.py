@@ -39,7 +39,7 @@ from stage import ACTIONS, CHAT, Stage
 
 from eliza_ffi import Gbnf
 from eliza_ffi.elizaos import SyncStreamingRunner, generate_args
-from eliza_ffi.errors import GenerationCancelled, InvalidArgumentError
+from eliza_ffi.errors import GenerationCancelledError, InvalidArgumentError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 
@@ -342,7 +342,7 @@ class Soak:
         try:
             with self.model.session.turns.one(True):
                 self._runner.run(generation)
-        except GenerationCancelled:
+        except GenerationCancelledError:
             pass
         canceller.join()
         return 0
@@ -358,8 +358,10 @@ class Soak:
     def save(self, draw: random.Random) -> int:
         """Save a prompt and restore it, while other threads save to the same files."""
         path = self._folder / f"{draw.randrange(4)}.slot"
-        self.model.save(path, draw.choice(PROMPTS) + "more words " * draw.randrange(20))
-        self.model.restore(path)
+        self.model.save_prompt_cache(
+            path, draw.choice(PROMPTS) + "more words " * draw.randrange(20)
+        )
+        self.model.load_prompt_cache(path)
         return 0
 
     def fail(self, draw: random.Random) -> int:

@@ -82,7 +82,7 @@ def windows(monkeypatch: pytest.MonkeyPatch, library: Library) -> pytest.MonkeyP
 def test_output_into_a_file_is_utf8_on_windows(windows: pytest.MonkeyPatch) -> None:
     file = io.BytesIO()
     windows.setattr(sys, "stdout", io.TextIOWrapper(file, encoding="cp1252"))
-    arguments = ["choose", "--prompt", "1 2 3 ", "--choice", "模型 é", "--choice", "模型 é 2"]
+    arguments = ["choose", "--prompt", "1 2 3 ", "--label", "模型 é", "--label", "模型 é 2"]
     assert cli.main(arguments) == 0
     assert file.getvalue().decode("utf-8").startswith("模型 é")
 
@@ -100,5 +100,5 @@ def test_a_closed_pipe_ends_a_command_silently_on_windows(
     # The inner context puts the captured stdout back before pytest closes it.
     with (tmp_path / "pipe").open("wb") as file, windows.context() as patch:
         patch.setattr(sys, "stdout", ClosedPipe(file))
-        assert cli.main(["choose", "--prompt", "1 2 3 ", "--choice", "4", "--choice", "5"]) == 1
+        assert cli.main(["choose", "--prompt", "1 2 3 ", "--label", "4", "--label", "5"]) == 1
     assert capsys.readouterr().err == ""

@@ -75,7 +75,7 @@ def open_calibrated(n: int, subject: Subject, _: ExitStack) -> Ask:
         (fitted,) = calibrate(subject.model, {"q": data.question}, data.train[:n]).questions
 
     def ask(question: Question, texts: Sequence[str]) -> Probabilities:
-        return np.exp([fitted.apply(each, "legal") for each in reader(texts)])
+        return np.exp([fitted.apply(each, "constrained") for each in reader(texts)])
 
     return ask
 

@@ -155,7 +155,7 @@ def _ours() -> tuple[AnswerMethod, ...]:
         our_method("chat, question first", fixed(**chat, **question_first)),
         our_method("plain, input first", fixed(**plain, **input_first)),
         our_method("plain, question first", fixed(**plain, **question_first)),
-        our_method("letters", fixed(labels="letters")),
+        our_method("letters", fixed(answer_style="letters")),
         our_method("4 orders", fixed(orders=4)),
         our_method("prior of inputs", fixed(prior="inputs")),
         our_method("1 example", with_examples(1), per_option=1),

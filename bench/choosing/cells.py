@@ -204,7 +204,7 @@ def _add_mask_libraries(
     steps = mean([len(tokens) for tokens, _ in walks])
     for name, make in installed.items():
         problems, labels = cell["problems"], bench.alternatives.texts
-        engine = attempt(problems, name, make, model.token_texts(), labels)
+        engine = attempt(problems, name, make, model.vocabulary(), labels)
         select_ms = attempt(problems, name, measure_peer, engine, walks, effort.repeat)
         if engine is not None and select_ms is not None:
             choice_ms = select_ms + (steps - 1.0) * cell["pass_ms"]

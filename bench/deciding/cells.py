@@ -178,7 +178,7 @@ def agreement(
         probabilities that eliza-ffi computes for its own answer and for the method's answer. Each
         is None if it cannot be computed.
     """
-    ours = references.get("legal" if is_decision_model else found.scoring)
+    ours = references.get("constrained" if is_decision_model else found.scoring)
     if ours is None or found.answers is None or ours.answers is None:
         return {"same_answers": None, "widest": None, "parting": None}
     pairs = list(zip(found.answers, ours.answers, strict=True))
@@ -263,12 +263,12 @@ def _references(
 ) -> dict[str, Decided]:
     """Return eliza-ffi's answers about the first input, with every scoring that a method uses."""
     model, questionnaire = setting.model, setting.questionnaire
-    references = {"legal": rounds[OURS][0]}
+    references = {"constrained": rounds[OURS][0]}
     if not questionnaire.has_own_labels:
         return references
-    for scoring in {listed[0].scoring for listed in rounds.values()} - {"legal"}:
-        if scoring == "joint":
-            decision = model.decide(first.given, questionnaire.questions, scoring="joint")
+    for scoring in {listed[0].scoring for listed in rounds.values()} - {"constrained"}:
+        if scoring == "full":
+            decision = model.decide(first.given, questionnaire.questions, scoring="full")
             rows = tuple(tuple(answer.distribution) for answer in decision.values())
             answers = tuple(row.index(max(row)) for row in rows)
             references[scoring] = Decided(0.0, answers, rows, scoring=scoring)
@@ -278,7 +278,7 @@ def _references(
                 prompt,
                 questionnaire.labels,
                 mode="greedy" if scoring == "any" else None,
-                tokenization="any" if scoring == "any" else "own",
+                tokenization="any" if scoring == "any" else "canonical",
             ).value
             for prompt in first.prompts
         ]

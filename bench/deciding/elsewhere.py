@@ -185,7 +185,7 @@ class CapprDecisions(Decider):
         sums = [[sum(option) / self._temperature for option in row] for row in rows]
         found = tuple(_softmax(row) for row in sums)
         answers = tuple(row.index(max(row)) for row in found)
-        return Decided(seconds, answers, found, scoring="joint")
+        return Decided(seconds, answers, found, scoring="full")
 
     def close(self) -> None:
         self._llama.close()

@@ -37,17 +37,17 @@ class Decided:
     passes : int or None
         Forward passes; None if the method does not count them.
     scoring : str
-        How the answers were chosen. ``"legal"``: by probabilities among the allowed tokens at each
-        step. ``"joint"``: by probabilities over the whole vocabulary. ``"greedy"``: the most likely
-        allowed token at each step. ``"any"``: the same, among all tokens that spell a label. With
-        labels of one token, all agree.
+        How the answers were chosen. ``"constrained"``: by probabilities among the allowed tokens at
+        each step. ``"full"``: by probabilities over the whole vocabulary. ``"greedy"``: the most
+        likely allowed token at each step. ``"any"``: the same, among all tokens that spell a label.
+        With labels of one token, all agree.
     """
 
     seconds: float
     answers: tuple[int, ...] | None = None
     probabilities: tuple[tuple[float, ...], ...] | None = None
     passes: int | None = None
-    scoring: str = "legal"
+    scoring: str = "constrained"
 
 
 class Decider(ABC):
@@ -152,7 +152,7 @@ class MaskedDecisions(Decider):
         self._labels = setting.questionnaire.labels
         self._choices = as_label_set(self._labels)
         self._row = np.zeros(int(setting.model.describe()["model"]["n_vocab"]), dtype=np.float32)
-        self._picker = LlGuidancePicker(setting.model.token_texts(), self._labels)
+        self._picker = LlGuidancePicker(setting.model.vocabulary(), self._labels)
 
     def decide(self, put: PutQuestions) -> Decided:
         self._setting.forget()
@@ -191,5 +191,5 @@ def _decided(seconds: float, decisions: Sequence[Decision]) -> Decided:
         seconds,
         tuple(row.index(max(row)) for row in rows),
         tuple(rows),
-        sum(decision.usage.passes for decision in decisions),
+        sum(decision.usage.forward_passes for decision in decisions),
     )

@@ -49,7 +49,7 @@ class Report:
     Attributes
     ----------
     tokenization : str
-        ``"own"`` or ``"any"``; ``"none"`` without a trie.
+        ``"canonical"`` or ``"any"``; ``"none"`` without a trie.
     skip_ratio_mean, skip_ratio_std : float
         The share of the vocabulary that a decision skips: (vocabulary - candidates) / vocabulary.
         Forced tokens are not decisions. Modes without a trie skip nothing.
@@ -190,8 +190,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--tokenization",
         choices=TOKENIZATIONS,
-        default="own",
-        help="own: one tokenization per label; any: all tokens that spell it (own)",
+        default="canonical",
+        help="canonical: one tokenization per label; any: all tokens that spell it (canonical)",
     )
     parser.add_argument(
         "--repeat", type=int, default=20, metavar="N", help="timed choices per prompt (20)"

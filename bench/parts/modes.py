@@ -24,7 +24,7 @@ CHOICE_MODES = (UNGUIDED, STRICT_GUIDED, TRIE)
 
 STRATEGIES = ("auto", "tree", "skip-ahead", "token-by-token")
 GRAMMAR_ORDERS = ("last", "first")
-TOKENIZATIONS = ("own", "any")
+TOKENIZATIONS = ("canonical", "any")
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,14 @@ class Method:
         ``"last"``: a token is sampled and checked; the vocabulary is masked only if the token is
         not allowed.
     tokenization : str
-        For the mode with a trie. ``"own"``: each label has one tokenization. ``"any"``: all tokens
-        that spell a label are allowed.
+        For the mode with a trie. ``"canonical"``: each label has one tokenization. ``"any"``: all
+        tokens that spell a label are allowed.
     """
 
     mode: str
     strategy: str = "auto"
     grammar_order: str = "last"
-    tokenization: str = "own"
+    tokenization: str = "canonical"
 
     @property
     def has_trie(self) -> bool:

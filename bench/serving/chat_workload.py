@@ -20,7 +20,7 @@ LEAD = 0.1
 """How much more probable than the second token each token of an expected text must be. Requests in
 the same pass change the rounding, so a smaller lead would not determine the text."""
 
-_LABELS = ("billing", "support", "sales", "shipping", "legal", "press", "returns")
+_LABELS = ("billing", "support", "sales", "shipping", "constrained", "press", "returns")
 
 
 def chat_mixture(n: int, seed: int, model: Model) -> list[Asked]:

@@ -11,7 +11,16 @@ from eliza_ffi.model import Model
 
 _SUBJECTS = ("parcel", "invoice", "password", "refund", "lamp", "order", "subscription", "train")
 _TROUBLES = ("has not come", "is wrong", "was lost", "came twice", "is broken", "is late")
-_TEAMS = ("billing", "support", "sales", "shipping", "legal", "press", "returns", "the warehouse")
+_TEAMS = (
+    "billing",
+    "support",
+    "sales",
+    "shipping",
+    "constrained",
+    "press",
+    "returns",
+    "the warehouse",
+)
 
 
 @dataclass(frozen=True)

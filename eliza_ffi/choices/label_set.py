@@ -55,7 +55,7 @@ class ChoiceResult(Generic[T]):
     forward_passes : int
         The number of forward passes after the prompt was decoded; -1 if the library does not count
         them.
-    elapsed : float
+    seconds : float
         Seconds from the tokenized prompt to the result, prefill included.
     probabilities : mapping from T to float, or None
         The probability of every value, in the given order; None without ``probabilities=True``. The
@@ -76,7 +76,7 @@ class ChoiceResult(Generic[T]):
     logprob: float
     tokens: tuple[int, ...]
     forward_passes: int
-    elapsed: float
+    seconds: float
     probabilities: Mapping[T, float] | None = None
     stats: StreamStats | None = None
     proven: bool = False

@@ -51,10 +51,10 @@ class RankResult(Generic[T]):
     proven : bool
         Whether the search has proven that no other label is more probable than these, and that
         their probabilities are exact. False only if a limit of passes ended the search.
-    passes : int
+    forward_passes : int
         The number of forward passes after the prompt was decoded; -1 if the library does not count
         them.
-    elapsed : float
+    seconds : float
         Seconds from the tokenized prompt to the result, prefill included.
     levels : tuple of RankLevel, or None
         The levels of the most probable label, from the first part to the whole label; None without
@@ -67,8 +67,8 @@ class RankResult(Generic[T]):
     probabilities: tuple[float, ...]
     rest: float
     proven: bool
-    passes: int
-    elapsed: float
+    forward_passes: int
+    seconds: float
     levels: tuple[RankLevel, ...] | None = None
     reasoning: str | None = None
 

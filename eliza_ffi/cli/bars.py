@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ..decisions.answers import (
     Answer,
     Decision,
-    LabelsAnswer,
+    MultiLabelAnswer,
     PredicateAnswer,
     ScoreAnswer,
 )
@@ -42,7 +42,9 @@ def decision_text(
     usage = decision.usage
     kind = "calibrated" if decision.calibrated and not has_prior else "uncalibrated"
     prior = " divided by a prior" if has_prior else ""
-    passes = f"{counted(usage.passes, 'pass', 'passes')}, " if usage.passes >= 0 else ""
+    passes = (
+        f"{counted(usage.forward_passes, 'pass', 'passes')}, " if usage.forward_passes >= 0 else ""
+    )
     figures = (
         f"{kind} probabilities{prior}; {counted(usage.input_tokens, 'token')}, "
         f"{usage.cached_tokens:,} of them cached, {passes}{usage.seconds * 1e3:.1f} ms"
@@ -51,7 +53,7 @@ def decision_text(
 
 
 def _answer_text(answer: Answer) -> str:
-    if isinstance(answer, LabelsAnswer):
+    if isinstance(answer, MultiLabelAnswer):
         return ", ".join(printable(text_of(value)) for value in answer.value) or "none"
     if answer.abstained:
         return "abstained"
@@ -63,8 +65,8 @@ def _answer_text(answer: Answer) -> str:
         text = printable(text_of(answer.choice))
     # A predicate's `probability` is that of true; the headline shows that of the given answer.
     text += f" (probability {max(answer.distribution):.0%}"
-    if answer.option_mass is not None:
-        text += f", option mass {answer.option_mass:.0%}"
+    if answer.allowed_probability is not None:
+        text += f", allowed probability {answer.allowed_probability:.0%}"
     if answer.certified is not None:
         text += f", {'certified' if answer.certified else 'not certified'}"
     if answer.set is not None and len(answer.set) != 1:
@@ -79,7 +81,7 @@ def _bars(answer: Answer, width: int) -> str:
         shown = list(zip(("yes", "no"), answer.distribution, strict=True))
     elif isinstance(answer, ScoreAnswer):
         shown = list(answer.levels)
-    elif isinstance(answer, LabelsAnswer):
+    elif isinstance(answer, MultiLabelAnswer):
         each = [(text_of(value), found.probability) for value, found in answer.answers]
         shown = sorted(each, key=lambda option: option[1], reverse=True)
     else:

@@ -61,7 +61,7 @@ def run_calibrate(arguments: argparse.Namespace) -> int:
     check_output(arguments)
     rows = read_labelled(arguments, questions)
     with open_for_rows(arguments, rows, read_asking(arguments)) as (model, settings):
-        settings["rule"] = settings["rule"] or "legal"
+        settings["rule"] = settings["rule"] or "constrained"
         calibration = calibrate(
             model,
             questions,

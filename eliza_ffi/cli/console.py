@@ -49,10 +49,10 @@ def add_tokenization(parser: argparse.ArgumentParser) -> None:
     """Add the option that says which tokens may write a label."""
     parser.add_argument(
         "--tokenization",
-        choices=("own", "any"),
-        default="own",
-        help="own: write a label with the tokens that the tokenizer gives for it; any: allow any "
-        "tokens that spell the label, as under a grammar (default: own)",
+        choices=("canonical", "any"),
+        default="canonical",
+        help="canonical: write a label with the tokens that the tokenizer gives for it; any: "
+        "allow any tokens that spell the label, as under a grammar (default: canonical)",
     )
 
 
@@ -207,10 +207,10 @@ def read_given(text: str | None, option: str, file: str | None, missing: str) ->
 
 
 def add_label_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add ``--choice`` and ``--labels-file``; see :func:`read_labels`."""
+    """Add ``--label`` and ``--labels-file``; see :func:`read_labels`."""
     group = parser.add_mutually_exclusive_group()
     group.add_argument(
-        "--choice", action="append", metavar="TEXT", help="a possible answer; repeat for each"
+        "--label", action="append", metavar="TEXT", help="a possible answer; repeat for each"
     )
     group.add_argument(
         "--labels-file",
@@ -220,12 +220,12 @@ def add_label_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def read_labels(arguments: argparse.Namespace) -> list[str]:
-    """Return the labels of ``--choice``, or the lines of the file that are not empty."""
+    """Return the labels of ``--label``, or the lines of the file that are not empty."""
     path = arguments.labels_file
     if path is None:
-        given = {f"--choice number {i}": text for i, text in enumerate(arguments.choice or (), 1)}
+        given = {f"--label number {i}": text for i, text in enumerate(arguments.label or (), 1)}
         for place, label in given.items():
-            check_utf8(label, "--choice")
+            check_utf8(label, "--label")
             if not label:
                 raise UsageError(f"{place} is empty: expected a label")
     else:
@@ -234,7 +234,7 @@ def read_labels(arguments: argparse.Namespace) -> list[str]:
         if not given:
             raise UsageError(f"{path} is empty: expected one label per line")
     if not given:
-        raise UsageError("no labels: give --choice more than once, or --labels-file")
+        raise UsageError("no labels: give --label more than once, or --labels-file")
     seen: dict[str, str] = {}
     for place, label in given.items():
         if label in seen:

@@ -107,7 +107,7 @@ def add_decide_arguments(parser: argparse.ArgumentParser) -> None:
         help="apply this calibration, a file written by eliza-ffi calibrate",
     )
     parser.add_argument(
-        "--option-mass",
+        "--allowed-probability",
         action="store_true",
         help="also report how much of the model's own probability fell on the options",
     )
@@ -220,7 +220,7 @@ def _run_table(arguments: argparse.Namespace, questions: tuple[Question, ...]) -
             output,
             keep=None if keep is None else [name for name in keep if name != "-"],
             settings={**described, "prior_of": arguments.prior},
-            option_mass=arguments.option_mass,
+            allowed_probability=arguments.allowed_probability,
             certified=calibration is not None and calibration.can_certify,
             top=arguments.top,
             reasoning=bool(arguments.think),
@@ -336,8 +336,8 @@ def _settings(arguments: argparse.Namespace, questions: Sequence[Question]) -> d
         **read_asking(arguments, arguments.calibration),
         "examples": read_examples_file(arguments, questions),
         "prior": arguments.prior,
-        "option_mass": arguments.option_mass,
-        "abstain_below": arguments.abstain_below,
+        "allowed_probability": arguments.allowed_probability,
+        "min_probability": arguments.min_probability,
         "abstain": arguments.abstain,
         "think": arguments.think,
         "think_below": arguments.think_below,

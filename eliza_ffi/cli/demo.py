@@ -82,7 +82,7 @@ async def decide(model: Model, case: DemoCase) -> DemoRow:
         probability=choice.probability,
         tokens=len(choice.tokens),
         forward_passes=max(choice.forward_passes, 0),
-        milliseconds=choice.elapsed * 1e3,
+        milliseconds=choice.seconds * 1e3,
     )
 
 

@@ -26,7 +26,7 @@ class DecisionRow:
         For each question, the answer and its probability.
     wrong : tuple of str
         The questions whose answer is not the expected one.
-    passes : int
+    forward_passes : int
         Forward passes, including the passes that read the message.
     milliseconds : float
         Time from the message to the answers.
@@ -35,7 +35,7 @@ class DecisionRow:
     message: str
     answers: Mapping[str, tuple[Any, float]]
     wrong: tuple[str, ...]
-    passes: int
+    forward_passes: int
     milliseconds: float
 
 
@@ -63,7 +63,7 @@ def decision_table(rows: Iterable[DecisionRow], width: int) -> str:
             value, probability = row.answers[name]
             mark = " x" if name in row.wrong else ""
             cells.append(f"{_value_text(value)} {probability:.0%}{mark}")
-        lines.append([*cells, str(row.passes), f"{row.milliseconds:.1f}"])
+        lines.append([*cells, str(row.forward_passes), f"{row.milliseconds:.1f}"])
     return text_table(lines, left=1 + len(names), width=width, names=1)
 
 
@@ -75,7 +75,7 @@ def decision_summary(rows: Iterable[DecisionRow]) -> str:
     seconds = sum(row.milliseconds for row in listed) / 1e3
     return (
         f"decisions: {right} of {n} right ({right / n:.0%}), {n / seconds:.1f} a second, "
-        f"forward passes: {sum(row.passes for row in listed)}"
+        f"forward passes: {sum(row.forward_passes for row in listed)}"
     )
 
 
@@ -86,7 +86,7 @@ def _row(case: Mapping[str, Any], decision: Decision) -> DecisionRow:
         message=case["input"],
         answers=answers,
         wrong=tuple(name for name, (value, _) in answers.items() if value != expected[name]),
-        passes=decision.usage.passes,
+        forward_passes=decision.usage.forward_passes,
         milliseconds=decision.usage.seconds * 1e3,
     )
 

@@ -125,7 +125,7 @@ def _examine_model(
         capabilities = detect_capabilities(model.binding, model.session.ctx)
         findings["capabilities"] = _other_capabilities(capabilities)
         choice = model.choose("Yes or no? ", ["yes", "no"])
-        findings["model_check"] = f"chose 1 of 2 labels in {choice.elapsed * 1e3:.1f} ms"
+        findings["model_check"] = f"chose 1 of 2 labels in {choice.seconds * 1e3:.1f} ms"
         findings["chat_check"] = _check_chat(model)
         if model.binding.supports("describe") and (passes := model.describe().get("passes")):
             findings["passes"] = passes

@@ -12,19 +12,19 @@ EXAMPLES = {
 Example:
 
   eliza-ffi choose --prompt 'Is snow white? ' \
-    --choice yes --choice no
+    --label yes --label no
 """,
     "rank": r"""
 Example:
 
   eliza-ffi rank --prompt 'A good pet is a ' \
-    --choice cat --choice dog --choice horse
+    --label cat --label dog --label horse
 
 For a file with a label in each line:
 
   printf 'red car\nred house\nblue house\n' | \
     eliza-ffi rank --prompt 'I like the ' \
-    --labels-file - --top 2
+    --labels-file - -k 2
 """,
     "generate": r"""
 Example:

@@ -37,7 +37,7 @@ def add_labelled_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_question_arguments(parser)
     parser.add_argument(
-        "--label",
+        "--target",
         action="append",
         default=[],
         metavar="QUESTION=COLUMN",
@@ -52,12 +52,12 @@ def add_labelled_arguments(parser: argparse.ArgumentParser) -> None:
 def read_labelled(arguments: argparse.Namespace, questions: Sequence[Question]) -> LabelledRows:
     """Open the table and return its inputs with their right answers."""
     named: dict[str, str] = {}
-    for text in arguments.label:
+    for text in arguments.target:
         name, found, column = text.partition("=")
         if not found:
-            raise UsageError(f"--label must be QUESTION=COLUMN, got {text!r}")
+            raise UsageError(f"--target must be QUESTION=COLUMN, got {text!r}")
         if name in named:
-            raise UsageError(f"--label {name!r} is given twice: {named[name]!r} and {column!r}")
+            raise UsageError(f"--target {name!r} is given twice: {named[name]!r} and {column!r}")
         named[name] = column
     table = read_table(arguments)
     labels = label_columns(table, questions, named)
@@ -74,7 +74,7 @@ def open_for_rows(
     the work failed.
     """
     progress = RowProgress()
-    prompts = ("labels", "orders", "prompt_order", "prompt_format")
+    prompts = ("answer_style", "orders", "prompt_order", "prompt_format")
     settings = {
         **{name: asked[name] for name in prompts},
         "rule": asked["scoring"],

@@ -59,8 +59,9 @@ EXIT_INTERRUPTED = 130
 MAX_DRAFT_TOKENS = 256
 
 OTHER_NAMES = {
+    "--choice": "--label",
     "--label": "--choice",
-    "--option": "--choice",
+    "--top": "-k",
     "--input": "--prompt",
     "--input-file": "--prompt-file",
     "--prompt": "--input",
@@ -138,7 +139,7 @@ def _run(argv: Sequence[str] | None) -> int:
 
 
 def _unknown_argument(given: str, parser: argparse.ArgumentParser) -> str:
-    known = re.findall(r"--[a-z-]+", parser.format_help())
+    known = re.findall(r"(?<![\w-])--?[a-z][a-z-]*", parser.format_help())
     if given.startswith("-"):
         given = given.partition("=")[0]  # without the value, which may be a key
     elif "--prompt" in known:
@@ -378,7 +379,7 @@ def run_choose(arguments: argparse.Namespace) -> int:
                 "probability": choice.probability,
                 "tokens": list(choice.tokens),
                 "forward_passes": choice.forward_passes,
-                "elapsed_ms": round(choice.elapsed * 1e3, 3),
+                "elapsed_ms": round(choice.seconds * 1e3, 3),
                 "model": model.path,
             }
             if choice.probabilities is not None:

@@ -87,7 +87,7 @@ def add_asking_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options for the prompts and for the scoring of options."""
     group = parser.add_argument_group("prompts")
     group.add_argument(
-        "--labels",
+        "--answer-style",
         choices=("text", "letters"),
         help="let the model answer with the text of an option, or with a letter (default: text)",
     )
@@ -95,7 +95,7 @@ def add_asking_arguments(parser: argparse.ArgumentParser) -> None:
         "--orders", type=int, metavar="N", help="average over N orders of the options (default: 1)"
     )
     group.add_argument(
-        "--scoring", choices=RULES, help="the rule that scores the options (default: legal)"
+        "--scoring", choices=RULES, help="the rule that scores the options (default: constrained)"
     )
     group.add_argument(
         "--prompt-order",
@@ -120,7 +120,7 @@ def add_asking_arguments(parser: argparse.ArgumentParser) -> None:
 def add_abstain_arguments(group: argparse._ActionsContainer) -> None:
     """Add the options that let the model abstain."""
     group.add_argument(
-        "--abstain-below",
+        "--min-probability",
         type=probability,
         default=0.0,
         metavar="P",
@@ -270,7 +270,7 @@ def read_asking(arguments: argparse.Namespace, path: str | None = None) -> dict[
     calibration = None if path is None else read_calibration(path)
     rule_of(calibration, arguments.scoring)
     return {
-        "labels": arguments.labels,
+        "answer_style": arguments.answer_style,
         "orders": arguments.orders,
         "prompt_order": arguments.prompt_order,
         "prompt_format": arguments.prompt_format,

@@ -36,7 +36,7 @@ def add_rank_arguments(parser: argparse.ArgumentParser) -> None:
     add_chat_arguments(parser)
     add_label_arguments(parser)
     parser.add_argument(
-        "--top",
+        "-k",
         type=at_least_one,
         default=5,
         metavar="N",
@@ -81,7 +81,7 @@ def run_rank(arguments: argparse.Namespace) -> int:
             AsyncModel.of(model).rank(
                 question,
                 labels,
-                arguments.top,
+                arguments.k,
                 separator=arguments.separator,
                 level=arguments.group_level,
                 max_passes=arguments.max_passes,
@@ -115,7 +115,7 @@ def _ranking_text(ranking: RankResult[str], width: int) -> str:
         if ranking.proven
         else "not proven: the limit of passes ended the search"
     )
-    if ranking.passes >= 0:
-        figures += f"; {counted(ranking.passes, 'pass', 'passes')}"
-    parts.append("\n" + wrap(f"{figures}, {ranking.elapsed * 1e3:.1f} ms", width))
+    if ranking.forward_passes >= 0:
+        figures += f"; {counted(ranking.forward_passes, 'pass', 'passes')}"
+    parts.append("\n" + wrap(f"{figures}, {ranking.seconds * 1e3:.1f} ms", width))
     return "\n".join(parts)

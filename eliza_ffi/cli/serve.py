@@ -39,7 +39,7 @@ __all__ = [
     "url_of",
 ]
 
-KEY_VARIABLE = "ELIZA_API_KEY"
+KEY_VARIABLE = "ELIZA_FFI_API_KEY"
 """The environment variable that may hold an API key."""
 
 T = TypeVar("T")
@@ -289,12 +289,12 @@ def _sets(
     without = [name for name in names if name not in calibrations]
     if arguments.abstain is not None and without:
         raise UsageError(f"--abstain risk requires a --calibration for the set {without[0]!r}")
-    if not names and (arguments.abstain or arguments.abstain_below):
+    if not names and (arguments.abstain or arguments.min_probability):
         raise UsageError(
-            "--abstain and --abstain-below require --questions, --calibration or the FILE of a "
+            "--abstain and --min-probability require --questions, --calibration or the FILE of a "
             "--prior"
         )
-    own = {"abstain_below": arguments.abstain_below, "abstain": arguments.abstain}
+    own = {"min_probability": arguments.min_probability, "abstain": arguments.abstain}
     sets = {}
     for name in names:
         asked = questions[name] if name in questions else learned[name].asked

@@ -21,7 +21,7 @@ from .answers import (
     ChoiceAnswer,
     Decision,
     DecisionUsage,
-    LabelsAnswer,
+    MultiLabelAnswer,
     PredicateAnswer,
     ScoreAnswer,
     choice_confidence,
@@ -32,7 +32,7 @@ from .answers import (
 from .learning.calibration import METHODS, Calibration, CalibrationMethod, QuestionCalibration
 from .prompt_settings import WritePrompt
 from .prompts import Asked, ShownOption, ask, input_text
-from .questions import Choice, Labels, Level, Option, Predicate, Question, Score
+from .questions import Choice, Level, MultiLabel, Option, Predicate, Question, Score
 from .wire import as_questions, question_from, question_to
 
 if TYPE_CHECKING:
@@ -51,9 +51,9 @@ __all__ = [
     "Decision",
     "DecisionReport",
     "DecisionUsage",
-    "Labels",
-    "LabelsAnswer",
     "Level",
+    "MultiLabel",
+    "MultiLabelAnswer",
     "Option",
     "Predicate",
     "PredicateAnswer",

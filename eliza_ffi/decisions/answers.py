@@ -13,14 +13,14 @@ from .._lazy import lazy_property
 from ..checks import check_kind, check_number, check_several, check_whole, short_repr, wrong
 from ..errors import InvalidArgumentError
 from ..library.protocol import Ranking
-from .questions import Choice, Labels, Predicate, Question, Score, Value, value_text
+from .questions import Choice, MultiLabel, Predicate, Question, Score, Value, value_text
 
 __all__ = [
     "Answer",
     "ChoiceAnswer",
     "Decision",
     "DecisionUsage",
-    "LabelsAnswer",
+    "MultiLabelAnswer",
     "PredicateAnswer",
     "ScoreAnswer",
     "SingleAnswer",
@@ -35,19 +35,19 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class _Answer:
-    """Hold the fields of every answer except :class:`LabelsAnswer`.
+    """Hold the fields of every answer except :class:`MultiLabelAnswer`.
 
     Attributes
     ----------
     name : str or None
         The name of the question.
-    option_mass : float or None
+    allowed_probability : float or None
         The probability, over the whole vocabulary, that the next token begins an option. A low
         value means that the model expects a different kind of text after this prompt. None unless
         requested.
     abstained : bool
-        Whether the most probable option is less probable than `abstain_below`, or is not certified
-        with ``abstain="risk"``.
+        Whether the most probable option is less probable than `min_probability`, or is not
+        certified with ``abstain="risk"``.
     certified : bool or None
         Whether the probability of the most probable option is high enough that few such answers
         are wrong. None without a calibration that was fitted with a risk.
@@ -58,7 +58,7 @@ class _Answer:
     """
 
     name: str | None = None
-    option_mass: float | None = None
+    allowed_probability: float | None = None
     abstained: bool = False
     certified: bool | None = None
     set: tuple[Value, ...] | None = None
@@ -208,8 +208,8 @@ class ScoreAnswer(_Answer):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LabelsAnswer:
-    """Hold the answer to :class:`~eliza_ffi.decisions.Labels`.
+class MultiLabelAnswer:
+    """Hold the answer to :class:`~eliza_ffi.decisions.MultiLabel`.
 
     Attributes
     ----------
@@ -249,16 +249,16 @@ class LabelsAnswer:
         return min(answer.confidence for _, answer in self.answers)
 
     def __repr__(self) -> str:
-        return f"LabelsAnswer({short_repr(self.value)} of {len(self.answers)} labels)"
+        return f"MultiLabelAnswer({short_repr(self.value)} of {len(self.answers)} labels)"
 
 
 SingleAnswer: TypeAlias = "PredicateAnswer | ChoiceAnswer | ScoreAnswer"
 """An answer to a question with one answer."""
 
-Answer: TypeAlias = "PredicateAnswer | ChoiceAnswer | ScoreAnswer | LabelsAnswer"
+Answer: TypeAlias = "PredicateAnswer | ChoiceAnswer | ScoreAnswer | MultiLabelAnswer"
 """An answer of any kind."""
 
-_ANSWERS = (PredicateAnswer, ChoiceAnswer, ScoreAnswer, LabelsAnswer)
+_ANSWERS = (PredicateAnswer, ChoiceAnswer, ScoreAnswer, MultiLabelAnswer)
 
 
 @dataclass(frozen=True)
@@ -271,7 +271,7 @@ class DecisionUsage:
         The tokens of all prompts, with their common beginning counted once.
     cached_tokens : int
         How many of these tokens were found in the KV cache.
-    passes : int
+    forward_passes : int
         The number of forward passes; -1 if the library does not count them.
     seconds : float
         The time from the call to the answers.
@@ -279,7 +279,7 @@ class DecisionUsage:
 
     input_tokens: int
     cached_tokens: int
-    passes: int
+    forward_passes: int
     seconds: float
 
 
@@ -344,7 +344,7 @@ class Decision(Mapping[str, Any]):
             "usage": {
                 "input_tokens": self.usage.input_tokens,
                 "input_tokens_details": {"cached_tokens": self.usage.cached_tokens},
-                "passes": self.usage.passes,
+                "forward_passes": self.usage.forward_passes,
                 "seconds": self.usage.seconds,
             },
         }
@@ -362,8 +362,8 @@ def name_of(name: str | None, place: int) -> str:
 def answer_of(
     question: Predicate | Choice | Score,
     probabilities: Sequence[float],
-    option_mass: float | None = None,
-    abstain_below: float = 0.0,
+    allowed_probability: float | None = None,
+    min_probability: float = 0.0,
 ) -> PredicateAnswer | ChoiceAnswer | ScoreAnswer:
     """Make the answer to a question from the probabilities of its options.
 
@@ -372,14 +372,14 @@ def answer_of(
     probabilities
         One for each option, in this order: true and false for a predicate; the choices and then
         `none` for a choice; the levels for a score.
-    abstain_below
+    min_probability
         The model abstains if the probability of the most probable option is below this.
     """
     p = [float(each) for each in probabilities]
     rest: dict[str, Any] = {
         "name": question.name,
-        "option_mass": option_mass,
-        "abstained": max(p) < abstain_below,
+        "allowed_probability": allowed_probability,
+        "abstained": max(p) < min_probability,
     }
     if isinstance(question, Predicate):
         return PredicateAnswer(probability=p[0], **rest)
@@ -390,7 +390,7 @@ def answer_of(
     return ChoiceAnswer(options=tuple(zip(values, p, strict=True)), **rest)
 
 
-def ranked_answer(question: Choice, ranking: Ranking, abstain_below: float = 0.0) -> ChoiceAnswer:
+def ranked_answer(question: Choice, ranking: Ranking, min_probability: float = 0.0) -> ChoiceAnswer:
     """Make the answer to a choice among many options from the most probable ones."""
     values = question.label_set.values
     options = [
@@ -399,7 +399,7 @@ def ranked_answer(question: Choice, ranking: Ranking, abstain_below: float = 0.0
     ]
     return ChoiceAnswer(
         name=question.name,
-        abstained=options[0][1] < abstain_below,
+        abstained=options[0][1] < min_probability,
         options=tuple(options),
         rest=ranking.rest,
         n_options=len(values),
@@ -453,21 +453,21 @@ def _checked(probabilities: Sequence[float]) -> list[float]:
 
 def expand(question: Question) -> tuple[Predicate | Choice | Score, ...]:
     """Split a question into questions that have one answer each."""
-    return question.predicates if isinstance(question, Labels) else (question,)
+    return question.predicates if isinstance(question, MultiLabel) else (question,)
 
 
 def collect(
     question: Question, answers: Sequence[PredicateAnswer | ChoiceAnswer | ScoreAnswer]
 ) -> Answer:
     """Combine the answers to the parts of a question, which :func:`expand` returned."""
-    if not isinstance(question, Labels):
+    if not isinstance(question, MultiLabel):
         return answers[0]
     labelled = tuple(
         (label.value, answer)
         for label, answer in zip(question.labels, answers, strict=True)
         if isinstance(answer, PredicateAnswer)
     )
-    return LabelsAnswer(name=question.name, answers=labelled)
+    return MultiLabelAnswer(name=question.name, answers=labelled)
 
 
 def decisions_answer(answer: Answer) -> dict[str, Any]:
@@ -521,10 +521,10 @@ def systemone_answer(answer: Answer) -> dict[str, Any]:
     Raises
     ------
     InvalidArgumentError
-        If it is a :class:`LabelsAnswer`, which that format does not have.
+        If it is a :class:`MultiLabelAnswer`, which that format does not have.
     """
     check_kind("answer", answer, _ANSWERS, "an answer of a Decision")
-    if isinstance(answer, LabelsAnswer):
+    if isinstance(answer, MultiLabelAnswer):
         raise InvalidArgumentError(
             "/v1/systemone does not support labels; ask a noul for each label"
         )
@@ -555,10 +555,10 @@ def _extras(answer: Answer) -> dict[str, Any]:
         fields["abstained"] = True
     if answer.certified is not None:
         fields["certified"] = answer.certified
-    if isinstance(answer, LabelsAnswer):
+    if isinstance(answer, MultiLabelAnswer):
         return fields
-    if answer.option_mass is not None:
-        fields["option_mass"] = answer.option_mass
+    if answer.allowed_probability is not None:
+        fields["allowed_probability"] = answer.allowed_probability
     if answer.set is not None:
         fields["set"] = list(answer.set)
     return fields

@@ -55,7 +55,7 @@ __all__ = [
 Found = TypeVar("Found")
 
 N_MASSES = 20
-"""How many inputs of a batch show whether the prompt works, by their option mass."""
+"""How many inputs of a batch show whether the prompt works, by their allowed probability."""
 
 EVERY_ORDER = slice(None)
 
@@ -95,7 +95,7 @@ class Asking:
         The input; see :func:`~eliza_ffi.decisions.prompts.input_text`.
     questions
         Questions with one answer each.
-    joint, option_mass
+    joint, allowed_probability
         Whether to compute these scores as well.
     stream
         The settings of the stream: slot and cache.
@@ -130,7 +130,7 @@ class Asking:
         how: PromptSettings,
         *,
         joint: bool = False,
-        option_mass: bool = False,
+        allowed_probability: bool = False,
         stream: Mapping[str, Any] | None = None,
         may_search: bool = False,
         hidden: WantedHidden | None = None,
@@ -149,7 +149,8 @@ class Asking:
             else [Asked(question, (), ())]
             if may_search and _is_searched(question, how)
             else [
-                ask(question, how.labels, order) for order in orders_of(question, how.orders)[part]
+                ask(question, how.answer_style, order)
+                for order in orders_of(question, how.orders)[part]
             ]
             for question, is_scored in zip(questions, hidden.is_scored, strict=True)
         ]
@@ -179,12 +180,12 @@ class Asking:
             if group
         ]
         self._joint = joint
-        self.args = ScoreArgs(prompts, joint, option_mass)
+        self.args = ScoreArgs(prompts, joint, allowed_probability)
 
     def _read_prompts(self, text: str, questions: Sequence[AskedQuestion]) -> list[ScoredPrompt]:
         """Return the requests for hidden states."""
         read = [
-            (ask(question, self._how.labels), layers)
+            (ask(question, self._how.answer_style), layers)
             for question, layers in zip(questions, self._layers, strict=True)
             if layers
         ]
@@ -200,7 +201,7 @@ class Asking:
     def _key(self, asked: Asked, joint: bool) -> Any:
         how = self._how
         shown = asked.options, asked.question, how.shots_of(asked.question)
-        return how.order, how.format, how.labels, joint, shown
+        return how.order, how.format, how.answer_style, joint, shown
 
     def _has_prior(self, asked: Asked) -> bool:
         return self._how.prior == "options" and 0 < len(asked.options) <= MOST_OPTIONS
@@ -254,7 +255,7 @@ class Asking:
             names = [leaf.name for leaf in ending.choices.leaves()]
             place = np.array([names.index(asked.options[i].label) for i in place])
         if scores.joint is None:
-            return OptionScores(scores.legal[place], option_mass=scores.option_mass)
+            return OptionScores(scores.legal[place], allowed_probability=scores.allowed_probability)
         labels = [option.label for option in asked.options]
         n_bytes = np.array([len(label.encode()) for label in labels], dtype=np.float64)
         return OptionScores(
@@ -262,7 +263,7 @@ class Asking:
             joint=scores.joint[place],
             n_tokens=self._n_tokens(ending, labels)[place],
             n_bytes=n_bytes[place],
-            option_mass=scores.option_mass,
+            allowed_probability=scores.allowed_probability,
         )
 
     def _n_tokens(self, ending: Ending, labels: Sequence[str]) -> Array:
@@ -283,7 +284,7 @@ def asking_of(
     how: PromptSettings,
     *,
     joint: bool = False,
-    option_mass: bool = False,
+    allowed_probability: bool = False,
     stream: Mapping[str, Any] | None = None,
     may_search: bool = False,
     hidden: WantedHidden | None = None,
@@ -309,7 +310,7 @@ def asking_of(
             questions,
             how,
             joint=joint,
-            option_mass=option_mass,
+            allowed_probability=allowed_probability,
             stream=stream,
             may_search=may_search,
             hidden=hidden,
@@ -325,7 +326,12 @@ def asking_of(
             "and scoring; omit these settings"
         )
     return ModelAsking(
-        session, decision_model, given, questions, option_mass=option_mass, stream=stream
+        session,
+        decision_model,
+        given,
+        questions,
+        allowed_probability=allowed_probability,
+        stream=stream,
     )
 
 
@@ -365,21 +371,21 @@ def ask_many(
     -------
     list of tuple of QuestionScores
         The scores of each input, in order, with the questions in order. Those of the first
-        :data:`N_MASSES` inputs have an option mass, if the library can compute it.
+        :data:`N_MASSES` inputs have an allowed probability, if the library can compute it.
     """
     session: Session = model.session
     supports = session.binding.supports
     can_have_mass = supports("score_endings") and supports("prepare_choices")
 
     def ready(place: int, given: Any) -> RunJob[Any]:
-        option_mass = can_have_mass and place < N_MASSES
+        allowed_probability = can_have_mass and place < N_MASSES
         asking = asking_of(
             session,
             given,
             questions,
             how,
             joint=whole,
-            option_mass=option_mass,
+            allowed_probability=allowed_probability,
             stream=stream,
             hidden=hidden,
         )
@@ -519,4 +525,4 @@ def _is_searched(question: AskedQuestion, how: PromptSettings) -> bool:
     """
     if not isinstance(question, Choice) or not question.has_many_options:
         return False
-    return not question.lists_options and how.orders == 1 and how.labels == "text"
+    return not question.lists_options and how.orders == 1 and how.answer_style == "text"

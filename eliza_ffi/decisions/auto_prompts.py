@@ -80,7 +80,8 @@ def settings_of_prompts(
         )
 
     asked = [question for _, question in named_questions(questions)]
-    labels, orders, prompt = argument("labels", "text"), argument("orders", 1), given.get("prompt")
+    style, orders = argument("answer_style", "text"), argument("orders", 1)
+    prompt = given.get("prompt")
     order, form = argument("prompt_order", "auto"), argument("prompt_format", "auto")
     prior = argument("prior", "auto")
     check_one_of("prompt_order", order, ("auto", *PROMPT_ORDERS))
@@ -93,16 +94,16 @@ def settings_of_prompts(
                 kind = "a decision model" if prompt is None else "a custom prompt"
                 raise InvalidArgumentError(f"{name} has no effect with {kind}: leave it out")
         shots = as_examples(questions, examples)  # not those of the calibration
-        return PromptSettings(labels, orders, prompt, examples=shots)
+        return PromptSettings(style, orders, prompt, examples=shots)
     named_format, named_order = declared(session)
     if form == "auto":
         form = named_format or _format_of(session)
-    settings = PromptSettings(labels, orders, format=form, examples=shots)
+    settings = PromptSettings(style, orders, format=form, examples=shots)
     if order == "auto":
         order = named_order or _order_of(session, asked, settings, inputs)
     if prior == "auto":
-        prior = "options" if form == "plain" and labels == "text" else "none"
-    settings = PromptSettings(labels, orders, None, order, form, shots, prior)
+        prior = "options" if form == "plain" and style == "text" else "none"
+    settings = PromptSettings(style, orders, None, order, form, shots, prior)
     if shots:
         _check_room(session, asked, settings)
     return settings
@@ -176,9 +177,9 @@ def _chat_mass(session: Session) -> float:
     for text, instructions, options in PROBES:
         question = Choice(instructions, options)
         settings = PromptSettings(order="question-first")
-        asking = Asking(session, text, [question], settings, option_mass=True)
+        asking = Asking(session, text, [question], settings, allowed_probability=True)
         result = session.result(score_work(session, asking.args), True)
-        masses.append(result.scores[0].option_mass or 0.0)
+        masses.append(result.scores[0].allowed_probability or 0.0)
     return fmean(masses)
 
 
@@ -200,7 +201,7 @@ def _order_of(
         return "input-first"
     n_input = _mean_tokens(session, inputs)
     n_questions = sum(
-        settings.orders * len(session.tokenize(ask(question, settings.labels).text))
+        settings.orders * len(session.tokenize(ask(question, settings.answer_style).text))
         for question in asked
     )
     return "question-first" if n_prompts * n_input <= n_input + n_questions else "input-first"
@@ -238,7 +239,9 @@ def _check_room(session: Session, asked: Sequence[AskedQuestion], settings: Prom
 def _n_tokens(
     session: Session, question: AskedQuestion, settings: PromptSettings, shots: Sequence[Shot]
 ) -> int:
-    text = frame(ask(question, settings.labels), settings.format, settings.order, tuple(shots))
+    text = frame(
+        ask(question, settings.answer_style), settings.format, settings.order, tuple(shots)
+    )
     contents = [content for _, content in text.turns]
     return len(session.tokenize("\n".join([*contents, text.before, text.after])))
 

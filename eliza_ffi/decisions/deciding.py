@@ -68,10 +68,10 @@ class Settings:
     """
 
     how: PromptSettings = field(default_factory=PromptSettings)
-    scoring: Rule = "legal"
+    scoring: Rule = "constrained"
     calibration: Calibration | None = None
-    option_mass: bool = False
-    abstain_below: float = 0.0
+    allowed_probability: bool = False
+    min_probability: float = 0.0
     think: int = 0
     stream: Mapping[str, Any] = field(default_factory=dict)
     abstain: Literal["risk"] | None = None
@@ -94,7 +94,7 @@ class Settings:
         """Whether joint scores are needed, which require whole rows of logits."""
         if self.calibration is not None:
             return self.calibration.needs_whole_rows
-        return self.scoring != "legal"
+        return self.scoring != "constrained"
 
     def described(self) -> dict[str, Any]:
         """Return everything that affects the answers to a question, as JSON."""
@@ -102,7 +102,7 @@ class Settings:
         shots = [[shot.text, shot.option] for _, each in how.examples for shot in each]
         return {
             "wording": wording_hash(how.prompt),
-            "labels": how.labels,
+            "answer_style": how.answer_style,
             "orders": how.orders,
             "prompt_order": how.order,
             "prompt_format": how.format,
@@ -110,8 +110,8 @@ class Settings:
             "examples": shots,
             "scoring": self.scoring,
             "calibration": None if calibration is None else calibration.digest,
-            "option_mass": self.option_mass,
-            "abstain_below": self.abstain_below,
+            "allowed_probability": self.allowed_probability,
+            "min_probability": self.min_probability,
             "abstain": self.abstain,
             "think": self.think,
             "think_below": self.think_below,
@@ -121,7 +121,11 @@ class Settings:
     @property
     def may_search(self) -> bool:
         """Whether the most probable options can be found without the scores of all."""
-        return self.scoring == "legal" and self.calibration is None and not self.option_mass
+        return (
+            self.scoring == "constrained"
+            and self.calibration is None
+            and not self.allowed_probability
+        )
 
 
 class DecideSettings(PromptArguments, total=False):
@@ -130,8 +134,8 @@ class DecideSettings(PromptArguments, total=False):
     examples: Any
     scoring: Rule | None
     calibration: Calibration | str | os.PathLike[str] | None
-    option_mass: bool
-    abstain_below: float
+    allowed_probability: bool
+    min_probability: float
     abstain: Literal["risk"] | None
     think: int
     think_below: float
@@ -167,8 +171,8 @@ def settings_for(
         ``"risk"`` without a calibration that was fitted with a risk.
     """
     check_keywords(method, given, DecideSettings.__annotations__.keys(), METHOD_KEYWORDS)
-    option_mass = check_flag("option_mass", given.get("option_mass", False))
-    abstain_below = check_number("abstain_below", given.get("abstain_below", 0.0), 0, 1)
+    allowed_probability = check_flag("allowed_probability", given.get("allowed_probability", False))
+    min_probability = check_number("min_probability", given.get("min_probability", 0.0), 0, 1)
     calibration = as_calibration(given.get("calibration"))
     rule = rule_of(calibration, given.get("scoring"))
     prompts = {name: given[name] for name in PromptArguments.__annotations__ if name in given}
@@ -209,8 +213,8 @@ def settings_for(
         how=how,
         scoring=rule,
         calibration=calibration,
-        option_mass=option_mass,
-        abstain_below=abstain_below,
+        allowed_probability=allowed_probability,
+        min_probability=min_probability,
         think=think,
         stream=stream,
         abstain=abstain,
@@ -254,7 +258,7 @@ class DecisionRun:
             every,
             settings.how,
             joint=settings.needs_joint,
-            option_mass=settings.option_mass,
+            allowed_probability=settings.allowed_probability,
             stream=settings.stream,
             may_search=settings.may_search,
             hidden=None if calibration is None else calibration.wanted_hidden,
@@ -279,19 +283,19 @@ class DecisionRun:
         usage = DecisionUsage(
             input_tokens=result.prompt_tokens,
             cached_tokens=result.cached_tokens,
-            passes=result.forward_passes,
+            forward_passes=result.forward_passes,
             seconds=time.perf_counter() - self._begin,
         )
         return Decision(tuple(answers), usage, settings.calibration is not None)
 
     def _parts(self, scores: Sequence[QuestionScores | Ranking]) -> Iterator[SingleAnswer]:
         """Yield the answers to the questions with one answer each."""
-        settings, abstain_below = self._settings, self._settings.abstain_below
+        settings, min_probability = self._settings, self._settings.min_probability
         every = itertools.chain.from_iterable(self._expanded)
         for place, (each, found) in enumerate(zip(every, scores, strict=True)):
             if isinstance(found, Ranking):
                 assert isinstance(each, Choice)
-                yield ranked_answer(each, found, abstain_below)
+                yield ranked_answer(each, found, min_probability)
                 continue
             if settings.calibration is None:
                 logs = found.log_probabilities(settings.scoring)
@@ -300,9 +304,9 @@ class DecisionRun:
             p = np.exp(logs)
             answer: SingleAnswer
             if isinstance(each, Choice) and each.has_many_options:
-                answer = ranked_answer(each, ranking_of(logs, each.top), abstain_below)
+                answer = ranked_answer(each, ranking_of(logs, each.top), min_probability)
             else:
-                answer = answer_of(each, p.tolist(), found.option_mass, abstain_below)
+                answer = answer_of(each, p.tolist(), found.allowed_probability, min_probability)
             yield self._certified(place, answer, p)
 
     def _certified(self, place: int, answer: SingleAnswer, p: Array) -> SingleAnswer:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from .answers import Decision, LabelsAnswer, name_of
+from .answers import Decision, MultiLabelAnswer, name_of
 from .asking import N_MASSES
 from .questions import Choice, Question
 
@@ -38,7 +38,7 @@ MOST_SHARE = 0.9
 """A larger share of one answer is a sign."""
 
 LEAST_MASS = 0.01
-"""A smaller mean option mass is a sign."""
+"""A smaller mean allowed probability is a sign."""
 
 ADVICE = (
     "try examples in the prompt, the other prompt_format or prompt_order, or a larger model, and "
@@ -54,7 +54,7 @@ def reasons_to_doubt(name: str, answers: Mapping[Any, int], masses: Sequence[flo
     answers
         How often each answer was given.
     masses
-        The option mass of some answers.
+        The allowed probability of some answers.
     """
     reasons = []
     n = sum(answers.values())
@@ -87,9 +87,9 @@ class Doubts:
     """Collect the answers to the same questions about many inputs."""
 
     def __init__(self, session: Session, questions: Sequence[Question], settings: Settings) -> None:
-        self._wants_mass = settings.option_mass
+        self._wants_mass = settings.allowed_probability
         supports = session.binding.supports
-        # With the option mass, all options of a question would be scored instead of searched.
+        # With it, all options of a question would be scored instead of searched.
         self._can_have_mass = (
             supports("score_endings")
             and supports("prepare_choices")
@@ -99,12 +99,12 @@ class Doubts:
         self._masses: dict[str, list[float]] = {}
 
     def settings_of(self, place: int, settings: Settings) -> Settings:
-        """Return the settings for an input: the first ones get option masses, too."""
+        """Return the settings for an input: the first ones get allowed probabilities, too."""
         has_mass = self._wants_mass or (self._can_have_mass and place < N_MASSES)
-        return replace(settings, option_mass=has_mass)
+        return replace(settings, allowed_probability=has_mass)
 
     def seen(self, decision: Any) -> Any:
-        """Count the answers of a decision, and return it without an option mass nobody wanted.
+        """Count the answers of a decision, and return it without what nobody wanted.
 
         Anything else, such as an exception, is returned unchanged.
         """
@@ -112,8 +112,8 @@ class Doubts:
             return decision
         for name, answer in single_answers(decision):
             self._answers.setdefault(name, Counter())[most_probable(answer)] += 1
-            if answer.option_mass is not None:
-                self._masses.setdefault(name, []).append(answer.option_mass)
+            if answer.allowed_probability is not None:
+                self._masses.setdefault(name, []).append(answer.allowed_probability)
         return decision if self._wants_mass else without_mass(decision)
 
     def reasons(self) -> list[str]:
@@ -126,23 +126,25 @@ class Doubts:
 
 
 def without_mass(decision: Decision) -> Decision:
-    """Return a decision whose answers have no option mass."""
+    """Return a decision whose answers have no allowed probability."""
     return replace(decision, answers=tuple(_without_mass(each) for each in decision.answers))
 
 
 def _without_mass(answer: Any) -> Any:
-    if isinstance(answer, LabelsAnswer):
+    if isinstance(answer, MultiLabelAnswer):
         return replace(
             answer, answers=tuple((label, _without_mass(each)) for label, each in answer.answers)
         )
-    return answer if answer.option_mass is None else replace(answer, option_mass=None)
+    return (
+        answer if answer.allowed_probability is None else replace(answer, allowed_probability=None)
+    )
 
 
 def single_answers(decision: Decision) -> Iterator[tuple[str, Any]]:
     """Yield the name of each single answer with the answer."""
     for place, answer in enumerate(decision.answers):
         name = name_of(answer.name, place)
-        if isinstance(answer, LabelsAnswer):
+        if isinstance(answer, MultiLabelAnswer):
             for label, each in answer.answers:
                 yield f"{name}: {label}", each
         else:

@@ -20,7 +20,7 @@ from .asking import WantedHidden, ask_many
 from .models.model_asking import decision_model_of
 from .prompt_settings import PromptSettings
 from .prompts import AskedQuestion, input_text
-from .questions import Choice, Labels, Predicate, Question, Score, Value, text_of
+from .questions import Choice, MultiLabel, Predicate, Question, Score, Value, text_of
 from .scoring import QuestionScores
 
 __all__ = [
@@ -68,13 +68,12 @@ class Examples:
 def named_questions(questions: Sequence[Question]) -> tuple[tuple[str, AskedQuestion], ...]:
     """Split questions into questions with one answer each, and give each of these a name.
 
-    Each label of :class:`~eliza_ffi.decisions.Labels` becomes a predicate. Its name consists of the
-    question's name and the label, such as ``"topics: sport"``.
-    """
+    Each label of :class:`~eliza_ffi.decisions.MultiLabel` becomes a predicate. Its name consists of
+    the question's name and the label, such as ``"topics: sport"``."""
     named: list[tuple[str, AskedQuestion]] = []
     for place, question in enumerate(questions):
         name = name_of(question.name, place)
-        if isinstance(question, Labels):
+        if isinstance(question, MultiLabel):
             pairs = zip(question.labels, question.predicates, strict=True)
             named += [(f"{name}: {text_of(label.value)}", asked) for label, asked in pairs]
         else:
@@ -295,7 +294,7 @@ def _pair(place: int, example: Any, names: Sequence[str]) -> tuple[Any, Mapping[
 
 def _targets(question: Question, answer: Any) -> list[int]:
     """Return the index of the right option. Labels have one index for each label."""
-    if isinstance(question, Labels):
+    if isinstance(question, MultiLabel):
         return _label_targets(question, answer)
     if answer is None:
         return [UNTOLD]
@@ -310,7 +309,7 @@ def _targets(question: Question, answer: Any) -> list[int]:
     return [level_of(question, answer)]
 
 
-def _label_targets(question: Labels, answer: Any) -> list[int]:
+def _label_targets(question: MultiLabel, answer: Any) -> list[int]:
     values = [label.value for label in question.labels]
     if answer is None:
         return [UNTOLD] * len(values)

@@ -31,7 +31,7 @@ from ..chat.template import Messages
 from ..checks import check_callback, check_one_of, check_whole
 from ..errors import InvalidArgumentError
 from .layout import PROMPT_FORMATS, PROMPT_ORDERS, PromptFormat, PromptOrder, Shot
-from .prompts import LABEL_STYLES, Asked, AskedQuestion, LabelStyle
+from .prompts import ANSWER_STYLES, AnswerStyle, Asked, AskedQuestion
 
 if TYPE_CHECKING:
     from ..session.session import Session
@@ -48,7 +48,7 @@ __all__ = [
 MAX_ORDERS = 64
 
 LEAST_CHAT_MASS = 0.25
-"""The least mean option mass of the probes for which ``auto`` uses the chat format."""
+"""The least mean allowed probability of the probes for which ``auto`` uses the chat format."""
 
 WritePrompt: TypeAlias = "Callable[[str, Asked], str | Prompt | Messages]"
 """A function that writes a custom prompt from the text of the input and a question. It returns
@@ -65,7 +65,7 @@ class PromptArguments(TypedDict, total=False):
     :meth:`Model.decide <eliza_ffi.Model.decide>` describes them.
     """
 
-    labels: LabelStyle | None
+    answer_style: AnswerStyle | None
     orders: int | None
     prompt: WritePrompt | None
     prompt_order: Literal["auto", "question-first", "input-first"] | None
@@ -79,7 +79,7 @@ class PromptSettings:
 
     Attributes
     ----------
-    labels : str
+    answer_style : str
         The labels that the model answers with: ``"text"``, the texts of the options, or
         ``"letters"``.
     orders : int
@@ -99,7 +99,7 @@ class PromptSettings:
         :mod:`eliza_ffi.decisions.option_prior`); ``"none"``: leave them as they are.
     """
 
-    labels: LabelStyle = "text"
+    answer_style: AnswerStyle = "text"
     orders: int = 1
     prompt: WritePrompt | None = None
     order: PromptOrder = "input-first"
@@ -108,7 +108,7 @@ class PromptSettings:
     prior: OptionPrior = "none"
 
     def __post_init__(self) -> None:
-        check_one_of("labels", self.labels, LABEL_STYLES)
+        check_one_of("answer_style", self.answer_style, ANSWER_STYLES)
         check_whole("orders", self.orders, 1, MAX_ORDERS)
         check_callback("prompt", self.prompt)
         check_one_of("prompt_order", self.order, PROMPT_ORDERS)

@@ -35,10 +35,10 @@ from ..errors import InvalidArgumentError
 from .questions import Choice, Predicate, Score, refuse_not_text, text_of
 
 __all__ = [
-    "LABEL_STYLES",
+    "ANSWER_STYLES",
+    "AnswerStyle",
     "Asked",
     "AskedQuestion",
-    "LabelStyle",
     "ShownOption",
     "as_one_input",
     "ask",
@@ -48,9 +48,9 @@ __all__ = [
     "refuse_media",
 ]
 
-LabelStyle = Literal["text", "letters"]
+AnswerStyle = Literal["text", "letters"]
 
-LABEL_STYLES: tuple[LabelStyle, ...] = ("text", "letters")
+ANSWER_STYLES: tuple[AnswerStyle, ...] = ("text", "letters")
 
 AskedQuestion: TypeAlias = "Predicate | Choice | Score"
 """A question with a single answer."""
@@ -132,13 +132,13 @@ class Asked:
 
 
 def ask(
-    question: AskedQuestion, labels: LabelStyle = "text", order: Sequence[int] | None = None
+    question: AskedQuestion, answer_style: AnswerStyle = "text", order: Sequence[int] | None = None
 ) -> Asked:
     """Choose labels and an order for the options of a question.
 
     Parameters
     ----------
-    labels
+    answer_style
         The labels that the model answers with: ``"text"``, the texts of the options, or
         ``"letters"``. The first option shown has the first letter.
     order
@@ -148,14 +148,15 @@ def ask(
     Raises
     ------
     InvalidArgumentError
-        If `labels` is unknown, or if `order` does not contain each index once.
+        If `answer_style` is unknown, or if `order` does not contain each index once.
     """
     check_kind("question", question, (Predicate, Choice, Score), "a Predicate, Choice or Score")
-    check_one_of("labels", labels, LABEL_STYLES)
-    if labels == "letters" and isinstance(question, Choice) and not question.lists_options:
+    check_one_of("answer_style", answer_style, ANSWER_STYLES)
+    if answer_style == "letters" and isinstance(question, Choice) and not question.lists_options:
         raise InvalidArgumentError(
-            f'labels="letters" needs a prompt that lists the options, but the question with '
-            f"{len(question.options)} options does not: pass show_options=True, or leave labels out"
+            f'answer_style="letters" needs a prompt that lists the options, but the question with '
+            f"{len(question.options)} options does not: pass show_options=True, or leave "
+            "answer_style out"
         )
     options = _options(question)
     order = range(len(options)) if order is None else order
@@ -168,9 +169,9 @@ def ask(
             f"order must contain each index from 0 to {len(options) - 1} once, got {order}"
         )
     texts = [options[i][0] for i in order]
-    marks = _letters(len(options)) if labels == "letters" else texts
+    marks = _letters(len(options)) if answer_style == "letters" else texts
     shown = [
-        ShownOption(mark, text, options[i][1], labels == "letters")
+        ShownOption(mark, text, options[i][1], answer_style == "letters")
         for mark, text, i in zip(marks, texts, order, strict=True)
     ]
     return Asked(question, tuple(shown), order)

@@ -1,9 +1,8 @@
 """Questions with typed answers: is it true, which of these, how much, which labels.
 
 :class:`Predicate`, :class:`Choice` and :class:`Score` have the same fields as in OpenAI's
-``/v1/decisions``. :class:`Labels` has no counterpart there. A question does not depend on models,
-prompts or tokens.
-"""
+``/v1/decisions``. :class:`MultiLabel` has no counterpart there. A question does not depend on
+models, prompts or tokens."""
 
 from __future__ import annotations
 
@@ -24,8 +23,8 @@ __all__ = [
     "MAX_OPTIONS",
     "MAX_QUESTIONS",
     "Choice",
-    "Labels",
     "Level",
+    "MultiLabel",
     "Option",
     "Predicate",
     "Question",
@@ -39,8 +38,8 @@ __all__ = [
 
 MAX_QUESTIONS = 400
 MAX_OPTIONS = 255
-"""The maximum number of options in the HTTP formats, and of labels in :class:`Labels`. The answer
-to a :class:`Choice` with more options contains only the most probable ones."""
+"""The maximum number of options in the HTTP formats, and of labels in :class:`MultiLabel`. The
+answer to a :class:`Choice` with more options contains only the most probable ones."""
 
 MAX_CHOICES = 100_000
 """The maximum number of options of a :class:`Choice`."""
@@ -56,7 +55,7 @@ Value: TypeAlias = "str | bool"
 
 @dataclass(frozen=True)
 class Option:
-    """Describe one option of a choice, or one label of :class:`Labels`.
+    """Describe one option of a choice, or one label of :class:`MultiLabel`.
 
     Attributes
     ----------
@@ -255,7 +254,7 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Labels:
+class MultiLabel:
     """Ask which labels fit the input. Each label is asked as a predicate of its own.
 
     Attributes
@@ -295,7 +294,7 @@ class Labels:
         )
 
 
-Question: TypeAlias = "Predicate | Choice | Score | Labels"
+Question: TypeAlias = "Predicate | Choice | Score | MultiLabel"
 """A question of any kind."""
 
 

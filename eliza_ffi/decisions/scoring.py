@@ -59,9 +59,9 @@ __all__ = [
     "unconditional",
 ]
 
-Rule = Literal["legal", "joint", "mean", "bytes"]
+Rule = Literal["constrained", "full", "mean", "bytes"]
 
-RULES: tuple[Rule, ...] = ("legal", "joint", "mean", "bytes")
+RULES: tuple[Rule, ...] = ("constrained", "full", "mean", "bytes")
 
 LEAST_TEMPERATURE = 0.05
 """The lower bound of a fitted temperature, reached for example if all answers are right."""
@@ -92,7 +92,7 @@ class OptionScores:
         None if it was not requested.
     n_tokens, n_bytes : array of float, shape [n_options], or None
         The lengths of the labels; None if `joint` is None.
-    option_mass : float or None
+    allowed_probability : float or None
         The probability of the labels' first tokens over the whole vocabulary.
     """
 
@@ -100,7 +100,7 @@ class OptionScores:
     joint: Array | None = None
     n_tokens: Array | None = None
     n_bytes: Array | None = None
-    option_mass: float | None = None
+    allowed_probability: float | None = None
 
     def of(self, rule: Rule) -> Array:
         """Return the scores of the options by a rule, before the softmax.
@@ -111,13 +111,13 @@ class OptionScores:
             If the rule is unknown, or needs joint scores that were not requested.
         """
         check_rule(rule)
-        if rule == "legal":
+        if rule == "constrained":
             return self.legal
         if self.joint is None or self.n_tokens is None or self.n_bytes is None:
             raise InvalidArgumentError(
                 f"the scoring rule {rule} needs joint scores over whole rows of logits, got none"
             )
-        if rule == "joint":
+        if rule == "full":
             return self.joint
         return self.joint / (self.n_tokens if rule == "mean" else self.n_bytes)
 
@@ -202,15 +202,15 @@ class QuestionScores:
             )
         each = []
         for scores, empty in zip(self.orders, joint_of_empty, strict=True):
-            joint = scores.of("joint")
+            joint = scores.of("full")
             assert scores.n_tokens is not None  # set together with joint
             each.append(unconditional(joint, empty, scores.n_tokens))
         return log_softmax(log_mean(each))
 
     @property
-    def option_mass(self) -> float | None:
-        """The mean option mass of the orders; None if it was not requested."""
-        return mean_mass(scores.option_mass for scores in self.orders)
+    def allowed_probability(self) -> float | None:
+        """The mean allowed probability of the orders; None if it was not requested."""
+        return mean_mass(scores.allowed_probability for scores in self.orders)
 
 
 def check_rule(rule: Rule) -> Rule:
@@ -220,7 +220,7 @@ def check_rule(rule: Rule) -> Rule:
 
 
 def mean_mass(masses: Iterable[float | None]) -> float | None:
-    """Return the mean of the option masses, ignoring None; None if there are no others."""
+    """Return the mean of the allowed probabilities, ignoring None; None if there are no others."""
     found = [mass for mass in masses if mass is not None]
     return sum(found) / len(found) if found else None
 

@@ -6,7 +6,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from .._lazy import once_for_each
-from .answers import Answer, Decision, LabelsAnswer
+from .answers import Answer, Decision, MultiLabelAnswer
 
 if TYPE_CHECKING:
     from ..session.session import Session
@@ -23,7 +23,7 @@ def certainty(decision: Decision) -> float:
 
 
 def _certainty(answer: Answer) -> float:
-    if isinstance(answer, LabelsAnswer):
+    if isinstance(answer, MultiLabelAnswer):
         return min(_certainty(each) for _, each in answer.answers)
     return max(answer.distribution)
 

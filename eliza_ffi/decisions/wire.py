@@ -15,8 +15,8 @@ from ..errors import InvalidArgumentError
 from .questions import (
     MAX_QUESTIONS,
     Choice,
-    Labels,
     Level,
+    MultiLabel,
     Option,
     Predicate,
     Question,
@@ -26,7 +26,7 @@ from .questions import (
 
 __all__ = ["as_questions", "is_question", "question_from", "question_to"]
 
-_QUESTIONS = (Predicate, Choice, Score, Labels)
+_QUESTIONS = (Predicate, Choice, Score, MultiLabel)
 _FIELDS = {
     "predicate": {"name", "instructions", "if_true", "if_false"},
     "noul": {"name", "instructions", "criteria"},
@@ -50,7 +50,7 @@ def as_questions(given: Any) -> tuple[Question, ...]:
     ------
     InvalidArgumentError
         If a question is malformed, if two questions have the same name, or if there are no
-        questions or more than 400. Each label of :class:`~eliza_ffi.decisions.Labels` counts as
+        questions or more than 400. Each label of :class:`~eliza_ffi.decisions.MultiLabel` counts as
         one question.
     """
     if isinstance(given, _QUESTIONS) or (isinstance(given, Mapping) and is_question(given)):
@@ -60,7 +60,7 @@ def as_questions(given: Any) -> tuple[Question, ...]:
     else:
         listed = check_several("questions", given, "a list of questions or a mapping from names")
         questions = [_question(question, None, str(i)) for i, question in enumerate(listed)]
-    n = sum(len(each.labels) if isinstance(each, Labels) else 1 for each in questions)
+    n = sum(len(each.labels) if isinstance(each, MultiLabel) else 1 for each in questions)
     if not 1 <= n <= MAX_QUESTIONS:
         raise InvalidArgumentError(
             f"expected 1 to {MAX_QUESTIONS} questions (each label counts as one), got {n}"
@@ -96,7 +96,7 @@ def question_to(question: Question) -> dict[str, Any]:
 
     The result does not contain `source`, which only decision models use.
     """
-    check_kind("question", question, _QUESTIONS, "a Predicate, Choice, Score or Labels")
+    check_kind("question", question, _QUESTIONS, "a Predicate, Choice, Score or MultiLabel")
     more: dict[str, Any]
     if isinstance(question, Predicate):
         kind, more = "predicate", {"if_true": question.if_true, "if_false": question.if_false}
@@ -193,11 +193,11 @@ def _score(given: Mapping[str, Any], name: Any) -> Score:
     return Score(given["instructions"], levels, name, given if "criteria" in given else None)
 
 
-def _labels(given: Mapping[str, Any], name: Any) -> Labels:
+def _labels(given: Mapping[str, Any], name: Any) -> MultiLabel:
     listed = given.get("labels")
     if isinstance(listed, str) or not isinstance(listed, Iterable):
         raise wrong("labels", "a list of labels or a mapping from labels to descriptions", listed)
-    return Labels(given["instructions"], _options(listed), name)
+    return MultiLabel(given["instructions"], _options(listed), name)
 
 
 _READERS: dict[str, Callable[[Mapping[str, Any], Any], Question]] = {

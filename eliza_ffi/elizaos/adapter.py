@@ -9,7 +9,7 @@ from typing import Any
 from ..checks import check_kind
 from ..choices.label_set import ChoiceResult, LabelSet
 from ..model import Model
-from ..session.filling import FillResult, SpanFill
+from ..session.filling import FilledSpan, FillResult
 from ..session.options import AnyPrompt
 from ..session.requests import choice_of, choice_request, fill_request, generate_request
 from .actions import Action
@@ -61,17 +61,17 @@ def choice_from(
     choices: LabelSet[Any],
     args: FfiStreamingGenerateArgs,
     result: FfiStreamingResult,
-    elapsed: float,
+    seconds: float,
 ) -> ChoiceResult[Any]:
     """Convert the result of a run with :func:`choice_args` to a ChoiceResult.
 
     Pass the labels given to :func:`choice_args` as `choices`, its return value as `args`, and the
-    runner's result as `result`. `elapsed` is the duration of the run in seconds.
+    runner's result as `result`. `seconds` is the duration of the run.
     """
     check_kind("choices", choices, LabelSet, "a LabelSet")
     check_kind("args", args, FfiStreamingGenerateArgs, "an FfiStreamingGenerateArgs")
     check_kind("result", result, FfiStreamingResult, "an FfiStreamingResult")
-    return choice_of(choices, args.to_request(), result.to_run_result(), elapsed)
+    return choice_of(choices, args.to_request(), result.to_run_result(), seconds)
 
 
 def fill_args(model: Model, prompt: AnyPrompt, skeleton: Any, **settings: Any) -> FillArgs:
@@ -90,7 +90,7 @@ def plan(
     prompt: AnyPrompt,
     actions: Iterable[Action | Mapping[str, Any]],
     *,
-    on_span: Callable[[SpanFill], Any] | None = None,
+    on_span: Callable[[FilledSpan], Any] | None = None,
     wait: bool | float = True,
     **settings: Any,
 ) -> FillResult:

@@ -13,7 +13,7 @@ from ..checks import check_kind
 from ..errors import InvalidArgumentError
 from ..library.binding import CffiBinding
 from ..library.protocol import StreamStep
-from ..session.filling import FillResult, FillRun, SpanFill
+from ..session.filling import FilledSpan, FillResult, FillRun
 from ..session.generation import GenerationRun
 from ..session.lifecycle import Work
 from ..session.request import RunResult
@@ -127,7 +127,7 @@ class FfiStreamingRunner(_Runner):
         """
         return self._drive(self._generating(args), args, with_result=True)
 
-    def fill_stream(self, args: FillArgs) -> AsyncGenerator[SpanFill | FillResult, None]:
+    def fill_stream(self, args: FillArgs) -> AsyncGenerator[FilledSpan | FillResult, None]:
         """Yield each span of a skeleton when it is filled, then the result.
 
         Raises
@@ -201,7 +201,7 @@ class SyncStreamingRunner(_Runner):
         """Yield each step when it is generated. To stop early, close or discard the iterator."""
         return self._drive(self.generation(args))
 
-    def fill_stream(self, args: FillArgs) -> Generator[SpanFill | FillResult, None, None]:
+    def fill_stream(self, args: FillArgs) -> Generator[FilledSpan | FillResult, None, None]:
         """Yield each span of a skeleton when it is filled, then the result."""
         filling = self.filling(args)
         with self._slot(args.generation.slot_id), closing(filling.steps()) as spans:

@@ -35,7 +35,7 @@ from ..errors import (
     ElizaError,
     InvalidArgumentError,
     ModelError,
-    NativeFault,
+    NativeFaultError,
     NotSupportedError,
     TokenTrieError,
     error_from_status,
@@ -648,7 +648,7 @@ class CffiBinding:
                 if leaf(stream.pointer, name, cap, null) >= 0:
                     return TrieLeaf(self._ffi.string(name).decode("utf-8", "replace"), logprob[0])
                 cap *= 8
-            raise NativeFault(f"cannot read the leaf's name: {self._last_error(stream)}")
+            raise NativeFaultError(f"cannot read the leaf's name: {self._last_error(stream)}")
 
     def token_trie_scores(self, stream: CffiStream) -> NDArray[np.float64]:
         """Return the natural logarithm of every leaf's probability, shape ``[n_leaves]``.
@@ -672,7 +672,7 @@ class CffiBinding:
         endings: Sequence[tuple[Tokens, PreparedChoices]],
         *,
         joint: bool,
-        option_mass: bool,
+        allowed_probability: bool,
     ) -> tuple[EndingScores, ...]:
         """Score the choices after each of several endings of the conversation.
 
@@ -684,12 +684,12 @@ class CffiBinding:
             The stream with the conversation.
         endings
             For each ending, its tokens, and the choices that may follow them.
-        joint, option_mass
+        joint, allowed_probability
             Whether to compute these fields of the result. Both need the logits of the whole
             vocabulary.
         """
         check_flag("joint", joint)
-        check_flag("option_mass", option_mass)
+        check_flag("allowed_probability", allowed_probability)
         check_several("endings", endings, ENDINGS)
         endings = tuple(endings)
         structs = self._ffi.new("eliza_ending_t[]", len(endings))
@@ -701,7 +701,7 @@ class CffiBinding:
         sizes = [choices.n for _, choices in endings]
         legal = np.zeros(sum(sizes), dtype=np.float64)
         joints = np.zeros(len(legal) if joint else 0, dtype=np.float64)
-        masses = np.zeros(len(endings) if option_mass else 0, dtype=np.float64)
+        masses = np.zeros(len(endings) if allowed_probability else 0, dtype=np.float64)
 
         def out(array: NDArray[np.float64]) -> Any:
             return self._ffi.from_buffer("double[]", array) if len(array) else self._ffi.NULL
@@ -719,7 +719,7 @@ class CffiBinding:
             EndingScores(
                 of_ending,
                 None if joint_of is None else joint_of[i],
-                float(masses[i]) if option_mass else None,
+                float(masses[i]) if allowed_probability else None,
             )
             for i, of_ending in enumerate(np.split(legal, ends))
         )

@@ -48,7 +48,7 @@ __all__ = [
     "header_ffi",
 ]
 
-LIBRARY_VARIABLE = "ELIZA_INFERENCE_LIBRARY"
+LIBRARY_VARIABLE = "ELIZA_FFI_LIBRARY"
 """The environment variable with the path of the library to load."""
 
 TRUST_VARIABLE = "ELIZA_TRUST_BUNDLE"
@@ -147,7 +147,7 @@ def find_library(
 ) -> Path:
     """Return the path of the library to load.
 
-    The search order is: `path`; the environment variable ``ELIZA_INFERENCE_LIBRARY``; this package;
+    The search order is: `path`; the environment variable ``ELIZA_FFI_LIBRARY``; this package;
     ``build/cpu`` of a source checkout; ``lib/`` of the model bundle, if the bundle is trusted. A
     library can run any code, so load it only from a bundle whose author you trust.
 

@@ -244,14 +244,14 @@ class EndingScores:
     joint : array of float, shape [n_choices], or None
         For each choice, the sum of the log-probabilities of its tokens over the whole vocabulary;
         None unless requested.
-    option_mass : float or None
+    allowed_probability : float or None
         The probability, over the whole vocabulary, that the next token is the first token of some
         choice; None unless requested.
     """
 
     legal: NDArray[np.float64]
     joint: NDArray[np.float64] | None = None
-    option_mass: float | None = None
+    allowed_probability: float | None = None
 
 
 @dataclass(frozen=True, eq=False)

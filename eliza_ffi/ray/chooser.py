@@ -70,7 +70,7 @@ class ChooserActor:
         model_options: Mapping[str, Any] | None = None,
         mode: ChoiceMode | None = None,
         temperature: float = 1.0,
-        tokenization: Tokenization = "own",
+        tokenization: Tokenization = "canonical",
         probabilities: bool = False,
     ) -> None:
         if (labels is None) == (labels_column is None):

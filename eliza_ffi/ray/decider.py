@@ -131,7 +131,7 @@ class DeciderActor:
         self._columns = OutputColumns(
             self._questions,
             probabilities=probabilities,
-            option_mass=settings.get("option_mass", False),
+            allowed_probability=settings.get("allowed_probability", False),
             certified=calibration is not None and calibration.can_certify,
             top=top,
             reasoning=bool(settings.get("think")),
@@ -277,7 +277,7 @@ def _listed(decision: Decision | None) -> list[dict[str, Any]] | None:
                 "probability": parts.get("_probability"),
                 "label": parts.get("_label"),
                 "confidence": parts["_confidence"],
-                "option_mass": parts.get("_option_mass"),
+                "allowed_probability": parts.get("_allowed_probability"),
                 "probabilities": json.dumps(parts["_probabilities"], ensure_ascii=False),
             }
         )
@@ -294,7 +294,7 @@ def _answers_type(pa: Any) -> Any:
                 "probability": number,
                 "label": text,
                 "confidence": number,
-                "option_mass": number,
+                "allowed_probability": number,
                 "probabilities": text,
             }.items()
         )

@@ -42,9 +42,9 @@ __all__ = [
     "with_type",
 ]
 
-Extra: TypeAlias = Literal["option_mass", "prompts", "timings"]
+Extra: TypeAlias = Literal["allowed_probability", "prompts", "timings"]
 
-EXTRAS: tuple[Extra, ...] = ("option_mass", "prompts", "timings")
+EXTRAS: tuple[Extra, ...] = ("allowed_probability", "prompts", "timings")
 """Additional fields of an answer, which a request names in `include`."""
 
 
@@ -245,7 +245,7 @@ Probability: TypeAlias = Annotated[float, Field(ge=0, le=1)]
 
 
 class _AnswerJson(TypedDict):
-    option_mass: NotRequired[Probability]
+    allowed_probability: NotRequired[Probability]
     abstained: NotRequired[bool]
     certified: NotRequired[bool]
     set: NotRequired[list[str | bool]]
@@ -285,7 +285,7 @@ class ScoreJson(_NamedJson):
     probabilities: list[LevelProbability]
 
 
-class LabelsJson(_NamedJson):
+class MultiLabelJson(_NamedJson):
     type: Literal["labels"]
     labels: list[str | bool]
     probabilities: list[OptionProbability]
@@ -309,7 +309,7 @@ class TokenUsage(TypedDict):
 
 
 class Timings(TypedDict):
-    passes: int
+    forward_passes: int
     decision_ms: float
     queue_ms: float
 
@@ -323,7 +323,7 @@ class _Decided(TypedDict):
 
 
 class DecisionsResponse(_Decided):
-    answers: list[Annotated[PredicateJson | ChoiceJson | ScoreJson | LabelsJson, BY_TYPE]]
+    answers: list[Annotated[PredicateJson | ChoiceJson | ScoreJson | MultiLabelJson, BY_TYPE]]
     usage: TokenUsage
 
 
@@ -428,7 +428,7 @@ async def _decide(
         given,
         questions,
         **asked.asking,
-        option_mass="option_mass" in include,
+        allowed_probability="allowed_probability" in include,
         wait=running.deadline.left,
     )
     running.metrics.count_decision(questions, decision)
@@ -441,7 +441,7 @@ async def _decide(
         more["calibrated"] = asked.is_calibrated
     if "timings" in include:
         more["timings"] = {
-            "passes": decision.usage.passes,
+            "forward_passes": decision.usage.forward_passes,
             "decision_ms": round(decision.usage.seconds * 1e3, 3),
             "queue_ms": round(running.waited * 1e3, 3),
         }

@@ -170,7 +170,7 @@ class ScoreQuestion(_Question):
     ] = _NONE
 
 
-class LabelsQuestion(_Question):
+class MultiLabelQuestion(_Question):
     """A question about each of several labels, any of which may fit."""
 
     type: Literal["labels"]
@@ -189,7 +189,7 @@ SystemoneQuestion: TypeAlias = Annotated[
     PredicateQuestion | NoulQuestion | ChoiceQuestion | ScoreQuestion, BY_TYPE
 ]
 AnyQuestion: TypeAlias = Annotated[
-    PredicateQuestion | NoulQuestion | ChoiceQuestion | ScoreQuestion | LabelsQuestion, BY_TYPE
+    PredicateQuestion | NoulQuestion | ChoiceQuestion | ScoreQuestion | MultiLabelQuestion, BY_TYPE
 ]
 
 

@@ -65,7 +65,7 @@ class ToolUse:
     ----------
     messages : list of dict
         The conversation.
-    variables : dict
+    chat_template_kwargs : dict
         Other variables of the chat template.
     choice : str or dict
         ``"auto"``, ``"required"``, or a named tool in OpenAI's form.
@@ -74,7 +74,7 @@ class ToolUse:
     """
 
     messages: list[dict[str, Any]]
-    variables: dict[str, Any]
+    chat_template_kwargs: dict[str, Any]
     tools: list[dict[str, Any]]
     choice: str | dict[str, Any]
     is_parallel: bool
@@ -234,7 +234,7 @@ def _work(session: Session, writing: Writing, with_steps: bool) -> Work[Any]:
             ends_at_limit=True,
             words=limit,
             max_calls=MOST_CALLS if use.is_parallel else 1,
-            variables=use.variables,
+            chat_template_kwargs=use.chat_template_kwargs,
             sampling=writing.sampling,
             method="tools",
             **common,

@@ -14,7 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from ..checks import check_callback, check_flag, check_ordered
 from ..choices.label_set import LabelSet, as_label_set
-from ..errors import GenerationCancelled, InvalidArgumentError
+from ..errors import GenerationCancelledError, InvalidArgumentError
 from .threads import tell
 
 __all__ = [
@@ -257,7 +257,7 @@ class _Running:
         job = start(item)
         with self._lock:
             if self._is_cancelled:
-                raise GenerationCancelled("the batch was cancelled")
+                raise GenerationCancelledError("the batch was cancelled")
             self._jobs.add(job)
         try:
             return job.run()

@@ -17,19 +17,19 @@ from ..errors import (
     ContextFullError,
     ElizaError,
     FillError,
-    GenerationCancelled,
+    GenerationCancelledError,
     InvalidArgumentError,
     NotSupportedError,
 )
 from ..library.binding import CffiBinding
 from ..library.protocol import SpanResult, StreamStats
-from ..structured.fill_result import AnswerWriter, FillResult, SpanFill
+from ..structured.fill_result import AnswerWriter, FilledSpan, FillResult
 from ..structured.placed_span import Filled, PlacedSpan, Script
 from ..structured.sampler_plan import SpanSamplerPlan, SpanSampling
 from .lifecycle import Lifecycle
 from .request import GenerationRequest
 
-__all__ = ["ON_LIMIT", "FillRequest", "FillResult", "FillRun", "Fillable", "SpanFill"]
+__all__ = ["ON_LIMIT", "FillRequest", "FillResult", "FillRun", "Fillable", "FilledSpan"]
 
 
 ON_LIMIT = ("error", "close")
@@ -146,7 +146,7 @@ class FillRun:
         """Cancel the run; a running native call returns soon."""
         self._lifecycle.cancel()
 
-    def steps(self) -> Generator[SpanFill, None, None]:
+    def steps(self) -> Generator[FilledSpan, None, None]:
         """Fill the skeleton; each step fills one span.
 
         Raises
@@ -154,7 +154,7 @@ class FillRun:
         FillError
             If the library fails on a span, or `max_tokens` is reached. Its attribute `partial` has
             the partial answer.
-        GenerationCancelled
+        GenerationCancelledError
             If the run was cancelled.
         ElizaError
             If the stream cannot be opened, or the prompt cannot be prefilled.
@@ -192,7 +192,7 @@ class FillRun:
             tokens=answer.tokens,
             complete=self._complete,
             forward_passes=-1 if stats is None else stats.passes_after_prompt,
-            elapsed=self._elapsed,
+            seconds=self._elapsed,
             stats=stats,
         )
 
@@ -206,7 +206,7 @@ class FillRun:
         try:
             filled = self._fill(stream, placed)
             self._check_length(stream, begin)
-        except (FillError, GenerationCancelled):
+        except (FillError, GenerationCancelledError):
             raise
         except ElizaError as error:
             with suppress(ElizaError):  # report the first error

@@ -22,9 +22,9 @@ from ..choices.rank_result import RankResult
 from ..errors import InvalidAnswerError, InvalidArgumentError, NotSupportedError
 from ..library.binding import EotScore
 from ..library.protocol import StreamConfig, StreamStep, Tokens
-from ..structured.fill_result import FillResult, SpanFill
+from ..structured.fill_result import FilledSpan, FillResult
 from ..structured.shape import is_shape
-from ..structured.shaped_result import FieldFill, ShapedResult
+from ..structured.shaped_result import PartialField, StructuredResult
 from .filling import FillRequest, FillRun
 from .generation import GenerationRun
 from .lifecycle import Current, Lifecycle, Work
@@ -67,7 +67,7 @@ __all__ = ["STEPS", "Jobs"]
 
 R = TypeVar("R")
 
-STEPS = (str, SpanFill, FieldFill)
+STEPS = (str, FilledSpan, PartialField)
 """The types of the steps that come before the result of a request."""
 
 
@@ -204,7 +204,7 @@ class Jobs:
         with_steps: bool,
         think: int = 0,
         **settings: Any,
-    ) -> Work[SpanFill | FieldFill | FillResult]:
+    ) -> Work[FilledSpan | PartialField | FillResult]:
         """Return a request that generates a structured answer, as :meth:`~eliza_ffi.Model.fill`.
 
         `with_steps` says whether to yield the spans or fields before the result.
@@ -216,21 +216,21 @@ class Jobs:
         request = fill_request(self.session, prompt, shape, method=method, **settings)
         is_json_form = isinstance(shape, Mapping)
 
-        def take(step: SpanFill | FillResult) -> Iterator[SpanFill | FillResult]:
+        def take(step: FilledSpan | FillResult) -> Iterator[FilledSpan | FillResult]:
             if isinstance(step, FillResult):
-                yield ShapedResult.of(step) if is_json_form else step
+                yield StructuredResult.of(step) if is_json_form else step
             elif with_steps:
                 yield step
 
-        def work(request: FillRequest) -> Work[SpanFill | FieldFill | FillResult]:
+        def work(request: FillRequest) -> Work[FilledSpan | PartialField | FillResult]:
             return self._work(request, lambda: take)
 
         return thinking_work(self.session, request, think, work)
 
     def _shape(
         self, request: ShapeRequest, with_steps: bool
-    ) -> Work[SpanFill | FieldFill | FillResult]:
-        def steps(current: Current) -> Generator[FieldFill | ShapedResult[Any], None, None]:
+    ) -> Work[FilledSpan | PartialField | FillResult]:
+        def steps(current: Current) -> Generator[PartialField | StructuredResult[Any], None, None]:
             latest = request
             while True:
                 try:
@@ -359,9 +359,9 @@ class Jobs:
     def save(
         self, path: str | os.PathLike[str], prompt: AnyPrompt, cache: CacheOptions | None
     ) -> Work[int]:
-        """Return a request that saves a prompt; parameters as :meth:`~eliza_ffi.Model.save`."""
+        """Return a request that saves a prompt; see :meth:`~eliza_ffi.Model.save_prompt_cache`."""
         session = self.session
-        request = generate_request(session, prompt, method="save", cache=cache)
+        request = generate_request(session, prompt, method="save_prompt_cache", cache=cache)
 
         def steps(life: Lifecycle) -> Generator[int, None, None]:
             with life.prefilled(request.config(), request.prompt_tokens) as stream:
@@ -373,7 +373,7 @@ class Jobs:
         return Work(make, steps, slot_id=generation_in(request).slot_id)
 
     def restore(self, path: str | os.PathLike[str], cache: CacheOptions | None) -> Work[int]:
-        """Return a request that loads a saved prompt, as :meth:`~eliza_ffi.Model.restore`."""
+        """Return a request that loads a prompt; see :meth:`~eliza_ffi.Model.load_prompt_cache`."""
         session = self.session
         options = checked_cache(cache) or CacheOptions()
         config = StreamConfig(

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, Generic, Protocol, TypeVar
 
 from ..checks import short_repr
-from ..errors import ContextFullError, GenerationCancelled, TokenTrieError
+from ..errors import ContextFullError, GenerationCancelledError, TokenTrieError
 from ..library.binding import CffiBinding
 from ..library.protocol import PreparedChoices, StreamConfig, Tokens
 
@@ -220,9 +220,9 @@ class Lifecycle:
                 self._binding.cancel(self._stream)
 
     def check(self) -> None:
-        """Raise GenerationCancelled if the stream was cancelled."""
+        """Raise GenerationCancelledError if the stream was cancelled."""
         if self._is_cancelled:
-            raise GenerationCancelled(f"the {self._what} was cancelled")
+            raise GenerationCancelledError(f"the {self._what} was cancelled")
 
     def end(self) -> None:
         """Make `cancel` ineffective: the remaining calls are short and must not be interrupted."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ..errors import InvalidArgumentError
 from ..library.binding import CffiBinding
 from ..library.protocol import StreamStep
-from ..structured.fill_result import SpanFill
+from ..structured.fill_result import FilledSpan
 from ..structured.guidance import GuidanceMasks
 from ..structured.masks import Masks, MaskSource
 from ..structured.schema_plan import PlanReader
@@ -73,7 +73,7 @@ class MaskedSteps:
         Whether the text is complete, so that no token may follow.
     is_cut : bool
         Whether `max_tokens` ended the text.
-    choices : dict of str to SpanFill
+    choices : dict of str to FilledSpan
         The choices so far, by their path in the plan.
     """
 
@@ -108,7 +108,7 @@ class MaskedSteps:
         self._n_tokens = 0
         self.has_ended = False
         self.is_cut = False
-        self.choices: dict[str, SpanFill] = {}
+        self.choices: dict[str, FilledSpan] = {}
 
     def steps(self, stream: Any) -> Iterator[StreamStep]:
         """Yield the steps. The last one is `done`."""
@@ -168,7 +168,7 @@ class MaskedSteps:
         tokens = result.answer_tokens[self._n_tokens + len(earlier) :]
         self._unread += tokens
         self._follows_label = True
-        self.choices[choice.path] = SpanFill(
+        self.choices[choice.path] = FilledSpan(
             index=len(self.choices),
             key=choice.path or None,
             kind="enum" if choice.is_value else "literal",

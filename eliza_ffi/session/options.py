@@ -35,7 +35,7 @@ AnyPrompt: TypeAlias = "str | Prompt | Tokens | Messages"
 """A string, a `Prompt`, token ids, or the messages of a conversation."""
 
 ChoiceMode = Literal["greedy", "sample", "best"]
-Tokenization = Literal["own", "any"]
+Tokenization = Literal["canonical", "any"]
 OnLimit = Literal["error", "close"]
 
 Strings: TypeAlias = "Sequence[str] | Iterator[str]"

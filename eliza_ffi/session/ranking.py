@@ -70,12 +70,12 @@ def rank_request(
     separator: str | None = None,
     level: int | None = None,
     max_passes: int | None = None,
-    tokenization: str = "own",
+    tokenization: str = "canonical",
     cache: CacheOptions | None = None,
 ) -> RankRequest:
     """Return the request of :meth:`Model.rank <eliza_ffi.model.Model.rank>`."""
     check_whole("k", k, 1)
-    check_one_of("tokenization", tokenization, ("own", "any"))
+    check_one_of("tokenization", tokenization, ("canonical", "any"))
     if max_passes is not None:
         check_whole("max_passes", max_passes, 0)
     if level is not None and separator is None:
@@ -146,7 +146,7 @@ class RankRun:
             logprob=float(found.logprobs[0]),
             tokens=(),
             forward_passes=found.forward_passes,
-            elapsed=time.perf_counter() - begin,
+            seconds=time.perf_counter() - begin,
             stats=stats,
             proven=found.proven,
         )
@@ -234,7 +234,7 @@ class RankRun:
             probabilities=tuple(np.exp(found.logprobs).tolist()),
             rest=found.rest,
             proven=found.proven,
-            passes=found.forward_passes,
-            elapsed=time.perf_counter() - begin,
+            forward_passes=found.forward_passes,
+            seconds=time.perf_counter() - begin,
             levels=levels,
         )

@@ -14,7 +14,7 @@ from ..library.protocol import StreamStep
 from ..structured.growing import Growing
 from ..structured.json_reader import JsonReader, copied
 from ..structured.shape import Shape
-from ..structured.shaped_result import FieldFill, ShapedResult
+from ..structured.shaped_result import PartialField, StructuredResult
 from .request import RunResult
 
 __all__ = ["Reading"]
@@ -41,7 +41,7 @@ class Reading(Generic[T]):
         self._growing = Growing(shape.json_of)
         self._n_read = 0
 
-    def take(self, step: StreamStep | RunResult) -> Iterator[FieldFill | ShapedResult[T]]:
+    def take(self, step: StreamStep | RunResult) -> Iterator[PartialField | StructuredResult[T]]:
         """Yield the fields that a step completes; for the last step, yield the result, too.
 
         Raises
@@ -58,25 +58,25 @@ class Reading(Generic[T]):
             yield from self._read(result.text[self._n_read :], is_last=True)
             yield self._shaped(result)
 
-    def _read(self, text: str, is_last: bool = False) -> Iterator[FieldFill]:
+    def _read(self, text: str, is_last: bool = False) -> Iterator[PartialField]:
         self._n_read += len(text)
         reader = self._json
         if reader is None:
             return
         for path, value in chain(reader.push(text), reader.finish() if is_last else ()):
             if path:  # an empty path is the whole answer
-                yield FieldFill(path, copied(value), self._growing.add(path, value))
+                yield PartialField(path, copied(value), self._growing.add(path, value))
 
-    def _filled(self, result: RunResult) -> ShapedResult[Any]:
+    def _filled(self, result: RunResult) -> StructuredResult[Any]:
         stats = result.stats
-        filled: ShapedResult[Any] = ShapedResult(
+        filled: StructuredResult[Any] = StructuredResult(
             text=result.text,
             value=None,
             spans=tuple(each for each in result.choices.values() if each.kind == "enum"),
             tokens=result.tokens,
             complete=result.finish_reason == "end",
             forward_passes=-1 if stats is None else stats.passes_after_prompt,
-            elapsed=time.perf_counter() - self._begin,
+            seconds=time.perf_counter() - self._begin,
             stats=stats,
             choices=result.choices,
         )
@@ -98,7 +98,7 @@ class Reading(Generic[T]):
             raise FillError(text, filled)
         return filled
 
-    def _shaped(self, result: ShapedResult[Any]) -> ShapedResult[T]:
+    def _shaped(self, result: StructuredResult[Any]) -> StructuredResult[T]:
         try:
             value = self._shape.value(result.text)
         except ValueError as error:

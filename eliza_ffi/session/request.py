@@ -36,7 +36,7 @@ from ..library.protocol import (
     TrieLeaf,
 )
 from ..sampling.params import Sampling
-from ..structured.fill_result import SpanFill
+from ..structured.fill_result import FilledSpan
 from ..structured.masks import Masks
 
 __all__ = [
@@ -303,4 +303,4 @@ class RunResult:
     leaf_logprobs: NDArray[np.float64] | None = None
     logprobs: NDArray[np.void] | None = None
     reasoning: str | None = None
-    choices: Mapping[str, SpanFill] = field(default_factory=dict)
+    choices: Mapping[str, FilledSpan] = field(default_factory=dict)

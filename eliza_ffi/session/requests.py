@@ -36,7 +36,7 @@ from ..choices.token_tree import TokenTreePayload
 from ..errors import (
     ContextFullError,
     InvalidArgumentError,
-    NativeFault,
+    NativeFaultError,
     NotSupportedError,
 )
 from ..library.abi import PREFIX
@@ -388,7 +388,7 @@ def choice_request(
     mode: str | None = None,
     temperature: float = 1.0,
     probabilities: bool = False,
-    tokenization: str = "own",
+    tokenization: str = "canonical",
     heal_prompt: bool = False,
     method: str = "choose",
     **more: Any,
@@ -396,7 +396,7 @@ def choice_request(
     """Return the request of :meth:`Model.choose <eliza_ffi.model.Model.choose>`."""
     if mode is not None:
         check_one_of("mode", mode, MODES)
-    check_one_of("tokenization", tokenization, ("own", "any"))
+    check_one_of("tokenization", tokenization, ("canonical", "any"))
     check_flag("probabilities", probabilities)
     check_flag("heal_prompt", heal_prompt)
     trie_modes = session.binding.trie_modes()
@@ -650,7 +650,7 @@ def token_logprob(
         text = session.detokenize([*anchor, token], True)
         text = text[len(session.detokenize(anchor, True)) :]
         return TokenLogprob(token, text, logprob, top, text.encode("utf-8", "surrogatepass"))
-    vocabulary = session.token_texts()
+    vocabulary = session.vocabulary()
     spelled = vocabulary.texts[token]
     added = b"" if token in vocabulary.controls else spelled
     return TokenLogprob(token, spelled.decode("utf-8", "replace"), logprob, top, added)
@@ -660,9 +660,9 @@ def choice_of(
     labels: LabelSet[Any],
     args: GenerationRequest,
     result: RunResult,
-    elapsed: float,
+    seconds: float,
 ) -> ChoiceResult[Any]:
-    """Return the result of a run of a :func:`choice_request`, which took `elapsed` seconds.
+    """Return the result of a run of a :func:`choice_request`, which took `seconds` seconds.
 
     Raises
     ------
@@ -670,7 +670,7 @@ def choice_of(
         If the context was full before the label ended.
     InvalidArgumentError
         If the request has no labels, or `max_tokens` ended the generation inside a label.
-    NativeFault
+    NativeFaultError
         If the generated text is not one of the labels.
     """
     if not args.has_choices:
@@ -690,7 +690,7 @@ def choice_of(
         )
     index = _chosen(labels, args, result)
     if index is None:
-        raise NativeFault(
+        raise NativeFaultError(
             f"the generated text must be one of the {len(labels.texts)} labels, got "
             f"{short_repr(result.text)} (finish reason {result.finish_reason})"
         )
@@ -704,7 +704,7 @@ def choice_of(
         logprob=logprob,
         tokens=result.tokens,
         forward_passes=-1 if stats is None else stats.passes_after_prompt,
-        elapsed=elapsed,
+        seconds=seconds,
         probabilities=probabilities,
         stats=stats,
         proven=_is_proven(args.choice_mode, index, logprob, probabilities),

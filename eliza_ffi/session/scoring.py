@@ -105,14 +105,14 @@ class ScoreArgs:
     ----------
     prompts : sequence of ScoredPrompt
         They are scored one after the other.
-    joint, option_mass : bool
+    joint, allowed_probability : bool
         Whether to compute these scores, too; see
         :class:`~eliza_ffi.library.protocol.EndingScores`.
     """
 
     prompts: Sequence[ScoredPrompt]
     joint: bool = False
-    option_mass: bool = False
+    allowed_probability: bool = False
 
     @property
     def endings(self) -> list[Ending]:
@@ -169,7 +169,7 @@ class ScoreRun:
         self._binding = binding
         is_prepared = all(isinstance(each.choices, PreparedChoices) for each in args.endings)
         self._together = binding.supports("score_endings") and is_prepared
-        if not self._together and (args.joint or args.option_mass):
+        if not self._together and (args.joint or args.allowed_probability):
             raise NotSupportedError(
                 "this library cannot compute probabilities over the whole vocabulary: it has no "
                 "llm_stream_score_endings"
@@ -247,7 +247,7 @@ class ScoreRun:
                     stream,
                     scored,
                     joint=args.joint,
-                    option_mass=args.option_mass,
+                    allowed_probability=args.allowed_probability,
                 )
                 n_tokens = sum(len(tokens) + choices.longest for tokens, choices in scored)
                 scores += self._lifecycle.run(score, n_tokens)

@@ -332,7 +332,7 @@ class Session:
             self._call_formats[key] = find_call_format(self.chat().template, **variables)
         return self._call_formats[key]
 
-    def token_texts(self) -> TokenTexts:
+    def vocabulary(self) -> TokenTexts:
         """Return the text of every token; the vocabulary is read only once."""
         _ = self.ctx  # raises if the model is closed or belongs to the parent process
         return self._vocabulary()

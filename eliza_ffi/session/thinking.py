@@ -113,7 +113,7 @@ def written_reasoning(session: Session, prompt: Tokens) -> WrittenReasoning | No
     if format is None:
         return None
     last = session.detokenize(prompt[-LONGEST_MARKS:], unparse_special=True)
-    vocabulary = session.token_texts()
+    vocabulary = session.vocabulary()
     marks = vocabulary.controls.intersection(
         session.tokenize(format.start + format.end, False, True)
     )

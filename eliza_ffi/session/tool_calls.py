@@ -104,7 +104,7 @@ class ToolSettings(TypedDict, total=False):
 
 
 SETTINGS = frozenset(ToolSettings.__annotations__)
-OWN = frozenset(("max_tokens", "tool_choice", "variables"))
+OWN = frozenset(("max_tokens", "tool_choice", "chat_template_kwargs"))
 
 RENDERED_WITH = ("add_generation_prompt", "messages", "tools")
 """Variables of the chat template that every request sets itself."""
@@ -326,7 +326,7 @@ def tool_request(
     tool_choice: str | Mapping[str, Any] = "auto",
     *,
     max_calls: int = 1,
-    variables: Mapping[str, Any] | None = None,
+    chat_template_kwargs: Mapping[str, Any] | None = None,
     max_tokens: int = MOST_TOKENS,
     method: str = "call_tool",
     words: Any = None,
@@ -340,20 +340,20 @@ def tool_request(
     check_keywords(method, more, SETTINGS, OWN)
     check_whole("max_calls", max_calls, 1)
     check_whole("max_tokens", max_tokens, 0)
-    if variables is not None:
-        check_kind("variables", variables, Mapping, "a mapping or None")
-    for name in variables or ():
-        check_text("a name in variables", name)
+    if chat_template_kwargs is not None:
+        check_kind("chat_template_kwargs", chat_template_kwargs, Mapping, "a mapping or None")
+    for name in chat_template_kwargs or ():
+        check_text("a name in chat_template_kwargs", name)
         if name in RENDERED_WITH:
             raise InvalidArgumentError(
-                f"variables must not contain {name!r}, which {method} sets itself"
+                f"chat_template_kwargs must not contain {name!r}, which {method} sets itself"
             )
     with naming("tools"):
         listed = tuple(read_tools(tools))
     with naming("tool_choice"):
         offered, may_answer = _offered(tool_choice, listed)
     talk = _with_mappings(messages)
-    extra = dict(variables or {})
+    extra = dict(chat_template_kwargs or {})
     with naming("messages"):
         format = session.call_format(extra)
         prompt, definitions = tool_messages(format, talk, listed)
@@ -372,7 +372,7 @@ def tool_request(
         max_calls=max_calls if format.parallel else 1,
         earlier_calls=earlier if format.index_continues else 0,
         args=args,
-        vocabulary=session.token_texts(),
+        vocabulary=session.vocabulary(),
         words=shaped,
     )
     for tool in listed:  # reject unsupported schemas before anything runs
@@ -384,7 +384,7 @@ def tool_request(
 
 
 def conversation_tokens(
-    session: Session, messages: Messages, variables: Mapping[str, Any], **ending: bool
+    session: Session, messages: Messages, chat_template_kwargs: Mapping[str, Any], **ending: bool
 ) -> list[int]:
     """Return the prompt of a conversation that may contain tool calls, without offering tools.
 
@@ -394,8 +394,8 @@ def conversation_tokens(
     talk = _with_mappings(messages)
     with naming("messages"):
         if any(message.get("tool_calls") or message.get("role") == "tool" for message in talk):
-            talk = list(messages_with_calls(session.call_format(variables), talk))
-        return session.chat().tokens(talk, **variables, **ending)
+            talk = list(messages_with_calls(session.call_format(chat_template_kwargs), talk))
+        return session.chat().tokens(talk, **chat_template_kwargs, **ending)
 
 
 @naming("messages")
@@ -424,18 +424,18 @@ def _prompt(
     session: Session,
     messages: Messages,
     tools: list[dict[str, Any]] | None,
-    variables: Mapping[str, Any],
+    chat_template_kwargs: Mapping[str, Any],
 ) -> list[int]:
     """Return the tokens of a conversation with tools."""
     try:
-        return session.chat().tokens(messages, tools=tools, **variables)
+        return session.chat().tokens(messages, tools=tools, **chat_template_kwargs)
     except ChatTemplateError:
         if tools is None:
             raise
         described = [_described(tool) for tool in tools]
         if described == tools:
             raise
-        return session.chat().tokens(messages, tools=described, **variables)
+        return session.chat().tokens(messages, tools=described, **chat_template_kwargs)
 
 
 def _described(tool: Mapping[str, Any]) -> dict[str, Any]:

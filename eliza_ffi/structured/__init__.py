@@ -6,13 +6,13 @@ its token masks (:mod:`guidance`, :mod:`masks`), and :mod:`validation` checks th
 
 from __future__ import annotations
 
-from .fill_result import AnswerWriter, FillResult, SpanFill
+from .fill_result import AnswerWriter, FilledSpan, FillResult
 from .guidance import Guidance, GuidanceMasks, GuidanceSource
 from .json_reader import JsonReader
 from .masks import Masks, MaskSource
 from .sampler_plan import SpanOverride, SpanSamplerPlan, SpanSampling
 from .shape import Gbnf, Lark, Regex, Shape, is_shape, shape_of
-from .shaped_result import FieldFill, ShapedResult
+from .shaped_result import PartialField, StructuredResult
 from .skeleton import Skeleton
 from .spans import KINDS, Scalar, SkeletonSpan
 from .token_texts import TokenSpeller, TokenTexts
@@ -20,8 +20,8 @@ from .token_texts import TokenSpeller, TokenTexts
 __all__ = [
     "KINDS",
     "AnswerWriter",
-    "FieldFill",
     "FillResult",
+    "FilledSpan",
     "Gbnf",
     "Guidance",
     "GuidanceMasks",
@@ -30,16 +30,16 @@ __all__ = [
     "Lark",
     "MaskSource",
     "Masks",
+    "PartialField",
     "Regex",
     "Scalar",
     "Shape",
-    "ShapedResult",
     "Skeleton",
     "SkeletonSpan",
-    "SpanFill",
     "SpanOverride",
     "SpanSamplerPlan",
     "SpanSampling",
+    "StructuredResult",
     "TokenSpeller",
     "TokenTexts",
     "is_shape",

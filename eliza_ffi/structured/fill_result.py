@@ -9,15 +9,15 @@ from itertools import accumulate
 from typing import Any
 
 from ..checks import short_repr
-from ..errors import InvalidArgumentError, NativeFault
+from ..errors import InvalidArgumentError, NativeFaultError
 from ..library.protocol import SpanResult, StreamStats
 from .placed_span import PlacedSpan
 
-__all__ = ["AnswerWriter", "FillResult", "SpanFill"]
+__all__ = ["AnswerWriter", "FillResult", "FilledSpan"]
 
 
 @dataclass(frozen=True)
-class SpanFill:
+class FilledSpan:
     """A filled span.
 
     Attributes
@@ -63,7 +63,7 @@ class SpanFill:
     def __repr__(self) -> str:
         name = self.index if self.key is None else self.key
         end = ", truncated" if self.truncated else ""
-        return f"SpanFill({name!r}, {self.kind}, {short_repr(self.value)}{end})"
+        return f"FilledSpan({name!r}, {self.kind}, {short_repr(self.value)}{end})"
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class FillResult:
         The whole answer.
     value : Any
         The value of the answer as JSON. None if the answer is not JSON or not complete.
-    spans : tuple of SpanFill
+    spans : tuple of FilledSpan
         The filled spans in the order in which they were written, without literals.
     tokens : tuple of int
         The tokens of the whole answer.
@@ -84,7 +84,7 @@ class FillResult:
         False in the `partial` result of an error.
     forward_passes : int
         Forward passes after the prompt; -1 if the library does not count them.
-    elapsed : float
+    seconds : float
         Seconds from the tokenized prompt to the finished answer, prefill included.
     stats : StreamStats or None
     reasoning : str or None
@@ -93,11 +93,11 @@ class FillResult:
 
     text: str
     value: Any
-    spans: tuple[SpanFill, ...]
+    spans: tuple[FilledSpan, ...]
     tokens: tuple[int, ...]
     complete: bool
     forward_passes: int
-    elapsed: float
+    seconds: float
     stats: StreamStats | None
     reasoning: str | None = None
 
@@ -135,7 +135,7 @@ class AnswerWriter:
         self.tokens: tuple[int, ...] = ()
         self._token_bytes: tuple[int, ...] = ()
         self._first_token_at = 0
-        self._filled: list[tuple[SpanFill, int]] = []
+        self._filled: list[tuple[FilledSpan, int]] = []
         self._end_of_last = 0
 
     def write(self, fixed: str) -> None:
@@ -170,7 +170,7 @@ class AnswerWriter:
 
         Raises
         ------
-        NativeFault
+        NativeFaultError
             If the span does not allow this text.
         """
         data = text.encode("utf-8", "surrogatepass")
@@ -179,10 +179,10 @@ class AnswerWriter:
                 raise InvalidArgumentError("the span does not allow this text")
             value = placed.value(text)
         except InvalidArgumentError as error:
-            raise NativeFault(
+            raise NativeFaultError(
                 f"the library wrote {text!r:.200} for a span of kind {placed.span.kind}: {error}"
             ) from None
-        filled = SpanFill(
+        filled = FilledSpan(
             index=placed.index,
             key=placed.span.key,
             kind=placed.span.kind,
@@ -202,12 +202,12 @@ class AnswerWriter:
         """Whether the last value is truncated."""
         return bool(self._filled) and self._filled[-1][0].truncated
 
-    def spans(self) -> tuple[SpanFill, ...]:
+    def spans(self) -> tuple[FilledSpan, ...]:
         """Return the spans filled so far."""
         starts = self._token_starts()
         return tuple(self._with_tokens(filled, start, starts) for filled, start in self._filled)
 
-    def last_span(self) -> SpanFill:
+    def last_span(self) -> FilledSpan:
         """Return the most recently filled span."""
         filled, start = self._filled[-1]
         return self._with_tokens(filled, start, self._token_starts())
@@ -216,7 +216,7 @@ class AnswerWriter:
         """Return the byte offset at which each token begins, and the end of the last token."""
         return list(accumulate(self._token_bytes, initial=self._first_token_at))
 
-    def _with_tokens(self, filled: SpanFill, start: int, token_starts: list[int]) -> SpanFill:
+    def _with_tokens(self, filled: FilledSpan, start: int, token_starts: list[int]) -> FilledSpan:
         end = start + len(filled.text.encode())
         inside = slice(bisect_left(token_starts, start), bisect_left(token_starts, end))
         return replace(filled, tokens=self.tokens[inside])

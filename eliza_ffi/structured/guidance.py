@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..checks import check_callable, check_each, check_kind, check_several, check_whole
-from ..errors import ElizaError, InvalidArgumentError, NativeFault, NotSupportedError
+from ..errors import ElizaError, InvalidArgumentError, NativeFaultError, NotSupportedError
 from .limits import checked_schema, checked_text
 from .number_limit import MOST_DIGITS, NumberLimit, NumberTokens
 from .schema import grammar_of_text, without_large_multiples
@@ -101,7 +101,7 @@ class GuidanceSource:
             raise
         if not is_expected:
             self._check()
-            raise NativeFault(f"llguidance rejected token {token}")
+            raise NativeFaultError(f"llguidance rejected token {token}")
         if self._numbers is not None:
             self._numbers.push(self._vocabulary.texts[token])
 
@@ -113,7 +113,7 @@ class GuidanceSource:
         is_rejected = "doesn't satisfy the grammar" in said  # about a token
         if not is_rejected and any(reason in state for reason in TOO_COMPLEX):
             raise InvalidArgumentError(f"the shape of the answer is too complex: {said}")
-        raise NativeFault(f"llguidance failed: {said}")
+        raise NativeFaultError(f"llguidance failed: {said}")
 
     def ending(self) -> list[int] | None:
         """Append a short ending to the text, and return its tokens; None if none was found.
@@ -373,7 +373,7 @@ def _check_begins(kind: str, masks: GuidanceMasks) -> None:
         source = masks.start()
         source.mask()
         source.forced()
-    except NativeFault as error:
+    except NativeFaultError as error:
         raise InvalidArgumentError(f"no text can match the {kind}: {error}") from None
 
 

@@ -8,16 +8,16 @@ from typing import Any, Generic, TypeVar
 
 from .._lazy import lazy_property
 from ..checks import short_repr
-from .fill_result import FillResult, SpanFill
+from .fill_result import FilledSpan, FillResult
 from .json_reader import Path
 
-__all__ = ["FieldFill", "ShapedResult"]
+__all__ = ["PartialField", "StructuredResult"]
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class FieldFill:
+class PartialField:
     """A finished field of an object, or a finished item of an array.
 
     Attributes
@@ -44,14 +44,14 @@ class FieldFill:
         return self.read_partial()
 
     def __repr__(self) -> str:
-        return f"FieldFill({self.path!r}, {short_repr(self.value)})"
+        return f"PartialField({self.path!r}, {short_repr(self.value)})"
 
     def __getstate__(self) -> dict[str, Any]:
         return {"path": self.path, "value": self.value, "partial": self.partial}
 
 
 @dataclass(frozen=True)
-class ShapedResult(FillResult, Generic[T]):
+class StructuredResult(FillResult, Generic[T]):
     """The complete answer for a shape.
 
     Attributes
@@ -64,7 +64,7 @@ class ShapedResult(FillResult, Generic[T]):
         JSON pointer. The value was validated afterwards, so it is valid against them too.
     is_closed : bool
         Whether the answer reached `max_tokens` and was completed with a short ending.
-    choices : mapping of str to SpanFill
+    choices : mapping of str to FilledSpan
         The values that were chosen as a whole (enums, constants and booleans), each by the keys and
         indices that lead to it, such as ``"pets.0.kind"``. Also the decisions about the structure,
         with a ``?`` after the path: for ``"note?"`` the name of the field that came where ``note``
@@ -75,15 +75,15 @@ class ShapedResult(FillResult, Generic[T]):
     value: T
     relaxed: tuple[str, ...] = ()
     is_closed: bool = False
-    choices: Mapping[str, SpanFill] = field(default_factory=dict, compare=False)
+    choices: Mapping[str, FilledSpan] = field(default_factory=dict, compare=False)
 
     @classmethod
     def of(
         cls, result: FillResult, relaxed: tuple[str, ...] = (), is_closed: bool = False
-    ) -> ShapedResult[Any]:
+    ) -> StructuredResult[Any]:
         """Convert a plain fill result to the result of a shape."""
         copied = {field.name: getattr(result, field.name) for field in fields(result)}
-        return ShapedResult(**copied, relaxed=relaxed, is_closed=is_closed)
+        return StructuredResult(**copied, relaxed=relaxed, is_closed=is_closed)
 
     @property
     def truncated(self) -> bool:

@@ -12,12 +12,12 @@ from ..decisions.answers import (
     Answer,
     ChoiceAnswer,
     Decision,
-    LabelsAnswer,
+    MultiLabelAnswer,
     PredicateAnswer,
     ScoreAnswer,
     name_of,
 )
-from ..decisions.questions import Choice, Labels, Predicate, Question, Score, Value, value_text
+from ..decisions.questions import Choice, MultiLabel, Predicate, Question, Score, Value, value_text
 from ..errors import InvalidArgumentError
 from .rows import TableRow, json_value
 
@@ -36,7 +36,7 @@ class OutputColumns:
       choice or of the most probable level; not for labels
     - ``NAME_label``: the most probable level of a score
     - ``NAME_confidence``
-    - ``NAME_option_mass``: if `option_mass` is True; not for labels
+    - ``NAME_allowed_probability``: if `allowed_probability` is True; not for labels
     - ``NAME_certified``: if `certified` is True; whether the answer is certified
     - ``NAME_set``: if `certified` is True; the options that may be right, as JSON; not for labels
     - ``NAME_probabilities``: if `probabilities` is True; maps each option to its probability
@@ -77,7 +77,7 @@ class OutputColumns:
         kept: Sequence[str] = (),
         *,
         probabilities: bool = True,
-        option_mass: bool = False,
+        allowed_probability: bool = False,
         certified: bool = False,
         top: int | None = None,
         reasoning: bool = False,
@@ -89,16 +89,16 @@ class OutputColumns:
         added = [(ROW, "int")]
         for name, question in self.questions.items():
             added.append((name, _answer_type(question)))
-            if not isinstance(question, Labels):
+            if not isinstance(question, MultiLabel):
                 added.append((f"{name}_probability", "float"))
             if isinstance(question, Score):
                 added.append((f"{name}_label", "text"))
             added.append((f"{name}_confidence", "float"))
-            if option_mass and not isinstance(question, Labels):
-                added.append((f"{name}_option_mass", "float"))
+            if allowed_probability and not isinstance(question, MultiLabel):
+                added.append((f"{name}_allowed_probability", "float"))
             if certified:
                 added.append((f"{name}_certified", "bool"))
-            if certified and not isinstance(question, Labels):
+            if certified and not isinstance(question, MultiLabel):
                 added.append((f"{name}_set", "text"))
             if probabilities:
                 added.append((f"{name}_probabilities", "text"))
@@ -192,7 +192,7 @@ class AnswerCounts:
             # If the model abstained, the answer is empty, but the label column contains a level.
             if answer is None or answer == []:
                 self.unanswered[name] += 1
-            elif isinstance(question, Labels):
+            elif isinstance(question, MultiLabel):
                 self.answers[name].update(map(cell_text, answer))
             elif isinstance(question, Score):
                 self.answers[name][cells[f"{name}_label"]] += 1
@@ -227,14 +227,14 @@ def answer_parts(answer: Answer) -> dict[str, Any]:
 
     The suffix of the answer itself is ``""``. Labels have fewer columns than other answers.
     """
-    if isinstance(answer, LabelsAnswer):
+    if isinstance(answer, MultiLabelAnswer):
         parts: dict[str, Any] = {"": list(answer.value), "_confidence": answer.confidence}
     else:
         parts = {
             "": answer.value,
             "_probability": answer.probability,
             "_confidence": answer.confidence,
-            "_option_mass": answer.option_mass,
+            "_allowed_probability": answer.allowed_probability,
             "_set": None if answer.set is None else list(answer.set),
         }
         if isinstance(answer, ScoreAnswer):

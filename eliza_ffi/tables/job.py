@@ -126,7 +126,7 @@ class TableJob:
         Everything that affects the answers, except the table and the questions, as JSON: a
         fingerprint of the model, and the settings for prompts and scoring. A job resumes only with
         the same settings.
-    option_mass, certified, top, reasoning, min_confidence
+    allowed_probability, certified, top, reasoning, min_confidence
         See :class:`OutputColumns`.
 
     Raises
@@ -145,7 +145,7 @@ class TableJob:
         *,
         keep: Sequence[str] | None = None,
         settings: Mapping[str, Any],
-        option_mass: bool = False,
+        allowed_probability: bool = False,
         certified: bool = False,
         top: int | None = None,
         reasoning: bool = False,
@@ -167,7 +167,7 @@ class TableJob:
             questions,
             kept,
             probabilities=self._format == "jsonl",
-            option_mass=option_mass,
+            allowed_probability=allowed_probability,
             certified=certified,
             top=top,
             reasoning=reasoning,

@@ -114,7 +114,7 @@ def label_columns(
     for name in names:
         if name not in named and name not in columns:
             raise InvalidArgumentError(
-                f"{table.path} has no column {name!r} with right answers: give --label "
+                f"{table.path} has no column {name!r} with right answers: give --target "
                 f"{name}=COLUMN, or give the question the name of its column (--name)"
             )
     return {name: named.get(name, name) for name in names}

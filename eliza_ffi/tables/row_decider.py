@@ -78,7 +78,7 @@ class RowDecider:
     def use_prior(self, prior: Calibration) -> None:
         """Divide the probabilities of all rows by a prior that was fitted before."""
         self.prior = prior
-        own = ("option_mass", "abstain_below", "abstain", "think", "cache")
+        own = ("allowed_probability", "min_probability", "abstain", "think", "cache")
         kept = {name: self._given[name] for name in own if name in self._given}
         self._use({"calibration": prior, **kept})
 

@@ -141,10 +141,10 @@ def _compare_restored(
     with tempfile.TemporaryDirectory() as folder:
         with in_one_slot.open(case.path) as model:
             for question in of_prompts:
-                model.save(Path(folder) / question.prompt_name, question.prompt[:-1])
+                model.save_prompt_cache(Path(folder) / question.prompt_name, question.prompt[:-1])
         for question in of_prompts:
             with in_one_slot.open(case.path) as model:
-                model.restore(Path(folder) / question.prompt_name)
+                model.load_prompt_cache(Path(folder) / question.prompt_name)
                 outcome = choose(model, question.prompt, question.payload, FASTEST)
             comparison = question.compared(outcome, FASTEST, noise, "restored")
             if outcome.stats.prompt_tokens_reused != len(question.prompt) - 1:
@@ -187,7 +187,9 @@ def _compare_endings(
             endings.insert(0, (prompt[half:][::-1], tries[0]))
             with open_stream(binding, ctx, StreamConfig()) as stream:
                 binding.prefill(stream, prompt[:half])
-                scores = binding.score_endings(stream, endings, joint=False, option_mass=False)
+                scores = binding.score_endings(
+                    stream, endings, joint=False, allowed_probability=False
+                )
             for question, found in zip(asked, scores[1:], strict=True):
                 outcome = replace(question.expected, logprobs=found.legal)
                 compared.append(question.compared(outcome, FASTEST, noise, "as an ending"))

@@ -12,7 +12,7 @@ from typing import Any
 from forked import Child, run_forked
 from stage import CHAT, Stage
 
-from eliza_ffi.errors import ElizaError, OutOfMemory
+from eliza_ffi.errors import ElizaError, OutOfMemoryError
 from eliza_ffi.library.loading import Library
 
 from .operations import N_SLOTS, Operation
@@ -135,8 +135,8 @@ class Loop:
             report["result"] = operation.run(stage)
         except ElizaError as error:
             report["error"] = str(error)
-            report["is_memory"] = isinstance(error, OutOfMemory) or isinstance(
-                error.__cause__, OutOfMemory
+            report["is_memory"] = isinstance(error, OutOfMemoryError) or isinstance(
+                error.__cause__, OutOfMemoryError
             )
         except BaseException as error:
             report["error"] = report["unexpected"] = f"{type(error).__name__}: {error}"

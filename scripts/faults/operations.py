@@ -93,7 +93,7 @@ def _decide(stage: Stage) -> Any:
         "urgent": Predicate("Is it urgent?"),
         "anger": Score("How angry is the writer?", ["calm", "cross", "furious"]),
     }
-    decision = stage.model.decide(PROMPT, questions, scoring="joint", option_mass=True)
+    decision = stage.model.decide(PROMPT, questions, scoring="full", allowed_probability=True)
     return [[round(p, 3) for p in answer.distribution] for answer in decision.values()]
 
 
@@ -198,15 +198,15 @@ def _slot_file(stage: Stage) -> Path:
 
 
 def _save(stage: Stage) -> Any:
-    return stage.model.save(_slot_file(stage), PROMPT)
+    return stage.model.save_prompt_cache(_slot_file(stage), PROMPT)
 
 
 def _have_saved(stage: Stage) -> None:
-    stage.model.save(_slot_file(stage), OTHER_PROMPT)
+    stage.model.save_prompt_cache(_slot_file(stage), OTHER_PROMPT)
 
 
 def _restore(stage: Stage) -> Any:
-    return stage.model.restore(_slot_file(stage))
+    return stage.model.load_prompt_cache(_slot_file(stage))
 
 
 def _close(stage: Stage) -> None:

@@ -162,7 +162,7 @@ LIES: dict[str, Change] = {
 
 
 def _save_first(stage: Stage) -> None:
-    stage.model.save(stage.folder / "prompt.slot", PROMPT)
+    stage.model.save_prompt_cache(stage.folder / "prompt.slot", PROMPT)
 
 
 def _refused(stage: Stage, path: Path) -> None:
@@ -170,7 +170,7 @@ def _refused(stage: Stage, path: Path) -> None:
     prompts = [f"message: {n} times hello\naction: " for n in range(25)]
     before = [_probabilities(stage, prompt) for prompt in prompts]
     try:
-        stage.model.restore(path)
+        stage.model.load_prompt_cache(path)
     finally:
         after = [_probabilities(stage, prompt) for prompt in prompts]
         for prompt, old, new in zip(prompts, before, after, strict=True):
@@ -209,7 +209,7 @@ def _flip(stage: Stage) -> str:
         changed[draw.randrange(len(raw))] ^= 1 << draw.randrange(8)
         path.write_bytes(bytes(changed))
         try:
-            stage.model.restore(path)
+            stage.model.load_prompt_cache(path)
         except ElizaError:
             continue
         raise Broken("a file with a flipped bit was accepted")
@@ -245,12 +245,12 @@ def _save_over(make: Callable[[Path], object], stage: Stage) -> str:
     path = stage.folder / "other.slot"
     make(path)
     try:
-        stage.model.save(path, PROMPT)
+        stage.model.save_prompt_cache(path, PROMPT)
     finally:
         left = [file.name for file in stage.folder.iterdir() if file.name.endswith(".part")]
         if left:
             raise Broken(f"unfinished files were left: {left}")
-    if stage.model.restore(path) == 0:
+    if stage.model.load_prompt_cache(path) == 0:
         raise Broken("the saved file cannot be restored")
     return "saved"
 
@@ -258,10 +258,10 @@ def _save_over(make: Callable[[Path], object], stage: Stage) -> str:
 def _save_through_link(stage: Stage) -> str:
     """Save to a link to a file. The link may be replaced or followed; the file must be whole."""
     target, link = stage.folder / "target.slot", stage.folder / "link.slot"
-    stage.model.save(target, PROMPT)
+    stage.model.save_prompt_cache(target, PROMPT)
     old = target.read_bytes()
     link.symlink_to(target)
-    stage.model.save(link, "another prompt")
+    stage.model.save_prompt_cache(link, "another prompt")
     if target.read_bytes() != old and target.read_bytes() != link.read_bytes():
         raise Broken("the link's target is neither the old nor the new file")
     return "replaced" if target.read_bytes() == old else "followed"
@@ -278,10 +278,10 @@ def _killed_while_saving(stage: Stage) -> str:
         if child == 0:
             model = Stage(stage.library, stage.folder).model
             tokens = model.prompt_tokens(PROMPT * 20)
-            model.save(path, tokens)
+            model.save_prompt_cache(path, tokens)
             os.write(writing, b".")
             while True:
-                model.save(path, tokens)
+                model.save_prompt_cache(path, tokens)
         os.close(writing)
         os.read(reading, 1)
         os.close(reading)
@@ -290,9 +290,9 @@ def _killed_while_saving(stage: Stage) -> str:
         os.waitpid(child, 0)
         n_left = max(n_left, _n_parts(stage.folder))
     model = Stage(stage.library, stage.folder).model
-    if model.restore(path) == 0:
+    if model.load_prompt_cache(path) == 0:
         raise Broken("the file is incomplete")
-    model.save(path, PROMPT)
+    model.save_prompt_cache(path, PROMPT)
     if left := _n_parts(stage.folder):
         raise Broken(f"{left} unfinished files were left")
     return f"at most {n_left} unfinished files at a time, none at the end"
@@ -384,7 +384,9 @@ CASES = (
     Case("slot file: a link to a file, overwritten", _save_through_link),
     Case(
         "slot file: in a missing folder",
-        lambda stage: stage.model.save(stage.folder / "no folder" / "prompt.slot", PROMPT),
+        lambda stage: stage.model.save_prompt_cache(
+            stage.folder / "no folder" / "prompt.slot", PROMPT
+        ),
         Must.FAIL,
         says="no folder",
     ),

@@ -13,7 +13,7 @@ from typing import Any
 from stage import CHAT, PROMPT, Stage
 
 from eliza_ffi import Gbnf, Sampling
-from eliza_ffi.errors import ElizaError, GenerationCancelled
+from eliza_ffi.errors import ElizaError, GenerationCancelledError
 from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.structured import Lark, Regex
 
@@ -141,7 +141,7 @@ def _cancelled(stage: Stage) -> str:
             for _ in range(50):
                 binding.next(stream)
             ended.append("finished")
-        except GenerationCancelled:
+        except GenerationCancelledError:
             ended.append("was cancelled")
         except ElizaError as error:
             ended.append(f"failed: {error}")

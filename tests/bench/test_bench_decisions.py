@@ -63,8 +63,8 @@ def test_all_methods_give_the_same_answers(decision_model: Model, way: Any) -> N
     ours, other = Together(setting).decide(put), way(setting).decide(put)
     assert other.answers == ours.answers
     assert len(ours.answers or ()) == 3
-    assert ours.passes is not None and other.passes is not None
-    assert 0 < ours.passes <= other.passes
+    assert ours.forward_passes is not None and other.forward_passes is not None
+    assert 0 < ours.forward_passes <= other.forward_passes
     if other.probabilities is not None:
         for row, expected in zip(other.probabilities, ours.probabilities or (), strict=True):
             assert row == pytest.approx(expected, abs=1e-2)
@@ -86,7 +86,7 @@ def test_tokens_alone_prefills_as_many_tokens_as_a_decision(
     alone = TokensAlone(setting).decide(put)
     assert counted == [1, put.n_tokens]
     assert alone.answers is None
-    assert alone.passes == 1
+    assert alone.forward_passes == 1
 
 
 def test_forget_removes_the_input_from_the_slot(decision_model: Model) -> None:

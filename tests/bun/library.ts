@@ -11,7 +11,7 @@ export const root = resolve(import.meta.dir, "../..");
 const suffix = process.platform === "darwin" ? "dylib" : "so";
 
 export const libraryPath =
-  process.env.ELIZA_INFERENCE_LIBRARY ?? resolve(root, `build/cpu/libelizainference.${suffix}`);
+  process.env.ELIZA_FFI_LIBRARY ?? resolve(root, `build/cpu/libelizainference.${suffix}`);
 export const modelPath = resolve(root, "models/eliza-tiny.gguf");
 
 export interface Library {

@@ -791,7 +791,7 @@ def test_the_messages_option_reads_a_conversation_from_a_file(
     assert run("generate", "--messages", str(file), "--max-tokens", "5") == 0
     text = tiny_model.generate(TALK, max_tokens=5).text
     assert capsys.readouterr().out == text + "\n"
-    choices = ["--choice", "yes", "--choice", "no"]
+    choices = ["--label", "yes", "--label", "no"]
     assert run("choose", "--messages", str(file), *choices) == 0
     chosen = tiny_model.choose(TALK, ["yes", "no"]).value
     assert capsys.readouterr().out == chosen + "\n"

@@ -44,13 +44,13 @@ def run(capsys: pytest.CaptureFixture[str], model_options: list[str]) -> Run:
 
 
 def test_choose_prints_only_the_label(run: Run) -> None:
-    out, err = run("choose", "--prompt", "x", "--choice", "Grüße", "--choice", "b c")
+    out, err = run("choose", "--prompt", "x", "--label", "Grüße", "--label", "b c")
     assert out in ("Grüße\n", "b c\n")
     assert err == ""
 
 
 def test_choose_json_has_all_facts(run: Run) -> None:
-    choices = ["--choice", "A", "--choice", "B"]
+    choices = ["--label", "A", "--label", "B"]
     facts = run("choose", "--prompt", "x", *choices, "--json").json
     assert set(facts) == {
         "value",
@@ -68,7 +68,7 @@ def test_choose_json_has_all_facts(run: Run) -> None:
 
 PROBABILITIES = [
     *("choose", "--prompt", "x", "--probabilities"),
-    *("--choice", "Grüße", "--choice", "b c", "--choice", "b d", "--choice", "A"),
+    *("--label", "Grüße", "--label", "b c", "--label", "b d", "--label", "A"),
 ]
 
 
@@ -175,7 +175,7 @@ def test_json_is_valid_on_a_terminal_that_is_not_utf8(
     """Before, Python escaped the emoji as ``\\U0001f600``, which is not JSON."""
     data = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(data, encoding="cp1252"))
-    run("choose", "--prompt", "Now?", "--choice", "\U0001f600", "--choice", "\U0001f600!", "--json")
+    run("choose", "--prompt", "Now?", "--label", "\U0001f600", "--label", "\U0001f600!", "--json")
     run("tokenize", "--prompt", "\U0001f600", "--json")
     sys.stdout.flush()
     choice, tokens = data.getvalue().decode("ascii").splitlines()
@@ -186,7 +186,7 @@ def test_json_is_valid_on_a_terminal_that_is_not_utf8(
 def test_sampling_with_a_seed_is_reproducible(run: Run) -> None:
     outputs = set()
     for _ in range(3):
-        choices = [option for name in "ABCDEF" for option in ("--choice", name)]
+        choices = [option for name in "ABCDEF" for option in ("--label", name)]
         sampling = ["--mode", "sample", "--temperature", "3", "--seed", "5"]
         outputs.add(run("choose", "--prompt", "x", *choices, *sampling).out)
     assert len(outputs) == 1
@@ -393,16 +393,16 @@ def test_doctor_names_a_broken_model_file(eliza: Run, library: Library, tmp_path
 
 # ---- exit codes --------------------------------------------------------------------------------
 
-ONE_LABEL = ["choose", "--prompt", "x", "--choice", "a"]
+ONE_LABEL = ["choose", "--prompt", "x", "--label", "a"]
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["choose", "--prompt", "x"], "no labels: give --choice more than once"),
-        (["choose", "--prompt", "x", "--choice", "a", "--choice", "a"], "repeats a label: 'a'"),
-        (["choose", "--prompt", "x", "--choice", ""], "--choice number 1 is empty"),
-        (["choose", "--prompt", "", "--choice", "a"], "the prompt is empty"),
+        (["choose", "--prompt", "x"], "no labels: give --label more than once"),
+        (["choose", "--prompt", "x", "--label", "a", "--label", "a"], "repeats a label: 'a'"),
+        (["choose", "--prompt", "x", "--label", ""], "--label number 1 is empty"),
+        (["choose", "--prompt", "", "--label", "a"], "the prompt is empty"),
         (["choose", "--prompt", "x", "--prompt-file", "y"], "not allowed with argument"),
         (["generate", "--prompt", "x", "--max-tokens", "-1"], "--max-tokens must be 0 or more"),
         (["generate", "--prompt", "x", "--n-ctx", "many"], "'many' is not a whole number"),
@@ -411,12 +411,13 @@ ONE_LABEL = ["choose", "--prompt", "x", "--choice", "a"]
         ([], "required: command; see eliza-ffi --help"),
         (["decide", "--output"], "--output: expected one argument; see eliza-ffi decide --help"),
         (["decide", "--inptu", "x"], "decide has no argument '--inptu': did you mean --input?"),
-        (["choose", "--chioce=a"], "choose has no argument '--chioce': did you mean --choice?"),
+        (["choose", "--lable=a"], "choose has no argument '--lable': did you mean --label?"),
         (
-            ["choose", "Hello!", "--choice", "a"],
+            ["choose", "Hello!", "--label", "a"],
             "no argument 'Hello!': give a prompt with --prompt",
         ),
-        (["choose", "--label", "a"], "no argument '--label': did you mean --choice?"),
+        (["choose", "--choice", "a"], "no argument '--choice': did you mean --label?"),
+        (["rank", "--top", "3"], "no argument '--top': did you mean -k?"),
         (["rank", "--input=x"], "no argument '--input': did you mean --prompt?"),
         (["demo", "--xyz"], "demo has no argument '--xyz': see eliza-ffi demo --help"),
         (["demo", "more"], "demo has no argument 'more': see eliza-ffi demo --help"),
@@ -552,7 +553,7 @@ def test_closing_the_output_pipe_prints_no_traceback(endless: subprocess.Popen[s
 
 
 def test_error_messages_contain_no_escape_characters(eliza: Run) -> None:
-    command = ["choose", "--model", "\x1b[31mred", "--prompt", "x", "--choice", "a"]
+    command = ["choose", "--model", "\x1b[31mred", "--prompt", "x", "--label", "a"]
     assert "\x1b" not in eliza(*command, code=1).err
 
 

@@ -34,7 +34,7 @@ from eliza_ffi.cli.main import build_parser
 from eliza_ffi.cli.questions import read_asking, read_questions
 from eliza_ffi.decisions.answers import Decision, DecisionUsage, answer_of, collect, expand
 from eliza_ffi.decisions.learning.calibration import Calibration
-from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Question, Score
+from eliza_ffi.decisions.questions import Choice, MultiLabel, Predicate, Question, Score
 from eliza_ffi.decisions.wire import question_to
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.loading import LIBRARY_VARIABLE, Library
@@ -153,7 +153,7 @@ def test_a_question_file_can_be_toml(tmp_path: Path) -> None:
             "requires a .csv or .tsv table",
         ),
         (
-            ["--predicate", "x", "--input", "y", "--abstain-below", "2"],
+            ["--predicate", "x", "--input", "y", "--min-probability", "2"],
             "expected a number from 0 to 1",
         ),
         (["--predicate", "x", "--input", "y", "--orders", "0"], "--orders must be 1 or more"),
@@ -247,7 +247,7 @@ def test_a_malformed_conversation_file_is_rejected(
 ) -> None:
     path = tmp_path / "chat.json"
     path.write_text(content)
-    for command in (["decide", *AS_OPTIONS], ["choose", "--choice", "a"]):
+    for command in (["decide", *AS_OPTIONS], ["choose", "--label", "a"]):
         said = eliza(*command, "--messages", str(path), code=1).err
         assert said.startswith(f"eliza-ffi: {path}: {message}")
     assert model.asked == []
@@ -261,15 +261,15 @@ def test_a_missing_input_at_a_terminal_exits_with_2(
 
 
 def test_prompt_and_scoring_options_are_passed_to_the_model(eliza: Run, model: FakeDecider) -> None:
-    options = ["--labels", "letters", "--orders", "3", "--scoring", "mean", "--option-mass"]
+    options = ["--labels", "letters", "--orders", "3", "--scoring", "mean", "--allowed-probability"]
     options += ["--prompt-format", "plain", "--prior", "none"]
-    given = ["--input", "x", "--abstain-below", "0.4", "--think", "5"]
+    given = ["--input", "x", "--min-probability", "0.4", "--think", "5"]
     eliza("decide", *AS_OPTIONS, *options, *given)
     assert model.asked == [
         (
             "x",
             {
-                "labels": "letters",
+                "answer_style": "letters",
                 "orders": 3,
                 "prompt_order": None,
                 "prompt_format": "plain",
@@ -277,8 +277,8 @@ def test_prompt_and_scoring_options_are_passed_to_the_model(eliza: Run, model: F
                 "calibration": None,
                 "examples": None,
                 "prior": "none",
-                "option_mass": True,
-                "abstain_below": 0.4,
+                "allowed_probability": True,
+                "min_probability": 0.4,
                 "abstain": None,
                 "think": 5,
                 "think_below": 1.0,
@@ -293,13 +293,13 @@ def test_a_calibration_is_read_and_rejects_another_rule(
 ) -> None:
     path = tmp_path / "calibration.json"
     Calibration(
-        model="any", rule="mean", labels="letters", orders=2, prompt="default", questions=()
+        model="any", rule="mean", answer_style="letters", orders=2, prompt="default", questions=()
     ).save(path)
     command = ["decide", "--input", "x", *AS_OPTIONS, "--calibration", str(path)]
     arguments = build_parser().parse_args(command)
     calibration = read_asking(arguments, arguments.calibration)["calibration"]
     assert (calibration.rule, calibration.labels, calibration.orders) == ("mean", "letters", 2)
-    message = eliza(*command, "--scoring", "legal", code=1).err
+    message = eliza(*command, "--scoring", "constrained", code=1).err
     assert "the calibration is for another rule: expected 'mean', got 'legal'" in message
     assert model.asked == []
 
@@ -338,7 +338,7 @@ def test_a_decision_is_shown_with_bars_sorted_by_probability() -> None:
 
 
 def test_levels_keep_their_order_and_all_labels_are_shown() -> None:
-    labels = Labels("About?", ["a", "b"], "tags")
+    labels = MultiLabel("About?", ["a", "b"], "tags")
     decision = decision_of((SCORE, [[0.25, 0.75]]), (labels, [[0.9, 0.1], [0.2, 0.8]]))
     lines = decision_text((SCORE, labels), decision, 60).splitlines()
     assert lines[0] == "anger: 0.75 of 0 to 1, cross (probability 75%)"
@@ -363,11 +363,11 @@ def test_options_beyond_the_limit_are_summed_up() -> None:
     assert lines[13] == "  and 88 more, together 88.0%"
 
 
-def test_option_mass_and_abstention_are_shown() -> None:
-    with_mass = decision_of((CHOICE, [[0.5, 0.5]]), option_mass=0.1)
+def test_allowed_probability_and_abstention_are_shown() -> None:
+    with_mass = decision_of((CHOICE, [[0.5, 0.5]]), allowed_probability=0.1)
     shown = decision_text((CHOICE,), with_mass, 80)
-    assert shown.startswith("team: billing (probability 50%, option mass 10%)\n")
-    abstained = decision_of((CHOICE, [[0.5, 0.5]]), abstain_below=0.6)
+    assert shown.startswith("team: billing (probability 50%, allowed probability 10%)\n")
+    abstained = decision_of((CHOICE, [[0.5, 0.5]]), min_probability=0.6)
     assert decision_text((CHOICE,), abstained, 80).startswith("team: abstained\n")
 
 

@@ -49,14 +49,14 @@ def table(tmp_path: Path) -> str:
     return "in.csv"
 
 
-LABELS = ["--column", "body", "--label", "silent=is_silent"]
+LABELS = ["--column", "body", "--target", "silent=is_silent"]
 
 
 def test_a_decision_is_the_same_as_text_and_as_json(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "70")
-    command = ["decide", "--input", "search the web for cats", *ASKED, "--option-mass"]
+    command = ["decide", "--input", "search the web for cats", *ASKED, "--allowed-probability"]
     out, err = run(*command)
     assert err == ""
     lines = out.splitlines()
@@ -65,13 +65,13 @@ def test_a_decision_is_the_same_as_text_and_as_json(
     silent, wanted = run(*command, "--json").json["answers"]
     assert lines[0].startswith(f"silent: {'yes' if silent['probability'] >= 0.5 else 'no'} (prob")
     assert lines[4].startswith(f"wanted: {wanted['choice']} (probability ")
-    assert 0.0 < wanted["option_mass"] <= 1.0
+    assert 0.0 < wanted["allowed_probability"] <= 1.0
     assert sum(each["probability"] for each in wanted["probabilities"]) == pytest.approx(1.0)
 
 
 def test_the_summary_of_a_table_counts_abstentions(run: Run, table: str) -> None:
     command = ["decide", table, "--column", "body", *ASKED, "--output", "out.csv"]
-    command += ["--abstain-below", "1"]
+    command += ["--min-probability", "1"]
     facts = dict(line.split(None, 1) for line in run(*command).out.splitlines())
     assert (facts["rows"], facts["errors"]) == ("25", "1")
     assert facts["silent"] == facts["wanted"] == "no answer 24"
@@ -194,16 +194,16 @@ def test_plots_are_written_to_a_folder(run: Run, table: str) -> None:
 @pytest.mark.parametrize(
     ("command", "options", "code", "message"),
     [
-        ("evaluate", ["--label", "silent"], 2, "--label must be QUESTION=COLUMN, got 'silent'"),
+        ("evaluate", ["--target", "silent"], 2, "--target must be QUESTION=COLUMN, got 'silent'"),
         ("evaluate", ["--reorder", "0"], 2, "--reorder must be 1 or more"),
-        ("evaluate", ["--label", "tone=body"], 1, "unknown question: 'tone'"),
-        ("evaluate", [], 1, "no column 'silent' with right answers: give --label"),
-        ("evaluate", ["--label", "silent=body"], 1, "line 2, column 'body': "),
+        ("evaluate", ["--target", "tone=body"], 1, "unknown question: 'tone'"),
+        ("evaluate", [], 1, "no column 'silent' with right answers: give --target"),
+        ("evaluate", ["--target", "silent=body"], 1, "line 2, column 'body': "),
         (
             "evaluate",
-            ["--label", "0=a", "--label", "0=b"],
+            ["--target", "0=a", "--target", "0=b"],
             2,
-            "--label '0' is given twice: 'a' and",
+            "--target '0' is given twice: 'a' and",
         ),
         ("evaluate", ["--delimiter", '"'], 2, "--delimiter cannot be"),
         ("calibrate", [], 2, "required: --output"),

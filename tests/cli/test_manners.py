@@ -120,8 +120,8 @@ TABLE = ["mails.csv", "--column", "text"]
 
 READING = {
     "choose labels": ["choose", "--prompt", "x", "--labels-file", "FILE"],
-    "choose prompt": ["choose", "--prompt-file", "FILE", "--choice", "a"],
-    "choose messages": ["choose", "--messages", "FILE", "--choice", "a"],
+    "choose prompt": ["choose", "--prompt-file", "FILE", "--label", "a"],
+    "choose messages": ["choose", "--messages", "FILE", "--label", "a"],
     "rank labels": ["rank", "--prompt", "x", "--labels-file", "FILE"],
     "generate prompt": ["generate", "--prompt-file", "FILE"],
     "generate grammar": ["generate", "--prompt", "x", "--grammar-file", "FILE"],
@@ -136,8 +136,8 @@ READING = {
     "evaluate calibration": ["evaluate", *TABLE, *URGENT, "--calibration", "FILE"],
     "calibrate table": ["calibrate", "FILE", "--column", "text", *URGENT, "--output", "o"],
     "serve keys": ["serve", "--api-key-file", "FILE"],
-    "choose model": ["choose", "--prompt", "x", "--choice", "a", "--model", "FILE"],
-    "choose library": ["choose", "--prompt", "x", "--choice", "a", "--library", "FILE"],
+    "choose model": ["choose", "--prompt", "x", "--label", "a", "--model", "FILE"],
+    "choose library": ["choose", "--prompt", "x", "--label", "a", "--library", "FILE"],
     "generate drafter": ["generate", "--prompt", "x", "--draft-max", "4", "--drafter", "FILE"],
 }
 WRITING = {
@@ -222,9 +222,9 @@ def test_standard_input_cannot_hold_both_prompt_and_labels(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["choose", "--prompt", "\udcff", "--choice", "a"], "--prompt is not UTF-8"),
-        (["choose", "--prompt", "x", "--choice", "a\udcff"], "--choice is not UTF-8"),
-        (["choose", "--choice", "a"], "standard input is not UTF-8: byte 1 of line 2"),
+        (["choose", "--prompt", "\udcff", "--label", "a"], "--prompt is not UTF-8"),
+        (["choose", "--prompt", "x", "--label", "a\udcff"], "--label is not UTF-8"),
+        (["choose", "--label", "a"], "standard input is not UTF-8: byte 1 of line 2"),
         (["generate", "--chat", "--system", "\udcff", "--prompt", "x"], "--system is not UTF-8"),
     ],
 )
@@ -252,7 +252,7 @@ PRINTING = {
     "help": ["--help"],
     "version": ["--version"],
     "help of a command": ["decide", "--help"],
-    "choose": ["choose", "--prompt", "x", "--choice", "a", "--choice", "b"],
+    "choose": ["choose", "--prompt", "x", "--label", "a", "--label", "b"],
     "generate": ["generate", "--prompt", "x", "--max-tokens", "4"],
     "tokenize": ["tokenize", "--prompt", "x"],
     "doctor": ["doctor"],
@@ -354,11 +354,11 @@ SHOWING: dict[str, list[str]] = {
     "rank": [
         *("rank", "--prompt", "x", "--separator", " > ", "--max-passes", "0"),
         *(
-            "--choice",
+            "--label",
             f"销售 > {FAMILY}" * 9,
-            "--choice",
+            "--label",
             "a > \U0001f389" * 20,
-            "--choice",
+            "--label",
             "支持",
         ),
     ],

@@ -39,16 +39,16 @@ def lines_of(out: str) -> list[tuple[str, float]]:
 
 
 def test_rank_agrees_with_the_probabilities_of_choose(run: Run, listed: list[str]) -> None:
-    given = [word for label in LABELS for word in ("--choice", label)]
+    given = [word for label in LABELS for word in ("--label", label)]
     chosen = run("choose", *PROMPT[1:], *given, "--probabilities", "--json").json
     probabilities = chosen["probabilities"]
     best = sorted(probabilities, key=probabilities.__getitem__, reverse=True)[:3]
-    ranking = run(*PROMPT, *listed, "--top", "3", "--json").json
+    ranking = run(*PROMPT, *listed, "-k", "3", "--json").json
     assert ranking["labels"] == best
     assert ranking["probabilities"] == pytest.approx([probabilities[b] for b in best], rel=1e-3)
     assert ranking["rest"] == pytest.approx(1.0 - sum(ranking["probabilities"]), abs=1e-6)
     assert ranking["proven"] is True
-    out = run(*PROMPT, *listed, "--top", "3").out
+    out = run(*PROMPT, *listed, "-k", "3").out
     expected = [(label, 100 * probabilities[label]) for label in best]
     assert [label for label, _ in lines_of(out)] == best
     assert [p for _, p in lines_of(out)] == pytest.approx([p for _, p in expected], abs=0.2)
@@ -61,23 +61,23 @@ def test_rank_prints_five_labels_by_default(run: Run, listed: list[str]) -> None
 
 
 def test_labels_can_be_arguments(run: Run) -> None:
-    out = run(*PROMPT, "--choice", "red car", "--choice", "blue house").out
+    out = run(*PROMPT, "--label", "red car", "--label", "blue house").out
     assert {label for label, _ in lines_of(out)} == {"red car", "blue house"}
 
 
 def test_a_level_ranks_groups_of_labels(run: Run, listed: list[str]) -> None:
-    ranking = run(*PROMPT, *listed, "--top", "99", "--json").json
+    ranking = run(*PROMPT, *listed, "-k", "99", "--json").json
     sums = dict.fromkeys(("red", "green", "blue"), 0.0)
     for label, probability in zip(ranking["labels"], ranking["probabilities"], strict=True):
         sums[label.split(" > ")[0]] += probability
-    options = ["--separator", " > ", "--group-level", "1", "--top", "3", "--json"]
+    options = ["--separator", " > ", "--group-level", "1", "-k", "3", "--json"]
     groups = run(*PROMPT, *listed, *options).json
     found = dict(zip(groups["labels"], groups["probabilities"], strict=True))
     assert found == pytest.approx(sums, rel=1e-3)
 
 
 def test_a_separator_prints_the_levels_of_the_first_label(run: Run, listed: list[str]) -> None:
-    out = run(*PROMPT, *listed, "--separator", " > ", "--top", "1").out
+    out = run(*PROMPT, *listed, "--separator", " > ", "-k", "1").out
     first, levels = out.split("levels of the first label:")
     ((label, probability),) = lines_of(first)
     colour, thing, _ = label.split(" > ")
@@ -113,12 +113,12 @@ def test_a_wrong_line_of_the_labels_file_is_named(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "no labels: give --choice more than once, or --labels-file"),
-        (["--choice", "a", "--choice", ""], "--choice number 2 is empty"),
-        (["--choice", "a", "--choice", "a"], "--choice number 2 repeats a label: 'a' is also at"),
-        (["--choice", "a", "--labels-file", "b"], "not allowed with argument"),
-        (["--choice", "a", "--top", "0"], "--top: expected 1 or more, got 0"),
-        (["--choice", "a", "--group-level", "1"], "--group-level requires --separator"),
+        ([], "no labels: give --label more than once, or --labels-file"),
+        (["--label", "a", "--label", ""], "--label number 2 is empty"),
+        (["--label", "a", "--label", "a"], "--label number 2 repeats a label: 'a' is also at"),
+        (["--label", "a", "--labels-file", "b"], "not allowed with argument"),
+        (["--label", "a", "-k", "0"], "-k: expected 1 or more, got 0"),
+        (["--label", "a", "--group-level", "1"], "--group-level requires --separator"),
     ],
 )
 def test_a_wrong_rank_command_exits_with_2(eliza: Run, arguments: list[str], message: str) -> None:
@@ -128,7 +128,7 @@ def test_a_wrong_rank_command_exits_with_2(eliza: Run, arguments: list[str], mes
 def test_choose_takes_the_most_probable_label_by_default(run: Run) -> None:
     labels = ["red red big", *(f"car {end}" for end in ("tree blue", "open green", "small now"))]
     labels += ["car red old", "car play dog", "car house dog", "now note dog", "now tree note"]
-    given = [word for label in labels for word in ("--choice", label)]
+    given = [word for label in labels for word in ("--label", label)]
     chosen = []
     for mode in ([], ["--mode", "best"], ["--mode", "greedy"]):
         chosen.append(run("choose", "--prompt", "x", *given, *mode).out)

@@ -12,7 +12,7 @@ from eliza_ffi.decisions.answers import (
     ChoiceAnswer,
     Decision,
     DecisionUsage,
-    LabelsAnswer,
+    MultiLabelAnswer,
     PredicateAnswer,
     ScoreAnswer,
     answer_of,
@@ -21,7 +21,7 @@ from eliza_ffi.decisions.answers import (
     expand,
     score_confidence,
 )
-from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Score
+from eliza_ffi.decisions.questions import Choice, MultiLabel, Predicate, Score
 from eliza_ffi.errors import InvalidArgumentError
 
 USAGE = DecisionUsage(input_tokens=10, cached_tokens=4, passes=2, seconds=0.5)
@@ -123,17 +123,17 @@ def test_a_score_is_the_expected_level() -> None:
 def test_a_model_abstains_only_below_the_threshold(
     question: Predicate | Choice | Score, probabilities: list[float]
 ) -> None:
-    abstained = answer_of(question, probabilities, abstain_below=0.56)
+    abstained = answer_of(question, probabilities, min_probability=0.56)
     assert abstained.abstained
     assert abstained.value is None
     assert abstained.distribution == pytest.approx(tuple(probabilities))
-    answered = answer_of(question, probabilities, abstain_below=0.55)
+    answered = answer_of(question, probabilities, min_probability=0.55)
     assert not answered.abstained
     assert answered.value is not None
 
 
 def test_a_labels_answer_contains_the_labels_that_fit() -> None:
-    labels = Labels("About?", ["a", "b", True], "topics")
+    labels = MultiLabel("About?", ["a", "b", True], "topics")
     assert [each.instructions for each in expand(labels)] == [
         "About?\na",
         "About?\nb",
@@ -144,7 +144,7 @@ def test_a_labels_answer_contains_the_labels_that_fit() -> None:
         for each, p in zip(expand(labels), [0.8, 0.55, 0.1], strict=True)
     ]
     answer = collect(labels, parts)
-    assert isinstance(answer, LabelsAnswer)
+    assert isinstance(answer, MultiLabelAnswer)
     assert answer.name == "topics"
     assert answer.value == ("a",)  # b is below the threshold
     assert answer.abstained
@@ -194,9 +194,11 @@ def test_every_kind_of_answer_is_written_as_one_line_of_json() -> None:
     decision = Decision(
         (
             PredicateAnswer(name="angry", probability=0.25, abstained=True),
-            ChoiceAnswer(name="équipe", options=(("ventes", 0.75), (True, 0.25)), option_mass=0.5),
+            ChoiceAnswer(
+                name="équipe", options=(("ventes", 0.75), (True, 0.25)), allowed_probability=0.5
+            ),
             ScoreAnswer(levels=(("low", 0.5), ("high", 0.5))),
-            LabelsAnswer(answers=(("a\nb", PredicateAnswer(probability=0.75)),)),
+            MultiLabelAnswer(answers=(("a\nb", PredicateAnswer(probability=0.75)),)),
         ),
         USAGE,
     )

@@ -20,7 +20,7 @@ from eliza_ffi.decisions.auto_prompts import PROBES, sample_of, settings_of_prom
 from eliza_ffi.decisions.layout import Shot
 from eliza_ffi.decisions.prompt_settings import LEAST_CHAT_MASS, PromptSettings
 from eliza_ffi.decisions.prompts import ask
-from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Question, Score
+from eliza_ffi.decisions.questions import Choice, MultiLabel, Predicate, Question, Score
 from eliza_ffi.errors import ContextFullError, InvalidArgumentError, NoChatTemplateError
 from eliza_ffi.library import Library
 from eliza_ffi.session.session import Session
@@ -28,7 +28,7 @@ from eliza_ffi.session.session import Session
 TEAM = Choice("Which team?", {"billing": "money", "sales": None}, "team")
 ANGRY = Predicate("The writer is angry.", "angry")
 ANGER = Score("How angry?", ["calm", "cross", "furious"], "anger")
-TOPICS = Labels("Is it about this?", ["sport", "money"], "topics")
+TOPICS = MultiLabel("Is it about this?", ["sport", "money"], "topics")
 
 
 def resolved(model: Model, *questions: Question, **given: Any) -> PromptSettings:
@@ -115,8 +115,8 @@ def test_the_mass_is_the_mean_of_decisions_about_the_probes(undeclared: Model) -
             Choice(question, options),
             prompt_format="chat",
             prompt_order="question-first",
-            option_mass=True,
-        )["0"].option_mass
+            allowed_probability=True,
+        )["0"].allowed_probability
         for text, question, options in PROBES
     ]
     assert auto_prompts._chat_mass(undeclared.session) == pytest.approx(fmean(masses), rel=0.05)
@@ -196,10 +196,10 @@ def test_only_plain_prompts_with_texts_have_a_prior(
     plain_model: Model,
 ) -> None:
     assert resolved(plain_model).prior == "options"
-    assert resolved(plain_model, labels="letters").prior == "none"
+    assert resolved(plain_model, answer_style="letters").prior == "none"
     assert resolved(plain_model, examples=[("x", "sales")]).prior == "options"
     assert resolved(plain_model, prior="none").prior == "none"
-    assert resolved(plain_model, labels="letters", prior="options").prior == "options"
+    assert resolved(plain_model, answer_style="letters", prior="options").prior == "options"
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from eliza_ffi.decisions.learning.calibration import METHODS, Calibration
 from eliza_ffi.decisions.learning.fitting import CONTENT_FREE, EMPTY, LEAST_EXAMPLES, calibrate
 from eliza_ffi.decisions.learning.report import evaluate
 from eliza_ffi.decisions.prompt_settings import PromptSettings
-from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Score
+from eliza_ffi.decisions.questions import Choice, MultiLabel, Predicate, Score
 from eliza_ffi.decisions.scoring import (
     LEAST_TEMPERATURE,
     MOST_TEMPERATURE,
@@ -51,7 +51,7 @@ HEADS = tuple(method for method in METHODS if method.startswith("head"))
 TONE = Choice("Which tone?", ["calm", "angry", "sad"], name="tone")
 URGENT = Predicate("It is urgent.", name="urgent")
 MOOD = Score("How good?", ["bad", "fair", "good"], name="mood")
-TOPICS = Labels("Is it about this?", ["sport", "money"], name="topics")
+TOPICS = MultiLabel("Is it about this?", ["sport", "money"], name="topics")
 
 scores = st.floats(-15, 15)  # exp(15 / LEAST_TEMPERATURE) does not overflow
 
@@ -587,7 +587,7 @@ def test_a_calibration_is_valid_for_one_model_and_its_settings(scripted_model: M
         ([TONE], PromptSettings(), "1-2", f"for another model: expected '{own}', got '1-2'"),
         (
             [TONE],
-            PromptSettings(labels="letters"),
+            PromptSettings(answer_style="letters"),
             own,
             "for other labels: expected 'text', got 'letters'",
         ),

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from eliza_ffi import AsyncModel, BusyError, CacheOptions, Model
 from eliza_ffi.choices.label_set import tokenize_choice
-from eliza_ffi.decisions.answers import Decision, LabelsAnswer
+from eliza_ffi.decisions.answers import Decision, MultiLabelAnswer
 from eliza_ffi.decisions.asking import Asking, orders_of
 from eliza_ffi.decisions.deciding import DecisionRun, Settings
 from eliza_ffi.decisions.fingerprint import fingerprint_of
@@ -26,13 +26,13 @@ from eliza_ffi.decisions.learning.calibration import Calibration, QuestionCalibr
 from eliza_ffi.decisions.learning.fitting import calibrate
 from eliza_ffi.decisions.learning.report import evaluate
 from eliza_ffi.decisions.prompt_settings import PromptSettings
-from eliza_ffi.decisions.prompts import Asked, AskedQuestion, LabelStyle, ask, option_count
-from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Score
+from eliza_ffi.decisions.prompts import AnswerStyle, Asked, AskedQuestion, ask, option_count
+from eliza_ffi.decisions.questions import Choice, MultiLabel, Predicate, Score
 from eliza_ffi.decisions.scoring import Rule, log_softmax
 from eliza_ffi.decisions.wire import question_to
 from eliza_ffi.errors import (
     ContextFullError,
-    GenerationCancelled,
+    GenerationCancelledError,
     InvalidArgumentError,
     NotSupportedError,
 )
@@ -86,7 +86,7 @@ def prompts_of(
         if prompt.is_counted
         for ending in prompt.endings
     ]
-    asked = [ask(question, how.labels, order) for order in orders_of(question, how.orders)]
+    asked = [ask(question, how.answer_style, order) for order in orders_of(question, how.orders)]
     return list(zip(asked, prompts, strict=True))
 
 
@@ -115,7 +115,7 @@ def separate_choices(
 @pytest.mark.parametrize("labels", ["text", "letters"])
 @pytest.mark.parametrize("orders", [1, 2, 5])
 def test_a_decision_matches_separate_choices(
-    model: Model, labels: LabelStyle, orders: int, prompt_order: PromptOrder
+    model: Model, labels: AnswerStyle, orders: int, prompt_order: PromptOrder
 ) -> None:
     how = PromptSettings(labels, orders, order=prompt_order, format="plain")
     asked: Any = {**INPUT_FIRST, "prompt_order": prompt_order}
@@ -158,17 +158,17 @@ def reference_scores(
         for place, tokens in enumerate(label_tokens(model, asked, how)):
             joint = sum(log_p(model, [*prompt, *tokens[:i]], t) for i, t in enumerate(tokens))
             n_bytes = len(asked.options[place].label.encode())
-            divisor = {"joint": 1, "mean": len(tokens), "bytes": n_bytes}[rule]
+            divisor = {"full": 1, "mean": len(tokens), "bytes": n_bytes}[rule]
             scores[asked.order[place]] = joint / divisor
         each.append(np.exp(log_softmax(scores)))
     mean: Floats = np.mean(each, axis=0)
     return mean
 
 
-@pytest.mark.parametrize("rule", ["joint", "mean", "bytes"])
+@pytest.mark.parametrize("rule", ["full", "mean", "bytes"])
 @pytest.mark.parametrize(("labels", "orders"), [("text", 1), ("text", 3), ("letters", 1)])
 def test_scores_over_whole_rows_match_the_formula(
-    model: Model, rule: Rule, labels: LabelStyle, orders: int
+    model: Model, rule: Rule, labels: AnswerStyle, orders: int
 ) -> None:
     how = PromptSettings(labels, orders, format="plain")
     decision = model.decide(
@@ -186,7 +186,7 @@ def test_the_test_labels_include_short_and_long_token_sequences(model: Model) ->
 
 
 def test_the_scoring_rules_give_different_probabilities(model: Model) -> None:
-    rules: tuple[Rule, ...] = ("legal", "joint", "mean", "bytes")
+    rules: tuple[Rule, ...] = ("constrained", "full", "mean", "bytes")
     found = [model.decide(INPUT, TEAM, scoring=rule)["team"].distribution for rule in rules]
     for i, one in enumerate(found):
         assert all(np.abs(np.subtract(one, other)).max() > 1e-3 for other in found[:i])
@@ -223,24 +223,28 @@ def test_a_second_decision_does_not_tokenize_the_labels_again(
 
 
 @pytest.mark.parametrize("orders", [1, 2])
-def test_option_mass_is_the_probability_of_the_first_tokens(model: Model, orders: int) -> None:
+def test_allowed_probability_is_the_probability_of_the_first_tokens(
+    model: Model, orders: int
+) -> None:
     how = PromptSettings(orders=orders, format="plain")
-    decision = model.decide(INPUT, QUESTIONS, option_mass=True, orders=orders, **INPUT_FIRST)
+    decision = model.decide(
+        INPUT, QUESTIONS, allowed_probability=True, orders=orders, **INPUT_FIRST
+    )
     for question, answer in zip(QUESTIONS, decision.answers, strict=True):
         masses = []
         for asked, prompt in prompts_of(model, INPUT, question, how):
             first = {tokens[0] for tokens in label_tokens(model, asked, how)}
             masses.append(sum(math.exp(log_p(model, prompt, token)) for token in first))
-        assert answer.option_mass == pytest.approx(np.mean(masses), rel=1e-2)
+        assert answer.allowed_probability == pytest.approx(np.mean(masses), rel=1e-2)
     plain = model.decide(INPUT, TEAM)["team"]
-    assert plain.option_mass is None
+    assert plain.allowed_probability is None
 
 
 # ---- orders ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("labels", ["text", "letters"])
-def test_probabilities_are_averaged_over_orders(model: Model, labels: LabelStyle) -> None:
+def test_probabilities_are_averaged_over_orders(model: Model, labels: AnswerStyle) -> None:
     choice = Choice("Which?", ["red", "green", "dark blue"])
     averaged = model.decide(INPUT, choice, orders=4, labels=labels, **F32)["0"]
     each = []
@@ -262,21 +266,23 @@ def test_orders_above_the_maximum_use_all_orders(model: Model) -> None:
 
 
 def test_labels_match_separate_predicates_in_two_passes(model: Model) -> None:
-    labels = Labels("Is the message about this?", {"money": "payments", "sport": None}, "topics")
+    labels = MultiLabel(
+        "Is the message about this?", {"money": "payments", "sport": None}, "topics"
+    )
     given, settings = "something new about a parcel", {**INPUT_FIRST, **F32}
-    decision = model.decide(given, labels, option_mass=True, **settings)
+    decision = model.decide(given, labels, allowed_probability=True, **settings)
     answer = decision["topics"]
-    assert isinstance(answer, LabelsAnswer)
-    assert decision.usage.passes <= 2
+    assert isinstance(answer, MultiLabelAnswer)
+    assert decision.usage.forward_passes <= 2
     for (value, part), predicate in zip(answer.answers, labels.predicates, strict=True):
         expected = model.decide(given, predicate, **settings)["0"]
         assert part.probability == pytest.approx(expected.probability, abs=CLOSE)
         assert answer.probabilities[value] == part.probability
-        assert part.option_mass is not None
+        assert part.allowed_probability is not None
 
 
 def test_labels_can_be_mixed_with_other_questions(model: Model) -> None:
-    labels = Labels("About?", ["money", "sport", "food"])
+    labels = MultiLabel("About?", ["money", "sport", "food"])
     decision = model.decide(INPUT, [ANGRY, labels, ANGER], **INPUT_FIRST, **F32)
     assert list(decision) == ["angry", "1", "anger"]
     alone = model.decide(INPUT, ANGER, **INPUT_FIRST, **F32)["anger"]
@@ -302,7 +308,7 @@ def test_twenty_questions_about_500_tokens_need_at_most_three_passes(
     assert 450 < n_input < 550
     asked = [question(i) for i in range(20)]
     first = tiny_model.decide(given, asked).usage
-    assert first.passes <= 3
+    assert first.forward_passes <= 3
     whole = sum(
         len(tokens)
         for each in asked
@@ -313,7 +319,7 @@ def test_twenty_questions_about_500_tokens_need_at_most_three_passes(
     others = [question(i) for i in range(100, 120)]
     second = tiny_model.decide(given, others).usage
     assert second.cached_tokens >= n_input - 2
-    assert second.passes <= first.passes
+    assert second.forward_passes <= first.forward_passes
     assert second.seconds > 0.0
 
 
@@ -372,7 +378,7 @@ def test_a_custom_prompt_replaces_the_built_in_one(model: Model) -> None:
 
 def test_a_model_abstains_below_the_probability_threshold(tiny_model: Model) -> None:
     sure = tiny_model.decide(INPUT, QUESTIONS)
-    abstained = tiny_model.decide(INPUT, QUESTIONS, abstain_below=1.0)
+    abstained = tiny_model.decide(INPUT, QUESTIONS, min_probability=1.0)
     assert all(answer.value is not None for answer in sure.answers)
     assert all(answer.abstained and answer.value is None for answer in abstained.answers)
 
@@ -383,8 +389,8 @@ def test_a_model_abstains_below_the_probability_threshold(tiny_model: Model) -> 
         ({"scoring": "best"}, "the scoring rule must be one of legal, .*, got 'best'"),
         ({"labels": "digits"}, "'digits'"),
         ({"orders": 0}, "orders must be a whole number from 1 to 64, got 0"),
-        ({"abstain_below": 1.5}, "abstain_below must be a number from 0 to 1, got 1.5"),
-        ({"abstain_below": math.nan}, "abstain_below must be a number from 0 to 1, got nan"),
+        ({"min_probability": 1.5}, "min_probability must be a number from 0 to 1, got 1.5"),
+        ({"min_probability": math.nan}, "min_probability must be a number from 0 to 1, got nan"),
     ],
 )
 def test_settings_out_of_range_are_rejected_before_the_model_runs(
@@ -494,10 +500,10 @@ def test_a_decision_can_be_cancelled(tiny_model: Model, monkeypatch: pytest.Monk
         return score(*arguments, **more)
 
     monkeypatch.setattr(tiny_model.binding, "score_endings", cancelled_meanwhile)
-    with pytest.raises(GenerationCancelled):
+    with pytest.raises(GenerationCancelledError):
         run.run()
     monkeypatch.undo()
-    with pytest.raises(GenerationCancelled, match="the scoring was cancelled"):
+    with pytest.raises(GenerationCancelledError, match="the scoring was cancelled"):
         run.run()
     assert len(tiny_model.decide(INPUT, QUESTIONS)) == 3
 
@@ -535,13 +541,18 @@ def test_a_caller_that_does_not_wait_gets_busy_error(tiny_model: Model) -> None:
 
 def test_async_model_decides_the_same(model: Model) -> None:
     async_model = AsyncModel.of(model)
-    settings: Any = {"orders": 2, "labels": "letters", "option_mass": True, "scoring": "joint"}
+    settings: Any = {
+        "orders": 2,
+        "answer_style": "letters",
+        "allowed_probability": True,
+        "scoring": "full",
+    }
 
     async def ask() -> tuple[Decision, list[Decision], list[str]]:
         return (
             await async_model.decide(INPUT, QUESTIONS, **settings, **F32),
             await async_model.decide_many([INPUT, "hello"], QUESTIONS, **settings, **F32),
-            await async_model.decision_prompts(INPUT, QUESTIONS, orders=2, labels="letters"),
+            await async_model.decision_prompts(INPUT, QUESTIONS, orders=2, answer_style="letters"),
         )
 
     one, many, prompts = asyncio.run(ask())
@@ -549,8 +560,8 @@ def test_async_model_decides_the_same(model: Model) -> None:
     for found, wanted in zip([one, *many], [expected[0], *expected], strict=True):
         for answer, other in zip(found.answers, wanted.answers, strict=True):
             assert answer.distribution == pytest.approx(other.distribution, abs=CLOSE)
-            assert answer.option_mass == pytest.approx(other.option_mass, rel=1e-3)
-    assert prompts == model.decision_prompts(INPUT, QUESTIONS, orders=2, labels="letters")
+            assert answer.allowed_probability == pytest.approx(other.allowed_probability, rel=1e-3)
+    assert prompts == model.decision_prompts(INPUT, QUESTIONS, orders=2, answer_style="letters")
 
 
 # ---- other libraries ---------------------------------------------------------------------------
@@ -578,10 +589,10 @@ def test_a_library_without_score_endings_scores_one_by_one(
     model.session.choices.clear()
     assert_same(found, expected)
     assert found.usage.input_tokens == expected.usage.input_tokens
-    assert found.usage.passes > expected.usage.passes
+    assert found.usage.forward_passes > expected.usage.forward_passes
 
 
-@pytest.mark.parametrize("asked", [{"scoring": "joint"}, {"option_mass": True}])
+@pytest.mark.parametrize("asked", [{"scoring": "full"}, {"allowed_probability": True}])
 def test_a_library_without_score_endings_has_no_joint_scores(
     tiny_model: Model, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any]
 ) -> None:
@@ -608,8 +619,8 @@ def calibration_of(
     return Calibration(
         **{
             "model": fingerprint_of(model),
-            "rule": "legal",
-            "labels": "letters",
+            "rule": "constrained",
+            "answer_style": "letters",
             "orders": 2,
             "prompt": "default",
             "prompt_format": "chat" if model.describe()["model"]["chat_template"] else "plain",
@@ -634,7 +645,7 @@ def test_a_calibration_provides_settings_and_is_applied(model: Model) -> None:
     questions = {"team": TEAM, "angry": ANGRY}
     calibration = calibration_of(model, questions)
     found = model.decide(INPUT, questions, calibration=calibration, **F32)
-    plain = model.decide(INPUT, questions, labels="letters", orders=2, **INPUT_FIRST, **F32)
+    plain = model.decide(INPUT, questions, answer_style="letters", orders=2, **INPUT_FIRST, **F32)
     assert (found.calibrated, plain.calibrated) == (True, False)
     for name in questions:
         raw = np.sqrt(plain[name].distribution)  # exp(log p / 2)
@@ -644,7 +655,7 @@ def test_a_calibration_provides_settings_and_is_applied(model: Model) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"labels": "text"}, "other labels"),
+        ({"answer_style": "text"}, "other labels"),
         ({"orders": 1}, "another number of orders"),
         ({"scoring": "mean"}, "is for another rule: expected 'legal', got 'mean'"),
         ({"prompt": lambda given, asked: "x"}, "another prompt"),
@@ -666,7 +677,7 @@ def test_a_calibration_of_another_model_is_rejected(tiny_model: Model, model: Mo
 
 
 def test_a_calibration_determines_the_scoring_rule(model: Model) -> None:
-    calibration = calibration_of(model, {"team": TEAM}, rule="mean", labels="text", orders=1)
+    calibration = calibration_of(model, {"team": TEAM}, rule="mean", answer_style="text", orders=1)
     found = model.decide(INPUT, {"team": TEAM}, calibration=calibration, **F32)["team"]
     plain = model.decide(INPUT, TEAM, scoring="mean", **INPUT_FIRST, **F32)["team"]
     raw = np.sqrt(plain.distribution)

@@ -17,7 +17,7 @@ from eliza_ffi.decisions.doubts import (
     reason_to_doubt_accuracy,
     reasons_to_doubt,
 )
-from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Score
+from eliza_ffi.decisions.questions import Choice, MultiLabel, Predicate, Score
 
 TEAM = Choice("Which team should read this?", ["billing", "sales"], "team")
 ANGRY = Predicate("The writer is angry.", "angry")
@@ -60,7 +60,7 @@ def test_one_answer_is_doubted_above_nine_tenths(answers: dict[str, int], is_dou
         ([0.0, 1.9 * LEAST_MASS], True),
     ],
 )
-def test_a_mean_option_mass_below_one_percent_is_doubted(
+def test_a_mean_allowed_probability_below_one_percent_is_doubted(
     masses: list[float], is_doubted: bool
 ) -> None:
     reasons = reasons_to_doubt("team", {"a": 1}, masses)
@@ -99,10 +99,10 @@ def test_nineteen_equal_answers_are_not_warned_about(
     assert warnings_in(caplog) == []
 
 
-def test_a_small_option_mass_is_warned_about_for_each_question(
+def test_a_small_allowed_probability_is_warned_about_for_each_question(
     plain_model: Model, caplog: pytest.LogCaptureFixture
 ) -> None:
-    topics = Labels("Is it about this?", ["sport", "money"], "topics")
+    topics = MultiLabel("Is it about this?", ["sport", "money"], "topics")
     plain_model.decide_many(["hello", "a parcel"], [*QUESTIONS, topics])
     names = [warning.split(": only ")[0] for warning in warnings_in(caplog)]
     assert names == [
@@ -111,25 +111,25 @@ def test_a_small_option_mass_is_warned_about_for_each_question(
     ]
 
 
-def test_answers_have_an_option_mass_only_if_it_is_requested(plain_model: Model) -> None:
-    labels = Labels("Is it about this?", ["sport", "money"], "topics")
+def test_answers_have_an_allowed_probability_only_if_it_is_requested(plain_model: Model) -> None:
+    labels = MultiLabel("Is it about this?", ["sport", "money"], "topics")
     inputs = ["hello"] * (N_MASSES + 2)
     for decision in plain_model.decide_many(inputs, [TEAM, labels]):
-        assert decision["team"].option_mass is None
-        assert all(each.option_mass is None for _, each in decision["topics"].answers)
-    for decision in plain_model.decide_many(inputs, [TEAM], option_mass=True):
-        assert decision["team"].option_mass is not None
+        assert decision["team"].allowed_probability is None
+        assert all(each.allowed_probability is None for _, each in decision["topics"].answers)
+    for decision in plain_model.decide_many(inputs, [TEAM], allowed_probability=True):
+        assert decision["team"].allowed_probability is not None
 
 
-def test_the_option_mass_of_the_first_inputs_is_computed(
+def test_the_allowed_probability_of_the_first_inputs_is_computed(
     tiny_model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[bool] = []
     score = tiny_model.binding.score_endings
 
-    def noted(*arguments: Any, option_mass: bool, **more: Any) -> Any:
-        asked.append(option_mass)
-        return score(*arguments, option_mass=option_mass, **more)
+    def noted(*arguments: Any, allowed_probability: bool, **more: Any) -> Any:
+        asked.append(allowed_probability)
+        return score(*arguments, allowed_probability=allowed_probability, **more)
 
     monkeypatch.setattr(tiny_model.binding, "score_endings", noted)
     inputs = [f"message {i}" for i in range(N_MASSES + 5)]
@@ -151,7 +151,7 @@ def test_an_async_model_warns_in_the_same_way(
     found = asyncio.run(model.decide_many(["I was charged twice."] * 20, {"team": TEAM}))
     (warning,) = warnings_in(caplog)
     assert warning.startswith("decide_many: team: 20 of 20 answers are ")
-    assert found[0]["team"].option_mass is None
+    assert found[0]["team"].allowed_probability is None
 
 
 # ---- evaluation --------------------------------------------------------------------------------
@@ -166,4 +166,4 @@ def test_a_report_contains_the_warnings(plain_model: Model) -> None:
     assert "is not above the share of the most frequent right answer, 100.0%" in accuracy
     assert report.overall.warnings == report.questions[0].warnings
     fewer = evaluate(plain_model, {"team": TEAM}, examples[:19])
-    assert len(fewer.questions[0].warnings) == 1  # the option mass
+    assert len(fewer.questions[0].warnings) == 1  # the allowed probability

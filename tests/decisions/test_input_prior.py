@@ -12,7 +12,7 @@ from eliza_ffi import CacheOptions, Model
 from eliza_ffi.decisions.answers import Decision
 from eliza_ffi.decisions.learning import input_prior
 from eliza_ffi.decisions.learning.input_prior import STRENGTH, fit_input_prior
-from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Score
+from eliza_ffi.decisions.questions import Choice, MultiLabel, Predicate, Score
 from eliza_ffi.decisions.wire import as_questions
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.library.protocol import StreamConfig
@@ -44,7 +44,9 @@ def divided(raw: Any, sample: Any) -> Any:
     return weights / weights.sum(axis=1, keepdims=True)
 
 
-@pytest.mark.parametrize("settings", [{}, {"labels": "letters", "orders": 2, "scoring": "joint"}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"answer_style": "letters", "orders": 2, "scoring": "full"}]
+)
 def test_probabilities_are_divided_by_a_power_of_their_mean(
     plain_model: Model, settings: dict[str, Any]
 ) -> None:
@@ -59,7 +61,7 @@ def test_probabilities_are_divided_by_a_power_of_their_mean(
 
 
 def test_the_prior_of_labels_is_one_for_each_label(plain_model: Model) -> None:
-    labels = Labels("Is it about this?", ["sport", "money"], "topics")
+    labels = MultiLabel("Is it about this?", ["sport", "money"], "topics")
     raw = plain_model.decide_many(INPUTS, labels, **F32)
     found = plain_model.decide_many(INPUTS, labels, prior="inputs", **F32)
     for name in ("sport", "money"):
@@ -71,7 +73,7 @@ def test_the_prior_of_labels_is_one_for_each_label(plain_model: Model) -> None:
 
 def test_a_saved_prior_gives_the_same_probabilities(plain_model: Model, tmp_path: Path) -> None:
     examples = [("I cannot pay.", "billing"), ("A lamp, please.", "sales")]
-    settings: Any = {"prompt_order": "input-first", "examples": examples, "labels": "letters"}
+    settings: Any = {"prompt_order": "input-first", "examples": examples, "answer_style": "letters"}
     found = plain_model.decide_many(INPUTS, TEAM, prior="inputs", **settings, **F32)
     prior = fit_input_prior(plain_model, as_questions(TEAM), INPUTS, {**settings, **F32})
     prior.save(tmp_path / "prior.json")
@@ -87,7 +89,7 @@ def test_a_saved_prior_gives_the_same_probabilities(plain_model: Model, tmp_path
 
 
 def test_the_prompts_of_a_saved_prior_can_be_shown(plain_model: Model, tmp_path: Path) -> None:
-    settings: Any = {"labels": "letters", "prompt_order": "input-first"}
+    settings: Any = {"answer_style": "letters", "prompt_order": "input-first"}
     fit_input_prior(plain_model, (TEAM,), INPUTS, settings).save(tmp_path / "prior.json")
     expected = plain_model.decision_prompts("hello", TEAM, **settings)
     found = plain_model.decision_prompts("hello", TEAM, prior=str(tmp_path / "prior.json"))

@@ -59,8 +59,8 @@ def test_the_answer_has_the_most_probable_options_of_all(model: Model) -> None:
 def test_scores_of_all_options_give_the_same_answer(model: Model) -> None:
     question = Choice(ASKED, OPTIONS, top=4)
     searched = model.decide(INPUT, [question])
-    scored = model.decide(INPUT, [question], option_mass=True)
-    assert searched.usage.passes < scored.usage.passes
+    scored = model.decide(INPUT, [question], allowed_probability=True)
+    assert searched.usage.forward_passes < scored.usage.forward_passes
     for (a, p), (b, q) in zip(answer_in(searched).options, answer_in(scored).options, strict=True):
         assert a == b
         assert p == pytest.approx(q, rel=0.01)
@@ -85,7 +85,7 @@ def test_the_prompt_lists_options_only_if_there_are_few_or_if_asked(model: Model
     assert f"- {OPTIONS[3]}" in prompt(Choice(ASKED, OPTIONS[:300], show_options=True))
 
 
-@pytest.mark.parametrize("settings", [{"scoring": "joint"}, {"orders": 2}])
+@pytest.mark.parametrize("settings", [{"scoring": "full"}, {"orders": 2}])
 def test_settings_that_need_all_scores_still_answer(model: Model, settings: dict[str, Any]) -> None:
     answer = answer_in(model.decide(INPUT, [Choice(ASKED, OPTIONS[:300])], **settings))
     assert len(answer.options) == 5
@@ -94,7 +94,7 @@ def test_settings_that_need_all_scores_still_answer(model: Model, settings: dict
 
 def test_letters_need_a_list(model: Model) -> None:
     with pytest.raises(InvalidArgumentError, match="pass show_options=True"):
-        model.decide(INPUT, [Choice(ASKED, OPTIONS)], labels="letters")
+        model.decide(INPUT, [Choice(ASKED, OPTIONS)], answer_style="letters")
 
 
 def test_a_question_is_the_same_after_json() -> None:
@@ -111,7 +111,7 @@ def test_bools_and_none_are_options_too(model: Model) -> None:
 
 
 def test_many_inputs_and_abstaining(model: Model) -> None:
-    found = model.decide_many([INPUT, "A lamp."], [Choice(ASKED, OPTIONS)], abstain_below=0.999)
+    found = model.decide_many([INPUT, "A lamp."], [Choice(ASKED, OPTIONS)], min_probability=0.999)
     assert [answer_in(each).abstained for each in found] == [True, True]
     assert found[0].to_dict()["answers"][0]["n_options"] == len(OPTIONS)
 

@@ -15,7 +15,7 @@ from write_decision_models import cached_decision_model
 from eliza_ffi.decisions import (
     METHODS,
     Choice,
-    Labels,
+    MultiLabel,
     Predicate,
     Score,
     as_questions,
@@ -54,22 +54,24 @@ def test_decision_models_answer_all_questions_in_their_own_format(decision_model
     for answer, p in zip(decision.values(), expected, strict=True):
         # The rounding depends on whether one pass answers all questions or only one.
         assert answer.distribution == pytest.approx(p, abs=2e-3)
-    assert decision.usage.passes <= 2
+    assert decision.usage.forward_passes <= 2
 
 
-def test_decision_models_report_the_option_mass(decision_model: Model) -> None:
-    decision = decision_model.decide("x", QUESTIONS, option_mass=True)
-    assert all(0.0 < answer.option_mass <= 1.0 for answer in decision.values())
+def test_decision_models_report_the_allowed_probability(decision_model: Model) -> None:
+    decision = decision_model.decide("x", QUESTIONS, allowed_probability=True)
+    assert all(0.0 < answer.allowed_probability <= 1.0 for answer in decision.values())
 
 
 def test_decision_models_answer_labels_as_predicates(decision_model: Model) -> None:
-    answer = decision_model.decide("x", {"topics": Labels("Is it about this?", ["sport", "food"])})[
-        "topics"
-    ]
+    answer = decision_model.decide(
+        "x", {"topics": MultiLabel("Is it about this?", ["sport", "food"])}
+    )["topics"]
     assert set(answer.probabilities) == {"sport", "food"}
 
 
-@pytest.mark.parametrize("setting", [{"labels": "letters"}, {"orders": 2}, {"scoring": "joint"}])
+@pytest.mark.parametrize(
+    "setting", [{"answer_style": "letters"}, {"orders": 2}, {"scoring": "full"}]
+)
 def test_decision_models_reject_other_labels_orders_and_scores(
     decision_model: Model, setting: dict[str, object]
 ) -> None:
@@ -92,7 +94,7 @@ def test_decision_models_are_evaluated_and_calibrated_by_default(decision_model:
     decisions = decision_model.decide_many(inputs, QUESTIONS)
     report = evaluate(decision_model, QUESTIONS, examples)
     assert (report.rule, report.labels, report.orders, report.calibrated) == (
-        *("legal", "text", 1),
+        *("constrained", "text", 1),
         False,
     )
     for evaluated in report.questions:
@@ -140,7 +142,7 @@ def test_a_question_copies_the_json_of_its_caller(decision_model: Model) -> None
 
 
 def test_labels_can_be_mixed_with_numbered_names(decision_model: Model) -> None:
-    labels = Labels("Is it about this?", ["sport", "food", "work"])
+    labels = MultiLabel("Is it about this?", ["sport", "food", "work"])
     for name in ("0", "1", "2", "3"):
         decision = decision_model.decide("x", {name: QUESTIONS["angry"], "topics": labels})
         assert set(decision) == {name, "topics"}

@@ -63,7 +63,7 @@ def reference(model: Model, given: str, question: AskedQuestion, **settings: Any
 
 
 @pytest.mark.parametrize("prompt_order", PROMPT_ORDERS)
-@pytest.mark.parametrize("settings", [{}, {"scoring": "mean"}, {"labels": "letters"}])
+@pytest.mark.parametrize("settings", [{}, {"scoring": "mean"}, {"answer_style": "letters"}])
 def test_probabilities_are_divided_by_the_prior(
     plain_model: Model, prompt_order: PromptOrder, settings: dict[str, Any]
 ) -> None:
@@ -122,11 +122,11 @@ def test_a_prior_is_computed_once(plain_model: Model) -> None:
     second = plain_model.decide(INPUT, question, **asked, **F32)
     assert uncounted(plain_model, question, order="question-first") == 0
     assert second["0"].probability == pytest.approx(first["0"].probability, abs=CLOSE)
-    assert second.usage.passes < first.usage.passes
+    assert second.usage.forward_passes < first.usage.forward_passes
     without = plain_model.decide(INPUT, question, **{**asked, "prior": "none"}, **F32)
     tokens = [each.usage.input_tokens for each in (first, second, without)]
     assert len(set(tokens)) == 1
-    assert without.usage.passes == second.usage.passes
+    assert without.usage.forward_passes == second.usage.forward_passes
 
 
 def test_other_prompts_have_another_prior(plain_model: Model) -> None:
@@ -135,7 +135,7 @@ def test_other_prompts_have_another_prior(plain_model: Model) -> None:
     ways: tuple[dict[str, Any], ...] = (
         {"order": "question-first"},
         {"order": "input-first"},
-        {"order": "question-first", "labels": "letters"},
+        {"order": "question-first", "answer_style": "letters"},
         {"order": "question-first", "examples": shots},
     )
     for way in ways:
@@ -172,14 +172,14 @@ def test_options_with_equal_texts_but_other_descriptions_have_another_prior(
 
 def test_a_prior_has_a_lower_bound() -> None:
     scores = [OptionScores(log_softmax([0.0, -200.0]))] * (len(CONTENT_FREE) + len(EVERYDAY) + 2)
-    found = OptionPriorScores(scores).log_probabilities("legal")
+    found = OptionPriorScores(scores).log_probabilities("constrained")
     assert found == pytest.approx([0.0, LEAST_LOG_PRIOR])
 
 
 def test_the_three_groups_have_the_same_weight() -> None:
     groups = [[0.9, 0.1]] * len(CONTENT_FREE), [[0.6, 0.4]] * len(EVERYDAY), [[0.3, 0.7]] * 2
     scores = [OptionScores(np.log(each)) for group in groups for each in group]
-    found = OptionPriorScores(scores).log_probabilities("legal")
+    found = OptionPriorScores(scores).log_probabilities("constrained")
     assert np.exp(found) == pytest.approx([0.6, 0.4])
 
 

@@ -11,8 +11,8 @@ from eliza_ffi.decisions.questions import (
     MAX_LEVELS,
     MAX_OPTIONS,
     Choice,
-    Labels,
     Level,
+    MultiLabel,
     Option,
     Predicate,
     Score,
@@ -42,8 +42,8 @@ def test_levels_and_labels_can_be_passed_in_the_same_forms() -> None:
     levels = (Level("calm"), Level("angry", "shouts"))
     assert Score("How?", ["calm", ("angry", "shouts")]).levels == levels
     assert Score("How?", {"calm": None, "angry": "shouts"}).levels == levels
-    assert Labels("About?", {"billing": "money", "support": None}).labels == TEAMS
-    assert Labels("About?", ["one"]).labels == (Option("one"),)
+    assert MultiLabel("About?", {"billing": "money", "support": None}).labels == TEAMS
+    assert MultiLabel("About?", ["one"]).labels == (Option("one"),)
 
 
 def test_a_json_description_is_converted_to_text() -> None:
@@ -82,7 +82,7 @@ def test_instructions_are_a_string_a_list_of_parts_or_json(given: Any, text: str
     assert Predicate(given).instructions == text
     assert Choice(given, ["a", "b"]).instructions == text
     assert Score(given, ["a", "b"]).instructions == text
-    assert Labels(given, ["a"]).instructions == text
+    assert MultiLabel(given, ["a"]).instructions == text
 
 
 @pytest.mark.parametrize("kind", ["input_image", "image_url", "input_audio", "input_file"])
@@ -98,15 +98,15 @@ def test_the_numbers_of_options_levels_and_labels_are_limited() -> None:
     assert MAX_OPTIONS == 255
     assert MAX_CHOICES == 100_000
     assert len(Choice("Which?", most).options) == MAX_CHOICES
-    assert len(Labels("Which?", names[:-1]).predicates) == 255
+    assert len(MultiLabel("Which?", names[:-1]).predicates) == 255
     assert MAX_LEVELS == 10
     assert len(Score("How?", names[:10]).levels) == 10
     for refused, message in (
         (lambda: Choice("Which?", most, "q", none="no"), "'q'.*2 to 100000 options, got 100001"),
         (lambda: Choice("Which?", ["one"], "q"), "'q'.*2 to 100000 options, got 1"),
         (lambda: Choice("Which?", ["one"], "q", none="no"), "'q'.*2 to 100000 options"),
-        (lambda: Labels("Which?", names, "q"), "'q'.*1 to 255 labels, got 256"),
-        (lambda: Labels("Which?", [], "q"), "'q'.*1 to 255 labels, got 0"),
+        (lambda: MultiLabel("Which?", names, "q"), "'q'.*1 to 255 labels, got 256"),
+        (lambda: MultiLabel("Which?", [], "q"), "'q'.*1 to 255 labels, got 0"),
         (lambda: Score("How?", names[:11], "q"), "'q'.*2 to 10 levels, got 11"),
         (lambda: Score("How?", ["one"], "q"), "'q'.*2 to 10 levels, got 1"),
     ):
@@ -146,8 +146,8 @@ def test_the_numbers_of_options_levels_and_labels_are_limited() -> None:
         (lambda: Score("x", ["a", True]), "the level must be a string, got True"),  # type: ignore[list-item]
         (lambda: Score("x", ["a", "a"], "q"), "'q': 'a' is given twice"),
         (lambda: Score("x", b"ab"), "levels must be a list of levels, .*, got bytes"),  # type: ignore[arg-type]
-        (lambda: Labels("x", ["a", True, "a"]), "'a' is given twice"),
-        (lambda: Labels("x", "ab"), "labels must be a list of labels, .*, got 'ab'"),
+        (lambda: MultiLabel("x", ["a", True, "a"]), "'a' is given twice"),
+        (lambda: MultiLabel("x", "ab"), "labels must be a list of labels, .*, got 'ab'"),
     ],
 )
 def test_errors_describe_the_malformed_field(make: Any, message: str) -> None:
@@ -156,7 +156,7 @@ def test_errors_describe_the_malformed_field(make: Any, message: str) -> None:
 
 
 def test_labels_become_one_predicate_each() -> None:
-    labels = Labels("Is it about this?", {"billing": "money", True: None})
+    labels = MultiLabel("Is it about this?", {"billing": "money", True: None})
     assert labels.predicates == (
         Predicate("Is it about this?\nbilling: money"),
         Predicate("Is it about this?\ntrue"),

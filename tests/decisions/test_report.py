@@ -25,7 +25,7 @@ from eliza_ffi.decisions.learning.plot import coverage_curve
 from eliza_ffi.decisions.learning.report import DecisionReport, evaluate
 from eliza_ffi.decisions.prompt_settings import PromptSettings
 from eliza_ffi.decisions.prompts import Asked
-from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Score
+from eliza_ffi.decisions.questions import Choice, MultiLabel, Predicate, Score
 from eliza_ffi.errors import ContextFullError, InvalidArgumentError, NotSupportedError
 from eliza_ffi.model import Model
 
@@ -170,7 +170,7 @@ def test_each_example_is_asked_once_about_its_questions(model: ScriptedModel) ->
 
 
 def test_each_label_has_its_own_report(scripted_model: MakeModel) -> None:
-    topics = Labels("Is it about this?", ["sport", "money"], name="topics")
+    topics = MultiLabel("Is it about this?", ["sport", "money"], name="topics")
     outputs = {each.instructions: TRUTHS for each in topics.predicates}
     examples = [("0", {"topics": ["sport", "money"]}), ("1", {"topics": ["money"]})]
     report = evaluate(scripted_model(outputs), topics, examples)
@@ -180,7 +180,7 @@ def test_each_label_has_its_own_report(scripted_model: MakeModel) -> None:
     ]
 
 
-@pytest.mark.parametrize("rule", ["legal", "joint", "mean", "bytes"])
+@pytest.mark.parametrize("rule", ["constrained", "full", "mean", "bytes"])
 def test_each_rule_is_evaluated_with_its_own_probabilities(model: ScriptedModel, rule: Any) -> None:
     examples = [(given, {"tone": answers["tone"]}) for given, answers in EXAMPLES]
     report = evaluate(model, TONE, examples, rule=rule)
@@ -243,7 +243,7 @@ def test_a_calibration_provides_the_settings_of_the_prompts(scripted_model: Make
     outputs, examples = drawn(20)
     model = scripted_model(outputs)
     calibration = calibrate(
-        model, TONE, examples, method="temperature", rule="bytes", labels="letters", orders=3
+        model, TONE, examples, method="temperature", rule="bytes", answer_style="letters", orders=3
     )
     report = evaluate(model, TONE, examples, calibration=calibration)
     assert (report.rule, report.labels, report.orders) == ("bytes", "letters", 3)

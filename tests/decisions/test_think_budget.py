@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from eliza_ffi import AsyncModel, Model
-from eliza_ffi.decisions import Choice, Labels, Predicate
+from eliza_ffi.decisions import Choice, MultiLabel, Predicate
 from eliza_ffi.decisions.answers import Decision, DecisionUsage, answer_of, collect, expand
 from eliza_ffi.decisions.think_budget import MOST_COUNTED, ThinkBudget, certainty
 from eliza_ffi.errors import InvalidArgumentError
@@ -49,7 +49,7 @@ def test_the_share_is_not_exceeded_by_threads() -> None:
 
 
 def test_the_certainty_of_a_decision_is_that_of_its_least_certain_answer() -> None:
-    labels = Labels("What is it about?", ["sport", "money"])
+    labels = MultiLabel("What is it about?", ["sport", "money"])
     parts = [
         answer_of(each, [p, 1 - p]) for each, p in zip(expand(labels), (0.1, 0.6), strict=True)
     ]

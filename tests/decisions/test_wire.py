@@ -13,7 +13,7 @@ from eliza_ffi.decisions.answers import (
     ChoiceAnswer,
     Decision,
     DecisionUsage,
-    LabelsAnswer,
+    MultiLabelAnswer,
     PredicateAnswer,
     ScoreAnswer,
     decisions_answer,
@@ -21,8 +21,8 @@ from eliza_ffi.decisions.answers import (
 )
 from eliza_ffi.decisions.questions import (
     Choice,
-    Labels,
     Level,
+    MultiLabel,
     Option,
     Predicate,
     Question,
@@ -58,7 +58,7 @@ questions: st.SearchStrategy[Question] = st.one_of(
     st.builds(Predicate, texts, names, descriptions, descriptions),
     choices,
     st.builds(Score, texts, levels, names),
-    st.builds(Labels, texts, options(1), names),
+    st.builds(MultiLabel, texts, options(1), names),
 )
 
 
@@ -162,7 +162,7 @@ def test_1_to_400_questions_are_accepted() -> None:
     assert len(as_questions(many[:400])) == 400
     with pytest.raises(InvalidArgumentError, match="1 to 400 questions .* got 401"):
         as_questions(many)
-    labels = Labels("Is it about this?", [f"topic {i}" for i in range(201)])
+    labels = MultiLabel("Is it about this?", [f"topic {i}" for i in range(201)])
     with pytest.raises(InvalidArgumentError, match="each label counts as one\\), got 402"):
         as_questions({"a": labels, "b": labels})
     for none in ([], {}, ()):
@@ -266,7 +266,7 @@ def test_answers_are_written_in_the_format_of_v1_decisions() -> None:
             {"value": 2, "label": "high", "probability": 0.25},
         ],
     }
-    labels = LabelsAnswer(name="l", answers=(("x", PREDICATE), (False, PREDICATE)))
+    labels = MultiLabelAnswer(name="l", answers=(("x", PREDICATE), (False, PREDICATE)))
     assert decisions_answer(labels) == {
         "type": "labels",
         "name": "l",
@@ -295,7 +295,7 @@ def test_answers_are_written_in_the_format_of_v1_systemone() -> None:
         "confidence": pytest.approx(0.25),
     }
     with pytest.raises(InvalidArgumentError, match="does not support labels"):
-        systemone_answer(LabelsAnswer(answers=(("x", PREDICATE),)))
+        systemone_answer(MultiLabelAnswer(answers=(("x", PREDICATE),)))
 
 
 def test_systemone_options_have_different_keys() -> None:
@@ -304,9 +304,9 @@ def test_systemone_options_have_different_keys() -> None:
     assert systemone_answer(answer)["choice"] == "true (bool)"
 
 
-def test_option_mass_and_abstention_are_added_to_answers() -> None:
-    answer = PredicateAnswer(name="p", probability=0.5, option_mass=0.25, abstained=True)
-    extras = {"option_mass": 0.25, "abstained": True}
+def test_allowed_probability_and_abstention_are_added_to_answers() -> None:
+    answer = PredicateAnswer(name="p", probability=0.5, allowed_probability=0.25, abstained=True)
+    extras = {"allowed_probability": 0.25, "abstained": True}
     assert decisions_answer(answer) == {
         "type": "predicate",
         "name": "p",

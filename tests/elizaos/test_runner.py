@@ -22,9 +22,9 @@ from eliza_ffi.elizaos import (
 )
 from eliza_ffi.errors import (
     ContextFullError,
-    GenerationCancelled,
+    GenerationCancelledError,
     InvalidArgumentError,
-    NativeFault,
+    NativeFaultError,
     TokenTrieError,
 )
 from eliza_ffi.library.protocol import STOP_AT_LEAF, StreamConfig, StreamStep
@@ -210,8 +210,8 @@ def test_a_full_context_ends_the_generation_and_keeps_the_text(run: Run) -> None
 def test_an_error_in_any_call_clears_the_trie_and_closes_the_stream(
     run: Run, point: str, calls: list[str]
 ) -> None:
-    binding = RecordingBinding(failures={point: NativeFault(f"broken at {point}")})
-    with pytest.raises(NativeFault, match=f"broken at {point}"):
+    binding = RecordingBinding(failures={point: NativeFaultError(f"broken at {point}")})
+    with pytest.raises(NativeFaultError, match=f"broken at {point}"):
         run(binding, args_with())
     assert binding.calls == calls
 
@@ -219,9 +219,9 @@ def test_an_error_in_any_call_clears_the_trie_and_closes_the_stream(
 @both_runners
 @pytest.mark.parametrize("point", ["token_trie_scores", "stats", "token_trie_leaf"])
 def test_an_error_while_reading_results_clears_and_closes(run: Run, point: str) -> None:
-    failures: dict[str, BaseException] = {point: NativeFault("broken")}
+    failures: dict[str, BaseException] = {point: NativeFaultError("broken")}
     binding = RecordingBinding(has=ALL | {point}, failures=failures)
-    with pytest.raises(NativeFault, match="broken"):
+    with pytest.raises(NativeFaultError, match="broken"):
         run(binding, args_with(score_leaves=point == "token_trie_scores"))
     assert binding.calls[-3:] == [point, "clear_token_trie", "close"]
 
@@ -358,8 +358,8 @@ def test_after_a_cancel_during_open_only_close_is_called() -> None:
 
 
 def test_a_cancel_by_the_library_raises_generation_cancelled() -> None:
-    binding = RecordingBinding(failures={"next:1": GenerationCancelled("cancelled")})
-    with pytest.raises(GenerationCancelled):
+    binding = RecordingBinding(failures={"next:1": GenerationCancelledError("cancelled")})
+    with pytest.raises(GenerationCancelledError):
         run_async(binding, args_with())
     assert binding.calls[-2:] == ["clear_token_trie", "close"]
 
@@ -494,12 +494,12 @@ def test_only_generations_in_the_same_slot_wait_for_each_other(
 
 
 def test_a_slot_is_free_again_after_an_error() -> None:
-    binding = RecordingBinding(failures={"next:0": NativeFault("broken")})
+    binding = RecordingBinding(failures={"next:0": NativeFaultError("broken")})
 
     async def twice() -> None:
         runner = FfiStreamingRunner(binding, "ctx")
         for _ in range(2):
-            with pytest.raises(NativeFault):
+            with pytest.raises(NativeFaultError):
                 await asyncio.wait_for(runner.generate_with_usage(args_with(slot_id=0)), 10)
 
     asyncio.run(twice())

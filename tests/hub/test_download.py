@@ -164,7 +164,7 @@ def test_the_command_line_downloads_with_the_variables_of_huggingface_hub(
     hub.repos["org/repo"] = {"m-Q8_0.gguf": gguf}
     hub.private.add("org/repo")
     command = [sys.executable, "-m", "eliza_ffi", "choose", "--prompt", "x", "--json"]
-    command += ["--choice", "a", "--choice", "b", "--model", "org/repo:Q8_0"]
+    command += ["--label", "a", "--label", "b", "--model", "org/repo:Q8_0"]
     done = subprocess.run(
         command, env={**os.environ, "HF_TOKEN": TOKEN}, capture_output=True, text=True
     )

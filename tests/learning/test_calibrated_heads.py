@@ -13,7 +13,15 @@ import numpy as np
 import pytest
 
 from eliza_ffi import Model
-from eliza_ffi.decisions import Calibration, Choice, Labels, Predicate, Score, calibrate, evaluate
+from eliza_ffi.decisions import (
+    Calibration,
+    Choice,
+    MultiLabel,
+    Predicate,
+    Score,
+    calibrate,
+    evaluate,
+)
 from eliza_ffi.decisions.learning import fitting
 from eliza_ffi.decisions.learning.calibration import QuestionCalibration
 from eliza_ffi.decisions.wire import question_to
@@ -62,7 +70,7 @@ def test_a_head_alone_scores_no_options(tiny_model: Model, monkeypatch: pytest.M
     calibration = calibrate(tiny_model, KIND, SEEN, method="head")
     decision = tiny_model.decide(UNSEEN[0][0], KIND, calibration=calibration)
     assert calls == []
-    assert decision.usage.passes == 1
+    assert decision.usage.forward_passes == 1
     again = tiny_model.decide(UNSEEN[0][0], KIND, calibration=calibration)
     assert again.usage.cached_tokens == again.usage.input_tokens - 1
 
@@ -126,7 +134,7 @@ def test_the_same_question_may_be_asked_with_and_without_a_head(tiny_model: Mode
 
 
 def test_tokens_that_prompts_of_heads_have_in_common_count_once(tiny_model: Model) -> None:
-    topics = Labels("What is it about?", ["animal", "tool"], name="topics")
+    topics = MultiLabel("What is it about?", ["animal", "tool"], name="topics")
     order: Any = {"prompt_order": "input-first"}
     examples = [(text, [kind]) for text, kind in SEEN]
     heads = calibrate(tiny_model, topics, examples, method="head", **order)
@@ -160,7 +168,7 @@ def test_a_head_and_the_scores_of_the_options_can_be_combined(
 
 
 def test_each_label_has_a_head(tiny_model: Model) -> None:
-    topics = Labels("What is it about?", ["animal", "tool"], name="topics")
+    topics = MultiLabel("What is it about?", ["animal", "tool"], name="topics")
     examples = [(text, [kind]) for text, kind in SEEN]
     calibration = calibrate(tiny_model, topics, examples, method="head")
     assert [each.method for each in calibration.questions] == ["head", "head"]
@@ -249,13 +257,13 @@ def test_only_labelled_rows_certify(tiny_model: Model) -> None:
 
 
 def test_a_head_needs_no_whole_rows_of_logits(tiny_model: Model) -> None:
-    head = calibrate(tiny_model, KIND, SEEN, method="head", rule="joint")
+    head = calibrate(tiny_model, KIND, SEEN, method="head", rule="full")
     assert not head.needs_whole_rows
-    assert calibrate(tiny_model, KIND, SEEN, method="temperature", rule="joint").needs_whole_rows
+    assert calibrate(tiny_model, KIND, SEEN, method="temperature", rule="full").needs_whole_rows
 
 
 def test_labels_say_in_json_what_is_known_about_their_risk(tiny_model: Model) -> None:
-    topics = Labels("What is it about?", ["animal", "tool"], name="topics")
+    topics = MultiLabel("What is it about?", ["animal", "tool"], name="topics")
     examples = [(text, [kind]) for text, kind in SEEN]
     calibration = calibrate(tiny_model, topics, examples, method="head", risk=0.001)
     decision = tiny_model.decide("A cow!", topics, calibration=calibration, abstain="risk")
@@ -297,6 +305,6 @@ def test_a_head_needs_hidden_states_of_its_shape(fitted: Calibration) -> None:
     from eliza_ffi.decisions.scoring import QuestionScores
 
     with pytest.raises(InvalidArgumentError, match=r"shape \[4, 128\], got none"):
-        question.apply(QuestionScores(()), "legal")
+        question.apply(QuestionScores(()), "constrained")
     with pytest.raises(InvalidArgumentError, match=r"got shape \[1, 2\]"):
-        question.apply(QuestionScores((), hidden=np.zeros((1, 2), np.float32)), "legal")
+        question.apply(QuestionScores((), hidden=np.zeros((1, 2), np.float32)), "constrained")

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from eliza_ffi import Model
-from eliza_ffi.decisions import Choice, Labels, calibrate
+from eliza_ffi.decisions import Choice, MultiLabel, calibrate
 from eliza_ffi.decisions.answers import Decision, DecisionUsage, answer_of, collect, expand
 from eliza_ffi.decisions.learning.drift import MOST_RECENT, RecentAnswers, reasons_to_doubt_drift
 from eliza_ffi.tables.row_decider import RowDecider
 
 KIND = Choice("What is it about?", ["animal", "tool"], "kind")
-TOPICS = Labels("What is it about?", ["animal", "tool"], name="topics")
+TOPICS = MultiLabel("What is it about?", ["animal", "tool"], name="topics")
 NAMES = {"animal": ["cat", "dog", "horse", "cow"], "tool": ["hammer", "saw", "drill", "nail"]}
 FRAMES = ["I saw a {}.", "The {} is old.", "She likes this {}.", "Where is my {}?", "A {}!"]
 ROWS = [(frame.format(name), kind) for frame in FRAMES for kind in NAMES for name in NAMES[kind]]

@@ -51,13 +51,14 @@ def test_few_answers_change_and_many_orders_are_saved() -> None:
     rng = np.random.default_rng(0)
     population = drawn(rng, 2000)
     stages = [
-        np.array([PLAIN.apply(each.first(n), "legal") for each in population]) for n in (2, 4, 6)
+        np.array([PLAIN.apply(each.first(n), "constrained") for each in population])
+        for n in (2, 4, 6)
     ]
     answers = [each.argmax(1) for each in stages]
     gaps = [each.max(1) - np.sort(each, 1)[:, -2] for each in stages]
     rates, asked = [], []
     for _ in range(30):
-        margin = stop_margin(PLAIN, drawn(rng, 400), "legal", 0.02, 0.9)
+        margin = stop_margin(PLAIN, drawn(rng, 400), "constrained", 0.02, 0.9)
         assert margin is not None
         found = np.where(gaps[0] >= margin, answers[0], np.where(gaps[1] >= margin, *answers[1:]))
         rates.append(np.mean(found != answers[2]))
@@ -70,10 +71,10 @@ def test_few_answers_change_and_many_orders_are_saved() -> None:
 
 def test_a_margin_needs_enough_inputs_and_orders() -> None:
     scores = drawn(np.random.default_rng(1), 400)
-    assert stop_margin(PLAIN, scores[:200], "legal", 0.01, 0.9) is None
-    assert stop_margin(PLAIN, [each.first(2) for each in scores], "legal", 0.2, 0.9) is None
+    assert stop_margin(PLAIN, scores[:200], "constrained", 0.01, 0.9) is None
+    assert stop_margin(PLAIN, [each.first(2) for each in scores], "constrained", 0.2, 0.9) is None
     same = [QuestionScores(each.orders[:1] * 4) for each in scores]
-    assert stop_margin(PLAIN, same, "legal", 0.01, 0.9) == MARGINS[-1]
+    assert stop_margin(PLAIN, same, "constrained", 0.01, 0.9) == MARGINS[-1]
 
 
 @pytest.fixture(scope="module")

@@ -19,12 +19,12 @@ from eliza_ffi.errors import (
     AbiMismatchError,
     BusyError,
     ContextFullError,
-    GenerationCancelled,
+    GenerationCancelledError,
     InvalidArgumentError,
     ModelError,
-    NativeFault,
+    NativeFaultError,
     NotSupportedError,
-    OutOfMemory,
+    OutOfMemoryError,
     error_from_status,
 )
 from eliza_ffi.library import binding as binding_module
@@ -155,7 +155,7 @@ def test_returning_true_from_the_token_callback_cancels(binding: CffiBinding, st
         seen.append(token)
         return len(seen) == 2
 
-    with pytest.raises(GenerationCancelled):
+    with pytest.raises(GenerationCancelledError):
         binding.generate(stream, 0, on_token)
     assert len(seen) == 2
 
@@ -181,7 +181,7 @@ def test_a_leaf_name_above_the_maximum_buffer_size_raises(
     monkeypatch.setattr(binding_module, "LARGEST_TEXT_CAP", 256)
     binding.set_token_trie(stream, leaf_payload(("n" * 300, [300])), 0)
     binding.next(stream)
-    with pytest.raises(NativeFault, match="cannot read the leaf's name"):
+    with pytest.raises(NativeFaultError, match="cannot read the leaf's name"):
         binding.token_trie_leaf(stream)
 
 
@@ -255,14 +255,14 @@ def test_only_existing_functions_are_supported(binding: CffiBinding) -> None:
         (-1, NotSupportedError),
         (-2, InvalidArgumentError),
         (-3, ModelError),
-        (-4, NativeFault),
-        (-5, OutOfMemory),
+        (-4, NativeFaultError),
+        (-5, OutOfMemoryError),
         (-6, AbiMismatchError),
-        (-7, GenerationCancelled),
+        (-7, GenerationCancelledError),
         (-8, BusyError),
         (-9, ContextFullError),
         (-10, InvalidArgumentError),
-        (-99, NativeFault),
+        (-99, NativeFaultError),
     ],
 )
 def test_each_status_has_an_exception_class(status: int, kind: type[Exception]) -> None:
@@ -284,7 +284,7 @@ def test_the_text_of_an_error_does_not_affect_its_class(text: str) -> None:
 def test_a_full_context_is_recognized_only_by_its_status() -> None:
     said = "context full: no room for 1 more tokens"
     assert type(error_from_status(-9, "other words", "prefill")) is ContextFullError
-    assert type(error_from_status(-4, said, "prefill")) is NativeFault
+    assert type(error_from_status(-4, said, "prefill")) is NativeFaultError
 
 
 def test_words_in_a_path_do_not_affect_the_error_class(
@@ -295,7 +295,7 @@ def test_words_in_a_path_do_not_affect_the_error_class(
             binding.create(str(tmp_path / words / "model.gguf"))
         ctx = binding.create(str(default_model_path()))
         stream = binding.open(ctx, StreamConfig())
-        with pytest.raises(NativeFault, match=words):
+        with pytest.raises(NativeFaultError, match=words):
             binding.restore_slot(stream, str(tmp_path / words))
         binding.close(stream)
         binding.destroy(ctx)
@@ -307,12 +307,12 @@ def test_a_fault_of_a_stream_is_not_reported_as_a_full_context(
     closed = cffi_values.CffiStream(stream.ctx)
     for each in (stream, closed):
         error = binding._stream_error(each, -4, "generate")
-        assert type(error) is NativeFault
+        assert type(error) is NativeFaultError
 
 
 def test_errors_are_subclasses_of_standard_exceptions() -> None:
     assert issubclass(InvalidArgumentError, ValueError)
-    assert issubclass(OutOfMemory, MemoryError)
+    assert issubclass(OutOfMemoryError, MemoryError)
 
 
 def test_a_failed_open_raises_the_exception_of_its_status(library: Library) -> None:

@@ -29,7 +29,7 @@ from eliza_ffi.errors import (
     AbiMismatchError,
     InvalidArgumentError,
     LibraryLoadError,
-    NativeFault,
+    NativeFaultError,
     NotSupportedError,
     TokenTrieError,
 )
@@ -91,7 +91,7 @@ CALLS: dict[str, Callable[[CffiBinding, Any, Any], Any]] = {
     "prepare_choices": lambda b, ctx, s: b.prepare_choices(ctx, ["A"]),
     "prepare_token_trie": lambda b, ctx, s: b.prepare_token_trie(ctx, "{}", 1),
     "llm_stream_score_endings": lambda b, ctx, s: b.score_endings(
-        s, [([], PreparedChoices(b._ffi.NULL, 1, 1))], joint=False, option_mass=False
+        s, [([], PreparedChoices(b._ffi.NULL, 1, 1))], joint=False, allowed_probability=False
     ),
     "set_choices": lambda b, ctx, s: b.set_choices(s, PreparedChoices(None, 1, 1), 0),
     "llm_stream_set_logprobs": lambda b, ctx, s: b.set_logprobs(s, 1),
@@ -213,7 +213,7 @@ def test_a_slot_is_saved_and_restored_between_two_pulls(fakes: Fakes, tmp_path: 
     file.write_text("not a number")
     with pytest.raises(InvalidArgumentError, match="cannot restore the slot .*: not a slot file"):
         binding.restore_slot(stream, file)
-    with pytest.raises(NativeFault, match="cannot save the slot .*: cannot open the file"):
+    with pytest.raises(NativeFaultError, match="cannot save the slot .*: cannot open the file"):
         binding.save_slot(stream, tmp_path)
     with pytest.raises(InvalidArgumentError, match="path must be a path without NUL characters"):
         binding.save_slot(stream, "a\0b")

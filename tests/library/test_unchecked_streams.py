@@ -27,7 +27,7 @@ from older_fake import (
 )
 
 from eliza_ffi.elizaos import FfiStreamingGenerateArgs, FfiStreamingRunner
-from eliza_ffi.errors import GenerationCancelled, InvalidArgumentError, NativeFault
+from eliza_ffi.errors import GenerationCancelledError, InvalidArgumentError, NativeFaultError
 from eliza_ffi.library.protocol import StreamConfig
 
 LARGEST_INT32 = 2**31 - 1
@@ -123,13 +123,13 @@ def test_an_incomplete_last_character_is_pulled_as_u_fffd(fake: Fake) -> None:
 def test_the_tokens_before_a_failure_are_returned_first(fake: Fake) -> None:
     session = Session(fake, FAIL)
     assert [session.pull() for _ in range(3)] == list(BYTES[:3])
-    with pytest.raises(NativeFault, match="cannot generate: the disk is on fire"):
+    with pytest.raises(NativeFaultError, match="cannot generate: the disk is on fire"):
         session.pull()
 
 
 def test_a_failure_of_generate_has_the_librarys_message(fake: Fake) -> None:
     session = Session(fake, FAIL)
-    with pytest.raises(NativeFault, match="cannot generate: the disk is on fire"):
+    with pytest.raises(NativeFaultError, match="cannot generate: the disk is on fire"):
         session.generate()
 
 
@@ -150,7 +150,7 @@ def test_a_cancel_stops_the_running_pull_and_no_token_is_lost(fake: Fake) -> Non
         pull = threads.submit(session.pull)
         session.wait_until_computing()
         session.binding.cancel(session.stream)
-        with pytest.raises(GenerationCancelled):
+        with pytest.raises(GenerationCancelledError):
             pull.result(10)
     assert tokens + session.pull_all()[0] == list(BYTES)
 
@@ -160,7 +160,7 @@ def test_a_cancel_from_a_token_callback_stops_generate(session: Session) -> None
         session.binding.cancel(session.stream)
         return False
 
-    with pytest.raises(GenerationCancelled):
+    with pytest.raises(GenerationCancelledError):
         session.binding.generate(session.stream, 0, on_token)
     assert session.fake.sampled == 1
 
@@ -179,7 +179,7 @@ def test_a_second_call_on_a_busy_stream_is_rejected(fake: Fake) -> None:
             with pytest.raises(InvalidArgumentError, match="another call is running on this"):
                 getattr(session.binding, doing)(session.stream, *arguments)
         session.binding.cancel(session.stream)
-        with pytest.raises(GenerationCancelled):
+        with pytest.raises(GenerationCancelledError):
             first.result(10)
     assert tokens + session.pull_all()[0] == list(BYTES)
 
@@ -238,7 +238,7 @@ def test_closing_from_another_thread_ends_the_running_call(way: Any, fake: Fake)
         running = threads.submit(way, session)
         session.wait_until_computing()
         session.binding.close(session.stream)
-        with pytest.raises(GenerationCancelled):
+        with pytest.raises(GenerationCancelledError):
             running.result(10)
 
 

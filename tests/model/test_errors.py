@@ -11,9 +11,9 @@ import pytest
 from eliza_ffi import errors
 from eliza_ffi.errors import ContextFullError, ElizaError, FillError
 from eliza_ffi.library.protocol import SpanResult
-from eliza_ffi.structured.fill_result import FillResult, SpanFill
+from eliza_ffi.structured.fill_result import FilledSpan, FillResult
 
-SPAN = SpanFill(0, "name", "enum", '{"name":', '"Ann"', "Ann", -0.5, (1, 2), False)
+SPAN = FilledSpan(0, "name", "enum", '{"name":', '"Ann"', "Ann", -0.5, (1, 2), False)
 PARTIAL = FillResult('{"name":"Ann"', None, (SPAN,), (1, 2), False, 3, 0.25, None)
 KINDS = [
     kind

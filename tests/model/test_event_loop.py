@@ -20,13 +20,13 @@ from eliza_ffi.choices.label_set import LabelSet
 from eliza_ffi.decisions import Predicate
 from eliza_ffi.decisions.deciding import DecisionRun
 from eliza_ffi.elizaos import ActionSkeleton
-from eliza_ffi.errors import ContextFullError, FillError, NativeFault
+from eliza_ffi.errors import ContextFullError, FillError, NativeFaultError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import Model
 from eliza_ffi.session import tool_calls
 from eliza_ffi.session.session import Session
-from eliza_ffi.structured import FieldFill
+from eliza_ffi.structured import PartialField
 from eliza_ffi.structured import shape as shape_module
 from eliza_ffi.structured.guidance import Guidance
 from eliza_ffi.structured.token_texts import TokenTexts
@@ -77,7 +77,7 @@ CALLS: dict[str, Call] = {
     "hidden_states": lambda m: m.hidden_states("x"),
     "prompt_logprobs": lambda m: m.prompt_logprobs("x", 1),
     "detokenize": lambda m: m.detokenize([5] * 50_000),
-    "token_texts": lambda m: m.token_texts(),
+    "vocabulary": lambda m: m.vocabulary(),
     "chat_template": lambda m: m.chat_template(),
     "chat_tokens": lambda m: m.chat_tokens(TALK),
     "embed": lambda m: m.embed(["a text", "another text"]),
@@ -110,8 +110,8 @@ CALLS: dict[str, Call] = {
     "call_tool": lambda m: m.call_tool([{"role": "user", "content": LONG}], TOOLS),
     "call_tool, short": lambda m: m.call_tool(HELLO, TOOLS, "required"),
     "call_tools": lambda m: m.call_tools(HELLO, TOOLS, max_calls=2, max_tokens=4),
-    "save": lambda m: m.save(A_FILE, LONG),
-    "restore": lambda m: m.restore(A_FILE),
+    "save_prompt_cache": lambda m: m.save_prompt_cache(A_FILE, LONG),
+    "load_prompt_cache": lambda m: m.load_prompt_cache(A_FILE),
 }
 
 HEAVY: list[tuple[Any, str]] = [
@@ -180,7 +180,7 @@ def test_slow_functions_do_not_run_on_the_event_loop(
 
     async def story() -> None:
         # Many requests are too long for the context.
-        with suppress(ContextFullError, FillError, NativeFault):
+        with suppress(ContextFullError, FillError, NativeFaultError):
             await CALLS[name](AsyncModel.of(model))
 
     asyncio.run(story())
@@ -246,7 +246,7 @@ class Held:
 
 @pytest.fixture
 def saved(model: Model, tmp_path: Path) -> Path:
-    model.save(tmp_path / "prompt", "hello")
+    model.save_prompt_cache(tmp_path / "prompt", "hello")
     return tmp_path / "prompt"
 
 
@@ -263,8 +263,8 @@ CANCELLED: dict[str, tuple[str, Callable[[AsyncModel, Path], Coroutine[Any, Any,
     "call_tools": ("token_trie_scores", lambda m, _: m.call_tools(HELLO, TOOLS, "required")),
     "plan": ("fill", lambda m, _: m.fill("hello", ActionSkeleton(ACTIONS))),
     "stream": ("prefill", lambda m, _: read(m.stream("hello", 4))),
-    "save": ("save_slot", lambda m, path: m.save(path, "hello")),
-    "restore": ("restore_slot", lambda m, path: m.restore(path)),
+    "save": ("save_slot", lambda m, path: m.save_prompt_cache(path, "hello")),
+    "restore": ("restore_slot", lambda m, path: m.load_prompt_cache(path)),
 }
 
 
@@ -376,7 +376,9 @@ def test_asynchronous_callbacks_are_awaited(model: Model) -> None:
         *("generate", "choose", "fill", "fill, class", "plan"),
         *("chunk", "texts", "choices", "decisions", "fills"),
     ]
-    assert [found.path for (found,) in received["fill, class"] if isinstance(found, FieldFill)] == [
+    assert [
+        found.path for (found,) in received["fill, class"] if isinstance(found, PartialField)
+    ] == [
         ("kind",),
         ("urgent",),
     ]

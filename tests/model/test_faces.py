@@ -20,7 +20,7 @@ from eliza_ffi.elizaos import ActionSkeleton, generate_args, runner_of
 from eliza_ffi.errors import ElizaError, InvalidArgumentError
 from eliza_ffi.library import Library
 from eliza_ffi.sampling import Sampling
-from eliza_ffi.structured import ShapedResult, SpanFill
+from eliza_ffi.structured import FilledSpan, StructuredResult
 
 SKELETON = {
     "spans": [
@@ -103,7 +103,7 @@ def test_both_models_return_the_same_results(model: Model) -> None:
             (await face.embed(["one", "two"])).tolist(),
             values(await face.decide(PROMPT, QUESTIONS)),
             [values(d) for d in await face.decide_many([PROMPT, "x"], QUESTIONS)],
-            await face.decision_prompts(PROMPT, QUESTIONS, orders=2, labels="letters"),
+            await face.decision_prompts(PROMPT, QUESTIONS, orders=2, answer_style="letters"),
         ]
 
     expected = [
@@ -113,7 +113,7 @@ def test_both_models_return_the_same_results(model: Model) -> None:
         model.embed(["one", "two"]).tolist(),
         values(model.decide(PROMPT, QUESTIONS)),
         [values(d) for d in model.decide_many([PROMPT, "x"], QUESTIONS)],
-        model.decision_prompts(PROMPT, QUESTIONS, orders=2, labels="letters"),
+        model.decision_prompts(PROMPT, QUESTIONS, orders=2, answer_style="letters"),
     ]
     found = asyncio.run(ask())
     assert found[0] == pytest.approx(expected[0], rel=1e-2)
@@ -363,7 +363,7 @@ def test_an_empty_batch_returns_an_empty_list(model: Model) -> None:
 
 def test_fill_stream_yields_spans_then_the_result(model: Model) -> None:
     steps = list(model.fill_stream(PROMPT, SKELETON))
-    assert [type(step) for step in steps] == [SpanFill, ShapedResult]
+    assert [type(step) for step in steps] == [FilledSpan, StructuredResult]
     left = model.fill_stream(PROMPT, SKELETON)
     next(left)
     left.close()  # type: ignore[attr-defined]

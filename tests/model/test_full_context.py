@@ -118,7 +118,7 @@ METHODS: dict[str, Callable[[Any], Any]] = {
     "plan": lambda m: m.fill(SHORT, ActionSkeleton(ACTIONS)),
     "stream": lambda m: m.stream(INPUTS[1], 4),
     "choose": lambda m: m.choose(SHORT, LONG_LABELS),
-    "save": lambda m: m.save("saved", INPUTS[1]),
+    "save_prompt_cache": lambda m: m.save_prompt_cache("saved", INPUTS[1]),
     "end_of_turn": lambda m: m.end_of_turn(INPUTS[1], "<|im_end|>"),
 }
 

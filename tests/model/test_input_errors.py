@@ -13,7 +13,15 @@ import numpy as np
 import pytest
 
 from eliza_ffi import AsyncModel, Gbnf, Model, Skeleton
-from eliza_ffi.decisions import Calibration, Choice, Labels, Predicate, Score, calibrate, evaluate
+from eliza_ffi.decisions import (
+    Calibration,
+    Choice,
+    MultiLabel,
+    Predicate,
+    Score,
+    calibrate,
+    evaluate,
+)
 from eliza_ffi.elizaos import ActionSkeleton
 from eliza_ffi.errors import (
     ContextFullError,
@@ -403,7 +411,7 @@ def test_a_set_is_no_list_of_options(face: Face) -> None:
         lambda: face.choose_many(["x"], frozenset(options)),
         lambda: face.rank("x", options),
         lambda: Choice("Which?", options),
-        lambda: Labels("Which?", options),
+        lambda: MultiLabel("Which?", options),
         lambda: Score("How much?", options),
     ):
         assert said(call).endswith("sort it first, because a set has no fixed order")

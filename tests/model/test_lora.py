@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from eliza_ffi import AsyncModel, CacheOptions, Model
-from eliza_ffi.errors import InvalidArgumentError, ModelError, NativeFault
+from eliza_ffi.errors import InvalidArgumentError, ModelError, NativeFaultError
 from eliza_ffi.library import Library
 
 pytestmark = pytest.mark.slow
@@ -141,13 +141,13 @@ def test_a_saved_prompt_belongs_to_its_adapter(
     library: Library, base: Path, adapter: Path, tmp_path: Path
 ) -> None:
     with Model(base, library=library, n_threads=1, lora=[(adapter, SCALE)]) as adapted:
-        adapted.save(tmp_path / "slot", PROMPT)
-        assert adapted.restore(tmp_path / "slot") == len(PROMPT)
+        adapted.save_prompt_cache(tmp_path / "slot", PROMPT)
+        assert adapted.load_prompt_cache(tmp_path / "slot") == len(PROMPT)
     with (
         Model(base, library=library, n_threads=1) as plain,
-        pytest.raises(NativeFault, match="another model"),
+        pytest.raises(NativeFaultError, match="another model"),
     ):
-        plain.restore(tmp_path / "slot")
+        plain.load_prompt_cache(tmp_path / "slot")
 
 
 def test_invalid_adapters_are_rejected(

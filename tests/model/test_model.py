@@ -36,7 +36,7 @@ from eliza_ffi.errors import (
     ElizaError,
     InvalidArgumentError,
     ModelError,
-    NativeFault,
+    NativeFaultError,
     TokenTrieError,
 )
 from eliza_ffi.library.loading import Library
@@ -137,7 +137,7 @@ def test_a_choice_is_exactly_a_label(model: Model, mode: str) -> None:
         assert choice.probability == pytest.approx(math.exp(choice.logprob))
         assert 0.0 < choice.probability <= 1.0
         assert 0 <= choice.forward_passes <= len(choice.tokens)
-        assert choice.elapsed > 0.0
+        assert choice.seconds > 0.0
 
 
 def test_a_single_label_is_certain_and_needs_no_forward_pass(model: Model) -> None:
@@ -291,7 +291,7 @@ def test_generated_text_that_is_not_a_label_is_a_fault(model: Model) -> None:
     result = SyncStreamingRunner(model.binding, model.session.ctx).generate_with_usage(args)
     other = replace(result, leaf=None, text="maybe")
     said = r"one of the 2 labels, got 'maybe' \(finish reason leaf\)"
-    with pytest.raises(NativeFault, match=said):
+    with pytest.raises(NativeFaultError, match=said):
         choice_from(labels, args, other, 0.0)
 
 

@@ -93,7 +93,7 @@ def test_the_text_of_the_best_label_is_passed_on(tiny_model: Model) -> None:
 def test_a_limit_of_passes_ends_the_search(tiny_model: Model) -> None:
     labels = [f"{verb}_{noun}" for verb in VERBS for noun in NOUNS]
     short = tiny_model.rank("Next: ", labels, 5, tokenization="any", max_passes=1)
-    assert (short.proven, short.passes) == (False, 1)
+    assert (short.proven, short.forward_passes) == (False, 1)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_limit_of_passes_ends_the_search(tiny_model: Model) -> None:
         (["a", "b"], {"mode": "best", "heal_prompt": True}, "leave heal_prompt out"),
         (["a", "b"], {"mode": "best", "max_tokens": 3}, "leave max_tokens out"),
         (["SEND_EMAIL_TO_ALL"], {"max_tokens": 1}, "max_tokens=1 ended the generation"),
-        (["a"], {"tokenization": "best"}, "tokenization must be one of own, any, got 'best'"),
+        (["a"], {"tokenization": "best"}, "tokenization must be one of canonical, any, got 'best'"),
         (["a", "a"], {}, "the same as"),
         (["a\0b"], {}, "NUL"),
         (["a\ud800"], {}, "has a lone surrogate"),
@@ -143,6 +143,6 @@ def test_an_older_library_rejects_any_tokenization(
 def test_the_command_line_takes_any_tokenization(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    arguments = ["choose", "--prompt", "Next: ", "--choice", "GO", "--choice", "STOP", "--json"]
+    arguments = ["choose", "--prompt", "Next: ", "--label", "GO", "--label", "STOP", "--json"]
     assert main([*arguments, "--tokenization", "any", "--heal-prompt"]) == 0
     assert json.loads(capsys.readouterr().out)["value"] in ("GO", "STOP")

@@ -25,7 +25,7 @@ from bench.choosing.other_libraries import Logits
 from eliza_ffi import AsyncModel, CacheOptions, RankResult
 from eliza_ffi._resources import default_model_path
 from eliza_ffi.choices.label_set import string_choices
-from eliza_ffi.errors import GenerationCancelled, InvalidArgumentError
+from eliza_ffi.errors import GenerationCancelledError, InvalidArgumentError
 from eliza_ffi.library import Library
 from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import ChoiceResult, Model
@@ -91,7 +91,7 @@ class Pair:
         with open_stream(binding, ctx, config) as stream:
             binding.prefill(stream, self.reference.prompt_tokens(prompt))
             (scores,) = binding.score_endings(
-                stream, [((), prepared)], joint=False, option_mass=False
+                stream, [((), prepared)], joint=False, allowed_probability=False
             )
         return Exhaustive(labels, scores.legal)
 
@@ -251,13 +251,13 @@ def test_a_limit_of_passes_is_kept_and_reported(trained: Pair) -> None:
     labels = product_names(4000)
     whole = trained.rank(labels)
     every = trained.all_of(labels)
-    assert whole.passes > 2
+    assert whole.forward_passes > 2
     none = trained.rank(labels, max_passes=0)
-    assert (none.labels, none.proven, none.passes) == ((), False, 0)
+    assert (none.labels, none.proven, none.forward_passes) == ((), False, 0)
     assert none.rest == pytest.approx(1.0)
-    for limit in range(1, whole.passes + 3):
+    for limit in range(1, whole.forward_passes + 3):
         ranked = trained.rank(labels, max_passes=limit)
-        assert ranked.passes <= limit
+        assert ranked.forward_passes <= limit
         for label, probability in ranked:
             expected = np.exp(every.logprob_of(label))
             assert probability == pytest.approx(expected, rel=TOLERANCE)
@@ -280,7 +280,7 @@ def test_the_top_five_of_8000_names_need_at_most_five_passes(
         for prompt in PROMPTS:
             ranked = model.rank(prompt, labels)
             assert ranked.proven
-            assert ranked.passes <= 5, prompt
+            assert ranked.forward_passes <= 5, prompt
 
 
 @pytest.mark.parametrize(("name", "logit_std"), [("trained", 2.5), ("llama-spm", 10.0)])
@@ -298,7 +298,7 @@ def test_a_confident_ranking_needs_at_most_one_pass_more_than_greedy(
             if ranked.probabilities[0] >= 0.5:
                 n_confident += 1
                 greedy = model.choose(prompt, labels, mode="greedy")
-                assert ranked.passes <= passes_of(greedy) + 1, (kind, prompt)
+                assert ranked.forward_passes <= passes_of(greedy) + 1, (kind, prompt)
     assert n_confident >= 3
 
 
@@ -310,7 +310,7 @@ def test_an_indifferent_model_needs_no_more_passes_than_scoring(
     ranked = indifferent.rank(PROMPT, labels, k)
     every = indifferent.choose(PROMPT, labels, mode="greedy", probabilities=True)
     assert ranked.proven
-    assert ranked.passes <= passes_of(every)
+    assert ranked.forward_passes <= passes_of(every)
 
 
 def passes_of(choice: ChoiceResult[str]) -> int:
@@ -417,10 +417,10 @@ def test_a_ranking_can_be_cancelled(tiny_model: Model, monkeypatch: pytest.Monke
         return rank(*arguments, **more)
 
     monkeypatch.setattr(tiny_model.binding, "rank", cancelled_meanwhile)
-    with pytest.raises(GenerationCancelled):
+    with pytest.raises(GenerationCancelledError):
         next(run.steps())
     monkeypatch.undo()
-    with pytest.raises(GenerationCancelled, match="the ranking was cancelled"):
+    with pytest.raises(GenerationCancelledError, match="the ranking was cancelled"):
         next(run.steps())
     check_same([tiny_model.rank(PROMPT, labels)], [expected])
 

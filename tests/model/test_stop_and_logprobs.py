@@ -155,7 +155,7 @@ def test_token_bytes_join_to_the_generated_text(
         assert found.logprobs is not None and found.text == written
         assert b"".join(entry.bytes for entry in found.logprobs).decode() == written
         assert any(entry.text == "\ufffd" for entry in found.logprobs)
-        texts, control = model.token_texts().texts, model.token_texts().control
+        texts, control = model.vocabulary().texts, model.vocabulary().control
         for entry in found.logprobs:
             for each in (entry, *entry.top):
                 assert each.bytes == (b"" if each.token in control else texts[each.token])

@@ -25,8 +25,8 @@ from eliza_ffi.elizaos import ActionSkeleton
 from eliza_ffi import AsyncModel, AsyncTextStream, CacheOptions, ChoiceResult, FillResult
 from eliza_ffi import Gbnf, GenerationResult, Lark, Model, PreparedLabels, Prompt, Sampling
 from eliza_ffi import Skeleton, Speculation, TextAnswer, TextStream, ToolCall, ToolCalls
-from eliza_ffi.decisions import Answer, Asked, Decision, Labels, Predicate, Score
-from eliza_ffi.structured import FieldFill, Regex, ShapedResult
+from eliza_ffi.decisions import Answer, Asked, Decision, MultiLabel, Predicate, Score
+from eliza_ffi.structured import PartialField, Regex, StructuredResult
 
 class Person(BaseModel):
     name: str
@@ -53,13 +53,13 @@ def ask(model: Model, talk: list[dict[str, str]], values: dict[str, float]) -> N
     assert_type(model.choose("x", ["a"], cache=slot, seed=3, wait=False).value, str)
     assert_type(model.choose("x", ["a"], tokenization="any", on_text=print).value, str)
     assert_type(model.generate("x", 5, min_p=0.1, seed=7), GenerationResult)
-    assert_type(model.fill("x", {"spans": []}, max_tokens=3), ShapedResult[Any])
+    assert_type(model.fill("x", {"spans": []}, max_tokens=3), StructuredResult[Any])
     assert_type(model.fill("x", Skeleton.from_dict({}), max_tokens=3), FillResult)
     assert_type(model.fill("x", Person).value, Person)
     assert_type(model.fill(talk, shape=Point).value, Point)
     assert_type(model.fill("x", Regex("a+")).value, str)
     assert_type(model.fill("x", {"type": "string"}).relaxed, tuple[str, ...])
-    assert_type(model.fill_stream("x", Person), Iterator[FieldFill | ShapedResult[Person]])
+    assert_type(model.fill_stream("x", Person), Iterator[PartialField | StructuredResult[Person]])
     assert_type(model.fill_many(["x"], Person), list[FillResult])
     assert_type(model.generate("x", shape=Person, stop="a"), GenerationResult)
     assert_type(model.generate(talk, shape=Gbnf('root ::= "a"')), GenerationResult)
@@ -69,8 +69,9 @@ def ask(model: Model, talk: list[dict[str, str]], values: dict[str, float]) -> N
     assert_type(model.generate_many([talk, "x", [1]], 3, cache=slot), list[GenerationResult])
     assert_type(model.choose_many([talk, "x"], ["a"], cache=slot), list[ChoiceResult[Any]])
     assert_type(model.fill_many([talk], Person, cache=slot, retries=2), list[FillResult])
-    assert_type(model.save("file", talk, cache=slot, wait=1.5), int)
-    assert_type(model.restore("file", cache=CacheOptions(type_k="q8_0", type_v="q8_0")), int)
+    assert_type(model.save_prompt_cache("file", talk, cache=slot, wait=1.5), int)
+    small = CacheOptions(type_k="q8_0", type_v="q8_0")
+    assert_type(model.load_prompt_cache("file", cache=small), int)
     assert_type(model.call_tool(talk, [], cache=slot), ToolCall | TextAnswer)
     assert_type(model.call_tools(talk, [], "required"), ToolCalls)
     assert_type(model.choose_many(["x"], ["a"]), list[ChoiceResult[Any]])
@@ -85,8 +86,9 @@ def ask(model: Model, talk: list[dict[str, str]], values: dict[str, float]) -> N
     assert_type(model.prepare_labels(["a"]), PreparedLabels[str])
     assert_type(model.choose("x", model.prepare_labels(Reply)), ChoiceResult[Reply])
     assert_type(model.generate("x", stop=["a"], logprobs=2), GenerationResult)
-    questions = [Predicate("angry?"), Score("how?", ["low", "high"]), Labels("which?", {"a": None})]
-    assert_type(model.decide("x", questions, labels="letters", scoring="mean"), Decision)
+    labels = MultiLabel("which?", {"a": None})
+    questions = [Predicate("angry?"), Score("how?", ["low", "high"]), labels]
+    assert_type(model.decide("x", questions, answer_style="letters", scoring="mean"), Decision)
     assert_type(model.decide(talk, {"a": Predicate("angry?")}, prompt=write, cache=slot), Decision)
     assert_type(model.decide_many(["x", {"a": 1}], questions, orders=2), list[Decision])
     assert_type(model.decision_prompts("x", questions), list[str])
@@ -109,7 +111,7 @@ async def ask_async(model: AsyncModel) -> None:
     assert_type(await model.choose("x", await model.prepare_labels(Reply)), ChoiceResult[Reply])
     assert_type((await model.fill("x", Person)).value, Person)
     async for field in model.fill_stream("x", Person):
-        assert_type(field, FieldFill | ShapedResult[Person])
+        assert_type(field, PartialField | StructuredResult[Person])
     async for text in model.stream("x"):
         assert_type(text, str)
     async with model.stream([{"role": "user", "content": "x"}], cache=slot) as pieces:
@@ -117,7 +119,7 @@ async def ask_async(model: AsyncModel) -> None:
         assert_type(pieces.result, GenerationResult)
     any_pieces: AsyncIterator[str] = model.stream("x")
     assert_type(await model.generate("x", speculation=Speculation()), GenerationResult)
-    assert_type(await model.save("file", "x", cache=slot), int)
+    assert_type(await model.save_prompt_cache("file", "x", cache=slot), int)
 """
 
 WRONG = {
@@ -139,8 +141,8 @@ WRONG = {
     'model.choose("x", ["a"], speculation=None)': "overload",
     'model.fill("x", skeleton={})': "overload",
     'model.fill("x", {}, speculation=None)': "overload",
-    'model.save("file", "x", slot_id=1)': "slot_id",
-    'model.restore("file", cache_type_k="f32")': "cache_type_k",
+    'model.save_prompt_cache("file", "x", slot_id=1)': "slot_id",
+    'model.load_prompt_cache("file", cache_type_k="f32")': "cache_type_k",
     'model.decide("x", [], slot_id=1)': "slot_id",
     'CacheOptions(slot="1")': "slot",
     'Speculation(max_tokens="4")': "max_tokens",

@@ -197,7 +197,7 @@ def of_model(model: Model) -> Iterator[Subject]:
     yield of(AsyncModel, opened, path=None)
     yield of(AsyncModel.open, opened_async, path=None)
     yield of(AsyncModel.of, model=model)
-    model.save("saved", PROMPT)
+    model.save_prompt_cache("saved", PROMPT)
     classifier = Classifier(model, ["GO", "STAY"]).fit(["a"], ["GO"])
     classifier.save("classifier.json")
     yield of(Classifier, model=model, labels=["GO", "STAY"], instructions="Which?")
@@ -247,7 +247,7 @@ def of_model(model: Model) -> Iterator[Subject]:
     yield of(elizaos.choice_args, choices=two, **given)
     args = choice_args(model, PROMPT, two)
     result = elizaos.SyncStreamingRunner(model.binding, model.session.ctx).generate_with_usage(args)
-    yield of(elizaos.choice_from, choices=two, args=args, result=result, elapsed=1.0)
+    yield of(elizaos.choice_from, choices=two, args=args, result=result, seconds=1.0)
 
 
 def of_choices(model: Model) -> Iterator[Subject]:
@@ -293,7 +293,7 @@ def of_decisions(model: Model) -> Iterator[Subject]:
     yield of(decisions.Predicate, instructions="Is it so?")
     yield of(decisions.Choice, instructions="Which?", choices=["a", "b"])
     yield of(decisions.Score, instructions="How?", levels=["a", "b"])
-    yield of(decisions.Labels, instructions="Is it about this?", labels=["a"])
+    yield of(decisions.MultiLabel, instructions="Is it about this?", labels=["a"])
     yield of(decisions.Option, value="a")
     yield of(decisions.Level, label="a")
     yield of(decisions.as_questions, given=QUESTIONS)
@@ -319,7 +319,7 @@ def of_decisions(model: Model) -> Iterator[Subject]:
     yield of(calibration.save, path="saved.json")
     yield of(decisions.Calibration.load, path="calibration.json")
     yield of(decisions.Calibration.from_text, text=calibration.to_text())
-    yield of(calibration.questions[0].apply, scores=scores, rule="legal")
+    yield of(calibration.questions[0].apply, scores=scores, rule="constrained")
     yield of(report.text, width=80)
 
 
@@ -366,9 +366,9 @@ def of_answers(model: Model) -> Iterator[Subject]:
         text="1",
     )
     yield of(session.Reading, shape=structured.shape_of({"type": "string"}))
-    guidance, vocabulary = model.session.guidance(), model.token_texts()
+    guidance, vocabulary = model.session.guidance(), model.vocabulary()
     letters = guidance.regex("a+")
-    yield of(structured.Guidance, vocabulary=model.token_texts)
+    yield of(structured.Guidance, vocabulary=model.vocabulary)
     yield of(guidance.json_schema, schema={"type": "string"})
     yield of(guidance.regex, pattern="a")
     yield of(guidance.lark, grammar='start: "a"')
@@ -556,7 +556,9 @@ def of_library(model: Model) -> Iterator[Subject]:
     yield on_stream("set_text_choices", choices=["a", "b"], mode=0)
     yield on_stream("rank", choices=prepared, k=1)
     yield on_stream("rank_texts", texts=["a", "b"], k=1)
-    yield on_stream("score_endings", endings=[([1], prepared)], joint=False, option_mass=False)
+    yield on_stream(
+        "score_endings", endings=[([1], prepared)], joint=False, allowed_probability=False
+    )
 
 
 LEFT_OUT = {
@@ -564,15 +566,19 @@ LEFT_OUT = {
         *("choices.RankLevel", "choices.RankResult", "choices.ChoiceResult", "elizaos.RtktTree"),
         *("decisions.Asked", "decisions.Calibration", "decisions.ChoiceAnswer"),
         *("decisions.Decision", "decisions.DecisionReport", "decisions.DecisionUsage"),
-        *("decisions.LabelsAnswer", "decisions.PredicateAnswer", "decisions.QuestionCalibration"),
+        *(
+            "decisions.MultiLabelAnswer",
+            "decisions.PredicateAnswer",
+            "decisions.QuestionCalibration",
+        ),
         *("decisions.QuestionReport", "decisions.ScoreAnswer", "decisions.ShownOption"),
         *("library.CffiStream", "library.EotScore", "library.InferenceCapabilities"),
         *("library.SpanResult", "library.StreamStats", "library.StreamStep", "library.TrieLeaf"),
         *("library.VerifierEvent", "structured.GuidanceMasks", "structured.GuidanceSource"),
         *("structured.TokenTexts", "session.GenerationResult", "session.RunResult"),
-        *("elizaos.FfiStreamingResult", "elizaos.Usage", "structured.FieldFill"),
-        *("structured.Shape", "structured.ShapedResult", "structured.FillResult"),
-        *("structured.SpanFill", "session.TextAnswer", "session.TokenLogprob"),
+        *("elizaos.FfiStreamingResult", "elizaos.Usage", "structured.PartialField"),
+        *("structured.Shape", "structured.StructuredResult", "structured.FillResult"),
+        *("structured.FilledSpan", "session.TextAnswer", "session.TokenLogprob"),
         *("session.ToolCall", "session.ToolCalls"),
     },
     "methods whose arguments the methods of Model check": {
@@ -588,7 +594,11 @@ LEFT_OUT = {
         *("elizaos.SyncStreamingRunner.run", "elizaos.FfiStreamingGenerateArgs.of"),
         *("elizaos.FfiStreamingResult.of", "elizaos.Parameter.placed", "session.FillRun"),
         *("session.GenerationRun", "session.AsyncTextStream", "session.TextStream"),
-        *("session.Reading.take", "structured.ShapedResult.of", "structured.Guidance.schema_text"),
+        *(
+            "session.Reading.take",
+            "structured.StructuredResult.of",
+            "structured.Guidance.schema_text",
+        ),
         *("structured.AnswerWriter.take_tokens", "structured.AnswerWriter.write"),
         "structured.AnswerWriter.write_value",
     },

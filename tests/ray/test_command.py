@@ -74,7 +74,7 @@ def test_model_options_are_passed_to_the_workers(
     command = ["decide", str(table), "--column", "body", *QUESTION, "--output"]
     command += [str(tmp_path / "out.csv"), "--ray", "local", "--workers", "1", "--threads", "3"]
     command += ["--model", "m.gguf", "--n-slots", "5", "--n-ctx", "512", "--gpu-layers", "0"]
-    command += ["--device", "none", "--batching", "off", "--orders", "2", "--option-mass"]
+    command += ["--device", "none", "--batching", "off", "--orders", "2", "--allowed-probability"]
     assert cli.main(command) == 0
     ((path, options, model),) = opened
     assert Path(path) == Path("m.gguf").absolute()
@@ -85,7 +85,7 @@ def test_model_options_are_passed_to_the_workers(
         "n_gpu_layers": 0,
         "options": {"device": "none", "batching": "off"},
     }
-    assert all(asked["orders"] == 2 and asked["option_mass"] for _, asked in model.asked)
+    assert all(asked["orders"] == 2 and asked["allowed_probability"] for _, asked in model.asked)
     assert (ray.asked_for[0]["num_cpus"], ray.asked_for[0]["num_gpus"]) == (3, 0.0)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from fake_ray import FakeRay
 
-from eliza_ffi.decisions import Choice, Decision, Labels, Predicate, Score
+from eliza_ffi.decisions import Choice, Decision, MultiLabel, Predicate, Score
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.model import Model
 from eliza_ffi.ray import ChooserActor, DeciderActor, choose_dataset, decide_dataset
@@ -26,7 +26,7 @@ QUESTIONS = [
     Choice("Which team?", ["billing", "sales"], "team"),
     Predicate("It is urgent.", "urgent"),
     Score("How angry?", ["calm", "cross"], "anger"),
-    Labels("Is it about this?", ["money", "time"], "about"),
+    MultiLabel("Is it about this?", ["money", "time"], "about"),
 ]
 BODIES = ["I was charged twice!", None, " ", "Where is my order?", "x " * 3000]
 OPTIONS = {"n_slots": 1, "n_threads": 1}
@@ -36,8 +36,8 @@ SETTINGS = {
     "prompt": None,
     "scoring": None,
     "calibration": None,
-    "option_mass": False,
-    "abstain_below": 0.0,
+    "allowed_probability": False,
+    "min_probability": 0.0,
 }
 
 
@@ -239,9 +239,15 @@ def test_a_column_can_contain_conversations(library: object) -> None:
         ({"questions": QUESTIONS, "questions_column": "q"}, "and questions_column"),
         ({"questions_column": "q", "min_confidence": 0.5}, "min_confidence requires questions"),
         ({"questions": {"type": "choice", "instructions": "x", "choices": ["a"]}}, "2 to 100000"),
-        ({"questions": QUESTIONS, "abstain_below": 2.0}, "abstain_below must be a number from 0"),
+        (
+            {"questions": QUESTIONS, "min_probability": 2.0},
+            "min_probability must be a number from 0",
+        ),
         ({"questions": QUESTIONS, "probabilities": "yes"}, "probabilities must be True or False"),
-        ({"questions": QUESTIONS, "option_mass": "yes"}, "option_mass must be True or False"),
+        (
+            {"questions": QUESTIONS, "allowed_probability": "yes"},
+            "allowed_probability must be True or False",
+        ),
     ],
 )
 def test_settings_wrong_for_all_rows_raise_in_the_constructor(

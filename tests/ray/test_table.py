@@ -23,7 +23,7 @@ from eliza_ffi.errors import (
     ElizaError,
     InvalidArgumentError,
     ModelError,
-    NativeFault,
+    NativeFaultError,
 )
 from eliza_ffi.ray import decider as decider_module
 from eliza_ffi.ray import table as table_module
@@ -40,7 +40,7 @@ class Breakable(FakeDecider):
 
     def decide(self, given: Any, questions: Any, **settings: Any) -> Any:
         if given == "breaks":
-            raise NativeFault("it broke")
+            raise NativeFaultError("it broke")
         return super().decide(given, questions, **settings)
 
 
@@ -191,7 +191,7 @@ def test_a_library_failure_ends_the_job(
 ) -> None:
     write_table(tmp_path, [*bodies(100), "breaks", *bodies(50)])
     ray, workers = start(1)
-    with pytest.raises(NativeFault, match="it broke"):
+    with pytest.raises(NativeFaultError, match="it broke"):
         run(workers, tmp_path)
     assert ray.n_shutdowns == 1
     assert n_decided(tmp_path / "out.jsonl") == BATCH_ROWS

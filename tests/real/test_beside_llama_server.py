@@ -322,7 +322,7 @@ def test_label_probabilities_match(exact: Pair, labels: list[str], prompt: str) 
     assert [ranked[label] for label in labels] == pytest.approx(expected, abs=exact.tolerance)
 
 
-@pytest.mark.parametrize("rule", ["legal", "joint"])
+@pytest.mark.parametrize("rule", ["constrained", "full"])
 def test_decisions_match(exact: Pair, rule: Rule) -> None:
     """Compute the scores of a decision's options from llama-server's log-probabilities."""
     given = "I was charged twice for my parcel and nobody answers the phone."
@@ -334,7 +334,7 @@ def test_decisions_match(exact: Pair, rule: Rule) -> None:
 
     prompt = exact.model.prompt_tokens(written(given, None))
     labels = [exact.label_tokens(label) for label in options]
-    if rule == "legal":
+    if rule == "constrained":
         scores = label_logprobs(
             labels, lambda prefix: exact.logprobs([*prompt, *prefix]).astype(np.float32)
         )

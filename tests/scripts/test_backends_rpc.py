@@ -16,7 +16,7 @@ from backend_suite.rpc_servers import RpcServer, rpc_servers
 from checkout import ROOT
 
 from eliza_ffi._resources import default_model_path
-from eliza_ffi.errors import ElizaError, NativeFault
+from eliza_ffi.errors import ElizaError, NativeFaultError
 from eliza_ffi.library.loading import Library, library_file_name
 from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import Model
@@ -74,9 +74,11 @@ def test_a_server_that_dies_between_two_passes_raises_an_error(
         model.choose("Next: ", CHOICES)
         servers[victim].kill()
         for _ in range(2):  # the model stays unusable
-            with pytest.raises(NativeFault, match=f"RPC server {servers[victim].endpoint}: .+"):
+            with pytest.raises(
+                NativeFaultError, match=f"RPC server {servers[victim].endpoint}: .+"
+            ):
                 model.choose("And then: ", CHOICES)
-    with pytest.raises(NativeFault, match="restart this program to use it again"):
+    with pytest.raises(NativeFaultError, match="restart this program to use it again"):
         on_servers(rpc_library, servers[victim].endpoint)
     with on_servers(rpc_library, servers[1 - victim].endpoint) as model:
         assert model.choose("Next: ", CHOICES).value in CHOICES
@@ -90,7 +92,7 @@ def test_a_server_that_dies_during_a_pass_raises_an_error(
         killer = threading.Timer(0.3, servers[1].kill)
         killer.start()
         deadline = time.monotonic() + 30
-        with pytest.raises(NativeFault, match=f"RPC server {servers[1].endpoint}: "):
+        with pytest.raises(NativeFaultError, match=f"RPC server {servers[1].endpoint}: "):
             while time.monotonic() < deadline:
                 model.generate("Once upon a time", max_tokens=400)
         killer.join()
@@ -107,7 +109,7 @@ def test_a_prompt_is_not_saved_after_a_server_was_lost(
     ):
         model.binding.prefill(stream, model.tokenize("Next: "))
         servers[0].kill()
-        with pytest.raises(NativeFault, match=f"RPC server {endpoints[0]}: "):
+        with pytest.raises(NativeFaultError, match=f"RPC server {endpoints[0]}: "):
             model.binding.save_slot(stream, tmp_path / "slot")
         assert not (tmp_path / "slot").exists()
 
@@ -121,10 +123,11 @@ def test_an_unreachable_server_raises_an_error_each_time(
         endpoint = f"127.0.0.1:{taken.getsockname()[1]}"
         for _ in range(2):
             with pytest.raises(
-                NativeFault, match=rf"{endpoint}: cannot be reached: Connection refused \(status"
+                NativeFaultError,
+                match=rf"{endpoint}: cannot be reached: Connection refused \(status",
             ):
                 on_servers(rpc_library, endpoint)
-    with pytest.raises(NativeFault, match="cannot be looked up"):
+    with pytest.raises(NativeFaultError, match="cannot be looked up"):
         on_servers(rpc_library, "host.invalid:50052")
 
 
@@ -151,7 +154,7 @@ def test_another_program_in_place_of_a_server_raises_an_error(
 
         server = threading.Thread(target=serve)
         server.start()
-        with pytest.raises(NativeFault, match=reason):
+        with pytest.raises(NativeFaultError, match=reason):
             on_servers(rpc_library, f"127.0.0.1:{listening.getsockname()[1]}")
         server.join()
 

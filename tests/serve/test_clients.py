@@ -109,7 +109,7 @@ def test_openais_client_raises_the_same_errors_as_for_openai(
     with pytest.raises(openai.NotFoundError):
         client.models.retrieve("other")
     options = ("--deadline", "0.5")
-    with served(*options, environment={"ELIZA_API_KEY": KEY}) as keyed:
+    with served(*options, environment={"ELIZA_FFI_API_KEY": KEY}) as keyed:
         wrong = openai.OpenAI(base_url=f"{keyed.url}/v1", api_key="wrong", max_retries=0)
         with pytest.raises(openai.AuthenticationError):
             wrong.decisions.create(model="any", input=MAIL, questions=QUESTIONS)

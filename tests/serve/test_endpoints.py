@@ -151,9 +151,9 @@ def test_extra_fields_are_sent_only_if_included(server: Served) -> None:
     assert plain["answers"][0].keys() == {
         *("type", "name", "choice", "confidence", "probabilities"),
     }
-    more = {**decisions_body(), "include": ["option_mass", "timings"]}
+    more = {**decisions_body(), "include": ["allowed_probability", "timings"]}
     asked = httpx.post(server.url + DECISIONS, json=more).json()
-    assert 0.0 < asked["answers"][0]["option_mass"] <= 1.0
+    assert 0.0 < asked["answers"][0]["allowed_probability"] <= 1.0
     assert asked["timings"]["passes"] >= 1 and asked["timings"]["decision_ms"] > 0
     assert asked["timings"]["queue_ms"] >= 0
 
@@ -232,7 +232,7 @@ def test_responses_match_the_openapi_document(server: Served) -> None:
 
 
 def test_responses_without_a_key_match_the_openapi_document(library: Library) -> None:
-    with served(environment={"ELIZA_API_KEY": "key"}) as keyed:
+    with served(environment={"ELIZA_FFI_API_KEY": "key"}) as keyed:
         headers = {"authorization": "Bearer key"}
         document = httpx.get(f"{keyed.url}/openapi.json", headers=headers).json()
         for path, methods in document["paths"].items():

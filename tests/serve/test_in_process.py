@@ -28,10 +28,10 @@ from eliza_ffi.errors import (
     ElizaError,
     InvalidArgumentError,
     ModelError,
-    NativeFault,
+    NativeFaultError,
     NoChatTemplateError,
     NotSupportedError,
-    OutOfMemory,
+    OutOfMemoryError,
 )
 from eliza_ffi.library.loading import Library
 from eliza_ffi.sampling.params import Sampling
@@ -74,8 +74,8 @@ def ask(app: Any, *requests: tuple[str, str, Any]) -> list[httpx.Response]:
 @pytest.mark.parametrize(
     ("error", "status", "code"),
     [
-        (NativeFault(f"{SECRET} is broken"), 500, "internal_error"),
-        (OutOfMemory(f"no memory for {SECRET}"), 500, "internal_error"),
+        (NativeFaultError(f"{SECRET} is broken"), 500, "internal_error"),
+        (OutOfMemoryError(f"no memory for {SECRET}"), 500, "internal_error"),
         (ElizaError(f"the model {SECRET} is closed"), 500, "internal_error"),
         (RuntimeError(SECRET), 500, "internal_error"),
         (NotSupportedError("not of this library"), 501, "not_supported"),
@@ -298,7 +298,7 @@ def test_the_application_runs_in_any_asgi_server(tiny_model: Model) -> None:
     noul = {"so": {"type": "noul", "instructions": "It is about a parcel."}}
     answer, other, page, models, document, nothing = ask(
         app,
-        ("POST", DECISIONS, {**body, "include": ["prompts", "timings", "option_mass"]}),
+        ("POST", DECISIONS, {**body, "include": ["prompts", "timings", "allowed_probability"]}),
         ("POST", SYSTEMONE, {"state": {"a": "parcel"}, "questions": noul}),
         ("GET", "/", None),
         ("GET", "/v1/models/tiny", None),

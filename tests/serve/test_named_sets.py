@@ -193,7 +193,9 @@ def test_wrong_files_are_named_at_the_start(folder: Path, tiny_model: Model) -> 
     assert "--prior is given twice for all questions" in message(
         "--prior", "none", "--prior", "options"
     )
-    assert "--abstain and --abstain-below require --questions" in message("--abstain-below", "0.5")
+    assert "--abstain and --min-probability require --questions" in message(
+        "--min-probability", "0.5"
+    )
     (same / ".json").write_text(json.dumps(OTHERS))
     assert "the name of a set is that of its file" in message("--questions", str(same / ".json"))
     many = {

@@ -200,7 +200,7 @@ def test_a_narrow_screen_needs_no_horizontal_scrolling(page: Any) -> None:
 def test_a_missing_key_is_reported_and_an_entered_key_is_sent(
     browser: Any, library: Library
 ) -> None:
-    with served(environment={"ELIZA_API_KEY": "a-key"}) as keyed:
+    with served(environment={"ELIZA_FFI_API_KEY": "a-key"}) as keyed:
         opened = browser.new_page()
         opened.goto(keyed.url)
         ask(opened)

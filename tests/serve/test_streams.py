@@ -217,7 +217,7 @@ def test_an_incomplete_answer_names_the_field_that_ended_it(
 def test_an_answer_that_fills_the_context_says_so(
     app: Any, tiny_model: Model, path: str, stream: bool
 ) -> None:
-    controls = sorted(tiny_model.token_texts().controls)
+    controls = sorted(tiny_model.vocabulary().controls)
     endless = {"temperature": 0, "logit_bias": {str(token): -100 for token in controls}}
     text = "word " * 1985
     prompt = {"messages": [{"role": "user", "content": text}]} if path == CHAT else {"prompt": text}

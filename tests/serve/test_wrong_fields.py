@@ -123,7 +123,10 @@ WRONG: dict[str, list[tuple[dict[str, Any], str]]] = {
         ({"images": []}, f"images: {NOT_SUPPORTED}"),
         ({"temperature": 0}, f"temperature: {NOT_SUPPORTED}"),
         ({"imput": ""}, f"{NOT_SUPPORTED}; did you mean input?"),
-        ({"include": ["all"]}, "include[0]: expected option_mass, prompts or timings, got 'all'"),
+        (
+            {"include": ["all"]},
+            "include[0]: expected allowed_probability, prompts or timings, got 'all'",
+        ),
     ],
     SYSTEMONE: [
         (

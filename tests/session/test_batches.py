@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from eliza_ffi.errors import GenerationCancelled
+from eliza_ffi.errors import GenerationCancelledError
 from eliza_ffi.session.batches import run_in_order
 
 
@@ -82,7 +82,7 @@ def test_an_exception_is_raised_in_order_and_cancels_running_jobs() -> None:
             if i == 2:
                 begun.set()
                 assert cancelled.wait(30)
-                raise GenerationCancelled("ended")
+                raise GenerationCancelledError("ended")
             return i
 
         jobs.append(Work(call))

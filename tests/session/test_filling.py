@@ -25,13 +25,13 @@ from eliza_ffi.elizaos.planning import ActionSkeleton, ParametersSkeleton
 from eliza_ffi.errors import (
     ContextFullError,
     FillError,
-    GenerationCancelled,
+    GenerationCancelledError,
     InvalidArgumentError,
-    NativeFault,
+    NativeFaultError,
     NotSupportedError,
 )
 from eliza_ffi.library.protocol import SpanResult
-from eliza_ffi.session.filling import Fillable, FillResult, FillRun, SpanFill
+from eliza_ffi.session.filling import Fillable, FilledSpan, FillResult, FillRun
 from eliza_ffi.structured.fill_result import AnswerWriter
 from eliza_ffi.structured.skeleton import Skeleton, SkeletonSpan, SpanSamplerPlan
 
@@ -50,17 +50,17 @@ SKELETON = Skeleton.from_dict(
 )
 ORDER = ["open", "prefill", "fill", "fill", "fill", "stats", "close"]
 
-Run = Callable[[FillingBinding, FillArgs], list[SpanFill | FillResult]]
+Run = Callable[[FillingBinding, FillArgs], list[FilledSpan | FillResult]]
 
 
-def run_async(binding: FillingBinding, args: FillArgs) -> list[SpanFill | FillResult]:
-    async def gather() -> list[SpanFill | FillResult]:
+def run_async(binding: FillingBinding, args: FillArgs) -> list[FilledSpan | FillResult]:
+    async def gather() -> list[FilledSpan | FillResult]:
         return [step async for step in FfiStreamingRunner(binding, "ctx").fill_stream(args)]
 
     return asyncio.run(gather())
 
 
-def run_sync(binding: FillingBinding, args: FillArgs) -> list[SpanFill | FillResult]:
+def run_sync(binding: FillingBinding, args: FillArgs) -> list[FilledSpan | FillResult]:
     return list(SyncStreamingRunner(binding, "ctx").fill_stream(args))
 
 
@@ -247,7 +247,7 @@ def test_a_full_context_raises_with_the_partial_answer(run: Run) -> None:
 @both_runners
 @pytest.mark.parametrize("call", ["fill:0", "fill:2"])
 def test_a_failure_closes_the_stream_and_keeps_earlier_spans(run: Run, call: str) -> None:
-    binding = FillingBinding(failures={call: NativeFault("no decode")})
+    binding = FillingBinding(failures={call: NativeFaultError("no decode")})
     with pytest.raises(FillError, match="no decode") as caught:
         run(binding, args_of(SKELETON))
     assert len(caught.value.partial.spans) == int(call[-1])
@@ -267,7 +267,7 @@ def test_a_failure_before_the_first_span_is_not_wrapped(run: Run, call: str) -> 
 def test_an_invalid_value_from_the_library_raises(text: str) -> None:
     with pytest.raises(FillError, match="wrote .* for a span of kind enum") as caught:
         fill(FillingBinding(write=lambda request: text), SKELETON)
-    assert isinstance(caught.value.__cause__, NativeFault)
+    assert isinstance(caught.value.__cause__, NativeFaultError)
 
 
 def test_a_library_that_cannot_fill_opens_no_stream() -> None:
@@ -334,7 +334,7 @@ def test_stopping_early_closes_the_stream() -> None:
             FfiStreamingRunner(binding, "ctx").fill_stream(args_of(SKELETON))
         ) as steps:
             async for step in steps:
-                assert isinstance(step, SpanFill)
+                assert isinstance(step, FilledSpan)
                 break
 
     asyncio.run(walk_away())
@@ -349,6 +349,6 @@ def test_a_cancel_before_the_start_opens_no_stream() -> None:
     binding = FillingBinding()
     filling = FillRun(binding, "ctx", args_of(SKELETON).to_request())
     filling.cancel()
-    with pytest.raises(GenerationCancelled):
+    with pytest.raises(GenerationCancelledError):
         next(filling.steps())
     assert binding.calls == []

@@ -17,9 +17,9 @@ from recording_binding import RecordingBinding
 from eliza_ffi import CacheOptions
 from eliza_ffi.elizaos import FfiStreamingGenerateArgs
 from eliza_ffi.errors import (
-    GenerationCancelled,
+    GenerationCancelledError,
     InvalidArgumentError,
-    NativeFault,
+    NativeFaultError,
     NotSupportedError,
 )
 from eliza_ffi.library.loading import Library
@@ -123,7 +123,7 @@ def test_max_tokens_and_stop_strings_end_masked_text(tiny_model: Model) -> None:
 
 
 def test_an_allowed_end_token_ends_the_text(tiny_model: Model) -> None:
-    end = tiny_model.token_texts().ends[0]
+    end = tiny_model.vocabulary().ends[0]
     (a,) = tiny_model.tokenize("a")
     result = tiny_model.generate("Hello", shape=Script([[a], [end], [a]], forces=False))
     assert (result.text, result.finish_reason) == ("a", "end")
@@ -148,9 +148,9 @@ def test_log_probabilities_are_reported_under_masks(tiny_model: Model) -> None:
 
 def test_an_error_in_a_mask_is_raised_and_frees_the_slot(tiny_model: Model) -> None:
     def fail() -> None:
-        raise NativeFault("no mask today")
+        raise NativeFaultError("no mask today")
 
-    with pytest.raises(NativeFault, match="no mask today"):
+    with pytest.raises(NativeFaultError, match="no mask today"):
         tiny_model.generate("Hello", shape=Script([[5, 6]], on_mask=fail), cache=SLOT)
     with pytest.raises(InvalidArgumentError, match="allows no token"):
         tiny_model.generate("Hello", shape=Script([[]]), cache=SLOT)
@@ -178,7 +178,7 @@ def test_a_cancel_during_a_mask_ends_the_generation(tiny_model: Model) -> None:
 
     args = FfiStreamingGenerateArgs(prompt_tokens=[5], masks=Script([[5, 6]] * 9, on_mask=cancel))
     run = GenerationRun(session.binding, session.ctx, args.to_request())
-    with pytest.raises(GenerationCancelled):
+    with pytest.raises(GenerationCancelledError):
         list(run.steps())
 
 

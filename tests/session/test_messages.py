@@ -54,7 +54,7 @@ async def asked(model: Model | AsyncModel, prompt: Any, folder: Path) -> dict[st
         "choose": model.choose(prompt, LABELS),
         "choose, any": model.choose(prompt, LABELS, tokenization="any"),
         "choose_many": model.choose_many([prompt], LABELS),
-        "save": model.save(folder / "prompt.slot", prompt),
+        "save": model.save_prompt_cache(folder / "prompt.slot", prompt),
     }
     for name, shape in SHAPES.items():
         calls[f"fill, {name}"] = model.fill(prompt, shape)
@@ -125,7 +125,7 @@ def test_malformed_conversations_are_rejected(model: Model, prompt: Any, said: s
         lambda: model.stream(prompt, 1),
         lambda: model.choose(prompt, LABELS),
         lambda: model.fill(prompt, SKELETON),
-        lambda: model.save("never.slot", prompt),
+        lambda: model.save_prompt_cache("never.slot", prompt),
     ):
         with pytest.raises(InvalidArgumentError, match=said):
             call()

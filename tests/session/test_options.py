@@ -85,7 +85,7 @@ def test_the_cache_of_every_method_must_be_an_option_object(
     skeleton = {"spans": [{"kind": "boolean", "key": "urgent"}]}
     question = {"a": {"type": "predicate", "instructions": "Is it?"}}
     file = tmp_path / "prompt.slot"
-    tiny_model.save(file, "x")
+    tiny_model.save_prompt_cache(file, "x")
     for call in (
         lambda: tiny_model.choose("x", ["a", "b"], **given),
         lambda: tiny_model.choose_many(["x"], ["a", "b"], **given),
@@ -97,8 +97,8 @@ def test_the_cache_of_every_method_must_be_an_option_object(
         lambda: tiny_model.fill_stream("x", skeleton, **given),
         lambda: tiny_model.call_tool(messages, tools, **given),
         lambda: tiny_model.call_tools(messages, tools, **given),
-        lambda: tiny_model.save(tmp_path / "other.slot", "x", **given),
-        lambda: tiny_model.restore(file, **given),
+        lambda: tiny_model.save_prompt_cache(tmp_path / "other.slot", "x", **given),
+        lambda: tiny_model.load_prompt_cache(file, **given),
     ):
         with pytest.raises(
             InvalidArgumentError, match="cache must be a CacheOptions or None, got a dict"
@@ -130,8 +130,8 @@ def test_every_field_reaches_the_library(
     tiny_model.fill("x", {"spans": [{"kind": "boolean", "key": "urgent"}]}, cache=cache)
     tiny_model.fill("x", Regex("[a-c]"), cache=cache)
     tiny_model.decide("x", {"a": {"type": "predicate", "instructions": "Is it?"}}, cache=cache)
-    tiny_model.save(file, "x", cache=cache)
-    tiny_model.restore(file, cache=cache)
+    tiny_model.save_prompt_cache(file, "x", cache=cache)
+    tiny_model.load_prompt_cache(file, cache=cache)
     assert len(opened) == 8
     for config in opened:
         found = config.slot_id, config.prompt_cache_key, config.cache_type_k, config.cache_type_v

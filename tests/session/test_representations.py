@@ -9,11 +9,11 @@ import pytest
 from eliza_ffi import (
     ChoiceResult,
     Decision,
-    FieldFill,
+    FilledSpan,
     FillResult,
     GenerationResult,
-    ShapedResult,
-    SpanFill,
+    PartialField,
+    StructuredResult,
     TextAnswer,
     ToolCall,
     ToolCalls,
@@ -21,7 +21,7 @@ from eliza_ffi import (
 from eliza_ffi.decisions import (
     ChoiceAnswer,
     DecisionUsage,
-    LabelsAnswer,
+    MultiLabelAnswer,
     PredicateAnswer,
     ScoreAnswer,
 )
@@ -44,9 +44,9 @@ def filled(text: str, **more: Any) -> dict[str, Any]:
     return {"text": text, **known, "elapsed": 0.1, "stats": None, **more}
 
 
-def span(value: Any, **more: Any) -> SpanFill:
+def span(value: Any, **more: Any) -> FilledSpan:
     known = {"index": 2, "key": "team", "kind": "enum", "before": LONG, "text": LONG}
-    return SpanFill(**{**known, "value": value, "logprob": -1.0, "tokens": TOKENS, **more})
+    return FilledSpan(**{**known, "value": value, "logprob": -1.0, "tokens": TOKENS, **more})
 
 
 def call(arguments: dict[str, Any]) -> ToolCall:
@@ -76,19 +76,19 @@ RESULTS: list[tuple[object, str]] = [
         FillResult(**filled("a", spans=(span("x", truncated=True),))),
         "FillResult('a', 3 tokens, truncated)",
     ),
-    (ShapedResult(**filled("5", value=5)), "ShapedResult(5, 3 tokens)"),
+    (StructuredResult(**filled("5", value=5)), "StructuredResult(5, 3 tokens)"),
     (
-        ShapedResult(**filled("5", value=5), is_closed=True),
-        "ShapedResult(5, 3 tokens, truncated)",
+        StructuredResult(**filled("5", value=5), is_closed=True),
+        "StructuredResult(5, 3 tokens, truncated)",
     ),
     (
-        ShapedResult(**filled(LONG, value=LONG_VALUE)),
-        f"ShapedResult({repr(LONG_VALUE)[:60]}..., 3 tokens)",
+        StructuredResult(**filled(LONG, value=LONG_VALUE)),
+        f"StructuredResult({repr(LONG_VALUE)[:60]}..., 3 tokens)",
     ),
-    (span("billing", truncated=False), "SpanFill('team', enum, 'billing')"),
-    (span(LONG, truncated=True, key=None), f"SpanFill(2, enum, {CUT}, truncated)"),
-    (FieldFill(("items", 0), 5, dict), "FieldFill(('items', 0), 5)"),
-    (FieldFill(("a",), LONG, dict), f"FieldFill(('a',), {CUT})"),
+    (span("billing", truncated=False), "FilledSpan('team', enum, 'billing')"),
+    (span(LONG, truncated=True, key=None), f"FilledSpan(2, enum, {CUT}, truncated)"),
+    (PartialField(("items", 0), 5, dict), "PartialField(('items', 0), 5)"),
+    (PartialField(("a",), LONG, dict), f"PartialField(('a',), {CUT})"),
     (YES, "PredicateAnswer(True, probability of true 0.75)"),
     (TEAM, "ChoiceAnswer('billing', probability 0.75)"),
     (
@@ -100,8 +100,8 @@ RESULTS: list[tuple[object, str]] = [
         "ScoreAnswer(0.75, 'high' with probability 0.75)",
     ),
     (
-        LabelsAnswer(answers=(("a", YES), ("b", PredicateAnswer(probability=0.25)))),
-        "LabelsAnswer(('a',) of 2 labels)",
+        MultiLabelAnswer(answers=(("a", YES), ("b", PredicateAnswer(probability=0.25)))),
+        "MultiLabelAnswer(('a',) of 2 labels)",
     ),
     (Decision((TEAM, YES), USAGE), "Decision({'team': 'billing', 'urgent': True}, 2 answers)"),
     (call({"id": 1}), "ToolCall('get', {'id': 1}, probability 0.9)"),

@@ -15,7 +15,7 @@ from eliza_ffi.errors import (
     ContextFullError,
     ElizaError,
     InvalidArgumentError,
-    NativeFault,
+    NativeFaultError,
     NotSupportedError,
 )
 from eliza_ffi.library.loading import Library
@@ -52,7 +52,7 @@ def model(new_model: Callable[..., Model]) -> Iterator[Model]:
 @pytest.fixture
 def file(new_model: Callable[..., Model], tmp_path: Path) -> Path:
     with new_model() as model:
-        model.save(tmp_path / "system.slot", SYSTEM)
+        model.save_prompt_cache(tmp_path / "system.slot", SYSTEM)
     return tmp_path / "system.slot"
 
 
@@ -60,18 +60,18 @@ def test_a_restored_prompt_is_not_decoded_again(
     new_model: Callable[..., Model], tmp_path: Path
 ) -> None:
     with new_model() as model:
-        saved = model.save(tmp_path / "Grüße.slot", SYSTEM)
+        saved = model.save_prompt_cache(tmp_path / "Grüße.slot", SYSTEM)
         assert saved == len(model.tokenize(SYSTEM, add_special=True)) > 60
         expected = model.generate(SYSTEM + QUESTION, 20)
         choice = model.choose(SYSTEM + QUESTION, LABELS)
     with new_model() as model:
-        assert model.restore(tmp_path / "Grüße.slot") == saved
+        assert model.load_prompt_cache(tmp_path / "Grüße.slot") == saved
         answer = model.generate(SYSTEM + QUESTION, 20)
         assert answer.tokens == expected.tokens
         assert answer.stats is not None
         assert answer.stats.prompt_tokens_reused >= saved - 1
     with new_model() as model:
-        model.restore(str(tmp_path / "Grüße.slot"), cache=CacheOptions(key="room"))
+        model.load_prompt_cache(str(tmp_path / "Grüße.slot"), cache=CacheOptions(key="room"))
         again = model.choose(SYSTEM + QUESTION, LABELS, cache=CacheOptions(key="room"))
         assert again.value == choice.value
         assert again.logprob == pytest.approx(choice.logprob, abs=1e-4)
@@ -85,9 +85,9 @@ def test_a_conversation_resumes_from_its_saved_tokens(
         prompt = model.tokenize(SYSTEM + QUESTION, add_special=True)
         first = model.generate(prompt, 12).tokens
         whole = model.generate(prompt, 24).tokens
-        assert model.save(file, [*prompt, *first]) == len(prompt) + 12
+        assert model.save_prompt_cache(file, [*prompt, *first]) == len(prompt) + 12
     with new_model() as model:
-        assert model.restore(file, cache=CacheOptions(slot=3)) == len(prompt) + 12
+        assert model.load_prompt_cache(file, cache=CacheOptions(slot=3)) == len(prompt) + 12
         rest = model.generate([*prompt, *first], 12, cache=CacheOptions(slot=3))
         assert (*first, *rest.tokens) == whole
         assert rest.stats is not None
@@ -96,9 +96,9 @@ def test_a_conversation_resumes_from_its_saved_tokens(
 
 def test_messages_are_saved_in_the_chat_template(tiny_model: Model, tmp_path: Path) -> None:
     messages = [{"role": "user", "content": "Hello there, how are you today?"}]
-    saved = tiny_model.save(tmp_path / "chat.slot", prompt=messages)
+    saved = tiny_model.save_prompt_cache(tmp_path / "chat.slot", prompt=messages)
     assert saved == len(tiny_model.chat_tokens(messages))
-    assert tiny_model.restore(tmp_path / "chat.slot") == saved
+    assert tiny_model.load_prompt_cache(tmp_path / "chat.slot") == saved
 
 
 def test_a_quantized_cache_is_saved_and_restored(
@@ -106,14 +106,14 @@ def test_a_quantized_cache_is_saved_and_restored(
 ) -> None:
     kinds = CacheOptions(type_k="q8_0", type_v="q8_0")
     with new_model() as model:
-        model.save(tmp_path / "f16.slot", SYSTEM)
-        saved = model.save(tmp_path / "q8.slot", SYSTEM, cache=kinds)
+        model.save_prompt_cache(tmp_path / "f16.slot", SYSTEM)
+        saved = model.save_prompt_cache(tmp_path / "q8.slot", SYSTEM, cache=kinds)
         expected = model.generate(SYSTEM + QUESTION, 12, cache=kinds).tokens
     assert (tmp_path / "q8.slot").stat().st_size < 0.7 * (tmp_path / "f16.slot").stat().st_size
     with new_model() as model:
         with pytest.raises(ElizaError, match="cannot restore the slot"):
-            model.restore(tmp_path / "q8.slot")
-        assert model.restore(tmp_path / "q8.slot", cache=kinds) == saved
+            model.load_prompt_cache(tmp_path / "q8.slot")
+        assert model.load_prompt_cache(tmp_path / "q8.slot", cache=kinds) == saved
         assert model.generate(SYSTEM + QUESTION, 12, cache=kinds).tokens == expected
 
 
@@ -143,15 +143,15 @@ def test_files_of_other_models_or_of_too_many_tokens_are_rejected(
     random_model_path: Callable[..., Path],
     file: Path,
 ) -> None:
-    assert model.save(file, SYSTEM * 3) > 256
+    assert model.save_prompt_cache(file, SYSTEM * 3) > 256
     other = random_model_path("llama-spm", n_heads=2, **SHAPE, seed=2)
     with new_model(path=other) as stranger, pytest.raises(ElizaError, match="another model"):
-        stranger.restore(file)
+        stranger.load_prompt_cache(file)
     with new_model(n_ctx=256) as small:
         with pytest.raises((ContextFullError, InvalidArgumentError), match="context .* 256"):
-            small.restore(file)
+            small.load_prompt_cache(file)
         with pytest.raises(ContextFullError):
-            small.save(file.with_name("long.slot"), SYSTEM * 3)
+            small.save_prompt_cache(file.with_name("long.slot"), SYSTEM * 3)
         assert small.generate(QUESTION, 3).tokens
     assert not file.with_name("long.slot").exists()
 
@@ -162,12 +162,12 @@ def test_a_failure_frees_the_slot_and_leaves_no_file(
     nowhere = tmp_path / "no" / "such" / "prompt.slot"
     with new_model(n_slots=2) as model:
         for _ in range(5):
-            with pytest.raises(NativeFault, match=f"cannot save the slot {nowhere}: "):
-                model.save(nowhere, SYSTEM)
-            with pytest.raises(NativeFault, match=f"cannot restore the slot {nowhere}: "):
-                model.restore(nowhere)
+            with pytest.raises(NativeFaultError, match=f"cannot save the slot {nowhere}: "):
+                model.save_prompt_cache(nowhere, SYSTEM)
+            with pytest.raises(NativeFaultError, match=f"cannot restore the slot {nowhere}: "):
+                model.load_prompt_cache(nowhere)
         with pytest.raises(InvalidArgumentError, match="the prompt is empty"):
-            model.save(tmp_path / "empty.slot", [])
+            model.save_prompt_cache(tmp_path / "empty.slot", [])
         assert model.generate(QUESTION, 3, cache=CacheOptions(slot=1)).tokens
     assert list(tmp_path.iterdir()) == []
 
@@ -175,12 +175,12 @@ def test_a_failure_frees_the_slot_and_leaves_no_file(
 def test_saving_replaces_a_file_but_not_a_folder(model: Model, file: Path) -> None:
     folder = file.with_name("folder")
     folder.mkdir()
-    with pytest.raises(NativeFault, match=f"cannot save the slot {folder}: "):
-        model.save(folder, SYSTEM)
+    with pytest.raises(NativeFaultError, match=f"cannot save the slot {folder}: "):
+        model.save_prompt_cache(folder, SYSTEM)
     longer = file.read_bytes()
-    n_tokens = model.save(file, QUESTION)
+    n_tokens = model.save_prompt_cache(file, QUESTION)
     assert len(file.read_bytes()) < len(longer)
-    assert model.restore(file) == n_tokens
+    assert model.load_prompt_cache(file) == n_tokens
     assert sorted(file.parent.iterdir()) == sorted([folder, file]), "there are no other files"
 
 
@@ -188,15 +188,15 @@ def test_a_slot_in_use_cannot_be_restored(new_model: Callable[..., Model], file:
     with new_model(options={"slot_wait_ms": "0"}) as model:
         stream = model.binding.open(model.session.ctx, StreamConfig(slot_id=2))
         with pytest.raises(BusyError, match="slot 2 is in use by another open stream"):
-            model.restore(file, cache=CacheOptions(slot=2))
+            model.load_prompt_cache(file, cache=CacheOptions(slot=2))
         model.binding.close(stream)
-        assert model.restore(file, cache=CacheOptions(slot=2)) > 0
+        assert model.load_prompt_cache(file, cache=CacheOptions(slot=2)) > 0
 
 
 def test_a_library_that_cannot_save_slots_raises(tmp_path: Path) -> None:
     fake = Fakes(tmp_path)(STREAM, 12)
     with Model("any", library=fake.path) as model:
         with pytest.raises(NotSupportedError, match="llm_stream_save_slot"):
-            model.save(tmp_path / "x.slot", [1])
+            model.save_prompt_cache(tmp_path / "x.slot", [1])
         with pytest.raises(NotSupportedError, match="llm_stream_restore_slot"):
-            model.restore(tmp_path / "x.slot")
+            model.load_prompt_cache(tmp_path / "x.slot")

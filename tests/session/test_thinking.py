@@ -14,7 +14,7 @@ from eliza_ffi.chat.thinking import ThinkingFormat
 from eliza_ffi.decisions import Choice, Predicate, calibrate
 from eliza_ffi.decisions.deciding import Settings
 from eliza_ffi.decisions.reasoning import decision_job
-from eliza_ffi.errors import GenerationCancelled
+from eliza_ffi.errors import GenerationCancelledError
 from eliza_ffi.library.binding import CffiBinding
 from eliza_ffi.session import thinking
 
@@ -164,7 +164,7 @@ def test_a_cancelled_decision_ends_while_it_reasons(tiny_model: Model) -> None:
     settings = replace(Settings(), think=2000)
     job = decision_job(tiny_model.session, "hello", question, settings)
     job.cancel()
-    with pytest.raises(GenerationCancelled):
+    with pytest.raises(GenerationCancelledError):
         job.run()
 
 
@@ -191,5 +191,5 @@ def test_a_cancelled_reasoning_ends(tiny_model: Model) -> None:
     jobs = tiny_model._jobs
     work = jobs.choice(PROMPT, LABELS, method="choose", think=2000)
     work.cancel()
-    with pytest.raises(GenerationCancelled):
+    with pytest.raises(GenerationCancelledError):
         list(work.steps())

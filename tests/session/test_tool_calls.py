@@ -410,10 +410,10 @@ def test_variables_are_passed_to_the_template(
     with_template: WithTemplate,
 ) -> None:
     model = with_template("{{ mood or '' }}" + calls_as("(NAME)ARGS"))
-    request = tool_request(model.session, QUESTION, TOOLS, variables={"mood": "[glad]"})
+    request = tool_request(model.session, QUESTION, TOOLS, chat_template_kwargs={"mood": "[glad]"})
     assert model.detokenize(request.args.prompt_tokens, True).startswith("[glad]")
     with pytest.raises(InvalidArgumentError, match="variables must not contain 'tools'"):
-        model.call_tool(QUESTION, TOOLS, variables={"tools": []})
+        model.call_tool(QUESTION, TOOLS, chat_template_kwargs={"tools": []})
 
 
 def test_the_error_for_a_broken_call_in_the_conversation_names_the_message(model: Model) -> None:

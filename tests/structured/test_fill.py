@@ -392,7 +392,7 @@ def test_the_embedded_model_chooses_the_right_action(tiny_model: Model) -> None:
     assert result.value["action"] == "SEARCH_WEB"
     assert [span.key for span in result.spans] == ["action", "query"]
     assert result.forward_passes < len(result.tokens)
-    assert result.elapsed > 0.0
+    assert result.seconds > 0.0
 
 
 def test_messages_can_be_passed_instead_of_a_prompt(tiny_model: Model) -> None:

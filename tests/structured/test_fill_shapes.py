@@ -29,7 +29,7 @@ from eliza_ffi.errors import (
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
 from eliza_ffi.sampling import Sampling
-from eliza_ffi.structured import FieldFill, Lark, Regex, ShapedResult, SpanFill, shape_of
+from eliza_ffi.structured import FilledSpan, Lark, PartialField, Regex, StructuredResult, shape_of
 
 pydantic = pytest.importorskip("pydantic", reason="the extra schema is not installed")
 
@@ -215,9 +215,9 @@ def test_values_written_with_masks_only_are_valid(
 def test_each_finished_field_is_reported_with_the_partial_object(model: Model) -> None:
     steps = list(model.fill_stream("Hello", Person))
     result = steps.pop()
-    assert isinstance(result, ShapedResult)
-    assert all(isinstance(each, FieldFill) for each in steps)
-    top = [each for each in steps if isinstance(each, FieldFill) and len(each.path) == 1]
+    assert isinstance(result, StructuredResult)
+    assert all(isinstance(each, PartialField) for each in steps)
+    top = [each for each in steps if isinstance(each, PartialField) and len(each.path) == 1]
     assert [each.path[0] for each in top] == ["fullName", "age", "pet", "pets", "color"]
     fields = list(Person.model_fields)
     for i, each in enumerate(top):
@@ -235,7 +235,7 @@ def test_fields_are_reported_before_the_answer_is_complete(
 ) -> None:
     steps = tiny_model.fill_stream("Hello", Tree, temperature=1.0)
     first = next(steps)
-    assert isinstance(first, FieldFill)
+    assert isinstance(first, PartialField)
     assert first.path == ("label",)
     assert first.partial.model_fields_set == {"label"}
     assert not hasattr(first.partial, "left")
@@ -244,7 +244,7 @@ def test_fields_are_reported_before_the_answer_is_complete(
 
 
 def test_fields_are_passed_to_the_callback(tiny_model: Model) -> None:
-    reported: list[FieldFill] = []
+    reported: list[PartialField] = []
     tiny_model.fill("Hello", Pet, on_span=reported.append)
     assert [each.path for each in reported][:1] == [("name",)]
 
@@ -263,10 +263,10 @@ def test_fill_many_and_the_async_model_give_the_same_answers(tiny_model: Model) 
         listed = await model.fill_many(["Hello"], grammar)
         async for step in model.fill_stream("Hello", Pet):
             last = step
-        assert not isinstance(last, FieldFill)
+        assert not isinstance(last, PartialField)
         form = {"spans": [{"kind": "enum", "key": "k", "enumValues": ["1", "2"]}]}
         steps = [step async for step in model.fill_stream("Hello", form)]
-        assert isinstance(steps[0], SpanFill)
+        assert isinstance(steps[0], FilledSpan)
         return [one.value, other.value, listed[0].value, last.value]
 
     assert asyncio.run(ask()) == [expected, said, said, expected]

@@ -14,7 +14,7 @@ import pytest
 from token_bytes import TokenBytes
 
 from eliza_ffi._resources import default_model_path
-from eliza_ffi.errors import NativeFault
+from eliza_ffi.errors import NativeFaultError
 from eliza_ffi.model import Model
 from eliza_ffi.structured import Guidance
 from eliza_ffi.structured import guidance as guidance_module
@@ -100,7 +100,7 @@ def test_mask_sources_of_the_same_masks_are_independent(tiny_model: Model) -> No
 
 
 def test_regex_classes_contain_only_ascii_characters(tiny_model: Model) -> None:
-    texts = tiny_model.token_texts().texts
+    texts = tiny_model.vocabulary().texts
     source = tiny_model.session.guidance().regex(r"\d/\w").start()
     assert {texts[token] for token in allowed(source.mask())} <= {b"%d" % i for i in range(10)}
     for char in "4/x":
@@ -112,7 +112,7 @@ def test_regex_classes_contain_only_ascii_characters(tiny_model: Model) -> None:
 def test_a_token_that_is_not_allowed_is_an_error(tiny_model: Model) -> None:
     source = tiny_model.session.guidance().regex("a").start()
     (b,) = tiny_model.tokenize("b")
-    with pytest.raises(NativeFault, match="llguidance"):
+    with pytest.raises(NativeFaultError, match="llguidance"):
         source.accept(b)
 
 
@@ -146,7 +146,7 @@ def test_all_constraints_share_one_tokenizer(
             super().__init__(tokenizer)
 
     monkeypatch.setattr(llguidance, "TokenizerWrapper", Counted)
-    guidance = Guidance(tiny_model.token_texts)
+    guidance = Guidance(tiny_model.vocabulary)
     guidance.json_schema(SCHEMA)
     guidance.regex("a+")
     guidance.lark('start: "a"')

@@ -15,7 +15,7 @@ import pytest
 from eliza_ffi.library.protocol import StreamStep
 from eliza_ffi.session import Reading
 from eliza_ffi.session.request import RunResult
-from eliza_ffi.structured import FieldFill, JsonReader, ShapedResult, json_reader, shape_of
+from eliza_ffi.structured import JsonReader, PartialField, StructuredResult, json_reader, shape_of
 
 
 class Item(pydantic.BaseModel):
@@ -52,11 +52,11 @@ def steps(text: str, size: int = 4) -> Iterator[StreamStep | RunResult]:
     yield RunResult(text, (1,), 1, 0, 0, None, "end", None)
 
 
-def read(given: Any, text: str) -> tuple[list[FieldFill], Any]:
+def read(given: Any, text: str) -> tuple[list[PartialField], Any]:
     reading = Reading(shape_of(given))
     *fields, result = [found for step in steps(text) for found in reading.take(step)]
-    assert isinstance(result, ShapedResult)
-    return [each for each in fields if isinstance(each, FieldFill)], result.value
+    assert isinstance(result, StructuredResult)
+    return [each for each in fields if isinstance(each, PartialField)], result.value
 
 
 def n_calls(work: Callable[[], Any]) -> int:
@@ -114,7 +114,7 @@ def test_a_partial_answer_contains_only_valid_parts() -> None:
     reading: Reading[Any] = Reading(shape_of(Short))
     text = json.dumps({"words": ["one", "two", "three", "six"], "size": 1})
     taken = reading.take(StreamStep((), text, False))
-    fields = [each for each in taken if isinstance(each, FieldFill)]
+    fields = [each for each in taken if isinstance(each, PartialField)]
     words = [field.partial.words for field in fields[:4]]
     assert words == [["one"], ["one", "two"], ["one", "two"], ["one", "two"]]
     assert fields[-1].partial.size == 1

@@ -322,7 +322,7 @@ def test_all_returned_values_are_valid(tiny_model: Model, name: str) -> None:
     reader.check_schema(schema)
     masks = tiny_model.session.guidance().json_schema(schema)
     validate = schema_validator(json.dumps(schema))
-    texts, dice = tiny_model.token_texts().texts, random.Random(name)
+    texts, dice = tiny_model.vocabulary().texts, random.Random(name)
     for _ in range(FILLS):
         text = random_answer(masks, texts, dice)
         if text is None:

@@ -116,7 +116,7 @@ def check_followed(reader: PlanReader, text: bytes, dice: random.Random) -> None
 def test_a_reader_follows_every_answer_that_the_masks_allow(
     tiny_model: Model, schema: Any, seed: int
 ) -> None:
-    dice, texts = random.Random(seed), tiny_model.token_texts().texts
+    dice, texts = random.Random(seed), tiny_model.vocabulary().texts
     masks = tiny_model.session.guidance().json_schema(an(a=schema, b=BOOLEAN))
     for _ in range(4):
         written = random_answer(masks, texts, dice, 200)
@@ -342,7 +342,7 @@ def test_choices_about_the_structure_have_probabilities(tiny_model: Model) -> No
 
 
 def test_the_tokens_of_an_answer_spell_its_text(tiny_model: Model) -> None:
-    texts = tiny_model.token_texts().texts
+    texts = tiny_model.vocabulary().texts
     for seed in range(20):
         for schema in WITH_OTHERS.values():
             result = tiny_model.fill(

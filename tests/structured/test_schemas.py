@@ -270,7 +270,7 @@ def test_answers_under_masks_are_valid_without_relaxations(
         masks = tiny_model.session.guidance().json_schema(schema)
     except InvalidArgumentError:
         assume(False)
-    texts, dice = tiny_model.token_texts().texts, random.Random(seed)
+    texts, dice = tiny_model.vocabulary().texts, random.Random(seed)
     validate = schema_validator(json.dumps(schema))
     for _ in range(3):
         text = random_answer(masks, texts, dice, 20)
@@ -501,7 +501,7 @@ def test_a_seed_repeats_the_answer(drawing_model: Model, shape: Any) -> None:
 
 
 def test_numbers_have_at_most_19_digits(tiny_model: Model) -> None:
-    texts, guidance = tiny_model.token_texts().texts, tiny_model.session.guidance()
+    texts, guidance = tiny_model.vocabulary().texts, tiny_model.session.guidance()
     for schema in ({"type": "integer"}, {"type": "number"}, {"type": "number", "maximum": 1}, {}):
         masks = guidance.json_schema(schema)
         source, text = masks.start(), b""

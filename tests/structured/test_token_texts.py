@@ -21,7 +21,7 @@ def test_the_bytes_of_tokens_match_the_model_file(
 ) -> None:
     expected = TokenBytes.read(name)
     with Model(random_model_path(name, n_embd=64, n_layers=1), library=library) as model:
-        read = model.token_texts()
+        read = model.vocabulary()
     control = set(read.control)
     assert control == set(expected.control)
     wrong = [
@@ -36,17 +36,17 @@ def test_the_bytes_of_tokens_match_the_model_file(
 
 
 def test_the_end_tokens_of_the_embedded_model_are_known(tiny_model: Model) -> None:
-    read = tiny_model.token_texts()
+    read = tiny_model.vocabulary()
     named = {read.texts[token] for token in read.ends}
     assert named == {b"<|endoftext|>", b"<|im_end|>"}
-    assert tiny_model.token_texts() is read
+    assert tiny_model.vocabulary() is read
 
 
 def test_text_is_tokenized_as_a_continuation(
     library: Library, random_model_path: Callable[..., Path]
 ) -> None:
     with Model(random_model_path("llama-spm", n_embd=64, n_layers=1), library=library) as model:
-        read = model.token_texts()
+        read = model.vocabulary()
         for text in ('{"name":"', "world", " world", "é日"):
             tokens = read.speller.tokenize(text)
             assert b"".join(read.texts[token] for token in tokens) == text.encode()

@@ -6,7 +6,7 @@ import random
 
 import numpy as np
 
-from eliza_ffi.errors import NativeFault
+from eliza_ffi.errors import NativeFaultError
 from eliza_ffi.structured import GuidanceMasks
 
 
@@ -29,7 +29,7 @@ def random_answer(
     """
     try:
         return _answer(masks, texts, dice, most)
-    except NativeFault as error:
+    except NativeFaultError as error:
         assert "Too many items" in str(error)
         return None
 

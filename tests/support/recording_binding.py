@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eliza_ffi.errors import GenerationCancelled, NativeFault
+from eliza_ffi.errors import GenerationCancelledError, NativeFaultError
 from eliza_ffi.library.protocol import StreamConfig, StreamStats, StreamStep, Tokens, TrieLeaf
 
 ALL = frozenset(("next", "cancel", "set_token_trie", "clear_token_trie"))
@@ -34,7 +34,7 @@ class RecordingBinding:
         Maps a call to the exception that it raises; ``"next:1"`` is the second pull.
     hold
         A call that blocks until `cancel`, like a long forward pass, and then raises
-        GenerationCancelled.
+        GenerationCancelledError.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class RecordingBinding:
 
     def stats(self, stream: int) -> StreamStats:
         self._record("stats", stream)
-        raise NativeFault("no counts here")
+        raise NativeFaultError("no counts here")
 
     def close(self, stream: int) -> None:
         self._record("close", stream)
@@ -120,7 +120,7 @@ class RecordingBinding:
         if point == self._hold:
             self.held.set()
             assert self._cancelled.wait(10), "held and never cancelled"
-            raise GenerationCancelled("cancelled")
+            raise GenerationCancelledError("cancelled")
         failure = self._failures.get(point)
         if failure is not None:
             raise failure

@@ -11,7 +11,7 @@ from typing import Any
 
 from eliza_ffi.decisions.answers import Decision, DecisionUsage, answer_of, collect, expand
 from eliza_ffi.decisions.prompts import input_text, option_count
-from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Question, Score
+from eliza_ffi.decisions.questions import Choice, MultiLabel, Predicate, Question, Score
 from eliza_ffi.errors import ContextFullError
 from eliza_ffi.tables import TableJob, decide_rows, open_table
 
@@ -19,7 +19,7 @@ QUESTIONS: tuple[Question, ...] = (
     Choice("Which topic?", ["billing", "sales", True], "topic"),
     Predicate("It is urgent.", "urgent"),
     Score("How angry?", ["calm", "cross", "furious"], "anger"),
-    Labels("Is it about this?", ["a, b", 'c"d'], "tags"),
+    MultiLabel("Is it about this?", ["a, b", 'c"d'], "tags"),
 )
 
 SETTINGS = {"model": "none"}

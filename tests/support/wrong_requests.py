@@ -39,12 +39,12 @@ RIGHT: dict[str, dict[str, Any]] = {
             },
             {"type": "labels", "instructions": "Q?", "labels": [{"value": "a"}, {"value": "b"}]},
         ],
-        "include": ["timings", "option_mass", "prompts"],
+        "include": ["timings", "allowed_probability", "prompts"],
     },
     "/v1/decisions/batch": {
         "inputs": ["Hello.", [{"role": "user", "content": "Hello."}]],
         "questions": {"so": {"type": "predicate", "instructions": "So?"}},
-        "include": ["option_mass"],
+        "include": ["allowed_probability"],
     },
     "/v1/systemone": {
         "model": "any",

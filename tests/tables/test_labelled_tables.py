@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from eliza_ffi.decisions.examples import read_examples
-from eliza_ffi.decisions.questions import Choice, Labels, Predicate, Question, Score
+from eliza_ffi.decisions.questions import Choice, MultiLabel, Predicate, Question, Score
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.tables import open_table
 from eliza_ffi.tables.labels import LabelledRows, label_columns, right_answer
@@ -20,7 +20,7 @@ BOTH = Choice("Which?", ["true", True], "both")
 SCORE = Score("How?", ["calm", "3", "furious"], "anger")
 STARS = Score("How good?", ["1", "2", "3", "4", "5"], "stars")
 HALVES = Score("How good?", ["1.0", "1.5", "2.0"], "halves")
-LABELS = Labels("About?", ["a; b", "c", False], "tags")
+LABELS = MultiLabel("About?", ["a; b", "c", False], "tags")
 
 
 @pytest.mark.parametrize(

@@ -31,13 +31,13 @@ from job_rows import stored
 from table_work import QUESTIONS, SETTINGS, decide
 
 from eliza_ffi.decisions.answers import Decision, DecisionUsage, answer_of, collect, expand
-from eliza_ffi.decisions.questions import Choice, Labels, Predicate
+from eliza_ffi.decisions.questions import Choice, MultiLabel, Predicate
 from eliza_ffi.errors import (
     ChatTemplateError,
     ContextFullError,
     ElizaError,
     InvalidArgumentError,
-    NativeFault,
+    NativeFaultError,
     NotSupportedError,
 )
 from eliza_ffi.tables import (
@@ -104,7 +104,7 @@ def interrupt_at_row_11(step: TableStep) -> None:
 def run(table: Path, output: Path, column: str = "body", **options: Any) -> TableResult:
     job_options = {
         name: options.pop(name)
-        for name in ("keep", "option_mass", "min_confidence", "questions", "settings")
+        for name in ("keep", "allowed_probability", "min_confidence", "questions", "settings")
         if name in options
     }
     questions = job_options.pop("questions", QUESTIONS)
@@ -395,7 +395,13 @@ def test_an_input_column_never_replaces_an_output_column(tmp_path: Path) -> None
     assert row["topic"] in ("billing", "sales", True)
 
 
-OUTPUT_NAMES = ("review", "team_label", "team_option_mass", "team_probabilities", "team_confidence")
+OUTPUT_NAMES = (
+    "review",
+    "team_label",
+    "team_allowed_probability",
+    "team_probabilities",
+    "team_confidence",
+)
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
@@ -455,7 +461,7 @@ def test_rows_with_low_confidence_are_marked_for_review(tmp_path: Path) -> None:
 def test_an_abstention_is_an_empty_answer_marked_for_review() -> None:
     question = Choice("?", ["a", "b"], "q")
     columns = OutputColumns([question], min_confidence=0.0)
-    answer = answer_of(question, [0.6, 0.4], abstain_below=0.7)
+    answer = answer_of(question, [0.6, 0.4], min_probability=0.7)
     cells = columns.cells(TableRow(1, "x", {}), Decision((answer,), DecisionUsage(0, 0, 0, 0.0)))
     assert (cells["q"], cells["review"]) == (None, True)
     assert cells["q_probability"] == 0.6
@@ -467,7 +473,7 @@ def test_an_abstention_is_an_empty_answer_marked_for_review() -> None:
 
 
 def test_a_row_that_no_label_fits_counts_as_unanswered() -> None:
-    question = Labels("?", ["a", "b"], "q")
+    question = MultiLabel("?", ["a", "b"], "q")
     columns = OutputColumns([question])
     counts = AnswerCounts(columns)
     for low, high in ((0.1, 0.9), (0.1, 0.2)):
@@ -519,7 +525,9 @@ def test_a_row_with_an_error_does_not_stop_the_others(tmp_path: Path) -> None:
     assert (result.counts.rows, result.counts.errors) == (8, 5)
 
 
-@pytest.mark.parametrize("error", [NativeFault("gone"), ChatTemplateError("none"), OSError("io")])
+@pytest.mark.parametrize(
+    "error", [NativeFaultError("gone"), ChatTemplateError("none"), OSError("io")]
+)
 def test_a_model_failure_stops_the_job_which_can_be_resumed(
     tmp_path: Path, error: Exception
 ) -> None:

@@ -58,8 +58,8 @@ from ..asking import WantedHidden, orders_of
 from ..examples import named_questions
 from ..layout import PROMPT_FORMATS, PROMPT_ORDERS, PromptFormat, PromptOrder, Shot, frame
 from ..prompt_settings import OptionPrior, PromptSettings, WritePrompt
-from ..prompts import LABEL_STYLES, Asked, AskedQuestion, LabelStyle, ask, option_count
-from ..questions import Choice, Labels, Predicate, Question, Score, Value
+from ..prompts import ANSWER_STYLES, AnswerStyle, Asked, AskedQuestion, ask, option_count
+from ..questions import Choice, MultiLabel, Predicate, Question, Score, Value
 from ..scoring import (
     LEAST_TEMPERATURE,
     MOST_TEMPERATURE,
@@ -266,7 +266,7 @@ class Calibration:
         The fingerprint of the model, from :func:`~eliza_ffi.decisions.fingerprint.fingerprint_of`.
     rule : str
         The scoring rule.
-    labels : str
+    answer_style : str
         The labels that the model answers with, ``"text"`` or ``"letters"``.
     orders : int
         The number of orders in which the options are shown.
@@ -276,8 +276,8 @@ class Calibration:
         The settings of built-in prompts, as in
         :class:`~eliza_ffi.decisions.prompt_settings.PromptSettings`.
     questions : tuple of QuestionCalibration
-        One for each question with a single answer. :class:`~eliza_ffi.decisions.Labels` have one
-        for each label.
+        One for each question with a single answer. :class:`~eliza_ffi.decisions.MultiLabel` have
+        one for each label.
     wording : str or None
         The hash of the prompts, from :func:`wording_hash`. If it is None, only the name of the
         function is checked.
@@ -285,7 +285,7 @@ class Calibration:
 
     model: str
     rule: Rule
-    labels: LabelStyle
+    answer_style: AnswerStyle
     orders: int
     prompt: str
     questions: tuple[QuestionCalibration, ...]
@@ -296,7 +296,7 @@ class Calibration:
 
     def prompt_arguments(self) -> dict[str, Any]:
         """Return the arguments for the prompts for which the calibration was fitted."""
-        arguments: dict[str, Any] = {"labels": self.labels, "orders": self.orders}
+        arguments: dict[str, Any] = {"answer_style": self.answer_style, "orders": self.orders}
         if self.prompt == DEFAULT_PROMPT:
             arguments["prompt_order"] = self.prompt_order
             arguments["prompt_format"] = self.prompt_format
@@ -310,7 +310,8 @@ class Calibration:
     def needs_whole_rows(self) -> bool:
         """Whether it needs scores over the whole vocabulary, which take whole rows of logits."""
         return any(
-            question.scores_options and (self.rule != "legal" or question.empty_joint is not None)
+            question.scores_options
+            and (self.rule != "constrained" or question.empty_joint is not None)
             for question in self.questions
         )
 
@@ -379,10 +380,10 @@ class Calibration:
         """
         check_text("model_fingerprint", model_fingerprint)
         check_kind("how", how, PromptSettings, "a PromptSettings")
-        check_each("questions", questions, (Predicate, Choice, Score, Labels), "a question")
+        check_each("questions", questions, (Predicate, Choice, Score, MultiLabel), "a question")
         for what, fitted, given in (
             ("another model", self.model, model_fingerprint),
-            ("other labels", self.labels, how.labels),
+            ("another answer style", self.answer_style, how.answer_style),
             ("another number of orders", self.orders, how.orders),
             ("another prompt", self.prompt, prompt_name(how.prompt)),
             ("another prompt order", self.prompt_order, how.order),
@@ -515,7 +516,7 @@ def as_calibration(given: Any) -> Calibration | None:
 
 
 def rule_of(calibration: Calibration | None, rule: Rule | None) -> Rule:
-    """Return the scoring rule: the given one, that of the calibration, or ``"legal"``.
+    """Return the scoring rule: the given one, that of the calibration, or ``"constrained"``.
 
     Raises
     ------
@@ -523,7 +524,7 @@ def rule_of(calibration: Calibration | None, rule: Rule | None) -> Rule:
         If the rule is unknown, or is not the rule of the calibration.
     """
     if calibration is None:
-        return check_rule("legal" if rule is None else rule)
+        return check_rule("constrained" if rule is None else rule)
     if rule is not None and check_rule(rule) != calibration.rule:
         raise InvalidArgumentError(
             f"the calibration is for another rule: expected {calibration.rule!r}, got {rule!r}"
@@ -548,7 +549,7 @@ def wording_hash(prompt: WritePrompt | None) -> str:
     prompts: list[Any] = []
     for question in _PROBES:
         n_options = option_count(question)
-        for labels in LABEL_STYLES:
+        for labels in ANSWER_STYLES:
             for order in (range(n_options), range(n_options)[::-1]):
                 asked = ask(question, labels, tuple(order))
                 prompts.append(_worded(prompt, asked))
@@ -599,7 +600,7 @@ def _content(raw: bytes) -> dict[str, Any]:
 
 def _calibration(content: Mapping[str, Any]) -> Calibration:
     how = PromptSettings(
-        labels=content["labels"],
+        answer_style=content["answer_style"],
         orders=content["orders"],
         order=content["prompt_order"],
         format=content["prompt_format"],
@@ -609,7 +610,7 @@ def _calibration(content: Mapping[str, Any]) -> Calibration:
     return Calibration(
         model=check_text("model", content["model"]),
         rule=check_rule(content["rule"]),
-        labels=how.labels,
+        answer_style=how.answer_style,
         orders=how.orders,
         prompt=check_text("prompt", content["prompt"]),
         prompt_order=how.order,
@@ -685,7 +686,7 @@ def _question_calibration(content: Mapping[str, Any], n_orders: int) -> Question
 
 def _asked(question: Mapping[str, Any]) -> AskedQuestion:
     asked = question_from(question)
-    if isinstance(asked, Labels):
+    if isinstance(asked, MultiLabel):
         raise InvalidArgumentError(
             "a calibration must have a predicate for each label, got a labels question"
         )

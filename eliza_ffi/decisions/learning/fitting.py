@@ -81,7 +81,7 @@ def calibrate(
     examples: Iterable[tuple[Any, Any]],
     *,
     method: CalibrationMethod | Literal["auto"] = "auto",
-    rule: Rule = "legal",
+    rule: Rule = "constrained",
     strength: float = 1.0,
     risk: float | None = None,
     confidence: float = 0.9,
@@ -137,7 +137,7 @@ def calibrate(
     prompt_examples
         The examples in the prompts, as `examples` of :meth:`~eliza_ffi.Model.decide`.
     **prompts
-        `labels`, `orders`, `prompt`, `prompt_order`, `prompt_format` and `prior` of
+        `answer_style`, `orders`, `prompt`, `prompt_order`, `prompt_format` and `prior` of
         :meth:`~eliza_ffi.Model.decide`. The calibration is valid only for these settings, and
         contains them.
 
@@ -229,7 +229,7 @@ def fit(
             _check_enough(method, names, asked_about & (labelled.targets != UNTOLD), least)
 
     check_enough(wanted)
-    whole = rule != "legal" or "unconditional" in bases
+    whole = rule != "constrained" or "unconditional" in bases
     asking = partial(ask_examples, model, whole=whole, stream=stream)
     seen, asked_about = asking(
         labelled.inputs, every, wanted, how, progress=progress, on_skip=on_skip, hidden=hidden
@@ -269,7 +269,7 @@ def fit(
     return Calibration(
         model=fingerprint_of(model),
         rule=rule,
-        labels=how.labels,
+        answer_style=how.answer_style,
         orders=how.orders,
         prompt=prompt_name(how.prompt),
         prompt_order=how.order,
@@ -330,7 +330,7 @@ class _Scored:
     @lazy_property
     def empty_joint(self) -> tuple[tuple[float, ...], ...]:
         """The joint scores of the empty input for each order."""
-        return tuple(tuple(one.of("joint").tolist()) for one in self.plain[EMPTY].orders)
+        return tuple(tuple(one.of("full").tolist()) for one in self.plain[EMPTY].orders)
 
     def baseline(self, method: CalibrationMethod, rows: NDArray[np.bool_]) -> Array | None:
         """Return the baseline of a method, fitted on the examples in `rows`."""

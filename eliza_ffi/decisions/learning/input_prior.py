@@ -75,7 +75,7 @@ def fit_input_prior(
             read_examples(questions, [(each, {}) for each in sample]),
             how,
             method="batch",
-            rule=check_rule(settings.get("scoring") or "legal"),
+            rule=check_rule(settings.get("scoring") or "constrained"),
             strength=STRENGTH,
             on_skip=lambda place, reason: skipped.append(place),
             stream={"cache": settings.get("cache")},

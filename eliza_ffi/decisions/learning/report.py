@@ -33,7 +33,7 @@ from ..examples import (
 from ..fingerprint import fingerprint_of
 from ..layout import PromptFormat, PromptOrder
 from ..prompt_settings import MAX_ORDERS, OptionPrior, PromptArguments
-from ..prompts import AskedQuestion, LabelStyle
+from ..prompts import AnswerStyle, AskedQuestion
 from ..questions import Score
 from ..scoring import Array, QuestionScores, Rule
 from ..wire import as_questions, question_to
@@ -77,7 +77,7 @@ class DecisionReport:
     ----------
     model : str
         The fingerprint of the model.
-    rule, labels : str
+    rule, answer_style : str
     orders : int
     prompt, prompt_order, prompt_format, prior : str
         The settings of the questions, as in :class:`~eliza_ffi.decisions.Calibration`.
@@ -94,7 +94,7 @@ class DecisionReport:
 
     model: str
     rule: Rule
-    labels: LabelStyle
+    answer_style: AnswerStyle
     orders: int
     prompt: str
     prompt_order: PromptOrder
@@ -119,7 +119,7 @@ class DecisionReport:
         kind = "calibrated" if self.calibrated else "uncalibrated"
         asked = (
             f"model {self.model}, {kind} probabilities, rule {self.rule}, "
-            f"labels {self.labels}, orders {self.orders}, prompt {self._prompt}"
+            f"answer style {self.answer_style}, orders {self.orders}, prompt {self._prompt}"
         )
         coverage_caption = (
             "Answers with at least this probability: their share of all answers, and their accuracy"
@@ -207,7 +207,7 @@ def evaluate(
         A calibration, or the path of its file. It must have been fitted for this model, these
         questions and these settings.
     rule
-        The scoring rule. None takes that of the calibration; without one it is ``"legal"``.
+        The scoring rule. None takes that of the calibration; without one it is ``"constrained"``.
     reorder
         Ask about each example in at least this many orders of the options, to find answers that
         depend on the order. This affects only the metric `flips`. A value of at most `orders` adds
@@ -215,7 +215,7 @@ def evaluate(
     bins
         The number of bins of the reliability diagram and the ECE.
     **prompts
-        `labels`, `orders`, `prompt`, `prompt_order`, `prompt_format` and `prior` of
+        `answer_style`, `orders`, `prompt`, `prompt_order`, `prompt_format` and `prior` of
         :meth:`~eliza_ffi.Model.decide`. By default they are those of the calibration.
 
     Raises
@@ -261,7 +261,7 @@ def evaluate(
         [question for _, question in named],
         wanted,
         replace(how, orders=max(how.orders, reorder)),
-        whole=rule != "legal" or (calibration is not None and calibration.needs_whole_rows),
+        whole=rule != "constrained" or (calibration is not None and calibration.needs_whole_rows),
         progress=progress,
         on_skip=on_skip,
         hidden=None if calibration is None else calibration.wanted_hidden,
@@ -280,7 +280,9 @@ def evaluate(
         )
         flips = _flips(scores[place], rule)
         targets = labelled.targets[asked_about[:, place], place]
-        masses = [each.option_mass for each in asked_for if each.option_mass is not None]
+        masses = [
+            each.allowed_probability for each in asked_for if each.allowed_probability is not None
+        ]
         report = _question_report(name, question, log_p, targets, flips, bins, masses)
         if calibration is not None:
             report = _with_risk(report, calibration.questions[place], log_p, targets)
@@ -288,7 +290,7 @@ def evaluate(
     return DecisionReport(
         model=fingerprint,
         rule=rule,
-        labels=how.labels,
+        answer_style=how.answer_style,
         orders=how.orders,
         prompt=prompt_name(how.prompt),
         prompt_order=how.order,

@@ -57,7 +57,7 @@ class ModelAsking:
         given: Any,
         questions: Sequence[AskedQuestion],
         *,
-        option_mass: bool = False,
+        allowed_probability: bool = False,
         stream: Mapping[str, Any] | None = None,
     ) -> None:
         ids = _ids(questions)
@@ -68,7 +68,7 @@ class ModelAsking:
         choices = [_labels(session, prompt.read) for prompt in every]
         generation = generate_request(session, tokens, method="decide", **(stream or {}))
         prompt = ScoredPrompt(generation, tuple(map(Ending, endings, choices)))
-        self.args = ScoreArgs([prompt], option_mass=option_mass)
+        self.args = ScoreArgs([prompt], allowed_probability=allowed_probability)
 
     def scores(self, result: ScoreResult) -> tuple[QuestionScores, ...]:
         """Return the scores of each question, averaged over its prompts, as a single order."""
@@ -77,9 +77,9 @@ class ModelAsking:
         for question in self._questions:
             read = [next(each) for _ in question.prompts]
             p = np.array(question.probabilities([one.legal.tolist() for one in read]))
-            mass = mean_mass(one.option_mass for one in read)
+            mass = mean_mass(one.allowed_probability for one in read)
             with np.errstate(divide="ignore"):
-                scores.append(QuestionScores((OptionScores(np.log(p), option_mass=mass),)))
+                scores.append(QuestionScores((OptionScores(np.log(p), allowed_probability=mass),)))
         return tuple(scores)
 
 

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from eliza_ffi.cli.demo_prompts import chat_prompt
 from eliza_ffi.decisions.prompts import Asked, ask, input_text
-from eliza_ffi.decisions.questions import Choice, Labels, Level, Option, Predicate, Score
+from eliza_ffi.decisions.questions import Choice, Level, MultiLabel, Option, Predicate, Score
 
 from .aspects import Aspect, Split, Value, draw_line, index_of, read_aspect
 from .catalogue import Schema
@@ -257,7 +257,7 @@ def _aspect_predicate(
         at = index_of(_PARTS["label_predicate"], rng, held_out=split is Split.INSTRUCTIONS)
         text = _PARTS["label_predicate"][at].write(rng, fill)
         label = Option(name, _description(value, agent, rng) if rng.random() < 0.5 else None)
-        question: Predicate | Choice = Labels(text, (label,)).predicates[0]
+        question: Predicate | Choice = MultiLabel(text, (label,)).predicates[0]
         family = f"{aspect.key}/label/{at}/{naming}"
         return _posed(told, question, answer, family, [f"{aspect.key}:{value.key}"])
     described = _description(value, agent, rng) if rng.random() < 0.3 else None
