@@ -1049,7 +1049,7 @@ class Model:
             over the orders. The default is 1.
         prompt : callable
             A function that writes the prompt in place of :mod:`eliza_ffi.decisions.layout`. It
-            gets the input as a string and an :class:`~eliza_ffi.decisions.Asked` question.
+            gets the input as a string and a :class:`~eliza_ffi.decisions.RenderedQuestion`.
         scoring : str
             ``"constrained"`` (default), ``"full"``, ``"mean"`` or ``"bytes"``;
             :mod:`eliza_ffi.decisions.scoring` explains the rules and their costs.

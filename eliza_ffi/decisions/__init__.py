@@ -31,7 +31,7 @@ from .answers import (
 )
 from .learning.calibration import METHODS, Calibration, CalibrationMethod, QuestionCalibration
 from .prompt_settings import WritePrompt
-from .prompts import Asked, ShownOption, ask, input_text
+from .prompts import RenderedQuestion, ShownOption, ask, input_text
 from .questions import Choice, Level, MultiLabel, Option, Predicate, Question, Score
 from .wire import as_questions, question_from, question_to
 
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 __all__ = [
     "METHODS",
     "Answer",
-    "Asked",
     "Calibration",
     "CalibrationMethod",
     "Choice",
@@ -60,6 +59,7 @@ __all__ = [
     "Question",
     "QuestionCalibration",
     "QuestionReport",
+    "RenderedQuestion",
     "Score",
     "ScoreAnswer",
     "ShownOption",

@@ -31,7 +31,7 @@ from .models.model_asking import ModelAsking, decision_model_of
 from .option_prior import MOST_OPTIONS, KnownPriors, OptionPriorScores, inputs_for
 from .prompt_settings import PromptSettings
 from .prompt_tokens import QuestionTokens, tokens_of_prompts
-from .prompts import Asked, AskedQuestion, ask, input_text, option_count
+from .prompts import AskedQuestion, RenderedQuestion, ask, input_text, option_count
 from .questions import Choice, Score
 from .scoring import Array, OptionScores, QuestionScores
 
@@ -146,7 +146,7 @@ class Asking:
         self._asked = [
             []
             if not is_scored
-            else [Asked(question, (), ())]
+            else [RenderedQuestion(question, (), ())]
             if may_search and _is_searched(question, how)
             else [
                 ask(question, how.answer_style, order)
@@ -198,12 +198,12 @@ class Asking:
             for each, (_, layers) in zip(written, read, strict=True)
         ]
 
-    def _key(self, asked: Asked, joint: bool) -> Any:
+    def _key(self, asked: RenderedQuestion, joint: bool) -> Any:
         how = self._how
         shown = asked.options, asked.question, how.shots_of(asked.question)
         return how.order, how.format, how.answer_style, joint, shown
 
-    def _has_prior(self, asked: Asked) -> bool:
+    def _has_prior(self, asked: RenderedQuestion) -> bool:
         return self._how.prior == "options" and 0 < len(asked.options) <= MOST_OPTIONS
 
     def _scored(self, written: Sequence[QuestionTokens], is_counted: bool) -> ScoredPrompt:
@@ -248,7 +248,9 @@ class Asking:
             )
         return tuple(found)
 
-    def _in_own_order(self, asked: Asked, ending: Ending, scores: EndingScores) -> OptionScores:
+    def _in_own_order(
+        self, asked: RenderedQuestion, ending: Ending, scores: EndingScores
+    ) -> OptionScores:
         """Return the scores in the question's order of the options."""
         place = np.argsort(asked.order)
         if isinstance(ending.choices, TokenTreePayload):  # its labels have an order of their own

@@ -31,7 +31,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from .prompts import Asked
+from .prompts import RenderedQuestion
 from .questions import Choice, Predicate
 
 __all__ = [
@@ -90,7 +90,7 @@ class Frame:
 
 
 def frame(
-    asked: Asked, form: PromptFormat, order: PromptOrder, shots: tuple[Shot, ...] = ()
+    asked: RenderedQuestion, form: PromptFormat, order: PromptOrder, shots: tuple[Shot, ...] = ()
 ) -> Frame:
     """Return the text around an input for a question with its options.
 
@@ -110,7 +110,7 @@ def frame(
     return Frame((), before + INPUT, after)
 
 
-def _chat(asked: Asked, order: PromptOrder, answered: list[tuple[str, str]]) -> Frame:
+def _chat(asked: RenderedQuestion, order: PromptOrder, answered: list[tuple[str, str]]) -> Frame:
     before, after = (
         (f"{asked.text}\n\n", "") if order == "question-first" else ("", f"\n\n{asked.text}")
     )
@@ -122,7 +122,7 @@ def _chat(asked: Asked, order: PromptOrder, answered: list[tuple[str, str]]) -> 
     return Frame(tuple(turns), before, after)
 
 
-def _plain(asked: Asked, order: PromptOrder) -> tuple[str, str]:
+def _plain(asked: RenderedQuestion, order: PromptOrder) -> tuple[str, str]:
     """Return the plain text before all inputs, and after each of them."""
     if order == "input-first":
         return "", f"\n\n{asked.text}{ANSWER}"

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._lazy import once_for_each
-from .prompts import Asked
+from .prompts import RenderedQuestion
 from .scoring import Array, OptionScores, Rule, log_mean, log_softmax
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ LEAST_LOG_PRIOR = -30.0
 """The lower bound of a prior's logarithm, so that no option is multiplied by infinity."""
 
 
-def inputs_for(asked: Asked) -> list[str]:
+def inputs_for(asked: RenderedQuestion) -> list[str]:
     """Return the inputs of a question's prior, one group after the other."""
     return [*CONTENT_FREE, *EVERYDAY, *(option.meaning for option in asked.options)]
 

@@ -31,7 +31,7 @@ from ..chat.template import Messages
 from ..checks import check_callback, check_one_of, check_whole
 from ..errors import InvalidArgumentError
 from .layout import PROMPT_FORMATS, PROMPT_ORDERS, PromptFormat, PromptOrder, Shot
-from .prompts import ANSWER_STYLES, AnswerStyle, Asked, AskedQuestion
+from .prompts import ANSWER_STYLES, AnswerStyle, AskedQuestion, RenderedQuestion
 
 if TYPE_CHECKING:
     from ..session.session import Session
@@ -50,7 +50,7 @@ MAX_ORDERS = 64
 LEAST_CHAT_MASS = 0.25
 """The least mean allowed probability of the probes for which ``auto`` uses the chat format."""
 
-WritePrompt: TypeAlias = "Callable[[str, Asked], str | Prompt | Messages]"
+WritePrompt: TypeAlias = "Callable[[str, RenderedQuestion], str | Prompt | Messages]"
 """A function that writes a custom prompt from the text of the input and a question. It returns
 trusted text, a prompt or a conversation. The model's answer, the label of an option, follows
 directly."""

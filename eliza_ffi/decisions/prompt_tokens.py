@@ -19,7 +19,7 @@ from ..library.protocol import Tokens
 from ..session.requests import continued_by, prompt_tokens
 from .layout import Frame, frame
 from .prompt_settings import PromptSettings
-from .prompts import Asked
+from .prompts import RenderedQuestion
 from .questions import Choice
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class QuestionTokens:
 
 
 def tokens_of_prompts(
-    session: Session, inputs: Sequence[str], every: Sequence[Asked], how: PromptSettings
+    session: Session, inputs: Sequence[str], every: Sequence[RenderedQuestion], how: PromptSettings
 ) -> list[QuestionTokens]:
     """Return the tokens of the prompts: for each input, those of each question.
 
@@ -84,13 +84,13 @@ def tokens_of_prompts(
     ]
 
 
-def _tokens(session: Session, asked: Asked, prompt: Any) -> QuestionTokens:
+def _tokens(session: Session, asked: RenderedQuestion, prompt: Any) -> QuestionTokens:
     labels, k = _labels(asked)
     tokens, before, lead = continued_by(session, labels, prompt, **THINKING_OFF)
     return QuestionTokens(prompt_tokens(session, before), tokens, k, lead)
 
 
-def _labels(asked: Asked) -> tuple[LabelSet[Any], int | None]:
+def _labels(asked: RenderedQuestion) -> tuple[LabelSet[Any], int | None]:
     """Return the labels after a question's prompt, and how many of them to search."""
     if asked.options:
         texts = [option.label for option in asked.options]
@@ -131,7 +131,7 @@ def _may_join(given: str, frames: Sequence[Frame]) -> bool:
 def _joined(
     session: Session,
     given: str,
-    every: Sequence[Asked],
+    every: Sequence[RenderedQuestion],
     frames: Sequence[Frame],
     around: list[str],
 ) -> list[QuestionTokens] | None:

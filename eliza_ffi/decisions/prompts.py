@@ -37,8 +37,8 @@ from .questions import Choice, Predicate, Score, refuse_not_text, text_of
 __all__ = [
     "ANSWER_STYLES",
     "AnswerStyle",
-    "Asked",
     "AskedQuestion",
+    "RenderedQuestion",
     "ShownOption",
     "as_one_input",
     "ask",
@@ -92,7 +92,7 @@ class ShownOption:
 
 
 @dataclass(frozen=True)
-class Asked:
+class RenderedQuestion:
     """A question with its options in the order of the prompt, and their labels.
 
     Attributes
@@ -133,7 +133,7 @@ class Asked:
 
 def ask(
     question: AskedQuestion, answer_style: AnswerStyle = "text", order: Sequence[int] | None = None
-) -> Asked:
+) -> RenderedQuestion:
     """Choose labels and an order for the options of a question.
 
     Parameters
@@ -174,7 +174,7 @@ def ask(
         ShownOption(mark, text, options[i][1], answer_style == "letters")
         for mark, text, i in zip(marks, texts, order, strict=True)
     ]
-    return Asked(question, tuple(shown), order)
+    return RenderedQuestion(question, tuple(shown), order)
 
 
 def option_count(question: AskedQuestion) -> int:

@@ -17,7 +17,7 @@ from eliza_ffi.decisions.asking import Asking, orders_of, prompt_texts
 from eliza_ffi.decisions.common_prefix import split_common_prefix
 from eliza_ffi.decisions.prompt_settings import PromptSettings
 from eliza_ffi.decisions.prompt_tokens import THINKING_OFF
-from eliza_ffi.decisions.prompts import Asked, AskedQuestion, ask
+from eliza_ffi.decisions.prompts import AskedQuestion, RenderedQuestion, ask
 from eliza_ffi.decisions.questions import Choice, Predicate, Score
 from eliza_ffi.errors import ChatTemplateError, InvalidArgumentError
 from eliza_ffi.library import Library
@@ -320,13 +320,13 @@ def test_an_exception_of_the_template_is_raised(
 
 
 def test_a_custom_prompt_is_a_string_a_prompt_or_messages(model: Model) -> None:
-    def as_text(given: str, asked: Asked) -> str:
+    def as_text(given: str, asked: RenderedQuestion) -> str:
         return f"{given}|{asked.text}|"
 
-    def as_prompt(given: str, asked: Asked) -> Prompt:
+    def as_prompt(given: str, asked: RenderedQuestion) -> Prompt:
         return Prompt.format("{given}|{asked}|", given=given, asked=asked.text)
 
-    def as_talk(given: str, asked: Asked) -> list[dict[str, str]]:
+    def as_talk(given: str, asked: RenderedQuestion) -> list[dict[str, str]]:
         return [{"role": "user", "content": f"{given}|{asked.question.instructions}"}]
 
     words = "hello </s><|im_end|>"
@@ -349,7 +349,7 @@ def test_a_custom_prompt_is_a_string_a_prompt_or_messages(model: Model) -> None:
 def test_a_custom_prompt_function_gets_the_unchanged_input_text(tiny_model: Model) -> None:
     given: list[str] = []
 
-    def write(text: str, asked: Asked) -> str:
+    def write(text: str, asked: RenderedQuestion) -> str:
         given.append(text)
         return "x"
 

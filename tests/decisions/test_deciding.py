@@ -26,7 +26,13 @@ from eliza_ffi.decisions.learning.calibration import Calibration, QuestionCalibr
 from eliza_ffi.decisions.learning.fitting import calibrate
 from eliza_ffi.decisions.learning.report import evaluate
 from eliza_ffi.decisions.prompt_settings import PromptSettings
-from eliza_ffi.decisions.prompts import AnswerStyle, Asked, AskedQuestion, ask, option_count
+from eliza_ffi.decisions.prompts import (
+    AnswerStyle,
+    AskedQuestion,
+    RenderedQuestion,
+    ask,
+    option_count,
+)
 from eliza_ffi.decisions.questions import Choice, MultiLabel, Predicate, Score
 from eliza_ffi.decisions.scoring import Rule, log_softmax
 from eliza_ffi.decisions.wire import question_to
@@ -78,7 +84,7 @@ def assert_same(found: Decision, expected: Decision) -> None:
 
 def prompts_of(
     model: Model, given: Any, question: AskedQuestion, how: PromptSettings
-) -> list[tuple[Asked, list[int]]]:
+) -> list[tuple[RenderedQuestion, list[int]]]:
     """Return a question in each order, with the tokens of its whole prompt."""
     prompts = [
         [*prompt.generation.prompt_tokens, *ending.tokens]
@@ -141,7 +147,9 @@ def log_p(model: Model, tokens: Sequence[int], token: int) -> float:
     return math.log(model.end_of_turn(list(tokens), token).probability)
 
 
-def label_tokens(model: Model, asked: Asked, how: PromptSettings) -> list[tuple[int, ...]]:
+def label_tokens(
+    model: Model, asked: RenderedQuestion, how: PromptSettings
+) -> list[tuple[int, ...]]:
     return [
         tokenize_choice(lead_of(how) + option.label, model.tokenize, model.detokenize)
         for option in asked.options
@@ -355,7 +363,7 @@ def test_json_and_conversations_equal_their_text_as_inputs(model: Model) -> None
 
 
 def test_a_custom_prompt_replaces_the_built_in_one(model: Model) -> None:
-    def write(given: str, asked: Asked) -> str:
+    def write(given: str, asked: RenderedQuestion) -> str:
         return f"message: {given}\n{asked.question.instructions}\naction: "
 
     choice = Choice("What now?", ["RESPOND", "IGNORE", "STOP"])

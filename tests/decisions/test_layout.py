@@ -23,7 +23,7 @@ from eliza_ffi.decisions.layout import (
 )
 from eliza_ffi.decisions.prompt_settings import PromptSettings
 from eliza_ffi.decisions.prompt_tokens import THINKING_OFF
-from eliza_ffi.decisions.prompts import Asked, AskedQuestion, ask
+from eliza_ffi.decisions.prompts import AskedQuestion, RenderedQuestion, ask
 from eliza_ffi.decisions.questions import Choice, Predicate, Score
 from eliza_ffi.library import Library
 
@@ -43,7 +43,7 @@ ASKED = {
     "predicate": ask(ANGRY),
     "score": ask(ANGER),
     "many": ask(MANY),
-    "searched": Asked(MANY, (), ()),
+    "searched": RenderedQuestion(MANY, (), ()),
     "hidden": ask(HIDDEN),
 }
 

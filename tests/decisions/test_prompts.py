@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from eliza_ffi.decisions.asking import orders_of
 from eliza_ffi.decisions.prompt_settings import MAX_ORDERS, PromptSettings
-from eliza_ffi.decisions.prompts import Asked, ask, input_text
+from eliza_ffi.decisions.prompts import RenderedQuestion, ask, input_text
 from eliza_ffi.decisions.questions import Choice, Predicate, Score
 from eliza_ffi.errors import InvalidArgumentError
 
@@ -59,7 +59,9 @@ LETTER_OF = "Answer with the letter of one of"
         ),
     ],
 )
-def test_the_prompt_lists_the_options_after_the_question(asked: Asked, text: str) -> None:
+def test_the_prompt_lists_the_options_after_the_question(
+    asked: RenderedQuestion, text: str
+) -> None:
     assert asked.text == f"{asked.question.instructions.strip()}\n{text}"
 
 

@@ -24,7 +24,7 @@ from eliza_ffi.decisions.learning.pictures import Picture, plain
 from eliza_ffi.decisions.learning.plot import coverage_curve
 from eliza_ffi.decisions.learning.report import DecisionReport, evaluate
 from eliza_ffi.decisions.prompt_settings import PromptSettings
-from eliza_ffi.decisions.prompts import Asked
+from eliza_ffi.decisions.prompts import RenderedQuestion
 from eliza_ffi.decisions.questions import Choice, MultiLabel, Predicate, Score
 from eliza_ffi.errors import ContextFullError, InvalidArgumentError, NotSupportedError
 from eliza_ffi.model import Model
@@ -246,7 +246,7 @@ def test_a_calibration_provides_the_settings_of_the_prompts(scripted_model: Make
         model, TONE, examples, method="temperature", rule="bytes", answer_style="letters", orders=3
     )
     report = evaluate(model, TONE, examples, calibration=calibration)
-    assert (report.rule, report.labels, report.orders) == ("bytes", "letters", 3)
+    assert (report.rule, report.answer_style, report.orders) == ("bytes", "letters", 3)
     log_p = [
         calibration.apply(0, model.scores(given, TONE, PromptSettings(orders=3), True))
         for given, _ in examples
@@ -442,7 +442,7 @@ def test_without_a_usable_example_the_first_reason_is_raised(small_model: Model)
 def test_an_error_of_the_prompt_function_is_not_skipped(small_model: Model) -> None:
     skipped: list[int] = []
 
-    def write(given: str, asked: Asked) -> str:
+    def write(given: str, asked: RenderedQuestion) -> str:
         raise InvalidArgumentError("nothing to say")
 
     with pytest.raises(InvalidArgumentError, match="^nothing to say$"):

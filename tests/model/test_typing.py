@@ -25,7 +25,7 @@ from eliza_ffi.elizaos import ActionSkeleton
 from eliza_ffi import AsyncModel, AsyncTextStream, CacheOptions, ChoiceResult, FillResult
 from eliza_ffi import Gbnf, GenerationResult, Lark, Model, PreparedLabels, Prompt, Sampling
 from eliza_ffi import Skeleton, Speculation, TextAnswer, TextStream, ToolCall, ToolCalls
-from eliza_ffi.decisions import Answer, Asked, Decision, MultiLabel, Predicate, Score
+from eliza_ffi.decisions import Answer, RenderedQuestion, Decision, MultiLabel, Predicate, Score
 from eliza_ffi.structured import PartialField, Regex, StructuredResult
 
 class Person(BaseModel):
@@ -98,7 +98,7 @@ def ask(model: Model, talk: list[dict[str, str]], values: dict[str, float]) -> N
     assert_type(decision.to_json(), str)
     assert_type(decision.to_dict(), dict[str, Any])
 
-def write(given: str, asked: Asked) -> Prompt:
+def write(given: str, asked: RenderedQuestion) -> Prompt:
     return Prompt().text(given + asked.text)
 
 async def ask_async(model: AsyncModel) -> None:

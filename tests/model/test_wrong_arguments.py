@@ -564,7 +564,7 @@ def of_library(model: Model) -> Iterator[Subject]:
 LEFT_OUT = {
     "results, which only the package creates": {
         *("choices.RankLevel", "choices.RankResult", "choices.ChoiceResult", "elizaos.RtktTree"),
-        *("decisions.Asked", "decisions.Calibration", "decisions.ChoiceAnswer"),
+        *("decisions.RenderedQuestion", "decisions.Calibration", "decisions.ChoiceAnswer"),
         *("decisions.Decision", "decisions.DecisionReport", "decisions.DecisionUsage"),
         *(
             "decisions.MultiLabelAnswer",

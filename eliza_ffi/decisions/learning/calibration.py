@@ -58,7 +58,7 @@ from ..asking import WantedHidden, orders_of
 from ..examples import named_questions
 from ..layout import PROMPT_FORMATS, PROMPT_ORDERS, PromptFormat, PromptOrder, Shot, frame
 from ..prompt_settings import OptionPrior, PromptSettings, WritePrompt
-from ..prompts import ANSWER_STYLES, AnswerStyle, Asked, AskedQuestion, ask, option_count
+from ..prompts import ANSWER_STYLES, AnswerStyle, AskedQuestion, RenderedQuestion, ask, option_count
 from ..questions import Choice, MultiLabel, Predicate, Question, Score, Value
 from ..scoring import (
     LEAST_TEMPERATURE,
@@ -556,7 +556,7 @@ def wording_hash(prompt: WritePrompt | None) -> str:
     return hashlib.sha256(repr(prompts).encode("utf-8", "backslashreplace")).hexdigest()[:16]
 
 
-def _worded(prompt: WritePrompt | None, asked: Asked) -> Any:
+def _worded(prompt: WritePrompt | None, asked: RenderedQuestion) -> Any:
     if prompt is None:
         return [
             (each.turns, each.with_input(_PROBE_INPUT))

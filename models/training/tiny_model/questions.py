@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from eliza_ffi.cli.demo_prompts import chat_prompt
-from eliza_ffi.decisions.prompts import Asked, ask, input_text
+from eliza_ffi.decisions.prompts import RenderedQuestion, ask, input_text
 from eliza_ffi.decisions.questions import Choice, Level, MultiLabel, Option, Predicate, Score
 
 from .aspects import Aspect, Split, Value, draw_line, index_of, read_aspect
@@ -58,7 +58,7 @@ class Posed:
         """``predicate``, ``choice`` or ``score``."""
         return type(self.question).__name__.lower()
 
-    def asked(self, rng: random.Random) -> tuple[Asked, list[int]]:
+    def asked(self, rng: random.Random) -> tuple[RenderedQuestion, list[int]]:
         """Write the question as text; also return the order of the options in it."""
         options = _count(self.question)
         order = list(range(options))
@@ -68,7 +68,7 @@ class Posed:
         asked = ask(self.question, "letters" if letters else "text", order)
         return asked, order
 
-    def prompt(self, asked: Asked) -> str:
+    def prompt(self, asked: RenderedQuestion) -> str:
         """Write the model's prompt."""
         content = f"{input_text(self.given)}\n\n{asked.text}"
         return chat_prompt([{"role": "user", "content": content}])
