@@ -261,7 +261,7 @@ def test_a_missing_input_at_a_terminal_exits_with_2(
 
 
 def test_prompt_and_scoring_options_are_passed_to_the_model(eliza: Run, model: FakeDecider) -> None:
-    options = ["--labels", "letters", "--orders", "3", "--scoring", "mean", "--allowed-probability"]
+    options = ["--answer-style", "letters", "--orders", "3", "--scoring", "mean", "--allowed-probability"]
     options += ["--prompt-format", "plain", "--prior", "none"]
     given = ["--input", "x", "--min-probability", "0.4", "--think", "5"]
     eliza("decide", *AS_OPTIONS, *options, *given)
@@ -298,9 +298,9 @@ def test_a_calibration_is_read_and_rejects_another_rule(
     command = ["decide", "--input", "x", *AS_OPTIONS, "--calibration", str(path)]
     arguments = build_parser().parse_args(command)
     calibration = read_asking(arguments, arguments.calibration)["calibration"]
-    assert (calibration.rule, calibration.labels, calibration.orders) == ("mean", "letters", 2)
+    assert (calibration.rule, calibration.answer_style, calibration.orders) == ("mean", "letters", 2)
     message = eliza(*command, "--scoring", "constrained", code=1).err
-    assert "the calibration is for another rule: expected 'mean', got 'legal'" in message
+    assert "the calibration is for another rule: expected 'mean', got 'constrained'" in message
     assert model.asked == []
 
 
@@ -510,8 +510,8 @@ def test_a_job_with_another_model_or_other_settings_is_rejected(
     command += ["--output", str(output)]
     eliza(*command, "--limit", "3")
     before = output.read_bytes()
-    said = eliza(*command, "--labels", "letters", code=1).err
-    assert "started with different settings: labels" in said
+    said = eliza(*command, "--answer-style", "letters", code=1).err
+    assert "started with different settings: answer style" in said
     (tmp_path / "model.gguf").write_bytes(b"GGUF another")
     assert "started with different settings: model" in eliza(*command, code=1).err
     assert output.read_bytes() == before

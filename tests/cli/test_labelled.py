@@ -113,7 +113,7 @@ def test_a_dry_run_prints_the_prompts_of_a_decision_model(run: Run, kind: str) -
     heads = [f"---- prompt {n} of {len(expected)}\n" for n in range(1, len(expected) + 1)]
     parts = [f"{head}{prompt}\n" for head, prompt in zip(heads, expected, strict=True)]
     assert out == "".join(parts)
-    for options in (["--scoring", "mean"], ["--labels", "letters"], ["--orders", "2"]):
+    for options in (["--scoring", "mean"], ["--answer-style", "letters"], ["--orders", "2"]):
         out, err = run("decide", "--input", "hello", *ASKED, *model, *options, code=1)
         assert (out, "has its own prompts, labels, orders and scoring" in err) == ("", True)
 

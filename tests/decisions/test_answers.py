@@ -24,7 +24,7 @@ from eliza_ffi.decisions.answers import (
 from eliza_ffi.decisions.questions import Choice, MultiLabel, Predicate, Score
 from eliza_ffi.errors import InvalidArgumentError
 
-USAGE = DecisionUsage(input_tokens=10, cached_tokens=4, passes=2, seconds=0.5)
+USAGE = DecisionUsage(input_tokens=10, cached_tokens=4, forward_passes=2, seconds=0.5)
 
 
 @pytest.mark.parametrize(

@@ -665,7 +665,7 @@ def test_a_calibration_provides_settings_and_is_applied(model: Model) -> None:
     [
         ({"answer_style": "text"}, "other labels"),
         ({"orders": 1}, "another number of orders"),
-        ({"scoring": "mean"}, "is for another rule: expected 'legal', got 'mean'"),
+        ({"scoring": "mean"}, "is for another rule: expected 'constrained', got 'mean'"),
         ({"prompt": lambda given, asked: "x"}, "another prompt"),
         ({"questions": TEAM}, "another question"),
     ],

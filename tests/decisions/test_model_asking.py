@@ -93,7 +93,7 @@ def test_decision_models_are_evaluated_and_calibrated_by_default(decision_model:
     examples = list(zip(inputs, answers, strict=True))
     decisions = decision_model.decide_many(inputs, QUESTIONS)
     report = evaluate(decision_model, QUESTIONS, examples)
-    assert (report.rule, report.labels, report.orders, report.calibrated) == (
+    assert (report.rule, report.answer_style, report.orders, report.calibrated) == (
         *("constrained", "text", 1),
         False,
     )

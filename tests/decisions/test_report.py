@@ -231,7 +231,7 @@ def test_a_calibration_with_other_settings_is_rejected(scripted_model: MakeModel
     calibration = calibrate(model, TONE, examples, method="temperature")
     for more, reason in (
         ({"orders": 2}, "another number of orders"),
-        ({"rule": "mean"}, "another rule: expected 'legal', got 'mean'"),
+        ({"rule": "mean"}, "another rule: expected 'constrained', got 'mean'"),
         ({"calibration": replace(calibration, model="7-7")}, "another model"),
     ):
         settings: dict[str, Any] = {"calibration": calibration, **more}
@@ -312,7 +312,7 @@ def test_the_tables_have_a_row_for_each_question_and_for_all(
 ) -> None:
     head, _, *lines = report.text().splitlines()
     assert head == (
-        f"model {fingerprint_of(model)}, uncalibrated probabilities, rule legal, labels text, "
+        f"model {fingerprint_of(model)}, uncalibrated probabilities, rule constrained, answer style text, "
         "orders 1, prompt default (chat, input-first, prior none)"
     )
     names = ["question", "tone", "urgent", "mood", "all"]

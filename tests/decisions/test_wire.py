@@ -317,7 +317,7 @@ def test_allowed_probability_and_abstention_are_added_to_answers() -> None:
 
 
 def test_the_json_of_a_decision_contains_answers_and_usage() -> None:
-    usage = DecisionUsage(input_tokens=10, cached_tokens=4, passes=2, seconds=0.5)
+    usage = DecisionUsage(input_tokens=10, cached_tokens=4, forward_passes=2, seconds=0.5)
     decision = Decision((PREDICATE, CHOICE), usage, calibrated=True)
     written = decision.to_dict()
     assert json.loads(decision.to_json()) == written
@@ -328,7 +328,7 @@ def test_the_json_of_a_decision_contains_answers_and_usage() -> None:
         "usage": {
             "input_tokens": 10,
             "input_tokens_details": {"cached_tokens": 4},
-            "passes": 2,
+            "forward_passes": 2,
             "seconds": 0.5,
         },
     }

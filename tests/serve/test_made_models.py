@@ -51,7 +51,7 @@ def test_settings_that_a_decision_model_lacks_are_rejected_at_the_start(
     library: Library, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = str(cached_decision_model("lev"))
-    assert cli.main(["serve", "--port", "0", "--model", path, "--labels", "letters"]) == 1
+    assert cli.main(["serve", "--port", "0", "--model", path, "--answer-style", "letters"]) == 1
     assert "has its own prompts, labels, orders and scoring" in capsys.readouterr().err
 
 

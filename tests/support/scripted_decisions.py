@@ -108,5 +108,5 @@ def scripted_settings(
     fitted = {} if calibration is None else calibration.prompt_arguments()
     wanted = {**fitted, **{name: each for name, each in given.items() if each is not None}}
     return PromptSettings(
-        wanted.get("labels", "text"), wanted.get("orders", 1), wanted.get("prompt")
+        wanted.get("answer_style", "text"), wanted.get("orders", 1), wanted.get("prompt")
     )
