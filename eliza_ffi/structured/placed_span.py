@@ -14,12 +14,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-import numpy as np
-
 from .._lazy import lazy_property
 from ..errors import InvalidArgumentError
 from .automata import (
-    DEAD,
     INTEGER_PATTERN,
     NUMBER_PATTERN,
     STRING_BODY_PATTERN,
@@ -49,7 +46,7 @@ _PATTERNS = {
     "string": STRING_PATTERN,
     "string-body": STRING_BODY_PATTERN,
 }
-_NEED_ESCAPE = [*range(0x20), ord('"'), ord("\\")]
+_NEED_ESCAPE = "".join(map(chr, range(0x20))) + '"\\'
 _NUMBER_CHARACTERS = frozenset("0123456789+-.eE")
 
 
@@ -241,18 +238,7 @@ def pattern_dfa(pattern: str, in_string: bool) -> Dfa:
     InvalidArgumentError
         If the pattern has an error, or all text that it matches is excluded.
     """
-    dfa = compile_regex(pattern)
-    if not in_string:
-        return dfa
-    transitions = dfa.transitions[:, dfa.classes].copy()
-    transitions[:, _NEED_ESCAPE] = DEAD
-    try:
-        return Dfa(np.arange(256, dtype=np.uint8), transitions, dfa.accepting).trimmed()
-    except InvalidArgumentError as error:
-        raise InvalidArgumentError(
-            f"the pattern {pattern!r} matches no text that can be inside a JSON string without "
-            f"escaping: {error}"
-        ) from None
+    return compile_regex(pattern, _NEED_ESCAPE if in_string else "")
 
 
 @functools.lru_cache(maxsize=128)

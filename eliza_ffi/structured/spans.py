@@ -54,7 +54,7 @@ class SkeletonSpan:
         The name of a rule in the skeleton's grammar. The value must match this rule instead of the
         kind.
     pattern : str or None
-        A regular expression (see :mod:`.automata.regex_syntax`) that the whole text of a
+        A regular expression (see :func:`.automata.compile_regex`) that the whole text of a
         ``"pattern"`` must match. The text is written without escaping, so inside a JSON string it
         cannot contain any character that needs an escape.
 
