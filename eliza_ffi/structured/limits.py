@@ -7,6 +7,7 @@ with the square of the number of fields of an object. At these limits it is abou
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,6 +23,7 @@ __all__ = [
     "MOST_VALUES",
     "checked_schema",
     "checked_text",
+    "json_parts",
     "pointer_part",
 ]
 
@@ -39,6 +41,8 @@ MOST_FIELDS = 2**12
 
 DEEPEST = 100
 """The deepest nesting of arrays and objects in a schema's JSON."""
+
+_VALUE = re.compile(r"/(?:const(?:/|$)|enum/\d)")
 
 
 def checked_text(kind: str, text: Any) -> str:
@@ -70,7 +74,7 @@ def checked_schema(schema: Any) -> str:
         If the schema is not JSON, a keyword's value has a wrong form, or a limit is exceeded. The
         message names the place.
     """
-    _Walk().check(schema)
+    _check_parts(schema)
     try:
         text = json.dumps(schema, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -80,59 +84,49 @@ def checked_schema(schema: Any) -> str:
     return text
 
 
-class _Walk:
-    """Visits every part of a schema's JSON and checks the limits."""
-
-    def __init__(self) -> None:
-        self._path: list[object] = []
-        self._n_values = 0
-
-    def check(self, part: Any, is_value: bool = False) -> None:
-        """Check a part and its inner parts. `DEEPEST` also limits the recursion."""
-        if len(self._path) > DEEPEST:
-            raise self._error(f"the schema is nested deeper than {DEEPEST} levels")
-        self._n_values += is_value
-        if self._n_values > MOST_VALUES:
-            raise self._error(
-                f"expected at most {MOST_VALUES} values in all enum and const together, got more"
-            )
-        if isinstance(part, str) and not _is_unicode(part):
-            raise self._error("the string has a lone surrogate, which is not a character")
-        for name in ("properties", "patternProperties"):
-            fields = part.get(name) if isinstance(part, dict) else None
-            if isinstance(fields, dict) and len(fields) > MOST_FIELDS:
-                raise self._error(
-                    f"{name}: expected at most {MOST_FIELDS} fields, got {len(fields)}"
-                )
-        for step, inner, is_inner_value in _inner(part, is_value):
-            self._path.append(step)
-            self.check(inner, is_inner_value)
-            self._path.pop()
-
-    def _error(self, text: str) -> InvalidArgumentError:
-        names = (name if isinstance(name, tuple) else (name,) for name in self._path)
-        place = "".join(f"/{pointer_part(name)}" for each in names for name in each)
-        place = place.encode(errors="replace").decode()
-        if len(place) > 200:
-            place = f"{place[:200]}..."
-        return InvalidArgumentError(f"JSON schema at #{place}: {text}")
+def _check_parts(schema: Any) -> None:
+    n_values = 0
+    for pointer, part in json_parts(schema):
+        problem = ""
+        n_values += _VALUE.search(pointer) is not None
+        if n_values > MOST_VALUES:
+            problem = f"expected at most {MOST_VALUES} values in all enum and const together"
+        elif pointer.count("/") > DEEPEST:
+            problem = f"the schema is nested deeper than {DEEPEST} levels"
+        elif isinstance(part, str) and not _is_unicode(part):
+            problem = "the string has a lone surrogate, which is not a character"
+        elif isinstance(part, dict):
+            for name in ("properties", "patternProperties"):
+                fields = part.get(name)
+                if isinstance(fields, dict) and len(fields) > MOST_FIELDS:
+                    problem = f"{name}: expected at most {MOST_FIELDS} fields, got {len(fields)}"
+        if problem:
+            shown = pointer if len(pointer) <= 200 else f"{pointer[:200]}..."
+            raise InvalidArgumentError(f"JSON schema at #{shown}: {problem}")
 
 
-def _inner(part: Any, is_value: bool) -> Iterator[tuple[object, Any, bool]]:
-    """Yield the inner parts: name, value, and whether it counts as a value of enum or const."""
+def json_parts(data: Any) -> Iterator[tuple[str, Any]]:
+    """Yield JSON data and all parts of it, in their order, with their JSON pointers."""
+    open_parts = [iter([("", data)])]  # without recursion, because the data may be nested deeply
+    while open_parts:
+        found = next(open_parts[-1], None)
+        if found is None:
+            open_parts.pop()
+        else:
+            yield found
+            open_parts.append(_direct_parts(*found))
+
+
+def _direct_parts(pointer: str, part: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(part, dict):  # JSON has no other mappings
-        for name, each in part.items():
+        for name, inner in part.items():
             if not isinstance(name, str) or not _is_unicode(name):
                 raise InvalidArgumentError(
                     f"the schema is not JSON: expected strings as keys, got {name!r:.80}"
                 )
-            if name == "enum" and isinstance(each, list | tuple) and not is_value:
-                yield from ((("enum", i), value, True) for i, value in enumerate(each))
-            else:
-                yield name, each, is_value or name == "const"
+            yield f"{pointer}/{pointer_part(name)}", inner
     elif isinstance(part, list | tuple):
-        for i, each in enumerate(part):
-            yield i, each, is_value
+        yield from ((f"{pointer}/{i}", inner) for i, inner in enumerate(part))
 
 
 def pointer_part(name: object) -> str:

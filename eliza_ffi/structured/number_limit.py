@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from .._lazy import lazy_property
 from .json_text import JsonScanner
+from .limits import json_parts
 from .token_texts import TokenTexts
 
 __all__ = ["NumberLimit", "NumberTokens", "longest_number"]
@@ -27,19 +28,17 @@ MOST_EXPONENT_DIGITS = 2
 
 _DIGITS = b"0123456789"
 _RUN = re.compile(rb"[0-9.]*")
-_NUMBERS = ("const", "enum", "exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum")
+_NUMBERS = frozenset(
+    ("const", "enum", "exclusiveMaximum", "exclusiveMinimum", "maximum", "minimum")
+)
 
 
 def longest_number(schema: Any) -> int:
     """Return the digit limit for a schema: the default, or more if its own numbers are longer."""
-    most, pending = MOST_DIGITS, [(schema, False)]
-    while pending:
-        part, counts = pending.pop()
-        if isinstance(part, dict):
-            pending += [(each, counts or key in _NUMBERS) for key, each in part.items()]
-        elif isinstance(part, list):
-            pending += [(each, counts) for each in part]
-        elif counts and isinstance(part, int | float) and abs(part) >= 10**MOST_DIGITS:
+    most = MOST_DIGITS
+    for pointer, part in json_parts(schema):
+        is_long = isinstance(part, int | float) and abs(part) >= 10**MOST_DIGITS
+        if is_long and not _NUMBERS.isdisjoint(pointer.split("/")):
             # One digit more than in the bound itself: the bound may be an exclusive power of ten.
             most = max(most, len(str(int(min(abs(part), 1e308)))) + 1)
     return most

@@ -12,14 +12,14 @@ import functools
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 from urllib.parse import quote
 
 from ..errors import InvalidArgumentError
-from .limits import checked_schema, pointer_part
+from .limits import checked_schema, json_parts, pointer_part
 from .number_limit import longest_number
 from .number_values import list_few_numbers, without_large_integers
 from .patterns import in_rust, matches_nothing_else, split_pattern
@@ -32,6 +32,7 @@ __all__ = [
     "reference_target",
     "schema_grammar",
     "schema_parts",
+    "subschemas",
     "without_large_multiples",
 ]
 
@@ -223,34 +224,44 @@ def schema_parts(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]
     pending: list[tuple[str, Any]] = [("", schema)]
     seen: set[str] = set()
     while pending:
-        place, part = pending.pop()
-        if place in seen or not isinstance(part, dict):
+        pointer, part = pending.pop()
+        if pointer in seen or not isinstance(part, dict):
             continue
-        seen.add(place)
-        yield place, part
-        pending += reversed(list(_inner(schema, place, part)))
+        seen.add(pointer)
+        yield pointer, part
+        inner = [(pointer, each) for _, pointer, each in subschemas(schema, pointer, part)]
+        pending += reversed(inner)
 
 
-def _inner(root: dict[str, Any], place: str, part: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+def subschemas(
+    root: dict[str, Any], pointer: str, part: dict[str, Any]
+) -> Iterator[tuple[str, str, Any]]:
+    """Yield the schemas directly inside a schema: the keyword, the JSON pointer and the schema.
+
+    The schema that a ``$ref`` names counts as one of them. A reference that is not a plain JSON
+    pointer may mean any definition.
+    """
     for key, value in part.items():
+        found: Iterable[tuple[str, Any]] = ()
         if key == "$ref" and isinstance(value, str):
-            found = reference_target(root, value)
-            if found is not None:
-                yield value[1:], found
-            else:  # not a plain JSON pointer: the reference may mean any definition
+            target = reference_target(root, value)
+            if target is None:
                 for name in _DEFINITIONS:
-                    yield from _named(f"/{name}", root.get(name))
+                    found = (*found, *_named(f"/{name}", root.get(name)))
+            else:
+                found = [(value[1:], target)]
         elif key in _IN_LIST and isinstance(value, list):
-            yield from ((f"{place}/{key}/{i}", each) for i, each in enumerate(value))
+            found = ((f"{pointer}/{key}/{i}", each) for i, each in enumerate(value))
         elif key in _BY_NAME:
-            yield from _named(f"{place}/{key}", value)
+            found = _named(f"{pointer}/{key}", value)
         elif key in _IN_ONE:
-            yield f"{place}/{key}", value
+            found = [(f"{pointer}/{key}", value)]
+        yield from ((key, inner_pointer, each) for inner_pointer, each in found)
 
 
-def _named(place: str, parts: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(parts, dict):
-        yield from ((f"{place}/{pointer_part(name)}", each) for name, each in parts.items())
+def _named(pointer: str, parts: Any) -> list[tuple[str, Any]]:
+    named = parts.items() if isinstance(parts, dict) else ()
+    return [(f"{pointer}/{pointer_part(name)}", each) for name, each in named]
 
 
 def reference_target(root: Mapping[str, Any], reference: str) -> Any:
@@ -330,7 +341,7 @@ def _place_of_error(schema: dict[str, Any], error: str) -> str:
     is_smaller = True
     while is_smaller:
         is_smaller = False
-        for inner_place, inner in _inner(schema, place, part):
+        for _, inner_place, inner in subschemas(schema, place, part):
             if inner_place not in seen and isinstance(inner, dict) and fails(inner):
                 seen.add(inner_place)
                 place, part, is_smaller = inner_place, inner, True
@@ -389,26 +400,23 @@ def _with_field_sets(schema: dict[str, Any]) -> tuple[str, ...]:
 # ---- approximation -----------------------------------------------------------------------------
 
 
-def _without_lowest_bounds(schema: Any, place: str = "") -> tuple[str, ...]:
+def _without_lowest_bounds(schema: Any) -> tuple[str, ...]:
     """Remove the bounds that would crash llguidance, and return their places with a reason.
 
     If ``enum`` or ``const`` has such a number, raise InvalidArgumentError.
     """
     removed: list[str] = []
-    if isinstance(schema, list):
-        for i, each in enumerate(schema):
-            removed += _without_lowest_bounds(each, f"{place}/{i}")
-    elif isinstance(schema, dict):
-        for name, each in schema.items():
-            removed += _without_lowest_bounds(each, f"{place}/{pointer_part(name)}")
-        for name in _BOUNDS:
-            if _is_lowest(schema.get(name)):
-                del schema[name]
-                removed.append(f"#{place}/{name}: {name} {_NOT_ENFORCED}")
+    for pointer, part in json_parts(schema):
+        if not isinstance(part, dict):
+            continue
+        for name in filter(part.__contains__, _BOUNDS):
+            if _is_lowest(part[name]):
+                del part[name]
+                removed.append(f"#{pointer}/{name}: {name} {_NOT_ENFORCED}")
         for name in ("const", "enum"):
-            if _has_lowest(schema.get(name)):
+            if any(_is_lowest(value) for _, value in json_parts(part.get(name))):
                 raise InvalidArgumentError(
-                    f"unsupported JSON schema at #{place}/{name}: expected numbers that round to "
+                    f"unsupported JSON schema at #{pointer}/{name}: expected numbers that round to "
                     "64-bit floats above -2^63, got a lower number"
                 )
     return tuple(removed)
@@ -440,12 +448,6 @@ def _is_lowest(value: Any) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return value <= 0 and (value < -(10**300) or float(value) <= LOWEST)
-
-
-def _has_lowest(value: Any) -> bool:
-    if isinstance(value, dict):
-        return any(map(_has_lowest, value.values()))
-    return any(map(_has_lowest, value)) if isinstance(value, list) else _is_lowest(value)
 
 
 def _approximate(

@@ -12,6 +12,7 @@ from ..checks import check_text, wrong
 from ..errors import InvalidArgumentError, NotSupportedError
 from .guidance import Guidance, GuidanceMasks
 from .limits import checked_schema
+from .schema import schema_parts
 from .validation import schema_validator
 
 __all__ = ["Gbnf", "Lark", "Regex", "Shape", "is_shape", "shape_of"]
@@ -162,23 +163,17 @@ def _schema_of_class(given: Any) -> tuple[str, Callable[[str], Any]]:
         raise InvalidArgumentError(
             f"pydantic cannot create a JSON Schema for {given!r:.80}: {error}"
         ) from None
-    return checked_schema(_without_extras(schema)), adapter.validate_json
+    _close_objects(schema)
+    return checked_schema(schema), adapter.validate_json
 
 
-def _without_extras(schema: Any) -> Any:
-    """Return the schema with ``additionalProperties: false`` wherever an object has properties.
+def _close_objects(schema: dict[str, Any]) -> None:
+    """Set ``additionalProperties: false`` wherever an object of a schema has properties.
 
     pydantic omits it for classes that ignore extra properties. Answers should not contain them.
     """
-    if isinstance(schema, list):
-        return [_without_extras(each) for each in schema]
-    if not isinstance(schema, dict):
-        return schema
-    # These keywords hold data, which may look like a schema but must not be changed.
-    data = ("default", "examples", "enum", "const", "required")
-    closed = {key: each if key in data else _without_extras(each) for key, each in schema.items()}
-    if "discriminator" in closed and "oneOf" in closed:
-        closed["anyOf"] = closed.pop("oneOf")  # the discriminator allows at most one alternative
-    if closed.get("type") == "object" and isinstance(closed.get("properties"), dict):
-        closed.setdefault("additionalProperties", False)
-    return closed
+    for _, part in schema_parts(schema):
+        if "discriminator" in part and "oneOf" in part:
+            part["anyOf"] = part.pop("oneOf")  # the discriminator allows at most one alternative
+        if part.get("type") == "object" and isinstance(part.get("properties"), dict):
+            part.setdefault("additionalProperties", False)
