@@ -44,24 +44,6 @@ from .budget import (
     spend,
 )
 
-__all__ = [
-    "CHANGING",
-    "FILTERS",
-    "FUNCTIONS",
-    "LIST_METHODS",
-    "MAPPING_METHODS",
-    "STR_METHODS",
-    "TESTS",
-    "Rejected",
-    "apply_operator",
-    "charge_literal",
-    "charge_search",
-    "check_number",
-    "join_texts",
-    "slice_value",
-    "text",
-]
-
 MAX_BITS = 10_000
 ESCAPED, JSON, REPR = 5, 6, 10  # maximum length of one character in HTML, in JSON and in `repr`
 RECASED = 12  # bytes of memory that Python uses to change the case of one character

@@ -17,29 +17,6 @@ from typing import Any
 
 from jinja2.utils import Namespace
 
-__all__ = [
-    "MAX_DEPTH",
-    "MAX_ITEMS",
-    "MAX_TEXT",
-    "SCALARS",
-    "STEP",
-    "Budget",
-    "Lazy",
-    "LimitReached",
-    "OpenNamespace",
-    "TemplateList",
-    "bounded",
-    "charge_comparison",
-    "charge_new",
-    "check_short",
-    "check_size",
-    "counted",
-    "measure",
-    "remaining",
-    "spend",
-    "values_of",
-]
-
 # More time for more messages, because some templates read all messages again for each message.
 MAX_SECONDS, SECONDS_PER_MESSAGE = 1.0, 0.005
 MAX_UNITS = 100_000_000

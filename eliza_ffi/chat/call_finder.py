@@ -40,8 +40,6 @@ from .template import ChatTemplate
 from .tool_messages import GENERIC
 from .tools import Tool
 
-__all__ = ["find_call_format"]
-
 MAX_SECONDS = 5.0  # for all renderings together; each one has its own limit as well
 MAX_WORDS = 20_000  # characters of the assistant's turn; comparing turns takes quadratic time
 MAX_START = 1_000  # characters of a call before its name

@@ -19,21 +19,6 @@ from typing import Any, TypeAlias
 from ..errors import InvalidArgumentError
 from .json_types import json_type
 
-__all__ = [
-    "Call",
-    "CallFormat",
-    "Hole",
-    "Json",
-    "Member",
-    "Members",
-    "Pieces",
-    "Thoughts",
-    "fill_pieces",
-    "render_call",
-    "write_arguments",
-    "write_members",
-]
-
 
 class Hole(Enum):
     """A place in fixed text where something is filled in."""

@@ -31,8 +31,6 @@ from .json_types import (
     values_of,
 )
 
-__all__ = ["CallGrammar", "call_grammar", "first_texts"]
-
 INTEGER, FRACTION, EXPONENT = (
     "-?(0|[1-9][0-9]{0,18})",
     r"(\.[0-9]{1,16})?",

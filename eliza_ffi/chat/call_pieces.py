@@ -21,8 +21,6 @@ from .call_reader import READERS
 from .held_text import n_held
 from .json_types import json_type, member_schema, object_forms, types_allowed
 
-__all__ = ["CallPieces"]
-
 
 class CallPieces:
     """The pieces of JSON of one call's arguments.

@@ -13,8 +13,6 @@ from .call_format import Call, CallFormat, Hole, Members
 from .json_types import JSON_TYPES, items_schema, json_type, member_schema, types_allowed
 from .tools import Tool
 
-__all__ = ["STRICT_JSON", "parse_call"]
-
 ORDER = (*JSON_TYPES, "quoted")  # strings come last, because any text can be read as a string
 
 

@@ -13,8 +13,6 @@ from typing import Any
 
 from ..structured.schema import ANNOTATIONS, schema_parts, subschemas
 
-__all__ = ["closed_objects"]
-
 _CLOSABLE = ANNOTATIONS | {"type", "properties", "required", "minProperties", "maxProperties"}
 _OF_PARTS = frozenset(
     ("additionalProperties", "items", "patternProperties", "prefixItems", "properties")

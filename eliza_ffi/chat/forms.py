@@ -17,8 +17,6 @@ from typing import Any
 from .._lazy import lazy_property
 from .tools import Tool
 
-__all__ = ["MessageForms"]
-
 MARK, OTHER_MARK = "eliza 42", "eliza 43"
 PARAMETERS = {
     "type": "object",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["n_held"]
-
 
 def n_held(text: str, *marks: str) -> int:
     """Return how many characters at the end of a text may be the beginning of a mark.

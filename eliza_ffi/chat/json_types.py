@@ -9,18 +9,6 @@ from typing import Any
 from ..errors import InvalidArgumentError
 from ..structured.schema import reference_target
 
-__all__ = [
-    "JSON_TYPES",
-    "ObjectForm",
-    "alternatives",
-    "items_schema",
-    "json_type",
-    "member_schema",
-    "object_forms",
-    "types_allowed",
-    "values_of",
-]
-
 JSON_TYPES = ("object", "array", "null", "boolean", "number", "string")
 """All JSON types; integers are numbers."""
 

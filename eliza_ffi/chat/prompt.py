@@ -28,8 +28,6 @@ from ..checks import check_callable, check_kind, check_text, wrong
 from ..errors import InvalidArgumentError
 from .vocabulary import ASCII_SPACE, PRIVATE_USE, Detokenize, Tokenize, Vocabulary
 
-__all__ = ["Prompt", "PromptTokenizer", "split_trailing_spaces"]
-
 
 @dataclass(frozen=True)
 class Prompt:

@@ -16,8 +16,6 @@ from ..checks import check_flag, check_kind, check_text, wrong
 from ..errors import ChatTemplateError, InvalidArgumentError, NoChatTemplateError, NotSupportedError
 from .forms import MessageForms
 
-__all__ = ["ChatTemplate", "Messages", "template_of_model"]
-
 Messages: TypeAlias = Sequence[Mapping[str, Any]]
 """A conversation, oldest message first; see :meth:`ChatTemplate.render`."""
 

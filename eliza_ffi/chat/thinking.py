@@ -8,14 +8,6 @@ from dataclasses import dataclass
 
 from .held_text import n_held
 
-__all__ = [
-    "ReasoningReader",
-    "ThinkingFormat",
-    "WrittenReasoning",
-    "known_thinking_format",
-    "thinking_format",
-]
-
 
 @dataclass(frozen=True)
 class ThinkingFormat:

@@ -43,8 +43,6 @@ from ..errors import ChatTemplateError, InvalidArgumentError
 from .template import ChatTemplate, Messages
 from .vocabulary import PRIVATE_USE, Detokenize, Tokenize, Vocabulary
 
-__all__ = ["ChatTokenizer", "frame_of"]
-
 
 class ChatTokenizer:
     """Converts conversations to tokens.

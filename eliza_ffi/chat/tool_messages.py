@@ -13,8 +13,6 @@ from .call_reader import STRICT_JSON
 from .forms import text_of
 from .tools import Tool
 
-__all__ = ["GENERIC", "messages_with_calls", "read_call", "tool_messages"]
-
 GENERIC = CallFormat(
     call=('{"name": "', Hole.NAME, '", "arguments": ', Hole.ARGUMENTS, "}"),
     between="\n",

@@ -11,8 +11,6 @@ from typing import Any
 from ..checks import check_flag, check_kind, check_text, wrong
 from ..errors import InvalidArgumentError
 
-__all__ = ["Tool", "read_tools"]
-
 NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 
 OTHER_KEYS = ("input_schema", "inputSchema")

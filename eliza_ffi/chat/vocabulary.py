@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 from .._lazy import lazy_property
 
-__all__ = ["ASCII_SPACE", "PRIVATE_USE", "Detokenize", "Tokenize", "Vocabulary"]
-
 PRIVATE_USE = range(0xF0000, 0xFFFFE)
 ASCII_SPACE = " \t\n\v\f\r"
 

@@ -33,19 +33,6 @@ import numpy.typing as npt
 
 from ..errors import InvalidArgumentError
 
-__all__ = [
-    "DEAD",
-    "INTEGER_PATTERN",
-    "NUMBER_PATTERN",
-    "STRING_BODY_PATTERN",
-    "STRING_PATTERN",
-    "Dfa",
-    "compile_regex",
-    "json_integer",
-    "json_number",
-    "json_string",
-]
-
 DEAD = -1
 """The entry of the transition table for "no next state"."""
 

@@ -13,8 +13,6 @@ from ..errors import InvalidArgumentError, NativeFaultError
 from ..library.protocol import SpanResult, StreamStats
 from .placed_span import PlacedSpan
 
-__all__ = ["AnswerWriter", "FillResult", "FilledSpan"]
-
 
 @dataclass(frozen=True)
 class FilledSpan:

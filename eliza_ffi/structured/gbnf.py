@@ -14,8 +14,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from .automata import DEAD, Dfa
 from .placed_span import JSON_DEPTH, MOST_SPACES, PlacedSpan
 
-__all__ = ["Builder", "dfa_rules", "quoted", "rule_names", "with_root"]
-
 # The lexical elements of a grammar. Strings, classes and comments come first, because they can
 # contain text that looks like the other elements.
 _PIECE = re.compile(

@@ -11,8 +11,6 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 from .json_reader import Path, copied
 
-__all__ = ["Growing"]
-
 
 class Growing:
     """An unfinished answer: its open objects and arrays with their finished parts.

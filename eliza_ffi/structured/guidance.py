@@ -22,8 +22,6 @@ from .schema import grammar_of_text, without_large_multiples
 from .schema_plan import SchemaPlan, plan_of_text
 from .token_texts import TokenTexts
 
-__all__ = ["Guidance", "GuidanceMasks", "GuidanceSource"]
-
 MOST_KEPT = 64
 """The maximum number of compiled constraints in a model's cache. The cache drops the least recently
 used constraint."""

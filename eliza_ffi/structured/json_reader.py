@@ -10,8 +10,6 @@ from ..checks import check_text
 from ..errors import InvalidArgumentError
 from .json_text import read_json
 
-__all__ = ["JsonReader", "Path", "copied"]
-
 Path: TypeAlias = "tuple[str | int, ...]"
 """The keys and array indices that lead to a value, outermost first."""
 

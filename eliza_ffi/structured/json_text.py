@@ -9,15 +9,6 @@ from typing import Any
 from ..checks import check_kind, check_unicode
 from ..errors import InvalidArgumentError
 
-__all__ = [
-    "LONGEST_INTEGER",
-    "JsonScanner",
-    "json_text",
-    "read_json",
-    "string_body",
-    "string_from_body",
-]
-
 LONGEST_INTEGER = 4000
 """The length up to which an integer is read as an ``int``. Longer integers are read as floats,
 because Python's ``int`` rejects more than 4,300 digits. JavaScript reads all numbers as floats."""

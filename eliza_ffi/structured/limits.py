@@ -15,18 +15,6 @@ from ..checks import wrong
 from ..errors import InvalidArgumentError
 from .meta_schema import checked_draft
 
-__all__ = [
-    "DEEPEST",
-    "MOST_BYTES",
-    "MOST_FIELDS",
-    "MOST_SCHEMA_BYTES",
-    "MOST_VALUES",
-    "checked_schema",
-    "checked_text",
-    "json_parts",
-    "pointer_part",
-]
-
 MOST_SCHEMA_BYTES = 2**20
 """The longest schema, in bytes of JSON in UTF-8."""
 

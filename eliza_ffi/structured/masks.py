@@ -8,8 +8,6 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MaskSource", "Masks"]
-
 
 class MaskSource(Protocol):
     """Computes the allowed tokens at each position of one text.

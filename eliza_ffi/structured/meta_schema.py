@@ -9,8 +9,6 @@ from urllib.parse import urljoin
 
 from ..errors import InvalidArgumentError
 
-__all__ = ["checked_draft"]
-
 
 @functools.lru_cache(maxsize=128)
 def checked_draft(schema_text: str) -> Any:

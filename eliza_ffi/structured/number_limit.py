@@ -18,8 +18,6 @@ from .json_text import JsonScanner
 from .limits import json_parts
 from .token_texts import TokenTexts
 
-__all__ = ["NumberLimit", "NumberTokens", "longest_number"]
-
 MOST_DIGITS = 19
 """The maximum number of digits: ids and times in nanoseconds have 19. The decimal point counts as a
 digit, so a number with a fraction has at most 18 digits."""

@@ -8,8 +8,6 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-__all__ = ["list_few_numbers", "without_large_integers"]
-
 LARGEST_INTEGER = 2**53
 """Larger integers may be rounded as 64-bit floats."""
 

@@ -14,15 +14,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = [
-    "TEXT_END",
-    "SplitPattern",
-    "byte_tokenizer",
-    "in_rust",
-    "matches_nothing_else",
-    "split_pattern",
-]
-
 TEXT_END = 256
 """The end-of-text token. Tokens 0 to 255 are the bytes."""
 

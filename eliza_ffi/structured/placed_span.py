@@ -30,8 +30,6 @@ from .automata import (
 from .json_text import read_json, string_from_body
 from .spans import SkeletonSpan
 
-__all__ = ["JSON_DEPTH", "MOST_SPACES", "Filled", "PlacedSpan", "Script", "pattern_dfa"]
-
 JSON_DEPTH = 16
 """The deepest nesting of arrays and objects in a ``free-json`` value."""
 

@@ -17,8 +17,6 @@ from ..checks import (
 from ..errors import InvalidArgumentError
 from .spans import from_json_form, to_json_form
 
-__all__ = ["SpanOverride", "SpanSamplerPlan", "SpanSampling"]
-
 ARGMAX_KINDS = frozenset(("enum", "number", "integer", "boolean"))
 """The kinds of span that take the most probable token at each step unless overridden."""
 

@@ -24,18 +24,6 @@ from .number_limit import longest_number
 from .number_values import list_few_numbers, without_large_integers
 from .patterns import in_rust, matches_nothing_else, split_pattern
 
-__all__ = [
-    "ANNOTATIONS",
-    "COMPACT",
-    "SchemaGrammar",
-    "grammar_of_text",
-    "reference_target",
-    "schema_grammar",
-    "schema_parts",
-    "subschemas",
-    "without_large_multiples",
-]
-
 COMPACT = {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}
 """Options for JSON without white space, so that most of the fixed text is forced. A schema's own
 ``x-guidance`` takes precedence."""

@@ -27,8 +27,6 @@ from .json_text import json_text, read_json
 from .number_values import list_few_numbers
 from .schema import ANNOTATIONS, reference_target, schema_parts
 
-__all__ = ["Label", "PlanReader", "PlannedChoice", "SchemaPlan", "plan_of_text"]
-
 DEEPEST_REFERENCE = 32
 
 MOST_LABELS = 4096

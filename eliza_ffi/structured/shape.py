@@ -15,8 +15,6 @@ from .limits import checked_schema
 from .schema import schema_parts
 from .validation import schema_validator
 
-__all__ = ["Gbnf", "Lark", "Regex", "Shape", "is_shape", "shape_of"]
-
 T = TypeVar("T")
 
 

@@ -11,8 +11,6 @@ from ..checks import short_repr
 from .fill_result import FilledSpan, FillResult
 from .json_reader import Path
 
-__all__ = ["PartialField", "StructuredResult"]
-
 T = TypeVar("T")
 
 

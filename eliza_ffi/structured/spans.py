@@ -18,15 +18,6 @@ from ..checks import (
 from ..errors import InvalidArgumentError
 from .json_text import json_text, string_body
 
-__all__ = [
-    "KINDS",
-    "Scalar",
-    "SkeletonSpan",
-    "check_text",
-    "from_json_form",
-    "to_json_form",
-]
-
 Scalar = str | int | float | bool | None
 """A JSON value that is not an array or object."""
 

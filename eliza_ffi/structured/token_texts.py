@@ -10,8 +10,6 @@ from .._lazy import lazy_property
 from ..checks import check_callable, check_each, check_kind, check_several, check_text, check_whole
 from ..errors import ElizaError
 
-__all__ = ["TokenSpeller", "TokenTexts"]
-
 
 class TokenSpeller:
     """A model's tokenizer that other libraries may keep after the model is closed.

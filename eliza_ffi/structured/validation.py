@@ -23,8 +23,6 @@ from .meta_schema import checked_draft
 from .patterns import TEXT_END, byte_tokenizer, split_pattern
 from .schema import COMPACT
 
-__all__ = ["schema_validator"]
-
 MOST_REFERENCES = 50_000
 """The maximum number of ``$ref`` followed for one value.
 
