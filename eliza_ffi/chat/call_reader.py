@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from ..errors import InvalidArgumentError
+from ..structured.json_text import reject_constant
 from .call_format import Call, CallFormat, Hole, Members
 from .json_types import JSON_TYPES, items_schema, json_type, member_schema, types_allowed
 from .tools import Tool
@@ -16,11 +17,7 @@ from .tools import Tool
 ORDER = (*JSON_TYPES, "quoted")  # strings come last, because any text can be read as a string
 
 
-def _reject_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
-
-
-STRICT_JSON = json.JSONDecoder(parse_constant=_reject_constant)
+STRICT_JSON = json.JSONDecoder(parse_constant=reject_constant)
 READERS: dict[str, Callable[[str], Any]] = {"json": STRICT_JSON.decode, "python": ast.literal_eval}
 
 

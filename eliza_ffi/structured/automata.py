@@ -11,15 +11,15 @@ selects the transition to the next state::
 Bytes that lead to the same next state from every state share a class. Most automata have about a
 dozen classes, so the table is small enough for the processor's cache.
 
->>> json_number().accepts(b"-12.5e3"), json_number().accepts(b"007")
+>>> number = compile_regex(NUMBER_PATTERN)
+>>> number.accepts(b"-12.5e3"), number.accepts(b"007")
 (True, False)
->>> list(json_number().ends(b"1.25}"))
+>>> list(number.ends(b"1.25}"))
 [1, 3, 4]
 """
 
 from __future__ import annotations
 
-import functools
 import importlib
 import re
 import sys
@@ -140,24 +140,6 @@ class Dfa:
             "transitions": self.transitions.tolist(),
             "accepting": np.flatnonzero(self.accepting).tolist(),
         }
-
-
-@functools.cache
-def json_string() -> Dfa:
-    """Return the automaton of `STRING_PATTERN`."""
-    return compile_regex(STRING_PATTERN)
-
-
-@functools.cache
-def json_number() -> Dfa:
-    """Return the automaton of `NUMBER_PATTERN`."""
-    return compile_regex(NUMBER_PATTERN)
-
-
-@functools.cache
-def json_integer() -> Dfa:
-    """Return the automaton of `INTEGER_PATTERN`."""
-    return compile_regex(INTEGER_PATTERN)
 
 
 def compile_regex(pattern: str, excluded: str = "") -> Dfa:

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
 from ..checks import check_text
 from ..errors import InvalidArgumentError
-from .json_text import read_json
+from .json_text import JsonScanner, read_json
 
 Path: TypeAlias = "tuple[str | int, ...]"
 """The keys and array indices that lead to a value, outermost first."""
 
-_SCALAR = re.compile(
-    r'"[^"\\]*(?:\\.[^"\\]*)*"|-?[0-9][0-9.eE+-]*(?=[^0-9.eE+-])|true|false|null', re.DOTALL
-)
-_NUMBER = re.compile(r"-?[0-9][0-9.eE+-]*")
-_IN_STRING = re.compile(r'[^"\\]*(?:\\.[^"\\]*)*', re.DOTALL)
-_SPACE = re.compile(r"[ \t\r\n]*")
-_BEGINNINGS = frozenset('"-0123456789tfn')
+_SPACE_AND_SEPARATORS = " \t\r\n,:"
+_NUMBER_BEGINNINGS = "-0123456789"
 
 
 class JsonReader:
@@ -49,8 +43,8 @@ class JsonReader:
         self.value: Any = None
         self._text = ""
         self._at = 0  # everything before this index has been read
-        self._string: list[str] = []  # the pieces of an unfinished string
-        self._is_escaped = False  # whether the pieces end with the backslash of an escape
+        self._scanner = JsonScanner()
+        self._scalar: list[str] = []  # the characters of an unfinished string, number or name
         self._open: list[tuple[dict[str, Any] | list[Any], Path]] = []
         self._key: str | None = None
 
@@ -65,84 +59,53 @@ class JsonReader:
             If the text cannot be JSON.
         """
         check_text("text", text)
-        if self._string:
-            text = self._end_of_string(text)
         self._text, self._at = self._text[self._at :] + text, 0
-        self._skip_space()
         while self._at < len(self._text):
-            n_read, found = self._step()
-            if n_read == 0:  # the last scalar may be incomplete
-                return
-            self._at += n_read
-            self._skip_space()
-            if found is not None:
-                yield found
+            char = self._text[self._at]
+            if self._scalar and not self._scanner.in_string and char in " \t\r\n,:[]{}":
+                yield from self._end_scalar()
+            self._at += 1
+            yield from self._read(char)
 
     def finish(self) -> Iterator[tuple[Path, Any]]:
         """End the text. If it ends with a number, yield the number, which is now complete."""
-        if _NUMBER.fullmatch(self._text, self._at):
+        if self._scalar and self._scalar[0] in _NUMBER_BEGINNINGS:
             yield from self.push(" ")
 
-    def _skip_space(self) -> None:
-        self._at = _end(_SPACE, self._text, self._at)
-
-    def _end_of_string(self, text: str) -> str:
-        """Append text to an unfinished string. Return the whole string and the text after it.
-
-        The result is "" if the string does not end in this text.
-        """
-        if not text:
-            return ""
-        end = _end(_IN_STRING, text, 1 if self._is_escaped else 0)
-        self._string.append(text)
-        if text[end : end + 1] != '"':
-            self._is_escaped = end < len(text)
-            return ""
-        whole = "".join(self._string)
-        self._string, self._is_escaped = [], False
-        return whole
-
-    def _step(self) -> tuple[int, tuple[Path, Any] | None]:
-        """Read one punctuation character or scalar.
-
-        Return the number of characters read, which is 0 if the scalar may be incomplete, and the
-        path and the value of the part that is now complete.
-        """
-        text, at = self._text, self._at
-        first = text[at]
-        if first in "{[":
-            inside: dict[str, Any] | list[Any] = {} if first == "{" else []
-            self._open.append((inside, self._place(inside)))
-            return 1, None
-        if first in "}]":
+    def _read(self, char: str) -> Iterator[tuple[Path, Any]]:
+        was_in_string = self._scanner.in_string
+        self._scanner.push(char)
+        if was_in_string:
+            self._scalar.append(char)
+            if not self._scanner.in_string:
+                yield from self._end_scalar()
+        elif char in "{[":
+            inside: dict[str, Any] | list[Any] = {} if char == "{" else []
+            self._open.append((inside, self._store(inside)))
+        elif char in "}]":
             if not self._open:
-                raise InvalidArgumentError(
-                    f"not JSON: no array or object is open before {text[at : at + 20]!r}"
-                )
+                raise InvalidArgumentError(f"not JSON: no array or object is open before {char!r}")
             ended, path = self._open.pop()
-            return 1, (path, ended)
-        if first in ",:":
-            return 1, None
-        scalar = _SCALAR.match(text, at)
-        if scalar is None:
-            if first not in _BEGINNINGS:
-                raise InvalidArgumentError(f"not JSON: {text[at : at + 20]!r}")
-            if first == '"':
-                self._string = [text[at:]]
-                self._is_escaped = _end(_IN_STRING, text, at + 1) < len(text)
-                self._text, self._at = "", 0
-            return 0, None
-        value = read_json(scalar.group())
-        length = scalar.end() - at
+            yield path, ended
+        elif char not in _SPACE_AND_SEPARATORS:
+            if not self._scalar and char not in f'"tfn{_NUMBER_BEGINNINGS}':
+                raise InvalidArgumentError(f"not JSON: {char!r}")
+            self._scalar.append(char)
+            if char in "el" and "".join(self._scalar) in ("true", "false", "null"):
+                yield from self._end_scalar()
+
+    def _end_scalar(self) -> Iterator[tuple[Path, Any]]:
+        value = read_json("".join(self._scalar))
+        self._scalar.clear()
         if self._open and isinstance(self._open[-1][0], dict) and self._key is None:
             if not isinstance(value, str):
                 raise InvalidArgumentError(f"not JSON: expected a string as a key, got {value!r}")
             self._key = value
-            return length, None
-        return length, (self._place(value), value)
+        else:
+            yield self._store(value), value
 
-    def _place(self, value: Any) -> Path:
-        """Store a value at its place, and return its path."""
+    def _store(self, value: Any) -> Path:
+        """Store a value in the innermost open object or array, and return its path."""
         if not self._open:
             self.value = value
             return ()
@@ -155,12 +118,6 @@ class JsonReader:
         key, self._key = self._key, None
         inside[key] = value
         return (*path, key)
-
-
-def _end(pattern: re.Pattern[str], text: str, at: int) -> int:
-    """Return the end of a match at `at`, or `at` if there is no match."""
-    found = pattern.match(text, at)
-    return at if found is None else found.end()
 
 
 def copied(data: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from ..checks import check_kind, check_unicode
 from ..errors import InvalidArgumentError
@@ -59,7 +59,7 @@ def read_json(text: str) -> Any:
     """
     check_kind("text", text, (str, bytes), "a string")
     try:
-        return json.loads(text, parse_int=_integer, parse_constant=_reject_constant)
+        return json.loads(text, parse_int=_integer, parse_constant=reject_constant)
     except (ValueError, RecursionError) as error:
         raise InvalidArgumentError(f"not JSON: {error}") from None
 
@@ -102,5 +102,6 @@ def _integer(digits: str) -> int | float:
     return int(digits) if len(digits) <= LONGEST_INTEGER else float(digits)
 
 
-def _reject_constant(name: str) -> Any:
+def reject_constant(name: str) -> NoReturn:
+    """Reject NaN and infinities, which Python's JSON reader accepts."""
     raise ValueError(f"{name} is not a JSON value")

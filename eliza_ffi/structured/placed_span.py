@@ -8,6 +8,7 @@ closing quote. Otherwise the value includes its own quotes.
 from __future__ import annotations
 
 import functools
+import json
 import re
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
@@ -23,11 +24,8 @@ from .automata import (
     STRING_PATTERN,
     Dfa,
     compile_regex,
-    json_integer,
-    json_number,
-    json_string,
 )
-from .json_text import read_json, string_from_body
+from .json_text import read_json, reject_constant, string_from_body
 from .spans import SkeletonSpan
 
 JSON_DEPTH = 16
@@ -46,6 +44,7 @@ _PATTERNS = {
 }
 _NEED_ESCAPE = "".join(map(chr, range(0x20))) + '"\\'
 _NUMBER_CHARACTERS = frozenset("0123456789+-.eE")
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[^"]', re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -169,11 +168,7 @@ class PlacedSpan:
         elif self.span.rule is not None:
             yield from range(start, len(data) + 1)
         elif self.span.kind == "free-json":
-            yield from _value_ends(data, start, JSON_DEPTH)
-        elif self.span.kind == "free-string" and self.in_string:
-            # The automaton requires quotes, which here belong to the literals.
-            for end in json_string().ends(b'"' + data[start:] + b'"'):
-                yield start + end - 2
+            yield from _value_ends(data, start)
         else:
             yield from self.dfa().ends(data, start)
 
@@ -214,12 +209,10 @@ class PlacedSpan:
             )
 
     def dfa(self) -> Dfa:
-        """Return the automaton of a number, a pattern or a quoted string."""
+        """Return the automaton of a number, a pattern or a string."""
         if self.span.pattern is not None:
             return pattern_dfa(self.span.pattern, self.in_string)
-        if self.span.kind == "free-string":
-            return json_string()
-        return json_integer() if self.span.kind == "integer" else json_number()
+        return pattern_dfa(_PATTERNS[self.request()["json"]], False)
 
 
 Script = Generator[PlacedSpan, Filled, None]
@@ -244,53 +237,37 @@ def _pattern_form(pattern: str, in_string: bool) -> dict[str, Any]:
     return pattern_dfa(pattern, in_string).to_dict()
 
 
-def _value_ends(data: bytes, start: int, depth: int) -> Iterator[int]:
-    """Yield the offsets at which a JSON value with at most `depth` levels of nesting may end."""
-    first = data[start : start + 1]
-    if first in (b"{", b"["):
-        if depth > 0:
-            yield from _container_ends(data, start, depth)
-    elif first == b'"':
-        yield from json_string().ends(data, start)
-    else:
-        for word in (b"true", b"false", b"null"):
-            if data.startswith(word, start):
-                yield start + len(word)
-        yield from json_number().ends(data, start)
-
-
-def _container_ends(data: bytes, start: int, depth: int) -> Iterator[int]:
-    """Yield the offset at which an array or object ends: at most one offset."""
-    is_object = data[start : start + 1] == b"{"
-    close = b"}" if is_object else b"]"
-    position = _after_spaces(data, start + 1)
-    if data.startswith(close, position):
-        yield position + 1
+def _value_ends(data: bytes, start: int) -> Iterator[int]:
+    """Yield the offsets at which a JSON value may end."""
+    if data[start : start + 1] not in (b"{", b"["):
+        yield from pattern_dfa(f"{STRING_PATTERN}|{NUMBER_PATTERN}|true|false|null", False).ends(
+            data, start
+        )
         return
-    while True:
-        if is_object:
-            name_end = next(json_string().ends(data, position), None)
-            if name_end is None:
-                return
-            position = _after_spaces(data, name_end)
-            if not data.startswith(b":", position):
-                return
-            position = _after_spaces(data, position + 1)
-        # A number has several possible ends. Only the last can precede a comma or a bracket.
-        ends = list(_value_ends(data, position, depth - 1))
-        if not ends:
+    position, depth, n_spaces = start, 0, 0
+    for token in _TOKEN.finditer(data, start):
+        depth += (token.group() in (b"[", b"{")) - (token.group() in (b"]", b"}"))
+        n_spaces = n_spaces + 1 if token.group().isspace() else 0
+        is_gap = token.start() != position
+        position = token.end()
+        if is_gap or depth > JSON_DEPTH or n_spaces > MOST_SPACES:
             return
-        position = _after_spaces(data, ends[-1])
-        if data.startswith(close, position):
-            yield position + 1
-            return
-        if not data.startswith(b",", position):
-            return
-        position = _after_spaces(data, position + 1)
+        if depth == 0:
+            break
+    if depth == 0 and _is_json(data[start:position]):
+        yield position
 
 
-def _after_spaces(data: bytes, position: int) -> int:
-    last = min(position + MOST_SPACES, len(data))
-    while position < last and data[position] in b" \t\n\r":
-        position += 1
-    return position
+def _is_json(data: bytes) -> bool:
+    """Return whether this is JSON whose strings are valid Unicode."""
+    try:
+        value = json.loads(
+            data.decode(),
+            object_pairs_hook=list,  # to also check the values of repeated keys
+            parse_constant=reject_constant,
+            parse_int=str,  # Python rejects thousands of digits
+        )
+        json.dumps(value, ensure_ascii=False).encode()
+    except ValueError:
+        return False
+    return True

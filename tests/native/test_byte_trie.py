@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,11 +25,11 @@ from simple_trie import PrefixOf, Recognizer, SimpleTrie
 
 from eliza_ffi.structured.automata import (
     DEAD,
+    INTEGER_PATTERN,
+    NUMBER_PATTERN,
+    STRING_PATTERN,
     Dfa,
     compile_regex,
-    json_integer,
-    json_number,
-    json_string,
 )
 
 pytestmark = pytest.mark.slow
@@ -39,6 +39,12 @@ MOST_SPACES = 20  # the most bytes of consecutive white space in a JSON value
 many = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=share(120)
 )
+
+AUTOMATA = {
+    "string": compile_regex(STRING_PATTERN),
+    "number": compile_regex(NUMBER_PATTERN),
+    "integer": compile_regex(INTEGER_PATTERN),
+}
 
 # ---- reference recognizers ---------------------------------------------------------------------
 
@@ -84,11 +90,11 @@ class JsonValue:
 
     def __init__(self, depth: int = 16) -> None:
         self._depth = depth
-        string = Automaton(json_string())
+        string = Automaton(AUTOMATA["string"])
         self._lexemes = {
             "string": string,
             "member's name": string,
-            "number": Automaton(json_number()),
+            "number": Automaton(AUTOMATA["number"]),
             "name": Automaton(compile_regex("true|false|null")),
         }
 
@@ -247,7 +253,7 @@ def values(draw: st.DrawFn, kind: str) -> Value:
         depth = draw(st.sampled_from([1, 2, 3, 16, 64]))
         span, inner = {"json": kind, "depth": depth}, JsonValue(depth)
     else:
-        dfa = {"string": json_string, "number": json_number, "integer": json_integer}[kind]()
+        dfa = AUTOMATA[kind]
         span, inner = {"json": kind}, Automaton(dfa)
     around = st.text(alphabet='ab"}],: é1', max_size=3)
     before, after = draw(around), draw(around)
@@ -421,18 +427,11 @@ def accepts(walk: NativeWalk, text: bytes) -> bool:
     return walk.may_end()
 
 
-AUTOMATA: dict[str, Callable[[], Dfa]] = {
-    "string": json_string,
-    "number": json_number,
-    "integer": json_integer,
-}
-
-
 @pytest.mark.parametrize("kind", AUTOMATA)
 def test_native_json_automata_match_the_package_in_every_state(
     single_bytes: NativeVocabulary, kind: str
 ) -> None:
-    dfa = AUTOMATA[kind]()
+    dfa = AUTOMATA[kind]
     path_to = {0: b""}
     waiting = deque([0])
     while waiting:
@@ -459,7 +458,7 @@ def test_native_json_automata_match_the_package_on_random_bytes(
     pieces = STRINGS if kind == "string" else NUMBERS
     quoted = st.lists(st.sampled_from(pieces), max_size=12).map(b"".join)
     text = data.draw(st.one_of(quoted, quoted.map(lambda body: b'"' + body + b'"'), st.binary()))
-    assert accepts(single_bytes.walk({"json": kind}), text) == AUTOMATA[kind]().accepts(text)
+    assert accepts(single_bytes.walk({"json": kind}), text) == AUTOMATA[kind].accepts(text)
 
 
 documents = st.recursive(

@@ -15,7 +15,12 @@ from hypothesis import strategies as st
 
 from eliza_ffi.errors import InvalidArgumentError
 from eliza_ffi.structured import automata
-from eliza_ffi.structured.automata import compile_regex, json_integer, json_number, json_string
+from eliza_ffi.structured.automata import (
+    INTEGER_PATTERN,
+    NUMBER_PATTERN,
+    STRING_PATTERN,
+    compile_regex,
+)
 
 DATE_TIME = (
     r"^\d{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12]\d|3[01])T(?:[01]\d|2[0-3]):[0-5]\d:(?:[0-5]\d|60)"
@@ -326,6 +331,10 @@ def test_the_docstring_examples_are_correct() -> None:
 
 # JSON
 
+JSON_STRING, JSON_NUMBER, JSON_INTEGER = map(
+    compile_regex, (STRING_PATTERN, NUMBER_PATTERN, INTEGER_PATTERN)
+)
+
 
 def is_json(text: bytes, kind: type) -> bool:
     """Return whether this is a single JSON value of a kind that decodes to valid Unicode."""
@@ -356,7 +365,7 @@ def is_json(text: bytes, kind: type) -> bool:
     ],
 )
 def test_a_json_string_is_accepted(text: bytes) -> None:
-    assert json_string().accepts(text)
+    assert JSON_STRING.accepts(text)
     assert is_json(text, str)
 
 
@@ -397,7 +406,7 @@ def test_a_json_string_is_accepted(text: bytes) -> None:
     ],
 )
 def test_a_malformed_json_string_is_rejected(text: bytes) -> None:
-    assert not json_string().accepts(text)
+    assert not JSON_STRING.accepts(text)
     assert not is_json(text, str)
 
 
@@ -414,12 +423,12 @@ string_pieces = st.one_of(
 @example(b"")
 def test_json_strings_are_the_strings_that_pythons_json_accepts(inside: bytes) -> None:
     for text in (b'"' + inside + b'"', inside):
-        assert json_string().accepts(text) == is_json(text, str)
+        assert JSON_STRING.accepts(text) == is_json(text, str)
 
 
 @given(st.text(), st.booleans())
 def test_any_text_as_a_json_string_is_accepted(text: str, ascii_only: bool) -> None:
-    assert json_string().accepts(json.dumps(text, ensure_ascii=ascii_only).encode())
+    assert JSON_STRING.accepts(json.dumps(text, ensure_ascii=ascii_only).encode())
 
 
 @given(st.text(alphabet="-+.eE0190 aN\n", max_size=8) | st.binary(max_size=3).map(repr))
@@ -428,12 +437,12 @@ def test_any_text_as_a_json_string_is_accepted(text: str, ascii_only: bool) -> N
 @example("\u0661")  # a digit in another script
 def test_json_numbers_are_the_numbers_that_pythons_json_accepts(text: str) -> None:
     data = text.encode()
-    assert json_integer().accepts(data) == is_json(data, int)
-    assert json_number().accepts(data) == (is_json(data, int) or is_json(data, float))
+    assert JSON_INTEGER.accepts(data) == is_json(data, int)
+    assert JSON_NUMBER.accepts(data) == (is_json(data, int) or is_json(data, float))
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False), st.integers())
 def test_any_number_as_json_is_accepted(real: float, whole: int) -> None:
-    assert json_number().accepts(json.dumps(real).encode())
-    assert json_number().accepts(json.dumps(whole).encode())
-    assert json_integer().accepts(json.dumps(whole).encode())
+    assert JSON_NUMBER.accepts(json.dumps(real).encode())
+    assert JSON_NUMBER.accepts(json.dumps(whole).encode())
+    assert JSON_INTEGER.accepts(json.dumps(whole).encode())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import re
 import sys
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any
@@ -15,7 +14,7 @@ import pytest
 from eliza_ffi.library.protocol import StreamStep
 from eliza_ffi.session import Reading
 from eliza_ffi.session.request import RunResult
-from eliza_ffi.structured import JsonReader, PartialField, StructuredResult, json_reader, shape_of
+from eliza_ffi.structured import PartialField, StructuredResult, shape_of
 
 
 class Item(pydantic.BaseModel):
@@ -119,31 +118,6 @@ def test_a_partial_answer_contains_only_valid_parts() -> None:
     assert words == [["one"], ["one", "two"], ["one", "two"], ["one", "two"]]
     assert fields[-1].partial.size == 1
     assert not hasattr(fields[-1].partial, "words")
-
-
-def test_each_character_is_scanned_fewer_than_four_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    scanned = 0
-
-    class Counting:
-        def __init__(self, pattern: re.Pattern[str]) -> None:
-            self._pattern = pattern
-
-        def match(self, text: str, at: int) -> re.Match[str] | None:
-            nonlocal scanned
-            found = self._pattern.match(text, at)
-            scanned += (len(text) if found is None else found.end()) - at
-            return found
-
-    for name in ("_SCALAR", "_IN_STRING", "_SPACE"):
-        monkeypatch.setattr(json_reader, name, Counting(getattr(json_reader, name)))
-    text = json.dumps(['a \\ " long text. ' * 1000, *range(1000)])
-    for size in (1, 5, len(text)):
-        scanned, reader = 0, JsonReader()
-        for at in range(0, len(text), size):
-            for _ in reader.push(text[at : at + size]):
-                pass
-        assert reader.value == json.loads(text)
-        assert scanned < 4 * len(text)
 
 
 def test_a_partial_answer_ends_at_its_field_even_if_read_later() -> None:
