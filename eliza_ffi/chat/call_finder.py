@@ -30,7 +30,6 @@ from .call_format import (
     Member,
     Members,
     Pieces,
-    Thoughts,
     render_call,
     write_arguments,
     write_members,
@@ -130,9 +129,7 @@ class _Finder:
     def generic(self) -> CallFormat:
         """Return the generic format, in turns as this template writes them."""
         self.turn = _whole_tags(commonprefix([self.prompt, self.answered]))
-        format, _ = self.with_start(GENERIC, "")
-        thought = self.thought(ANSWER, ANSWER["content"])
-        return replace(format, thoughts=Thoughts(*thought, thought[1]) if thought else None)
+        return self.with_start(GENERIC, "")[0]
 
     def native(self) -> CallFormat:
         """Return the format of the template."""
@@ -155,10 +152,6 @@ class _Finder:
             format = replace(format, call=_joined(alone), parallel=False)
         format = replace(format, index_continues=self.index_continues(format))
         self.check(format, start, end)
-        calling = self.thought(_calling(ONE), render_call(format, [ONE]))
-        answering = self.thought(ANSWER, ANSWER["content"]) or calling
-        if calling and answering:
-            format = replace(format, thoughts=Thoughts(*calling, answering[1]))
         return format
 
     # ---- rendering -----------------------------------------------------------------------------
@@ -197,10 +190,9 @@ class _Finder:
         opening, cut, lead = self.prompt.removeprefix(self.turn), "", ""
         if len(opening) > MAX_WORDS:
             raise _NotFound
-        thought = self.thought(ANSWER, ANSWER["content"])
         same = _overlap(opening, before)
-        if thought and not thought[0]:
-            cut = opening  # the generation prompt begins thoughts
+        if self.begins_thoughts():
+            cut = opening
         elif same:  # the turn and the generation prompt begin with the same text
             before, text_start = before.removeprefix(same), text_start.removeprefix(same)
         # Calls and answers in words both begin with empty thoughts.
@@ -212,27 +204,15 @@ class _Finder:
             before, lead, text_start = before.removeprefix(text_start), text_start, ""
         return replace(format, cut=cut, lead=lead, text_start=text_start), before
 
-    def thought(self, turn: Mapping[str, Any], words: str) -> tuple[str, str] | None:
-        """Return the fixed text before a turn's thoughts, and the fixed text after them.
-
-        The text before the thoughts begins at the end of the generation prompt. The text after them
-        ends before `words`. The result is None if the template writes no thoughts after this
-        generation prompt.
-        """
+    def begins_thoughts(self) -> bool:
+        """Return whether the generation prompt begins thoughts that the turn continues."""
         for name in REASONING:
-            try:
-                text = self.render({**turn, name: THOUGHT})
-            except ChatTemplateError:
-                continue
-            before, has_thought, after = text.partition(THOUGHT)
-            after, has_words, _ = after.partition(words)
-            if not has_thought or not has_words:
-                continue
-            if before.rstrip() == self.prompt.rstrip():
-                return "", after
-            if before.startswith(self.prompt):
-                return before.removeprefix(self.prompt), after
-        return None
+            with contextlib.suppress(ChatTemplateError):
+                text = self.render({**ANSWER, name: THOUGHT})
+                before, _, after = text.partition(THOUGHT)
+                if ANSWER["content"] in after and before.rstrip() == self.prompt.rstrip():
+                    return True
+        return False
 
     # ---- calls ---------------------------------------------------------------------------------
 

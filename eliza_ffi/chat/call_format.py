@@ -146,26 +146,6 @@ class Members:
 
 
 @dataclass(frozen=True)
-class Thoughts:
-    """How the model's thoughts are written.
-
-    Attributes
-    ----------
-    start : str
-        The fixed text between the generation prompt and the thoughts; empty if the generation
-        prompt begins them.
-    before_calls : str
-        The fixed text between the thoughts and the first call.
-    before_text : str
-        The fixed text between the thoughts and an answer in words.
-    """
-
-    start: str
-    before_calls: str
-    before_text: str
-
-
-@dataclass(frozen=True)
 class CallFormat:
     """How a model writes tool calls.
 
@@ -198,9 +178,6 @@ class CallFormat:
         The number of the first call, if ``Hole.INDEX`` is in `call`.
     index_continues : bool
         Whether a later turn continues the numbers of the turns before it.
-    thoughts : Thoughts or None
-        How thoughts are written; None if the template does not write them, or if the generation
-        prompt ends them.
     lists_tools : bool
         Whether the template lists the available tools for the model.
     generic : bool
@@ -219,7 +196,6 @@ class CallFormat:
     parallel: bool = True
     first_index: int = 0
     index_continues: bool = False
-    thoughts: Thoughts | None = None
     lists_tools: bool = True
     generic: bool = False
 
@@ -227,20 +203,6 @@ class CallFormat:
     def call_start(self) -> str:
         """The fixed text up to the first hole of the first call."""
         return self.open + (self.call[0] if isinstance(self.call[0], str) else "")
-
-    @property
-    def forbidden(self) -> str | None:
-        """The fixed text after a raw string. A raw string cannot contain it.
-
-        ``{key}`` stands for the name of the argument. None if strings may contain anything.
-        """
-        if isinstance(self.arguments, Json):
-            return None
-        of_type = self.arguments.of_type
-        # A format that can quote strings quotes each string that would otherwise end too early.
-        # Then only the text after a quoted string is forbidden.
-        member = of_type.get("quoted", of_type["string"])
-        return member.closing("{key}") if member.value == "raw" else None
 
 
 @dataclass(frozen=True)
