@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from .._lazy import lazy_property
+from ..structured.token_texts import continued_tokens
 
 PRIVATE_USE = range(0xF0000, 0xFFFFE)
 ASCII_SPACE = " \t\n\v\f\r"
@@ -55,21 +56,13 @@ class Vocabulary:
         first, *others = [*parts, text[begin:]]
         tokens = self._tokenize(first, False, False)
         for part in others:
-            tokens += self._inside(part)
+            tokens += continued_tokens(lambda text: self._tokenize(text, False, False), part)
         return tokens
 
     def _next_mark(self, text: str, begin: int) -> int:
         """Return where the next mark of a turn begins in `text`, or -1."""
         places = [text.find(mark, begin) for mark in self._marks.values()]
         return min((place for place in places if place >= 0), default=-1)
-
-    def _inside(self, text: str) -> list[int]:
-        """Return the tokens of a text in the middle of another one, without a space before it."""
-        anchor = self._tokenize("\n", False, False)
-        tokens = self._tokenize("\n" + text, False, False)
-        if tokens[: len(anchor)] == anchor:
-            return tokens[len(anchor) :]
-        return self._tokenize(text, False, False)
 
     @lazy_property
     def _marks(self) -> dict[int, str]:

@@ -12,7 +12,7 @@ import functools
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -80,7 +80,8 @@ _UNKNOWN_FORMAT = re.compile(r"Unknown format: (.*)", re.DOTALL)
 
 Part = dict[str, Any]
 Compiles = Callable[[Part], bool]
-Rule = Callable[[Part, Compiles], Iterator[tuple[str, str]]]
+Relaxations = Iterable[tuple[str, str]]
+Rule = Callable[[Part, Compiles], Relaxations]
 
 
 @dataclass(frozen=True)
@@ -133,23 +134,27 @@ def grammar_of_text(text: str) -> SchemaGrammar:
     parts = [part for _, part in schema_parts(schema)]
     list_few_numbers(parts)
     without_large_integers(parts)
+    trials, errors = _Trials(), set[str]()
+
+    def change(rule: Rule) -> tuple[str, ...]:
+        """Change all parts by a rule, and return the places that are no longer enforced."""
+        return tuple(
+            f"#{pointer}/{name}: {reason}"
+            for pointer, part in list(schema_parts(schema))
+            for name, reason in rule(part, lambda part: not trials.error(part))
+        )
+
     relaxed = _without_lowest_bounds(schema)
     relaxed += without_large_multiples(schema)
-    _limit_times(schema)
-    _translate_patterns(schema)
-    _remove_known_patterns(schema)
-    relaxed += _with_field_sets(schema)
-    trial, trials, errors = _best(schema), _Trials(), set[str]()
+    for rule in (_limit_times, _translate_patterns, _remove_known_patterns, _field_sets):
+        relaxed += change(rule)
+    trial = _best(schema)
     while trial.error:
-        changed = None
-        if trial.error not in errors:
-            changed = _approximate(
-                list(schema_parts(schema)), trial.error, lambda part: not trials.error(part)
-            )
-        if changed is None:
-            raise InvalidArgumentError(_place_of_error(schema, trial.error))
+        found = next((rule for begin, rule in _RULES if trial.error.startswith(begin)), None)
+        if found is None or trial.error in errors:
+            raise InvalidArgumentError(_error_with_location(schema, trial.error))
         errors.add(trial.error)
-        relaxed += changed
+        relaxed += change(found)
         trial = _best(schema)
     relaxed += _relaxed(schema, trial.warnings)
     return SchemaGrammar(trial.grammar, tuple(dict.fromkeys(relaxed)), most_digits, schema)
@@ -273,33 +278,30 @@ def _relaxed(schema: dict[str, Any], warnings: tuple[str, ...]) -> tuple[str, ..
     parts = list(schema_parts(schema)) if warnings else []
     found: dict[str, None] = {}
     for warning in warnings:
-        places = list(_places(schema, parts, warning))
-        for place, reason in places or [("", warning)]:
-            found[f"#{place}: {reason}"] = None
+        places = list(_relaxed_places(schema, parts, warning))
+        for pointer, reason in places or [("", warning)]:
+            found[f"#{pointer}: {reason}"] = None
     return tuple(found)
 
 
-def _places(
+def _relaxed_places(
     schema: dict[str, Any], parts: list[tuple[str, dict[str, Any]]], warning: str
 ) -> Iterator[tuple[str, str]]:
     unknown_keys = _UNKNOWN_KEYS.match(warning)
     unknown_format = _UNKNOWN_FORMAT.match(warning)
-    names = json.loads(unknown_keys.group(1)) if unknown_keys else ()
+    names = json.loads(unknown_keys.group(1)) if unknown_keys else []
+    if warning.startswith("min/maxProperties"):
+        names = ["minProperties", "maxProperties"]
     trials = _Trials()
-    for place, part in parts:
-        for name in names:
-            if name in part:
-                yield f"{place}/{name}", f"{name} is not enforced"
+    for pointer, part in parts:
+        for name in filter(part.__contains__, names):
+            yield f"{pointer}/{name}", f"{name} {_NOT_ENFORCED}"
         if unknown_format and part.get("format") == unknown_format.group(1):
-            yield f"{place}/format", f"the format {part['format']!r} is unknown"
+            yield f"{pointer}/format", f"the format {part['format']!r} is unknown"
         if warning.startswith("oneOf") and "oneOf" in part:
             alone = _with_definitions(schema, {"oneOf": part["oneOf"]})
             if trials.error(alone, lenient=False) != "":
-                yield f"{place}/oneOf", "is treated as anyOf"
-        if warning.startswith("min/maxProperties"):
-            for name in ("minProperties", "maxProperties"):
-                if name in part:
-                    yield f"{place}/{name}", f"{name} is not enforced"
+                yield f"{pointer}/oneOf", "is treated as anyOf"
 
 
 def _with_definitions(root: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
@@ -307,16 +309,16 @@ def _with_definitions(root: dict[str, Any], part: dict[str, Any]) -> dict[str, A
     return {**kept, **part}
 
 
-def _place_of_error(schema: dict[str, Any], error: str) -> str:
+def _error_with_location(schema: dict[str, Any], error: str) -> str:
     """Return the error message for a schema that llguidance rejects, with the keyword's location.
 
     The location is found by compiling parts of the schema separately.
     """
     reason, _, uri = error.partition("\n  while processing ")
-    place, part = "", schema
+    pointer, part = "", schema
     found = reference_target(schema, f"#{uri.partition('#')[2]}") if "#" in uri else None
     if isinstance(found, dict):
-        place, part = uri.partition("#")[2], found
+        pointer, part = uri.partition("#")[2], found
     trials = _Trials()
 
     def fails(trial: dict[str, Any]) -> bool | None:
@@ -325,67 +327,69 @@ def _place_of_error(schema: dict[str, Any], error: str) -> str:
             return None
         return message.partition("\n  while processing ")[0] == reason
 
-    seen = {place}
+    seen = {pointer}
     is_smaller = True
     while is_smaller:
         is_smaller = False
-        for _, inner_place, inner in subschemas(schema, place, part):
-            if inner_place not in seen and isinstance(inner, dict) and fails(inner):
-                seen.add(inner_place)
-                place, part, is_smaller = inner_place, inner, True
+        for _, inner_pointer, inner in subschemas(schema, pointer, part):
+            if inner_pointer not in seen and isinstance(inner, dict) and fails(inner):
+                seen.add(inner_pointer)
+                pointer, part, is_smaller = inner_pointer, inner, True
                 break
     # Try the type last, because most other keywords have no effect without it.
     for name in sorted(part, key=lambda name: name == "type"):
         without = {key: value for key, value in part.items() if key != name}
         if name not in ("$schema", *_DEFINITIONS) and not (still_fails := fails(without)):
             if still_fails is not None:
-                place = f"{place}/{pointer_part(name)}"
+                pointer = f"{pointer}/{pointer_part(name)}"
             break
-    return f"unsupported JSON schema at #{place:.200}: {' '.join(reason.split()):.300}"
+    return f"unsupported JSON schema at #{pointer:.200}: {' '.join(reason.split()):.300}"
 
 
-def _limit_times(schema: dict[str, Any]) -> None:
+# ---- rules that change a part of a schema ------------------------------------------------------
+
+# Each takes a part, and a function that tells whether a schema compiles. It changes the part in
+# place, so that all values that the part allowed are still allowed, and returns the keywords that
+# are no longer enforced, each with a reason.
+
+
+def _limit_times(part: Part, compiles: Compiles) -> Relaxations:
     """Limit the length of times; see LONGEST_TIME."""
-    for _, part in schema_parts(schema):
-        if part.get("format") in _TIME_FORMATS and _LIMITS_OF_TEXT.isdisjoint(part):
-            part["maxLength"] = LONGEST_TIME
+    if part.get("format") in _TIME_FORMATS and _LIMITS_OF_TEXT.isdisjoint(part):
+        part["maxLength"] = LONGEST_TIME
+    return ()
 
 
-def _translate_patterns(schema: dict[str, Any]) -> None:
+def _translate_patterns(part: Part, compiles: Compiles) -> Relaxations:
     """Replace patterns by patterns of the same meaning in llguidance's dialect."""
-    for _, part in list(schema_parts(schema)):
-        if isinstance(part.get("pattern"), str):
-            part["pattern"] = in_rust(part["pattern"])
-        if isinstance(named := part.get("patternProperties"), dict):
-            part["patternProperties"] = {in_rust(name): each for name, each in named.items()}
+    if isinstance(part.get("pattern"), str):
+        part["pattern"] = in_rust(part["pattern"])
+    if isinstance(named := part.get("patternProperties"), dict):
+        part["patternProperties"] = {in_rust(name): each for name, each in named.items()}
+    return ()
 
 
-def _remove_known_patterns(schema: dict[str, Any]) -> None:
+def _remove_known_patterns(part: Part, compiles: Compiles) -> Relaxations:
     """Remove patterns that only match declared names.
 
     llguidance removes the declared names from a pattern, and fails later if nothing remains.
     """
-    for _, part in list(schema_parts(schema)):
-        named, fields = part.get("patternProperties"), part.get("properties")
-        if isinstance(named, dict) and isinstance(fields, dict) and fields:
-            part["patternProperties"] = {
-                pattern: each
-                for pattern, each in named.items()
-                if not matches_nothing_else(pattern, fields)
-            }
+    named, fields = part.get("patternProperties"), part.get("properties")
+    if isinstance(named, dict) and isinstance(fields, dict) and fields:
+        part["patternProperties"] = {
+            pattern: each
+            for pattern, each in named.items()
+            if not matches_nothing_else(pattern, fields)
+        }
+    return ()
 
 
-def _with_field_sets(schema: dict[str, Any]) -> tuple[str, ...]:
-    """Replace the ``minProperties`` of closed objects, in place; see :func:`_least_fields`."""
-    return tuple(
-        f"#{place}/{name}: {reason}"
-        for place, part in list(schema_parts(schema))
-        if part.get("additionalProperties") is False and not part.keys() & {"anyOf", "oneOf"}
-        for name, reason in _least_fields(part, bool)
-    )
-
-
-# ---- approximation -----------------------------------------------------------------------------
+def _field_sets(part: Part, compiles: Compiles) -> Relaxations:
+    """Replace the ``minProperties`` of closed objects; see :func:`_least_fields`."""
+    is_closed = part.get("additionalProperties") is False
+    if is_closed and not part.keys() & {"anyOf", "oneOf"}:
+        return _least_fields(part, compiles)
+    return ()
 
 
 def _without_lowest_bounds(schema: Any) -> tuple[str, ...]:
@@ -418,7 +422,7 @@ def without_large_multiples(schema: dict[str, Any]) -> tuple[str, ...]:
     """
     removed: list[str] = []
     n_states = 1
-    for place, part in schema_parts(schema):
+    for pointer, part in schema_parts(schema):
         value = part.get("multipleOf")
         if isinstance(value, bool) or not isinstance(value, int | float):
             continue
@@ -428,7 +432,7 @@ def without_large_multiples(schema: dict[str, Any]) -> tuple[str, ...]:
             n_states = joined
         else:
             del part["multipleOf"]
-            removed.append(f"#{place}/multipleOf: multipleOf {_NOT_ENFORCED}")
+            removed.append(f"#{pointer}/multipleOf: multipleOf {_NOT_ENFORCED}")
     return tuple(removed)
 
 
@@ -438,25 +442,7 @@ def _is_lowest(value: Any) -> bool:
     return value <= 0 and (value < -(10**300) or float(value) <= LOWEST)
 
 
-def _approximate(
-    parts: Sequence[tuple[str, Part]], error: str, compiles: Compiles
-) -> tuple[str, ...] | None:
-    """Change the parts of a schema that may have caused an error of llguidance, in place.
-
-    An approximated schema allows every value that the original allows. Return the places that are
-    no longer enforced, each with a reason, or None if the error is of another kind.
-    """
-    rule = next((rule for beginning, rule in _RULES if error.startswith(beginning)), None)
-    if rule is None:
-        return None
-    return tuple(
-        f"#{place}/{name}: {reason}"
-        for place, part in parts
-        for name, reason in rule(part, compiles)
-    )
-
-
-def _patterns(part: Part, compiles: Compiles) -> Iterator[tuple[str, str]]:
+def _patterns(part: Part, compiles: Compiles) -> Relaxations:
     """Remove the conditions of patterns."""
     if isinstance(part.get("pattern"), str):
         split = split_pattern(part["pattern"])
@@ -470,11 +456,11 @@ def _patterns(part: Part, compiles: Compiles) -> Iterator[tuple[str, str]]:
             value = kept.pop(pattern)
             kept[split.main] = {} if split.conditions or split.main in kept else value
             if split.conditions:
-                place = f"patternProperties/{pointer_part(pattern)}"
-                yield place, "is not enforced, because it has lookaround"
+                name = f"patternProperties/{pointer_part(pattern)}"
+                yield name, "is not enforced, because it has lookaround"
 
 
-def _lengths(part: Part, compiles: Compiles) -> Iterator[tuple[str, str]]:
+def _lengths(part: Part, compiles: Compiles) -> Relaxations:
     """Remove lengths that llguidance cannot combine with a pattern."""
     names = [name for name in ("maxLength", "minLength") if name in part]
     if names and isinstance(part.get("pattern"), str):
@@ -485,7 +471,7 @@ def _lengths(part: Part, compiles: Compiles) -> Iterator[tuple[str, str]]:
                 yield name, f"{name} {_NOT_ENFORCED}"
 
 
-def _pattern_properties(part: Part, compiles: Compiles) -> Iterator[tuple[str, str]]:
+def _pattern_properties(part: Part, compiles: Compiles) -> Relaxations:
     """Merge the patterns of properties that may match the same name."""
     patterns = part.get("patternProperties")
     if isinstance(patterns, dict) and len(patterns) > 1:
@@ -494,7 +480,7 @@ def _pattern_properties(part: Part, compiles: Compiles) -> Iterator[tuple[str, s
         yield "patternProperties", "several patterns are treated as one"
 
 
-def _numbers(part: Part, compiles: Compiles) -> Iterator[tuple[str, str]]:
+def _numbers(part: Part, compiles: Compiles) -> Relaxations:
     """Remove bounds and multiples with too many digits."""
     kind = "integer" if part.get("type") == "integer" else "number"
     for name in (*_BOUNDS, "multipleOf"):
@@ -505,16 +491,16 @@ def _numbers(part: Part, compiles: Compiles) -> Iterator[tuple[str, str]]:
             yield name, f"{name} {_NOT_ENFORCED}"
 
 
-def _counts(part: Part, compiles: Compiles) -> Iterator[tuple[str, str]]:
+def _counts(part: Part, compiles: Compiles) -> Relaxations:
     """Write whole numbers without a decimal point."""
     for name in (f"{most}{what}" for what in _COUNTS for most in ("min", "max")):
         value = part.get(name)
         if isinstance(value, float) and value.is_integer():
             part[name] = int(value)
-    yield from ()
+    return ()
 
 
-def _least_fields(part: Part, compiles: Compiles) -> Iterator[tuple[str, str]]:
+def _least_fields(part: Part, compiles: Compiles) -> Relaxations:
     """Replace a least number of optional fields by alternatives that require different fields."""
     fields, required = part.get("properties"), part.get("required", [])
     if "minProperties" not in part or not isinstance(fields, dict):
@@ -535,7 +521,7 @@ def _least_fields(part: Part, compiles: Compiles) -> Iterator[tuple[str, str]]:
     part.update(kept, anyOf=alternatives)
 
 
-def _references(part: Part, compiles: Compiles) -> Iterator[tuple[str, str]]:
+def _references(part: Part, compiles: Compiles) -> Relaxations:
     """Remove the keywords next to a reference."""
     if isinstance(part.get("$ref"), str):
         for name in part.keys() - ANNOTATIONS - {"$id", "$ref"}:
@@ -543,11 +529,11 @@ def _references(part: Part, compiles: Compiles) -> Iterator[tuple[str, str]]:
             yield pointer_part(name), f"{name} {_NOT_ENFORCED}"
 
 
-def _reference_names(part: Part, compiles: Compiles) -> Iterator[tuple[str, str]]:
+def _reference_names(part: Part, compiles: Compiles) -> Relaxations:
     """Encode the characters of a reference that are not allowed in a URI."""
     if isinstance(part.get("$ref"), str):
         part["$ref"] = quote(part["$ref"], safe="%/:?#@!$&'()*+,;=~")
-    yield from ()
+    return ()
 
 
 _RULES: tuple[tuple[str, Rule], ...] = (

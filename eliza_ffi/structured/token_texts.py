@@ -32,24 +32,31 @@ class TokenSpeller:
             self._is_closed = True
 
     def tokenize(self, text: str) -> list[int]:
-        """Return the tokens of `text` as a continuation of preceding text.
-
-        Some tokenizers insert a space at the beginning of their input. To avoid this space, `text`
-        is tokenized after a line break, and the line break's tokens are removed.
-        """
+        """Return the tokens of `text` as a continuation of preceding text."""
         check_text("text", text)
         if self._anchor is None:
             self._anchor = self._read("\n")
-        tokens = self._read("\n" + text)
-        if tokens[: len(self._anchor)] == self._anchor:
-            return tokens[len(self._anchor) :]
-        return self._read(text)
+        return continued_tokens(self._read, text, self._anchor)
 
     def _read(self, text: str) -> list[int]:
         with self._lock:
             if self._is_closed:
                 raise ElizaError("the model is closed")
             return self._tokenize(text)
+
+
+def continued_tokens(
+    tokenize: Callable[[str], list[int]], text: str, line_break: list[int] | None = None
+) -> list[int]:
+    """Return the tokens of a text as a continuation of preceding text.
+
+    Some tokenizers insert a space at the beginning of their input. To avoid this space, the text is
+    tokenized after a line break, and the tokens of the line break are removed.
+    """
+    line_break = tokenize("\n") if line_break is None else line_break
+    tokens = tokenize("\n" + text)
+    is_whole = tokens[: len(line_break)] == line_break
+    return tokens[len(line_break) :] if is_whole else tokenize(text)
 
 
 @dataclass(frozen=True, eq=False)
