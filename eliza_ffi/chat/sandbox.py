@@ -3,7 +3,7 @@
 A template is a program in Jinja2's language. Jinja2's sandbox prevents it from reaching Python's
 internals and from changing its arguments. This module also prevents it from running forever and
 from filling the memory. It does so with two allow-lists: ``NODES`` here for syntax, and
-:mod:`.allowed` for functions, filters, tests and methods. Everything else is rejected: if possible
+:mod:`.sandbox_builtins` for functions, filters, tests and methods. Everything else is rejected: if possible
 when the template is compiled, otherwise when the template uses it.
 
 No single allowed operation takes long. A string that the template creates has at most 10 million
@@ -35,7 +35,20 @@ from jinja2.tests import TESTS as TESTS_OF_JINJA2
 from jinja2.utils import pass_context
 from jinja2.visitor import NodeTransformer
 
-from .allowed import (
+from .budget import (
+    MAX_DEPTH,
+    LimitReached,
+    OpenNamespace,
+    TemplateList,
+    bounded,
+    charge_comparison,
+    check_short,
+    check_size,
+    remaining,
+    spend,
+    values_of,
+)
+from .sandbox_builtins import (
     CHANGING,
     FILTERS,
     FUNCTIONS,
@@ -52,19 +65,6 @@ from .allowed import (
     slice_value,
     text,
     to_json,
-)
-from .budget import (
-    MAX_DEPTH,
-    LimitReached,
-    OpenNamespace,
-    TemplateList,
-    bounded,
-    charge_comparison,
-    check_short,
-    check_size,
-    remaining,
-    spend,
-    values_of,
 )
 
 __all__ = [

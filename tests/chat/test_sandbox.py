@@ -24,7 +24,8 @@ from jinja2.sandbox import SandboxedEnvironment
 from real_templates import real_templates
 
 from eliza_ffi.chat import sandbox
-from eliza_ffi.chat.allowed import (
+from eliza_ffi.chat.budget import MAX_UNITS, bounded, remaining
+from eliza_ffi.chat.sandbox_builtins import (
     CHANGING,
     FILTERS,
     FUNCTIONS,
@@ -33,7 +34,6 @@ from eliza_ffi.chat.allowed import (
     TESTS,
     Rejected,
 )
-from eliza_ffi.chat.budget import MAX_UNITS, bounded, remaining
 from eliza_ffi.chat.template import ChatTemplate
 from eliza_ffi.errors import ChatTemplateError
 
