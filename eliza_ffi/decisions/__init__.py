@@ -37,7 +37,7 @@ from .wire import as_questions, question_from, question_to
 
 if TYPE_CHECKING:
     from .learning.fitting import calibrate
-    from .learning.question_report import QuestionReport
+    from .learning.metrics import QuestionReport
     from .learning.report import DecisionReport, evaluate
 
 __all__ = [
@@ -77,9 +77,9 @@ __all__ = [
     "systemone_answer",
 ]
 
-_ROOM_OF = {
+_MODULE_OF = {
     "DecisionReport": "learning.report",
-    "QuestionReport": "learning.question_report",
+    "QuestionReport": "learning.metrics",
     "calibrate": "learning.fitting",
     "evaluate": "learning.report",
 }
@@ -87,6 +87,6 @@ _ROOM_OF = {
 
 def __getattr__(name: str) -> Any:
     """Import a name that decisions do not need, when it is first used."""
-    if name not in _ROOM_OF:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(f".{_ROOM_OF[name]}", __name__), name)
+    return getattr(importlib.import_module(f".{_MODULE_OF[name]}", __name__), name)

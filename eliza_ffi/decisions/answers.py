@@ -15,23 +15,6 @@ from ..errors import InvalidArgumentError
 from ..library.protocol import Ranking
 from .questions import Choice, MultiLabel, Predicate, Question, Score, Value, value_text
 
-__all__ = [
-    "Answer",
-    "ChoiceAnswer",
-    "Decision",
-    "DecisionUsage",
-    "MultiLabelAnswer",
-    "PredicateAnswer",
-    "ScoreAnswer",
-    "SingleAnswer",
-    "answer_of",
-    "choice_confidence",
-    "decisions_answer",
-    "ranked_answer",
-    "score_confidence",
-    "systemone_answer",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class _Answer:
@@ -331,14 +314,12 @@ class Decision(Mapping[str, Any]):
     def to_dict(self) -> dict[str, Any]:
         """Convert the decision to JSON data, with the answers in the format of ``/v1/decisions``.
 
-        Returns
-        -------
-        dict
-            ``answers``, in the order of the questions, ``calibrated`` and ``usage``; ``reasoning``
-            if the model has reasoned.
+        The keys are ``answers``, ``calibrated`` and ``usage``, and ``reasoning`` if the model has
+        reasoned.
         """
+        reasoning = {} if self.reasoning is None else {"reasoning": self.reasoning}
         return {
-            **({} if self.reasoning is None else {"reasoning": self.reasoning}),
+            **reasoning,
             "answers": [decisions_answer(answer) for answer in self.answers],
             "calibrated": self.calibrated,
             "usage": {
@@ -354,9 +335,9 @@ class Decision(Mapping[str, Any]):
         return json.dumps(self.to_dict(), ensure_ascii=False)
 
 
-def name_of(name: str | None, place: int) -> str:
-    """Return the key of an answer in a decision: its name, or its place as a string."""
-    return str(place) if name is None else name
+def name_of(name: str | None, index: int) -> str:
+    """Return the key of an answer in a decision: its name, or its index as a string."""
+    return str(index) if name is None else name
 
 
 def answer_of(
@@ -367,13 +348,8 @@ def answer_of(
 ) -> PredicateAnswer | ChoiceAnswer | ScoreAnswer:
     """Make the answer to a question from the probabilities of its options.
 
-    Parameters
-    ----------
-    probabilities
-        One for each option, in this order: true and false for a predicate; the choices and then
-        `none` for a choice; the levels for a score.
-    min_probability
-        The model abstains if the probability of the most probable option is below this.
+    The probabilities are in the order of the question's values. The model abstains if the highest
+    one is below `min_probability`.
     """
     p = [float(each) for each in probabilities]
     rest: dict[str, Any] = {
@@ -384,25 +360,20 @@ def answer_of(
     if isinstance(question, Predicate):
         return PredicateAnswer(probability=p[0], **rest)
     if isinstance(question, Score):
-        labels = [level.label for level in question.levels]
-        return ScoreAnswer(levels=tuple(zip(labels, p, strict=True)), **rest)
-    values = [option.value for option in question.options]
-    return ChoiceAnswer(options=tuple(zip(values, p, strict=True)), **rest)
+        return ScoreAnswer(levels=tuple(zip(question.values, p, strict=True)), **rest)
+    return ChoiceAnswer(options=tuple(zip(question.values, p, strict=True)), **rest)
 
 
 def ranked_answer(question: Choice, ranking: Ranking, min_probability: float = 0.0) -> ChoiceAnswer:
     """Make the answer to a choice among many options from the most probable ones."""
-    values = question.label_set.values
-    options = [
-        (values[place], math.exp(logprob))
-        for place, logprob in zip(ranking.labels.tolist(), ranking.logprobs.tolist(), strict=True)
-    ]
+    best = zip(ranking.labels.tolist(), ranking.logprobs.tolist(), strict=True)
+    options = tuple((question.values[i], math.exp(logprob)) for i, logprob in best)
     return ChoiceAnswer(
         name=question.name,
         abstained=options[0][1] < min_probability,
-        options=tuple(options),
+        options=options,
         rest=ranking.rest,
-        n_options=len(values),
+        n_options=len(question.values),
     )
 
 
@@ -473,45 +444,29 @@ def collect(
 def decisions_answer(answer: Answer) -> dict[str, Any]:
     """Convert an answer to JSON data in the format of ``/v1/decisions``.
 
-    Answers of type ``labels`` do not exist in OpenAI's format; they are our extension.
+    Answers of type ``labels`` are an extension of OpenAI's format.
     """
     check_kind("answer", answer, _ANSWERS, "an answer of a Decision")
+    name = {"name": answer.name}
     if isinstance(answer, PredicateAnswer):
-        fields: dict[str, Any] = {
-            "type": "predicate",
-            "name": answer.name,
-            "probability": answer.probability,
-        }
+        fields: dict[str, Any] = {"type": "predicate", **name, "probability": answer.probability}
     elif isinstance(answer, ChoiceAnswer):
-        fields = {
-            "type": "choice",
-            "name": answer.name,
-            "choice": answer.choice,
-            "confidence": answer.confidence,
-            "probabilities": [{"value": value, "probability": p} for value, p in answer.options],
-        }
+        fields = {"type": "choice", **name, "choice": answer.choice}
+        fields["confidence"] = answer.confidence
+        fields["probabilities"] = [{"value": v, "probability": p} for v, p in answer.options]
         if answer.n_options:
             fields |= {"rest": answer.rest, "n_options": answer.n_options}
     elif isinstance(answer, ScoreAnswer):
-        fields = {
-            "type": "score",
-            "name": answer.name,
-            "score": answer.score,
-            "confidence": answer.confidence,
-            "probabilities": [
-                {"value": i, "label": label, "probability": p}
-                for i, (label, p) in enumerate(answer.levels)
-            ],
-        }
+        fields = {"type": "score", **name, "score": answer.score}
+        fields["confidence"] = answer.confidence
+        fields["probabilities"] = [
+            {"value": i, "label": label, "probability": p}
+            for i, (label, p) in enumerate(answer.levels)
+        ]
     else:
-        fields = {
-            "type": "labels",
-            "name": answer.name,
-            "labels": list(answer.value),
-            "probabilities": [
-                {"value": value, "probability": each.probability} for value, each in answer.answers
-            ],
-        }
+        fields = {"type": "labels", **name, "labels": list(answer.value)}
+        pairs = answer.probabilities.items()
+        fields["probabilities"] = [{"value": v, "probability": p} for v, p in pairs]
     return fields | _extras(answer)
 
 
@@ -532,20 +487,14 @@ def systemone_answer(answer: Answer) -> dict[str, Any]:
         fields: dict[str, Any] = {"type": "noul", "noul": answer.probability}
     elif isinstance(answer, ChoiceAnswer):
         texts = [value for value, _ in answer.options if isinstance(value, str)]
-        fields = {
-            "type": "choice",
-            "choice": value_text(answer.choice, texts),
-            "probabilities": {value_text(value, texts): p for value, p in answer.options},
-            "confidence": answer.confidence,
-        }
+        fields = {"type": "choice", "choice": value_text(answer.choice, texts)}
+        fields["probabilities"] = {value_text(value, texts): p for value, p in answer.options}
+        fields["confidence"] = answer.confidence
     else:
-        fields = {
-            "type": "score",
-            "score": answer.score,
-            "legend": {str(i): label for i, (label, _) in enumerate(answer.levels)},
-            "probabilities": {str(i): p for i, (_, p) in enumerate(answer.levels)},
-            "confidence": answer.confidence,
-        }
+        fields = {"type": "score", "score": answer.score}
+        fields["legend"] = {str(i): label for i, (label, _) in enumerate(answer.levels)}
+        fields["probabilities"] = {str(i): p for i, (_, p) in enumerate(answer.levels)}
+        fields["confidence"] = answer.confidence
     return fields | _extras(answer)
 
 

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from ..errors import InvalidArgumentError
+import itertools
+from collections.abc import Sequence
 
-__all__ = ["split_common_prefix"]
+from ..errors import InvalidArgumentError
+from ..library.protocol import Tokens
 
 
 def split_common_prefix(prompts: list[list[int]]) -> tuple[list[int], list[list[int]]]:
-    """Return the common first tokens of all prompts, and the remaining tokens of each prompt.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the prompts begin with different tokens, or one of several prompts is empty.
-    """
+    """Return the common first tokens of all prompts, and the remaining tokens of each prompt."""
     if len(prompts) == 1:
         return prompts[0], [[]]
-    n = 0
-    for tokens in zip(*prompts, strict=False):
-        if any(token != tokens[0] for token in tokens):
-            break
-        n += 1
+    n = length_shared(prompts)
     if n == 0:
         raise InvalidArgumentError("the prompts of all questions must begin with the same token")
     return prompts[0][:n], [tokens[n:] for tokens in prompts]
+
+
+def length_shared(prompts: Sequence[Tokens]) -> int:
+    """Return the number of first tokens that all prompts have in common."""
+    columns = zip(*prompts, strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda column: len(set(column)) == 1, columns))

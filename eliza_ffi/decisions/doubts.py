@@ -22,15 +22,6 @@ if TYPE_CHECKING:
     from ..session.session import Session
     from .deciding import Settings
 
-__all__ = [
-    "ADVICE",
-    "LEAST_ROWS",
-    "Doubts",
-    "most_probable",
-    "reason_to_doubt_accuracy",
-    "reasons_to_doubt",
-]
-
 LEAST_ROWS = 20
 """With fewer answers, no share is conspicuous."""
 
@@ -49,12 +40,7 @@ ADVICE = (
 def reasons_to_doubt(name: str, answers: Mapping[Any, int], masses: Sequence[float]) -> list[str]:
     """Return what suggests that a question's prompt does not work, one sentence for each sign.
 
-    Parameters
-    ----------
-    answers
-        How often each answer was given.
-    masses
-        The allowed probability of some answers.
+    `answers` counts how often each answer was given, and `masses` are allowed probabilities.
     """
     reasons = []
     n = sum(answers.values())
@@ -88,23 +74,21 @@ class Doubts:
 
     def __init__(self, session: Session, questions: Sequence[Question], settings: Settings) -> None:
         self._wants_mass = settings.allowed_probability
-        supports = session.binding.supports
         # With it, all options of a question would be scored instead of searched.
-        self._can_have_mass = (
-            supports("score_endings")
-            and supports("prepare_choices")
-            and not any(isinstance(each, Choice) and each.has_many_options for each in questions)
-        )
+        searches = any(isinstance(each, Choice) and each.has_many_options for each in questions)
+        supports = session.binding.supports
+        has_functions = supports("score_endings") and supports("prepare_choices")
+        self._can_have_mass = has_functions and not searches
         self._answers: dict[str, Counter[Any]] = {}
         self._masses: dict[str, list[float]] = {}
 
-    def settings_of(self, place: int, settings: Settings) -> Settings:
+    def settings_of(self, index: int, settings: Settings) -> Settings:
         """Return the settings for an input: the first ones get allowed probabilities, too."""
-        has_mass = self._wants_mass or (self._can_have_mass and place < N_MASSES)
+        has_mass = self._wants_mass or (self._can_have_mass and index < N_MASSES)
         return replace(settings, allowed_probability=has_mass)
 
     def seen(self, decision: Any) -> Any:
-        """Count the answers of a decision, and return it without what nobody wanted.
+        """Count the answers of a decision, and return it as the caller wants it.
 
         Anything else, such as an exception, is returned unchanged.
         """
@@ -114,7 +98,9 @@ class Doubts:
             self._answers.setdefault(name, Counter())[most_probable(answer)] += 1
             if answer.allowed_probability is not None:
                 self._masses.setdefault(name, []).append(answer.allowed_probability)
-        return decision if self._wants_mass else without_mass(decision)
+        if self._wants_mass:
+            return decision
+        return replace(decision, answers=tuple(map(_without_mass, decision.answers)))
 
     def reasons(self) -> list[str]:
         """Return what suggests that a prompt does not work."""
@@ -125,25 +111,17 @@ class Doubts:
         ]
 
 
-def without_mass(decision: Decision) -> Decision:
-    """Return a decision whose answers have no allowed probability."""
-    return replace(decision, answers=tuple(_without_mass(each) for each in decision.answers))
-
-
 def _without_mass(answer: Any) -> Any:
     if isinstance(answer, MultiLabelAnswer):
-        return replace(
-            answer, answers=tuple((label, _without_mass(each)) for label, each in answer.answers)
-        )
-    return (
-        answer if answer.allowed_probability is None else replace(answer, allowed_probability=None)
-    )
+        parts = tuple((label, _without_mass(each)) for label, each in answer.answers)
+        return replace(answer, answers=parts)
+    return replace(answer, allowed_probability=None)
 
 
 def single_answers(decision: Decision) -> Iterator[tuple[str, Any]]:
     """Yield the name of each single answer with the answer."""
-    for place, answer in enumerate(decision.answers):
-        name = name_of(answer.name, place)
+    for i, answer in enumerate(decision.answers):
+        name = name_of(answer.name, i)
         if isinstance(answer, MultiLabelAnswer):
             for label, each in answer.answers:
                 yield f"{name}: {label}", each

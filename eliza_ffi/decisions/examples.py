@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import check_several, found
+from ..checks import check_several, found, wrong
 from ..errors import ContextFullError, ElizaError, InvalidArgumentError
 from .answers import name_of
 from .asking import WantedHidden, ask_many
@@ -22,17 +22,6 @@ from .prompt_settings import PromptSettings
 from .prompts import AskedQuestion, input_text
 from .questions import Choice, MultiLabel, Predicate, Question, Score, Value, text_of
 from .scoring import QuestionScores
-
-__all__ = [
-    "UNTOLD",
-    "Examples",
-    "ask_examples",
-    "is_made",
-    "level_of",
-    "named_questions",
-    "option_names",
-    "read_examples",
-]
 
 Progress = Callable[[int, "int | None"], Any]
 """Takes the number of finished inputs and the number of all inputs."""
@@ -68,11 +57,12 @@ class Examples:
 def named_questions(questions: Sequence[Question]) -> tuple[tuple[str, AskedQuestion], ...]:
     """Split questions into questions with one answer each, and give each of these a name.
 
-    Each label of :class:`~eliza_ffi.decisions.MultiLabel` becomes a predicate. Its name consists of
-    the question's name and the label, such as ``"topics: sport"``."""
+    Each label of :class:`~eliza_ffi.decisions.MultiLabel` becomes a predicate with a name such as
+    ``"topics: sport"``.
+    """
     named: list[tuple[str, AskedQuestion]] = []
-    for place, question in enumerate(questions):
-        name = name_of(question.name, place)
+    for i, question in enumerate(questions):
+        name = name_of(question.name, i)
         if isinstance(question, MultiLabel):
             pairs = zip(question.labels, question.predicates, strict=True)
             named += [(f"{name}: {text_of(label.value)}", asked) for label, asked in pairs]
@@ -83,29 +73,17 @@ def named_questions(questions: Sequence[Question]) -> tuple[tuple[str, AskedQues
 
 def option_names(question: AskedQuestion) -> tuple[str, ...]:
     """Return the names of a question's options for a table."""
-    if isinstance(question, Predicate):
-        return "true", "false"
-    if isinstance(question, Score):
-        return tuple(level.label for level in question.levels)
-    return tuple(text_of(option.value) for option in question.options)
+    return tuple(map(text_of, question.values))
 
 
 def level_of(question: Score, answer: Any) -> int:
     """Return the index of the level that an answer names, 0 for the lowest.
 
-    Parameters
-    ----------
-    answer
-        A label, or a number (also as a string). If a label is equal to the number, the answer is
-        that level: 2, 2.0 and ``"2.0"`` all mean the label ``"2"``. Otherwise the number is the
-        index of the level.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the answer is neither a label nor an index.
+    The answer is a label, or a number (also as a string). If a label is equal to the number, the
+    answer is that level: 2, 2.0 and ``"2.0"`` all mean the label ``"2"``. Otherwise the number is
+    the index of the level.
     """
-    labels = [level.label for level in question.levels]
+    labels = question.values
     text = answer if isinstance(answer, str) else _number_text(answer)
     if text is not None:
         if text in labels:
@@ -123,51 +101,39 @@ def level_of(question: Score, answer: Any) -> int:
 
 
 def read_examples(questions: Sequence[Question], examples: Iterable[tuple[Any, Any]]) -> Examples:
-    """Read labelled examples.
+    """Read labelled examples: pairs of an input and a mapping from question names to right answers.
 
-    Parameters
-    ----------
-    examples
-        Pairs of an input and a mapping from question names to right answers. The name of an unnamed
-        question is its place, ``"0"`` for the first. If there is only one question, its right
-        answer can take the place of the mapping. The answer to a predicate is a bool, to a
-        choice the value of the option, to a score the level in a form that :func:`level_of`
-        accepts, and to labels a list of the labels that fit. A question is unanswered if its name
-        is missing or its answer is None.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If an example is malformed or answers an unknown question. The message names the example.
+    The name of an unnamed question is its index, ``"0"`` for the first. If there is only one
+    question, its right answer can take the place of the mapping. The answer to a predicate is a
+    bool, to a choice the value of the option, to a score the level in a form that :func:`level_of`
+    accepts, and to labels a list of the labels that fit. A question is unanswered if its name is
+    missing or its answer is None. Errors name the example.
     """
-    by_name = {name_of(question.name, place): question for place, question in enumerate(questions)}
+    by_name = {name_of(question.name, i): question for i, question in enumerate(questions)}
     inputs, targets = [], []
     listed = check_several("examples", examples, "a list of pairs of an input and right answers")
-    for place, example in enumerate(listed):
-        given, answers = _pair(place, example, list(by_name))
+    for i, example in enumerate(listed):
+        value, answers = _pair(i, example, list(by_name))
         unknown = [name for name in answers if name not in by_name]
         if unknown:
             raise InvalidArgumentError(
-                f"example {place} answers {unknown[0]!r}, but no question has that name; the "
+                f"example {i} answers {unknown[0]!r}, but no question has that name; the "
                 f"questions are {', '.join(map(repr, by_name))}"
             )
-        inputs.append(given)
+        inputs.append(value)
         row: list[int] = []
         for name, question in by_name.items():
             try:
                 row += _targets(question, answers.get(name))
             except InvalidArgumentError as error:
-                raise InvalidArgumentError(f"example {place}, {name!r}: {error}") from None
+                raise InvalidArgumentError(f"example {i}, {name!r}: {error}") from None
         targets.append(row)
     n_questions = len(named_questions(questions))
     return Examples(tuple(inputs), np.array(targets, dtype=np.intp).reshape(-1, n_questions))
 
 
 def is_made(model: Any, how: PromptSettings) -> bool:
-    """Return whether a model is a decision model and is asked in its own format.
-
-    Such a model has a fixed order of the options and a fixed scoring rule.
-    """
+    """Return whether a model is a decision model, and the questions have its own format."""
     session = getattr(model, "session", None)
     return session is not None and how.prompt is None and decision_model_of(session) is not None
 
@@ -194,19 +160,13 @@ def ask_examples(
     ----------
     wanted
         Which questions to ask about which inputs, shape [n_inputs, n_questions].
-    whole
-        As in :func:`~eliza_ffi.decisions.asking.ask_many`.
     called
         The word for an input in error messages, followed by its index.
-    progress
-        Called with the number of finished inputs and the number of all inputs.
     on_skip
-        Called with the index of each input that cannot be used, and with the reason. No question is
-        asked about such an input. None raises an error instead, which stops the other inputs.
-    stream
-        The settings of the stream: slot and cache.
-    hidden
-        The hidden states to read.
+        Called with the index of each input that cannot be used, and with the reason. None raises
+        an error instead, which stops the other inputs.
+    whole, progress, stream, hidden
+        As in :func:`~eliza_ffi.decisions.asking.ask_many`.
 
     Returns
     -------
@@ -222,8 +182,8 @@ def ask_examples(
         names the input.
     """
 
-    def failed(rows: Sequence[int], place: int, error: ElizaError) -> str:
-        row, why = rows[place], str(error)
+    def failed(rows: Sequence[int], index: int, error: ElizaError) -> str:
+        row, why = rows[index], str(error)
         kind = ContextFullError if isinstance(error, ContextFullError) else InvalidArgumentError
         if kind is ContextFullError:
             why = f"an input of {len(input_text(inputs[row])):,} characters: {why}"
@@ -231,28 +191,26 @@ def ask_examples(
             raise kind(f"{called} {row}: {why}") from error
         return why
 
-    groups: dict[tuple[int, ...], list[int]] = {}
-    for row in range(len(inputs)):
-        places = tuple(int(place) for place in np.flatnonzero(wanted[row]))
-        if places:
-            groups.setdefault(places, []).append(row)
+    groups: dict[tuple[int, ...], list[int]] = {}  # the inputs of each set of questions
+    for row in np.flatnonzero(wanted.any(axis=1)).tolist():
+        groups.setdefault(tuple(np.flatnonzero(wanted[row]).tolist()), []).append(row)
     total = sum(map(len, groups.values()))
     answers: dict[int, Any] = {}  # for each input, the reason to skip it or its scores by question
-    for places, rows in groups.items():
+    for group, rows in groups.items():
         answered = ask_many(
             model,
             [inputs[row] for row in rows],
-            [questions[place] for place in places],
+            [questions[i] for i in group],
             how,
             whole=whole,
             progress=_after(len(answers), total, progress),
             failed=partial(failed, rows),
             stream=stream,
-            hidden=hidden and hidden.of(places),
+            hidden=hidden and hidden.of(group),
         )
         for row, scores in zip(rows, answered, strict=True):
             is_skipped = isinstance(scores, str)
-            answers[row] = scores if is_skipped else dict(zip(places, scores, strict=True))
+            answers[row] = scores if is_skipped else dict(zip(group, scores, strict=True))
     skipped = {row: why for row, why in sorted(answers.items()) if isinstance(why, str)}
     asked = wanted.copy()
     for row, why in skipped.items():
@@ -263,8 +221,8 @@ def ask_examples(
         first, why = next(iter(skipped.items()))
         raise InvalidArgumentError(f"no {called} can be used; {called} {first}: {why}")
     scores = [
-        [answers[row][place] for row in np.flatnonzero(asked[:, place]).tolist()]
-        for place in range(len(questions))
+        [answers[row][i] for row in np.flatnonzero(asked[:, i]).tolist()]
+        for i in range(len(questions))
     ]
     return scores, asked
 
@@ -274,51 +232,43 @@ def _after(before: int, total: int, progress: Progress | None) -> Progress | Non
     return None if progress is None else lambda done, _: progress(before + done, total)
 
 
-def _pair(place: int, example: Any, names: Sequence[str]) -> tuple[Any, Mapping[str, Any]]:
+def _pair(index: int, example: Any, names: Sequence[str]) -> tuple[Any, Mapping[str, Any]]:
     is_pair = isinstance(example, Sequence) and not isinstance(example, str | bytes)
     if not is_pair or len(example) != 2:
-        raise InvalidArgumentError(
-            f"example {place} must be a pair of an input and "
-            f"{'a right answer' if len(names) == 1 else 'right answers'}, got {found(example)}"
-        )
-    given, answers = example
+        answers = "a right answer" if len(names) == 1 else "right answers"
+        raise wrong(f"example {index}", f"a pair of an input and {answers}", example)
+    value, answers = example
     if isinstance(answers, Mapping):
-        return given, answers
+        return value, answers
     if len(names) == 1:
-        return given, {names[0]: answers}
+        return value, {names[0]: answers}
     raise InvalidArgumentError(
-        f"example {place}: expected a mapping from the questions {', '.join(map(repr, names))} to "
+        f"example {index}: expected a mapping from the questions {', '.join(map(repr, names))} to "
         f"right answers, got {found(answers)}"
     )
 
 
 def _targets(question: Question, answer: Any) -> list[int]:
     """Return the index of the right option. Labels have one index for each label."""
-    if isinstance(question, MultiLabel):
-        return _label_targets(question, answer)
     if answer is None:
-        return [UNTOLD]
+        return [UNTOLD] * (len(question.labels) if isinstance(question, MultiLabel) else 1)
+    if isinstance(question, Score):
+        return [level_of(question, answer)]
+    if isinstance(question, Choice):
+        return [_index_of(answer, question.values)]
     if isinstance(question, Predicate):
         if not isinstance(answer, bool | np.bool_):
             raise InvalidArgumentError(
                 f"the answer to a predicate must be True or False, got {answer!r}"
             )
         return [0 if answer else 1]
-    if isinstance(question, Choice):
-        return [_index_of(answer, [option.value for option in question.options])]
-    return [level_of(question, answer)]
-
-
-def _label_targets(question: MultiLabel, answer: Any) -> list[int]:
-    values = [label.value for label in question.labels]
-    if answer is None:
-        return [UNTOLD] * len(values)
     if isinstance(answer, str) or not isinstance(answer, Iterable):
         raise InvalidArgumentError(
             f"the answer to labels must be a list of the labels that fit, got {answer!r}"
         )
-    places = {_index_of(value, values) for value in answer}
-    return [0 if place in places else 1 for place in range(len(values))]
+    values = [label.value for label in question.labels]
+    fitting = {_index_of(value, values) for value in answer}
+    return [0 if i in fitting else 1 for i in range(len(values))]
 
 
 def _number_text(answer: Any) -> str | None:
@@ -338,10 +288,7 @@ def _number(text: str) -> float | None:
 
 
 def _index_of(answer: Any, values: Sequence[Value]) -> int:
-    if isinstance(answer, str | bool | np.bool_):
-        is_text = isinstance(answer, str)
-        for place, value in enumerate(values):
-            # True and "true" are different values.
-            if isinstance(value, str) == is_text and value == answer:
-                return place
+    value = bool(answer) if isinstance(answer, np.bool_) else answer
+    if isinstance(value, str | bool) and value in values:
+        return values.index(value)
     raise InvalidArgumentError(f"expected one of {', '.join(map(repr, values))}, got {answer!r}")

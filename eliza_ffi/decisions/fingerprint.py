@@ -12,8 +12,6 @@ from ..errors import ModelError
 from ..structured.json_text import json_text
 from .models.gguf_metadata import read_metadata
 
-__all__ = ["file_fingerprint", "fingerprint_of"]
-
 SAMPLES = 256
 SAMPLE_BYTES = 4096
 
@@ -22,23 +20,13 @@ FACTS = ("n_params", "n_vocab", "n_layer", "n_embd", "chat_template", "add_bos")
 
 
 def fingerprint_of(model: Any) -> str:
-    """Return the fingerprint of a model, which does not depend on the path of its file.
+    """Return the fingerprint of an open model, which does not depend on the path of its file.
 
     It consists of the size of the file and a hash of the following: the model's dimensions and
     chat template, samples of the file, samples of each adapter's file with its scale, and the
-    decision template and temperatures of a decision model. Each file is sampled at 256 places,
+    decision template and temperatures of a decision model. Each file is sampled at 256 positions,
     as the library does for saved prompts. Two models that differ only between the samples have the
     same fingerprint.
-
-    Parameters
-    ----------
-    model
-        An open :class:`~eliza_ffi.Model`.
-
-    Raises
-    ------
-    ModelError
-        If a file cannot be read, or the metadata of a decision model is damaged.
     """
     facts: Mapping[str, Any] = model.describe()["model"]
     file = file_fingerprint(facts["path"])
@@ -56,13 +44,7 @@ def _is_of_decisions(name: str) -> bool:
 
 
 def file_fingerprint(path: str | os.PathLike[str]) -> str:
-    """Return the size of a file and a hash of samples at 256 places.
-
-    Raises
-    ------
-    ModelError
-        If the file cannot be read.
-    """
+    """Return the size of a file and a hash of samples at 256 positions."""
     try:
         with Path(path).open("rb") as file:
             size = os.fstat(file.fileno()).st_size

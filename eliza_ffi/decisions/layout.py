@@ -34,16 +34,6 @@ from typing import Literal
 from .prompts import RenderedQuestion
 from .questions import Choice, Predicate
 
-__all__ = [
-    "PROMPT_FORMATS",
-    "PROMPT_ORDERS",
-    "Frame",
-    "PromptFormat",
-    "PromptOrder",
-    "Shot",
-    "frame",
-]
-
 PromptOrder = Literal["question-first", "input-first"]
 PROMPT_ORDERS: tuple[PromptOrder, ...] = ("question-first", "input-first")
 
@@ -64,14 +54,9 @@ class Shot:
 
 @dataclass(frozen=True)
 class Frame:
-    """The text around an input. The answer follows directly.
+    """The text around an input, which the answer follows directly.
 
-    Attributes
-    ----------
-    turns : tuple of (str, str)
-        The roles and the contents of earlier messages; empty for plain text.
-    before, after : str
-        The text before and after the input: in its message, or in the plain text.
+    `turns` has the roles and the contents of earlier messages; it is empty for plain text.
     """
 
     turns: tuple[tuple[str, str], ...]
@@ -83,30 +68,21 @@ class Frame:
         """The roles of the earlier messages."""
         return tuple(role for role, _ in self.turns)
 
-    def with_input(self, given: str) -> str:
+    def with_input(self, input: str) -> str:
         """Return the text with an input, without the line breaks beside an empty one."""
-        text = f"{self.before}{given}{self.after}"
-        return text if given else text.strip("\n")
+        text = f"{self.before}{input}{self.after}"
+        return text if input else text.strip("\n")
 
 
 def frame(
     asked: RenderedQuestion, form: PromptFormat, order: PromptOrder, shots: tuple[Shot, ...] = ()
 ) -> Frame:
-    """Return the text around an input for a question with its options.
-
-    Parameters
-    ----------
-    shots
-        Examples. Their options are indices into the question's options.
-    """
+    """Return the text around an input for a question with its options and examples."""
     answered = [(shot.text.strip(), asked.label_of(shot.option)) for shot in shots]
     if form == "chat":
         return _chat(asked, order, answered)
     before, after = _plain(asked, order)
-    if order == "question-first":
-        before += "".join(f"{INPUT}{text}{ANSWER}{label}\n\n" for text, label in answered)
-        return Frame((), before + INPUT, after)
-    before = "".join(f"{INPUT}{text}{after}{label}\n\n" for text, label in answered)
+    before += "".join(f"{INPUT}{text}{after}{label}\n\n" for text, label in answered)
     return Frame((), before + INPUT, after)
 
 

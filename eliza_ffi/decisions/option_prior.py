@@ -32,8 +32,6 @@ from .scoring import Array, OptionScores, Rule, log_mean, log_softmax
 if TYPE_CHECKING:
     from ..session.session import Session
 
-__all__ = ["CONTENT_FREE", "MOST_OPTIONS", "KnownPriors", "OptionPriorScores", "inputs_for"]
-
 CONTENT_FREE = ("N/A", "", "[MASK]")
 """Content-free inputs (Zhao et al. 2021)."""
 

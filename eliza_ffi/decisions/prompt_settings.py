@@ -36,15 +36,6 @@ from .prompts import ANSWER_STYLES, AnswerStyle, AskedQuestion, RenderedQuestion
 if TYPE_CHECKING:
     from ..session.session import Session
 
-__all__ = [
-    "MAX_ORDERS",
-    "OptionPrior",
-    "PromptArguments",
-    "PromptSettings",
-    "WritePrompt",
-    "declared",
-]
-
 MAX_ORDERS = 64
 
 LEAST_CHAT_MASS = 0.25
@@ -95,8 +86,7 @@ class PromptSettings:
     examples : tuple of (question, tuple of Shot)
         The examples in the prompts of each question.
     prior : str
-        ``"options"``: divide the probabilities by their mean over inputs that favour no option (see
-        :mod:`eliza_ffi.decisions.option_prior`); ``"none"``: leave them as they are.
+        ``"options"``, see :mod:`eliza_ffi.decisions.option_prior`, or ``"none"``.
     """
 
     answer_style: AnswerStyle = "text"
@@ -130,17 +120,10 @@ class PromptSettings:
 
 @once_for_each
 def declared(session: Session) -> tuple[PromptFormat | None, PromptOrder | None]:
-    """Return the format and the order that the model file names; None for each that it does not.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the file names an unknown format or order.
-    """
+    """Return the format and the order that the model file names; None for each that it does not."""
     facts = session.describe().get("model", {}) if session.binding.supports("describe") else {}
-    form, order = facts.get("prompt_format") or None, facts.get("prompt_order") or None
-    if form is not None:
-        check_one_of("the metadata eliza.prompt_format", form, PROMPT_FORMATS)
-    if order is not None:
-        check_one_of("the metadata eliza.prompt_order", order, PROMPT_ORDERS)
-    return form, order
+    named: list[Any] = []
+    for name, allowed in (("prompt_format", PROMPT_FORMATS), ("prompt_order", PROMPT_ORDERS)):
+        value = facts.get(name) or None
+        named.append(value and check_one_of(f"the metadata eliza.{name}", value, allowed))
+    return named[0], named[1]

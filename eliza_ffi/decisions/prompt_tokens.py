@@ -7,7 +7,6 @@ it. All other text is tokenized as plain text, so that no input can end a turn.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from ..choices.label_set import LabelSet
 from ..choices.prepared_labels import ChoiceTokens
 from ..library.protocol import Tokens
 from ..session.requests import continued_by, prompt_tokens
+from .common_prefix import length_shared
 from .layout import Frame, frame
 from .prompt_settings import PromptSettings
 from .prompts import RenderedQuestion
@@ -24,8 +24,6 @@ from .questions import Choice
 
 if TYPE_CHECKING:
     from ..session.session import Session
-
-__all__ = ["NEAR", "THINKING_OFF", "QuestionTokens", "tokens_of_prompts"]
 
 NEAR = 64
 """Text at a distance of this many characters is assumed not to affect a tokenizer's splits."""
@@ -38,14 +36,8 @@ THINKING_OFF = {"enable_thinking": False, "thinking": False}
 class QuestionTokens:
     """The tokens of a question's prompt, and the labels that follow them.
 
-    Attributes
-    ----------
-    tokens : sequence of int
-    labels : PreparedChoices or TokenTreePayload
-    k : int or None
-        Search the k most probable labels instead of scoring all.
-    lead : str
-        Spaces that each label begins with, because they have no tokens in the prompt.
+    If `k` is not None, the k most probable labels are searched instead of scoring all. `lead` has
+    the spaces that each label begins with, because they have no tokens in the prompt.
     """
 
     tokens: Tokens
@@ -57,17 +49,9 @@ class QuestionTokens:
 def tokens_of_prompts(
     session: Session, inputs: Sequence[str], every: Sequence[RenderedQuestion], how: PromptSettings
 ) -> list[QuestionTokens]:
-    """Return the tokens of the prompts: for each input, those of each question.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If a custom prompt is malformed, or the tokenizer has no tokens for a label.
-    ChatTemplateError
-        If the model's chat template fails.
-    """
+    """Return the tokens of the prompts: for each input, those of each question."""
     if how.prompt is not None:
-        written = [(asked, how.prompt(given, asked)) for given in inputs for asked in every]
+        written = [(asked, how.prompt(text, asked)) for text in inputs for asked in every]
         return [_tokens(session, asked, prompt) for asked, prompt in written]
     frames = [frame(asked, how.format, how.order, how.shots_of(asked.question)) for asked in every]
     around = {each.roles: _template_around(session, how, each) for each in frames}
@@ -78,8 +62,8 @@ def tokens_of_prompts(
             if joined is not None:
                 return joined
     return [
-        _tokens(session, asked, _prompt(session, each, given.strip(), around[each.roles]))
-        for given in inputs
+        _tokens(session, asked, _prompt(each, text.strip(), around[each.roles]))
+        for text in inputs
         for asked, each in zip(every, frames, strict=True)
     ]
 
@@ -106,31 +90,27 @@ def _template_around(session: Session, how: PromptSettings, each: Frame) -> list
     return session.chat().around([*each.roles, "user"], **THINKING_OFF)
 
 
-def _prompt(session: Session, each: Frame, given: str, around: list[str] | None) -> Any:
+def _prompt(each: Frame, text: str, around: list[str] | None) -> Any:
     """Return the prompt of an input, as text or as messages."""
-    contents = [*(content for _, content in each.turns), each.with_input(given)]
+    turns = [*each.turns, ("user", each.with_input(text))]
     if around is None:  # the template changes contents, so it must render these
-        roles = [*each.roles, "user"]
-        return [
-            {"role": role, "content": content}
-            for role, content in zip(roles, contents, strict=True)
-        ]
+        return [{"role": role, "content": content} for role, content in turns]
     prompt = Prompt().template(around[0])
-    for content, template in zip(contents, around[1:], strict=True):
+    for (_, content), template in zip(turns, around[1:], strict=True):
         prompt = prompt.text(content).template(template)
     return prompt
 
 
-def _may_join(given: str, frames: Sequence[Frame]) -> bool:
+def _may_join(text: str, frames: Sequence[Frame]) -> bool:
     """Return whether long inputs are worth tokenizing only once, and come before the questions."""
     first = frames[0]
     is_same = all((each.turns, each.before) == (first.turns, first.before) for each in frames)
-    return is_same and len(given) > 2 * NEAR
+    return is_same and len(text) > 2 * NEAR
 
 
 def _joined(
     session: Session,
-    given: str,
+    text: str,
     every: Sequence[RenderedQuestion],
     frames: Sequence[Frame],
     around: list[str],
@@ -139,24 +119,17 @@ def _joined(
 
     The input is tokenized only once. In many vocabularies the text that follows two line breaks
     decides whether they are one token. Therefore each question is tokenized together with the end
-    of the input. The result is joined to the tokens of the whole input at a place where both agree.
+    of the input. The result is joined to the tokens of the whole input where both agree.
     """
-    first = _tokens(session, every[0], _prompt(session, frames[0], given, around))
+    first = _tokens(session, every[0], _prompt(frames[0], text, around))
     near = [
-        _tokens(session, asked, Prompt().text(given[-NEAR:] + each.after).template(around[-1]))
+        _tokens(session, asked, Prompt().text(text[-NEAR:] + each.after).template(around[-1]))
         for asked, each in zip(every, frames, strict=True)
     ]
-    from_the_end = zip(reversed(first.tokens), reversed(near[0].tokens), strict=False)
-    n = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], from_the_end))
-    n_common = _length_shared([each.tokens for each in near])
+    n = length_shared([first.tokens[::-1], near[0].tokens[::-1]])  # from the end
+    n_common = length_shared([each.tokens for each in near])
     n_skipped = len(near[0].tokens) - n
     if n_skipped >= n_common:  # only tokens of the question are the same, none of the input
         return None
     before = list(first.tokens[: len(first.tokens) - n])
     return [replace(each, tokens=[*before, *each.tokens[n_skipped:]]) for each in near]
-
-
-def _length_shared(lists: Sequence[Tokens]) -> int:
-    """Return the number of first tokens that all lists have in common."""
-    columns = zip(*lists, strict=False)
-    return sum(1 for _ in itertools.takewhile(lambda column: len(set(column)) == 1, columns))

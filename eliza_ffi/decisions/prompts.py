@@ -34,20 +34,6 @@ from ..checks import check_kind, check_one_of, check_whole, wrong
 from ..errors import InvalidArgumentError
 from .questions import Choice, Predicate, Score, refuse_not_text, text_of
 
-__all__ = [
-    "ANSWER_STYLES",
-    "AnswerStyle",
-    "AskedQuestion",
-    "RenderedQuestion",
-    "ShownOption",
-    "as_one_input",
-    "ask",
-    "check_one_input",
-    "input_text",
-    "option_count",
-    "refuse_media",
-]
-
 AnswerStyle = Literal["text", "letters"]
 
 ANSWER_STYLES: tuple[AnswerStyle, ...] = ("text", "letters")
@@ -179,59 +165,53 @@ def ask(
 
 def option_count(question: AskedQuestion) -> int:
     """Return the number of options of a question."""
-    if isinstance(question, Predicate):
-        return 2
-    return len(question.levels if isinstance(question, Score) else question.options)
+    return len(question.values)
 
 
-def input_text(given: Any) -> str:
+def input_text(input: Any) -> str:
     """Convert an input to text: a conversation turn by turn, other data as JSON.
-
-    A string is returned unchanged.
 
     Parameters
     ----------
-    given
-        A string, a sequence of messages (mappings with a ``role`` and a ``content``), or JSON.
+    input
+        A string, which is returned unchanged, a sequence of messages (mappings with a ``role`` and
+        a ``content``), or JSON.
 
     Raises
     ------
     InvalidArgumentError
         If the input is None or has none of these forms, or if it contains images, audio or files.
     """
-    if given is None:
-        raise wrong("input", "a string, a list of messages or JSON", given)
-    if isinstance(given, str):
-        return given
-    if _is_conversation(given):
-        return "\n".join(_turn(message) for message in given)
-    _refuse_parts(given)
+    if input is None:
+        raise wrong("input", "a string, a list of messages or JSON", input)
+    if isinstance(input, str):
+        return input
+    if _is_conversation(input):
+        return "\n".join(_turn(message) for message in input)
+    _refuse_parts(input)
     try:
-        return text_of(given, "input")
+        return text_of(input, "input")
     except InvalidArgumentError as error:
-        if isinstance(given, type | Mapping | Sequence) or not isinstance(given, Iterable):
+        if isinstance(input, type | Mapping | Sequence) or not isinstance(input, Iterable):
             raise
         hint = "for several inputs use decide_many()"
         raise InvalidArgumentError(f"{error}; {hint}") from error
 
 
-def check_one_input(given: Any) -> None:
+def check_one_input(input: Any) -> None:
     """Raise InvalidArgumentError for a list of strings, which usually means several inputs."""
-    if _is_strings(given):
+    if _is_strings(input):
         hint = "to ask about each string use decide_many(); otherwise join the strings"
-        raise wrong("input", "one input", given, hint)
+        raise wrong("input", "one input", input, hint)
 
 
-def as_one_input(given: Any) -> Any:
-    """Convert an input from a table or a request, so that it counts as a single input.
-
-    A list of strings becomes a tuple, which :func:`check_one_input` accepts.
-    """
-    return tuple(given) if _is_strings(given) else given
+def as_one_input(input: Any) -> Any:
+    """Convert a list of strings to a tuple, which :func:`check_one_input` accepts."""
+    return tuple(input) if _is_strings(input) else input
 
 
-def _is_strings(given: Any) -> bool:
-    return isinstance(given, list) and bool(given) and all(isinstance(s, str) for s in given)
+def _is_strings(input: Any) -> bool:
+    return isinstance(input, list) and bool(input) and all(isinstance(s, str) for s in input)
 
 
 def refuse_media(part: Mapping[str, Any]) -> None:
@@ -266,22 +246,13 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _is_conversation(given: Any) -> bool:
-    return (
-        isinstance(given, Sequence)
-        and not isinstance(given, bytes)
-        and bool(given)
-        and all(isinstance(item, Mapping) and _is_item(item) for item in given)
-    )
+def _is_conversation(input: Any) -> bool:
+    is_list = isinstance(input, Sequence) and not isinstance(input, bytes) and bool(input)
+    return is_list and all(isinstance(item, Mapping) and _is_item(item) for item in input)
 
 
 def _is_item(item: Mapping[Any, Any]) -> bool:
-    return "content" in item if "role" in item else _kind(item) in _CALLS
-
-
-def _kind(item: Mapping[Any, Any]) -> str:
-    kind = item.get("type")
-    return kind if isinstance(kind, str) else ""
+    return "content" in item if "role" in item else item.get("type") in list(_CALLS)
 
 
 _CALLS = {
@@ -294,10 +265,9 @@ _CALLS = {
 
 
 def _turn(item: Mapping[str, Any]) -> str:
-    kind = _kind(item)
-    if kind in _CALLS and "role" not in item:
-        head, body = _CALLS[kind]
-        name = kind.replace("_", " ")
+    if "role" not in item:
+        head, body = _CALLS[item["type"]]
+        name = item["type"].replace("_", " ")
         return f"{name} {text_of(item.get(head, ''))}: {_content_text(item.get(body))}"
     parts = [_content_text(item["content"])]
     if item.get("tool_calls"):
@@ -313,9 +283,9 @@ def _content_text(content: Any) -> str:
     return text_of(content)
 
 
-def _refuse_parts(given: Any) -> None:
+def _refuse_parts(input: Any) -> None:
     """Reject images, audio and files in JSON that looks like a conversation in another format."""
-    items = given.get("messages") if isinstance(given, Mapping) else given
+    items = input.get("messages") if isinstance(input, Mapping) else input
     for item in items if isinstance(items, list | tuple) else ():
         content = item.get("content") if isinstance(item, Mapping) else None
         for part in (item, *(content if isinstance(content, list | tuple) else ())):

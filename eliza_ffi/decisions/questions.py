@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, TypeAlias
@@ -16,25 +17,6 @@ from .._lazy import lazy_property
 from ..checks import check_kind, check_ordered, check_unicode, check_whole, wrong
 from ..choices.label_set import LabelSet
 from ..errors import InvalidArgumentError
-
-__all__ = [
-    "MAX_CHOICES",
-    "MAX_LEVELS",
-    "MAX_OPTIONS",
-    "MAX_QUESTIONS",
-    "Choice",
-    "Level",
-    "MultiLabel",
-    "Option",
-    "Predicate",
-    "Question",
-    "Score",
-    "Value",
-    "refuse_not_text",
-    "text_of",
-    "value_text",
-    "with_top",
-]
 
 MAX_QUESTIONS = 400
 MAX_OPTIONS = 255
@@ -69,7 +51,8 @@ class Option:
     description: str | None = None
 
     def __post_init__(self) -> None:
-        _check_label(self.value, "option", allow_bool=True)
+        if not isinstance(self.value, bool):
+            _check_label(self.value, "option", "a string or a bool")
         _check_text("a description", self.description)
 
 
@@ -89,7 +72,7 @@ class Level:
     description: str | None = None
 
     def __post_init__(self) -> None:
-        _check_label(self.label, "level", allow_bool=False)
+        _check_label(self.label, "level", "a string")
         _check_text("a description", self.description)
 
 
@@ -122,6 +105,11 @@ class Predicate:
         _check_text(f"{_called(self)}: if_true", self.if_true)
         _check_text(f"{_called(self)}: if_false", self.if_false)
 
+    @property
+    def values(self) -> tuple[bool, ...]:
+        """True and False."""
+        return True, False
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -129,19 +117,15 @@ class Choice:
 
     Attributes
     ----------
-    instructions : str
-        The question, as in :class:`Predicate`.
+    instructions, name, source
+        As in :class:`Predicate`.
     choices : tuple of Option
         2 to 100,000 options with different values; `none` counts as one of them. Pass values,
         :class:`Option` objects, pairs of a value and a description, or a mapping from values to
         descriptions. The HTTP formats allow 255.
-    name : str or None
-        The key of the answer in the decision.
     none : str or None
         The text of an additional option, which comes last and means that no other option fits. Its
         value is the same text.
-    source : mapping or None
-        As in :class:`Predicate`.
     show_options : bool or "auto"
         Whether the prompt lists the options. ``"auto"`` = if there are at most 255. Without a
         list, the prompt has only the instructions, and descriptions are not used.
@@ -174,15 +158,10 @@ class Choice:
         _check_text(f"{_called(self)}: none", none)
         if none is not None and not none.strip():
             raise wrong(f"{_called(self)}: none", "a non-empty string or None", none)
-        values = [option.value for option in self.options]
-        if len(self.choices) < 2 or len(values) > MAX_CHOICES:
-            raise InvalidArgumentError(
-                f"{_called(self)}: expected 2 to {MAX_CHOICES} options, got {len(values)}"
-            )
-        _check_unique(self, values)
-        if not isinstance(show_options, bool) and not (
-            isinstance(show_options, str) and show_options == "auto"
-        ):
+        n = len(self.options)
+        _check_count(self, "options", n if len(self.choices) > 1 else 1, 2, MAX_CHOICES)
+        _check_unique(self, self.values)
+        if not isinstance(show_options, bool | str) or show_options not in (True, False, "auto"):
             raise wrong(f"{_called(self)}: show_options", 'True, False or "auto"', show_options)
         check_whole(f"{_called(self)}: top", top, 1)
 
@@ -190,6 +169,11 @@ class Choice:
     def options(self) -> tuple[Option, ...]:
         """All options, including `none`."""
         return self.choices if self.none is None else (*self.choices, Option(self.none))
+
+    @lazy_property
+    def values(self) -> tuple[Value, ...]:
+        """The values of all options."""
+        return tuple(option.value for option in self.options)
 
     @property
     def has_many_options(self) -> bool:
@@ -204,14 +188,13 @@ class Choice:
     @lazy_property
     def texts(self) -> tuple[str, ...]:
         """The texts of all options; a bool whose text is also an option gets a mark."""
-        values = [option.value for option in self.options]
-        texts = {value for value in values if isinstance(value, str)}
-        return tuple(value_text(value, texts) for value in values)
+        texts = {value for value in self.values if isinstance(value, str)}
+        return tuple(value_text(value, texts) for value in self.values)
 
     @lazy_property
     def label_set(self) -> LabelSet[Value]:
         """The options as labels."""
-        return LabelSet([option.value for option in self.options], self.texts)
+        return LabelSet(self.values, self.texts)
 
 
 @dataclass(frozen=True)
@@ -220,15 +203,11 @@ class Score:
 
     Attributes
     ----------
-    instructions : str
-        The question, as in :class:`Predicate`.
+    instructions, name, source
+        As in :class:`Predicate`.
     levels : tuple of Level
         2 to 10 levels with different labels, lowest first. Pass labels, :class:`Level` objects,
         pairs of a label and a description, or a mapping from labels to descriptions.
-    name : str or None
-        The key of the answer in the decision.
-    source : mapping or None
-        As in :class:`Predicate`.
     """
 
     instructions: str
@@ -246,11 +225,13 @@ class Score:
         listed = tuple(_listed(levels, Level, "levels"))
         _set(self, instructions=instructions, levels=listed, name=name, source=source)
         _check_asked(self)
-        if not 2 <= len(self.levels) <= MAX_LEVELS:
-            raise InvalidArgumentError(
-                f"{_called(self)}: expected 2 to {MAX_LEVELS} levels, got {len(self.levels)}"
-            )
-        _check_unique(self, [level.label for level in self.levels])
+        _check_count(self, "levels", len(self.levels), 2, MAX_LEVELS)
+        _check_unique(self, self.values)
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The labels of the levels."""
+        return tuple(level.label for level in self.levels)
 
 
 @dataclass(frozen=True)
@@ -264,7 +245,7 @@ class MultiLabel:
     labels : tuple of Option
         1 to 255 labels, in the same forms as the options of :class:`Choice`.
     name : str or None
-        The key of the answer in the decision.
+        As in :class:`Predicate`.
     """
 
     instructions: str
@@ -280,10 +261,7 @@ class MultiLabel:
         listed = tuple(_listed(labels, Option, "labels"))
         _set(self, instructions=instructions, labels=listed, name=name)
         _check_asked(self)
-        if not 1 <= len(self.labels) <= MAX_OPTIONS:
-            raise InvalidArgumentError(
-                f"{_called(self)}: expected 1 to {MAX_OPTIONS} labels, got {len(self.labels)}"
-            )
+        _check_count(self, "labels", len(self.labels), 1, MAX_OPTIONS)
         _check_unique(self, [label.value for label in self.labels])
 
     @property
@@ -299,18 +277,7 @@ Question: TypeAlias = "Predicate | Choice | Score | MultiLabel"
 
 
 def text_of(value: Any, what: str = "the value") -> str:
-    """Return a string unchanged, and any other value as JSON text.
-
-    Parameters
-    ----------
-    what
-        The name of the value in error messages.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the value is neither a string nor JSON.
-    """
+    """Return a string unchanged, and any other value as JSON text. `what` names it in errors."""
     if isinstance(value, str):
         return value
     try:
@@ -320,13 +287,12 @@ def text_of(value: Any, what: str = "the value") -> str:
 
 
 def with_top(questions: Sequence[Question], n: int | None) -> tuple[Question, ...]:
-    """Return the questions with `top` raised to at least `n` if there are more than 255 options.
-
-    None = unchanged.
-    """
+    """Return the questions with `top` at least `n` if there are more than 255 options."""
+    if n is None:
+        return tuple(questions)
     return tuple(
         replace(each, top=max(n, each.top))
-        if n is not None and isinstance(each, Choice) and each.has_many_options
+        if isinstance(each, Choice) and each.has_many_options
         else each
         for each in questions
     )
@@ -361,8 +327,8 @@ def _set(question: Any, **fields: Any) -> None:
         object.__setattr__(question, name, value)
 
 
-def _listed(given: Any, kind: type[Any], what: str) -> list[Any]:
-    items = given.items() if isinstance(given, Mapping) else given
+def _listed(items: Any, kind: type[Any], what: str) -> list[Any]:
+    items = items.items() if isinstance(items, Mapping) else items
     check_ordered(what, items, f"a list of {what}, or a mapping from them to descriptions")
     made = []
     for item in items:
@@ -380,10 +346,10 @@ def _check_asked(question: Any) -> None:
     """Check the fields that all questions have, and convert the instructions to text."""
     if question.name is not None and (not isinstance(question.name, str) or not question.name):
         raise wrong("the name of a question", "a non-empty string", question.name)
-    given = question.instructions
-    for part in given if isinstance(given, list | tuple) else ():
+    instructions = question.instructions
+    for part in instructions if isinstance(instructions, list | tuple) else ():
         refuse_not_text(part, f"{_called(question)}: the instructions have")
-    _set(question, instructions=_parts_text(given))
+    _set(question, instructions=_parts_text(instructions))
     if getattr(question, "source", None) is not None:
         check_kind("source", question.source, Mapping, "a mapping or None")
         _set(question, source=copy.deepcopy(question.source))  # the caller may change theirs
@@ -391,19 +357,22 @@ def _check_asked(question: Any) -> None:
         raise InvalidArgumentError(f"{_called(question)}: the instructions are empty")
 
 
+def _check_count(question: Any, what: str, n: int, least: int, most: int) -> None:
+    if not least <= n <= most:
+        raise InvalidArgumentError(
+            f"{_called(question)}: expected {least} to {most} {what}, got {n}"
+        )
+
+
 def _check_unique(question: Any, values: Sequence[Value]) -> None:
-    seen = set()
-    for value in values:
-        if (type(value), value) in seen:
+    for (_, value), n in Counter((type(value), value) for value in values).items():
+        if n > 1:
             raise InvalidArgumentError(f"{_called(question)}: {value!r} is given twice")
-        seen.add((type(value), value))
 
 
-def _check_label(value: Any, what: str, *, allow_bool: bool) -> None:
-    if isinstance(value, bool) and allow_bool:
-        return
+def _check_label(value: Any, what: str, expected: str) -> None:
     if not isinstance(value, str):
-        raise wrong(f"the {what}", "a string or a bool" if allow_bool else "a string", value)
+        raise wrong(f"the {what}", expected, value)
     if not value.strip():
         raise wrong(f"the {what}", "a non-empty string", value)
     check_unicode(value, f"the {what}")

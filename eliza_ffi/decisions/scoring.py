@@ -1,23 +1,20 @@
 """Scoring rules, which turn the scores of the options' labels into probabilities.
 
 In the formulas, x is the prompt, y a label of tokens y_1 ... y_n, p the softmax over the whole
-vocabulary, and p_legal the softmax over the tokens that can begin or continue a label:
+vocabulary, and p_allowed the softmax over the tokens that can begin or continue a label:
 
-========  ======================================  ==========================================
-rule      score of an option                      source
-========  ======================================  ==========================================
-legal     sum of log p_legal(y_i given x, y_<i)   what constrained decoding samples from
-joint     sum of log p(y_i given x, y_<i)         lm-evaluation-harness ``acc``
-mean      joint / n                               SGLang ``token_length_normalized``, cappr
-bytes     joint / the label's bytes in UTF-8      lm-evaluation-harness ``acc_norm``
-========  ======================================  ==========================================
+===========  =======================================  ==========================================
+rule         score of an option                       source
+===========  =======================================  ==========================================
+constrained  sum of log p_allowed(y_i given x, y_<i)  what constrained decoding samples from
+full         sum of log p(y_i given x, y_<i)          lm-evaluation-harness ``acc``
+mean         full / n                                 SGLang ``token_length_normalized``, cappr
+bytes        full / the label's bytes in UTF-8        lm-evaluation-harness ``acc_norm``
+===========  =======================================  ==========================================
 
-The probabilities are the softmax of the scores over the options. The scores of ``legal`` are
-already log-probabilities. ``legal`` needs only the logits of a few tokens. The other rules need
-whole rows of logits: after the prompt, and after every token of every label except its last.
-
-:func:`unconditional` and :func:`relative_to` compare these results with the results for other
-inputs. :func:`tempered` applies a temperature, which :func:`fit_temperature` fits on examples.
+The probabilities are the softmax of the scores over the options. ``constrained`` needs only the
+logits of a few tokens. The other rules need whole rows of logits: after the prompt, and after every
+token of every label except its last.
 
 References
 ----------
@@ -40,25 +37,6 @@ from numpy.typing import ArrayLike, NDArray
 from ..checks import check_one_of
 from ..errors import InvalidArgumentError
 
-__all__ = [
-    "LEAST_TEMPERATURE",
-    "MOST_TEMPERATURE",
-    "PRIOR_WEIGHT",
-    "RULES",
-    "OptionScores",
-    "Prior",
-    "QuestionScores",
-    "Rule",
-    "check_rule",
-    "fit_temperature",
-    "log_mean",
-    "log_softmax",
-    "mean_mass",
-    "relative_to",
-    "tempered",
-    "unconditional",
-]
-
 Rule = Literal["constrained", "full", "mean", "bytes"]
 
 RULES: tuple[Rule, ...] = ("constrained", "full", "mean", "bytes")
@@ -70,9 +48,7 @@ MOST_TEMPERATURE = 20.0
 """The upper bound of a fitted temperature, reached for example if all answers are wrong."""
 
 PRIOR_WEIGHT = 1.0
-"""Lambda, the weight of the prior that shrinks a temperature towards 1.
-
-See :func:`fit_temperature`."""
+"""The weight of the prior in :func:`fit_temperature`."""
 
 _HALVINGS = 40  # log(20 / 0.05) / 2**40 is 5e-12
 
@@ -103,13 +79,7 @@ class OptionScores:
     allowed_probability: float | None = None
 
     def of(self, rule: Rule) -> Array:
-        """Return the scores of the options by a rule, before the softmax.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If the rule is unknown, or needs joint scores that were not requested.
-        """
+        """Return the scores of the options by a rule, before the softmax."""
         check_rule(rule)
         if rule == "constrained":
             return self.legal
@@ -166,34 +136,13 @@ class QuestionScores:
         ]
 
     def log_probabilities(self, rule: Rule) -> Array:
-        """Return the log-probabilities of the options by a scoring rule.
-
-        They are divided by the priors, and averaged over the orders.
-
-        Returns
-        -------
-        array, shape [n_options]
-            Natural logarithms; their exponentials sum to 1.
-        """
+        """Return the log-probabilities, divided by the priors and averaged over the orders."""
         return log_softmax(log_mean(self.by_order(rule)))
 
     def unconditional_log_probabilities(self, joint_of_empty: Sequence[ArrayLike]) -> Array:
-        """Return the log-probabilities of the options relative to an empty input.
+        """Return the result of :func:`unconditional`, averaged over the orders.
 
-        Parameters
-        ----------
-        joint_of_empty
-            The joint scores of the options for an empty input, one array for each order.
-
-        Returns
-        -------
-        array, shape [n_options]
-            The result of :func:`unconditional`, averaged over the orders as probabilities.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If the number of orders differs, or joint scores were not requested.
+        `joint_of_empty` has the joint scores for an empty input, one array for each order.
         """
         if len(self.orders) != len(joint_of_empty):
             raise InvalidArgumentError(
@@ -237,17 +186,7 @@ def log_softmax(scores: ArrayLike) -> Array:
 
 
 def log_mean(log_probabilities: ArrayLike) -> Array:
-    """Return the logarithm of the mean of probabilities over the first axis.
-
-    Parameters
-    ----------
-    log_probabilities
-        Shape [n, n_options], n at least 1.
-
-    Returns
-    -------
-    array, shape [n_options]
-    """
+    """Return the logarithm of the mean of probabilities over the first axis."""
     values = np.asarray(log_probabilities, dtype=np.float64)
     if not len(values):
         raise InvalidArgumentError("log_probabilities must have at least one row, got none")
@@ -256,25 +195,12 @@ def log_mean(log_probabilities: ArrayLike) -> Array:
 
 
 def relative_to(log_probabilities: ArrayLike, log_baseline: ArrayLike) -> Array:
-    r"""Divide the probabilities of the options by baseline probabilities, and normalize.
+    r"""Divide probabilities, shape [..., n_options], by a baseline, shape [n_options].
 
     .. math:: q_c \propto p_c / b_c
 
     If b is the mean over content-free inputs, this is contextual calibration (Zhao et al. 2021). If
-    b is the mean over a batch of inputs, it is batch calibration (Zhou et al. 2023). A uniform b
-    changes nothing.
-
-    Parameters
-    ----------
-    log_probabilities
-        Shape [..., n_options].
-    log_baseline
-        Shape [n_options], finite.
-
-    Returns
-    -------
-    array, shape [..., n_options]
-        Log-probabilities.
+    b is the mean over a batch of inputs, it is batch calibration (Zhou et al. 2023).
     """
     baseline = np.asarray(log_baseline, dtype=np.float64)
     if not np.isfinite(baseline).all():
@@ -289,20 +215,8 @@ def unconditional(joint: ArrayLike, joint_of_empty: ArrayLike, n_tokens: ArrayLi
               - \log p(y_i \mid x_0, y_{<i})
 
     Here x_0 is the prompt with an empty input. SGLang uses this formula. Without the division
-    by n it is the PMI_DC of Holtzman et al. 2021.
-
-    Parameters
-    ----------
-    joint, joint_of_empty
-        For each label, the sum of the log-probabilities of its tokens, with the input and with an
-        empty input. Shapes [..., n_options] and [n_options].
-    n_tokens
-        The number of tokens of each label, shape [n_options].
-
-    Returns
-    -------
-    array, shape [..., n_options]
-        Log-probabilities: the softmax of the scores.
+    by n it is the PMI_DC of Holtzman et al. 2021. The joint scores have the shapes [..., n_options]
+    and [n_options]. The result is the logarithm of the softmax of s.
     """
     baseline = np.asarray(joint_of_empty, dtype=np.float64)
     if not np.isfinite(baseline).all():
@@ -311,15 +225,10 @@ def unconditional(joint: ArrayLike, joint_of_empty: ArrayLike, n_tokens: ArrayLi
 
 
 def tempered(log_probabilities: ArrayLike, temperature: float) -> Array:
-    r"""Return the logarithms of softmax(z / T) over the last axis (Guo et al. 2017).
+    """Return the logarithms of softmax(z / T) over the last axis (Guo et al. 2017).
 
-    Parameters
-    ----------
-    log_probabilities
-        z, shape [..., n_options]: log-probabilities, or logits.
-    temperature
-        T, above 0. Above 1 it makes answers less confident, below 1 more confident. The order of
-        the options does not change.
+    A temperature T above 1 makes answers less confident, below 1 more confident. The order of the
+    options does not change.
     """
     if not (temperature > 0 and np.isfinite(temperature)):
         raise InvalidArgumentError(
@@ -334,30 +243,15 @@ def fit_temperature(log_probabilities: ArrayLike, targets: ArrayLike) -> float:
     .. math:: T = \arg\min_T \; -\sum_j \log \mathrm{softmax}(z_j / T)_{y_j}
               + \lambda (1/T - 1 + \log T)
 
-    Parameters
-    ----------
-    log_probabilities
-        z, shape [n, n_options], finite.
-    targets
-        y, the index of the right option of each example, shape [n].
+    `log_probabilities` is z, shape [n, n_options]; `targets` has the right options y, shape [n].
 
-    Returns
-    -------
-    float
-        From :data:`LEAST_TEMPERATURE` to :data:`MOST_TEMPERATURE`. 1 if no other value is better.
-
-    Notes
-    -----
-    The second term is the prior. Near T = 1 it is (log T)^2 / 2, which is a normal prior on log T
-    with standard deviation 1. It has about the weight of one example. Without the prior, a few
-    examples that all happen to be right move T to its lower bound, and the first wrong answer
-    afterwards costs far more than the fit gains. Among a hundred examples the prior has almost no
-    effect. This form of the prior (1/T has a gamma distribution with its mode at 1) keeps the sum
-    convex in b = 1/T.
+    The second term is the prior: 1/T has a gamma distribution with its mode at 1, so that the sum
+    is convex in b = 1/T. It has about the weight of one example. Without it, a few examples that
+    all happen to be right move T to its lower bound, and the first wrong answer afterwards costs
+    far more than the fit gains.
 
     The slope in b is the sum of E[z] - z_y under softmax(b z), plus 1 - 1/b from the prior. It
-    changes its sign once. Bisection in log T finds the root: it is slower than Newton's method, but
-    always converges.
+    changes its sign once. Bisection is slower than Newton's method, but always converges.
     """
     z = np.asarray(log_probabilities, dtype=np.float64)
     y = np.asarray(targets, dtype=np.intp)

@@ -11,8 +11,6 @@ from .answers import Answer, Decision, MultiLabelAnswer
 if TYPE_CHECKING:
     from ..session.session import Session
 
-__all__ = ["ThinkBudget", "certainty"]
-
 MOST_COUNTED = 1000
 """After this many decisions, all counts are halved, so that recent decisions weigh more."""
 

@@ -21,8 +21,14 @@ from large_vocabularies import DECISION_MODEL_TYPES
 from write_decision_models import DEFINITIONS, REFUSED, cached_decision_model, main
 
 from eliza_ffi.decisions.models import decision_model
-from eliza_ffi.decisions.models.decision_model import DecisionModel, DecisionPrompt, QuestionPrompts
-from eliza_ffi.decisions.models.option_labels import code_labels, letter_labels, typed_labels
+from eliza_ffi.decisions.models.decision_model import (
+    DecisionModel,
+    DecisionPrompt,
+    QuestionPrompts,
+    code_labels,
+    letter_labels,
+    typed_labels,
+)
 from eliza_ffi.decisions.models.systemone import SystemoneQuestion, json_copy, read_state
 from eliza_ffi.decisions.questions import Choice, Level, Option, Predicate, Score
 from eliza_ffi.errors import (

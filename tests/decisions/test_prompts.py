@@ -87,17 +87,18 @@ def test_a_bool_differs_from_the_string_with_its_name() -> None:
     assert shown(True, "true", "no") == ["true (bool)", "true", "no"]
 
 
-@pytest.mark.parametrize("order", [(0, 1), (0, 1, 1), (1, 2, 3), ()])
-def test_invalid_orders_of_the_options_are_rejected(order: tuple[int, ...]) -> None:
-    with pytest.raises(InvalidArgumentError, match="each index from 0 to 2 once"):
-        ask(TEAM, order=order)
-
-
-def test_unknown_label_styles_are_rejected() -> None:
-    with pytest.raises(InvalidArgumentError, match="'digits'"):
-        ask(TEAM, "digits")  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgumentError, match="'digits'"):
-        PromptSettings("digits")  # type: ignore[arg-type]
+def test_wrong_orders_and_styles_are_rejected() -> None:
+    for order in ((0, 1), (0, 1, 1), (1, 2, 3), ()):
+        with pytest.raises(InvalidArgumentError, match="each index from 0 to 2 once"):
+            ask(TEAM, order=order)
+    wrong: Any
+    for wrong in (0, -1, 65, 2.5, "2"):
+        with pytest.raises(InvalidArgumentError, match="orders must be a whole number from 1 to"):
+            PromptSettings(orders=wrong)
+    wrong = "digits"
+    for call in (lambda: ask(TEAM, wrong), lambda: PromptSettings(wrong)):
+        with pytest.raises(InvalidArgumentError, match="'digits'"):
+            call()
 
 
 # ---- orders ------------------------------------------------------------------------------------
@@ -120,16 +121,7 @@ def test_the_first_orders_are_as_given_and_reversed() -> None:
     assert orders_of(question, 2) == [(0, 1, 2), (2, 1, 0)]
     assert orders_of(question, 4) == [(0, 1, 2), (2, 1, 0), (1, 2, 0), (1, 0, 2)]
     assert orders_of(Predicate("True?"), 9) == [(0, 1), (1, 0)]
-
-
-def test_a_score_has_only_ascending_and_descending_order() -> None:
     assert orders_of(ANGER, MAX_ORDERS) == [(0, 1, 2), (2, 1, 0)]
-
-
-@pytest.mark.parametrize("orders", [0, -1, 65, 2.5, "2"])
-def test_orders_must_be_between_1_and_64(orders: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match="orders must be a whole number from 1 to 64"):
-        PromptSettings(orders=orders)
 
 
 # ---- inputs ------------------------------------------------------------------------------------
@@ -197,12 +189,8 @@ def test_json_that_mentions_files_is_accepted() -> None:
         assert input_text(value) == json.dumps(value)
 
 
-@pytest.mark.parametrize("given", [b"bytes", {"a": {1, 2}}, float("inf"), object()])
+@pytest.mark.parametrize("given", [b"bytes", {"a": {1, 2}}, float("inf"), object(), None])
 def test_inputs_that_are_not_json_are_rejected(given: Any) -> None:
-    with pytest.raises(InvalidArgumentError, match="neither a string nor JSON"):
+    reason = "neither a string nor JSON|input must be a string, a list .* got None"
+    with pytest.raises(InvalidArgumentError, match=reason):
         input_text(given)
-
-
-def test_none_as_input_is_rejected() -> None:
-    with pytest.raises(InvalidArgumentError, match="input must be a string, a list .* got None"):
-        input_text(None)

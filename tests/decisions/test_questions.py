@@ -44,6 +44,11 @@ def test_levels_and_labels_can_be_passed_in_the_same_forms() -> None:
     assert Score("How?", {"calm": None, "angry": "shouts"}).levels == levels
     assert MultiLabel("About?", {"billing": "money", "support": None}).labels == TEAMS
     assert MultiLabel("About?", ["one"]).labels == (Option("one"),)
+    labels = MultiLabel("Is it about this?", {"billing": "money", True: None})
+    assert labels.predicates == (
+        Predicate("Is it about this?\nbilling: money"),
+        Predicate("Is it about this?\ntrue"),
+    )
 
 
 def test_a_json_description_is_converted_to_text() -> None:
@@ -153,14 +158,6 @@ def test_the_numbers_of_options_levels_and_labels_are_limited() -> None:
 def test_errors_describe_the_malformed_field(make: Any, message: str) -> None:
     with pytest.raises(InvalidArgumentError, match=message):
         make()
-
-
-def test_labels_become_one_predicate_each() -> None:
-    labels = MultiLabel("Is it about this?", {"billing": "money", True: None})
-    assert labels.predicates == (
-        Predicate("Is it about this?\nbilling: money"),
-        Predicate("Is it about this?\ntrue"),
-    )
 
 
 def test_text_of_returns_strings_and_json_text() -> None:

@@ -89,32 +89,19 @@ def test_a_mapping_names_its_questions() -> None:
     assert named == (Predicate("Angry?", "angry"), Predicate("Ours?", "team"))
     assert as_questions({"angry": Predicate("Angry?", "other")}) == (Predicate("Angry?", "angry"),)
     assert as_questions({7: Predicate("Angry?")}) == (Predicate("Angry?", "7"),)
-
-
-def test_a_single_question_needs_no_list() -> None:
-    question = Predicate("Angry?")
-    assert as_questions(question) == (question,)
-    assert as_questions({"type": "predicate", "instructions": "Angry?"}) == (question,)
+    for one in (Predicate("Angry?"), {"type": "predicate", "instructions": "Angry?"}):
+        assert as_questions(one) == (Predicate("Angry?"),)
 
 
 def test_the_format_of_v1_decisions_is_read() -> None:
+    parts = [{"type": "input_text", "text": "Angry?"}]
+    options = [{"value": "true"}, {"value": True, "description": "yes"}]
+    levels = [{"label": "low", "description": "calm"}, {"label": "high"}]
     assert as_questions(
         [
-            {
-                "type": "predicate",
-                "name": "p",
-                "instructions": [{"type": "input_text", "text": "Angry?"}],
-            },
-            {
-                "type": "choice",
-                "instructions": "Which?",
-                "choices": [{"value": "true"}, {"value": True, "description": "yes"}],
-            },
-            {
-                "type": "score",
-                "instructions": "How?",
-                "levels": [{"label": "low", "description": "calm"}, {"label": "high"}],
-            },
+            {"type": "predicate", "name": "p", "instructions": parts},
+            {"type": "choice", "instructions": "Which?", "choices": options},
+            {"type": "score", "instructions": "How?", "levels": levels},
         ]
     ) == (
         Predicate("Angry?", "p"),
@@ -123,36 +110,26 @@ def test_the_format_of_v1_decisions_is_read() -> None:
     )
 
 
-def test_the_format_of_v1_systemone_is_read() -> None:
-    assert as_questions(
-        {
-            "p": {"type": "noul", "instructions": "Angry?", "criteria": {"true": "shouts"}},
-            "q": {"type": "noul", "instructions": {"ask": "Late?"}},
-            "c": {
-                "type": "choice",
-                "instructions": "Which?",
-                "criteria": {"a": None, "b": "two", "c": {"min": 3}},
-            },
-            "s": {"type": "score", "instructions": "How?", "criteria": ["low", {"min": 5}]},
-        }
-    ) == (
+def test_the_format_of_v1_systemone_is_read_and_kept_as_source() -> None:
+    options = {"a": None, "b": "two", "c": {"min": 3}}
+    written = {
+        "p": {"type": "noul", "instructions": "Angry?", "criteria": {"true": "shouts"}},
+        "q": {"type": "noul", "instructions": {"ask": "Late?"}},
+        "c": {"type": "choice", "instructions": "Which?", "criteria": options},
+        "s": {"type": "score", "instructions": "How?", "criteria": ["low", {"min": 5}]},
+    }
+    read = as_questions(written)
+    assert read == (
         Predicate("Angry?", "p", if_true="shouts"),
         Predicate('{"ask": "Late?"}', "q"),
         Choice("Which?", [Option("a"), Option("b", "two"), Option("c", '{"min": 3}')], "c"),
         Score("How?", ["low", '{"min": 5}'], "s"),
     )
-
-
-def test_a_question_keeps_its_systemone_json_as_source() -> None:
-    noul = {"type": "noul", "instructions": {"ask": "Late?"}}
-    choice = {"type": "choice", "instructions": "Which?", "criteria": {"a": {"min": 3}, "b": None}}
-    score = {"type": "score", "instructions": ["How", 2], "criteria": ["low", {"min": 5}]}
-    for written in (noul, choice, score):
-        (read,) = as_questions({"q": written})
-        assert read.source == written  # type: ignore[union-attr]
-        (renamed,) = as_questions({"other": read})
-        assert (renamed.name, renamed.source) == ("other", written)  # type: ignore[union-attr]
-        assert question_from(question_to(read)) == read
+    for question, source in zip(read, written.values(), strict=True):
+        assert question.source == source  # type: ignore[union-attr]
+        (renamed,) = as_questions({"other": question})
+        assert (renamed.name, renamed.source) == ("other", source)  # type: ignore[union-attr]
+        assert question_from(question_to(question)) == question
     ours = as_questions([{"type": "predicate", "instructions": "Late?"}, Score("?", ["a", "b"])])
     assert [each.source for each in ours] == [None, None]  # type: ignore[union-attr]
 
@@ -294,14 +271,11 @@ def test_answers_are_written_in_the_format_of_v1_systemone() -> None:
         "probabilities": {"0": 0.25, "1": 0.5, "2": 0.25},
         "confidence": pytest.approx(0.25),
     }
-    with pytest.raises(InvalidArgumentError, match="does not support labels"):
-        systemone_answer(MultiLabelAnswer(answers=(("x", PREDICATE),)))
-
-
-def test_systemone_options_have_different_keys() -> None:
     answer = ChoiceAnswer(options=(("true", 0.25), (True, 0.75)))
     assert systemone_answer(answer)["probabilities"] == {"true": 0.25, "true (bool)": 0.75}
     assert systemone_answer(answer)["choice"] == "true (bool)"
+    with pytest.raises(InvalidArgumentError, match="does not support labels"):
+        systemone_answer(MultiLabelAnswer(answers=(("x", PREDICATE),)))
 
 
 def test_allowed_probability_and_abstention_are_added_to_answers() -> None:
@@ -316,14 +290,16 @@ def test_allowed_probability_and_abstention_are_added_to_answers() -> None:
     assert systemone_answer(answer) == {"type": "noul", "noul": 0.5, **extras}
 
 
-def test_the_json_of_a_decision_contains_answers_and_usage() -> None:
+def test_the_json_of_a_decision_is_one_line_with_answers_and_usage() -> None:
     usage = DecisionUsage(input_tokens=10, cached_tokens=4, forward_passes=2, seconds=0.5)
-    decision = Decision((PREDICATE, CHOICE), usage, calibrated=True)
+    labels = MultiLabelAnswer(name="équipe\n", answers=(("x", PREDICATE),))
+    answers = (PREDICATE, CHOICE, SCORE, labels)
+    decision = Decision(answers, usage, calibrated=True)
     written = decision.to_dict()
     assert json.loads(decision.to_json()) == written
-    assert json.loads(json.dumps(written)) == written
+    assert "\n" not in decision.to_json() and "équipe" in decision.to_json()
     assert written == {
-        "answers": [decisions_answer(PREDICATE), decisions_answer(CHOICE)],
+        "answers": [decisions_answer(answer) for answer in answers],
         "calibrated": True,
         "usage": {
             "input_tokens": 10,

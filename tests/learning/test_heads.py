@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -25,6 +27,13 @@ def blobs(
     return rows.astype(np.float32), targets
 
 
+def fitted(candidate: Any, rows: heads.Floats, targets: np.ndarray) -> tuple[Array, Array, Array]:
+    """Return standardized rows, and the weights and biases that a candidate fits to them."""
+    design = heads._Design(rows)
+    weights, bias = candidate.fit(design, targets, 3)
+    return design.x, weights * design.scale[:, None], bias + design.mean @ weights
+
+
 def nll_of(fit: heads.HeadFit, targets: np.ndarray) -> float:
     return float(-fit.log_probabilities[range(len(targets)), targets].mean())
 
@@ -44,8 +53,7 @@ def test_cross_validation_does_not_flatter_a_head_that_knows_nothing(n: int) -> 
 @pytest.mark.parametrize("penalty", [0.01, 10.0])
 def test_ridge_regression_equals_its_formula(n: int, n_embd: int, penalty: float) -> None:
     rows, targets = blobs(n, n_embd, 3, seed=1)
-    x = heads._Standard.of(rows).apply(rows)
-    weights, bias = heads._Candidate("ridge", penalty).fit(heads._Design(x), targets, 3)
+    x, weights, bias = fitted(heads._Candidate("ridge", penalty), rows, targets)
     one_hot = np.eye(3)[targets]
     primal = np.linalg.solve(
         x.T @ x + penalty * n_embd * np.eye(n_embd), x.T @ (one_hot - one_hot.mean(0))
@@ -57,8 +65,7 @@ def test_ridge_regression_equals_its_formula(n: int, n_embd: int, penalty: float
 @pytest.mark.parametrize(("n", "n_embd"), [(40, 90), (90, 20), (300, 5)])
 def test_discriminant_analysis_equals_its_formula(n: int, n_embd: int) -> None:
     rows, targets = blobs(n, n_embd, 3, seed=2)
-    x = heads._Standard.of(rows).apply(rows)
-    weights, bias = heads._Candidate("lda").fit(heads._Design(x), targets, 3)
+    x, weights, bias = fitted(heads._Candidate("lda"), rows, targets)
     means = np.array([x[targets == k].mean(0) for k in range(3)])
     z = x - means[targets]
     sample = z.T @ z / n

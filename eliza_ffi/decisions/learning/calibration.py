@@ -1,9 +1,9 @@
 """Calibrations, which make the probabilities of a model's answers match their accuracy.
 
-A model's own probabilities are uncalibrated. They are usually overconfident, and they favour some
-options regardless of the input. You fit a calibration once, with
-:func:`~eliza_ffi.decisions.calibrate`, for one model and one list of questions, on labelled
-examples. For each question it changes the probabilities P of the options by one of these methods:
+A model's own probabilities are usually overconfident, and they favour some options regardless of
+the input. You fit a calibration once, with :func:`~eliza_ffi.decisions.calibrate`, for one model
+and one list of questions, on labelled examples. For each question it changes the probabilities P of
+the options by one of these methods:
 
 ============================  ==================================================================
 method                        effect on the probabilities
@@ -30,12 +30,14 @@ answer, but not which option is the most probable one. The other methods can cha
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 
@@ -50,7 +52,6 @@ from ...checks import (
     check_several,
     check_text,
     check_whole,
-    wrong,
 )
 from ...errors import InvalidArgumentError
 from ...structured.json_text import json_text, read_json
@@ -74,18 +75,7 @@ from ..wire import question_from, question_to
 from .heads import Head
 from .thresholds import CertifiedThreshold, ConformalSets
 
-__all__ = [
-    "BATCH_WEIGHT",
-    "METHODS",
-    "Calibration",
-    "CalibrationMethod",
-    "QuestionCalibration",
-    "as_calibration",
-    "prompt_name",
-    "replace_file",
-    "rule_of",
-    "wording_hash",
-]
+T = TypeVar("T")
 
 CalibrationMethod = Literal[
     "none",
@@ -131,7 +121,7 @@ class QuestionCalibration:
     Attributes
     ----------
     question : mapping
-        The question as JSON, from :func:`~eliza_ffi.decisions.wire.question_to`.
+        The question as JSON, from :func:`~eliza_ffi.decisions.question_to`.
     method : str
         One of :data:`METHODS`.
     n_examples : int
@@ -199,20 +189,15 @@ class QuestionCalibration:
         """Whether it needs the scores of the options."""
         return self.method != "head"
 
-    @lazy_property
-    def n_options(self) -> int:
-        """The number of options of the question."""
-        return option_count(self.asked)
-
-    @lazy_property
+    @property
     def values(self) -> tuple[Value, ...]:
         """The values of the options: those of answers, or the labels of a score's levels."""
-        question = self.asked
-        if isinstance(question, Predicate):
-            return True, False
-        if isinstance(question, Score):
-            return tuple(level.label for level in question.levels)
-        return tuple(option.value for option in question.options)
+        return self.asked.values
+
+    @property
+    def n_options(self) -> int:
+        """The number of options of the question."""
+        return len(self.values)
 
     def apply(self, scores: QuestionScores, rule: Rule) -> Array:
         """Return the calibrated log-probabilities; see :meth:`Calibration.apply`."""
@@ -251,8 +236,7 @@ class QuestionCalibration:
         """Return the fields as JSON data."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
         for name in ("head", "threshold", "sets"):
-            if values[name] is not None:
-                values[name] = values[name].to_dict()
+            values[name] = _unless_none(values[name], lambda part: part.to_dict())
         return values
 
 
@@ -263,7 +247,7 @@ class Calibration:
     Attributes
     ----------
     model : str
-        The fingerprint of the model, from :func:`~eliza_ffi.decisions.fingerprint.fingerprint_of`.
+        The fingerprint of the model.
     rule : str
         The scoring rule.
     answer_style : str
@@ -273,8 +257,7 @@ class Calibration:
     prompt : str
         The name of the function that writes the prompts; ``"default"`` for the built-in prompts.
     prompt_order, prompt_format, prior : str
-        The settings of built-in prompts, as in
-        :class:`~eliza_ffi.decisions.prompt_settings.PromptSettings`.
+        The settings of built-in prompts, as in :meth:`~eliza_ffi.Model.decide`.
     questions : tuple of QuestionCalibration
         One for each question with a single answer. :class:`~eliza_ffi.decisions.MultiLabel` have
         one for each label.
@@ -338,7 +321,7 @@ class Calibration:
         return WantedHidden(layers, is_scored) if any(layers) else None
 
     def apply(self, question_index: int, scores: QuestionScores) -> Array:
-        """Return the calibrated log-probabilities of a question's options.
+        """Return the calibrated log-probabilities of a question's options, shape [n_options].
 
         Parameters
         ----------
@@ -348,30 +331,20 @@ class Calibration:
             The scores of the model, for the model, questions and settings that :meth:`check`
             accepts. If :attr:`needs_whole_rows` is true, they must contain joint scores.
 
-        Returns
-        -------
-        array, shape [n_options]
-            Natural logarithms; their exponentials sum to 1.
-
         Raises
         ------
         InvalidArgumentError
             If the number of options or orders differs, or joint scores are missing.
         """
-        place = check_whole("question_index", question_index, 0, len(self.questions) - 1)
-        return self.questions[place].apply(scores, self.rule)
+        index = check_whole("question_index", question_index, 0, len(self.questions) - 1)
+        return self.questions[index].apply(scores, self.rule)
 
     def check(
         self, model_fingerprint: str, questions: Sequence[Question], how: PromptSettings
     ) -> None:
         """Check that the calibration was fitted for this model, these questions and settings.
 
-        Parameters
-        ----------
-        questions
-            Compared with the questions of the calibration in order. Names are ignored.
-        how
-            The labels, orders and prompts to compare.
+        The questions are compared in order. Their names are ignored.
 
         Raises
         ------
@@ -381,7 +354,7 @@ class Calibration:
         check_text("model_fingerprint", model_fingerprint)
         check_kind("how", how, PromptSettings, "a PromptSettings")
         check_each("questions", questions, (Predicate, Choice, Score, MultiLabel), "a question")
-        for what, fitted, given in (
+        for what, fitted, found in (
             ("another model", self.model, model_fingerprint),
             ("another answer style", self.answer_style, how.answer_style),
             ("another number of orders", self.orders, how.orders),
@@ -390,9 +363,9 @@ class Calibration:
             ("another prompt format", self.prompt_format, how.format),
             ("another prior", self.prior, how.prior),
         ):
-            if fitted != given:
+            if fitted != found:
                 raise InvalidArgumentError(
-                    f"the calibration is for {what}: expected {fitted!r}, got {given!r}"
+                    f"the calibration is for {what}: expected {fitted!r}, got {found!r}"
                 )
         if self.wording not in (None, wording_hash(how.prompt)):
             raise InvalidArgumentError(
@@ -405,12 +378,9 @@ class Calibration:
                 f"the calibration is for {len(self.questions)} questions, got {len(asked)}"
             )
         for (name, question), calibrated in zip(asked, self.questions, strict=True):
-            given_fields, fitted_fields = question_to(question), calibrated.question
-            differing = [
-                field
-                for field in sorted(given_fields.keys() | fitted_fields.keys())
-                if field != "name" and given_fields.get(field) != fitted_fields.get(field)
-            ]
+            own, fitted_on = question_to(question), calibrated.question
+            names = sorted((own.keys() | fitted_on.keys()) - {"name"})
+            differing = [each for each in names if own.get(each) != fitted_on.get(each)]
             if differing:
                 raise InvalidArgumentError(
                     f"the calibration is for another question: {name!r} differs in "
@@ -428,8 +398,7 @@ class Calibration:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON data."""
-        values = {each.name: getattr(self, each.name) for each in fields(self)}
-        return values | {"questions": [each.to_dict() for each in self.questions]}
+        return vars(self) | {"questions": [each.to_dict() for each in self.questions]}
 
     def to_text(self) -> str:
         """Return the calibration as the text of its file."""
@@ -454,10 +423,7 @@ class Calibration:
             raise InvalidArgumentError(f"{error} is missing") from error
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the calibration to a JSON file.
-
-        The file is replaced atomically: concurrent readers see either the complete old file or the
-        complete new file.
+        """Write the calibration to a JSON file, which is replaced atomically.
 
         Raises
         ------
@@ -498,31 +464,17 @@ def replace_file(target: Path, text: str) -> None:
         draft.unlink(missing_ok=True)
 
 
-def as_calibration(given: Any) -> Calibration | None:
-    """Return a calibration, reading it from a file if `given` is a path. None stays None.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If `given` is anything else, or for the reasons of :meth:`Calibration.load`.
-    OSError
-        If the file cannot be read.
-    """
-    if given is None or isinstance(given, Calibration):
-        return given
-    if not isinstance(given, str | os.PathLike):
-        raise wrong("calibration", "a Calibration, the path of a calibration file or None", given)
-    return Calibration.load(check_path("calibration", given))
+def as_calibration(calibration: Any) -> Calibration | None:
+    """Return a calibration, which is read from a file if a path is given. None stays None."""
+    if calibration is None or isinstance(calibration, Calibration):
+        return calibration
+    expected = "a Calibration, the path of a calibration file or None"
+    check_kind("calibration", calibration, (str, os.PathLike), expected)
+    return Calibration.load(check_path("calibration", calibration))
 
 
 def rule_of(calibration: Calibration | None, rule: Rule | None) -> Rule:
-    """Return the scoring rule: the given one, that of the calibration, or ``"constrained"``.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the rule is unknown, or is not the rule of the calibration.
-    """
+    """Return the scoring rule: the given one, that of the calibration, or ``"constrained"``."""
     if calibration is None:
         return check_rule("constrained" if rule is None else rule)
     if rule is not None and check_rule(rule) != calibration.rule:
@@ -542,17 +494,16 @@ def prompt_name(prompt: Any) -> str:
 def wording_hash(prompt: WritePrompt | None) -> str:
     """Return a hash of the prompts for a fixed input and a fixed list of questions.
 
-    The hash distinguishes two functions with the same name, such as lambdas, and two versions of a
-    function that write different text. If a function raises an exception for a question, its type
-    is hashed instead of the prompt.
+    It distinguishes two functions with the same name, such as lambdas, and two versions of a
+    function that write different text. If a function raises an exception for a question, the type
+    of the exception is hashed instead of the prompt.
     """
     prompts: list[Any] = []
     for question in _PROBES:
-        n_options = option_count(question)
-        for labels in ANSWER_STYLES:
-            for order in (range(n_options), range(n_options)[::-1]):
-                asked = ask(question, labels, tuple(order))
-                prompts.append(_worded(prompt, asked))
+        order = range(option_count(question))
+        for style in ANSWER_STYLES:
+            for each in (order, order[::-1]):
+                prompts.append(_worded(prompt, ask(question, style, each)))
     return hashlib.sha256(repr(prompts).encode("utf-8", "backslashreplace")).hexdigest()[:16]
 
 
@@ -568,10 +519,8 @@ def _worded(prompt: WritePrompt | None, asked: RenderedQuestion) -> Any:
         written = prompt(_PROBE_INPUT, asked)
     except Exception as error:  # it may still work for the real questions
         return type(error).__name__
-    if isinstance(written, str):
-        return written
-    if isinstance(written, Prompt):
-        return written.parts
+    if isinstance(written, str | Prompt):
+        return written.parts if isinstance(written, Prompt) else written
     try:
         return [dict(message) for message in written]
     except (TypeError, ValueError) as error:  # not a list of messages
@@ -592,7 +541,7 @@ def _content(raw: bytes) -> dict[str, Any]:
         raise InvalidArgumentError(f"the field 'format' must be {FORMAT!r}")
     if file.get("version") != VERSION:
         raise InvalidArgumentError(f"expected version {VERSION}, got {file.get('version')!r}")
-    content: dict[str, Any] = check_kind("calibration", file["calibration"], dict, "an object")
+    content = _object("calibration", file["calibration"])
     if file.get("sha256") != _digest(content):
         raise InvalidArgumentError("damaged: the field 'sha256' does not match the contents")
     return content
@@ -606,7 +555,6 @@ def _calibration(content: Mapping[str, Any]) -> Calibration:
         format=content["prompt_format"],
         prior=content["prior"],
     )
-    wording = content.get("wording")
     return Calibration(
         model=check_text("model", content["model"]),
         rule=check_rule(content["rule"]),
@@ -620,27 +568,29 @@ def _calibration(content: Mapping[str, Any]) -> Calibration:
             _question_calibration(each, how.orders)
             for each in check_each("questions", content["questions"], dict, "an object")
         ),
-        wording=None if wording is None else check_text("wording", wording),
+        wording=_unless_none(content.get("wording"), partial(check_text, "wording")),
     )
+
+
+_FIELD_OF_METHOD = {
+    "contextual": "baseline",
+    "batch": "baseline",
+    "frequencies": "baseline",
+    "unconditional": "empty_joint",
+    "head": "head",
+}
 
 
 def _question_calibration(content: Mapping[str, Any], n_orders: int) -> QuestionCalibration:
     question = _asked(content["question"])
     n_options = option_count(question)
     method: Any = check_one_of("method", content["method"], METHODS)
-    baseline, empty_joint = content["baseline"], content["empty_joint"]
-    needed = {
-        "contextual": ["baseline"],
-        "batch": ["baseline"],
-        "frequencies": ["baseline"],
-        "unconditional": ["empty_joint"],
-        "head": ["head"] if method == "head" else ["head", "baseline"],
-    }
+    needed = {_FIELD_OF_METHOD.get(part) for part in method.split("+")}
     for field in ("baseline", "empty_joint", "head"):
-        is_needed = field in needed.get(method.partition("+")[0], ())
-        if (content[field] is not None) != is_needed:
-            verb = "needs" if is_needed else "does not use"
+        if (content[field] is not None) != (field in needed):
+            verb = "needs" if field in needed else "does not use"
             raise InvalidArgumentError(f"the method {method} {verb} {field}")
+    empty_joint = content["empty_joint"]
     if empty_joint is not None:
         n_orders = len(orders_of(question, n_orders))
         if len(check_kind("empty_joint", empty_joint, list, "a list")) != n_orders:
@@ -648,39 +598,32 @@ def _question_calibration(content: Mapping[str, Any], n_orders: int) -> Question
                 f"empty_joint must have {n_orders} orders, got {len(empty_joint)}"
             )
         empty_joint = tuple(_numbers("empty_joint", one, n_options) for one in empty_joint)
-    nll = check_kind("nll", content["nll"], dict, "an object")
-    margin = content["margin"]
-    head, threshold, sets = content["head"], content["threshold"], content["sets"]
-    fitted = None if head is None else Head.from_dict(check_kind("head", head, dict, "an object"))
-    for field, n in (
-        ("head", None if fitted is None else len(fitted.bias)),
-        ("sets", None if sets is None else ConformalSets.from_dict(sets).n_options),
-    ):
+    nll = _object("nll", content["nll"])
+    head = _unless_none(content["head"], lambda given: Head.from_dict(_object("head", given)))
+    sets = _unless_none(content["sets"], ConformalSets.from_dict)
+    for field, n in (("head", head and len(head.bias)), ("sets", sets and sets.n_options)):
         if n not in (None, n_options):
             raise InvalidArgumentError(f"{field} must have {n_options} options, got {n}")
     return QuestionCalibration(
         question=content["question"],
         method=method,
         n_examples=check_whole("n_examples", content["n_examples"], 0),
-        nll={
-            check_one_of("nll", name, METHODS): float(check_number("nll", value))
-            for name, value in nll.items()
-        },
+        nll={check_one_of("nll", name, METHODS): _float("nll", nll[name]) for name in nll},
         shares=_numbers("shares", content["shares"], n_options),
-        mean_probability=float(check_number("mean_probability", content["mean_probability"], 0, 1)),
-        temperature=float(
-            check_number("temperature", content["temperature"], LEAST_TEMPERATURE, MOST_TEMPERATURE)
+        mean_probability=_float("mean_probability", content["mean_probability"], 0, 1),
+        temperature=_float(
+            "temperature", content["temperature"], LEAST_TEMPERATURE, MOST_TEMPERATURE
         ),
-        baseline=None if baseline is None else _numbers("baseline", baseline, n_options),
+        baseline=_unless_none(content["baseline"], partial(_numbers, "baseline", n=n_options)),
         empty_joint=empty_joint,
         examples=tuple(
             (check_text("an example", text), check_whole("its option", option, 0, n_options - 1))
             for text, option in check_kind("examples", content["examples"], list, "a list")
         ),
-        head=fitted,
-        threshold=None if threshold is None else CertifiedThreshold.from_dict(threshold),
-        sets=None if sets is None else ConformalSets.from_dict(sets),
-        margin=None if margin is None else float(check_number("margin", margin, 0)),
+        head=head,
+        threshold=_unless_none(content["threshold"], CertifiedThreshold.from_dict),
+        sets=sets,
+        margin=_unless_none(content["margin"], partial(_float, "margin", least=0)),
     )
 
 
@@ -693,9 +636,21 @@ def _asked(question: Mapping[str, Any]) -> AskedQuestion:
     return asked
 
 
+def _unless_none(value: Any, read: Callable[[Any], T]) -> T | None:
+    return None if value is None else read(value)
+
+
+def _object(name: str, value: Any) -> dict[str, Any]:
+    return check_kind(name, value, dict, "an object")
+
+
+def _float(name: str, value: Any, least: float = -math.inf, most: float = math.inf) -> float:
+    return float(check_number(name, value, least, most))
+
+
 def _numbers(name: str, values: Any, n: int) -> tuple[float, ...]:
     listed = check_several(name, values, "a list of numbers")
-    numbers = tuple(float(check_number(name, value)) for value in listed)
+    numbers = tuple(_float(name, value) for value in listed)
     if len(numbers) != n:
         raise InvalidArgumentError(f"{name} must have {n} numbers, got {len(numbers)}")
     return numbers

@@ -18,8 +18,6 @@ from ..doubts import most_probable, single_answers
 from ..examples import option_names
 from .calibration import Calibration, QuestionCalibration
 
-__all__ = ["MOST_RECENT", "RecentAnswers", "reasons_to_doubt_drift"]
-
 LARGE = 3.0
 """A distance so many times larger than the one by chance is a sign."""
 
@@ -62,10 +60,10 @@ class RecentAnswers:
         -------
         dict of str to dict
             For each question with a single answer, ``n``, the number of answers; ``fitted`` and
-            ``recent``, each with the ``shares`` of the answers and the mean ``probability`` of the
-            answer; ``abstained``, the share of recent answers that the model abstained from;
-            ``distance``, half of the sum of the differences between the shares, from 0 to 1; and
-            ``by_chance``, the distance to expect if the inputs have not changed.
+            ``recent``, each with the ``shares`` of the answers and their mean ``probability``;
+            ``abstained``, the share of recent answers that the model abstained from; ``distance``,
+            half of the sum of the differences between the shares, from 0 to 1; and ``by_chance``,
+            the distance to expect if the inputs have not changed.
         """
         with self._lock:
             pairs = zip(self._names, self._fitted, self._counts, strict=False)

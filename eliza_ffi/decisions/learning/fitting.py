@@ -66,8 +66,6 @@ from .thresholds import certify, conformal, inner_fraction
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-__all__ = ["CONTENT_FREE", "EMPTY", "LEAST_EXAMPLES", "calibrate", "fit"]
-
 EMPTY = ""
 """The input that the method ``unconditional`` compares other inputs with."""
 
@@ -98,20 +96,18 @@ def calibrate(
     model
         An open model.
     questions
-        In any form that :func:`~eliza_ffi.decisions.wire.as_questions` accepts.
+        In any form that :func:`~eliza_ffi.decisions.as_questions` accepts.
     examples
         Pairs of an input and the right answers, in the form that
         :func:`~eliza_ffi.decisions.examples.read_examples` accepts. A question is fitted on the
         examples that answer it. The method ``"batch"`` needs no answers and uses all examples.
     method
         One of :data:`.calibration.METHODS`, or ``"auto"``. For each question ``"auto"`` selects a
-        method with a head if its NLL in cross-validation is the lowest. Otherwise it selects the
-        first method whose NLL is at most one standard error above the lowest, and not above that of
-        ``"frequencies"``. Cross-validation uses 5 folds, or one for each example if there are
-        fewer. All folds have about the same proportions of right answers, and the folds are the
-        same in every run. ``"auto"`` tries heads if each option has an example, and the library can
-        return hidden states. Otherwise it tries ``"unconditional"``, which needs whole rows of
-        logits. A decision model has neither.
+        method with a head if its NLL in cross-validation (5 folds, the same in every run) is the
+        lowest. Otherwise it selects the first method whose NLL is at most one standard error above
+        the lowest, and not above that of ``"frequencies"``. ``"auto"`` tries heads if each option
+        has an example, and the library can return hidden states. Otherwise it tries
+        ``"unconditional"``, which needs whole rows of logits. A decision model has neither.
     rule
         The scoring rule. The method ``"unconditional"`` ignores it.
     strength
@@ -206,10 +202,7 @@ def fit(
     confidence: float = 0.9,
     max_flips: float | None = None,
 ) -> Calibration:
-    """Fit a calibration with checked arguments of :func:`calibrate`.
-
-    `stream` has the settings of the streams: slot and cache.
-    """
+    """Fit a calibration with checked arguments. `stream` has the slot and the cache."""
     named = named_questions(questions)
     wanted = (
         np.full(labelled.targets.shape, True) if method == "batch" else labelled.targets != UNTOLD
@@ -239,25 +232,17 @@ def fit(
     everywhere = np.full((len(plain), len(named)), True)
     plain_scores, _ = asking(plain, every, everywhere, how, called="content-free input")
     fitted = []
-    for place, (name, question) in enumerate(named):
-        targets = labelled.targets[asked_about[:, place], place]
-        of_plain = dict(zip(plain, plain_scores[place], strict=True))
-        scored = _Scored(
-            name,
-            option_count(question),
-            seen[place],
-            targets,
-            of_plain,
-            rule,
-            strength,
-            layers_of[place],
-        )
+    for i, (name, question) in enumerate(named):
+        targets = labelled.targets[asked_about[:, i], i]
+        of_plain = dict(zip(plain, plain_scores[i], strict=True))
+        n_options, layers = option_count(question), layers_of[i]
+        scored = _Scored(name, n_options, seen[i], targets, of_plain, rule, strength, layers)
         shots = tuple((shot.text, shot.option) for shot in how.shots_of(question))
         used, held_out = _split(len(targets), risk is not None)
-        tried = tried_for[place]
+        tried = tried_for[i]
         if "head" in tried and not _counts(targets[used], scored.n_options).all():
             if method != "auto":
-                _check_each_option(question, name, targets[used], is_half=risk is not None)
+                _check_each_option(question, name, targets[used], risk is not None)
             tried = tuple(each for each in tried if _base(each) != "head")
         best = _fit_best(question_to(question), scored.at(used), tried)
         if risk is not None:
@@ -305,10 +290,10 @@ class _Scored:
     strength: float = 1.0
     layers: tuple[int, ...] = ()
 
-    def at(self, places: NDArray[np.intp]) -> _Scored:
+    def at(self, rows: NDArray[np.intp]) -> _Scored:
         """Return some of the examples."""
-        scores = [self.scores[place] for place in places.tolist()]
-        return replace(self, scores=scores, targets=self.targets[places])
+        scores = [self.scores[row] for row in rows.tolist()]
+        return replace(self, scores=scores, targets=self.targets[rows])
 
     @lazy_property
     def head_fit(self) -> HeadFit:
@@ -366,22 +351,16 @@ class _Scored:
         return values
 
 
-@dataclass(frozen=True, eq=False)
-class _Fitted:
-    """The parameters of a method, fitted on some of the examples."""
-
-    baseline: Array | None = None
-    temperature: float = 1.0
-
-
-def _fit(scored: _Scored, method: CalibrationMethod, rows: NDArray[np.bool_]) -> _Fitted:
-    """Fit a method without a head on the examples in `rows`."""
+def _fit(
+    scored: _Scored, method: CalibrationMethod, rows: NDArray[np.bool_]
+) -> tuple[Array | None, float]:
+    """Return the baseline and the temperature of a method, fitted on the examples in `rows`."""
     baseline = scored.baseline(method, rows)
     if not method.endswith("temperature"):
-        return _Fitted(baseline)
+        return baseline, 1.0
     rows = rows & (scored.targets != UNTOLD)
     values = scored.by(method, baseline)[rows]
-    return _Fitted(baseline, fit_temperature(values, scored.targets[rows]))
+    return baseline, fit_temperature(values, scored.targets[rows])
 
 
 def _fit_best(
@@ -394,10 +373,9 @@ def _fit_best(
     predicted = {each: _cross_validated(scored, each) for each in compared}
     losses = {each: -log_p[told, scored.targets[told]] for each, log_p in predicted.items()}
     method = _simplest({each: losses[each] for each in tried})
-    fitted = _Fitted()
-    if method != "head":
-        fitted = _fit(scored, method, np.full(len(scored.targets), True))
-    baseline, answers, n = fitted.baseline, predicted[method], max(len(scored.targets), 1)
+    everywhere = np.full(len(scored.targets), True)
+    baseline, temperature = (None, 1.0) if method == "head" else _fit(scored, method, everywhere)
+    answers, n = predicted[method], max(len(scored.targets), 1)
     n_each = np.bincount(answers.argmax(axis=1), minlength=scored.n_options)
     return QuestionCalibration(
         question=question,
@@ -406,8 +384,8 @@ def _fit_best(
         nll={each: float(loss.mean()) for each, loss in losses.items() if len(loss)},
         shares=tuple((n_each / n).tolist()),
         mean_probability=float(np.exp(answers.max(axis=1)).sum() / n),
-        temperature=fitted.temperature,
-        baseline=None if baseline is None else tuple(float(each) for each in baseline),
+        temperature=temperature,
+        baseline=None if baseline is None else tuple(baseline.tolist()),
         empty_joint=scored.empty_joint if _base(method) == "unconditional" else None,
         head=scored.head_fit.head if _base(method) == "head" else None,
     )
@@ -417,9 +395,8 @@ def _simplest(losses: Mapping[CalibrationMethod, Array]) -> CalibrationMethod:
     """Return the first method whose loss is at most one standard error above the lowest.
 
     If a method with a head has the lowest loss, one of these is selected, because a head alone
-    costs less than other methods: it scores no options. A method with a higher loss than
-    ``"frequencies"``, which ignores the input, is not selected. All methods were evaluated on the
-    same examples, so the standard error is computed from the differences of their losses.
+    scores no options. A method with a higher loss than ``"frequencies"``, which ignores the input,
+    is not selected. The standard error is that of the differences of the losses.
     """
     if "frequencies" in losses:
         most = losses["frequencies"].sum()
@@ -440,8 +417,7 @@ def _simplest(losses: Mapping[CalibrationMethod, Array]) -> CalibrationMethod:
 def _cross_validated(scored: _Scored, method: CalibrationMethod) -> Array:
     """Return log-probabilities, shape [n, n_options], from fits without the example's fold.
 
-    An example without a known right option cannot make its own prediction better, so that the fit
-    may use it.
+    An example without a right option cannot make its own prediction better: its fit may use it.
     """
     if method == "head":
         return scored.head_fit.log_probabilities
@@ -449,18 +425,16 @@ def _cross_validated(scored: _Scored, method: CalibrationMethod) -> Array:
     log_p = np.zeros((len(scored.targets), scored.n_options))
     for fold in np.unique(fold_of):
         held_out = fold_of == fold
-        is_told = fold >= 0
-        fitted = _fit(scored, method, ~held_out if is_told else np.full(len(fold_of), True))
-        values = scored.by(method, fitted.baseline)[held_out]
-        log_p[held_out] = tempered(values, fitted.temperature)
+        baseline, temperature = _fit(scored, method, (fold_of != fold) | (fold_of < 0))
+        log_p[held_out] = tempered(scored.by(method, baseline)[held_out], temperature)
     return log_p
 
 
 def _split(n: int, is_split: bool) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the places of the examples for the fit, and of those for certifying.
+    """Return the indices of the examples for the fit, and of those for certifying.
 
-    The halves are random draws, the same in every run: stratified halves would not be independent,
-    which the guarantees need.
+    The halves are random, because stratified halves would not be independent, which the guarantees
+    need. They are the same in every run.
     """
     if not is_split:
         return np.arange(n), np.arange(0)
@@ -490,22 +464,18 @@ def _wanted_hidden(
     targets: NDArray[np.intp],
 ) -> WantedHidden | None:
     """Return the hidden states that heads are fitted to; None if no head is tried."""
-    if method != "auto" and not method.startswith("head"):
-        return None
-    if method != "auto":
-        for place, (name, question) in enumerate(named):
-            _check_each_option(question, name, targets[:, place])
+    if method.startswith("head"):
+        for i, (name, question) in enumerate(named):
+            _check_each_option(question, name, targets[:, i])
         layers = tuple(candidate_layers(model.session.hidden_shape[0]))
         return WantedHidden((layers,) * len(named), (method != "head",) * len(named))
     has_enough = [
-        bool(_counts(targets[:, place], option_count(question)).all())
-        for place, (_, question) in enumerate(named)
+        method == "auto" and bool(_counts(targets[:, i], option_count(question)).all())
+        for i, (_, question) in enumerate(named)
     ]
     found = _layers_for(model, how) if any(has_enough) else ()
-    if not found:
-        return None
     layers_of = tuple(found if enough else () for enough in has_enough)
-    return WantedHidden(layers_of, (True,) * len(named))
+    return WantedHidden(layers_of, (True,) * len(named)) if found else None
 
 
 def _tried(
@@ -544,10 +514,10 @@ def _check_each_option(
     options = option_names(question)
     counts = _counts(targets, len(options))
     if not counts.all():
+        half = " in the half that is not for the risk" if is_half else ""
         raise InvalidArgumentError(
             f"the method head needs an example of each option of {name!r}, got none of "
-            f"{options[counts.argmin()]!r}"
-            + (" in the half that is not for the risk" if is_half else "")
+            f"{options[counts.argmin()]!r}{half}"
         )
 
 

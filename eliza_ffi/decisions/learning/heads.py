@@ -31,7 +31,6 @@ arXiv:1706.04599.
 from __future__ import annotations
 
 import base64
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -43,12 +42,8 @@ from ..._lazy import lazy_property
 from ...checks import check_each, check_text, check_whole, wrong
 from ...errors import InvalidArgumentError
 from ..examples import UNTOLD
-from ..scoring import fit_temperature, log_softmax
+from ..scoring import Array, fit_temperature, log_softmax, tempered
 
-__all__ = ["Head", "HeadFit", "Kind", "candidate_layers", "fit_head", "folds_of"]
-
-Kind = Literal["ridge", "lda"]
-Array = NDArray[np.float64]
 Floats = NDArray[np.float32]
 _Linear: TypeAlias = "tuple[Array, Array]"  # weights and biases
 
@@ -161,18 +156,7 @@ def candidate_layers(n_layers: int) -> list[int]:
 
 
 def fit_head(rows: ArrayLike, targets: ArrayLike, layers: Sequence[int], n_options: int) -> HeadFit:
-    """Fit a head to labelled examples.
-
-    Parameters
-    ----------
-    rows
-        The hidden states, shape [n_layers, n, n_embd].
-    targets
-        The index of the right option of each example, shape [n].
-    layers
-        The layers of `rows`.
-    n_options
-        The number of options.
+    """Fit a head to the hidden states of labelled examples, shape [n_layers, n, n_embd].
 
     Raises
     ------
@@ -189,87 +173,21 @@ def fit_head(rows: ArrayLike, targets: ArrayLike, layers: Sequence[int], n_optio
             f"targets: expected an example of each option, got none of option {counts.argmin()}"
         )
     scores = [_cross_validated(each, right, n_options) for each in states]
-    every = np.full(len(right), True)
-    chosen = _select(scores, right, every)
+    chosen = _select(scores, right, np.full(len(right), True))
     fits = [
-        _fit_layer(each, one, right, n_options)
-        for each, one in zip(states, chosen.layers, strict=True)
+        one.fit(_Design(each), right, n_options)
+        for each, one in zip(states, chosen.candidates, strict=True)
     ]
-    scale = 1 / (chosen.temperature * len(fits))
-    head = Head(
-        tuple(layers),
-        np.stack([weights * scale for weights, _ in fits]).astype(np.float32),
-        (np.sum([bias for _, bias in fits], axis=0) * scale).astype(np.float32),
-        len(right),
-    )
+    scales = 1 / (np.array(chosen.temperatures) * chosen.temperature * len(fits))
+    weights = np.stack([weights for weights, _ in fits]) * scales[:, None, None]
+    bias = scales @ np.stack([bias for _, bias in fits])
+    head = Head(tuple(layers), weights.astype("f4"), bias.astype("f4"), len(right))
     predicted = np.empty((len(right), n_options))
     folds = folds_of(right)
     for fold in range(MOST_FOLDS):
         others = _select(scores, right, folds != fold)  # each example is predicted by others alone
-        predicted[folds == fold] = others.apply(scores)[folds == fold]
+        predicted[folds == fold] = tempered(others.mean(scores), others.temperature)[folds == fold]
     return HeadFit(head, _mixed(predicted, len(right)))
-
-
-@dataclass(frozen=True)
-class _LayerChoice:
-    """The selected fit of a layer, and its temperature."""
-
-    candidate: _Candidate
-    temperature: float
-
-
-@dataclass(frozen=True)
-class _Choice:
-    """The selected fits of all layers, and the temperature of their mean."""
-
-    layers: tuple[_LayerChoice, ...]
-    temperature: float
-
-    def apply(self, scores: Sequence[dict[_Candidate, Array]]) -> Array:
-        """Return log-probabilities, given the scores of all candidates for each layer."""
-        values = _mean(scores, self.layers)
-        return log_softmax(values / self.temperature)
-
-
-def _select(
-    scores: Sequence[dict[_Candidate, Array]], targets: NDArray[np.intp], rows: NDArray[np.bool_]
-) -> _Choice:
-    """Select a fit for each layer, and fit all temperatures, to predictions of some examples."""
-    right = targets[rows]
-    layers = tuple(_select_of_layer(each, right, rows) for each in scores)
-    return _Choice(layers, fit_temperature(_mean(scores, layers)[rows], right))
-
-
-def _select_of_layer(
-    scores: dict[_Candidate, Array], right: NDArray[np.intp], rows: NDArray[np.bool_]
-) -> _LayerChoice:
-    best = math.inf, _LayerChoice(_CANDIDATES[0], 1.0)
-    for candidate, values in scores.items():
-        temperature = fit_temperature(values[rows], right)
-        predicted = log_softmax(values[rows] / temperature)
-        loss = float(-predicted[range(len(right)), right].mean())
-        if loss < best[0]:
-            best = loss, _LayerChoice(candidate, temperature)
-    return best[1]
-
-
-def _mean(scores: Sequence[dict[_Candidate, Array]], layers: Sequence[_LayerChoice]) -> Array:
-    """Return the mean of the layers' log-probabilities."""
-    pairs = zip(scores, layers, strict=True)
-    return log_softmax(
-        np.mean([log_softmax(each[one.candidate] / one.temperature) for each, one in pairs], axis=0)
-    )
-
-
-def _fit_layer(
-    rows: Floats, chosen: _LayerChoice, targets: NDArray[np.intp], n_options: int
-) -> _Linear:
-    """Return the weights and biases of a layer, with its temperature, for states as they are."""
-    standard = _Standard.of(rows)
-    weights, bias = chosen.candidate.fit(_Design(standard.apply(rows)), targets, n_options)
-    weights = weights / standard.scale[:, None]
-    bias = bias - standard.mean @ weights
-    return weights / chosen.temperature, bias / chosen.temperature
 
 
 def _mixed(log_p: Array, n: int) -> Array:
@@ -295,59 +213,96 @@ def _unpacked(name: str, text: Any) -> Floats:
     return values
 
 
-@dataclass(frozen=True, eq=False)
-class _Standard:
-    """The mean and the standard deviation of each value."""
+# ---- selection of the fits ----------------------------------------------------------------------
 
-    mean: Array
-    scale: Array
 
-    @classmethod
-    def of(cls, rows: NDArray[np.float32]) -> _Standard:
-        values = rows.astype(np.float64)
-        scale = values.std(axis=0)
-        return cls(values.mean(axis=0), np.where(scale > 1e-6 * scale.max(initial=0), scale, 1.0))
+@dataclass(frozen=True)
+class _Selection:
+    """The selected fit of each layer with its temperature, and the temperature of their mean."""
 
-    def apply(self, rows: NDArray[np.float32]) -> Array:
-        values: Array = (rows.astype(np.float64) - self.mean) / self.scale
-        return values
+    candidates: tuple[_Candidate, ...]
+    temperatures: tuple[float, ...]
+    temperature: float = 1.0
+
+    def mean(self, scores: Sequence[dict[_Candidate, Array]]) -> Array:
+        """Return the mean of the layers' log-probabilities, given the scores of all candidates."""
+        chosen = zip(scores, self.candidates, self.temperatures, strict=True)
+        return log_softmax(np.mean([tempered(each[one], t) for each, one, t in chosen], axis=0))
+
+
+def _select(
+    scores: Sequence[dict[_Candidate, Array]], targets: NDArray[np.intp], rows: NDArray[np.bool_]
+) -> _Selection:
+    """Select a fit for each layer, and fit all temperatures, to predictions of some examples."""
+    right = targets[rows]
+
+    def fitted(values: Array) -> tuple[float, float]:
+        temperature = fit_temperature(values[rows], right)
+        predicted = tempered(values[rows], temperature)
+        return float(-predicted[range(len(right)), right].mean()), temperature
+
+    losses = [{one: fitted(values) for one, values in each.items()} for each in scores]
+    candidates = tuple(min(each, key=each.__getitem__) for each in losses)
+    temperatures = tuple(each[one][1] for each, one in zip(losses, candidates, strict=True))
+    selection = _Selection(candidates, temperatures)
+    of_mean = fit_temperature(selection.mean(scores)[rows], right)
+    return _Selection(candidates, temperatures, of_mean)
+
+
+def _cross_validated(
+    rows: Floats, targets: NDArray[np.intp], n_options: int
+) -> dict[_Candidate, Array]:
+    """Return the scores of each candidate, shape [n, n_options], by cross-validation."""
+    folds = folds_of(targets)
+    scores = {candidate: np.empty((len(targets), n_options)) for candidate in _CANDIDATES}
+    for fold in range(MOST_FOLDS):
+        inside, outside = folds != fold, folds == fold
+        design, held_out = _Design(rows[inside]), rows[outside].astype(np.float64)
+        for candidate in _CANDIDATES:
+            weights, bias = candidate.fit(design, targets[inside], n_options)
+            scores[candidate][outside] = held_out @ weights + bias
+    return scores
+
+
+# ---- ridge regression and discriminant analysis --------------------------------------------------
 
 
 @dataclass(frozen=True)
 class _Candidate:
     """A way to fit a head. `penalty` is the a of ridge regression."""
 
-    kind: Kind
+    kind: Literal["ridge", "lda"]
     penalty: float = 0.0
 
     def fit(self, design: _Design, targets: NDArray[np.intp], n_options: int) -> _Linear:
-        """Return weights of shape [n_embd, n_options], and biases."""
+        """Return weights of shape [n_embd, n_options], and biases, for states as they are."""
         member = np.eye(n_options)[targets]
         if self.kind == "lda":
-            return _fit_lda(design, member)
-        mean = member.mean(axis=0)
-        weights = design.solve_ridge(self.penalty * design.x.shape[1], member - mean)
-        return weights / RIDGE_UNIT, mean / RIDGE_UNIT
+            weights, bias = _fit_lda(design, member)
+        else:
+            mean = member.mean(axis=0)
+            weights = design.solve_ridge(self.penalty * design.x.shape[1], member - mean)
+            weights, bias = weights / RIDGE_UNIT, mean / RIDGE_UNIT
+        weights = weights / design.scale[:, None]
+        return weights, bias - design.mean @ weights
 
 
 _CANDIDATES = (*(_Candidate("ridge", a) for a in RIDGE_PENALTIES), _Candidate("lda"))
 
 
-@dataclass(frozen=True, eq=False)
 class _Design:
-    """Standardized states, shape [n, n_embd], and the smaller one of XX' and X'X."""
+    """Standardized states x, shape [n, n_embd], and the smaller one of XX' and X'X."""
 
-    x: Array
-
-    @lazy_property
-    def is_wide(self) -> bool:
-        """Whether there are fewer states than values in a state."""
-        n, n_embd = self.x.shape
-        return bool(n <= n_embd)
+    def __init__(self, rows: Floats) -> None:
+        values = rows.astype(np.float64)
+        self.mean, scale = values.mean(axis=0), values.std(axis=0)
+        self.scale: Array = np.where(scale > 1e-6 * scale.max(initial=0), scale, 1.0)
+        self.x: Array = (values - self.mean) / self.scale
+        self.is_wide = len(values) <= values.shape[1]
 
     @lazy_property
     def gram(self) -> Array:
-        """XX' if it is wide, otherwise X'X."""
+        """XX' if there are fewer states than values in a state, otherwise X'X."""
         x = self.x if self.is_wide else self.x.T
         product: Array = x @ x.T
         return product
@@ -386,19 +341,3 @@ def _fit_lda(design: _Design, member: Array) -> _Linear:
         weights = (means - z.T @ np.linalg.solve(within + c * np.eye(n), z @ means)) / (d * m)
     bias = np.log((counts + 1) / (n + len(counts))) - 0.5 * (means * weights).sum(axis=0)
     return weights, bias
-
-
-def _cross_validated(
-    rows: NDArray[np.float32], targets: NDArray[np.intp], n_options: int
-) -> dict[_Candidate, Array]:
-    """Return the scores of each candidate, shape [n, n_options], by cross-validation."""
-    folds = folds_of(targets)
-    scores = {candidate: np.empty((len(targets), n_options)) for candidate in _CANDIDATES}
-    for fold in range(MOST_FOLDS):
-        inside, outside = folds != fold, folds == fold
-        standard = _Standard.of(rows[inside])
-        design, held_out = _Design(standard.apply(rows[inside])), standard.apply(rows[outside])
-        for candidate in _CANDIDATES:
-            weights, bias = candidate.fit(design, targets[inside], n_options)
-            scores[candidate][outside] = held_out @ weights + bias
-    return scores

@@ -26,8 +26,6 @@ from .calibration import Calibration, as_calibration
 if TYPE_CHECKING:
     from ..deciding import DecideSettings
 
-__all__ = ["N_INPUTS", "STRENGTH", "fit_input_prior", "given_calibration", "with_input_prior"]
-
 N_INPUTS = 300
 """The most inputs of which the mean is computed, evenly spaced."""
 
@@ -40,12 +38,7 @@ def fit_input_prior(
 ) -> Calibration:
     """Fit the prior to a sample of the inputs; inputs that cannot be used are left out.
 
-    Parameters
-    ----------
-    model
-        An open model.
-    settings
-        The arguments of `decide`. Those for the prompts, the scoring rule and the cache are used.
+    `settings` are the arguments of `decide`.
 
     Raises
     ------
@@ -77,7 +70,7 @@ def fit_input_prior(
             method="batch",
             rule=check_rule(settings.get("scoring") or "constrained"),
             strength=STRENGTH,
-            on_skip=lambda place, reason: skipped.append(place),
+            on_skip=lambda index, reason: skipped.append(index),
             stream={"cache": settings.get("cache")},
         )
     except InvalidArgumentError as error:

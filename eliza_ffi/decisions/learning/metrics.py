@@ -1,4 +1,4 @@
-"""Metrics of answers with probabilities.
+"""Metrics of answers with probabilities, and the report of a question that contains them.
 
 In the formulas, n is the number of examples, p the probabilities of the options, y the right
 option, and t a threshold. The answer to an example is its most probable option, the first one in a
@@ -17,8 +17,9 @@ flips             share of examples whose answer depends on the order
 level error       mean of abs(sum over levels i of i p_i - y)
 ================  ==========================================================  ====================
 
-All functions are pure functions on arrays with at least one example. They do not check their
-arguments.
+The functions take arrays of at least one example and do not check them: `answers`, `targets`,
+`sure` (the probabilities of the answers) and `right` (whether each answer is right) of shape [n],
+and probabilities of shape [n, n_options].
 
 References
 ----------
@@ -33,26 +34,13 @@ arXiv:1705.08500.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = [
-    "THRESHOLDS",
-    "Bin",
-    "CoveragePoint",
-    "accuracy",
-    "brier",
-    "calibration_error",
-    "confusion_matrix",
-    "coverage",
-    "flip_rate",
-    "level_error",
-    "macro_f1",
-    "nll",
-    "reliability",
-]
+from ..scoring import Array
 
 THRESHOLDS = (0.0, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)
 """The probability thresholds of a report's coverage table."""
@@ -97,26 +85,105 @@ class CoveragePoint:
     accuracy: float | None
 
 
-def accuracy(answers: ArrayLike, targets: ArrayLike) -> float:
-    """Return the share of answers that are right.
+@dataclass(frozen=True)
+class SetReport:
+    """Summarize the sets of options that may be right.
 
-    Parameters
+    Attributes
     ----------
-    answers, targets
-        Shape [n].
+    coverage : float
+        The share of sets that contain the right option.
+    size : float
+        The mean number of options in a set.
     """
+
+    coverage: float
+    size: float
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class QuestionReport:
+    """Report the quality of the answers to one question, or to all questions together.
+
+    :mod:`eliza_ffi.decisions.learning.metrics` contains the formulas.
+
+    Attributes
+    ----------
+    name : str
+        The name of the question; ``"all"`` for all questions together.
+    kind : str
+        ``"predicate"``, ``"choice"`` or ``"score"``; ``"all"`` for all questions together. In a
+        report of kind ``"all"`` every answer has the same weight, except in `macro_f1`, which is
+        the mean over the questions.
+    options : tuple of str
+        The names of the rows and columns of `confusion`.
+    n : int
+        The number of evaluated answers.
+    accuracy, macro_f1, nll, brier, ece : float
+    majority : float
+        The accuracy of always giving the most frequent right answer; over all questions, the mean
+        weighted by their answers.
+    confusion : tuple of tuple of int
+        One row for each right option and one column for each answer; empty for all questions
+        together.
+    flips : float or None
+        The proportion of examples whose answer depends on the order of the options. The answers in
+        the separate orders are compared, without a calibration. None if only one order was asked.
+    level_error : float or None
+        For a score, the mean distance between the expected level and the right one, in levels.
+        Otherwise None.
+    bins : tuple of Bin
+        The reliability diagram.
+    coverage : tuple of CoveragePoint
+    certified : CoveragePoint or None
+        The answers above the certified threshold of the calibration. None without one.
+    sets : SetReport or None
+        The sets of options. None if the calibration has none.
+    warnings : tuple of str
+        What suggests that the prompt does not work; see :mod:`eliza_ffi.decisions.doubts`.
+    probabilities : array, shape [n]
+        The probability of each answer.
+    right : array of bool, shape [n]
+        Whether each answer is right.
+    """
+
+    name: str
+    kind: str
+    options: tuple[str, ...]
+    n: int
+    accuracy: float
+    majority: float
+    macro_f1: float
+    nll: float
+    brier: float
+    ece: float
+    confusion: tuple[tuple[int, ...], ...]
+    flips: float | None
+    level_error: float | None
+    bins: tuple[Bin, ...]
+    coverage: tuple[CoveragePoint, ...]
+    certified: CoveragePoint | None = None
+    sets: SetReport | None = None
+    warnings: tuple[str, ...]
+    probabilities: Array = field(repr=False)
+    right: NDArray[np.bool_] = field(repr=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as JSON data, without `probabilities` and `right`."""
+        fields = asdict(self)
+        del fields["probabilities"], fields["right"]
+        return fields
+
+
+def accuracy(answers: ArrayLike, targets: ArrayLike) -> float:
+    """Return the share of answers that are right."""
     return float((np.asarray(answers) == np.asarray(targets)).mean())
 
 
 def nll(log_probabilities: ArrayLike, targets: ArrayLike) -> float:
     """Return the mean of -log p of the right options, in nats; 0 is best.
 
-    Parameters
-    ----------
-    log_probabilities
-        Shape [n, n_options]. Logarithms keep small probabilities from being rounded to 0.
-    targets
-        Shape [n].
+    Logarithms keep small probabilities from being rounded to 0.
     """
     values, y = np.asarray(log_probabilities), np.asarray(targets)
     return float(-values[np.arange(len(y)), y].mean())
@@ -127,13 +194,6 @@ def brier(probabilities: ArrayLike, targets: ArrayLike) -> float:
 
     The squared errors are summed over all options, as in Brier's paper. For two options the result
     is twice the result of implementations that count a single option.
-
-    Parameters
-    ----------
-    probabilities
-        Shape [n, n_options].
-    targets
-        Shape [n].
     """
     p = np.asarray(probabilities)
     certain = np.eye(p.shape[1])[np.asarray(targets)]
@@ -141,33 +201,16 @@ def brier(probabilities: ArrayLike, targets: ArrayLike) -> float:
 
 
 def confusion_matrix(answers: ArrayLike, targets: ArrayLike, n_options: int) -> NDArray[np.intp]:
-    """Count the examples for each pair of a right option and an answer.
-
-    Parameters
-    ----------
-    answers, targets
-        Shape [n].
-
-    Returns
-    -------
-    array, shape [n_options, n_options]
-        One row for each right option and one column for each answer.
-    """
-    pairs = np.asarray(targets, dtype=np.intp) * n_options + np.asarray(answers, dtype=np.intp)
-    counts = np.bincount(pairs.ravel(), minlength=n_options * n_options)
-    matrix: NDArray[np.intp] = counts.reshape(n_options, n_options)
+    """Count the examples for each right option (rows) and answer (columns)."""
+    matrix = np.zeros((n_options, n_options), dtype=np.intp)
+    np.add.at(matrix, (np.asarray(targets), np.asarray(answers)), 1)
     return matrix
 
 
 def macro_f1(confusion: ArrayLike) -> float:
-    """Return the unweighted mean of the F1 scores of the options.
+    """Return the unweighted mean of the F1 scores of the options in a confusion matrix.
 
     Options that are neither the right option nor the answer of any example are left out.
-
-    Parameters
-    ----------
-    confusion
-        A matrix from :func:`confusion_matrix` with at least one example.
     """
     counts = np.asarray(confusion, dtype=np.float64)
     both = counts.sum(axis=0) + counts.sum(axis=1)  # 2 TP + FP + FN
@@ -175,45 +218,23 @@ def macro_f1(confusion: ArrayLike) -> float:
     return float((2.0 * counts.diagonal()[seen] / both[seen]).mean())
 
 
-def reliability(probabilities: ArrayLike, right: ArrayLike, bins: int = 10) -> tuple[Bin, ...]:
-    """Return the accuracy of answers by their probability, in bins of equal width.
-
-    Parameters
-    ----------
-    probabilities
-        The probabilities of the answers, 0 to 1, shape [n].
-    right
-        Whether each answer is right, shape [n].
-    bins
-        The number of bins.
-    """
-    sure, hit = np.asarray(probabilities), np.asarray(right)
+def reliability(sure: ArrayLike, right: ArrayLike, bins: int = 10) -> tuple[Bin, ...]:
+    """Return the accuracy of answers by their probability, in bins of equal width."""
+    sure, hit = np.asarray(sure), np.asarray(right)
     edges = np.arange(bins + 1) / bins
     # Rounding can make a probability slightly larger than 1.
-    place = np.clip(np.searchsorted(edges, sure, side="left") - 1, 0, bins - 1)
-    n = np.bincount(place, minlength=bins)
-    sums = [np.bincount(place, weights=values, minlength=bins) for values in (sure, hit)]
-    return tuple(
-        Bin(
-            float(edges[b]),
-            float(edges[b + 1]),
-            int(n[b]),
-            *(float(total[b] / n[b]) if n[b] else None for total in sums),
-        )
-        for b in range(bins)
-    )
+    bin_of = np.clip(np.searchsorted(edges, sure, side="left") - 1, 0, bins - 1)
+    found = []
+    for b in range(bins):
+        inside = bin_of == b
+        n = int(inside.sum())
+        means = (float(sure[inside].mean()), float(hit[inside].mean())) if n else (None, None)
+        found.append(Bin(float(edges[b]), float(edges[b + 1]), n, *means))
+    return tuple(found)
 
 
 def calibration_error(diagram: Sequence[Bin]) -> float:
-    """Return the ECE: the mean absolute difference between probability and accuracy of a bin.
-
-    Each bin is weighted with its number of answers.
-
-    Parameters
-    ----------
-    diagram
-        The bins from :func:`reliability`.
-    """
+    """Return the ECE of the bins from :func:`reliability`, weighted with their answers."""
     gaps = (
         each.n * abs(each.accuracy - each.probability)
         for each in diagram
@@ -223,49 +244,27 @@ def calibration_error(diagram: Sequence[Bin]) -> float:
 
 
 def coverage(
-    probabilities: ArrayLike, right: ArrayLike, thresholds: Sequence[float] = THRESHOLDS
+    sure: ArrayLike, right: ArrayLike, thresholds: Sequence[float] = THRESHOLDS
 ) -> tuple[CoveragePoint, ...]:
-    """Return coverage and accuracy if answers below a probability threshold are withheld.
-
-    Parameters
-    ----------
-    probabilities, right
-        As in :func:`reliability`.
-    thresholds
-        For each threshold, one point is returned. Answers below the threshold are withheld.
-    """
-    sure, hit = np.asarray(probabilities), np.asarray(right)
+    """Return coverage and accuracy if answers below each probability threshold are withheld."""
+    sure, hit = np.asarray(sure), np.asarray(right)
     order = np.argsort(sure)
     hits_from = np.append(np.cumsum(hit[order][::-1])[::-1], 0.0)
     points = []
-    for threshold, place in zip(thresholds, np.searchsorted(sure[order], thresholds), strict=True):
-        kept = len(sure) - int(place)
-        right_of_kept = float(hits_from[place] / kept) if kept else None
+    for threshold, start in zip(thresholds, np.searchsorted(sure[order], thresholds), strict=True):
+        kept = len(sure) - int(start)
+        right_of_kept = float(hits_from[start] / kept) if kept else None
         points.append(CoveragePoint(float(threshold), kept / len(sure), right_of_kept))
     return tuple(points)
 
 
 def flip_rate(answers: ArrayLike) -> float:
-    """Return the share of examples whose answer depends on the order of the options.
-
-    Parameters
-    ----------
-    answers
-        The answer in each order, shape [n_orders, n]. An option has the same index in all orders.
-    """
+    """Return the share of examples whose answer, shape [n_orders, n], depends on the order."""
     each = np.asarray(answers)
     return float((each != each[0]).any(axis=0).mean())
 
 
 def level_error(probabilities: ArrayLike, targets: ArrayLike) -> float:
-    """Return the mean distance between the expected level and the right level, in levels.
-
-    Parameters
-    ----------
-    probabilities
-        Shape [n, n_levels].
-    targets
-        Shape [n].
-    """
+    """Return the mean distance between the expected level and the right level, in levels."""
     p = np.asarray(probabilities)
     return float(np.abs(p @ np.arange(p.shape[1]) - np.asarray(targets)).mean())

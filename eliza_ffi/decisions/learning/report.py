@@ -46,7 +46,8 @@ from .calibration import (
     rule_of,
 )
 from .metrics import (
-    accuracy,
+    QuestionReport,
+    SetReport,
     brier,
     calibration_error,
     confusion_matrix,
@@ -57,13 +58,10 @@ from .metrics import (
     nll,
     reliability,
 )
-from .plot import draw_coverage, draw_reliability
-from .question_report import QuestionReport, SetReport
+from .pictures import draw_coverage, draw_reliability
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
-
-__all__ = ["DecisionReport", "evaluate"]
 
 MOST_BINS = 1000
 """The largest number of bins of a reliability diagram."""
@@ -117,29 +115,21 @@ class DecisionReport:
             width = check_whole("width", width, 1)
         shown = [*self.questions, self.overall]
         kind = "calibrated" if self.calibrated else "uncalibrated"
-        asked = (
+        settings = (
             f"model {self.model}, {kind} probabilities, rule {self.rule}, "
             f"answer style {self.answer_style}, orders {self.orders}, prompt {self._prompt}"
         )
-        coverage_caption = (
+        caption = (
             "Answers with at least this probability: their share of all answers, and their accuracy"
         )
         thresholds = [f"{point.threshold:g}" for point in self.overall.coverage]
-        risks = [line for each in self.questions if (line := _risk_line(each))]
-        warnings = self.overall.warnings
-        coverage_rows = [["question", *thresholds], *map(_coverage_row, shown)]
-        return "\n".join(
-            [
-                wrap(printable(asked), width),
-                "",
-                text_table([_HEAD, *map(_metrics_row, shown)], left=2, width=width),
-                "",
-                wrap(coverage_caption, width),
-                text_table(coverage_rows, width=width),
-                *(f"\n{wrap(printable(line), width)}" for line in risks),
-                *(f"\n{wrap(printable(f'Warning: {reason}'), width)}" for reason in warnings),
-            ]
-        )
+        metrics = text_table([_HEAD, *map(_metrics_row, shown)], left=2, width=width)
+        shares = text_table([["question", *thresholds], *map(_coverage_row, shown)], width=width)
+        head = wrap(printable(settings), width)
+        parts = [f"{head}\n", f"{metrics}\n", wrap(caption, width), shares]
+        notes = [line for each in self.questions if (line := _risk_line(each))]
+        notes += [f"Warning: {reason}" for reason in self.overall.warnings]
+        return "\n".join([*parts, *(f"\n{wrap(printable(note), width)}" for note in notes)])
 
     @property
     def _prompt(self) -> str:
@@ -159,23 +149,18 @@ class DecisionReport:
         }
 
     def save_plots(self, folder: str | os.PathLike[str]) -> tuple[Path, Path]:
-        """Write ``reliability.png`` and ``coverage.png`` into a folder.
+        """Write ``reliability.png`` and ``coverage.png`` into a folder, and return both paths.
 
         The folder is created if it does not exist.
-
-        Returns
-        -------
-        tuple of Path
-            The two files.
 
         Raises
         ------
         NotSupportedError
             If matplotlib is not installed.
         """
-        place = Path(check_path("folder", folder))
-        place.mkdir(parents=True, exist_ok=True)
-        files = place / "reliability.png", place / "coverage.png"
+        target = Path(check_path("folder", folder))
+        target.mkdir(parents=True, exist_ok=True)
+        files = target / "reliability.png", target / "coverage.png"
         shown = [self.overall, *self.questions] if len(self.questions) > 1 else self.questions
         draw_reliability(shown, files[0])
         draw_coverage(shown, files[1])
@@ -268,25 +253,22 @@ def evaluate(
     )
     _check_answered(named, asked_about)
     reports = []
-    for place, (name, question) in enumerate(named):
-        asked_for = [each.first(how.orders) for each in scores[place]]
+    for i, (name, question) in enumerate(named):
+        fitted = None if calibration is None else calibration.questions[i]
+        asked_for = [each.first(how.orders) for each in scores[i]]
         log_p = np.array(
             [
-                each.log_probabilities(rule)
-                if calibration is None
-                else calibration.apply(place, each)
+                each.log_probabilities(rule) if fitted is None else fitted.apply(each, rule)
                 for each in asked_for
             ]
         )
-        flips = _flips(scores[place], rule)
-        targets = labelled.targets[asked_about[:, place], place]
+        targets = labelled.targets[asked_about[:, i], i]
         masses = [
             each.allowed_probability for each in asked_for if each.allowed_probability is not None
         ]
+        flips = _flips(scores[i], rule)
         report = _question_report(name, question, log_p, targets, flips, bins, masses)
-        if calibration is not None:
-            report = _with_risk(report, calibration.questions[place], log_p, targets)
-        reports.append(report)
+        reports.append(report if fitted is None else _with_risk(report, fitted, log_p, targets))
     return DecisionReport(
         model=fingerprint,
         rule=rule,
@@ -333,33 +315,40 @@ def _question_report(
     answers = p.argmax(axis=1)
     probabilities, right = p.max(axis=1), answers == targets
     confusion = confusion_matrix(answers, targets, p.shape[1])
-    diagram = reliability(probabilities, right, bins)
     majority = float(np.bincount(targets).max() / len(targets))
     options = option_names(question)
     counts = Counter(options[answer] for answer in answers.tolist())
     reasons = reasons_to_doubt(name, counts, masses)
     if len(targets) >= LEAST_ROWS:
-        reasons += reason_to_doubt_accuracy(name, accuracy(answers, targets), majority)
+        reasons += reason_to_doubt_accuracy(name, float(right.mean()), majority)
     return QuestionReport(
         name=name,
         kind=question_to(question)["type"],
         options=options,
-        n=len(targets),
-        accuracy=accuracy(answers, targets),
         majority=majority,
         macro_f1=macro_f1(confusion),
         nll=nll(log_p, targets),
         brier=brier(p, targets),
-        ece=calibration_error(diagram),
-        confusion=tuple(tuple(int(count) for count in row) for row in confusion),
+        confusion=tuple(map(tuple, confusion.tolist())),
         flips=flips,
         level_error=level_error(p, targets) if isinstance(question, Score) else None,
-        bins=diagram,
-        coverage=coverage(probabilities, right),
         warnings=tuple(reasons),
-        probabilities=probabilities,
-        right=right,
+        **_of_answers(probabilities, right, bins),
     )
+
+
+def _of_answers(probabilities: Array, right: NDArray[np.bool_], bins: int) -> dict[str, Any]:
+    """Return the fields of a report that need only the probabilities of the answers."""
+    diagram = reliability(probabilities, right, bins)
+    return {
+        "n": len(right),
+        "accuracy": float(right.mean()),
+        "ece": calibration_error(diagram),
+        "bins": diagram,
+        "coverage": coverage(probabilities, right),
+        "probabilities": probabilities,
+        "right": right,
+    }
 
 
 def _with_risk(
@@ -382,32 +371,27 @@ def _with_risk(
 
 def _overall(reports: Sequence[QuestionReport], bins: int) -> QuestionReport:
     """Combine the reports of all questions into one."""
-    n = sum(each.n for each in reports)
     probabilities = np.concatenate([each.probabilities for each in reports])
     right = np.concatenate([each.right for each in reports])
-    diagram = reliability(probabilities, right, bins)
-    compared = [(each.flips, each.n) for each in reports if each.flips is not None]
+    reordered = [each for each in reports if each.flips is not None]
+
+    def mean(name: str, of: Sequence[QuestionReport] = reports) -> float:
+        """Return the mean over all answers."""
+        return float(np.average([getattr(each, name) for each in of], weights=[e.n for e in of]))
+
     return QuestionReport(
         name="all",
         kind="all",
         options=(),
-        n=n,
-        accuracy=float(np.mean(right)),
-        majority=sum(each.n * each.majority for each in reports) / n,
+        majority=mean("majority"),
         macro_f1=fmean(each.macro_f1 for each in reports),
-        nll=sum(each.n * each.nll for each in reports) / n,
-        brier=sum(each.n * each.brier for each in reports) / n,
-        ece=calibration_error(diagram),
+        nll=mean("nll"),
+        brier=mean("brier"),
         confusion=(),
-        flips=sum(m * flips for flips, m in compared) / sum(m for _, m in compared)
-        if compared
-        else None,
+        flips=mean("flips", reordered) if reordered else None,
         level_error=None,
-        bins=diagram,
-        coverage=coverage(probabilities, right),
         warnings=tuple(reason for each in reports for reason in each.warnings),
-        probabilities=probabilities,
-        right=right,
+        **_of_answers(probabilities, right, bins),
     )
 
 

@@ -11,38 +11,29 @@ fitted on some rows, certify its answers on other rows.
 Certified thresholds
 --------------------
 Let R(t) be the error rate, in the population, of the answers with a probability of at least t. For
-each threshold t of a grid, the hypothesis "R(t) is larger than the risk" is tested. It is rejected
-if the Clopper-Pearson upper bound of R(t) is at most the risk. The result is the lowest threshold
-whose hypothesis is rejected. The method is called Learn then Test. Three choices make it valid and
+each threshold t of a grid, the hypothesis "R(t) is larger than the risk" is rejected if the
+Clopper-Pearson upper bound of R(t) is at most the risk. The result is the lowest threshold whose
+hypothesis is rejected. The method is called Learn then Test. Three choices make it valid and
 useful:
 
 **The grid is fixed.** :data:`GRID` does not depend on the rows. For a fixed t, the rows above t are
-independent draws from the population above t. Given the number n of these rows, the number of wrong
-answers therefore has the distribution Binomial(n, R(t)). The bound is valid for every relation
-between probability and correctness, and for tied probabilities.
+independent draws from the population above t, so that the number of wrong answers among n of them
+has the distribution Binomial(n, R(t)). Quantiles of the rows' own probabilities would be a more
+convenient grid, but then the number of wrong answers depends on the error rates at exactly these
+probabilities, and the binomial distribution is no longer exact, for example for a model that is
+often wrong when it is most certain.
 
-Quantiles of the rows' own probabilities would be a more convenient grid. They do not depend on the
-labels, but that is not enough. Given the probabilities of the rows, the number of wrong answers
-depends on the error rates at exactly these probabilities, and not on R(t). In a walk over several
-quantiles, the earlier quantiles are informative about the mix of rows above a later one. The
-binomial distribution is then no longer exact, for example for a model that is often wrong when it
-is most certain.
-
-**The tests walk from high to low thresholds.** The walk has a level, the probability of a wrong
-rejection. As long as hypotheses are rejected, the next one is tested at the same level, without a
-correction for the number of tests.
+**The tests walk from high to low thresholds.** As long as hypotheses are rejected, the next one is
+tested at the same level (the probability of a wrong rejection), without a correction for the number
+of tests.
 
 **There are several starting points.** If few rows are above the first threshold, its hypothesis
 cannot be rejected, and a walk with a single start ends there. The total level
 delta = 1 - confidence is therefore split equally over :data:`STARTS`. The walk begins with level 0.
 At each starting point its level increases by the share of this point. At each hypothesis that is
-not rejected its level returns to 0. This is the fallback procedure.
-
-It wrongly rejects a hypothesis with a probability of at most delta, for the following reason. Take
-the true hypotheses in the order of the walk. If a true hypothesis is not rejected, the level
-returns to 0. When the first wrong rejection happens, the level therefore consists of shares that
-were added after the previous true hypothesis. Each share counts for one true hypothesis only, so
-that the probabilities of a first wrong rejection add up to at most delta.
+not rejected its level returns to 0. This is the fallback procedure. When the first wrong rejection
+happens, the level consists of shares that were added after the previous true hypothesis. Each share
+counts for one true hypothesis only, so that the probabilities add up to at most delta.
 
 Conformal sets
 --------------
@@ -65,8 +56,9 @@ Scattering Calculations Using Continued Fractions", Applied Optics 15(3), 1976.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any
 
@@ -75,18 +67,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from ...checks import check_kind, check_known, check_number, check_whole, naming, wrong
 from ...errors import InvalidArgumentError
-
-__all__ = [
-    "GRID",
-    "MOST_NEEDED",
-    "STARTS",
-    "CertifiedThreshold",
-    "ConformalSets",
-    "certify",
-    "conformal",
-    "inner_fraction",
-    "is_bounded",
-]
 
 GRID = (
     *((10_000 - i) / 10_000 for i in range(1, 10)),
@@ -106,8 +86,6 @@ probability is often below 0.8. Each additional starting point lowers the level 
 
 MOST_NEEDED = 10_000_000
 """The largest number of labelled rows that :func:`certify` suggests."""
-
-_ROUNDING = 1e-6  # Sums of float32 probabilities can be slightly larger than 1.
 
 Array = NDArray[np.float64]
 
@@ -176,11 +154,11 @@ class CertifiedThreshold:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON data that :meth:`from_dict` can read."""
-        return asdict(self)
+        return dict(vars(self))
 
     @classmethod
     def from_dict(cls, data: Any) -> CertifiedThreshold:
-        """Read the result of :meth:`to_dict`.
+        """Read the fields from JSON data.
 
         Raises
         ------
@@ -235,56 +213,28 @@ class ConformalSets:
     n_options: int
 
     def sets(self, probabilities: ArrayLike) -> tuple[tuple[int, ...], ...]:
-        """Return the set of options of each row.
+        """Return the indices of the options in the set of each row, which can be empty.
 
-        A set can be empty. A decision without exactly one option is a reason to abstain.
-
-        Parameters
-        ----------
-        probabilities
-            The probabilities of the options, shape [n, n_options].
-
-        Returns
-        -------
-        tuple of tuple of int
-            For each row, the indices of the options in ascending order.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If the shape is wrong, or a value is not a number from 0 to 1.
+        `probabilities` has the shape [n, n_options].
         """
-        inside = _rows(probabilities, self.n_options) >= self.threshold
+        inside = np.asarray(probabilities) >= self.threshold
         return tuple(tuple(np.flatnonzero(row).tolist()) for row in inside)
 
     def intervals(self, probabilities: ArrayLike) -> tuple[range, ...]:
-        """Return the smallest contiguous range of options that contains the set of each row.
+        """Return the smallest range of options that contains the set of each row.
 
-        This is for ordered options, such as the levels of a score. The arguments and the errors are
-        those of :meth:`sets`.
-
-        Returns
-        -------
-        tuple of range
-            For each row, a range of option indices; ``range(0)`` for an empty set.
+        This is for ordered options, such as the levels of a score. An empty set is ``range(0)``.
         """
         sets = self.sets(probabilities)
         return tuple(range(each[0], each[-1] + 1) if each else range(0) for each in sets)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields as JSON data that :meth:`from_dict` can read."""
-        return asdict(self)
+        return dict(vars(self))
 
     @classmethod
     def from_dict(cls, data: Any) -> ConformalSets:
-        """Read the result of :meth:`to_dict`.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If a field is missing, unknown or damaged, or contradicts another field. The message
-            names the field.
-        """
+        """Read the fields from JSON data, as :meth:`CertifiedThreshold.from_dict` does."""
         given = _read_fields("a ConformalSets", data, cls)
         n, alpha = check_whole("n", given["n"], 0), inner_fraction("alpha", given["alpha"])
         threshold = _fraction("threshold", given["threshold"])
@@ -304,34 +254,11 @@ def certify(
     """Return the lowest probability above which at most a given share of the answers is wrong.
 
     With a probability of at least `confidence` over draws of the labelled rows, the error rate of
-    the population above the threshold is at most `risk`. The module's documentation has the method
-    and its conditions.
-
-    Parameters
-    ----------
-    probabilities
-        The probabilities of the chosen answers, 0 to 1, shape [n].
-    right
-        Whether each answer is right, bool, shape [n].
-    risk
-        The highest share of wrong answers above the threshold, 0 to 1.
-    confidence
-        Above 0 and below 1.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the shapes differ, `right` is not bool, or a number is out of its range.
+    the population above the threshold is at most `risk`. `probabilities` has the probabilities of
+    the chosen answers, shape [n], and `right` says whether each of them is right.
     """
-    p = _probabilities("probabilities", probabilities, "[n]", 1)
-    hit = _array("right", right, "bools of shape [n]", "b")
-    if hit.shape != p.shape:
-        with naming("right"):
-            raise InvalidArgumentError(
-                f"right must have one bool for each of {len(p)} probabilities, got {_shape(hit)}"
-            )
-    risk, confidence = _fraction("risk", risk), inner_fraction("confidence", confidence)
-    above, wrong_above = _count_above(p), _count_above(p[~hit.astype(bool)])
+    p, hit = np.asarray(probabilities, dtype=np.float64), np.asarray(right, dtype=bool)
+    above, wrong_above = _count_above(p), _count_above(p[~hit])
     of_start = (1 - confidence) / len(STARTS)
     level, lowest = 0.0, None
     for i, threshold in enumerate(GRID):
@@ -359,36 +286,13 @@ def conformal(probabilities: ArrayLike, targets: ArrayLike, alpha: float = 0.1) 
 
     The probability is over draws of the labelled rows and of one new row. It is an average over all
     inputs: for difficult inputs it can be lower. If n is smaller than 1 / alpha - 1, all sets
-    contain all options.
-
-    Parameters
-    ----------
-    probabilities
-        The probabilities of the options, shape [n, n_options].
-    targets
-        The index of the right option of each row, shape [n].
-    alpha
-        Above 0 and below 1.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the shapes differ, or a number is out of its range.
+    contain all options. `probabilities` has the shape [n, n_options], and `targets` the index of
+    the right option of each row.
     """
-    p = _rows(probabilities)
+    p, y = np.asarray(probabilities, dtype=np.float64), np.asarray(targets, dtype=np.intp)
     n, n_options = p.shape
-    y = _array("targets", targets, "whole numbers of shape [n]", "iu")
-    if y.shape != (n,):
-        with naming("targets"):
-            raise InvalidArgumentError(
-                f"targets must have one option index for each of {n} rows, got {_shape(y)}"
-            )
-    for i in np.flatnonzero((y < 0) | (y >= n_options))[:1]:
-        raise wrong(f"targets[{i}]", f"an option index from 0 to {n_options - 1}", int(y[i]))
-    alpha = inner_fraction("alpha", alpha)
-    # The probability of the right option is kept instead of the score 1 - p. Rounding in 1 - q
-    # could otherwise exclude an option with exactly this probability.
-    of_right = np.sort(p[np.arange(n), y.astype(np.intp)])[::-1]
+    # Not the score 1 - p: rounding in 1 - q could exclude an option with exactly this probability.
+    of_right = np.sort(p[np.arange(n), y])[::-1]
     rank = _rank(n, alpha)
     threshold = float(of_right[rank - 1]) if rank <= n else 0.0
     return ConformalSets(threshold=min(threshold, 1.0), alpha=alpha, n=n, n_options=n_options)
@@ -397,8 +301,7 @@ def conformal(probabilities: ArrayLike, targets: ArrayLike, alpha: float = 0.1) 
 def is_bounded(n_wrong: float, n: float, rate: float, delta: float) -> bool:
     """Return whether the upper bound of an error rate by Clopper and Pearson is at most `rate`.
 
-    The bound is the error rate at which n_wrong or fewer wrong answers of n have the probability
-    delta. It is at most a rate if, at this rate, they have at most the probability delta.
+    It is if, at this rate, n_wrong or fewer wrong answers of n have at most the probability delta.
     """
     return rate >= 1 or _binomial_cdf(n_wrong, n, rate) <= delta
 
@@ -408,11 +311,10 @@ def _needed(
 ) -> int | None:
     """Return the smallest number of rows with which a walk could begin, or None.
 
-    The share and the error rate of the rows above each starting point are assumed to be the
-    observed ones.
+    The share and the error rate of the rows above each starting point stay the observed ones.
     """
-    places = [GRID.index(start) for start in STARTS]
-    observed = [(above[i] / n, wrong_above[i] / above[i]) for i in places if above[i]]
+    starts = [GRID.index(start) for start in STARTS]
+    observed = [(above[i] / n, wrong_above[i] / above[i]) for i in starts if above[i]]
     needed = []
     for share, rate in observed if n else [(1.0, 0.0)]:
         if rate >= risk:
@@ -421,36 +323,24 @@ def _needed(
         def is_enough(rows: int, share: float = share, rate: float = rate) -> bool:
             return is_bounded(rate * share * rows, share * rows, risk, level)
 
-        if not is_enough(MOST_NEEDED):
-            continue
-        low, high = n, MOST_NEEDED
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (low, middle) if is_enough(middle) else (middle, high)
-        needed.append(high)
+        if is_enough(MOST_NEEDED):
+            needed.append(n + 1 + bisect_left(range(n + 1, MOST_NEEDED), True, key=is_enough))
     return min(needed, default=None)
 
 
 def _count_above(probabilities: Array) -> list[int]:
     """Return the number of probabilities that are at least as large as each threshold."""
-    places = np.searchsorted(np.sort(probabilities), GRID, side="left")
-    counts: list[int] = (len(probabilities) - places).tolist()
+    n_below = np.searchsorted(np.sort(probabilities), GRID, side="left")
+    counts: list[int] = (len(probabilities) - n_below).tolist()
     return counts
 
 
 def _binomial_cdf(k: float, n: float, p: float) -> float:
-    r"""Return the probability of at most k successes in n trials.
+    r"""Return the probability of at most k successes in n trials, each with probability p.
 
     .. math:: P(X \le k) = I_{1-p}(n - k, k + 1)
 
     The regularized incomplete beta function I also interpolates between whole numbers.
-
-    Parameters
-    ----------
-    k, n
-        At least 0.
-    p
-        The probability of a success, 0 to 1.
     """
     if k >= n or p <= 0:
         return 1.0
@@ -506,51 +396,6 @@ def _share(part: int, whole: int) -> float:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.3g} %"
-
-
-def _shape(values: NDArray[Any]) -> str:
-    return f"shape {list(values.shape)}"
-
-
-def _rows(probabilities: ArrayLike, n_options: int | None = None) -> Array:
-    """Check probabilities of options, with any number of options if `n_options` is None."""
-    expected = f"[n, {'n_options' if n_options is None else n_options}]"
-    p = _probabilities("probabilities", probabilities, expected, 2)
-    if p.shape[1] != (n_options or max(p.shape[1], 1)):
-        with naming("probabilities"):
-            raise InvalidArgumentError(
-                f"probabilities must be an array of shape {expected}, got {_shape(p)}"
-            )
-    return p
-
-
-def _probabilities(name: str, given: ArrayLike, shape: str, n_axes: int) -> Array:
-    values = _array(name, given, f"numbers of shape {shape}", "fiu").astype(np.float64)
-    if values.ndim != n_axes:
-        with naming(name):
-            raise InvalidArgumentError(
-                f"{name} must be an array of shape {shape}, got {_shape(values)}"
-            )
-    for place in np.argwhere(~((values >= 0) & (values <= 1 + _ROUNDING)))[:1]:
-        where = "".join(f"[{i}]" for i in place)
-        raise wrong(f"{name}{where}", "a number from 0 to 1", float(values[tuple(place)]))
-    return values
-
-
-def _array(name: str, given: ArrayLike, expected: str, kinds: str) -> NDArray[Any]:
-    """Return an array whose type is one of numpy's kinds, such as ``"b"`` for bool."""
-    try:
-        values = np.asarray(given)
-    except (ValueError, TypeError):  # the rows of a list have different lengths
-        raise wrong(name, f"an array of {expected}", given) from None
-    if not values.ndim or values.dtype.kind == "O":
-        raise wrong(name, f"an array of {expected}", given)
-    if values.size and values.dtype.kind not in kinds:
-        with naming(name):
-            raise InvalidArgumentError(
-                f"{name} must be an array of {expected}, got values of type {values.dtype}"
-            )
-    return values
 
 
 def _fraction(name: str, value: Any) -> float:

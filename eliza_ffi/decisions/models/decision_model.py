@@ -30,10 +30,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+import string
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -45,15 +46,12 @@ from ...checks import naming
 from ...errors import ChatTemplateError, InvalidArgumentError, ModelError, NotSupportedError
 from ..scoring import tempered
 from .gguf_metadata import read_metadata
-from .option_labels import OptionLabel, TokensOf, code_labels, letter_labels, typed_labels
 from .systemone import SystemoneQuestion, json_copy, read_state
-
-__all__ = ["DecisionModel", "DecisionPrompt", "QuestionPrompts"]
 
 ARCHITECTURE = "general.architecture"
 TEMPLATE = "tokenizer.chat_template.systemone"
 N_RATINGS = 9  # the number of labels of a noul, for types that rate nouls
-MAX_OPTIONS = 255
+MAX_LABELS = 255
 
 # Chat templates require messages. A template named systemone ignores them.
 NO_CONVERSATION = ({"role": "user", "content": ""},)
@@ -63,7 +61,7 @@ NO_CONVERSATION = ({"role": "user", "content": ""},)
 class _Type:
     """Hold the properties of a type of decision models; see the table in the module's docstring."""
 
-    labels: str = "codes"  # "letters", "codes" or "typed", as in option_labels.py
+    labels: str = "codes"  # "letters", "codes" or "typed"
     takes_labels: bool = True  # whether the template receives the labels
     true_first: bool = False
     two_orders: bool = False
@@ -97,17 +95,22 @@ UNSUPPORTED = {
 """Types whose answers are not read from the logits of labels, with the reason."""
 
 
+class OptionLabel(NamedTuple):
+    """The label of an option, and the tokens of its spellings, the highest of which counts."""
+
+    text: str
+    tokens: tuple[int, ...]
+
+
+TokensOf: TypeAlias = Callable[[str], list[int]]
+"""Tokenizes plain text that continues other text."""
+
+
 @dataclass(frozen=True)
 class DecisionPrompt:
-    """Hold the prompt of a question in one order of its options.
+    """Hold the tokens of a question's whole prompt, and the tokens of each answer's label.
 
-    Attributes
-    ----------
-    tokens : tuple of int
-        The whole prompt. The template itself writes the BOS token, if there is one.
-    labels : tuple of tuple of int
-        For each answer, in the order shown, the tokens of its label. The highest of their logits is
-        the answer's score.
+    The answers are in the order shown. The highest logit of a label's tokens is its score.
     """
 
     tokens: tuple[int, ...]
@@ -130,11 +133,8 @@ class QuestionPrompts:
 
     Attributes
     ----------
-    question : SystemoneQuestion
     prompts : tuple of DecisionPrompt
         One prompt, or two prompts, the second of which has the options in the opposite order.
-    temperature : float
-        The divisor of the logits.
     order : tuple of int
         For each answer of the first prompt, the index of the question's option. Empty if the
         answers are ratings from no to yes.
@@ -148,16 +148,7 @@ class QuestionPrompts:
     def probabilities(self, logits: Sequence[Sequence[float]]) -> list[float]:
         """Return the probability of each option, in the question's order.
 
-        Parameters
-        ----------
-        logits
-            For each prompt, the logits of its tokens `read`. A constant may be added to all logits
-            of a prompt, so log-probabilities are accepted, too.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If a logit is NaN, or the highest one is not finite.
+        `logits` has the logits, or log-probabilities, of the tokens `read` of each prompt.
         """
         scores = [prompt.scores(row) for prompt, row in zip(self.prompts, logits, strict=True)]
         try:
@@ -208,12 +199,6 @@ class DecisionModel:
         If labels are missing from the vocabulary, or a temperature is not a number above 0.
     ChatTemplateError
         If the template is not valid.
-
-    Notes
-    -----
-    Only control tokens that the template wrote are read as control tokens. Text of questions and
-    inputs that looks like a control token is plain text. Without such text, the result is the same
-    as tokenizing the whole rendered prompt at once.
     """
 
     def __init__(
@@ -284,25 +269,17 @@ class DecisionModel:
     @property
     def max_options(self) -> int:
         """The largest number of options of a question."""
-        return MAX_OPTIONS if self._labels is None else len(self._labels)
+        return MAX_LABELS if self._labels is None else len(self._labels)
 
     def ask(self, questions: Sequence[SystemoneQuestion], state: Any) -> list[QuestionPrompts]:
-        """Write the prompts of questions about an input.
-
-        Parameters
-        ----------
-        questions
-            Questions with different ids.
-        state
-            The input: a string or other JSON.
+        """Write the prompts of questions with different ids about an input, which is any JSON.
 
         Raises
         ------
         InvalidArgumentError
             If the input is not JSON, contains images, or is None for a model that needs an input;
-            if a question has more options than the model has
-            labels; or if text looks like a control token and cannot be distinguished from the
-            template's own control tokens.
+            if a question has more options than the model has labels; or if text cannot be
+            distinguished from the template's own control tokens.
         ChatTemplateError
             If the template fails or raises an exception of its own.
         """
@@ -407,3 +384,89 @@ def _temperature(name: str, value: Any) -> float:
     if not 0.0 < temperature < math.inf:
         raise ModelError(f"the temperature {name} must be a number above 0, got {value!r}")
     return temperature
+
+
+# ---- labels --------------------------------------------------------------------------------------
+
+
+def letter_labels(tokens_of: TokensOf) -> list[OptionLabel]:
+    """Return the labels A to Z and a to z, each of which must be one token."""
+    labels = []
+    for letter in string.ascii_uppercase + string.ascii_lowercase:
+        tokens = tokens_of(letter)
+        if len(tokens) != 1:
+            raise ModelError(f"the label {letter!r} must be one token, got {len(tokens)}")
+        labels.append(OptionLabel(letter, tuple(tokens)))
+    return labels
+
+
+def code_labels(tokens_of: TokensOf) -> list[OptionLabel]:
+    """Return the labels A to Z and AA to ZZ that are one token, at most 255."""
+    codes = ((code, tokens_of(code)) for code in (*string.ascii_uppercase, *_pairs()))
+    labels = (OptionLabel(code, tuple(tokens)) for code, tokens in codes if len(tokens) == 1)
+    return list(itertools.islice(labels, MAX_LABELS))
+
+
+def typed_labels(tokens_of: TokensOf, question: SystemoneQuestion) -> list[OptionLabel]:
+    """Return yes and no for a noul, digits for a score, and codes for the options of a choice."""
+    if question.type == "choice":
+        return _codes(tokens_of, [key for key, _ in question.options])
+    labels = []
+    for key, _ in question.options:
+        spellings = YES_NO[key] if question.type == "noul" else (key,)
+        tokens = _single(tokens_of, spellings)
+        if not tokens:
+            raise ModelError(
+                f"the label {spellings[0]!r} must be one token; none of its spellings is"
+            )
+        labels.append(OptionLabel(key, tuple(tokens)))
+    return labels
+
+
+YES_NO = {"true": ("yes", "Yes", "YES"), "false": ("no", "No", "NO")}
+
+
+def _codes(tokens_of: TokensOf, keys: list[str]) -> list[OptionLabel]:
+    """Return a code of one token for each key: the suited one or the first free substitute."""
+    labels: list[OptionLabel] = []
+    taken: set[int] = set()
+    # All keys share this iterator. A substitute that is rejected for one key, because it is taken
+    # or not one token, need not be tried for another key.
+    substitutes = _substitutes()
+    for suited in _suited(keys):
+        for code in itertools.chain((suited,), substitutes):
+            tokens = tokens_of(code)
+            if len(tokens) == 1 and tokens[0] not in taken:
+                taken.add(tokens[0])
+                after_space = [t for t in _single(tokens_of, (" " + code,)) if t != tokens[0]]
+                labels.append(OptionLabel(code, (tokens[0], *after_space)))
+                break
+        else:
+            raise InvalidArgumentError(f"the vocabulary has too few labels for {len(keys)} options")
+    return labels
+
+
+def _suited(keys: list[str]) -> Iterable[str]:
+    if all(len(key) == 1 and key in string.ascii_letters for key in keys):
+        return keys
+    if len(keys) <= len(string.ascii_uppercase):
+        return string.ascii_uppercase[: len(keys)]
+    return (f"{i:02}" for i in range(len(keys)))
+
+
+def _substitutes() -> Iterator[str]:
+    yield from string.ascii_uppercase
+    yield from (f"{i:02}" for i in range(100))
+    yield from string.ascii_lowercase
+    yield from (f"#{i}" for i in range(200))
+    yield from _pairs()
+
+
+def _pairs() -> Iterator[str]:
+    return (a + b for a in string.ascii_uppercase for b in string.ascii_uppercase)
+
+
+def _single(tokens_of: TokensOf, texts: Iterable[str]) -> list[int]:
+    """Return the tokens of all strings that are one token, without duplicates."""
+    several = map(tokens_of, texts)
+    return list(dict.fromkeys(tokens[0] for tokens in several if len(tokens) == 1))

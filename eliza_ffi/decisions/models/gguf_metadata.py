@@ -19,8 +19,6 @@ from typing import Any, TypeAlias, TypeVar
 
 from ...errors import ModelError
 
-__all__ = ["MAX_METADATA", "MetadataValue", "is_truncated", "read_metadata"]
-
 MAX_METADATA = 32 * 2**20
 """The largest size of metadata, in bytes."""
 
@@ -67,13 +65,7 @@ def read_metadata(
 
 
 def is_truncated(path: str | os.PathLike[str]) -> bool:
-    """Return whether a GGUF file ends before its last tensor begins, as after a broken download.
-
-    Raises
-    ------
-    ModelError
-        As :func:`read_metadata`.
-    """
+    """Return whether a GGUF file ends before its last tensor begins, as after a broken download."""
     return Path(path).stat().st_size <= _read(path, _Entries.begin_of_last_tensor)
 
 

@@ -24,8 +24,6 @@ from .systemone import SystemoneQuestion
 if TYPE_CHECKING:
     from ...session.session import Session
 
-__all__ = ["ModelAsking", "decision_model_of"]
-
 
 @once_for_each
 def decision_model_of(session: Session) -> DecisionModel | None:

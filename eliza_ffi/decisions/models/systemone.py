@@ -18,8 +18,6 @@ from ...errors import InvalidArgumentError
 from ..prompts import AskedQuestion, ask, refuse_media
 from ..questions import Predicate, Score
 
-__all__ = ["SystemoneQuestion", "SystemoneType", "json_copy", "read_state"]
-
 SystemoneType: TypeAlias = Literal["noul", "choice", "score"]
 
 MAX_NESTING = 40  # the template sandbox supports 50
@@ -62,20 +60,11 @@ class SystemoneQuestion:
         return cls(id, "choice", asked, tuple((each.text, each.description) for each in shown))
 
     @classmethod
-    def read(cls, given: Mapping[str, Any], id: str) -> SystemoneQuestion:
-        """Convert a question in this format that :func:`.wire.question_from` accepts.
-
-        Its JSON is not changed.
-
-        Raises
-        ------
-        InvalidArgumentError
-            If the JSON is nested too deeply, or is a question in another format. The message
-            contains the question's id.
-        """
-        kind = given["type"]
-        asked = json_copy(given["instructions"], f"the instructions of {id!r}")
-        criteria = json_copy(given.get("criteria"), f"the criteria of {id!r}")
+    def read(cls, source: Mapping[str, Any], id: str) -> SystemoneQuestion:
+        """Convert a question in this format that :func:`.wire.question_from` accepts."""
+        kind = source["type"]
+        asked = json_copy(source["instructions"], f"the instructions of {id!r}")
+        criteria = json_copy(source.get("criteria"), f"the criteria of {id!r}")
         criteria_types: dict[str, Any] = {"noul": dict | None, "choice": dict, "score": list}
         if not isinstance(criteria, criteria_types.get(kind, ())):
             raise InvalidArgumentError(f"the question {id!r} is not in the format of /v1/systemone")
@@ -87,15 +76,9 @@ class SystemoneQuestion:
         return cls(id, kind, asked, _noul_options(criteria.get("true"), criteria.get("false")))
 
 
-def read_state(given: Any) -> Any:
-    """Return a copy of an input for a template.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the input is not JSON, or is a conversation with images, audio or files.
-    """
-    state = json_copy(given, "the input")
+def read_state(input: Any) -> Any:
+    """Return a copy of an input for a template; reject images, audio and files."""
+    state = json_copy(input, "the input")
     messages = state.get("messages") if isinstance(state, dict) else state
     for message in messages if isinstance(messages, list) else ():
         content = message.get("content") if isinstance(message, dict) else None
@@ -106,21 +89,9 @@ def read_state(given: Any) -> Any:
 
 
 def json_copy(value: Any, what: str = "the value", *, sort: bool = False, depth: int = 0) -> Any:
-    """Return a copy of JSON data that consists of plain lists and dicts.
+    """Return a copy of JSON data that consists of plain lists and dicts, at most 40 levels deep.
 
-    Parameters
-    ----------
-    what
-        The name of the value in error messages.
-    sort
-        Whether to sort the keys of all objects.
-    depth
-        The nesting depth of `value` in a larger value.
-
-    Raises
-    ------
-    InvalidArgumentError
-        If the value is not JSON, or is nested deeper than 40 levels.
+    `what` names the value in errors, and `depth` is its nesting depth in a larger value.
     """
     if value is None or isinstance(value, bool | int | str):
         return value
