@@ -13,10 +13,8 @@ from collections.abc import (
     Iterable,
     Iterator,
     Mapping,
-    Sequence,
 )
 from contextlib import aclosing
-from dataclasses import replace
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -25,23 +23,16 @@ from numpy.typing import NDArray
 
 from .chat.template import ChatTemplate, Messages
 from .checks import check_kind
-from .decisions.answers import Decision
-from .decisions.asking import score_work
-from .decisions.deciding import Settings
-from .decisions.learning.stopping import decision_requests
-from .decisions.questions import Question
-from .decisions.reasoning import reasoning_work, with_reasoning
 from .errors import GenerationCancelledError
 from .hub import hub_path
 from .library.binding import CffiBinding
 from .library.loading import Library
 from .model import Model
 from .session.batches import run_many_async
-from .session.jobs import STEPS
-from .session.lifecycle import Work
+from .session.run import Run
 from .session.session import Session
+from .session.task import Task
 from .session.text_stream import AsyncTextStream, TextStream
-from .session.threads import tell
 
 __all__ = ["AsyncModel"]
 
@@ -60,76 +51,25 @@ class _Requests(Model):
 
     def __init__(self, model: Model) -> None:
         self.session = model.session
-        self._jobs = model._jobs
 
-    def _result(self, job: Any) -> Any:
-        return job
+    def _done(self, task: Task[Any]) -> Any:
+        return task.run_async
 
-    def _job(
-        self,
-        work: Work[Any],
-        wait: bool | float = True,
-        on_step: Callable[[Any], Any] | None = None,
-        read: Callable[[Any], Any] | None = None,
-    ) -> Any:
-        async def run() -> Any:
-            async with aclosing(self.session.steps_async(work, wait)) as steps:
-                async for step in steps:
-                    if not isinstance(step, STEPS):
-                        return step if read is None else read(step)
-                    await tell(on_step, step)
-            raise AssertionError("the last step is the result")
+    def _steps(self, run: Run[Any], timeout: float | None) -> Any:
+        return self.session.steps_async(run, timeout)
 
-        return run
-
-    def _decision(
-        self,
-        given: Any,
-        questions: Sequence[Question],
-        settings: Settings,
-        wait: bool | float,
-        at_once: int | None = None,
-    ) -> Any:
-        session = self.session
-        prepared = session.helpers.run
-
-        async def run() -> Decision:
-            if settings.think:
-                alone = replace(settings, think=0)
-                if settings.thinks_sometimes:
-                    first: Decision = await self._decision(given, questions, alone, wait, at_once)()
-                    if not settings.thinks_after(first):
-                        return first
-                work = await prepared(reasoning_work, session, given, questions, settings)
-                text = (await self._job(work, wait)()).text
-                reasoned = with_reasoning(given, text)
-                found: Decision = await self._decision(reasoned, questions, alone, wait, at_once)()
-                return replace(found, reasoning=text)
-            requests = decision_requests(session, given, questions, settings)
-            step = await prepared(next, requests)
-            while not isinstance(step, Decision):
-                passes = await prepared(score_work, session, step, at_once)
-                result = await self._job(passes, wait)()
-                step = await prepared(requests.send, result)
-            return step
-
-        return run
-
-    def _steps(self, work: Work[Any], wait: bool | float) -> Any:
-        return self.session.steps_async(work, wait)
-
-    def _stream(self, work: Work[Any], wait: bool | float) -> Any:
-        return self.session.steps_async(work, wait)
+    def _stream(self, run: Run[Any], timeout: float | None) -> Any:
+        return self.session.steps_async(run, timeout)
 
     def _run_many(
         self,
         items: Iterable[V],
-        job: Callable[[V], Any],
+        task: Callable[[V], Task[Any]],
         read: Callable[[list[Any]], list[Any]],
         **how: Any,
     ) -> Any:
         async def one(item: V) -> Any:
-            return await (await self.session.helpers.run(job, item))()
+            return await (await self.session.helpers.run(task, item)).run_async()
 
         async def run() -> list[Any]:
             return read(await run_many_async(items, one, **how))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, overload
 
 import numpy as np
@@ -20,22 +19,19 @@ from .choices.rank_result import RankResult
 from .decisions.answers import Decision, expand
 from .decisions.asking import prompt_texts
 from .decisions.auto_prompts import N_SAMPLE, sample_of
-from .decisions.deciding import DecideSettings, Settings, settings_for
+from .decisions.deciding import DecideSettings, settings_for
 from .decisions.doubts import Doubts
 from .decisions.learning.input_prior import with_input_prior
 from .decisions.prompts import check_one_input
-from .decisions.questions import Question
-from .decisions.reasoning import decision_job, inputs_at_once
+from .decisions.reasoning import decision_task, inputs_at_once
 from .decisions.wire import as_questions
 from .hub import hub_path
 from .library.binding import CffiBinding, EotScore
 from .library.loading import Library
 from .library.protocol import Tokens
 from .sampling.params import Sampling
-from .session.batches import Job, RunJob, labels_for, length_of, run_many
+from .session.batches import labels_for, length_of, run_many
 from .session.filling import Fillable
-from .session.jobs import STEPS, Jobs
-from .session.lifecycle import Work
 from .session.options import AnyPrompt, CacheOptions, ChoiceMode, Speculation, Tokenization
 from .session.requests import (
     MOST_TOKENS,
@@ -44,7 +40,21 @@ from .session.requests import (
     check_prompts,
     lora_option,
 )
+from .session.run import Run
+from .session.runs import (
+    choice_run,
+    end_of_turn_run,
+    fill_run,
+    hidden_states_run,
+    load_run,
+    prompt_logprobs_run,
+    rank_run,
+    save_run,
+    text_run,
+    tools_run,
+)
 from .session.session import Session
+from .session.task import Task
 from .session.text_stream import TextStream
 from .session.tool_calls import MOST_CALLS, TextAnswer, ToolCall, ToolCalls, one_call
 from .structured.fill_result import FilledSpan, FillResult
@@ -141,7 +151,7 @@ class Model:
     :class:`~eliza_ffi.errors.ContextFullError`, or :class:`~eliza_ffi.errors.FillError` with the
     partial answer. There are two exceptions. If the context becomes full after :meth:`generate` or
     :meth:`stream` has produced some text, the text ends there, with the finish reason
-    ``"context_full"``. A :meth:`load_prompt_cache`, or a request with ``wait=False``, raises the
+    ``"context_full"``. A :meth:`load_prompt_cache`, or a request with ``timeout=0``, raises the
     error at once.
 
     **Closing.** Close the model, or use it in a ``with`` statement. Closing cancels the generations
@@ -179,7 +189,6 @@ class Model:
             },
             progress=progress,
         )
-        self._jobs = Jobs(self.session)
 
     @classmethod
     def from_pretrained(cls, repo_id: str, filename: str | None = None, **more: Any) -> Model:
@@ -371,7 +380,7 @@ class Model:
         BusyError
             As :meth:`generate`.
         """
-        return cast(EotScore, self._run(self._jobs.end_of_turn(prompt, end), True))
+        return cast(EotScore, self._result(end_of_turn_run(self.session, prompt, end)))
 
     def prompt_logprobs(
         self,
@@ -379,7 +388,7 @@ class Model:
         top: int = 0,
         *,
         cache: CacheOptions | None = None,
-        wait: bool | float = True,
+        timeout: float | None = None,
     ) -> tuple[TokenLogprob, ...]:
         """Return the log-probability of each token of a prompt after the tokens before it.
 
@@ -387,7 +396,7 @@ class Model:
 
         Parameters
         ----------
-        prompt, cache, wait
+        prompt, cache, timeout
             As :meth:`generate`.
         top
             How many of the most probable tokens at each position to report as well.
@@ -406,8 +415,8 @@ class Model:
         BusyError, InvalidArgumentError
             As :meth:`generate`.
         """
-        work = self._jobs.prompt_logprobs(prompt, top, cache)
-        return cast("tuple[TokenLogprob, ...]", self._run(work, wait))
+        run = prompt_logprobs_run(self.session, prompt, top, cache)
+        return cast("tuple[TokenLogprob, ...]", self._result(run, timeout))
 
     def hidden_states(
         self,
@@ -416,13 +425,13 @@ class Model:
         n_rows: int = 1,
         *,
         cache: CacheOptions | None = None,
-        wait: bool | float = True,
+        timeout: float | None = None,
     ) -> NDArray[np.float32]:
         """Return the hidden states of a prompt's last tokens, for example to train a classifier.
 
         Parameters
         ----------
-        prompt, cache, wait
+        prompt, cache, timeout
             As :meth:`generate`.
         layers
             Layer i is the input of the model's block i, counted from 0. The last layer, also -1, is
@@ -446,8 +455,8 @@ class Model:
         BusyError, InvalidArgumentError
             As :meth:`generate`.
         """
-        work = self._jobs.hidden_states(prompt, layers, n_rows, cache)
-        return cast("NDArray[np.float32]", self._run(work, wait))
+        run = hidden_states_run(self.session, prompt, layers, n_rows, cache)
+        return cast("NDArray[np.float32]", self._result(run, timeout))
 
     # ---- Text -----------------------------------------------------------------------------------
 
@@ -468,7 +477,7 @@ class Model:
         speculation: Speculation | None = None,
         cache: CacheOptions | None = None,
         on_text: Callable[[str], Any] | None = None,
-        wait: bool | float = True,
+        timeout: float | None = None,
     ) -> GenerationResult:
         """Generate text that continues a prompt.
 
@@ -513,10 +522,9 @@ class Model:
             The KV slot to use, and the data types of its KV cache.
         on_text
             Called with each new piece of text.
-        wait
-            How long to wait for a slot if all slots are in use. True: as long as other requests
-            keep getting slots; see :class:`Model`. A number: at most this number of seconds.
-            False: not at all.
+        timeout
+            How many seconds to wait for a slot if all slots are in use; 0 = do not wait. None: as
+            long as other requests keep getting slots; see :class:`Model`.
 
         Raises
         ------
@@ -530,7 +538,8 @@ class Model:
         BusyError
             If no slot became free in time.
         """
-        work = self._jobs.text(
+        run = text_run(
+            self.session,
             prompt,
             method="generate",
             max_tokens=max_tokens,
@@ -547,7 +556,7 @@ class Model:
             cache=cache,
             on_text=on_text,
         )
-        return cast(GenerationResult, self._run(work, wait, on_text))
+        return cast(GenerationResult, self._result(run, timeout, on_text))
 
     def stream(
         self,
@@ -565,7 +574,7 @@ class Model:
         sampling: Sampling | None = None,
         speculation: Speculation | None = None,
         cache: CacheOptions | None = None,
-        wait: bool | float = True,
+        timeout: float | None = None,
     ) -> TextStream:
         """Generate text and yield it piece by piece.
 
@@ -574,7 +583,8 @@ class Model:
         context is full before the first piece, the request may run again; see :class:`Model`. If it
         is full later, the text ends there.
         """
-        work = self._jobs.text(
+        run = text_run(
+            self.session,
             prompt,
             method="stream",
             with_steps=True,
@@ -591,7 +601,7 @@ class Model:
             speculation=speculation,
             cache=cache,
         )
-        return self._stream(work, wait)
+        return self._stream(run, timeout)
 
     def generate_many(
         self,
@@ -625,14 +635,14 @@ class Model:
             In the order of the prompts.
         """
 
-        def job(prompt: AnyPrompt) -> Job[GenerationResult]:
-            work = self._jobs.text(
-                prompt, method="generate_many", max_tokens=max_tokens, **settings
+        def task(prompt: AnyPrompt) -> Task[GenerationResult]:
+            run = text_run(
+                self.session, prompt, method="generate_many", max_tokens=max_tokens, **settings
             )
-            return self._job(work, on_step=settings.get("on_text"))
+            return Task(self.session, run, on_step=settings.get("on_text"))
 
         check_prompts(prompts, "generate")
-        return self._many(prompts, job, progress, max_concurrency, return_exceptions)
+        return self._many(prompts, task, progress, max_concurrency, return_exceptions)
 
     # ---- Labels ---------------------------------------------------------------------------------
 
@@ -642,7 +652,7 @@ class Model:
         prompt: AnyPrompt,
         labels: Mapping[str, V] | LabelSet[V] | type[V],
         *,
-        wait: bool | float = ...,
+        timeout: float | None = ...,
         **settings: Unpack[ChoiceSettings],
     ) -> ChoiceResult[V]: ...
 
@@ -652,7 +662,7 @@ class Model:
         prompt: AnyPrompt,
         labels: Strings,
         *,
-        wait: bool | float = ...,
+        timeout: float | None = ...,
         **settings: Unpack[ChoiceSettings],
     ) -> ChoiceResult[str]: ...
 
@@ -662,7 +672,7 @@ class Model:
         prompt: AnyPrompt,
         labels: Any,
         *,
-        wait: bool | float = ...,
+        timeout: float | None = ...,
         **settings: Unpack[ChoiceSettings],
     ) -> ChoiceResult[Any]: ...
 
@@ -682,7 +692,7 @@ class Model:
         think: int = 0,
         cache: CacheOptions | None = None,
         on_text: Callable[[str], Any] | None = None,
-        wait: bool | float = True,
+        timeout: float | None = None,
     ) -> ChoiceResult[Any]:
         """Choose one of several known labels.
 
@@ -726,7 +736,7 @@ class Model:
             of its chat template, or between ``<think>`` and ``</think>``. It takes the most
             probable tokens, unless `sampling` says otherwise. The probability of a label is then
             its probability after this reasoning.
-        sampling, seed, cache, on_text, wait
+        sampling, seed, cache, on_text, timeout
             As :meth:`generate`.
 
         Raises
@@ -741,7 +751,8 @@ class Model:
         BusyError, ChatTemplateError
             As :meth:`generate`.
         """
-        work = self._jobs.choice(
+        run = choice_run(
+            self.session,
             prompt,
             labels,
             method="choose",
@@ -757,7 +768,7 @@ class Model:
             cache=cache,
             on_text=on_text,
         )
-        return cast(ChoiceResult[Any], self._run(work, wait, on_text))
+        return cast(ChoiceResult[Any], self._result(run, timeout, on_text))
 
     @overload
     def prepare_labels(
@@ -824,14 +835,14 @@ class Model:
             In the order of the prompts.
         """
 
-        def job(item: tuple[AnyPrompt, Any]) -> Job[ChoiceResult[Any]]:
-            work = self._jobs.choice(*item, method="choose_many", **settings)
-            return self._job(work, on_step=settings.get("on_text"))
+        def task(item: tuple[AnyPrompt, Any]) -> Task[ChoiceResult[Any]]:
+            run = choice_run(self.session, *item, method="choose_many", **settings)
+            return Task(self.session, run, on_step=settings.get("on_text"))
 
         check_prompts(prompts, "choose")
         return self._many(
             labels_for(prompts, labels),
-            job,
+            task,
             progress,
             max_concurrency,
             return_exceptions,
@@ -851,7 +862,7 @@ class Model:
         tokenization: Tokenization = ...,
         think: int = ...,
         cache: CacheOptions | None = ...,
-        wait: bool | float = ...,
+        timeout: float | None = ...,
     ) -> RankResult[V]: ...
 
     @overload
@@ -867,7 +878,7 @@ class Model:
         tokenization: Tokenization = ...,
         think: int = ...,
         cache: CacheOptions | None = ...,
-        wait: bool | float = ...,
+        timeout: float | None = ...,
     ) -> RankResult[str]: ...
 
     @overload
@@ -883,7 +894,7 @@ class Model:
         tokenization: Tokenization = ...,
         think: int = ...,
         cache: CacheOptions | None = ...,
-        wait: bool | float = ...,
+        timeout: float | None = ...,
     ) -> RankResult[Any]: ...
 
     def rank(
@@ -898,7 +909,7 @@ class Model:
         tokenization: Tokenization = "canonical",
         think: int = 0,
         cache: CacheOptions | None = None,
-        wait: bool | float = True,
+        timeout: float | None = None,
     ) -> RankResult[Any]:
         """Find the `k` most probable labels and their exact probabilities.
 
@@ -928,7 +939,7 @@ class Model:
             the result is proven, and `max_passes` is 100 unless it is given.
         think
             As :meth:`choose`.
-        cache, wait
+        cache, timeout
             As :meth:`generate`.
 
         Raises
@@ -941,7 +952,8 @@ class Model:
         BusyError, ChatTemplateError
             As :meth:`generate`.
         """
-        work = self._jobs.ranking(
+        run = rank_run(
+            self.session,
             prompt,
             labels,
             method="rank",
@@ -953,7 +965,7 @@ class Model:
             think=think,
             cache=cache,
         )
-        return cast(RankResult[Any], self._run(work, wait))
+        return cast(RankResult[Any], self._result(run, timeout))
 
     def rank_many(
         self,
@@ -980,13 +992,13 @@ class Model:
             In the order of the prompts.
         """
 
-        def job(item: tuple[AnyPrompt, Any]) -> Job[RankResult[Any]]:
-            return self._job(self._jobs.ranking(*item, method="rank_many", **settings))
+        def task(item: tuple[AnyPrompt, Any]) -> Task[RankResult[Any]]:
+            return Task(self.session, rank_run(self.session, *item, method="rank_many", **settings))
 
         check_prompts(prompts, "rank")
         return self._many(
             labels_for(prompts, labels),
-            job,
+            task,
             progress,
             max_concurrency,
             return_exceptions,
@@ -1000,7 +1012,7 @@ class Model:
         input: Any,
         questions: Any,
         *,
-        wait: bool | float = True,
+        timeout: float | None = None,
         **settings: Unpack[DecideSettings],
     ) -> Decision:
         """Answer typed questions about an input, with a probability for every answer.
@@ -1019,7 +1031,7 @@ class Model:
             :class:`~eliza_ffi.decisions.Predicate`, :class:`~eliza_ffi.decisions.Choice`,
             :class:`~eliza_ffi.decisions.Score` or :class:`~eliza_ffi.decisions.MultiLabel`, or a
             mapping in the format of ``/v1/decisions`` or ``/v1/systemone``.
-        wait
+        timeout
             As :meth:`generate`.
 
         Other Parameters
@@ -1101,7 +1113,8 @@ class Model:
         asked = as_questions(questions)
         settings = with_input_prior(self, asked, None, settings)
         checked = settings_for(self.session, asked, settings)
-        return cast(Decision, self._result(self._decision(input, asked, checked, wait)))
+        task = decision_task(self.session, input, asked, checked, timeout)
+        return cast(Decision, self._done(task))
 
     def decide_many(
         self,
@@ -1157,8 +1170,12 @@ class Model:
 
         return self._many(
             enumerate(inputs),
-            lambda numbered: self._decision(
-                numbered[1], asked, doubts.settings_of(numbered[0], checked), True, max_concurrency
+            lambda numbered: decision_task(
+                self.session,
+                numbered[1],
+                asked,
+                doubts.settings_of(numbered[0], checked),
+                at_once=max_concurrency,
             ),
             progress,
             at_once,
@@ -1195,7 +1212,7 @@ class Model:
         shape: type[T],
         *,
         on_span: Callable[[Any], Any] | None = ...,
-        wait: bool | float = ...,
+        timeout: float | None = ...,
         **settings: Unpack[FillSettings],
     ) -> StructuredResult[T]: ...
 
@@ -1206,7 +1223,7 @@ class Model:
         shape: Regex | Lark,
         *,
         on_span: Callable[[Any], Any] | None = ...,
-        wait: bool | float = ...,
+        timeout: float | None = ...,
         **settings: Unpack[FillSettings],
     ) -> StructuredResult[str]: ...
 
@@ -1217,7 +1234,7 @@ class Model:
         shape: Mapping[str, Any],
         *,
         on_span: Callable[[Any], Any] | None = ...,
-        wait: bool | float = ...,
+        timeout: float | None = ...,
         **settings: Unpack[FillSettings],
     ) -> StructuredResult[Any]: ...
 
@@ -1228,7 +1245,7 @@ class Model:
         shape: Fillable,
         *,
         on_span: Callable[[Any], Any] | None = ...,
-        wait: bool | float = ...,
+        timeout: float | None = ...,
         **settings: Unpack[FillSettings],
     ) -> FillResult: ...
 
@@ -1238,7 +1255,7 @@ class Model:
         shape: Any,
         *,
         on_span: Callable[[Any], Any] | None = None,
-        wait: bool | float = True,
+        timeout: float | None = None,
         **settings: Unpack[FillSettings],
     ) -> Any:
         """Generate an answer that matches a schema, class, regular expression or grammar.
@@ -1260,7 +1277,7 @@ class Model:
         on_span
             Called with each :class:`~eliza_ffi.PartialField` of a shape, or each
             :class:`~eliza_ffi.FilledSpan` of a skeleton, when it is complete.
-        wait
+        timeout
             As :meth:`generate`.
         **settings
             For every shape:
@@ -1308,8 +1325,10 @@ class Model:
         """
         check_callback("on_span", on_span)
         with_steps = on_span is not None
-        work = self._jobs.fill(prompt, shape, method="fill", with_steps=with_steps, **settings)
-        return self._run(work, wait, on_span)
+        run = fill_run(
+            self.session, prompt, shape, method="fill", with_steps=with_steps, **settings
+        )
+        return self._result(run, timeout, on_span)
 
     @overload
     def fill_stream(
@@ -1317,7 +1336,7 @@ class Model:
         prompt: AnyPrompt,
         shape: type[T],
         *,
-        wait: bool | float = ...,
+        timeout: float | None = ...,
         **settings: Unpack[FillSettings],
     ) -> Iterator[PartialField | StructuredResult[T]]: ...
 
@@ -1327,7 +1346,7 @@ class Model:
         prompt: AnyPrompt,
         shape: Any,
         *,
-        wait: bool | float = ...,
+        timeout: float | None = ...,
         **settings: Unpack[FillSettings],
     ) -> Iterator[FilledSpan | PartialField | FillResult]: ...
 
@@ -1336,7 +1355,7 @@ class Model:
         prompt: AnyPrompt,
         shape: Any,
         *,
-        wait: bool | float = True,
+        timeout: float | None = None,
         **settings: Unpack[FillSettings],
     ) -> Iterator[Any]:
         """Yield each finished field of a shape, or each span of a skeleton, and then the result.
@@ -1344,8 +1363,10 @@ class Model:
         A field is a :class:`~eliza_ffi.PartialField`, a span a :class:`~eliza_ffi.FilledSpan`. The
         parameters and errors are the same as in :meth:`fill`, but ``retries`` must be 0.
         """
-        work = self._jobs.fill(prompt, shape, method="fill_stream", with_steps=True, **settings)
-        return self._steps(work, wait)
+        run = fill_run(
+            self.session, prompt, shape, method="fill_stream", with_steps=True, **settings
+        )
+        return self._steps(run, timeout)
 
     def fill_many(
         self,
@@ -1372,12 +1393,14 @@ class Model:
             In the order of the prompts.
         """
 
-        def job(prompt: AnyPrompt) -> Job[FillResult]:
-            work = self._jobs.fill(prompt, shape, method="fill_many", with_steps=False, **settings)
-            return self._job(work)
+        def task(prompt: AnyPrompt) -> Task[FillResult]:
+            run = fill_run(
+                self.session, prompt, shape, method="fill_many", with_steps=False, **settings
+            )
+            return Task(self.session, run)
 
         check_prompts(prompts, "fill")
-        return self._many(prompts, job, progress, max_concurrency, return_exceptions)
+        return self._many(prompts, task, progress, max_concurrency, return_exceptions)
 
     # ---- Tool calls -----------------------------------------------------------------------------
 
@@ -1390,7 +1413,7 @@ class Model:
         *,
         chat_template_kwargs: Mapping[str, Any] | None = ...,
         max_tokens: int = ...,
-        wait: bool | float = ...,
+        timeout: float | None = ...,
         **settings: Unpack[ToolSettings],
     ) -> ToolCall: ...
 
@@ -1403,7 +1426,7 @@ class Model:
         *,
         chat_template_kwargs: Mapping[str, Any] | None = ...,
         max_tokens: int = ...,
-        wait: bool | float = ...,
+        timeout: float | None = ...,
         **settings: Unpack[ToolSettings],
     ) -> ToolCall | TextAnswer: ...
 
@@ -1415,7 +1438,7 @@ class Model:
         *,
         chat_template_kwargs: Mapping[str, Any] | None = None,
         max_tokens: int = MOST_TOKENS,
-        wait: bool | float = True,
+        timeout: float | None = None,
         **settings: Unpack[ToolSettings],
     ) -> ToolCall | TextAnswer:
         """Let the model call a tool or answer in words.
@@ -1441,7 +1464,7 @@ class Model:
         max_tokens
             Maximum number of tokens in the call's arguments, or in the answer in words; 0 = no
             limit except the context.
-        wait
+        timeout
             As :meth:`generate`.
         **settings
             ``temperature``, ``top_k``, ``top_p``, ``seed`` and ``sampling`` apply to the arguments
@@ -1472,7 +1495,8 @@ class Model:
         BusyError
             As :meth:`generate`.
         """
-        work = self._jobs.tools(
+        run = tools_run(
+            self.session,
             messages,
             tools,
             tool_choice,
@@ -1481,7 +1505,7 @@ class Model:
             method="call_tool",
             **settings,
         )
-        return cast(ToolCall | TextAnswer, self._run(work, wait, read=one_call))
+        return cast(ToolCall | TextAnswer, self._result(run, timeout, read=one_call))
 
     @overload
     def call_tools(
@@ -1493,7 +1517,7 @@ class Model:
         max_calls: int = ...,
         chat_template_kwargs: Mapping[str, Any] | None = ...,
         max_tokens: int = ...,
-        wait: bool | float = ...,
+        timeout: float | None = ...,
         **settings: Unpack[ToolSettings],
     ) -> ToolCalls: ...
 
@@ -1507,7 +1531,7 @@ class Model:
         max_calls: int = ...,
         chat_template_kwargs: Mapping[str, Any] | None = ...,
         max_tokens: int = ...,
-        wait: bool | float = ...,
+        timeout: float | None = ...,
         **settings: Unpack[ToolSettings],
     ) -> ToolCalls | TextAnswer: ...
 
@@ -1520,7 +1544,7 @@ class Model:
         max_calls: int = MOST_CALLS,
         chat_template_kwargs: Mapping[str, Any] | None = None,
         max_tokens: int = MOST_TOKENS,
-        wait: bool | float = True,
+        timeout: float | None = None,
         **settings: Unpack[ToolSettings],
     ) -> ToolCalls | TextAnswer:
         """Let the model call several tools in one turn or answer in words.
@@ -1530,7 +1554,7 @@ class Model:
 
         Parameters
         ----------
-        messages, tools, tool_choice, chat_template_kwargs, wait, **settings
+        messages, tools, tool_choice, chat_template_kwargs, timeout, **settings
             As :meth:`call_tool`, which also lists the errors.
         max_calls
             Maximum number of calls.
@@ -1542,7 +1566,8 @@ class Model:
         ToolCalls or TextAnswer
             A list of :class:`~eliza_ffi.session.tool_calls.ToolCall`, or an answer in words.
         """
-        work = self._jobs.tools(
+        run = tools_run(
+            self.session,
             messages,
             tools,
             tool_choice,
@@ -1552,7 +1577,7 @@ class Model:
             method="call_tools",
             **settings,
         )
-        return cast(ToolCalls | TextAnswer, self._run(work, wait))
+        return cast(ToolCalls | TextAnswer, self._result(run, timeout))
 
     # ---- Prompts on disk ------------------------------------------------------------------------
 
@@ -1562,7 +1587,7 @@ class Model:
         prompt: AnyPrompt,
         *,
         cache: CacheOptions | None = None,
-        wait: bool | float = True,
+        timeout: float | None = None,
     ) -> int:
         """Save a prompt's tokens and their KV cache to a file, for :meth:`load_prompt_cache`.
 
@@ -1576,7 +1601,7 @@ class Model:
         prompt
             As :meth:`generate`. If you want to continue the text later, end it at a token boundary,
             for example after a line break or a special token.
-        cache, wait
+        cache, timeout
             As :meth:`generate`.
 
         Returns
@@ -1593,14 +1618,14 @@ class Model:
         NotSupportedError
             If the library cannot save slots.
         """
-        return cast(int, self._run(self._jobs.save(path, prompt, cache), wait))
+        return cast(int, self._result(save_run(self.session, path, prompt, cache), timeout))
 
     def load_prompt_cache(
         self,
         path: str | os.PathLike[str],
         *,
         cache: CacheOptions | None = None,
-        wait: bool | float = True,
+        timeout: float | None = None,
     ) -> int:
         """Load a file of :meth:`save_prompt_cache` into a free slot, for prompts that begin with
         its tokens.
@@ -1615,7 +1640,7 @@ class Model:
         cache
             The slot to use, and the KV cache types that the file was saved with; None = any free
             slot.
-        wait
+        timeout
             As :meth:`generate`.
 
         Returns
@@ -1633,76 +1658,43 @@ class Model:
         NotSupportedError
             If the library cannot restore slots.
         """
-        return cast(int, self._run(self._jobs.restore(path, cache), wait))
+        return cast(int, self._result(load_run(self.session, path, cache), timeout))
 
     # ---- Requests: AsyncModel awaits them ------------------------------------------------------
 
-    def _run(
+    def _result(
         self,
-        work: Work[Any],
-        wait: bool | float,
+        run: Run[Any],
+        timeout: float | None = None,
         on_step: Callable[[Any], Any] | None = None,
         read: Callable[[Any], Any] | None = None,
     ) -> Any:
-        """Run a request and return its result; parameters as :meth:`_job`."""
-        return self._result(self._job(work, wait, on_step, read))
+        """Run a request and return its result; parameters as :class:`.task.Task`."""
+        return self._done(Task(self.session, run, timeout, on_step=on_step, read=read))
 
-    def _job(
-        self,
-        work: Work[Any],
-        wait: bool | float = True,
-        on_step: Callable[[Any], Any] | None = None,
-        read: Callable[[Any], Any] | None = None,
-    ) -> Job[Any]:
-        """Return a job that runs a request, and calls `on_step` with each of its steps.
+    def _done(self, task: Task[Any]) -> Any:
+        return task.run()
 
-        The result of the job is `read` of the result of the request.
-        """
+    def _steps(self, run: Run[Any], timeout: float | None) -> Iterator[Any]:
+        return self.session.steps(run, timeout)
 
-        def run() -> Any:
-            with closing(self.session.steps(work, wait)) as steps:
-                for step in steps:
-                    if not isinstance(step, STEPS):
-                        return step if read is None else read(step)
-                    if on_step is not None:
-                        on_step(step)
-            raise AssertionError("the last step is the result")
-
-        return RunJob(run, work.cancel)
-
-    def _decision(
-        self,
-        given: Any,
-        questions: Sequence[Question],
-        settings: Settings,
-        wait: bool | float,
-        at_once: int | None = None,
-    ) -> Job[Decision]:
-        return decision_job(self.session, given, questions, settings, wait, at_once)
-
-    def _result(self, job: Job[Any]) -> Any:
-        return job.run()
-
-    def _steps(self, work: Work[Any], wait: bool | float) -> Iterator[Any]:
-        return self.session.steps(work, wait)
-
-    def _stream(self, work: Work[Any], wait: bool | float) -> TextStream:
-        return TextStream(self.session.steps(work, wait))
+    def _stream(self, run: Run[Any], timeout: float | None) -> TextStream:
+        return TextStream(self.session.steps(run, timeout))
 
     def _many(
         self,
         items: Iterable[V],
-        job: Callable[[V], Job[R]],
+        task: Callable[[V], Task[R]],
         progress: Callable[[int, int | None], Any] | None,
         max_concurrency: int | None,
         return_exceptions: bool,
         total: int | None = None,
         read: Callable[[list[Any]], list[Any]] = list,
     ) -> list[Any]:
-        """Run a job for each item; `read` converts the list of all results."""
+        """Run a task for each item; `read` converts the list of all results."""
         return self._run_many(
             items,
-            job,
+            task,
             read,
             at_once=self.session.at_once(max_concurrency),
             total=length_of(items) if total is None else total,
@@ -1713,8 +1705,8 @@ class Model:
     def _run_many(
         self,
         items: Iterable[V],
-        job: Callable[[V], Job[Any]],
+        task: Callable[[V], Task[Any]],
         read: Callable[[list[Any]], list[Any]],
         **how: Any,
     ) -> list[Any]:
-        return read(run_many(items, job, **how))
+        return read(run_many(items, task, **how))

@@ -340,8 +340,8 @@ class Soak:
         canceller = threading.Timer(draw.uniform(0, 0.01), generation.cancel)
         canceller.start()
         try:
-            with self.model.session.turns.one(True):
-                self._runner.run(generation)
+            with self.model.session.turns.one(None):
+                list(generation.steps())
         except GenerationCancelledError:
             pass
         canceller.join()

@@ -10,7 +10,7 @@ from typing import Any
 from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import Model
-from eliza_ffi.session.lifecycle import open_stream
+from eliza_ffi.session.run import open_stream
 
 PROMPT = "message: could you look at this?\naction: "
 OTHER_PROMPT = "message: stop it\naction: "

@@ -30,7 +30,7 @@ WORKS_OTHERWISE = {
 }
 """Names that exist on Windows, where they fail in cases that work elsewhere."""
 
-GUARDED = {("serve/connections.py", "resource")}
+GUARDED = {("serve/server.py", "resource")}
 """Uses that only other systems reach."""
 
 

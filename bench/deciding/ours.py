@@ -5,21 +5,30 @@ from __future__ import annotations
 import itertools
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from eliza_ffi.choices.label_set import as_label_set
 from eliza_ffi.decisions import ChoiceAnswer, Decision
-from eliza_ffi.library.protocol import StreamConfig
+from eliza_ffi.library.protocol import StreamConfig, StreamStep
 from eliza_ffi.model import Model
-from eliza_ffi.session.generation import GenerationRun
-from eliza_ffi.session.lifecycle import open_stream
+from eliza_ffi.session.generation import Generation
+from eliza_ffi.session.request import GenerationRequest, RunResult
 from eliza_ffi.session.requests import choice_of, choice_request
+from eliza_ffi.session.run import Run, open_stream
 
 from ..choosing.other_libraries import LlGuidancePicker
 from .workload import PutQuestions, Questionnaire
+
+
+def _generated(
+    args: GenerationRequest, run: Run[Any]
+) -> Generator[StreamStep | RunResult, None, None]:
+    return Generation(run, args).steps()
 
 
 @dataclass(frozen=True)
@@ -163,10 +172,9 @@ class MaskedDecisions(Decider):
             for prompt in put.prompts:
                 begin = time.perf_counter()
                 args = choice_request(model.session, prompt, self._choices)
-                run = GenerationRun(model.binding, model.session.ctx, args)
-                for _ in run.steps():
-                    pass
-                result = run.result()
+                run = model.session.run(partial(_generated, args))
+                *_, result = run.steps()
+                assert isinstance(result, RunResult)
                 self._walk(result.tokens)
                 seconds += time.perf_counter() - begin
                 chosen = choice_of(self._choices, args, result, 0.0)

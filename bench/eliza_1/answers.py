@@ -12,7 +12,7 @@ from page_tables import markdown_table
 from eliza_ffi.errors import FillError, InvalidArgumentError
 from eliza_ffi.library.protocol import StreamConfig, Tokens
 from eliza_ffi.model import Model
-from eliza_ffi.session.lifecycle import open_stream
+from eliza_ffi.session.run import open_stream
 from eliza_ffi.structured.json_text import read_json
 
 from ..parts.figures import mean, median, percentile

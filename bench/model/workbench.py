@@ -11,7 +11,7 @@ from typing import Any
 
 from eliza_ffi.library.protocol import STOP_AT_LEAF, TRIE_ARGMAX, StreamConfig, StreamStats, Tokens
 from eliza_ffi.model import Model
-from eliza_ffi.session.lifecycle import open_stream
+from eliza_ffi.session.run import open_stream
 
 from ..parts.figures import median
 from ..parts.modes import STRICT_GUIDED, TRIE, Method

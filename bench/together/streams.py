@@ -15,14 +15,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from eliza_ffi.choices.label_set import as_label_set
 from eliza_ffi.errors import ElizaError
-from eliza_ffi.library.protocol import Tokens
+from eliza_ffi.library.protocol import StreamStep, Tokens
 from eliza_ffi.model import Model
-from eliza_ffi.session.generation import GenerationRun
+from eliza_ffi.session.generation import Generation
+from eliza_ffi.session.request import GenerationRequest, RunResult
 from eliza_ffi.session.requests import choice_of, choice_request, generate_request
+from eliza_ffi.session.run import Run
 
 T = TypeVar("T")
 
@@ -134,11 +136,11 @@ class OurStreams:
         model, left = self._model, n_tokens
         for attempt in range(MOST_RESTARTS):
             args = generate_request(model.session, [*prompt, *prompt[:attempt]], max_tokens=left)
-            generation = GenerationRun(model.binding, model.session.ctx, args)
-            with closing(generation.steps()) as steps:
+            run = model.session.run(partial(_generated, args))
+            with closing(run.steps()) as steps:
                 for step in steps:
-                    left -= len(step.tokens)
-                    if step.tokens:
+                    if isinstance(step, StreamStep) and step.tokens:
+                        left -= len(step.tokens)
                         yield step.tokens
             if left <= 0:
                 return
@@ -148,10 +150,15 @@ class OurStreams:
         """Return the label that greedy decoding chooses, one token at a time."""
         model = self._model
         args = choice_request(model.session, prompt, self._choices)
-        generation = GenerationRun(model.binding, model.session.ctx, args)
-        for _ in generation.steps():
-            pass
-        return str(choice_of(self._choices, args, generation.result(), 0.0).value)
+        *_, result = model.session.run(partial(_generated, args)).steps()
+        assert isinstance(result, RunResult)
+        return str(choice_of(self._choices, args, result, 0.0).value)
+
+
+def _generated(
+    args: GenerationRequest, run: Run[Any]
+) -> Generator[StreamStep | RunResult, None, None]:
+    return Generation(run, args).steps()
 
 
 class RandomPrompts:

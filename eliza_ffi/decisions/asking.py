@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -21,11 +21,20 @@ from ..choices.label_set import tokenize_choice
 from ..choices.token_tree import TokenTreePayload
 from ..errors import ChatTemplateError, ContextFullError, ElizaError, InvalidArgumentError
 from ..library.protocol import EndingScores, PreparedChoices, Ranking
-from ..session.batches import Job, RunJob, length_of, run_many
-from ..session.lifecycle import Work
+from ..session.batches import length_of, run_many
 from ..session.request import GenerationRequest
 from ..session.requests import generate_request
-from ..session.scoring import Ending, Hidden, ScoreArgs, ScoredPrompt, ScoreResult, ScoreRun
+from ..session.run import Run
+from ..session.scoring import (
+    Ending,
+    Hidden,
+    ScoreArgs,
+    ScoredPrompt,
+    ScoreResult,
+    Scoring,
+    check_scores,
+)
+from ..session.task import Task
 from .common_prefix import split_common_prefix
 from .models.model_asking import ModelAsking, decision_model_of
 from .option_prior import MOST_OPTIONS, KnownPriors, OptionPriorScores, inputs_for
@@ -48,8 +57,7 @@ __all__ = [
     "is_of_row",
     "orders_of",
     "prompt_texts",
-    "score_job",
-    "score_work",
+    "score_run",
 ]
 
 Found = TypeVar("Found")
@@ -379,7 +387,7 @@ def ask_many(
     supports = session.binding.supports
     can_have_mass = supports("score_endings") and supports("prepare_choices")
 
-    def ready(place: int, given: Any) -> RunJob[Any]:
+    def ready(place: int, given: Any) -> Task[Any]:
         allowed_probability = can_have_mass and place < N_MASSES
         asking = asking_of(
             session,
@@ -391,11 +399,11 @@ def ask_many(
             stream=stream,
             hidden=hidden,
         )
-        return score_job(session, asking.args, asking.scores)
+        return Task(session, score_run(session, asking.args), read=asking.scores)
 
-    def start(numbered: tuple[int, Any]) -> Job[Any]:
+    def start(numbered: tuple[int, Any]) -> _GuardedTask:
         place, given = numbered
-        return _GuardedJob(partial(ready, place, given), partial(failed, place))
+        return _GuardedTask(partial(ready, place, given), partial(failed, place))
 
     ready(0, "a test")  # if the questions are invalid, fail here and not for each input
     return run_many(
@@ -414,57 +422,39 @@ def check_model(model: Any) -> None:
         raise wrong("model", "an open Model", model)
 
 
-def score_job(
-    session: Session,
-    args: ScoreArgs,
-    read: Callable[[ScoreResult], Found],
-    wait: bool | float = True,
-    at_once: int | None = None,
-) -> RunJob[Found]:
-    """Return the job that runs the scoring request of one input when it is its turn.
+def score_run(session: Session, args: ScoreArgs, at_once: int | None = None) -> Run[ScoreResult]:
+    """Return the run of a scoring request.
 
-    Parameters
-    ----------
-    read
-        Converts the scores to the result of the job.
-    wait
-        As in :meth:`~eliza_ffi.session.Session.steps`.
-    at_once
-        The number of such jobs that may run at the same time. None uses
-        :meth:`Session.decisions_at_once`.
+    `at_once` is the number of such runs that may run at the same time. None uses
+    :meth:`Session.decisions_at_once`.
     """
-    work = score_work(session, args, at_once)
-    return RunJob(lambda: read(session.result(work, wait)), work.cancel)
+
+    def steps(run: Run[Any]) -> Generator[ScoreResult, None, None]:
+        yield Scoring(run, args).result()
+
+    check_scores(session.binding, args)
+    at_most = session.decisions_at_once(at_once)
+    return session.run(steps, slot_id=args.slot_id, at_most=at_most)
 
 
-def score_work(session: Session, args: ScoreArgs, at_once: int | None = None) -> Work[ScoreResult]:
-    """Return the work of a scoring request. See :func:`score_job` for the parameters."""
-    return Work(
-        partial(ScoreRun, session.binding, session.ctx, args),
-        ScoreRun.steps,
-        slot_id=args.slot_id,
-        at_most=session.decisions_at_once(at_once),
-    )
+class _GuardedTask:
+    """Run a task, and call `failed` if its input cannot be used."""
 
-
-class _GuardedJob:
-    """Run a job, and call `failed` if its input cannot be used."""
-
-    def __init__(self, start: Callable[[], Job[Any]], failed: Callable[[ElizaError], Any]) -> None:
+    def __init__(self, start: Callable[[], Task[Any]], failed: Callable[[ElizaError], Any]) -> None:
         self._failed = failed
-        self._job: Job[Any] | None = None
+        self._task: Task[Any] | None = None
         with self._catching():
-            self._job = start()
+            self._task = start()
 
     def run(self) -> Any:
         with self._catching():
-            if self._job is not None:
-                self._found = self._job.run()
+            if self._task is not None:
+                self._found = self._task.run()
         return self._found
 
     def cancel(self) -> None:
-        if self._job is not None:
-            self._job.cancel()
+        if self._task is not None:
+            self._task.cancel()
 
     @contextmanager
     def _catching(self) -> Iterator[None]:

@@ -14,7 +14,7 @@ from .._lazy import once_for_each
 from ..checks import check_one_of
 from ..errors import ChatTemplateError, ContextFullError, InvalidArgumentError
 from ..terminal import counted
-from .asking import Asking, orders_of, score_work
+from .asking import Asking, orders_of, score_run
 from .examples import UNTOLD, Examples, named_questions, read_examples
 from .layout import PROMPT_FORMATS, PROMPT_ORDERS, PromptFormat, PromptOrder, Shot, frame
 from .models.model_asking import decision_model_of
@@ -178,7 +178,7 @@ def _chat_mass(session: Session) -> float:
         question = Choice(instructions, options)
         settings = PromptSettings(order="question-first")
         asking = Asking(session, text, [question], settings, allowed_probability=True)
-        result = session.result(score_work(session, asking.args), True)
+        result = session.result(score_run(session, asking.args), None)
         masses.append(result.scores[0].allowed_probability or 0.0)
     return fmean(masses)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -17,6 +17,7 @@ from ..errors import InvalidArgumentError
 from ..library.protocol import Ranking
 from ..session.options import CacheOptions
 from ..session.requests import check_keywords
+from ..session.run import Run
 from ..session.scoring import ScoreResult, ranking_of
 from .answers import (
     Decision,
@@ -28,10 +29,11 @@ from .answers import (
     expand,
     ranked_answer,
 )
-from .asking import EVERY_ORDER, asking_of
+from .asking import EVERY_ORDER, asking_of, orders_of, score_run
 from .auto_prompts import settings_of_prompts
 from .fingerprint import fingerprint_of
 from .learning.calibration import Calibration, as_calibration, rule_of, wording_hash
+from .learning.stopping import AT_ONCE, has_enough_orders
 from .models.model_asking import decision_model_of
 from .prompt_settings import PromptArguments, PromptSettings
 from .questions import Choice, Question
@@ -41,9 +43,9 @@ from .think_budget import ThinkBudget, certainty
 if TYPE_CHECKING:
     from ..session.session import Session
 
-__all__ = ["DecideSettings", "DecisionRun", "Settings", "settings_for"]
+__all__ = ["DecideSettings", "DecisionPlan", "Settings", "decision_runs", "settings_for"]
 
-METHOD_KEYWORDS = {"wait", "progress", "max_concurrency", "return_exceptions"}
+METHOD_KEYWORDS = {"timeout", "progress", "max_concurrency", "return_exceptions"}
 """Keywords of the methods themselves, to suggest if one is misspelt."""
 
 _fingerprint_of = once_for_each(fingerprint_of)
@@ -224,8 +226,8 @@ def settings_for(
     )
 
 
-class DecisionRun:
-    """Prepare the scoring request of a decision, and convert its result to answers.
+class DecisionPlan:
+    """The scoring request of a decision, which converts its result to answers.
 
     Parameters
     ----------
@@ -235,7 +237,7 @@ class DecisionRun:
     Attributes
     ----------
     args : ScoreArgs
-        The request for :class:`~eliza_ffi.session.scoring.ScoreRun`.
+        The request for :class:`~eliza_ffi.session.scoring.Scoring`.
     """
 
     def __init__(
@@ -327,3 +329,48 @@ class DecisionRun:
             certified=is_certified,
             set=tuple(values[i] for i in places),
         )
+
+
+def decision_runs(
+    session: Session,
+    given: Any,
+    questions: Sequence[Question],
+    settings: Settings,
+    at_once: int | None = None,
+) -> Generator[Run[ScoreResult], ScoreResult, Decision]:
+    """Yield the runs of a decision, whose results are sent, and return the decision.
+
+    There is one run, or one for each :data:`AT_ONCE` orders until all questions have enough.
+    `at_once` is as for :func:`~eliza_ffi.decisions.asking.score_run`.
+    """
+    calibration = settings.calibration
+    if calibration is None or not calibration.stops_early:
+        plan = DecisionPlan(session, given, questions, settings)
+        return plan.decision((yield score_run(session, plan.args, at_once)))
+    found: list[Any] = []
+    first: DecisionPlan | None = None
+    total: ScoreResult | None = None
+    n_orders = max(len(orders_of(each, calibration.orders)) for each in calibration.asked)
+    for begin in range(0, n_orders, AT_ONCE):
+        part = slice(begin, begin + AT_ONCE)
+        plan = DecisionPlan(session, given, questions, settings, part)
+        first = first or plan
+        result = yield score_run(session, plan.args, at_once)
+        new = plan.scores(result)
+        found = [a + b for a, b in zip(found, new, strict=True)] if found else list(new)
+        total = result if total is None else _sum(total, result)
+        pairs = zip(calibration.questions, found, strict=True)
+        if all(has_enough_orders(fitted, scores, calibration.rule) for fitted, scores in pairs):
+            break
+    assert first is not None and total is not None
+    return first.decision(total, found)
+
+
+def _sum(a: ScoreResult, b: ScoreResult) -> ScoreResult:
+    """Return a result with the counts of both."""
+    return replace(
+        a,
+        prompt_tokens=a.prompt_tokens + b.prompt_tokens,
+        cached_tokens=a.cached_tokens + b.cached_tokens,
+        forward_passes=-1 if b.forward_passes < 0 else a.forward_passes + b.forward_passes,
+    )

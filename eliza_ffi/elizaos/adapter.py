@@ -91,7 +91,7 @@ def plan(
     actions: Iterable[Action | Mapping[str, Any]],
     *,
     on_span: Callable[[FilledSpan], Any] | None = None,
-    wait: bool | float = True,
+    timeout: float | None = None,
     **settings: Any,
 ) -> FillResult:
     """Let the model choose an action and write ``{"action":"NAME","parameters":{...}}``.
@@ -101,4 +101,4 @@ def plan(
     :meth:`Model.fill <eliza_ffi.model.Model.fill>`.
     """
     check_kind("model", model, Model, "a Model")
-    return model.fill(prompt, ActionSkeleton(actions), on_span=on_span, wait=wait, **settings)
+    return model.fill(prompt, ActionSkeleton(actions), on_span=on_span, timeout=timeout, **settings)

@@ -13,10 +13,10 @@ from ..checks import check_kind
 from ..errors import InvalidArgumentError
 from ..library.binding import CffiBinding
 from ..library.protocol import StreamStep
-from ..session.filling import FilledSpan, FillResult, FillRun
-from ..session.generation import GenerationRun
-from ..session.lifecycle import Work
+from ..session.filling import FilledSpan, Filling, FillResult, check_fills
+from ..session.generation import Generation
 from ..session.request import RunResult
+from ..session.run import Run
 from ..session.scheduler import Scheduler
 from ..session.threads import MOST_SLOTS, Threads, tell
 from ..session.turns import Turns
@@ -33,15 +33,28 @@ class _Runner:
         self.ctx = ctx
         self._has_warned = False
 
-    def generation(self, args: FfiStreamingGenerateArgs) -> GenerationRun:
-        """Return a generation that has not started."""
+    def generation(self, args: FfiStreamingGenerateArgs) -> Run[StreamStep | RunResult]:
+        """Return a generation that has not started; the last step is its result."""
         check_kind("args", args, FfiStreamingGenerateArgs, "an FfiStreamingGenerateArgs")
-        return GenerationRun(self.binding, self.ctx, args.to_request(), self._warn_once)
+        request = args.to_request()
+        return Run(
+            self.binding,
+            self.ctx,
+            lambda run: Generation(run, request, self._warn_once).steps(),
+            slot_id=args.slot_id,
+        )
 
-    def filling(self, args: FillArgs) -> FillRun:
-        """Return a run that fills a skeleton and has not started."""
+    def filling(self, args: FillArgs) -> Run[FilledSpan | FillResult]:
+        """Return a run that fills a skeleton and has not started; the last step is its result."""
         check_kind("args", args, FillArgs, "a FillArgs")
-        return FillRun(self.binding, self.ctx, args.to_request())
+        check_fills(self.binding)
+        request = args.to_request()
+        return Run(
+            self.binding,
+            self.ctx,
+            lambda run: Filling(run, request).steps(),
+            slot_id=args.generation.slot_id,
+        )
 
     def _warn_once(self, reason: str) -> None:
         if not self._has_warned:
@@ -113,7 +126,7 @@ class FfiStreamingRunner(_Runner):
         TokenTrieError, ElizaError
             As :meth:`generate_with_usage`.
         """
-        return self._drive(self._generating(args), args, with_result=False)
+        return self._drive(self.generation(args), args, with_result=False)
 
     def whole_stream(
         self, args: FfiStreamingGenerateArgs
@@ -125,7 +138,7 @@ class FfiStreamingRunner(_Runner):
         TokenTrieError, ElizaError
             As :meth:`generate_with_usage`.
         """
-        return self._drive(self._generating(args), args, with_result=True)
+        return self._drive(self.generation(args), args, with_result=True)
 
     def fill_stream(self, args: FillArgs) -> AsyncGenerator[FilledSpan | FillResult, None]:
         """Yield each span of a skeleton when it is filled, then the result.
@@ -139,28 +152,12 @@ class FfiStreamingRunner(_Runner):
         ElizaError
             If the library fails before the first span.
         """
-        check_kind("args", args, FillArgs, "a FillArgs")
-        return self._scheduler.steps_async(
-            Work(
-                lambda: self.filling(args),
-                _steps_and_result,
-                slot_id=args.generation.slot_id,
-            ),
-            True,
-        )
-
-    def _generating(self, args: FfiStreamingGenerateArgs) -> Work[Any]:
-        check_kind("args", args, FfiStreamingGenerateArgs, "an FfiStreamingGenerateArgs")
-        return Work(
-            lambda: self.generation(args),
-            _steps_and_result,
-            slot_id=args.slot_id,
-        )
+        return self._scheduler.steps_async(self.filling(args), None)
 
     async def _drive(
-        self, work: Work[Any], args: FfiStreamingGenerateArgs, *, with_result: bool
+        self, run: Run[Any], args: FfiStreamingGenerateArgs, *, with_result: bool
     ) -> AsyncGenerator[Any, None]:
-        async with aclosing(self._scheduler.steps_async(work, True)) as steps:
+        async with aclosing(self._scheduler.steps_async(run, None)) as steps:
             async for step in steps:
                 if isinstance(step, RunResult):
                     if with_result:
@@ -189,31 +186,29 @@ class SyncStreamingRunner(_Runner):
 
     def generate_with_usage(self, args: FfiStreamingGenerateArgs) -> FfiStreamingResult:
         """Generate to the end; see :meth:`FfiStreamingRunner.generate_with_usage`."""
-        return self.run(self.generation(args))
-
-    def run(self, generation: GenerationRun) -> FfiStreamingResult:
-        """Run a generation to the end. Another thread may cancel it."""
-        for _ in self._drive(generation):
-            pass
-        return FfiStreamingResult.of(generation.result())
+        *_, result = self._drive(self.generation(args), args)
+        return FfiStreamingResult.of(cast(RunResult, result))
 
     def generate_stream(self, args: FfiStreamingGenerateArgs) -> Generator[StreamStep, None, None]:
         """Yield each step when it is generated. To stop early, close or discard the iterator."""
-        return self._drive(self.generation(args))
+        with closing(self._drive(self.generation(args), args)) as steps:
+            for step in steps:
+                if isinstance(step, StreamStep):
+                    yield step
 
     def fill_stream(self, args: FillArgs) -> Generator[FilledSpan | FillResult, None, None]:
         """Yield each span of a skeleton when it is filled, then the result."""
         filling = self.filling(args)
-        with self._slot(args.generation.slot_id), closing(filling.steps()) as spans:
-            yield from spans
-        yield filling.result()
+        with self._slot(filling.slot_id), closing(filling.steps()) as steps:
+            yield from steps
 
-    def _drive(self, generation: GenerationRun) -> Generator[StreamStep, None, None]:
-        args = generation.args
-        with self._slot(args.slot_id), closing(generation.steps()) as steps:
+    def _drive(
+        self, generation: Run[StreamStep | RunResult], args: FfiStreamingGenerateArgs
+    ) -> Generator[StreamStep | RunResult, None, None]:
+        with self._slot(generation.slot_id), closing(generation.steps()) as steps:
             for step in steps:
-                if step.text and args.on_text is not None:
-                    args.on_text(step.text)
+                if step.text and isinstance(step, StreamStep) and args.on_text_chunk is not None:
+                    args.on_text_chunk(step.text)
                 yield step
 
     @contextmanager
@@ -233,9 +228,3 @@ class SyncStreamingRunner(_Runner):
                 yield
             finally:
                 del self._owners[slot_id]
-
-
-def _steps_and_result(run: Any) -> Generator[Any, None, None]:
-    with closing(run.steps()) as steps:
-        yield from steps
-    yield run.result()

@@ -14,11 +14,12 @@ from ..decisions.fingerprint import fingerprint_of
 from ..decisions.learning.calibration import as_calibration
 from ..decisions.learning.input_prior import given_calibration, with_input_prior
 from ..decisions.questions import Question, with_top
-from ..decisions.reasoning import decision_job, inputs_at_once
+from ..decisions.reasoning import decision_task, inputs_at_once
 from ..decisions.wire import as_questions
 from ..errors import InvalidArgumentError
 from ..model import Model
-from ..session.batches import Job, run_many
+from ..session.batches import run_many
+from ..session.task import Task
 from ..tables.columns import ERROR, ROW, OutputColumns, answer_parts, cell_text
 from ..tables.job import input_of
 from ..tables.parquet import load_pyarrow
@@ -83,7 +84,7 @@ class DeciderActor:
     sample
         Some of the inputs, whose tokens are counted for ``prompt_order="auto"``.
     **settings
-        The keyword arguments of :meth:`~eliza_ffi.Model.decide`, except `wait`. With `think` and
+        The keyword arguments of :meth:`~eliza_ffi.Model.decide`, except `timeout`. With `think` and
         `questions`, a column ``reasoning`` is added, too.
 
     Raises
@@ -211,13 +212,13 @@ def decide_each(
     does not concern a single row is raised. `settings` are arguments of :meth:`Model.decide`.
     """
 
-    def start(row: tuple[Any, Any]) -> Job[Decision]:
+    def start(row: tuple[Any, Any]) -> Task[Decision]:
         for each in row:
             if isinstance(each, Exception):
                 raise each
         given, own = row
         checked = settings_for(model.session, own, settings)
-        return decision_job(model.session, given, own, checked)
+        return decision_task(model.session, given, own, checked)
 
     pairs = zip(inputs, questions, strict=True)
     found = _run_each(pairs, start, inputs_at_once(model.session, settings.get("think", 0), None))
@@ -225,7 +226,7 @@ def decide_each(
 
 
 def _run_each(
-    items: Iterable[Any], start: Callable[[Any], Job[Decision]], at_once: int
+    items: Iterable[Any], start: Callable[[Any], Task[Decision]], at_once: int
 ) -> list[Any]:
     """Run the jobs of all items, and return their results or exceptions."""
     return run_many(

@@ -1,15 +1,15 @@
-"""An open model and its requests: scheduling, runs, batches and results.
+"""An open model and its requests.
 
-:mod:`session` opens the model. A request is made from arguments (:mod:`requests`,
-:mod:`tool_calls`), becomes a job that can be run or awaited (:mod:`jobs`), waits for a slot
-(:mod:`scheduler`, :mod:`turns`), runs in one stream (:mod:`generation`, :mod:`filling`,
-:mod:`scoring`, :mod:`ranking`), and is read as a result (:mod:`reading`, :mod:`text_stream`).
+:mod:`session` opens the model. Arguments become a checked request (:mod:`requests`,
+:mod:`tool_calls`), and the request a run (:mod:`runs`, :mod:`run`). The run waits for a slot
+(:mod:`scheduler`, :mod:`turns`), uses one or more streams (:mod:`generation`, :mod:`filling`,
+:mod:`scoring`, :mod:`ranking`), and yields steps and a result (:mod:`reading`,
+:mod:`text_stream`). A :class:`~.task.Task` lets a caller run, await or cancel it.
 """
 
 from __future__ import annotations
 
-from .filling import Fillable, FillRequest, FillRun
-from .generation import GenerationRun
+from .filling import Fillable, FillRequest
 from .options import CacheOptions, Speculation
 from .reading import Reading
 from .request import GenerationRequest, RunResult, TextChoices
@@ -22,11 +22,9 @@ __all__ = [
     "AsyncTextStream",
     "CacheOptions",
     "FillRequest",
-    "FillRun",
     "Fillable",
     "GenerationRequest",
     "GenerationResult",
-    "GenerationRun",
     "Reading",
     "RunResult",
     "Session",

@@ -26,10 +26,10 @@ from ..library.protocol import SpanResult, StreamStats
 from ..structured.fill_result import AnswerWriter, FilledSpan, FillResult
 from ..structured.placed_span import Filled, PlacedSpan, Script
 from ..structured.sampler_plan import SpanSamplerPlan, SpanSampling
-from .lifecycle import Lifecycle
 from .request import GenerationRequest
+from .run import Run
 
-__all__ = ["ON_LIMIT", "FillRequest", "FillResult", "FillRun", "Fillable", "FilledSpan"]
+__all__ = ["ON_LIMIT", "FillRequest", "FillResult", "Fillable", "FilledSpan", "Filling"]
 
 
 ON_LIMIT = ("error", "close")
@@ -109,19 +109,14 @@ class FillRequest:
         return SpanSampling(given.temperature, given.top_k, given.top_p)
 
 
-class FillRun:
-    """One run of a FillRequest.
+def check_fills(binding: CffiBinding) -> None:
+    """Raise NotSupportedError if the library cannot fill skeletons."""
+    if not binding.supports("fill"):
+        raise NotSupportedError("this library cannot fill skeletons: it has no llm_stream_fill")
 
-    Parameters
-    ----------
-    binding, ctx
-        The library and the context to generate with.
-    args
-        The request.
 
-    Notes
-    -----
-    Threads may use it as :class:`~eliza_ffi.session.GenerationRun`.
+class Filling:
+    """The filling of a skeleton for a request; `run` is the run that it is a part of.
 
     Raises
     ------
@@ -129,25 +124,18 @@ class FillRun:
         If the library cannot fill spans.
     """
 
-    def __init__(self, binding: CffiBinding, ctx: Any, args: FillRequest) -> None:
-        check_kind("args", args, FillRequest, "a FillRequest")
-        if not binding.supports("fill"):
-            raise NotSupportedError("this library cannot fill skeletons: it has no llm_stream_fill")
-        self._binding = binding
-        self._lifecycle = Lifecycle(binding, ctx, "filling")
+    def __init__(self, run: Run[Any], args: FillRequest) -> None:
+        check_fills(run.binding)
+        self._run, self._binding = run, run.binding
         self.args = args
         self._answer = AnswerWriter()
         self._is_healing = args.heal_prompt  # True until the first span has been written
         self._complete = False
         self._stats: StreamStats | None = None
-        self._elapsed = 0.0
+        self._seconds = 0.0
 
-    def cancel(self) -> None:
-        """Cancel the run; a running native call returns soon."""
-        self._lifecycle.cancel()
-
-    def steps(self) -> Generator[FilledSpan, None, None]:
-        """Fill the skeleton; each step fills one span.
+    def steps(self) -> Generator[FilledSpan | FillResult, None, None]:
+        """Fill the skeleton: yield each span, then the result.
 
         Raises
         ------
@@ -163,11 +151,11 @@ class FillRun:
         generation = self.args.generation
         config = replace(generation, max_tokens=0, temperature=0.0).config()
         sampling = None if generation.sampling is None else generation.sampling.to_json()
-        with self._lifecycle.prefilled(config, generation.prompt_tokens, sampling) as stream:
+        with self._run.prefilled(config, generation.prompt_tokens, sampling) as stream:
             script = self.args.skeleton.script()
             placed: PlacedSpan | None = next(script)
             while placed is not None:
-                self._lifecycle.check()
+                self._run.check()
                 filled = self._fill_checked(stream, placed, begin)
                 following = _next_span(script, filled)
                 if following is None:
@@ -177,6 +165,7 @@ class FillRun:
                 if not placed.is_literal:
                     yield self._answer.last_span()
                 placed = following
+        yield self.result()
 
     def result(self) -> FillResult:
         """Return the answer so far; it is complete after the last step."""
@@ -192,12 +181,12 @@ class FillRun:
             tokens=answer.tokens,
             complete=self._complete,
             forward_passes=-1 if stats is None else stats.passes_after_prompt,
-            seconds=self._elapsed,
+            seconds=self._seconds,
             stats=stats,
         )
 
     def _read_counts(self, stream: Any, begin: float) -> None:
-        self._elapsed = time.perf_counter() - begin
+        self._seconds = time.perf_counter() - begin
         if self._binding.supports("stats"):
             self._stats = self._binding.stats(stream)
 

@@ -1,4 +1,4 @@
-"""Run one generation: open a stream, prefill, set the trie, pull tokens, clear the trie, close.
+"""Generate text: open a stream, prefill, set the trie, pull tokens, clear the trie, close.
 
 The last two steps always happen: at the end, after an error, after a cancel, and if the caller
 stops reading early.
@@ -14,10 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import check_kind
 from ..choices.token_tree import TokenTreePayload
 from ..errors import ContextFullError, NotSupportedError, TokenTrieError
-from ..library.binding import CffiBinding
 from ..library.protocol import (
     STOP_AT_LEAF,
     TEXT_HEAL_PROMPT,
@@ -26,23 +24,23 @@ from ..library.protocol import (
     StreamStep,
     TrieLeaf,
 )
-from .lifecycle import Lifecycle
 from .masking import ChoiceStep, MaskedSteps
 from .request import AnswerStep, GenerationRequest, RunResult, TextChoices
+from .run import Run
 from .stop_texts import StopTexts
 
-__all__ = ["GenerationRun"]
+__all__ = ["Generation"]
 
 logger = logging.getLogger("eliza_ffi")
 
 
-class GenerationRun:
-    """One run of a GenerationRequest.
+class Generation:
+    """The generation of text for a request.
 
     Parameters
     ----------
-    binding, ctx
-        The library and the context to generate with.
+    run
+        The run that the generation is a part of.
     args
         The request.
     warn
@@ -53,7 +51,7 @@ class GenerationRun:
     Notes
     -----
     `steps` can be consumed once. Each step blocks while the library works. Successive steps may be
-    pulled from different threads. `cancel` may be called from any thread at any time.
+    pulled from different threads.
 
     Raises
     ------
@@ -63,31 +61,28 @@ class GenerationRun:
 
     def __init__(
         self,
-        binding: CffiBinding,
-        ctx: Any,
+        run: Run[Any],
         args: GenerationRequest,
         warn: Callable[[str], None] = logger.warning,
         *,
         at_once: bool = False,
     ) -> None:
-        check_kind("args", args, GenerationRequest, "a GenerationRequest")
-        masks = args.masks
-        if masks is not None and not binding.supports("set_forced_tokens"):
-            raise NotSupportedError(
-                "this library does not support token masks: it has no set_forced_tokens"
-            )
-        self._binding = binding
-        self._lifecycle = Lifecycle(binding, ctx, "generation")
-        check = self._lifecycle.check
+        self._run, self._binding = run, run.binding
         self._masked: MaskedSteps | None = None
+        masks = args.masks
         if masks is not None:
+            if not run.binding.supports("set_forced_tokens"):
+                raise NotSupportedError(
+                    "this library does not support token masks: it has no set_forced_tokens"
+                )
             given = args.sampling or args
             sampling = {name: getattr(given, name) for name in ("temperature", "top_k", "top_p")}
             limit, heal = args.max_tokens, args.heal_prompt
-            self._masked = MaskedSteps(binding, masks, check, sampling, limit, heal)
+            self._masked = MaskedSteps(run.binding, masks, run.check, sampling, limit, heal)
         self.args = args
         self._warn = warn
-        self._at_once = at_once and binding.supports("next_many") and binding.supports("set_stops")
+        supports = run.binding.supports
+        self._at_once = at_once and supports("next_many") and supports("set_stops")
         self._text: list[str] = []
         self._tokens: list[int] = []
         self._drafted = 0
@@ -101,17 +96,13 @@ class GenerationRun:
         self._leaf: TrieLeaf | None = None
         self._leaf_logprobs: NDArray[np.float64] | None = None
 
-    def cancel(self) -> None:
-        """Cancel the run; a running native call returns soon."""
-        self._lifecycle.cancel()
-
-    def steps(self) -> Generator[StreamStep, None, None]:
-        """Run the generation, and yield its steps; the last step has `done` set."""
+    def steps(self) -> Generator[StreamStep | RunResult, None, None]:
+        """Generate, and yield the steps, of which the last has `done` set; then the result."""
         args = self.args
         sampling = None if args.sampling is None else args.sampling.to_json()
-        lifecycle = self._lifecycle
-        with lifecycle.prefilled(args.config(), args.prompt_tokens, sampling) as stream:
-            lifecycle.check()
+        run = self._run
+        with run.prefilled(args.config(), args.prompt_tokens, sampling) as stream:
+            run.check()
             if args.logprobs is not None:
                 self._binding.set_logprobs(stream, args.logprobs)
             # The library does not know where the reasoning ends, in which a stop has no effect.
@@ -121,7 +112,7 @@ class GenerationRun:
             try:
                 if has_trie and args.score_choices:
                     self._leaf_logprobs = self._binding.token_trie_scores(stream)
-                    lifecycle.check()
+                    run.check()
                 for pulled in self._pull(stream):
                     step = self._count(pulled)
                     if args.logprobs is not None:
@@ -131,11 +122,12 @@ class GenerationRun:
                         self._read_outcome(stream, has_trie)
                     yield step
                     if self._is_stopped:
-                        return
+                        break
             finally:
-                lifecycle.end()
+                run.end()
                 if has_trie:
                     self._binding.clear_token_trie(stream)
+        yield self.result()
 
     def result(self) -> RunResult:
         """Return the result so far; it is complete after the last step."""
@@ -167,7 +159,7 @@ class GenerationRun:
             )
             return False
         try:
-            with self._lifecycle.naming_label((0, labels)):
+            with self._run.naming_label((0, labels)):
                 getattr(self._binding, setter)(stream, labels, mode)
         except TokenTrieError as error:
             if self.args.on_refused_choices == "raise":
@@ -203,7 +195,7 @@ class GenerationRun:
     def _next_steps(self, stream: Any) -> Iterator[StreamStep]:
         done = False
         while not done:
-            self._lifecycle.check()
+            self._run.check()
             binding = self._binding
             step = binding.next_many(stream) if self._at_once else binding.next(stream)
             done = step.done

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -21,16 +20,16 @@ from ..choices.token_tree import TokenTreePayload
 from ..errors import InvalidArgumentError
 from ..library.binding import CffiBinding
 from ..library.protocol import PreparedChoices, Ranking
-from .lifecycle import Lifecycle
 from .options import AnyPrompt, CacheOptions
 from .request import GenerationRequest, TextChoices
 from .requests import check_any_tokenization, continued_by, generate_request, split_spaces
-from .scoring import Ending, ScoreArgs, ScoredPrompt, ScoreRun, ranking_of
+from .run import Run
+from .scoring import Ending, ScoreArgs, ScoredPrompt, Scoring, check_scores, ranking_of
 
 if TYPE_CHECKING:
     from .session import Session
 
-__all__ = ["RankRequest", "RankRun", "rank_request"]
+__all__ = ["LabelSearch", "RankRequest", "rank_request"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,49 +96,54 @@ def rank_request(
     return RankRequest(generation, labels, tokens, min(k, n_most), max_passes, separator, groups)
 
 
-class RankRun:
-    """One run of a ranking, which another thread may cancel.
+def scores_of_all(binding: CffiBinding, request: RankRequest) -> ScoreArgs | None:
+    """Return the request to score all labels; None if the library can search among them.
 
-    If the library cannot search for the most probable labels, the run scores all labels.
+    Raises
+    ------
+    NotSupportedError
+        If the library can do neither.
+    """
+    if isinstance(request.tokens, TextChoices):
+        return None
+    if binding.supports("rank") and isinstance(request.tokens, PreparedChoices):
+        return None
+    args = ScoreArgs([ScoredPrompt(request.generation, [Ending((), request.tokens)])])
+    check_scores(binding, args)
+    return args
+
+
+class LabelSearch:
+    """The search for the most probable labels of a request; `run` is the run it is a part of.
+
+    If the library cannot search, all labels are scored.
     """
 
-    def __init__(self, binding: CffiBinding, ctx: Any, request: RankRequest) -> None:
-        self._binding = binding
+    def __init__(self, run: Run[Any], request: RankRequest) -> None:
+        self._run, self._binding = run, run.binding
         self._request = request
-        self._all: ScoreRun | None = None
-        can_search = binding.supports("rank") and isinstance(request.tokens, PreparedChoices)
-        if not can_search and not isinstance(request.tokens, TextChoices):
-            prompt = ScoredPrompt(request.generation, [Ending((), request.tokens)])
-            self._all = ScoreRun(binding, ctx, ScoreArgs([prompt]))
-        self._lifecycle = Lifecycle(binding, ctx, "ranking")
 
-    def cancel(self) -> None:
-        """Cancel the run; a running native call returns soon."""
-        self._lifecycle.cancel()
-        if self._all is not None:
-            self._all.cancel()
-
-    def steps(self) -> Generator[RankResult[Any], None, None]:
-        """Yield the result as the only step."""
+    def result(self) -> RankResult[Any]:
+        """Rank the labels."""
         begin = time.perf_counter()
-        if self._all is not None:
-            yield self._result(begin, *self._score_all(self._all))
-            return
+        args = scores_of_all(self._binding, self._request)
+        if args is not None:
+            return self._result(begin, *self._score_all(args))
         with self._prefilled() as stream:
             groups = self._request.groups
             of_label = None if groups is None else groups.of_label
             found = self._search(stream, of_label, self._request.k)
             levels = None if self._request.separator is None else self._levels(stream, found)
-        yield self._result(begin, found, levels)
+        return self._result(begin, found, levels)
 
-    def choice_steps(self) -> Generator[ChoiceResult[Any], None, None]:
-        """Yield the most probable label, as the result of a choice."""
+    def choice(self) -> ChoiceResult[Any]:
+        """Find the most probable label, as the result of a choice."""
         begin = time.perf_counter()
         with self._prefilled() as stream:
             found = self._search(stream, None, 1)
             stats = self._binding.stats(stream) if self._binding.supports("stats") else None
         index = int(found.labels[0])
-        yield ChoiceResult(
+        return ChoiceResult(
             value=self._request.labels.values[index],
             index=index,
             text=self._request.labels.texts[index],
@@ -153,7 +157,7 @@ class RankRun:
 
     def _prefilled(self) -> AbstractContextManager[Any]:
         args = self._request.generation
-        return self._lifecycle.prefilled(args.config(), args.prompt_tokens)
+        return self._run.prefilled(args.config(), args.prompt_tokens)
 
     def _search(
         self, stream: Any, groups: NDArray[np.int32] | None, k: int, *, is_new: bool = True
@@ -168,8 +172,8 @@ class RankRun:
             rank, n_labels = partial(self._binding.rank, stream, labels), labels.n
         rank = partial(rank, k=k, groups=groups, max_passes=max_passes)
         n_before = len(self._request.generation.prompt_tokens)
-        with self._lifecycle.naming_label((n_before, labels)):
-            return self._lifecycle.run(rank, n_labels)
+        with self._run.naming_label((n_before, labels)):
+            return self._run.call(rank, n_labels)
 
     def _levels(self, stream: Any, found: Ranking) -> tuple[RankLevel, ...]:
         """Return the levels of the first label or group, without further forward passes."""
@@ -199,10 +203,10 @@ class RankRun:
         groups = self._request.groups
         return self._request.labels.texts[number] if groups is None else groups.texts[number]
 
-    def _score_all(self, run: ScoreRun) -> tuple[Ranking, tuple[RankLevel, ...] | None]:
+    def _score_all(self, args: ScoreArgs) -> tuple[Ranking, tuple[RankLevel, ...] | None]:
         """Rank by the scores of all labels."""
         request = self._request
-        result = run.run()
+        result = Scoring(self._run, args).result()
         logprobs = result.scores[0].legal
         if isinstance(request.tokens, TokenTreePayload):  # its leaves are sorted by name
             names = [leaf.name for leaf in request.tokens.leaves()]

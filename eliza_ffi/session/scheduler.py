@@ -8,9 +8,9 @@ from contextlib import aclosing, closing
 from typing import Any, TypeVar
 
 from ..errors import BusyError
-from .lifecycle import Work
+from .run import Run
 from .threads import Threads
-from .turns import Turn, Turns, check_wait
+from .turns import Turn, Turns, check_timeout
 
 __all__ = ["Scheduler"]
 
@@ -39,18 +39,18 @@ class Scheduler:
         self.threads = threads
         self._slots_wait = slots_wait
 
-    def steps(self, work: Work[T], wait: bool | float) -> Generator[T, None, None]:
+    def steps(self, run: Run[T], timeout: float | None) -> Generator[T, None, None]:
         """Wait for a slot, and yield the steps of a request. The last step is its result.
 
-        `wait` is as `wait_for` of :meth:`~eliza_ffi.session.turns.Turns.one`. If it is False, the
-        request never runs again, and the limit `work.at_most` does not apply to it.
+        `timeout` is as for :meth:`~eliza_ffi.session.turns.Turns.one`. If it is 0, the request
+        never runs again, and the limit `run.at_most` does not apply to it.
         """
-        attempt = _Attempt(work, check_wait(wait))
+        attempt = _Attempt(run, check_timeout(timeout))
         while True:
             try:
                 with (
-                    self.turns.one(attempt.wait, **attempt.place) as attempt.turn,
-                    closing(work.steps()) as steps,
+                    self.turns.one(attempt.timeout, **attempt.place) as attempt.turn,
+                    closing(run.steps()) as steps,
                 ):
                     for step in steps:
                         attempt.has_yielded = True
@@ -59,14 +59,14 @@ class Scheduler:
             except BusyError as error:
                 attempt = attempt.following(error, may_try_slot=not self._slots_wait)
 
-    async def steps_async(self, work: Work[T], wait: bool | float) -> AsyncGenerator[T, None]:
+    async def steps_async(self, run: Run[T], timeout: float | None) -> AsyncGenerator[T, None]:
         """Do the same as :meth:`steps`, with the request on a thread; ``aclose()`` stops it."""
-        attempt = _Attempt(work, check_wait(wait))
+        attempt = _Attempt(run, check_timeout(timeout))
         while True:
             try:
                 async with (
-                    self.turns.one_async(attempt.wait, **attempt.place) as attempt.turn,
-                    aclosing(self.threads.steps(work)) as steps,
+                    self.turns.one_async(attempt.timeout, **attempt.place) as attempt.turn,
+                    aclosing(self.threads.steps(run)) as steps,
                 ):
                     async for step in steps:
                         attempt.has_yielded = True
@@ -85,20 +85,20 @@ class _Attempt:
 
     def __init__(
         self,
-        work: Work[T],
-        wait: bool | float,
+        run: Run[T],
+        timeout: float | None,
         *,
         after: Turn | None = None,
         reason: BusyError | None = None,
     ) -> None:
-        self.wait = wait
+        self.timeout = timeout
         self.place: dict[str, Any] = {
-            "at_most": work.at_most if wait else None,
-            "slot_id": work.slot_id,
+            "at_most": None if timeout == 0 else run.at_most,
+            "slot_id": run.slot_id,
             "after": after,
         }
         self.has_yielded = False
-        self._work = work
+        self._run = run
         self._reason = reason
         self._begin = time.monotonic()
         self.turn: Turn | None = None
@@ -110,15 +110,10 @@ class _Attempt:
         """
         if self.turn is None and self._reason is not None:
             raise self._reason from self._reason.__cause__
-        names_slot = self._work.slot_id >= 0 and self.turn is not None
-        if self.has_yielded or not names_slot or not may_try_slot or self._rest_of_wait <= 0:
+        names_slot = self._run.slot_id >= 0 and self.turn is not None
+        rest = None
+        if self.timeout is not None:
+            rest = max(0.0, self.timeout - (time.monotonic() - self._begin))
+        if self.has_yielded or not names_slot or not may_try_slot or rest == 0:
             raise error
-        return _Attempt(
-            self._work, self._rest_of_wait, after=self.turn, reason=self._reason or error
-        )
-
-    @property
-    def _rest_of_wait(self) -> bool | float:
-        if self.wait is True:
-            return True
-        return max(0.0, float(self.wait) - (time.monotonic() - self._begin))
+        return _Attempt(self._run, rest, after=self.turn, reason=self._reason or error)

@@ -5,8 +5,7 @@ If the input of a decision comes first, for example, the endings of its prompt a
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from contextlib import closing
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
@@ -25,10 +24,19 @@ from ..library.protocol import (
     Ranking,
     Tokens,
 )
-from .lifecycle import Lifecycle
 from .request import GenerationRequest
+from .run import Run
 
-__all__ = ["Ending", "Hidden", "ScoreArgs", "ScoreResult", "ScoreRun", "ScoredPrompt", "ranking_of"]
+__all__ = [
+    "Ending",
+    "Hidden",
+    "ScoreArgs",
+    "ScoreResult",
+    "ScoredPrompt",
+    "Scoring",
+    "check_scores",
+    "ranking_of",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,39 +162,40 @@ class ScoreResult:
     hidden: tuple[NDArray[np.float32], ...] = ()
 
 
-class ScoreRun:
-    """One run of a scoring request, which another thread may cancel.
+def check_scores(binding: CffiBinding, args: ScoreArgs) -> bool:
+    """Return whether the library scores all endings of a prompt in one call.
+
+    An older library has no such function, and scores one ending after the other. It can then
+    compute only probabilities among the labels.
 
     Raises
     ------
     NotSupportedError
-        If the library does not support the requested scores. For an older library, which has no
-        function to score several endings, this class scores one ending after the other. It can
-        then compute only probabilities among the labels.
+        If the library does not support the requested scores.
     """
+    is_prepared = all(isinstance(each.choices, PreparedChoices) for each in args.endings)
+    if binding.supports("score_endings") and is_prepared:
+        return True
+    if args.joint or args.allowed_probability:
+        raise NotSupportedError(
+            "this library cannot compute probabilities over the whole vocabulary: it has no "
+            "llm_stream_score_endings"
+        )
+    if not binding.supports("token_trie_scores"):
+        raise NotSupportedError("this library cannot score labels: it has no token_trie_scores")
+    return False
 
-    def __init__(self, binding: CffiBinding, ctx: Any, args: ScoreArgs) -> None:
-        self._binding = binding
-        is_prepared = all(isinstance(each.choices, PreparedChoices) for each in args.endings)
-        self._together = binding.supports("score_endings") and is_prepared
-        if not self._together and (args.joint or args.allowed_probability):
-            raise NotSupportedError(
-                "this library cannot compute probabilities over the whole vocabulary: it has no "
-                "llm_stream_score_endings"
-            )
-        if not self._together and not binding.supports("token_trie_scores"):
-            raise NotSupportedError("this library cannot score labels: it has no token_trie_scores")
-        self._lifecycle = Lifecycle(binding, ctx, "scoring")
-        self.cancel = self._lifecycle.cancel
+
+class Scoring:
+    """The scoring of labels for a request; `run` is the run that it is a part of."""
+
+    def __init__(self, run: Run[Any], args: ScoreArgs) -> None:
+        self._run, self._binding = run, run.binding
+        self._together = check_scores(run.binding, args)
         self.args = args
 
-    def run(self) -> ScoreResult:
+    def result(self) -> ScoreResult:
         """Score all endings."""
-        with closing(self.steps()) as steps:
-            return next(steps)
-
-    def steps(self) -> Generator[ScoreResult, None, None]:
-        """Yield the result as the only step."""
         counts = _Counts()
         scores: list[EndingScores] = []
         rankings: list[Ranking] = []
@@ -201,7 +210,7 @@ class ScoreRun:
                 self._score_together(prompt, counts, scores, rankings)
             else:
                 self._score_one_by_one(prompt, counts, scores)
-        yield ScoreResult(
+        return ScoreResult(
             tuple(scores),
             counts.prompt_tokens,
             counts.cached_tokens,
@@ -214,11 +223,11 @@ class ScoreRun:
         self, prompt: ScoredPrompt, hidden: Hidden, counts: _Counts
     ) -> NDArray[np.float32]:
         tokens = prompt.generation.prompt_tokens
-        with self._lifecycle.opened(prompt.generation.config()) as stream:
+        with self._run.opened(prompt.generation.config()) as stream:
             read = partial(
                 self._binding.hidden_states, stream, tokens, hidden.layers, 1, hidden.n_embd
             )
-            found = self._lifecycle.run(read, len(tokens))
+            found = self._run.call(read, len(tokens))
             counts.add(self._binding, stream)
         return found[:, 0]
 
@@ -238,8 +247,8 @@ class ScoreRun:
         n_prompt = len(generation.prompt_tokens)
         labels = [(n_prompt + len(each.tokens), each.choices) for each in prompt.endings]
         with (
-            self._lifecycle.prefilled(generation.config(), generation.prompt_tokens) as stream,
-            self._lifecycle.naming_label(*labels),
+            self._run.prefilled(generation.config(), generation.prompt_tokens) as stream,
+            self._run.naming_label(*labels),
         ):
             if scored:
                 score = partial(
@@ -250,7 +259,7 @@ class ScoreRun:
                     allowed_probability=args.allowed_probability,
                 )
                 n_tokens = sum(len(tokens) + choices.longest for tokens, choices in scored)
-                scores += self._lifecycle.run(score, n_tokens)
+                scores += self._run.call(score, n_tokens)
             rankings += [
                 self._search(stream, ending.tokens, ending.choices, ending.k)
                 for ending in prompt.endings
@@ -259,9 +268,9 @@ class ScoreRun:
             counts.add(self._binding, stream)
 
     def _search(self, stream: Any, tokens: Tokens, choices: PreparedChoices, k: int) -> Ranking:
-        self._lifecycle.check()
+        self._run.check()
         rank = partial(self._binding.rank, stream, choices, k=min(k, choices.n), after=tokens)
-        return self._lifecycle.run(rank, len(tokens) + choices.n)
+        return self._run.call(rank, len(tokens) + choices.n)
 
     def _score_one_by_one(
         self, prompt: ScoredPrompt, counts: _Counts, scores: list[EndingScores]
@@ -270,7 +279,7 @@ class ScoreRun:
         for ending in prompt.endings:
             tokens = [*prompt.generation.prompt_tokens, *ending.tokens]
             generation = replace(prompt.generation, prompt_tokens=tokens)
-            with self._lifecycle.prefilled(generation.config(), tokens) as stream:
+            with self._run.prefilled(generation.config(), tokens) as stream:
                 if isinstance(ending.choices, PreparedChoices):
                     self._binding.set_choices(stream, ending.choices, TRIE_ARGMAX)
                 else:

@@ -37,7 +37,7 @@ from ..library.protocol import Tokens
 from ..structured.guidance import Guidance
 from ..structured.token_texts import TokenSpeller, TokenTexts
 from ..terminal import counted
-from .lifecycle import Work, n_ctx_of
+from .run import Run, n_ctx_of
 from .scheduler import Scheduler
 from .threads import MOST_SLOTS, Threads
 from .turns import Turns
@@ -230,17 +230,27 @@ class Session:
             self._has_warned = True
             logger.warning("%s", reason)
 
-    def steps(self, work: Work[T], wait: bool | float) -> Generator[T, None, None]:
+    def run(
+        self,
+        steps: Callable[[Run[T]], Generator[T, None, None]],
+        *,
+        slot_id: int = -1,
+        at_most: int | None = None,
+    ) -> Run[T]:
+        """Return a request of this session; parameters as :class:`.run.Run`."""
+        return Run(self.binding, self.ctx, steps, slot_id=slot_id, at_most=at_most)
+
+    def steps(self, run: Run[T], timeout: float | None) -> Generator[T, None, None]:
         """Run a request and yield its steps; see :meth:`.scheduler.Scheduler.steps`."""
-        return self.scheduler.steps(work, wait)
+        return self.scheduler.steps(run, timeout)
 
-    def steps_async(self, work: Work[T], wait: bool | float) -> AsyncGenerator[T, None]:
+    def steps_async(self, run: Run[T], timeout: float | None) -> AsyncGenerator[T, None]:
         """Do the same as :meth:`steps`, with the request on a thread; ``aclose()`` stops it."""
-        return self.scheduler.steps_async(work, wait)
+        return self.scheduler.steps_async(run, timeout)
 
-    def result(self, work: Work[Any], wait: bool | float) -> Any:
+    def result(self, run: Run[Any], timeout: float | None) -> Any:
         """Run a request and return its result; parameters as :meth:`steps`."""
-        *_, result = self.steps(work, wait)
+        *_, result = self.steps(run, timeout)
         return result
 
     def n_ctx(self) -> int | None:

@@ -18,11 +18,11 @@ from ..errors import ChatTemplateError, NotSupportedError
 from ..library.protocol import Tokens
 from ..sampling.params import Sampling
 from .filling import FillRequest
-from .generation import GenerationRun
-from .lifecycle import Current, Work
+from .generation import Generation
 from .ranking import RankRequest
 from .request import GenerationRequest
 from .requests import ShapeRequest
+from .run import Run
 from .tool_calls import ToolCalls, ToolRequest
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FinishedReasoning",
-    "ReasoningRun",
+    "Reasoning",
     "Request",
     "generation_in",
-    "thinking_work",
+    "thinking_first",
     "written_reasoning",
 ]
 
@@ -60,14 +60,14 @@ def _with_prompt(request: Any, tokens: Tokens) -> Any:
     return replace(request, **{part: _with_prompt(getattr(request, part), tokens)})
 
 
-def thinking_work(
+def thinking_first(
     session: Session,
     request: Request,
     n_tokens: int,
-    work_of: Callable[[Any], Work[R]],
+    steps_of: Callable[[Run[R], Any], Generator[R, None, None]],
     sampling: Sampling | None = None,
-) -> Work[R]:
-    """Return a request that lets the model reason before it answers.
+) -> Run[R]:
+    """Return the run of a request that may let the model reason before it answers.
 
     Parameters
     ----------
@@ -76,32 +76,24 @@ def thinking_work(
         The request of the answer.
     n_tokens
         Maximum number of tokens of the reasoning; 0 = no reasoning.
-    work_of
-        Returns the work for a request of the same type as `request`.
+    steps_of
+        Returns the steps of a run for a request of the same type as `request`.
     sampling
         How to sample the reasoning; None = take the most probable tokens.
     """
-    if check_whole("think", n_tokens, 0) == 0:
-        return work_of(request)
     generation = generation_in(request)
-    work_of(request)  # checks the request before the model reasons
+    slot = {"slot_id": generation.slot_id}
+    if check_whole("think", n_tokens, 0) == 0:
+        return session.run(lambda run: steps_of(run, request), **slot)
+    reasoning = Reasoning(session, generation, n_tokens, sampling)
 
-    def make() -> Current:
-        return Current(ReasoningRun(session, generation, n_tokens, sampling))
-
-    def steps(current: Current) -> Generator[Any, None, None]:
-        with closing(current.run.steps()) as reasoning:
-            found = next(reasoning)
-        work = current.follow(work_of(_with_prompt(request, found.tokens)))
-        with closing(work.steps()) as steps:
+    def steps(run: Run[R]) -> Generator[R, None, None]:
+        found = reasoning.result(run)
+        with closing(steps_of(run, _with_prompt(request, found.tokens))) as steps:
             for step in steps:
                 yield _with_reasoning(step, found.text)
 
-    return Work(
-        make,
-        steps,
-        slot_id=generation.slot_id,
-    )
+    return session.run(steps, **slot)
 
 
 def written_reasoning(session: Session, prompt: Tokens) -> WrittenReasoning | None:
@@ -136,11 +128,11 @@ class FinishedReasoning:
     tokens: list[int]
 
 
-class ReasoningRun:
-    """A run in which the model only reasons. Another thread may cancel it.
+class Reasoning:
+    """What a model writes before its answer to a request.
 
     `generation` has the prompt and the slot; `n_tokens` and `sampling` are as in
-    :func:`thinking_work`.
+    :func:`thinking_first`.
     """
 
     def __init__(
@@ -153,36 +145,30 @@ class ReasoningRun:
         self._session = session
         self._format = thinking_format(_template(session))
         self._prompt = _opened(session, list(generation.prompt_tokens), self._format)
-        self._run = GenerationRun(
-            session.binding,
-            session.ctx,
-            GenerationRequest(
-                prompt_tokens=self._prompt,
-                max_tokens=n_tokens,
-                sampling=sampling,
-                stop=(self._format.stop,),
-                slot_id=generation.slot_id,
-                cache_key=generation.cache_key,
-                cache_type_k=generation.cache_type_k,
-                cache_type_v=generation.cache_type_v,
-                n_gpu_layers=generation.n_gpu_layers,
-            ),
-            session.warn_once,
-            at_once=True,
+        self._request = GenerationRequest(
+            prompt_tokens=self._prompt,
+            max_tokens=n_tokens,
+            sampling=sampling,
+            stop=(self._format.stop,),
+            slot_id=generation.slot_id,
+            cache_key=generation.cache_key,
+            cache_type_k=generation.cache_type_k,
+            cache_type_v=generation.cache_type_v,
+            n_gpu_layers=generation.n_gpu_layers,
         )
-        self.cancel = self._run.cancel
 
-    def steps(self) -> Generator[FinishedReasoning, None, None]:
-        """Yield the reasoning as the only step."""
+    def result(self, run: Run[Any]) -> FinishedReasoning:
+        """Let the model reason, as a part of a run."""
         read = self._session.tokenize
         stop = read(self._format.stop, False, True)
-        with closing(self._run.steps()) as steps:
+        writing = Generation(run, self._request, self._session.warn_once, at_once=True)
+        with closing(writing.steps()) as steps:
             for step in steps:
                 if len(stop) == 1 and stop[0] in step.tokens:
                     break
-        text = self._run.result().text.strip()
+        text = writing.result().text.strip()
         end = read(self._format.end, False, True)
-        yield FinishedReasoning(text, [*self._prompt, *read(text, False, False), *end])
+        return FinishedReasoning(text, [*self._prompt, *read(text, False, False), *end])
 
 
 def _template(session: Session) -> str:

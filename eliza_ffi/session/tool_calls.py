@@ -57,7 +57,7 @@ from ..structured.limits import checked_schema
 from ..structured.shape import Shape
 from ..structured.token_texts import TokenTexts
 from ..structured.validation import schema_validator
-from .lifecycle import Current
+from .generation import Generation
 from .options import CacheOptions
 from .reading import Reading
 from .request import GenerationRequest, RunResult
@@ -68,6 +68,7 @@ from .requests import (
     generate_request,
     generation_of,
 )
+from .run import Run
 
 if TYPE_CHECKING:
     from .session import Session
@@ -79,8 +80,8 @@ __all__ = [
     "ToolCall",
     "ToolCalls",
     "ToolRequest",
-    "ToolRun",
     "ToolSettings",
+    "ToolTurn",
     "conversation_tokens",
     "one_call",
     "tool_request",
@@ -503,7 +504,7 @@ def _grammar(request: ToolRequest, tool: Tool, before: str, after: str) -> Any:
     )
 
 
-# ---- Runs --------------------------------------------------------------------------------------
+# ---- Turns -------------------------------------------------------------------------------------
 
 
 class Beginning:
@@ -567,13 +568,12 @@ class _Start:
     rows: tuple[Row, ...]
 
 
-class ToolRun:
-    """One run of a request for tool calls. Any thread may cancel it.
+class ToolTurn:
+    """The turn of a model that may call tools; `run` is the run that it is a part of.
 
     Parameters
     ----------
-    request, begin, drive
-        `begin` returns the run of a GenerationRequest, and `drive` returns the steps of a run.
+    run, request
     with_steps
         Whether to yield the pieces of calls, the finished calls, and the pieces of an answer in
         words, before the result.
@@ -584,20 +584,16 @@ class ToolRun:
 
     def __init__(
         self,
+        run: Run[Any],
         request: ToolRequest,
-        begin: Callable[[GenerationRequest], Any],
-        drive: Callable[[Any], Generator[Any, None, None]],
         with_steps: bool = False,
         ends_at_limit: bool = False,
     ) -> None:
         self.request = request
-        self._begin = begin
-        self._drive = drive
+        self._run = run
         self._with_steps = with_steps
         self._ends_at_limit = ends_at_limit
-        self._n_cached: int | None = None  # of the first run
-        self._current = Current(begin(request.args))  # checks the request
-        self.cancel = self._current.cancel
+        self._n_cached: int | None = None  # of the first generation
         self._tokens = list(request.args.prompt_tokens)
         self._ids = random.SystemRandom()
 
@@ -791,7 +787,7 @@ class ToolRun:
             return self._generate(args)
         yield piece("")
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        for step in self._run(args):
+        for step in self._steps(args):
             if isinstance(step, RunResult):
                 return step
             text = pieces.push(decoder.decode(self.request.text(step.tokens)))
@@ -831,7 +827,7 @@ class ToolRun:
             calls = {request.read(begin[:n])[0] for n in range(1, len(begin) + 1)}
             masks = Beginning(request.vocabulary.n_words, forbidden=calls)
             args = replace(args, constraint=masks)
-        for step in self._run(args):
+        for step in self._steps(args):
             if isinstance(step, RunResult):
                 found = generation_of(request.session, step)
                 known = {field.name: getattr(found, field.name) for field in fields(found)}
@@ -840,7 +836,7 @@ class ToolRun:
             elif self._with_steps and step.text:
                 yield step.text
 
-    # ---- Runs ----------------------------------------------------------------------------------
+    # ---- Generations ---------------------------------------------------------------------------
 
     @lazy_property
     def _stream(self) -> dict[str, Any]:
@@ -849,17 +845,17 @@ class ToolRun:
         return {name: getattr(self.request.args, name) for name in names}
 
     def _generate(self, args: GenerationRequest) -> RunResult:
-        *_, result = self._run(args)
+        *_, result = self._steps(args)
         assert isinstance(result, RunResult)
         return result
 
-    def _run(self, args: GenerationRequest) -> Generator[StreamStep | RunResult, None, None]:
-        """Yield the steps of a run, and its result."""
-        run = self._current.follow(self._begin(args))
-        with closing(self._drive(run)) as steps:
+    def _steps(self, args: GenerationRequest) -> Generator[StreamStep | RunResult, None, None]:
+        """Yield the steps of a generation, and its result."""
+        generation = Generation(self._run, args, self.request.session.warn_once)
+        with closing(generation.steps()) as steps:
             for step in steps:
                 if isinstance(step, RunResult) and self._n_cached is None:
-                    # The run's prompt may also contain the first tokens of a call.
+                    # This prompt may also contain the first tokens of a call.
                     n_reused = step.stats.prompt_tokens_reused if step.stats else 0
                     self._n_cached = min(n_reused, len(self.request.args.prompt_tokens))
                 yield step

@@ -18,17 +18,17 @@ from typing import Any
 from ..checks import wrong
 from ..errors import BusyError, InvalidArgumentError
 
-__all__ = ["Turn", "Turns", "check_wait"]
+__all__ = ["Turn", "Turns", "check_timeout"]
 
 
-def check_wait(wait: Any) -> bool | float:
-    """Check that `wait` is True, False or a number of seconds, and return it."""
-    if isinstance(wait, bool):
-        return wait
+def check_timeout(timeout: Any) -> float | None:
+    """Check that `timeout` is None or a number of seconds, and return it."""
+    if timeout is None:
+        return None
     with suppress(OverflowError):
-        if isinstance(wait, Real) and not math.isnan(wait):
-            return float(wait)
-    raise wrong("wait", "True, False or a number of seconds", wait)
+        if isinstance(timeout, Real) and not isinstance(timeout, bool) and not math.isnan(timeout):
+            return max(0.0, float(timeout))
+    raise wrong("timeout", "a number of seconds or None", timeout)
 
 
 class Turns:
@@ -65,11 +65,11 @@ class Turns:
         self._lock = threading.RLock()
 
     @contextmanager
-    def one(self, wait_for: bool | float, **place: Any) -> Iterator[Turn]:
+    def one(self, timeout: float | None, **place: Any) -> Iterator[Turn]:
         """Wait on this thread for a turn, and hold it for the duration of the ``with`` block.
 
-        `wait_for` is the maximum number of seconds to wait; True = apply `timeout`, False = do not
-        wait. `place` is as in :meth:`_entered`.
+        `timeout` is the maximum number of seconds to wait; None = the queue's own timeout, 0 = do
+        not wait. `place` is as in :meth:`_entered`.
 
         Raises
         ------
@@ -78,23 +78,23 @@ class Turns:
         InvalidArgumentError
             If this thread holds the slot itself, and so would wait for ever.
         """
-        wait_for = check_wait(wait_for)
+        timeout = check_timeout(timeout)
         with self._entered(thread=threading.get_ident(), **place) as turn:
             # Wait with a plain lock. The wait methods of events and futures are written in Python:
             # an interrupt inside them may release a lock that another thread holds.
             gate = threading.Lock()
             gate.acquire()
             turn.add_done_callback(lambda _: gate.release())
-            for seconds in self._waits(turn, wait_for):
+            for seconds in self._waits(turn, timeout):
                 gate.acquire(timeout=seconds)
             yield turn
 
     @asynccontextmanager
-    async def one_async(self, wait_for: bool | float, **place: Any) -> AsyncIterator[Turn]:
+    async def one_async(self, timeout: float | None, **place: Any) -> AsyncIterator[Turn]:
         """Do the same as :meth:`one`, but wait as an asyncio task."""
-        wait_for = check_wait(wait_for)
+        timeout = check_timeout(timeout)
         with self._entered(**place) as turn:
-            for seconds in self._waits(turn, wait_for):
+            for seconds in self._waits(turn, timeout):
                 await asyncio.wait([asyncio.wrap_future(turn)], timeout=seconds)
             yield turn
 
@@ -129,27 +129,27 @@ class Turns:
         finally:
             self._leave(turn)
 
-    def _waits(self, turn: Turn, wait_for: bool | float) -> Iterator[float]:
+    def _waits(self, turn: Turn, timeout: float | None) -> Iterator[float]:
         """Yield the seconds to wait until a turn has begun; raise BusyError if it is late."""
         while not turn.done():
             before = self._moves_of(turn)
-            yield self._seconds(wait_for)
-            self._check(turn, wait_for, before)
+            yield self._seconds(timeout)
+            self._check(turn, timeout, before)
 
-    def _seconds(self, wait_for: bool | float) -> float:
-        seconds = self.timeout if wait_for is True else float(wait_for)
+    def _seconds(self, timeout: float | None) -> float:
+        seconds = self.timeout if timeout is None else timeout
         return min(max(seconds, 0.0), threading.TIMEOUT_MAX)
 
-    def _check(self, turn: Turn, wait_for: bool | float, before: tuple[bool, int]) -> None:
+    def _check(self, turn: Turn, timeout: float | None, before: tuple[bool, int]) -> None:
         """Raise BusyError if the wait is over and the turn has not begun."""
-        has_moved = wait_for is True and self._moves_of(turn) != before
+        has_moved = timeout is None and self._moves_of(turn) != before
         if not turn.done() and not has_moved and turn.cancel():
-            timeout = self._seconds(wait_for)
-            waited = f" after {timeout:g} s" if timeout else ""
+            seconds = self._seconds(timeout)
+            waited = f" after {seconds:g} s" if seconds else ""
             if self._slot_is_taken(turn):
                 raise BusyError(
                     f"slot {turn.slot_id} is in use by another request{waited} "
-                    f"(options wait, slot_wait_ms)"
+                    f"(options timeout, slot_wait_ms)"
                 )
             if self._is_at_limit(turn) and self.n_running < self.n:
                 raise BusyError(

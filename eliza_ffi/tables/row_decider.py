@@ -15,8 +15,8 @@ from ..decisions.learning.drift import RecentAnswers, reasons_to_doubt_drift
 from ..decisions.learning.input_prior import fit_input_prior, with_input_prior
 from ..decisions.prompts import as_one_input
 from ..decisions.questions import Question
-from ..decisions.reasoning import decision_job, inputs_at_once
-from ..session.batches import Job
+from ..decisions.reasoning import decision_task, inputs_at_once
+from ..session.task import Task
 from .columns import AnswerCounts
 
 __all__ = ["RowDecider"]
@@ -94,7 +94,7 @@ class RowDecider:
             self._recent.add(decision)
         return decision
 
-    def job(self, given: Any) -> Job[Decision]:
+    def job(self, given: Any) -> Task[Decision]:
         """Return the job that answers the questions about the input of a row."""
         return self._job(given, self._settings)
 
@@ -117,5 +117,5 @@ class RowDecider:
         calibration = self._settings.calibration
         self._recent = None if calibration is None else RecentAnswers(calibration, keeps_all=True)
 
-    def _job(self, given: Any, settings: Settings) -> Job[Decision]:
-        return decision_job(self._model.session, as_one_input(given), self._questions, settings)
+    def _job(self, given: Any, settings: Settings) -> Task[Decision]:
+        return decision_task(self._model.session, as_one_input(given), self._questions, settings)

@@ -22,7 +22,7 @@ from eliza_ffi.library.protocol import (
     Tokens,
 )
 from eliza_ffi.model import Model
-from eliza_ffi.session.lifecycle import open_stream
+from eliza_ffi.session.run import open_stream
 
 from .cases import Way
 

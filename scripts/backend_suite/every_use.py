@@ -14,7 +14,7 @@ from forked import say_stage
 
 from eliza_ffi.errors import ElizaError
 from eliza_ffi.library.protocol import StreamConfig
-from eliza_ffi.session.lifecycle import open_stream
+from eliza_ffi.session.run import open_stream
 
 from .cases import ANSWERS, PROMPTS, REFERENCE, WAYS, ModelCase, Way
 from .choosing import choose, choose_by_masks

@@ -17,7 +17,7 @@ from eliza_ffi.decisions import Choice as Question
 from eliza_ffi.decisions import Predicate, Score
 from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import Model
-from eliza_ffi.session.lifecycle import open_stream
+from eliza_ffi.session.run import open_stream
 
 GRAMMAR = 'root ::= ("yes" | "no") [a-z ,]{0,9} "."'
 N_SLOTS = 2

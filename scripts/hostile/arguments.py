@@ -16,7 +16,7 @@ from stage import ACTIONS, CHAT, PROMPT, Stage
 from eliza_ffi import Gbnf, Sampling
 from eliza_ffi.errors import error_from_status
 from eliza_ffi.library.protocol import StreamConfig
-from eliza_ffi.session.lifecycle import open_stream
+from eliza_ffi.session.run import open_stream
 
 from .case import Broken, Case, Must
 

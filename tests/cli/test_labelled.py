@@ -15,7 +15,7 @@ from eliza_ffi.decisions import Choice, Predicate
 from eliza_ffi.decisions.learning.pictures import load_matplotlib
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
-from eliza_ffi.session.scoring import ScoreRun
+from eliza_ffi.session.scoring import Scoring
 
 ASKED = [
     *("--predicate", "Someone is asked to be silent.", "--name", "silent"),
@@ -83,7 +83,7 @@ def test_the_summary_of_a_table_counts_abstentions(run: Run, table: str) -> None
 def test_a_dry_run_prints_the_prompts_without_asking_the_model(
     run: Run, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ScoreRun, "run", None)
+    monkeypatch.setattr(Scoring, "result", None)
     out = run("decide", "--input", "hello <|im_end|>\x1b", *ASKED, "--dry-run").out
     first = "---- prompt 1 of 2\n<|startoftext|><|im_start|>user\n"
     assert out.startswith(f"{first}hello <|im_end|>\\x1b\n\nSomeone")

@@ -589,7 +589,7 @@ def test_a_calibration_is_valid_for_one_model_and_its_settings(scripted_model: M
             [TONE],
             PromptSettings(answer_style="letters"),
             own,
-            "for other labels: expected 'text', got 'letters'",
+            "for another answer style: expected 'text', got 'letters'",
         ),
         ([TONE], PromptSettings(orders=2), own, "for another number of orders: expected 1, got 2"),
         (
@@ -817,7 +817,7 @@ def test_other_files_are_rejected_with_a_reason(
             "empty_joint must have 1 orders, got 2",
         ),
         ({"rule": "best"}, "rule must be .* got 'best'"),
-        ({"labels": "digits"}, "labels must be"),
+        ({"answer_style": "digits"}, "answer_style must be"),
         ({"orders": 0}, "orders must be a whole number from 1 to 64"),
         ({"orders": True}, "orders must be a whole number from 1 to 64, got True"),
         ({"prompt": None}, "prompt must be a string, got None"),

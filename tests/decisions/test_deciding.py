@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from eliza_ffi import AsyncModel, BusyError, CacheOptions, Model
 from eliza_ffi.choices.label_set import tokenize_choice
 from eliza_ffi.decisions.answers import Decision, MultiLabelAnswer
-from eliza_ffi.decisions.asking import Asking, orders_of
-from eliza_ffi.decisions.deciding import DecisionRun, Settings
+from eliza_ffi.decisions.asking import Asking, orders_of, score_run
+from eliza_ffi.decisions.deciding import DecisionPlan, Settings
 from eliza_ffi.decisions.fingerprint import fingerprint_of
 from eliza_ffi.decisions.layout import PROMPT_ORDERS, PromptOrder
 from eliza_ffi.decisions.learning.calibration import Calibration, QuestionCalibration
@@ -43,7 +43,6 @@ from eliza_ffi.errors import (
     NotSupportedError,
 )
 from eliza_ffi.library import Library
-from eliza_ffi.session.scoring import ScoreRun
 
 Floats = NDArray[np.float64]
 
@@ -125,7 +124,7 @@ def test_a_decision_matches_separate_choices(
 ) -> None:
     how = PromptSettings(labels, orders, order=prompt_order, format="plain")
     asked: Any = {**INPUT_FIRST, "prompt_order": prompt_order}
-    decision = model.decide(INPUT, QUESTIONS, labels=labels, orders=orders, **asked, **F32)
+    decision = model.decide(INPUT, QUESTIONS, answer_style=labels, orders=orders, **asked, **F32)
     for question, answer in zip(QUESTIONS, decision.answers, strict=True):
         expected = separate_choices(model, INPUT, question, how)
         assert answer.distribution == pytest.approx(expected, abs=CLOSE)
@@ -180,7 +179,7 @@ def test_scores_over_whole_rows_match_the_formula(
 ) -> None:
     how = PromptSettings(labels, orders, format="plain")
     decision = model.decide(
-        INPUT, QUESTIONS, scoring=rule, labels=labels, orders=orders, **INPUT_FIRST
+        INPUT, QUESTIONS, scoring=rule, answer_style=labels, orders=orders, **INPUT_FIRST
     )
     for question, answer in zip(QUESTIONS, decision.answers, strict=True):
         expected = reference_scores(model, question, how, rule)
@@ -254,11 +253,11 @@ def test_allowed_probability_is_the_probability_of_the_first_tokens(
 @pytest.mark.parametrize("labels", ["text", "letters"])
 def test_probabilities_are_averaged_over_orders(model: Model, labels: AnswerStyle) -> None:
     choice = Choice("Which?", ["red", "green", "dark blue"])
-    averaged = model.decide(INPUT, choice, orders=4, labels=labels, **F32)["0"]
+    averaged = model.decide(INPUT, choice, orders=4, answer_style=labels, **F32)["0"]
     each = []
     for order in orders_of(choice, 4):
         listed = Choice("Which?", [choice.choices[i] for i in order])
-        each.append(model.decide(INPUT, listed, labels=labels, **F32)["0"].probabilities)
+        each.append(model.decide(INPUT, listed, answer_style=labels, **F32)["0"].probabilities)
     for value, probability in averaged.options:
         mean = np.mean([probabilities[value] for probabilities in each])
         assert probability == pytest.approx(mean, abs=CLOSE)
@@ -394,8 +393,8 @@ def test_a_model_abstains_below_the_probability_threshold(tiny_model: Model) -> 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"scoring": "best"}, "the scoring rule must be one of legal, .*, got 'best'"),
-        ({"labels": "digits"}, "'digits'"),
+        ({"scoring": "best"}, "the scoring rule must be one of constrained, .*, got 'best'"),
+        ({"answer_style": "digits"}, "'digits'"),
         ({"orders": 0}, "orders must be a whole number from 1 to 64, got 0"),
         ({"min_probability": 1.5}, "min_probability must be a number from 0 to 1, got 1.5"),
         ({"min_probability": math.nan}, "min_probability must be a number from 0 to 1, got nan"),
@@ -482,10 +481,10 @@ def _count_concurrent(model: Model, monkeypatch: pytest.MonkeyPatch) -> Callable
 
 
 def test_a_caller_that_does_not_wait_ignores_the_concurrency_limit(model: Model) -> None:
-    with model.session.turns.one(True, at_most=2), model.session.turns.one(True, at_most=2):
-        assert len(model.decide(INPUT, ANGRY, wait=False)) == 1
+    with model.session.turns.one(None, at_most=2), model.session.turns.one(None, at_most=2):
+        assert len(model.decide(INPUT, ANGRY, timeout=0)) == 1
         with pytest.raises(BusyError, match="limit of 2 running requests"):
-            model.decide(INPUT, ANGRY, wait=0.01)
+            model.decide(INPUT, ANGRY, timeout=0.01)
 
 
 def test_a_failed_input_raises_or_returns_its_error(tiny_model: Model) -> None:
@@ -499,8 +498,8 @@ def test_a_failed_input_raises_or_returns_its_error(tiny_model: Model) -> None:
 
 def test_a_decision_can_be_cancelled(tiny_model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     session = tiny_model.session
-    args = DecisionRun(session, INPUT, QUESTIONS, Settings()).args
-    run = ScoreRun(session.binding, session.ctx, args)
+    args = DecisionPlan(session, INPUT, QUESTIONS, Settings()).args
+    run = score_run(session, args)
     score = tiny_model.binding.score_endings
 
     def cancelled_meanwhile(*arguments: Any, **more: Any) -> Any:
@@ -509,10 +508,10 @@ def test_a_decision_can_be_cancelled(tiny_model: Model, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(tiny_model.binding, "score_endings", cancelled_meanwhile)
     with pytest.raises(GenerationCancelledError):
-        run.run()
+        next(run.steps())
     monkeypatch.undo()
-    with pytest.raises(GenerationCancelledError, match="the scoring was cancelled"):
-        run.run()
+    with pytest.raises(GenerationCancelledError, match="the request was cancelled"):
+        list(run.steps())
     assert len(tiny_model.decide(INPUT, QUESTIONS)) == 3
 
 
@@ -533,7 +532,7 @@ def test_cancelling_a_task_does_not_affect_others(tiny_model: Model) -> None:
     for i, one in enumerate(found):
         assert isinstance(one, asyncio.CancelledError | Decision if i % 3 == 0 else Decision)
     assert any(isinstance(one, asyncio.CancelledError) for one in found)
-    assert len(tiny_model.decide(INPUT, QUESTIONS, wait=False)) == 3
+    assert len(tiny_model.decide(INPUT, QUESTIONS, timeout=0)) == 3
 
 
 def test_a_caller_that_does_not_wait_gets_busy_error(tiny_model: Model) -> None:
@@ -541,10 +540,10 @@ def test_a_caller_that_does_not_wait_gets_busy_error(tiny_model: Model) -> None:
     for stream in streams:
         next(stream)
     with pytest.raises(BusyError, match="all 8 slots are in use"):
-        tiny_model.decide("x", ANGRY, wait=False)
+        tiny_model.decide("x", ANGRY, timeout=0)
     for stream in streams:
         stream.close()  # type: ignore[attr-defined]
-    assert len(tiny_model.decide("x", ANGRY, wait=False)) == 1
+    assert len(tiny_model.decide("x", ANGRY, timeout=0)) == 1
 
 
 def test_async_model_decides_the_same(model: Model) -> None:
@@ -663,7 +662,7 @@ def test_a_calibration_provides_settings_and_is_applied(model: Model) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"answer_style": "text"}, "other labels"),
+        ({"answer_style": "text"}, "another answer style"),
         ({"orders": 1}, "another number of orders"),
         ({"scoring": "mean"}, "is for another rule: expected 'constrained', got 'mean'"),
         ({"prompt": lambda given, asked: "x"}, "another prompt"),
@@ -754,13 +753,13 @@ def test_decisions_are_prepared_outside_the_event_loop_thread(
     tiny_model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[bool] = []
-    begin = DecisionRun.__init__
+    begin = DecisionPlan.__init__
 
-    def noting(self: DecisionRun, *args: Any) -> None:
+    def noting(self: DecisionPlan, *args: Any) -> None:
         threads.append(threading.current_thread() is threading.main_thread())
         begin(self, *args)
 
-    monkeypatch.setattr(DecisionRun, "__init__", noting)
+    monkeypatch.setattr(DecisionPlan, "__init__", noting)
     model = AsyncModel.of(tiny_model)
     short, long = "Where is my order?", "Where is my order? " * 150
     question = Predicate("The writer waits.")

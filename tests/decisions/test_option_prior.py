@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from eliza_ffi import CacheOptions, Model
 from eliza_ffi.decisions import option_prior
-from eliza_ffi.decisions.asking import Asking, score_job
+from eliza_ffi.decisions.asking import Asking, score_run
 from eliza_ffi.decisions.layout import PROMPT_ORDERS, PromptOrder, Shot
 from eliza_ffi.decisions.option_prior import (
     CONTENT_FREE,
@@ -142,7 +142,8 @@ def test_other_prompts_have_another_prior(plain_model: Model) -> None:
         assert uncounted(plain_model, question, **way) > 0
         how = PromptSettings(**way, format="plain", prior="options")
         asking = Asking(plain_model.session, INPUT, [question], how)
-        score_job(plain_model.session, asking.args, asking.scores).run()
+        run = score_run(plain_model.session, asking.args)
+        asking.scores(plain_model.session.result(run, None))
         assert uncounted(plain_model, question, **way) == 0
 
 

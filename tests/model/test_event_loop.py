@@ -18,7 +18,7 @@ from eliza_ffi.chat import ChatTemplate
 from eliza_ffi.chat.tokens import ChatTokenizer
 from eliza_ffi.choices.label_set import LabelSet
 from eliza_ffi.decisions import Predicate
-from eliza_ffi.decisions.deciding import DecisionRun
+from eliza_ffi.decisions.deciding import DecisionPlan
 from eliza_ffi.elizaos import ActionSkeleton
 from eliza_ffi.errors import ContextFullError, FillError, NativeFaultError
 from eliza_ffi.library.loading import Library
@@ -118,8 +118,8 @@ HEAVY: list[tuple[Any, str]] = [
     (ChatTokenizer, "tokens"),
     (ChatTemplate, "render"),
     (LabelSet, "__init__"),
-    (DecisionRun, "__init__"),
-    (DecisionRun, "decision"),
+    (DecisionPlan, "__init__"),
+    (DecisionPlan, "decision"),
     (Guidance, "json_schema"),
     (Guidance, "lark"),
     (Session, "call_format"),
@@ -301,7 +301,7 @@ def test_a_call_cancelled_while_waiting_takes_no_slot(model: Model, saved: Path)
         turns = model.session.turns
         async with AsyncExitStack() as slots:
             for _ in range(turns.n):
-                await slots.enter_async_context(turns.one_async(True))
+                await slots.enter_async_context(turns.one_async(None))
             tasks = [
                 asyncio.ensure_future(call(face, saved))
                 for name, (_, call) in CANCELLED.items()

@@ -187,7 +187,7 @@ def test_cancelling_some_requests_does_not_affect_the_others(model: Model) -> No
         else:
             assert isinstance(one, eliza_ffi.GenerationResult)
     assert any(isinstance(one, asyncio.CancelledError) for one in found)
-    assert model.generate("x", 2, wait=False).tokens
+    assert model.generate("x", 2, timeout=0).tokens
 
 
 def test_requests_without_waiting_raise_if_all_slots_are_in_use(model: Model) -> None:
@@ -195,12 +195,12 @@ def test_requests_without_waiting_raise_if_all_slots_are_in_use(model: Model) ->
     for stream in streams:
         next(stream)
     with pytest.raises(BusyError, match="all 8 slots are in use"):
-        model.choose("x", ["a", "b"], wait=False)
+        model.choose("x", ["a", "b"], timeout=0)
     with pytest.raises(BusyError, match=r"after 0.02 s"):
-        model.fill("x", SKELETON, wait=0.02)
+        model.fill("x", SKELETON, timeout=0.02)
     assert not isinstance(BusyError("x"), ValueError)
     streams[0].close()
-    assert model.choose("x", ["a", "b"], wait=False).value in ("a", "b")
+    assert model.choose("x", ["a", "b"], timeout=0).value in ("a", "b")
 
 
 def test_a_wait_for_a_named_slot_times_out_and_blocks_no_other_slot(model: Model) -> None:
@@ -209,11 +209,11 @@ def test_a_wait_for_a_named_slot_times_out_and_blocks_no_other_slot(model: Model
     async def story() -> None:
         async with aclosing(face.stream("x", 5, cache=CacheOptions(slot=0))) as stream:
             await anext(stream)
-            for wait, said in ((False, "another request "), (0.02, "after 0.02 s")):
+            for timeout, said in ((0, "another request "), (0.02, "after 0.02 s")):
                 with pytest.raises(BusyError, match=f"slot 0 is in use by .*{said}"):
-                    await face.choose("x", ["a", "b"], wait=wait, cache=CacheOptions(slot=0))
+                    await face.choose("x", ["a", "b"], timeout=timeout, cache=CacheOptions(slot=0))
                 with pytest.raises(BusyError, match=f"slot 0 is in use by .*{said}"):
-                    model.fill("x", SKELETON, wait=wait, cache=CacheOptions(slot=0))
+                    model.fill("x", SKELETON, timeout=timeout, cache=CacheOptions(slot=0))
             pinned = [
                 asyncio.ensure_future(face.choose(f"{i}", ["a", "b"], cache=CacheOptions(slot=0)))
                 for i in range(12)
@@ -221,7 +221,7 @@ def test_a_wait_for_a_named_slot_times_out_and_blocks_no_other_slot(model: Model
             while model.session.turns.n_waiting < len(pinned):
                 await asyncio.sleep(0.001)
             for other in (None, CacheOptions(slot=1)):
-                assert (await face.choose("x", ["a", "b"], wait=False, cache=other)).value
+                assert (await face.choose("x", ["a", "b"], timeout=0, cache=other)).value
             assert not any(each.done() for each in pinned)
         assert len(await asyncio.gather(*pinned)) == 12
 
@@ -323,7 +323,7 @@ def test_an_error_ends_a_batch_or_is_returned_in_its_place(model: Model) -> None
         model.choose_many(prompts, ["a", "b"])
     found = model.choose_many(prompts, ["a", "b"], return_exceptions=True)
     assert [isinstance(one, InvalidArgumentError) for one in found] == [False, True, False] * 4
-    assert model.generate("x", 2, wait=False).tokens
+    assert model.generate("x", 2, timeout=0).tokens
 
 
 def test_a_failed_batch_cancels_its_running_requests(model: Model) -> None:
@@ -333,7 +333,7 @@ def test_a_failed_batch_cancels_its_running_requests(model: Model) -> None:
 
     with pytest.raises(KeyError, match="the table is gone"):
         model.generate_many(prompts(), 0, max_concurrency=4)  # each runs until the context is full
-    assert model.generate("x", 2, wait=False).tokens
+    assert model.generate("x", 2, timeout=0).tokens
 
 
 @pytest.mark.parametrize(
@@ -367,7 +367,7 @@ def test_fill_stream_yields_spans_then_the_result(model: Model) -> None:
     left = model.fill_stream(PROMPT, SKELETON)
     next(left)
     left.close()  # type: ignore[attr-defined]
-    assert model.generate("x", 2, wait=False).tokens
+    assert model.generate("x", 2, timeout=0).tokens
 
 
 def test_embedding_several_strings_equals_embedding_each(model: Model) -> None:

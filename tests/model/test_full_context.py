@@ -18,7 +18,7 @@ from eliza_ffi.errors import ContextFullError
 from eliza_ffi.library.loading import Library
 from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import Model
-from eliza_ffi.session.lifecycle import open_stream
+from eliza_ffi.session.run import open_stream
 from eliza_ffi.structured import Lark
 
 N_CTX = 256
@@ -73,7 +73,7 @@ def test_a_request_takes_the_cells_of_an_idle_stream(model: Model) -> None:
     alone = model.decide(INPUTS[1], QUESTIONS)
     with open_stream(model.binding, model.session.ctx, StreamConfig()) as stream:
         model.binding.prefill(stream, model.prompt_tokens(INPUTS[0]))
-        decision = model.decide(INPUTS[1], QUESTIONS, wait=False)
+        decision = model.decide(INPUTS[1], QUESTIONS, timeout=0)
         assert model.binding.next(stream).tokens  # decodes its prompt again
     assert decision["late"].probability == pytest.approx(alone["late"].probability, abs=0.02)
 

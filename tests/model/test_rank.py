@@ -29,8 +29,8 @@ from eliza_ffi.errors import GenerationCancelledError, InvalidArgumentError
 from eliza_ffi.library import Library
 from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import ChoiceResult, Model
-from eliza_ffi.session.lifecycle import open_stream
-from eliza_ffi.session.ranking import RankRun, rank_request
+from eliza_ffi.session.run import open_stream
+from eliza_ffi.session.runs import rank_run
 
 FULL_PRECISION = CacheOptions(type_k="f32", type_v="f32")
 TOLERANCE = 1e-4
@@ -407,9 +407,7 @@ def test_a_library_without_prepared_labels_ranks_them_too(
 def test_a_ranking_can_be_cancelled(tiny_model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     session, labels = tiny_model.session, product_names(500)
     expected = tiny_model.rank(PROMPT, labels)
-    run = RankRun(
-        session.binding, session.ctx, rank_request(session, PROMPT, string_choices(labels))
-    )
+    run = rank_run(session, PROMPT, labels, method="rank")
     rank = tiny_model.binding.rank
 
     def cancelled_meanwhile(*arguments: Any, **more: Any) -> Any:
@@ -420,7 +418,7 @@ def test_a_ranking_can_be_cancelled(tiny_model: Model, monkeypatch: pytest.Monke
     with pytest.raises(GenerationCancelledError):
         next(run.steps())
     monkeypatch.undo()
-    with pytest.raises(GenerationCancelledError, match="the ranking was cancelled"):
+    with pytest.raises(GenerationCancelledError, match="the request was cancelled"):
         next(run.steps())
     check_same([tiny_model.rank(PROMPT, labels)], [expected])
 

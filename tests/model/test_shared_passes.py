@@ -248,7 +248,7 @@ def test_a_named_slot_can_be_in_use_by_a_request_without_a_slot(
         begin = time.monotonic()
         for slot in range(3):
             try:
-                model.generate(PROMPTS[2], 2, wait=0.1, cache=CacheOptions(slot=slot))
+                model.generate(PROMPTS[2], 2, timeout=0.1, cache=CacheOptions(slot=slot))
                 free.append(slot)
             except BusyError as busy:
                 assert f"slot {slot} is in use by another" in str(busy)
@@ -258,7 +258,7 @@ def test_a_named_slot_can_be_in_use_by_a_request_without_a_slot(
         with pytest.raises(FutureTimeoutError):
             asked.result(0.1)
         assert model.generate(
-            PROMPTS[3], 2, wait=False
+            PROMPTS[3], 2, timeout=0
         ).tokens  # the waiting request does not block it
         stream.close()  # type: ignore[attr-defined]
         other.close()  # type: ignore[attr-defined]

@@ -31,7 +31,7 @@ QUESTIONS = [
 BODIES = ["I was charged twice!", None, " ", "Where is my order?", "x " * 3000]
 OPTIONS = {"n_slots": 1, "n_threads": 1}
 SETTINGS = {
-    "labels": None,
+    "answer_style": None,
     "orders": None,
     "prompt": None,
     "scoring": None,

@@ -20,7 +20,7 @@ from eliza_ffi.errors import ElizaError, NativeFaultError
 from eliza_ffi.library.loading import Library, library_file_name
 from eliza_ffi.library.protocol import StreamConfig
 from eliza_ffi.model import Model
-from eliza_ffi.session.lifecycle import open_stream
+from eliza_ffi.session.run import open_stream
 
 pytestmark = pytest.mark.slow
 

@@ -31,7 +31,7 @@ from eliza_ffi.errors import (
     NotSupportedError,
 )
 from eliza_ffi.library.protocol import SpanResult
-from eliza_ffi.session.filling import Fillable, FilledSpan, FillResult, FillRun
+from eliza_ffi.session.filling import Fillable, FilledSpan, FillResult
 from eliza_ffi.structured.fill_result import AnswerWriter
 from eliza_ffi.structured.skeleton import Skeleton, SkeletonSpan, SpanSamplerPlan
 
@@ -347,7 +347,7 @@ def test_stopping_early_closes_the_stream() -> None:
 
 def test_a_cancel_before_the_start_opens_no_stream() -> None:
     binding = FillingBinding()
-    filling = FillRun(binding, "ctx", args_of(SKELETON).to_request())
+    filling = SyncStreamingRunner(binding, "ctx").filling(args_of(SKELETON))
     filling.cancel()
     with pytest.raises(GenerationCancelledError):
         next(filling.steps())

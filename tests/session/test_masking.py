@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from recording_binding import RecordingBinding
 
 from eliza_ffi import CacheOptions
-from eliza_ffi.elizaos import FfiStreamingGenerateArgs
+from eliza_ffi.elizaos import FfiStreamingGenerateArgs, SyncStreamingRunner
 from eliza_ffi.errors import (
     GenerationCancelledError,
     InvalidArgumentError,
@@ -24,7 +24,9 @@ from eliza_ffi.errors import (
 )
 from eliza_ffi.library.loading import Library
 from eliza_ffi.model import Model
-from eliza_ffi.session import GenerationRequest, GenerationRun
+from eliza_ffi.session import GenerationRequest
+from eliza_ffi.session.generation import Generation
+from eliza_ffi.session.run import Run
 
 N_VOCAB = 2048
 SLOT = CacheOptions(slot=0)
@@ -166,18 +168,18 @@ def test_masks_and_a_grammar_are_rejected_together() -> None:
 def test_a_library_without_masks_raises() -> None:
     args = FfiStreamingGenerateArgs(prompt_tokens=[1], masks=Script([[5]]))
     with pytest.raises(NotSupportedError, match="does not support token masks"):
-        GenerationRun(RecordingBinding(), None, args.to_request())
+        list(SyncStreamingRunner(RecordingBinding(), None).generate_stream(args))
 
 
 def test_a_cancel_during_a_mask_ends_the_generation(tiny_model: Model) -> None:
     session = tiny_model.session
-    run: GenerationRun
+    run: Run[Any]
 
     def cancel() -> None:
         run.cancel()
 
     args = FfiStreamingGenerateArgs(prompt_tokens=[5], masks=Script([[5, 6]] * 9, on_mask=cancel))
-    run = GenerationRun(session.binding, session.ctx, args.to_request())
+    run = session.run(lambda run: Generation(run, args.to_request()).steps())
     with pytest.raises(GenerationCancelledError):
         list(run.steps())
 

@@ -41,7 +41,7 @@ class Lines:
 
 def filled(text: str, **more: Any) -> dict[str, Any]:
     known = {"value": None, "spans": (), "tokens": TOKENS, "complete": True, "forward_passes": 1}
-    return {"text": text, **known, "elapsed": 0.1, "stats": None, **more}
+    return {"text": text, **known, "seconds": 0.1, "stats": None, **more}
 
 
 def span(value: Any, **more: Any) -> FilledSpan:

@@ -13,10 +13,11 @@ from eliza_ffi import AsyncModel, InvalidArgumentError, Model
 from eliza_ffi.chat.thinking import ThinkingFormat
 from eliza_ffi.decisions import Choice, Predicate, calibrate
 from eliza_ffi.decisions.deciding import Settings
-from eliza_ffi.decisions.reasoning import decision_job
+from eliza_ffi.decisions.reasoning import decision_task
 from eliza_ffi.errors import GenerationCancelledError
 from eliza_ffi.library.binding import CffiBinding
 from eliza_ffi.session import thinking
+from eliza_ffi.session.runs import choice_run
 
 HELLO = [{"role": "user", "content": "hi"}]
 PROMPT = "<|im_start|>user\nWhat is your name?<|im_end|>\n<|im_start|>assistant\n"
@@ -162,10 +163,10 @@ def test_reasonings_about_many_inputs_share_forward_passes(tiny_model: Model) ->
 def test_a_cancelled_decision_ends_while_it_reasons(tiny_model: Model) -> None:
     question = [Predicate("It is a greeting.")]
     settings = replace(Settings(), think=2000)
-    job = decision_job(tiny_model.session, "hello", question, settings)
-    job.cancel()
+    task = decision_task(tiny_model.session, "hello", question, settings)
+    task.cancel()
     with pytest.raises(GenerationCancelledError):
-        job.run()
+        task.run()
 
 
 def test_messages_are_followed_by_the_reasoning(tiny_model: Model) -> None:
@@ -188,8 +189,7 @@ def test_a_wrong_request_fails_before_the_model_reasons(tiny_model: Model) -> No
 
 
 def test_a_cancelled_reasoning_ends(tiny_model: Model) -> None:
-    jobs = tiny_model._jobs
-    work = jobs.choice(PROMPT, LABELS, method="choose", think=2000)
-    work.cancel()
+    run = choice_run(tiny_model.session, PROMPT, LABELS, method="choose", think=2000)
+    run.cancel()
     with pytest.raises(GenerationCancelledError):
-        list(work.steps())
+        list(run.steps())

@@ -24,8 +24,7 @@ from eliza_ffi.chat.tool_messages import tool_messages
 from eliza_ffi.chat.tools import read_tools
 from eliza_ffi.errors import FillError, InvalidAnswerError, InvalidArgumentError
 from eliza_ffi.library import Library
-from eliza_ffi.session.jobs import _run_steps
-from eliza_ffi.session.tool_calls import ToolRun, _decided, _decided_ways, tool_request
+from eliza_ffi.session.tool_calls import ToolTurn, _decided, _decided_ways, tool_request
 
 Message = dict[str, Any]
 WithTemplate = Callable[[str | ChatTemplate], Model]
@@ -106,7 +105,7 @@ def one(answer: ToolCall | TextAnswer) -> ToolCall:
 def written(model: Model, choice: str, **more: Any) -> tuple[ToolCalls, str]:
     """Return the calls and their text in the model's format."""
     request = tool_request(model.session, QUESTION, TOOLS, choice, **more)
-    run = ToolRun(request, model._jobs._begin, _run_steps)
+    run = ToolTurn(model.session.run(iter), request)
     (calls,) = run.steps()
     assert isinstance(calls, ToolCalls)
     return calls, model.detokenize(run._tokens[len(request.args.prompt_tokens) :], True)
@@ -129,7 +128,7 @@ def test_the_probability_of_a_name_is_the_product_of_its_tokens(model: Model) ->
     As in `choose`, a token's probability is relative to the tokens that the names allow there.
     """
     request = tool_request(model.session, QUESTION, [WEATHER, GET], "required")
-    run = ToolRun(request, model._jobs._begin, _run_steps)
+    run = ToolTurn(model.session.run(iter), request)
     weather, get = (run._start(each, 0, "").tokens for each in request.tools)
     n = next(i for i in range(len(get)) if weather[i] != get[i])
     prompt = [*request.args.prompt_tokens, *get[:n]]
@@ -199,7 +198,7 @@ def test_an_answer_in_words_does_not_begin_like_a_call(
     prompt = tool_request(model.session, QUESTION, TOOLS).args.prompt_tokens
     first = model.generate(prompt, 1)
     model = with_template(calls_as(first.text + "(NAME)ARGS"))
-    monkeypatch.setattr(ToolRun, "_probability_of_call", lambda *_: 0.4)
+    monkeypatch.setattr(ToolTurn, "_probability_of_call", lambda *_: 0.4)
     answer = model.call_tool(QUESTION, TOOLS, max_tokens=4)
     assert isinstance(answer, TextAnswer) and answer.tokens[0] != first.tokens[0]
 
@@ -289,7 +288,7 @@ def test_optional_arguments_appear_in_any_combination(
 def test_several_calls_match_the_templates_own_text(
     model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ToolRun, "_probability_of_call", lambda *_: 1.0)
+    monkeypatch.setattr(ToolTurn, "_probability_of_call", lambda *_: 1.0)
     calls, text = written(model, "required", max_calls=3)
     assert len(calls) == 3 and len({call.id for call in calls}) == 3
     format = model.session.call_format({})
@@ -336,7 +335,7 @@ CHOICES = ("get_weather", "get_notes", "get")
 def test_calls_match_the_format_of_every_template(
     with_template: WithTemplate, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(ToolRun, "_probability_of_call", lambda *_: 1.0)
+    monkeypatch.setattr(ToolTurn, "_probability_of_call", lambda *_: 1.0)
     model = with_template(real_templates()[name])
     format = model.session.call_format({})
     listed = read_tools(TOOLS)
@@ -412,7 +411,7 @@ def test_variables_are_passed_to_the_template(
     model = with_template("{{ mood or '' }}" + calls_as("(NAME)ARGS"))
     request = tool_request(model.session, QUESTION, TOOLS, chat_template_kwargs={"mood": "[glad]"})
     assert model.detokenize(request.args.prompt_tokens, True).startswith("[glad]")
-    with pytest.raises(InvalidArgumentError, match="variables must not contain 'tools'"):
+    with pytest.raises(InvalidArgumentError, match="chat_template_kwargs must not contain 'tools'"):
         model.call_tool(QUESTION, TOOLS, chat_template_kwargs={"tools": []})
 
 
@@ -435,7 +434,7 @@ def test_users_cannot_forge_a_control_token(model: Model) -> None:
 
 
 def test_the_prompt_is_decoded_once(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ToolRun, "_probability_of_call", lambda *_: 1.0)
+    monkeypatch.setattr(ToolTurn, "_probability_of_call", lambda *_: 1.0)
     read: list[int] = []
     stats = model.binding.stats
 

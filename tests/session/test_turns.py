@@ -19,7 +19,7 @@ def test_the_number_of_running_callers_is_limited() -> None:
 
     def visit(_: int) -> None:
         nonlocal running, most
-        with turns.one(True):
+        with turns.one(None):
             with lock:
                 running += 1
                 most = max(most, running)
@@ -36,17 +36,17 @@ def test_threads_and_tasks_run_in_the_order_of_arrival() -> None:
     turns, order = Turns(1, 60.0), []
 
     async def take(name: int) -> None:
-        async with turns.one_async(True):
+        async with turns.one_async(None):
             order.append(name)
 
     def take_on_thread(name: int) -> None:
-        with turns.one(True):
+        with turns.one(None):
             order.append(name)
 
     async def all_of_them() -> None:
         loop = asyncio.get_running_loop()
         waiting = []
-        async with turns.one_async(True):
+        async with turns.one_async(None):
             for name in range(6):
                 if name % 2:
                     waiting.append(loop.run_in_executor(None, take_on_thread, name))
@@ -62,24 +62,24 @@ def test_threads_and_tasks_run_in_the_order_of_arrival() -> None:
 
 def test_without_waiting_a_busy_queue_raises_at_once() -> None:
     turns = Turns(1, 60.0)
-    with turns.one(True):
-        for wait, said in ((False, "by open streams "), (0.01, "by open streams after 0.01 s")):
+    with turns.one(None):
+        for timeout, said in ((0, "by open streams "), (0.01, "by open streams after 0.01 s")):
             said = f"all 1 slots are in use {said}"
-            with pytest.raises(BusyError, match=said), turns.one(wait):
+            with pytest.raises(BusyError, match=said), turns.one(timeout):
                 pass
-    with turns.one(False):
+    with turns.one(0):
         pass
 
 
 def test_negative_waits_mean_no_wait_and_nan_is_rejected() -> None:
     turns = Turns(1, 60.0)
-    with turns.one(False):
+    with turns.one(0):
         for no_time in (-1, -0.5, float("-inf")):
             with pytest.raises(BusyError), turns.one(no_time):
                 pytest.fail("the caller got a turn")
-        with pytest.raises(InvalidArgumentError, match="wait"), turns.one(float("nan")):
+        with pytest.raises(InvalidArgumentError, match="timeout"), turns.one(float("nan")):
             pytest.fail("the caller got a turn")
-    with turns.one(False):
+    with turns.one(0):
         pass
 
 
@@ -87,7 +87,7 @@ def test_a_moving_queue_does_not_time_out() -> None:
     turns = Turns(1, 0.2)
 
     async def visit() -> None:
-        async with turns.one_async(True):
+        async with turns.one_async(None):
             await asyncio.sleep(0.05)
 
     async def all_of_them() -> None:
@@ -100,9 +100,9 @@ def test_a_queue_that_does_not_move_times_out() -> None:
     turns = Turns(1, 0.05)
 
     async def both() -> None:
-        async with turns.one_async(True):
+        async with turns.one_async(None):
             with pytest.raises(BusyError, match=r"after 0.05 s \(options n_slots, slot_wait_ms\)"):
-                async with turns.one_async(True):
+                async with turns.one_async(None):
                     pass
 
     asyncio.run(both())
@@ -112,11 +112,11 @@ def test_a_cancelled_waiting_caller_does_not_block_the_queue() -> None:
     turns = Turns(1, 60.0)
 
     async def visit() -> None:
-        async with turns.one_async(True):
+        async with turns.one_async(None):
             pass
 
     async def story() -> None:
-        async with turns.one_async(True):
+        async with turns.one_async(None):
             first, second = asyncio.ensure_future(visit()), asyncio.ensure_future(visit())
             await asyncio.sleep(0)
             first.cancel()
@@ -125,7 +125,7 @@ def test_a_cancelled_waiting_caller_does_not_block_the_queue() -> None:
         await second
 
     asyncio.run(story())
-    with turns.one(False):
+    with turns.one(0):
         pass
 
 
@@ -136,7 +136,7 @@ def test_a_garbage_collected_turn_frees_its_place() -> None:
     assert turn.done()
     del turn
     gc.collect()
-    with turns.one(False):
+    with turns.one(0):
         pass
 
 
@@ -145,12 +145,12 @@ def test_callers_at_their_limit_wait_and_others_overtake_them() -> None:
     order: list[str] = []
 
     async def take(name: str, at_most: int | None) -> None:
-        async with turns.one_async(True, at_most=at_most):
+        async with turns.one_async(None, at_most=at_most):
             order.append(name)
             await asyncio.sleep(0.01)
 
     async def all_of_them() -> None:
-        async with turns.one_async(True, at_most=2), turns.one_async(True, at_most=2):
+        async with turns.one_async(None, at_most=2), turns.one_async(None, at_most=2):
             third = asyncio.ensure_future(take("of that kind", 2))
             await asyncio.sleep(0)
             await asyncio.gather(*(take("another", None) for _ in range(5)))
@@ -166,11 +166,11 @@ def test_limited_and_other_callers_share_one_order() -> None:
     order: list[int] = []
 
     async def take(i: int) -> None:
-        async with turns.one_async(True, at_most=2 if i % 3 else None):
+        async with turns.one_async(None, at_most=2 if i % 3 else None):
             order.append(i)
 
     async def all_of_them() -> None:
-        async with turns.one_async(True):
+        async with turns.one_async(None):
             waiting = [asyncio.ensure_future(take(i)) for i in range(12)]
             await asyncio.sleep(0)
         await asyncio.gather(*waiting)
@@ -181,7 +181,7 @@ def test_limited_and_other_callers_share_one_order() -> None:
 
 def test_a_caller_at_the_limit_of_its_kind_gets_an_error() -> None:
     turns = Turns(4, 60.0)
-    with turns.one(True, at_most=1):
+    with turns.one(None, at_most=1):
         with pytest.raises(BusyError, match="limit of 1 running requests"), turns.one(0, at_most=1):
             pytest.fail("the caller got a turn")
         with turns.one(0):
@@ -193,12 +193,12 @@ def test_a_named_slot_runs_one_caller_and_others_overtake() -> None:
     order: list[str] = []
 
     async def take(name: str, slot_id: int) -> None:
-        async with turns.one_async(True, slot_id=slot_id):
+        async with turns.one_async(None, slot_id=slot_id):
             order.append(name)
             await asyncio.sleep(0.01)
 
     async def all_of_them() -> None:
-        async with turns.one_async(True, slot_id=3):
+        async with turns.one_async(None, slot_id=3):
             pinned = [asyncio.ensure_future(take(f"slot 3, {i}", 3)) for i in range(8)]
             await asyncio.sleep(0)
             await asyncio.gather(take("any slot", -1), take("slot 4", 4))
@@ -212,18 +212,18 @@ def test_a_named_slot_runs_one_caller_and_others_overtake() -> None:
 def test_the_wait_for_a_slot_times_out() -> None:
     turns = Turns(4, 0.05)
 
-    async def wait_in_vain(wait: bool | float) -> None:
-        async with turns.one_async(wait, slot_id=1):
+    async def wait_in_vain(timeout: float | None) -> None:
+        async with turns.one_async(timeout, slot_id=1):
             pytest.fail("the caller got a turn")
 
     async def story() -> None:
-        async with turns.one_async(True, slot_id=1):
-            for wait, said in ((False, "request "), (0.01, "request after 0.01 s")):
+        async with turns.one_async(None, slot_id=1):
+            for timeout, said in ((0, "request "), (0.01, "request after 0.01 s")):
                 with pytest.raises(BusyError, match=f"slot 1 is in use by another {said}"):
-                    await wait_in_vain(wait)
-            waiting = asyncio.ensure_future(wait_in_vain(True))
+                    await wait_in_vain(timeout)
+            waiting = asyncio.ensure_future(wait_in_vain(None))
             while not waiting.done():  # turns at other slots do not extend the wait
-                async with turns.one_async(True):
+                async with turns.one_async(None):
                     await asyncio.sleep(0.005)
             with pytest.raises(BusyError, match="slot 1 is in use"):
                 await waiting
@@ -233,7 +233,7 @@ def test_the_wait_for_a_slot_times_out() -> None:
 
 def test_a_thread_cannot_wait_for_its_own_slot() -> None:
     turns = Turns(4, 60.0)
-    with turns.one(True, slot_id=0):
+    with turns.one(None, slot_id=0):
         with pytest.raises(InvalidArgumentError, match="slot 0 is busy with an unfinished stream"):
             enter(turns, 0)
         with ThreadPoolExecutor(1) as other:
@@ -242,7 +242,7 @@ def test_a_thread_cannot_wait_for_its_own_slot() -> None:
 
 
 def enter(turns: Turns, slot_id: int) -> None:
-    with turns.one(False, slot_id=slot_id):
+    with turns.one(0, slot_id=slot_id):
         pass
 
 
@@ -251,22 +251,22 @@ def test_a_caller_whose_slot_was_in_use_is_next_in_line() -> None:
     turns, order = Turns(2, 60.0), []
 
     async def take(name: str) -> None:
-        async with turns.one_async(True):
+        async with turns.one_async(None):
             order.append(name)
 
     async def try_twice() -> None:
-        async with turns.one_async(True, slot_id=0) as first:
+        async with turns.one_async(None, slot_id=0) as first:
             pass
-        async with turns.one_async(True, slot_id=0, after=first):
+        async with turns.one_async(None, slot_id=0, after=first):
             order.append("slot 0")
 
     async def story() -> None:
-        async with turns.one_async(True):
+        async with turns.one_async(None):
             trying = asyncio.ensure_future(try_twice())
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             assert not trying.done() and turns.n_running == 1  # a waiting caller occupies no place
-            async with turns.one_async(True):
+            async with turns.one_async(None):
                 later = asyncio.ensure_future(take("later"))
                 await asyncio.sleep(0)
             await asyncio.gather(trying, later)

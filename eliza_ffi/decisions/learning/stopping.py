@@ -14,25 +14,18 @@ sequence"; see :mod:`.thresholds`).
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...session.scoring import ScoreArgs, ScoreResult
-from ..asking import orders_of
 from ..scoring import Array, QuestionScores, Rule
 from .thresholds import is_bounded
 
 if TYPE_CHECKING:
-    from ...session.session import Session
-    from ..answers import Decision
-    from ..deciding import Settings
-    from ..questions import Question
     from .calibration import QuestionCalibration
 
-__all__ = ["AT_ONCE", "MARGINS", "decision_requests", "stop_margin"]
+__all__ = ["AT_ONCE", "MARGINS", "has_enough_orders", "stop_margin"]
 
 AT_ONCE = 2
 """The number of orders in a request: the options as given and reversed, or rotations of both."""
@@ -86,51 +79,8 @@ def _margin(log_p: Array) -> Array:
     return margin
 
 
-def decision_requests(
-    session: Session, given: Any, questions: Sequence[Question], settings: Settings
-) -> Generator[ScoreArgs | Decision, ScoreResult, None]:
-    """Yield requests, whose results are sent, and at last the decision.
-
-    There is one request, or one for each :data:`AT_ONCE` orders until all questions have enough.
-    """
-    from ..deciding import DecisionRun  # which needs calibrations
-
-    calibration = settings.calibration
-    if calibration is None or not calibration.stops_early:
-        run = DecisionRun(session, given, questions, settings)
-        result = yield run.args
-        yield run.decision(result)
-        return
-    found: list[Any] = []
-    first: DecisionRun | None = None
-    total: ScoreResult | None = None
-    n_orders = max(len(orders_of(each, calibration.orders)) for each in calibration.asked)
-    for begin in range(0, n_orders, AT_ONCE):
-        part = slice(begin, begin + AT_ONCE)
-        run = DecisionRun(session, given, questions, settings, part)
-        first = first or run
-        result = yield run.args
-        new = run.scores(result)
-        found = [a + b for a, b in zip(found, new, strict=True)] if found else list(new)
-        total = result if total is None else _sum(total, result)
-        pairs = zip(calibration.questions, found, strict=True)
-        if all(_has_enough(fitted, scores, calibration.rule) for fitted, scores in pairs):
-            break
-    assert first is not None and total is not None
-    yield first.decision(total, found)
-
-
-def _has_enough(fitted: QuestionCalibration, scores: QuestionScores, rule: Rule) -> bool:
+def has_enough_orders(fitted: QuestionCalibration, scores: QuestionScores, rule: Rule) -> bool:
+    """Return whether further orders would not change the answer."""
     if fitted.margin is None:
         return False
     return bool(_margin(fitted.apply(scores, rule)) >= fitted.margin)
-
-
-def _sum(a: ScoreResult, b: ScoreResult) -> ScoreResult:
-    """Return a result with the counts of both."""
-    return replace(
-        a,
-        prompt_tokens=a.prompt_tokens + b.prompt_tokens,
-        cached_tokens=a.cached_tokens + b.cached_tokens,
-        forward_passes=-1 if b.forward_passes < 0 else a.forward_passes + b.forward_passes,
-    )

@@ -1,4 +1,4 @@
-"""The life of a stream: open, prefill, use, close. Any thread can cancel it."""
+"""One request, from its first stream to its result."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import threading
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from ..checks import short_repr
 from ..errors import ContextFullError, GenerationCancelledError, TokenTrieError
 from ..library.binding import CffiBinding
 from ..library.protocol import PreparedChoices, StreamConfig, Tokens
 
-__all__ = ["Current", "Lifecycle", "Work", "n_ctx_of", "open_stream"]
+__all__ = ["Run", "n_ctx_of", "open_stream"]
 
-Run = TypeVar("Run", bound="Cancellable")
 Step = TypeVar("Step")
 Result = TypeVar("Result")
 
@@ -45,47 +44,17 @@ def n_ctx_of(binding: CffiBinding, ctx: Any) -> int | None:
     return int(n) or None
 
 
-class Cancellable(Protocol):
-    """An object that another thread can cancel."""
-
-    def cancel(self) -> None:
-        """Cancel the object's work."""
-
-
-class Current:
-    """The latest of several runs. Any thread may cancel it and all later runs."""
-
-    def __init__(self, run: Cancellable) -> None:
-        self.run: Any = run
-        self._lock = threading.Lock()
-        self._is_cancelled = False
-
-    def follow(self, run: Run) -> Run:
-        """Make a run the latest one, and return it."""
-        with self._lock:
-            self.run = run
-            if self._is_cancelled:
-                run.cancel()
-        return run
-
-    def cancel(self) -> None:
-        """Cancel the latest run and all later runs."""
-        with self._lock:
-            self._is_cancelled = True
-            self.run.cancel()
-
-
-class Work(Generic[Step]):
-    """A request that needs a slot. It can run again, and another thread can cancel it.
+class Run(Generic[Step]):
+    """A request that needs a slot. Any thread can cancel it at any time, even before it begins.
 
     Parameters
     ----------
-    make
-        Makes a run of the request. The constructor calls it once, which also checks the request.
+    binding, ctx
+        The library and the context to run in.
     steps
-        Returns the steps of a run, the last of which is the result of the request. It must leave
-        out steps that the caller does not need, because a request that has yielded a step cannot
-        run again.
+        Opens streams with :meth:`opened`, one after the other, and yields the steps of the request.
+        The last step is its result. It must leave out steps that the caller does not need, because
+        a request that has yielded a step cannot run again.
     slot_id
         The slot that the request names; -1 = any slot.
     at_most
@@ -94,66 +63,52 @@ class Work(Generic[Step]):
 
     def __init__(
         self,
-        make: Callable[[], Run],
-        steps: Callable[[Run], Generator[Step, None, None]],
-        slot_id: int = -1,
+        binding: CffiBinding,
+        ctx: Any,
+        steps: Callable[[Run[Step]], Generator[Step, None, None]],
         *,
+        slot_id: int = -1,
         at_most: int | None = None,
     ) -> None:
+        self.binding = binding
         self.slot_id = slot_id
         self.at_most = at_most
-        self._make: Callable[[], Cancellable] = make
-        self._steps: Callable[[Any], Generator[Step, None, None]] = steps
-        self._next: Cancellable | None = make()
-        self._current = Current(self._next)
-        self.cancel = self._current.cancel
-
-    def steps(self) -> Generator[Step, None, None]:
-        """Run the request from its beginning, and return its steps."""
-        run = self._make() if self._next is None else self._next
-        self._next = None
-        return self._steps(self._current.follow(run))
-
-
-class Lifecycle:
-    """One stream that any thread can cancel at any time, even before the stream is open.
-
-    `what` is a noun for the action, for the error message after a cancel.
-    """
-
-    def __init__(self, binding: CffiBinding, ctx: Any, what: str) -> None:
-        self._binding = binding
         self._ctx = ctx
-        self._what = what
+        self._steps = steps
         self._lock = threading.Lock()
         self._stream: Any = None
         self._is_cancelled = False
 
+    def steps(self) -> Generator[Step, None, None]:
+        """Run the request from its beginning, and return its steps."""
+        return self._steps(self)
+
     @contextmanager
     def opened(self, config: StreamConfig) -> Iterator[Any]:
-        """Open the stream, and close it at the end of the ``with`` block."""
+        """Open a stream that :meth:`cancel` stops; close it at the end of the ``with`` block."""
         self.check()
-        with open_stream(self._binding, self._ctx, config) as stream:
+        stream = self.binding.open(self._ctx, config)
+        try:
             with self._lock:
                 self._stream = stream
-            try:
-                self.check()
-                yield stream
-            finally:
-                self.end()
+            self.check()
+            yield stream
+        finally:
+            self.end()
+            self.binding.close(stream)
 
     @contextmanager
     def prefilled(
         self, config: StreamConfig, tokens: Tokens, sampling: str | None = None
     ) -> Iterator[Any]:
-        """Open the stream and prefill it; close it at the end of the ``with`` block.
+        """Do the same as :meth:`opened`, and prefill the stream.
 
         `sampling` is the JSON of a ``Sampling``, if it has settings that `config` cannot express.
         """
         with self.opened(config) as stream:
             if sampling is not None:
-                self._binding.set_sampling(stream, sampling)
-            self.run(lambda: self._binding.prefill(stream, tokens), len(tokens))
+                self.binding.set_sampling(stream, sampling)
+            self.call(lambda: self.binding.prefill(stream, tokens), len(tokens))
             yield stream
 
     @contextmanager
@@ -165,7 +120,7 @@ class Lifecycle:
         try:
             yield
         except (ContextFullError, TokenTrieError) as error:
-            n_ctx = n_ctx_of(self._binding, self._ctx) or 0
+            n_ctx = n_ctx_of(self.binding, self._ctx) or 0
             for n_before, each in labels:
                 if not isinstance(each, PreparedChoices) or not each.texts:
                     continue
@@ -180,10 +135,10 @@ class Lifecycle:
             raise
 
     def _longest(self, labels: PreparedChoices) -> str:
-        tokenize = self._binding.tokenize
+        tokenize = self.binding.tokenize
         return short_repr(max(labels.texts, key=lambda text: len(tokenize(self._ctx, text))))
 
-    def run(self, call: Callable[[], Result], n_tokens: int) -> Result:
+    def call(self, call: Callable[[], Result], n_tokens: int) -> Result:
         """Run a native call that decodes about `n_tokens` tokens, and return its result.
 
         Python handles Ctrl-C in the main thread, and only between two lines of Python. So a long
@@ -212,17 +167,17 @@ class Lifecycle:
         return future.result()
 
     def cancel(self) -> None:
-        """Cancel the stream; a running native call returns soon."""
+        """Cancel the request; a running native call returns soon."""
         # The lock keeps the stream open between the check and the call.
         with self._lock:
             self._is_cancelled = True
             if self._stream is not None:
-                self._binding.cancel(self._stream)
+                self.binding.cancel(self._stream)
 
     def check(self) -> None:
-        """Raise GenerationCancelledError if the stream was cancelled."""
+        """Raise GenerationCancelledError if the request was cancelled."""
         if self._is_cancelled:
-            raise GenerationCancelledError(f"the {self._what} was cancelled")
+            raise GenerationCancelledError("the request was cancelled")
 
     def end(self) -> None:
         """Make `cancel` ineffective: the remaining calls are short and must not be interrupted."""

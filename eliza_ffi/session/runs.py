@@ -1,0 +1,409 @@
+"""The requests of Model and AsyncModel, which then run or await them.
+
+Each function checks its arguments, tokenizes the prompt and returns a run. This can take a long
+time, so code on an event loop should call these functions on a thread.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..chat.prompt import Prompt
+from ..chat.template import Messages
+from ..chat.thinking import WrittenReasoning
+from ..checks import check_each, check_whole, wrong
+from ..choices.label_set import ChoiceResult, LabelSet, as_label_set
+from ..choices.rank_result import RankResult
+from ..errors import InvalidAnswerError, InvalidArgumentError, NotSupportedError
+from ..library.binding import EotScore
+from ..library.protocol import StreamConfig, StreamStep, Tokens
+from ..structured.fill_result import FilledSpan, FillResult
+from ..structured.shape import is_shape
+from ..structured.shaped_result import PartialField, StructuredResult
+from .filling import Filling, FillRequest
+from .generation import Generation
+from .options import AnyPrompt, CacheOptions, RankSettings
+from .ranking import LabelSearch, RankRequest, rank_request
+from .reading import Reading
+from .request import MOST_LOGPROBS, AnswerStep, GenerationRequest, RunResult, TextChoices
+from .requests import (
+    GenerationResult,
+    ReasoningPiece,
+    ShapeRequest,
+    TextPiece,
+    TokenLogprob,
+    check_keywords,
+    checked_cache,
+    checked_tokens,
+    choice_of,
+    choice_request,
+    fill_request,
+    generate_request,
+    generation_of,
+    prompt_tokens,
+    searches_spellings,
+    shape_request,
+    token_logprobs,
+)
+from .run import Run
+from .session import Session
+from .thinking import thinking_first
+from .tool_calls import (
+    CallPiece,
+    TextAnswer,
+    ToolCall,
+    ToolCalls,
+    ToolRequest,
+    ToolTurn,
+    tool_request,
+)
+
+__all__ = [
+    "STEPS",
+    "choice_run",
+    "end_of_turn_run",
+    "fill_run",
+    "hidden_states_run",
+    "load_run",
+    "prompt_logprobs_run",
+    "rank_run",
+    "save_run",
+    "text_run",
+    "tools_run",
+]
+
+STEPS = (str, FilledSpan, PartialField)
+"""The types of the steps that come before the result of a request."""
+
+
+def text_run(
+    session: Session,
+    prompt: AnyPrompt,
+    *,
+    method: str,
+    with_steps: bool | None = None,
+    reasoning: WrittenReasoning | None = None,
+    **settings: Any,
+) -> Run[str | GenerationResult]:
+    """Return the run that generates text; parameters as :meth:`~eliza_ffi.Model.generate`.
+
+    Parameters
+    ----------
+    method
+        The name of the public method, for error messages.
+    with_steps
+        Whether to yield the pieces of text before the result; None = only if the request has a
+        callback for them.
+    reasoning
+        How the model writes reasoning; None = do not separate it from the text.
+    """
+    request = generate_request(session, prompt, method=method, **settings)
+    is_read_slowly = False
+    if reasoning is not None:
+        request = replace(request, reasoning=reasoning)
+        # A text of many tokens does not say where its control tokens are.
+        is_read_slowly = bool(reasoning.control or request.stop)
+    with_text = request.on_text is not None if with_steps is None else with_steps
+    at_once = not with_text and not is_read_slowly
+
+    def steps(run: Run[Any]) -> Generator[str | GenerationResult, None, None]:
+        generation = Generation(run, request, session.warn_once, at_once=at_once)
+        waiting: list[TokenLogprob] = []
+        with closing(generation.steps()) as steps:
+            for step in steps:
+                if isinstance(step, RunResult):
+                    yield generation_of(session, step)
+                elif with_text:
+                    if step.logprobs is not None:
+                        waiting.extend(token_logprobs(session, step.logprobs))
+                    yield from _pieces(step, waiting)
+
+    return session.run(steps, slot_id=request.slot_id)
+
+
+def _pieces(step: StreamStep, waiting: list[TokenLogprob]) -> Iterator[TextPiece]:
+    """Yield the text of a step; its first piece takes the log-probabilities that are waiting."""
+    thought = step.reasoning if isinstance(step, AnswerStep) else ""
+    for piece in (ReasoningPiece(thought), TextPiece(step.text)):
+        if piece:
+            if step.logprobs is not None:
+                piece.logprobs = tuple(waiting)
+                waiting.clear()
+            yield piece
+
+
+def choice_run(
+    session: Session,
+    prompt: AnyPrompt,
+    labels: Any,
+    *,
+    method: str,
+    think: int = 0,
+    **settings: Any,
+) -> Run[str | ChoiceResult[Any]]:
+    """Return the run that chooses a label; parameters as :meth:`~eliza_ffi.Model.choose`."""
+    label_set: LabelSet[Any] = as_label_set(labels)
+    if check_whole("think", think, 0):  # the label will not follow the prompt directly
+        prompt = prompt_tokens(session, prompt)
+    request = choice_request(session, prompt, label_set, method=method, **settings)
+    with_text = request.on_text is not None
+
+    def steps(
+        run: Run[Any], request: GenerationRequest
+    ) -> Generator[str | ChoiceResult[Any], None, None]:
+        if searches_spellings(request):
+            assert isinstance(request.constraint, TextChoices)
+            ranking = RankRequest(request, label_set, request.constraint, k=1)
+            found = LabelSearch(run, ranking).choice()
+            if with_text:
+                yield found.text
+            yield found
+            return
+        begin = time.perf_counter()
+        n_left = len(request.lead)  # the text begins with it, but the label does not
+        generation = Generation(run, request, session.warn_once, at_once=not with_text)
+        with closing(generation.steps()) as steps:
+            for step in steps:
+                if isinstance(step, RunResult):
+                    yield choice_of(label_set, request, step, time.perf_counter() - begin)
+                elif with_text:
+                    text = step.text[n_left:]
+                    n_left -= len(step.text) - len(text)
+                    if text:
+                        yield text
+
+    return thinking_first(session, request, think, steps, settings.get("sampling"))
+
+
+def rank_run(
+    session: Session,
+    prompt: AnyPrompt,
+    labels: Any,
+    *,
+    method: str,
+    think: int = 0,
+    **settings: Any,
+) -> Run[RankResult[Any]]:
+    """Return the run that ranks labels; parameters as :meth:`~eliza_ffi.Model.rank`."""
+    check_keywords(method, settings, set(RankSettings.__annotations__))
+    if check_whole("think", think, 0):
+        prompt = prompt_tokens(session, prompt)
+    request = rank_request(session, prompt, as_label_set(labels), **settings)
+
+    def steps(run: Run[Any], request: RankRequest) -> Generator[RankResult[Any], None, None]:
+        yield LabelSearch(run, request).result()
+
+    return thinking_first(session, request, think, steps)
+
+
+def fill_run(
+    session: Session,
+    prompt: AnyPrompt,
+    shape: Any,
+    *,
+    method: str,
+    with_steps: bool,
+    think: int = 0,
+    **settings: Any,
+) -> Run[FilledSpan | PartialField | FillResult]:
+    """Return the run that generates a structured answer, as :meth:`~eliza_ffi.Model.fill`.
+
+    `with_steps` says whether to yield the spans or fields before the result.
+    """
+    if is_shape(shape):
+        shaped = shape_request(session, prompt, shape, method=method, **settings)
+        steps_of = partial(_shape_steps, session, with_steps)
+        return thinking_first(session, shaped, think, steps_of)
+    request = fill_request(session, prompt, shape, method=method, **settings)
+    is_json_form = isinstance(shape, Mapping)
+
+    def steps(
+        run: Run[Any], request: FillRequest
+    ) -> Generator[FilledSpan | FillResult, None, None]:
+        with closing(Filling(run, request).steps()) as steps:
+            for step in steps:
+                if isinstance(step, FillResult):
+                    yield StructuredResult.of(step) if is_json_form else step
+                elif with_steps:
+                    yield step
+
+    return thinking_first(session, request, think, steps)
+
+
+def _shape_steps(
+    session: Session, with_steps: bool, run: Run[Any], request: ShapeRequest
+) -> Generator[PartialField | StructuredResult[Any], None, None]:
+    while True:
+        try:
+            take = Reading(request.shape, with_steps).take
+            with closing(Generation(run, request.args, session.warn_once).steps()) as steps:
+                for step in steps:
+                    yield from take(step)
+            return
+        except InvalidAnswerError:
+            if not request.retries:
+                raise
+        request = request.again()
+
+
+def tools_run(
+    session: Session,
+    messages: Messages,
+    tools: Sequence[Mapping[str, Any]],
+    choice: str | Mapping[str, Any],
+    *,
+    think: int = 0,
+    with_steps: bool = False,
+    ends_at_limit: bool = False,
+    **settings: Any,
+) -> Run[str | CallPiece | ToolCall | ToolCalls | TextAnswer]:
+    """Return the run that calls tools; parameters as :meth:`~eliza_ffi.Model.call_tools`.
+
+    `with_steps` and `ends_at_limit` are as in :class:`~eliza_ffi.session.tool_calls.ToolTurn`.
+    """
+    request = tool_request(session, messages, tools, choice, **settings)
+
+    def steps(run: Run[Any], request: ToolRequest) -> Any:
+        return ToolTurn(run, request, with_steps, ends_at_limit).steps()
+
+    return thinking_first(session, request, think, steps, settings.get("sampling"))
+
+
+def end_of_turn_run(
+    session: Session, prompt: str | Prompt | Tokens, end: str | int
+) -> Run[EotScore]:
+    """Return the run that scores a turn's end, as :meth:`~eliza_ffi.Model.end_of_turn`."""
+    if isinstance(prompt, str | Prompt):
+        prompt = session.prompt_tokens(prompt)
+    prompt = checked_tokens(prompt)
+    if isinstance(end, str):
+        tokens = session.tokenize(end, parse_special=True)
+        if len(tokens) != 1:
+            raise InvalidArgumentError(
+                f"end must be the text of a single token, got {end!r}, which has "
+                f"{len(tokens)} tokens"
+            )
+        (end,) = tokens
+    check_whole("end", end, 0)
+    score = partial(session.binding.eot_score, session.ctx, prompt, end)
+
+    def steps(run: Run[Any]) -> Generator[EotScore, None, None]:
+        run.check()
+        yield score()
+
+    return session.run(steps)
+
+
+def prompt_logprobs_run(
+    session: Session, prompt: AnyPrompt, top: int, cache: CacheOptions | None
+) -> Run[tuple[TokenLogprob, ...]]:
+    """Return the run that scores a prompt, as :meth:`~eliza_ffi.Model.prompt_logprobs`."""
+    if not session.binding.supports("prefill_logprobs"):
+        raise NotSupportedError(
+            "this library cannot compute the log-probabilities of a prompt: it has no "
+            "eliza_inference_llm_stream_prefill_logprobs"
+        )
+    check_whole("top", top, 0, MOST_LOGPROBS)
+    request = generate_request(session, prompt, method="prompt_logprobs", cache=cache)
+    tokens = request.prompt_tokens
+
+    def steps(run: Run[Any]) -> Generator[tuple[TokenLogprob, ...], None, None]:
+        with run.opened(request.config()) as stream:
+            score = partial(session.binding.prefill_logprobs, stream, tokens, top)
+            rows = run.call(score, len(tokens))
+        yield token_logprobs(session, rows)
+
+    return session.run(steps, slot_id=request.slot_id)
+
+
+def hidden_states_run(
+    session: Session,
+    prompt: AnyPrompt,
+    layers: Sequence[int],
+    n_rows: int,
+    cache: CacheOptions | None,
+    n_kept: int = 0,
+) -> Run[NDArray[np.float32]]:
+    """Return the run that reads hidden states, as :meth:`~eliza_ffi.Model.hidden_states`.
+
+    The first `n_kept` tokens stay in the KV cache, even if the pass stops early.
+    """
+    n_layers, n_embd = session.hidden_shape
+    wanted = _checked_layers(layers, n_layers)
+    check_whole("n_rows", n_rows, 1)
+    request = generate_request(session, prompt, method="hidden_states", cache=cache)
+    tokens = request.prompt_tokens
+    if n_rows > len(tokens):
+        raise InvalidArgumentError(
+            f"n_rows: expected at most the prompt's {len(tokens)} tokens, got {n_rows}"
+        )
+    ascending = sorted(set(wanted))
+
+    def steps(run: Run[Any]) -> Generator[NDArray[np.float32], None, None]:
+        with run.opened(request.config()) as stream:
+            read = partial(
+                session.binding.hidden_states, stream, tokens, ascending, n_rows, n_embd, n_kept
+            )
+            found = run.call(read, len(tokens))
+        yield found[[ascending.index(layer) for layer in wanted]]
+
+    return session.run(steps, slot_id=request.slot_id)
+
+
+def save_run(
+    session: Session, path: str | os.PathLike[str], prompt: AnyPrompt, cache: CacheOptions | None
+) -> Run[int]:
+    """Return the run that saves a prompt; see :meth:`~eliza_ffi.Model.save_prompt_cache`."""
+    request = generate_request(session, prompt, method="save_prompt_cache", cache=cache)
+
+    def steps(run: Run[Any]) -> Generator[int, None, None]:
+        with run.prefilled(request.config(), request.prompt_tokens) as stream:
+            session.binding.save_slot(stream, path)
+            n_saved = session.binding.stats(stream).n_past
+        yield n_saved
+
+    return session.run(steps, slot_id=request.slot_id)
+
+
+def load_run(
+    session: Session, path: str | os.PathLike[str], cache: CacheOptions | None
+) -> Run[int]:
+    """Return the run that loads a prompt; see :meth:`~eliza_ffi.Model.load_prompt_cache`."""
+    options = checked_cache(cache) or CacheOptions()
+    config = StreamConfig(
+        slot_id=options.slot,
+        prompt_cache_key=options.key,
+        n_gpu_layers=session.n_gpu_layers,
+        cache_type_k=options.type_k,
+        cache_type_v=options.type_v,
+    )
+
+    def steps(run: Run[Any]) -> Generator[int, None, None]:
+        with run.opened(config) as stream:
+            session.binding.restore_slot(stream, path)
+            n_restored = session.binding.stats(stream).n_past
+        yield n_restored
+
+    return session.run(steps, slot_id=options.slot)
+
+
+def _checked_layers(layers: Sequence[int], n_layers: int) -> list[int]:
+    """Check layers, and convert negative numbers, which count from the end."""
+    found = []
+    for i, layer in enumerate(check_each("layers", layers, int, "a whole number")):
+        if not (1 <= layer <= n_layers or -n_layers <= layer <= -1):
+            expected = f"a layer from 1 to {n_layers}, or from -{n_layers} to -1"
+            raise wrong(f"layers[{i}]", expected, layer)
+        found.append(layer if layer > 0 else n_layers + 1 + layer)
+    if not found:
+        raise InvalidArgumentError("layers: expected at least one layer, got none")
+    return found

@@ -1,0 +1,104 @@
+"""A request that a caller runs, awaits or cancels."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator
+from contextlib import aclosing, closing
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from ..structured.fill_result import FilledSpan
+from ..structured.shaped_result import PartialField
+from .run import Run
+from .threads import tell
+
+if TYPE_CHECKING:
+    from .session import Session
+
+__all__ = ["Task"]
+
+R = TypeVar("R")
+
+STEPS = (str, FilledSpan, PartialField)
+"""The types of the steps that come before the result of a run."""
+
+
+class Task(Generic[R]):
+    """A request of one or several runs. Any thread can cancel it.
+
+    Parameters
+    ----------
+    session
+    runs
+        The run of the request. Or a generator of runs, each of which waits for its own turn: it is
+        sent the result of each run, and returns the result of the task.
+    timeout
+        As :meth:`~eliza_ffi.session.scheduler.Scheduler.steps`.
+    on_step
+        Called with the steps before the result.
+    read
+        Converts the result of a single run to the result of the task.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        runs: Run[Any] | Generator[Run[Any], Any, R],
+        timeout: float | None = None,
+        *,
+        on_step: Callable[[Any], Any] | None = None,
+        read: Callable[[Any], R] | None = None,
+    ) -> None:
+        self._session = session
+        self._timeout = timeout
+        self._on_step = on_step
+        self._read = read
+        self._runs = None if isinstance(runs, Run) else runs
+        self._run = runs if isinstance(runs, Run) else next(runs)
+        self._lock = threading.Lock()
+        self._is_cancelled = False
+
+    def run(self) -> R:
+        """Run the request on this thread, and return its result."""
+        while True:
+            with closing(self._session.steps(self._run, self._timeout)) as steps:
+                for step in steps:
+                    if isinstance(step, STEPS) and self._on_step is not None:
+                        self._on_step(step)
+            is_over, result = self._follow(step)
+            if is_over:
+                return cast(R, result)
+
+    async def run_async(self) -> R:
+        """Run the request on threads, and await its result."""
+        while True:
+            async with aclosing(self._session.steps_async(self._run, self._timeout)) as steps:
+                async for step in steps:
+                    if isinstance(step, STEPS):
+                        await tell(self._on_step, step)
+            if self._runs is None:
+                return cast(R, self._follow(step)[1])
+            # The next run is prepared on a thread, because it may be tokenized first.
+            is_over, result = await self._session.helpers.run(self._follow, step)
+            if is_over:
+                return cast(R, result)
+
+    def _follow(self, result: Any) -> tuple[bool, Any]:
+        """Prepare the next run. If there is none, return True and the task's result."""
+        if self._runs is None:
+            return True, result if self._read is None else self._read(result)
+        try:
+            run = self._runs.send(result)
+        except StopIteration as end:
+            return True, end.value
+        with self._lock:
+            self._run = run
+            if self._is_cancelled:
+                run.cancel()
+        return False, None
+
+    def cancel(self) -> None:
+        """Cancel the current run and those that follow."""
+        with self._lock:
+            self._is_cancelled = True
+            self._run.cancel()
