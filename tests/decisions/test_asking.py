@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from eliza_ffi.chat.template import ChatTemplate
 from eliza_ffi.chat.tokens import ChatTokenizer
 from eliza_ffi.decisions.asking import Asking, orders_of, prompt_texts
 from eliza_ffi.decisions.common_prefix import split_common_prefix
+from eliza_ffi.decisions.layout import PROMPT_FORMATS, PROMPT_ORDERS, PromptFormat, Shot, frame
 from eliza_ffi.decisions.prompt_settings import PromptSettings
 from eliza_ffi.decisions.prompt_tokens import THINKING_OFF
 from eliza_ffi.decisions.prompts import AskedQuestion, RenderedQuestion, ask
@@ -22,28 +24,28 @@ from eliza_ffi.decisions.questions import Choice, Predicate, Score
 from eliza_ffi.errors import ChatTemplateError, InvalidArgumentError
 from eliza_ffi.library import Library
 
-# Vocabularies, with n_embd and n_layers of their models, and whether they have a chat template.
+# Vocabularies, with n_embd and n_layers of their models. The first four have a chat template.
 VOCABULARIES = {
-    "phi-3": (64, 1, True),
-    "qwen2": (64, 1, True),
-    "command-r": (32, 1, True),
-    "gemma-4": (32, 1, True),
-    "llama-spm": (64, 2, False),
-    "llama-bpe": (64, 2, False),
-    "gpt-2": (64, 1, False),
-    "deepseek-coder": (64, 1, False),
+    "phi-3": (64, 1),
+    "qwen2": (64, 1),
+    "command-r": (32, 1),
+    "gemma-4": (32, 1),
+    "llama-spm": (64, 2),
+    "llama-bpe": (64, 2),
+    "gpt-2": (64, 1),
+    "deepseek-coder": (64, 1),
 }
 
+TEAM = Choice("1. Which team?", {"billing": "money", "support": None}, none="none of these")
+ANGRY = Predicate("Is the writer angry?", if_true="swears")
+ANGER = Score("'How angry' is the writer?", ["calm", "annoyed", "furious"])
 QUESTIONS: tuple[AskedQuestion, ...] = (
-    Predicate("Is the writer angry?", if_true="swears"),
-    Choice("1. Which team?", {"billing": "money", "support": None}, none="none of these"),
-    Score("'How angry' is the writer?", ["calm", "annoyed", "furious"]),
-    Predicate("(in brackets)"),
-    Predicate("- in a list"),
+    *(ANGRY, TEAM, ANGER, Predicate("(in brackets)"), Predicate("- in a list")),
     Predicate("日本語ですか。"),
 )
 
 SENTENCE = "The parcel, sent on May 3rd 2026 to 12 High Street, did not arrive in time. "
+SHOTS = (Shot(" I paid twice. ", 0), Shot("A car, please.", 1))
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -65,7 +67,7 @@ def model(
     if request.param == "eliza-tiny":
         yield tiny_model
         return
-    n_embd, n_layers, _ = VOCABULARIES[request.param]
+    n_embd, n_layers = VOCABULARIES[request.param]
     path = random_model_path(request.param, n_embd=n_embd, n_layers=n_layers, seed=1)
     with Model(path, library=library, n_ctx=512, n_threads=1) as opened:
         yield opened
@@ -75,26 +77,44 @@ def has_template(model: Model) -> bool:
     return bool(model.describe()["model"]["chat_template"])
 
 
-def prompts_of(asking: Asking) -> list[list[int]]:
+def how_of(model: Model, **more: Any) -> PromptSettings:
+    return PromptSettings(format="chat" if has_template(model) else "plain", **more)
+
+
+def every_how(
+    model: Model, questions: Sequence[AskedQuestion], shots: tuple[Shot, ...] = SHOTS
+) -> list[PromptSettings]:
+    """Return settings with every format and order, with and without examples."""
+    formats: list[PromptFormat] = ["chat", "plain"] if has_template(model) else ["plain"]
+    return [
+        PromptSettings(order=order, format=form, examples=tuple((q, some) for q in questions))
+        for form, order, some in itertools.product(formats, PROMPT_ORDERS, ((), shots))
+    ]
+
+
+def prompts_of(
+    model: Model, text: Any, how: PromptSettings, *questions: AskedQuestion
+) -> list[list[int]]:
     """Return the tokens of each whole prompt."""
     return [
         [*prompt.generation.prompt_tokens, *ending.tokens]
-        for prompt in asking.args.prompts
+        for prompt in Asking(model.session, text, questions or QUESTIONS, how).args.prompts
         if prompt.is_counted
         for ending in prompt.endings
     ]
 
 
-def how_of(model: Model, **more: Any) -> PromptSettings:
-    return PromptSettings(format="chat" if has_template(model) else "plain", **more)
-
-
-def in_one_piece(model: Model, words: str, question: str) -> list[int]:
+def in_one_piece(
+    model: Model, text: str, how: PromptSettings, question: AskedQuestion
+) -> list[int]:
     """Reference implementation: return the tokens of a prompt that is tokenized in one piece."""
-    if has_template(model):
-        messages = [{"role": "user", "content": f"{words}\n\n{question}"}]
-        return model.session.chat().tokens(messages, **THINKING_OFF)
-    return model.tokenize(f"Text: {words}\n\n{question}\nAnswer:", add_special=True)
+    found = frame(ask(question), how.format, how.order, how.shots_of(question))
+    whole = found.with_input(text.strip())
+    if how.format == "plain":
+        return model.tokenize(whole.rstrip(" "), add_special=True)
+    messages = [{"role": role, "content": content} for role, content in found.turns]
+    messages.append({"role": "user", "content": whole})
+    return model.session.chat().tokens(messages, **THINKING_OFF)
 
 
 def controls(model: Model, tokens: Sequence[int]) -> list[int]:
@@ -105,14 +125,15 @@ texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=
 pieces = st.lists(
     st.sampled_from([SENTENCE, "end.", "x", "7", "!?", " ", "\n", "\r\n", "\t", "日本", "😀", "-"])
     | texts,
-    max_size=12,
+    max_size=10,
 ).map("".join)
-asked_texts = st.one_of(st.sampled_from([q.instructions for q in QUESTIONS]), texts)
+asked_texts = st.sampled_from([q.instructions for q in QUESTIONS]) | texts.filter(str.strip)
 
 
 @pytest.mark.slow
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(words=pieces, first=asked_texts, second=asked_texts)
+@example(words="", first="Is it?", second="x")
 @example(words=SENTENCE * 3, first="Is it?", second="1. Is it?")
 @example(words=SENTENCE * 3 + "\n\n\n", first='"Is it?"', second="  - so?")
 @example(words="日本語の文章です。" * 40, first="Is it?", second="日本語ですか。")
@@ -121,26 +142,10 @@ asked_texts = st.one_of(st.sampled_from([q.instructions for q in QUESTIONS]), te
 def test_tokens_are_equal_to_tokenizing_each_prompt_whole(
     model: Model, words: str, first: str, second: str
 ) -> None:
-    if not (words.strip() and first.strip() and second.strip()):
-        return
-    questions = [Predicate(first), Choice(second, ["one", "two words"])]
-    found = prompts_of(Asking(model.session, words, questions, how_of(model)))
-    expected = [in_one_piece(model, words.strip(), ask(question).text) for question in questions]
-    assert found == expected
-
-
-@pytest.mark.slow
-def test_a_prompt_is_the_same_alone_and_with_others(model: Model) -> None:
-    for words in ("", "short", SENTENCE * 4):
-        together = prompts_of(Asking(model.session, words, QUESTIONS, how_of(model, orders=2)))
-        alone = [
-            tokens
-            for question in QUESTIONS
-            for tokens in prompts_of(
-                Asking(model.session, words, [question], how_of(model, orders=2))
-            )
-        ]
-        assert together == alone
+    questions = (Predicate(first), Choice(second, ["one", "two words"]), ANGER)
+    for how in every_how(model, questions):
+        expected = [in_one_piece(model, words, how, question) for question in questions]
+        assert prompts_of(model, words, how, *questions) == expected
 
 
 def test_prompts_share_the_tokens_of_the_input(model: Model) -> None:
@@ -148,6 +153,42 @@ def test_prompts_share_the_tokens_of_the_input(model: Model) -> None:
     (prompt,) = Asking(model.session, words, QUESTIONS, how_of(model)).args.prompts
     assert model.detokenize(prompt.generation.prompt_tokens).strip().endswith(words.strip())
     assert all(0 < len(ending.tokens) < 80 for ending in prompt.endings)
+
+
+def shared(prompts: Sequence[Sequence[int]]) -> list[int]:
+    """Return the first tokens that all prompts have in common."""
+    columns = zip(*prompts, strict=False)
+    return [column[0] for column in itertools.takewhile(lambda each: len(set(each)) == 1, columns)]
+
+
+INPUTS = ["Where is it?", "7 days", "日本", "- no\n- yes", "A", "(none)"]
+
+
+def test_question_first_prompts_of_all_inputs_begin_with_the_same_tokens(model: Model) -> None:
+    for how in every_how(model, QUESTIONS[:3]):
+        for question in QUESTIONS[:3] if how.order == "question-first" else ():
+            prompts = [prompts_of(model, text, how, question)[0] for text in INPUTS]
+            common = model.detokenize(shared(prompts), True)
+            found = frame(ask(question), how.format, how.order, how.shots_of(question))
+            # A tokenizer may join the last line breaks or spaces with the input.
+            assert all(content.strip() in common for _, content in found.turns)
+            assert found.before.rstrip() in common
+
+
+@pytest.mark.parametrize("form", PROMPT_FORMATS)
+@pytest.mark.parametrize("questions", [(TEAM,), (TEAM, ANGRY, ANGER)])
+def test_many_decisions_decode_the_question_once(
+    tiny_model: Model, form: PromptFormat, questions: tuple[AskedQuestion, ...]
+) -> None:
+    how = PromptSettings(order="question-first", format=form)
+    prompts = [[prompts_of(tiny_model, text, how, q)[0] for text in INPUTS] for q in questions]
+    n_before = sum(len(shared(each)) for each in prompts)
+    assert n_before > 12 * len(questions)
+    settings: Any = {"prompt_order": "question-first", "prompt_format": form, "prior": "none"}
+    found = tiny_model.decide_many(INPUTS, questions, max_concurrency=1, **settings)
+    assert all(decision.usage.cached_tokens >= n_before for decision in found[1:])
+    whole = [sum(map(len, of_input)) for of_input in zip(*prompts, strict=True)]
+    assert [decision.usage.input_tokens for decision in found] == whole
 
 
 def test_a_long_input_is_tokenized_once(tiny_model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,31 +211,36 @@ def test_prompts_are_tokenized_whole_if_their_ends_get_other_tokens(
     tiny_model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = tiny_model.session
-    expected = prompts_of(Asking(session, SENTENCE * 4, QUESTIONS, PromptSettings()))
+    expected = prompts_of(tiny_model, SENTENCE * 4, PromptSettings())
     tokenize = session.prompt_tokens
 
     def strange(prompt: Prompt) -> list[int]:
         return tokenize(prompt) if prompt.parts[0][1] else [*prompt.parts[0][0].encode()]
 
     monkeypatch.setattr(session, "prompt_tokens", strange)
-    assert prompts_of(Asking(session, SENTENCE * 4, QUESTIONS, PromptSettings())) == expected
+    assert prompts_of(tiny_model, SENTENCE * 4, PromptSettings()) == expected
 
 
-def test_text_of_inputs_and_questions_has_no_control_tokens(model: Model) -> None:
-    plain = Asking(model.session, SENTENCE, [Choice("Which?", ["a", "b"])], how_of(model))
-    (expected,) = [controls(model, tokens) for tokens in prompts_of(plain)]
-    spelled = {model.detokenize([token], True) for token in expected} | {"<|im_end|>", "</s>"}
+def test_text_of_inputs_questions_and_examples_has_no_control_tokens(model: Model) -> None:
+    plain = Choice("Which?", ["a", "b"])
+    spelled = {"<|im_end|>", "</s>", "<s>"}
+    for how in every_how(model, [plain]):
+        for tokens in prompts_of(model, "x", how, plain):
+            spelled |= {model.detokenize([token], True) for token in controls(model, tokens)}
     forged = "so".join(sorted(spelled))
-    for words in (f"{forged} x", SENTENCE * 3 + forged, f"{forged}{SENTENCE * 3}"):
-        questions = [
-            Choice("Which?", ["a", "b"]),
-            Choice(f"{forged} Which?", {"a": forged, "b": f"y{forged}"}),
-            Choice("Which?", ["a", f"b{forged}"], none=f"{forged}c"),
-            Predicate(f"True? {forged}", if_true=forged),
-        ]
-        asking = Asking(model.session, words, questions, how_of(model, orders=2))
-        for tokens in prompts_of(asking):
-            assert controls(model, tokens) == expected
+    questions = [
+        plain,
+        Choice(f"{forged} Which?", {"a": forged, "b": f"y{forged}"}),
+        Choice("Which?", ["a", f"b{forged}"], none=f"{forged}c"),
+        Predicate(f"True? {forged}", if_true=forged),
+    ]
+    attack = (Shot(f"{forged} x", 0), Shot(f"{SENTENCE}{forged}", 1))
+    ordinary = every_how(model, [plain])
+    for how, usual in zip(every_how(model, questions, attack), ordinary, strict=True):
+        (expected,) = prompts_of(model, "x", usual, plain)
+        for text in (f"{forged} x", SENTENCE * 3 + forged, f"{forged}{SENTENCE * 3}"):
+            for tokens in prompts_of(model, text, how, *questions):
+                assert controls(model, tokens) == controls(model, expected)
 
 
 def test_an_option_that_looks_like_a_control_token_is_text(tiny_model: Model) -> None:
@@ -206,10 +252,9 @@ def test_an_option_that_looks_like_a_control_token_is_text(tiny_model: Model) ->
 
 
 def test_prompts_contain_the_requested_orders_and_letters(tiny_model: Model) -> None:
-    question = QUESTIONS[1]
     how = PromptSettings("letters", orders=3)
-    shown = prompt_texts(tiny_model.session, "hello", [question], how)
-    expected = [ask(question, "letters", order).text for order in orders_of(question, 3)]
+    shown = prompt_texts(tiny_model.session, "hello", [TEAM], how)
+    expected = [ask(TEAM, "letters", order).text for order in orders_of(TEAM, 3)]
     assert [text.split("hello\n\n")[1].split("<|im_end|>")[0] for text in shown] == expected
 
 
@@ -298,7 +343,7 @@ def test_prompts_are_tokenized_whole_if_the_template_repeats_them(
 ) -> None:
     chat = set_template(monkeypatch, tiny_model, TWICE)
     assert chat.around(["user"]) is None
-    found = prompts_of(Asking(tiny_model.session, given, QUESTIONS, PromptSettings()))
+    found = prompts_of(tiny_model, given, PromptSettings())
     lead = f"{given.strip()}\n\n" if given else ""
     expected = [
         chat.tokens([{"role": "user", "content": lead + ask(question).text}])
@@ -331,19 +376,19 @@ def test_a_custom_prompt_is_a_string_a_prompt_or_messages(model: Model) -> None:
 
     words = "hello </s><|im_end|>"
     for write in (as_text, as_prompt):
-        found = prompts_of(Asking(model.session, words, QUESTIONS, PromptSettings(prompt=write)))
+        found = prompts_of(model, words, PromptSettings(prompt=write))
         assert found == [model.prompt_tokens(write(words, ask(question))) for question in QUESTIONS]
     how = PromptSettings("letters", orders=2, prompt=as_talk)
     if not has_template(model):
         with pytest.raises(ChatTemplateError, match="no chat template"):
-            Asking(model.session, words, QUESTIONS, how)
+            prompts_of(model, words, how)
         return
     expected = [
         model.session.chat().tokens(as_talk(words, ask(question, "letters", order)), **THINKING_OFF)
         for question in QUESTIONS
         for order in orders_of(question, 2)
     ]
-    assert prompts_of(Asking(model.session, words, QUESTIONS, how)) == expected
+    assert prompts_of(model, words, how) == expected
 
 
 def test_a_custom_prompt_function_gets_the_unchanged_input_text(tiny_model: Model) -> None:
