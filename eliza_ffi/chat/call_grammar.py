@@ -159,8 +159,8 @@ class _Rules:
         definitions = {
             name: self._root[name] for name in ("$defs", "definitions") if name in self._root
         }
-        given = schema.get("x-guidance", {"lenient": True})
-        whole = {**definitions, **schema, "x-guidance": {**given, **options}}
+        own = schema.get("x-guidance", {"lenient": True})
+        whole = {**definitions, **schema, "x-guidance": {**own, **options}}
         text = json.dumps(whole)
         return self._rule(("json", text), lambda: f"%json {text}")
 

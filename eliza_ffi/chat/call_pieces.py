@@ -95,10 +95,10 @@ def _json() -> _Reader:
     scanner = JsonScanner()
     text = yield ""
     while True:
-        for place, char in enumerate(text):
+        for i, char in enumerate(text):
             scanner.push(char)
             if char == "}" and scanner.depth == 0:
-                return text[:place]
+                return text[:i]
         text = yield text
 
 

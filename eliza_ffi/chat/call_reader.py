@@ -42,10 +42,10 @@ def parse_call(format: CallFormat, text: str, tools: Sequence[Tool]) -> list[Cal
     try:
         return _CallReader(format, text, tools).calls()
     except _Mismatch as mismatch:
-        place, expected = mismatch.args
-        found = text[place : place + 40] or "the end"
+        position, expected = mismatch.args
+        found = text[position : position + 40] or "the end"
         raise InvalidArgumentError(
-            f"the tool calls are not in the model's format at character {place}: "
+            f"the tool calls are not in the model's format at character {position}: "
             f"expected {expected}, got {found!r}"
         ) from None
     except RecursionError:
@@ -53,7 +53,7 @@ def parse_call(format: CallFormat, text: str, tools: Sequence[Tool]) -> list[Cal
 
 
 class _Mismatch(Exception):  # noqa: N818 - an outcome
-    """The text differs from the format at a place."""
+    """The text differs from the format at a position."""
 
 
 class _CallReader:
@@ -63,13 +63,13 @@ class _CallReader:
         self.format = format
         self.text = text
         self.tools = {tool.name: tool for tool in tools}
-        self.place = 0
+        self.position = 0
         self.root: Any = {}  # the schema of the arguments
 
     def calls(self) -> list[Call]:
         self.fixed(self.format.open)
         calls = [self.call()]
-        while self.text[self.place :] != self.format.close:
+        while self.text[self.position :] != self.format.close:
             if not self.format.parallel:
                 self.fail(repr(self.format.close))
             self.fixed(self.format.between)
@@ -105,12 +105,12 @@ class _CallReader:
         if isinstance(self.format.arguments, Members):
             return self.members(self.format.arguments, True, self.root, after)
         try:
-            value, end = STRICT_JSON.raw_decode(self.text, self.place)
+            value, end = STRICT_JSON.raw_decode(self.text, self.position)
         except (ValueError, RecursionError):
-            value, end = None, self.place
+            value, end = None, self.position
         if not isinstance(value, dict):
             self.fail("a JSON object")
-        self.place = end
+        self.position = end
         return value
 
     # ---- members -------------------------------------------------------------------------------
@@ -153,13 +153,13 @@ class _CallReader:
     def key(self, members: Members) -> tuple[str, list[str]]:
         """Read a key and the fixed text after it, and return the types that have this text."""
         middles = {kind: member.middle for kind, member in members.of_type.items()}
-        found = {middle: self.text.find(middle, self.place) for middle in middles.values()}
+        found = {middle: self.text.find(middle, self.position) for middle in middles.values()}
         ends = [(end, -len(middle), middle) for middle, end in found.items() if end >= 0]
         if not ends:
             self.fail(f"a name and {next(iter(found))!r}")
         end, _, longest = min(ends)
-        key = self.text[self.place : end]
-        self.place = end + len(longest)
+        key = self.text[self.position : end]
+        self.position = end + len(longest)
         return key, [kind for kind, middle in middles.items() if middle == longest]
 
     def value(
@@ -167,9 +167,9 @@ class _CallReader:
     ) -> Any:
         """Read a value of any of `kinds`; types that the schema allows are tried first."""
         allowed = types_allowed(schema, self.root)
-        start, mismatch = self.place, _Mismatch(self.place, "a value")
+        start, mismatch = self.position, _Mismatch(self.position, "a value")
         for kind in sorted(kinds, key=lambda kind: (kind not in allowed, ORDER.index(kind))):
-            member, self.place = members.of_type[kind], start
+            member, self.position = members.of_type[kind], start
             closing = member.closing(key)
             try:
                 if member.value == "members":
@@ -188,11 +188,11 @@ class _CallReader:
 
     def scalar(self, kind: str, writing: str, stops: Sequence[str]) -> Any:
         """Read the shortest valid value that is followed by one of the strings in `stops`."""
-        start = self.place
+        start = self.position
         for end in range(start, len(self.text) + 1):
             if not any(self.text.startswith(stop, end) for stop in stops):
                 continue
-            self.place = end
+            self.position = end
             if writing == "raw":
                 return self.text[start:end]
             try:
@@ -201,28 +201,28 @@ class _CallReader:
                     return value
             except (ValueError, SyntaxError, RecursionError, MemoryError):
                 pass
-        self.place = start
+        self.position = start
         self.fail(f"a value of the type {kind} and {stops[0]!r}")
 
     # ---- fixed text ----------------------------------------------------------------------------
 
     def starts(self, text: str) -> bool:
         """Return whether the rest of the text starts with this string."""
-        return self.text.startswith(text, self.place)
+        return self.text.startswith(text, self.position)
 
     def fixed(self, text: str) -> None:
         """Read fixed text."""
         if not self.starts(text):
             self.fail(repr(text))
-        self.place += len(text)
+        self.position += len(text)
 
     def up_to(self, after: str) -> str:
         """Read all characters before the fixed text `after`."""
-        start, end = self.place, self.text.find(after, self.place)
+        start, end = self.position, self.text.find(after, self.position)
         if end < 0:
             self.fail(repr(after))
-        self.place = end
+        self.position = end
         return self.text[start:end]
 
     def fail(self, expected: str) -> NoReturn:
-        raise _Mismatch(self.place, expected)
+        raise _Mismatch(self.position, expected)

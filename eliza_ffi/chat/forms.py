@@ -197,11 +197,11 @@ def _shorten_ids(messages: Sequence[dict[str, Any]]) -> None:
     n_results = 0
     for message in messages:
         if message["role"] == "tool":
-            given = message.get("tool_call_id")
-            if given is None and n_results < len(ids):
+            id = message.get("tool_call_id")
+            if id is None and n_results < len(ids):
                 message["tool_call_id"] = ids[n_results]
             else:
-                message["tool_call_id"] = _short_id(given)
+                message["tool_call_id"] = _short_id(id)
             n_results += 1
         calls = []
         for call in message.get("tool_calls") or ():

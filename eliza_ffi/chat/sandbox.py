@@ -3,8 +3,8 @@
 A template is a program in Jinja2's language. Jinja2's sandbox prevents it from reaching Python's
 internals and from changing its arguments. This module also prevents it from running forever and
 from filling the memory. It does so with two allow-lists: ``NODES`` here for syntax, and
-:mod:`.sandbox_builtins` for functions, filters, tests and methods. Everything else is rejected: if possible
-when the template is compiled, otherwise when the template uses it.
+:mod:`.sandbox_builtins` for functions, filters, tests and methods. Everything else is rejected: if
+possible when the template is compiled, otherwise when the template uses it.
 
 No single allowed operation takes long. A string that the template creates has at most 10 million
 characters, a list or mapping at most 100,000 items, and a number at most 10,000 bits. Values are

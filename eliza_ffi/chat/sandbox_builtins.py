@@ -205,8 +205,8 @@ def to_range(*ends: int) -> range:
     return values
 
 
-def to_dict(*given: Any, **more: Any) -> dict[Any, Any]:
-    pairs = [value.items() if isinstance(value, Mapping) else value for value in given]
+def to_dict(*sources: Any, **more: Any) -> dict[Any, Any]:
+    pairs = [value.items() if isinstance(value, Mapping) else value for value in sources]
     values = {charge_comparison(key): value for key, value in counted(itertools.chain(*pairs))}
     return dict(charge_literal({**values, **more}))
 
@@ -366,7 +366,7 @@ def bounded_comparison(compare: Any) -> Callable[[Any, Any], Any]:
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "dict": to_dict,
-    "namespace": lambda *given, **more: OpenNamespace(to_dict(*given, **more)),
+    "namespace": lambda *sources, **more: OpenNamespace(to_dict(*sources, **more)),
     "raise_exception": raise_exception,
     "range": to_range,
     "strftime_now": strftime_now,

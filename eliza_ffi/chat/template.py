@@ -116,8 +116,12 @@ class ChatTemplate:
         try:
             with self._sandbox.bounded(len(messages)):
                 tools = self._forms.no_tools if tools is None else tools
-                given = {"add_generation_prompt": add_generation_prompt, "tools": tools, **extra}
-                return self._run(self._forms.fit(messages), **given)
+                return self._run(
+                    self._forms.fit(messages),
+                    add_generation_prompt=add_generation_prompt,
+                    tools=tools,
+                    **extra,
+                )
         except self._sandbox.Rejected as error:
             raise ChatTemplateError(f"the chat template rejects the messages: {error}") from error
         except self._sandbox.LimitReached as error:
@@ -160,10 +164,10 @@ class ChatTemplate:
         except Exception:  # the template may support only another form of messages
             return ""
 
-    def _run(self, messages: Sequence[Mapping[str, Any]], **given: Any) -> str:
+    def _run(self, messages: Sequence[Mapping[str, Any]], **variables: Any) -> str:
         tokens = {"bos_token": self.bos_token, "eos_token": self.eos_token}
-        variables = {**self._older_variables(given.get("tools")), **given, **tokens}
-        return str(self._template.render(messages=messages, **variables))
+        older = self._older_variables(variables.get("tools"))
+        return str(self._template.render(messages=messages, **{**older, **variables, **tokens}))
 
     def _older_variables(self, tools: Any) -> dict[str, str]:
         """Return variables that older templates read instead of ``strftime_now`` and ``tools``."""

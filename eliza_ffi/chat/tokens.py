@@ -110,7 +110,7 @@ class ChatTokenizer:
         if check_flag("continue_final_message", continue_final_message):
             messages, end = self._with_end(messages)
             more = {**more, "add_generation_prompt": False}
-        given = [messages, more]
+        inputs = [messages, more]
         whole = self.template.render(messages, **more)
         text = _before(whole, end)
         rest = text.rstrip(" ") if is_split else text
@@ -119,7 +119,7 @@ class ChatTokenizer:
         tokens = self._vocabulary.read(self._bos(text) + text)
         controls = self._vocabulary.controls(tokens)
         guard = _Guard(set(controls.values()), self.template.looked_for, whole)
-        guarded_messages, guarded_more = guard.cover(given)
+        guarded_messages, guarded_more = guard.cover(inputs)
         if not guard.used:
             return tokens, spaces
         guarded = _before(self.template.render(guarded_messages, **guarded_more), end)
@@ -129,7 +129,7 @@ class ChatTokenizer:
             if bos != self._bos(text):  # the text begins with a content that spells BOS
                 tokens = self._vocabulary.read(bos + text)
             return self._apart(tokens, bos + guarded, guard), spaces
-        if forged := self._spelled(given):
+        if forged := self._spelled(inputs):
             raise _indistinct(forged)
         return tokens, spaces
 

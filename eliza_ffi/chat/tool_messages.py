@@ -72,8 +72,8 @@ def _in_words(format: CallFormat, messages: Sequence[dict[str, Any]]) -> list[di
     told: list[dict[str, Any]] = []
     names: dict[Any, str] = {}
     for message in messages:
-        if given := message.pop("tool_calls", None):
-            calls = [read_call(each) for each in given]
+        if listed := message.pop("tool_calls", None):
+            calls = [read_call(each) for each in listed]
             names |= {call.id: call.name for call in calls}
             written = render_call(format, calls)
             said = text_of(message.get("content"))

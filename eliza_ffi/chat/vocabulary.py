@@ -61,8 +61,8 @@ class Vocabulary:
 
     def _next_mark(self, text: str, begin: int) -> int:
         """Return where the next mark of a turn begins in `text`, or -1."""
-        places = [text.find(mark, begin) for mark in self._marks.values()]
-        return min((place for place in places if place >= 0), default=-1)
+        starts = [text.find(mark, begin) for mark in self._marks.values()]
+        return min((start for start in starts if start >= 0), default=-1)
 
     @lazy_property
     def _marks(self) -> dict[int, str]:

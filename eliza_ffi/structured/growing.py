@@ -20,12 +20,12 @@ class Growing:
 
     Parameters
     ----------
-    given
+    annotation
         The class or annotation of the whole answer; `Any` for JSON data.
     """
 
-    def __init__(self, given: Any) -> None:
-        self._given = given
+    def __init__(self, annotation: Any) -> None:
+        self._annotation = annotation
         self._open: list[_Object | _Array] = []  # outermost first
 
     def add(self, path: Path, value: Any) -> Callable[[], Any]:
@@ -40,8 +40,10 @@ class Growing:
         """
         del self._open[len(path) :]  # the part itself, if it was an object or array
         for depth in range(len(self._open), len(path)):
-            given = self._open[-1].given_at(path[depth - 1]) if depth else self._given
-            self._open.append(_begun(given, path[depth]))
+            annotation = (
+                self._open[-1].annotation_at(path[depth - 1]) if depth else self._annotation
+            )
+            self._open.append(_begun(annotation, path[depth]))
         self._open[-1].add(path[-1], value)
         return functools.partial(
             _value_of, tuple((one, len(one.parts)) for one in self._open), path[:-1]
@@ -68,7 +70,7 @@ class _Array:
         self.parts: list[Any] = []
         self._item = item
 
-    def given_at(self, key: str | int) -> Any:
+    def annotation_at(self, key: str | int) -> Any:
         """Return the class or annotation of a part."""
         return self._item
 
@@ -94,7 +96,7 @@ class _Object:
         self.parts: list[tuple[str, Any]] = []
         self._model = model
         self._fields = {
-            _key_of(name, field): (name, _annotation(field))
+            _key_of(name, field): (name, _annotation_of(field))
             for name, field in ({} if model is None else model.model_fields).items()
         }
 
@@ -102,7 +104,7 @@ class _Object:
         """Return the name and the annotation of a part; None if the model lacks it."""
         return (str(key), Any) if self._model is None else self._fields.get(str(key))
 
-    def given_at(self, key: str | int) -> Any:
+    def annotation_at(self, key: str | int) -> Any:
         field = self._field(key)
         return Any if field is None else field[1]
 
@@ -124,36 +126,38 @@ class _Object:
         return made
 
 
-def _begun(given: Any, key: str | int) -> _Object | _Array:
+def _begun(annotation: Any, key: str | int) -> _Object | _Array:
     """Return a new open object or array; `key` is the key or index of its first part."""
-    while get_origin(given) is Annotated:
-        given = get_args(given)[0]
+    while get_origin(annotation) is Annotated:
+        annotation = get_args(annotation)[0]
     if isinstance(key, int):
-        return _Array(get_args(given)[0] if get_origin(given) is list else Any)
-    return _Object(_model_of(given))
+        return _Array(get_args(annotation)[0] if get_origin(annotation) is list else Any)
+    return _Object(_model_of(annotation))
 
 
-def _read(given: Any, data: Any) -> Any:
+def _read(annotation: Any, data: Any) -> Any:
     """Validate JSON data as a class or annotation; raise ValueError if it is invalid."""
-    if given is Any:
+    if annotation is Any:
         return copied(data)
     try:
-        return _adapter(given).validate_python(data)
+        return _adapter(annotation).validate_python(data)
     except TypeError:  # the annotation is not hashable
-        return _adapter.__wrapped__(given).validate_python(data)
+        return _adapter.__wrapped__(annotation).validate_python(data)
 
 
-def _model_of(given: Any) -> Any:
+def _model_of(annotation: Any) -> Any:
     """Return the pydantic model in an annotation such as ``Person | None``, if it has just one."""
-    if given is Any:
+    if annotation is Any:
         return None
     base = importlib.import_module("pydantic").BaseModel
-    alternatives = get_args(given) if get_origin(given) in (Union, UnionType) else (given,)
+    alternatives = (
+        get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+    )
     models = [each for each in alternatives if isinstance(each, type) and issubclass(each, base)]
     return models[0] if len(models) == 1 else None
 
 
-def _annotation(field: Any) -> Any:
+def _annotation_of(field: Any) -> Any:
     annotation = field.annotation
     for each in field.metadata:
         annotation = Annotated[annotation, each]
@@ -166,5 +170,5 @@ def _key_of(name: str, field: Any) -> str:
 
 
 @functools.lru_cache(maxsize=512)
-def _adapter(given: Any) -> Any:
-    return importlib.import_module("pydantic").TypeAdapter(given)
+def _adapter(annotation: Any) -> Any:
+    return importlib.import_module("pydantic").TypeAdapter(annotation)

@@ -40,8 +40,8 @@ def checked_draft(schema_text: str) -> Any:
     error = jsonschema.exceptions.best_match(errors)
     while error.context:  # of the alternatives, the one that the value comes closest to
         error = max(error.context, key=lambda e: (len(e.absolute_path), e.validator == "enum"))
-    place = "".join(f"/{part}" for part in error.absolute_path)
-    raise InvalidArgumentError(f"JSON schema at #{place}: {_shortened(error.message)}")
+    pointer = "".join(f"/{part}" for part in error.absolute_path)
+    raise InvalidArgumentError(f"JSON schema at #{pointer}: {_shortened(error.message)}")
 
 
 def _named_draft(schema: Any) -> Any:

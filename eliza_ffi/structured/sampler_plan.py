@@ -130,10 +130,10 @@ class SpanSamplerPlan:
     @classmethod
     def from_dict(cls, data: Any) -> SpanSamplerPlan:
         """Create a plan from elizaOS's JSON form. Field names may be camelCase or snake_case."""
-        given = from_json_form("a sampler plan", data, cls)
-        overrides = given.get("overrides", ())
+        values = from_json_form("a sampler plan", data, cls)
+        overrides = values.get("overrides", ())
         check_kind("overrides", overrides, (list, tuple), "a list")
-        strict = check_flag("strict", given.get("strict", False))
+        strict = check_flag("strict", values.get("strict", False))
         return cls(tuple(_override(i, each) for i, each in enumerate(overrides)), strict)
 
     def to_dict(self) -> dict[str, Any]:
@@ -170,10 +170,10 @@ class SpanSamplerPlan:
 
 def _override(i: int, data: Any) -> SpanOverride:
     try:
-        given = from_json_form("an override", data, SpanOverride)
+        values = from_json_form("an override", data, SpanOverride)
         for needed in ("span_index", "temperature"):
-            if needed not in given:
+            if needed not in values:
                 raise InvalidArgumentError(f"an override needs {needed}")
-        return SpanOverride(**given)
+        return SpanOverride(**values)
     except InvalidArgumentError as error:
         raise InvalidArgumentError(f"overrides[{i}]: {error}") from None

@@ -160,13 +160,13 @@ class SchemaPlan:
             return self._labels[id(part)]
 
     def _listed(self, part: Mapping[str, Any]) -> list[Label] | None:
-        given = part.keys() - ANNOTATIONS
+        keywords = part.keys() - ANNOTATIONS
         values: Sequence[Any]
-        if "enum" in given and given <= {"type", "enum"}:
+        if "enum" in keywords and keywords <= {"type", "enum"}:
             values = part["enum"]
-        elif "const" in given and given <= {"type", "const"}:
+        elif "const" in keywords and keywords <= {"type", "const"}:
             values = [part["const"]]
-        elif given == {"type"}:
+        elif keywords == {"type"}:
             of_name: dict[str, list[Any]] = {"boolean": [True, False], "null": [None]}
             names = _listed_types(part)
             values = [value for name in names for value in of_name.get(name, ())]
@@ -541,8 +541,8 @@ class PlanReader:
         index, n = 0, 0
         while True:
             labels = self._plan.fields_at(part, index, n, following)
-            place = names[index] if index < len(names) else str(n)
-            found = yield from self._one_of(f"{_joined(path, place)}?", labels)
+            name = names[index] if index < len(names) else str(n)
+            found = yield from self._one_of(f"{_joined(path, name)}?", labels)
             name = found.value
             if name is None:
                 return
@@ -561,7 +561,7 @@ class PlanReader:
         end = Label("]", _shortened("]" + following), False)
         self._expect("[")
         while True:
-            item, place = _item(part, n), _joined(path, str(n))
+            item, item_path = _item(part, n), _joined(path, str(n))
             if item is not None and n >= least and self._plan.is_impossible(item):
                 item = None
             begins = before + self._plan.first_text(item)
@@ -571,14 +571,14 @@ class PlanReader:
             elif n < least:
                 found = yield from self._one_of("", [Label(before, before, True)])
             elif begins:
-                found = yield from self._one_of(f"{place}?", [Label(before, begins, True), end])
+                found = yield from self._one_of(f"{item_path}?", [Label(before, begins, True), end])
             else:  # the first item begins in several ways
                 found = yield from self._written_of([Label("", "", True), end])
                 self._at += len(found.text)
             if not found.value:
                 return
             n, before = n + 1, self._plan.comma
-            yield from self._value(item, place, "")
+            yield from self._value(item, item_path, "")
 
 
 @functools.lru_cache(maxsize=128)
@@ -623,9 +623,9 @@ def _joined(path: str, name: str) -> str:
 
 def _alternatives_of(part: Mapping[str, Any]) -> Sequence[Any]:
     """Return the alternatives of a schema that has nothing else."""
-    given = part.keys() - _UNION
-    if len(given) == 1 and given <= {"anyOf", "oneOf"}:
-        alternatives: Sequence[Any] = part[next(iter(given))]
+    keywords = part.keys() - _UNION
+    if len(keywords) == 1 and keywords <= {"anyOf", "oneOf"}:
+        alternatives: Sequence[Any] = part[next(iter(keywords))]
         return alternatives
     return ()
 
@@ -649,8 +649,8 @@ def _needs(part: Any) -> list[list[Any]]:
 
 
 def _listed_types(part: Mapping[str, Any]) -> list[str]:
-    given = part.get("type", [])
-    return [given] if isinstance(given, str) else list(given)
+    types = part.get("type", [])
+    return [types] if isinstance(types, str) else list(types)
 
 
 def _is_simple_object(part: Mapping[str, Any]) -> bool:

@@ -94,19 +94,19 @@ class Shape(Generic[T]):
     close: Callable[[Sequence[int]], tuple[tuple[int, ...], str] | None] | None = None
 
 
-def is_shape(given: Any) -> bool:
+def is_shape(shape: Any) -> bool:
     """Return whether this is a shape. Skeletons, and mappings with a ``spans`` key, are not."""
-    if isinstance(given, Mapping):
-        return bool(given) and "spans" not in given
-    return isinstance(given, Regex | Lark | type) or get_origin(given) is not None
+    if isinstance(shape, Mapping):
+        return bool(shape) and "spans" not in shape
+    return isinstance(shape, Regex | Lark | type) or get_origin(shape) is not None
 
 
-def shape_of(given: Any) -> Shape[Any]:
+def shape_of(shape: Any) -> Shape[Any]:
     """Return the shape for a user's argument.
 
     Parameters
     ----------
-    given
+    shape
         A JSON Schema as a mapping, a class (a pydantic model, a dataclass or a typed dictionary),
         another type annotation, a :class:`Regex` or a :class:`Lark`.
 
@@ -117,49 +117,49 @@ def shape_of(given: Any) -> Shape[Any]:
     NotSupportedError
         If the argument is a class and pydantic is not installed.
     """
-    if isinstance(given, Regex):
-        pattern = given.pattern
+    if isinstance(shape, Regex):
+        pattern = shape.pattern
         return Shape(lambda guidance: guidance.regex(pattern), str, None)
-    if isinstance(given, Lark):
-        grammar = given.grammar
+    if isinstance(shape, Lark):
+        grammar = shape.grammar
         return Shape(lambda guidance: guidance.lark(grammar), str, None)
-    if isinstance(given, Mapping):
-        text = checked_schema(dict(given))
+    if isinstance(shape, Mapping):
+        text = checked_schema(dict(shape))
         return _of_schema(text, schema_validator(text), Any)
-    if not is_shape(given):
-        raise wrong("a shape", "a JSON Schema as a mapping, a class, a Regex or a Lark", given)
-    return _of_class(given)
+    if not is_shape(shape):
+        raise wrong("a shape", "a JSON Schema as a mapping, a class, a Regex or a Lark", shape)
+    return _of_class(shape)
 
 
 def _of_schema(text: str, value: Callable[[str], Any], json_of: Any) -> Shape[Any]:
     return Shape(lambda guidance: guidance.schema_text(text), value, json_of)
 
 
-def _of_class(given: Any) -> Shape[Any]:
+def _of_class(annotation: Any) -> Shape[Any]:
     try:
-        schema_text, value = _schema_of_class(given)
+        schema_text, value = _schema_of_class(annotation)
     except TypeError:  # the annotation is not hashable
-        schema_text, value = _schema_of_class.__wrapped__(given)
-    return _of_schema(schema_text, value, given)
+        schema_text, value = _schema_of_class.__wrapped__(annotation)
+    return _of_schema(schema_text, value, annotation)
 
 
 @functools.lru_cache(maxsize=128)
-def _schema_of_class(given: Any) -> tuple[str, Callable[[str], Any]]:
+def _schema_of_class(annotation: Any) -> tuple[str, Callable[[str], Any]]:
     """Return the JSON Schema of a class or annotation, and the function that reads its values."""
     try:
         pydantic = importlib.import_module("pydantic")
     except ImportError:
-        name = getattr(given, "__name__", repr(given))
+        name = getattr(annotation, "__name__", repr(annotation))
         raise NotSupportedError(
             f"cannot create a JSON Schema for {name}: pydantic is not installed: "
             f"pip install 'eliza-ffi[schema]'"
         ) from None
     try:
-        adapter = pydantic.TypeAdapter(given)
+        adapter = pydantic.TypeAdapter(annotation)
         schema = adapter.json_schema()
     except (pydantic.errors.PydanticUserError, pydantic.PydanticSchemaGenerationError) as error:
         raise InvalidArgumentError(
-            f"pydantic cannot create a JSON Schema for {given!r:.80}: {error}"
+            f"pydantic cannot create a JSON Schema for {annotation!r:.80}: {error}"
         ) from None
     _close_objects(schema)
     return checked_schema(schema), adapter.validate_json

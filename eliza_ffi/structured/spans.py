@@ -71,12 +71,12 @@ class SkeletonSpan:
         if self.enum_values is not None:
             object.__setattr__(self, "enum_values", _checked_values(self.enum_values))
         for name, kind in (("value", "literal"), ("enum_values", "enum"), ("pattern", "pattern")):
-            given = getattr(self, name) is not None
-            if given and self.kind != kind:
+            is_set = getattr(self, name) is not None
+            if is_set and self.kind != kind:
                 raise InvalidArgumentError(
                     f"{name} is only allowed in a span of kind {kind}, got kind {self.kind}"
                 )
-            if not given and self.kind == kind and (self.rule is None or kind == "literal"):
+            if not is_set and self.kind == kind and (self.rule is None or kind == "literal"):
                 raise InvalidArgumentError(f"a span of kind {kind} needs {name}")
         if self.kind == "literal" and self.rule is not None:
             raise InvalidArgumentError("rule is not allowed in a span of kind literal")
@@ -84,14 +84,12 @@ class SkeletonSpan:
     @classmethod
     def from_dict(cls, data: Any) -> SkeletonSpan:
         """Create a span from elizaOS's JSON form. ``enum_values`` is an alias of ``enumValues``."""
-        given = from_json_form("a span", data, cls)
-        values = given.get("enum_values")
-        if values is not None:
-            check_kind("enumValues", values, (list, tuple), "a list")
-            given["enum_values"] = tuple(values)
-        if "kind" not in given:
+        values = from_json_form("a span", data, cls)
+        if (listed := values.get("enum_values")) is not None:
+            values["enum_values"] = tuple(check_kind("enumValues", listed, (list, tuple), "a list"))
+        if "kind" not in values:
             raise InvalidArgumentError("a span needs a kind")
-        return cls(**given)
+        return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
         """Return elizaOS's JSON form."""
@@ -124,9 +122,9 @@ def from_json_form(what: str, data: Any, kind: type[Any]) -> dict[str, Any]:
     return {names[name]: value for name, value in data.items() if value is not None}
 
 
-def to_json_form(given: Any) -> dict[str, Any]:
+def to_json_form(instance: Any) -> dict[str, Any]:
     """Return the fields of a dataclass in elizaOS's JSON form, without those that are None."""
-    values = {_camel(each.name): getattr(given, each.name) for each in fields(given)}
+    values = {_camel(each.name): getattr(instance, each.name) for each in fields(instance)}
     return {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in values.items()

@@ -73,10 +73,10 @@ def _problem(schema_text: str, text: str) -> str | None:
         return f"cannot validate the answer: {failure} is not part of the schema"
     if error is None:
         return None
-    place = "".join(f"/{part}" for part in error.absolute_path)
+    pointer = "".join(f"/{part}" for part in error.absolute_path)
     keyword = "".join(f"/{part}" for part in error.absolute_schema_path)
     message = _DECIMAL.sub(r"\1", error.message)
-    return f"at #{place}: {message:.500} (schema keyword #{keyword})"
+    return f"at #{pointer}: {message:.500} (schema keyword #{keyword})"
 
 
 @functools.lru_cache(maxsize=128)
@@ -202,8 +202,8 @@ def _evaluated(validator: Any, value: dict[str, Any], schema: Any) -> Iterator[s
         return
     _count_reference()
 
-    def is_valid(part: Any, given: Any) -> bool:
-        return next(validator.descend(given, part), None) is None
+    def is_valid(part: Any, instance: Any) -> bool:
+        return next(validator.descend(instance, part), None) is None
 
     def inside(part: Any) -> Iterator[str]:
         return _evaluated(validator, value, part)

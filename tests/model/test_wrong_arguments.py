@@ -358,8 +358,8 @@ def of_answers(model: Model) -> Iterator[Subject]:
     yield of(structured.Regex, pattern="a")
     yield of(structured.Gbnf, grammar='root ::= "a"')
     yield of(structured.Lark, grammar='start: "a"')
-    yield of(structured.is_shape, given={"type": "string"})
-    yield of(structured.shape_of, given={"type": "string"})
+    yield of(structured.is_shape, shape={"type": "string"})
+    yield of(structured.shape_of, shape={"type": "string"})
     yield of(
         structured.JsonReader.push,
         lambda **given: list(structured.JsonReader().push(**given)),
