@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .chat.template import ChatTemplate, Messages
-from .checks import check_kind
+from .checks import check_kind, suggest_keywords
 from .errors import GenerationCancelledError
 from .hub import hub_path
 from .library.binding import CffiBinding
@@ -135,6 +135,7 @@ def _like(method: Callable[..., Any], run: F, returns: str | None = None) -> F:
     return run
 
 
+@suggest_keywords
 class AsyncModel:
     """Load a language model for an event loop.
 

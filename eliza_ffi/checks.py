@@ -15,9 +15,13 @@ Python's int, float or bool.
 from __future__ import annotations
 
 import difflib
+import functools
+import inspect
 import math
 import operator
 import os
+import re
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from numbers import Real
@@ -45,6 +49,7 @@ __all__ = [
     "found",
     "naming",
     "short_repr",
+    "suggest_keywords",
     "wrong",
 ]
 
@@ -301,3 +306,34 @@ def did_you_mean(name: object, known: Iterable[str], least: float = 0.6) -> str:
         return ""
     near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=least)
     return f"did you mean {near[0]!r}?" if near else ""
+
+
+def suggest_keywords(kind: type[T]) -> type[T]:
+    """Let the methods of a class suggest the right name for a wrong keyword argument.
+
+    Python itself does this from version 3.13 on, with the same words.
+    """
+    if sys.version_info < (3, 13):
+        for name, method in list(vars(kind).items()):
+            is_public = name == "__init__" or not name.startswith("_")
+            if inspect.isfunction(method) and is_public:
+                setattr(kind, name, _suggesting(method))
+    return kind
+
+
+def _suggesting(method: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def call(*arguments: Any, **named: Any) -> Any:
+        try:
+            return method(*arguments, **named)
+        except TypeError as error:
+            trace = error.__traceback__
+            is_of_call = trace is not None and trace.tb_next is None
+            wrong_name = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+            if is_of_call and wrong_name:
+                known = inspect.signature(method).parameters
+                if hint := did_you_mean(wrong_name[1], known):
+                    raise TypeError(f"{error}. {hint[0].upper()}{hint[1:]}") from None
+            raise
+
+    return call

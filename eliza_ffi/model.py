@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 
 from .chat.prompt import Prompt
 from .chat.template import ChatTemplate, Messages
-from .checks import check_callback, check_kind, check_several, check_whole, wrong
+from .checks import (
+    check_callback,
+    check_kind,
+    check_several,
+    check_whole,
+    suggest_keywords,
+    wrong,
+)
 from .choices.label_set import ChoiceResult, LabelSet, as_label_set
 from .choices.prepared_labels import PreparedLabels
 from .choices.rank_result import RankResult
@@ -84,6 +91,7 @@ V = TypeVar("V")
 logger = logging.getLogger("eliza_ffi")
 
 
+@suggest_keywords
 class Model:
     """Load a language model from a GGUF file.
 

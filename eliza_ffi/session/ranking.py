@@ -64,6 +64,7 @@ def rank_request(
     session: Session,
     prompt: AnyPrompt,
     labels: LabelSet[Any],
+    /,
     *,
     k: int = 5,
     separator: str | None = None,

@@ -88,6 +88,7 @@ STEPS = (str, FilledSpan, PartialField)
 def text_run(
     session: Session,
     prompt: AnyPrompt,
+    /,
     *,
     method: str,
     with_steps: bool | None = None,
@@ -145,6 +146,7 @@ def choice_run(
     session: Session,
     prompt: AnyPrompt,
     labels: Any,
+    /,
     *,
     method: str,
     think: int = 0,
@@ -188,6 +190,7 @@ def rank_run(
     session: Session,
     prompt: AnyPrompt,
     labels: Any,
+    /,
     *,
     method: str,
     think: int = 0,
@@ -209,6 +212,7 @@ def fill_run(
     session: Session,
     prompt: AnyPrompt,
     shape: Any,
+    /,
     *,
     method: str,
     with_steps: bool,
@@ -259,7 +263,8 @@ def tools_run(
     session: Session,
     messages: Messages,
     tools: Sequence[Mapping[str, Any]],
-    choice: str | Mapping[str, Any],
+    tool_choice: str | Mapping[str, Any],
+    /,
     *,
     think: int = 0,
     with_steps: bool = False,
@@ -270,7 +275,7 @@ def tools_run(
 
     `with_steps` and `ends_at_limit` are as in :class:`~eliza_ffi.session.tool_calls.ToolTurn`.
     """
-    request = tool_request(session, messages, tools, choice, **settings)
+    request = tool_request(session, messages, tools, tool_choice, **settings)
 
     def steps(run: Run[Any], request: ToolRequest) -> Any:
         return ToolTurn(run, request, with_steps, ends_at_limit).steps()

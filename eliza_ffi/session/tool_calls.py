@@ -325,6 +325,7 @@ def tool_request(
     messages: Messages,
     tools: Sequence[Mapping[str, Any]],
     tool_choice: str | Mapping[str, Any] = "auto",
+    /,
     *,
     max_calls: int = 1,
     chat_template_kwargs: Mapping[str, Any] | None = None,

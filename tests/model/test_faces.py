@@ -231,7 +231,13 @@ def test_a_wait_for_a_named_slot_times_out_and_blocks_no_other_slot(model: Model
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda m: m.generate("x", temperatur=1.0), r"keyword argument 'temperatur'"),
+        (
+            lambda m: m.generate("x", temperatur=1.0),
+            r"'temperatur'\. Did you mean 'temperature'\?$",
+        ),
+        (lambda m: type(m)(gpu_layers=1), r"'gpu_layers'\. Did you mean 'n_gpu_layers'\?$"),
+        (lambda m: m.fill("x", SKELETON, session=1), r"fill\(\) has no keyword 'session'"),
+        (lambda m: m.call_tool([], [], choice=1), r"did you mean 'tool_choice'\?$"),
         (lambda m: m.choose("x", ["a"], probs=True), r"keyword argument 'probs'"),
         (
             lambda m: m.choose_many(["x"], ["a"], probabilites=True),
